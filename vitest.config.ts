@@ -46,7 +46,7 @@ export default defineConfig({
           (folder) => `test/${folder}/**/*.test.ts`,
         ),
         isolate: !LIGHT.has(name),
-        globalSetup: LIGHT.has(name) ? [] : ['test/helpers/database-template.ts'],
+        globalSetup: LIGHT.has(name) ? [] : ['test/helpers/database/create-postgres-template.ts'],
       },
     })),
   },

@@ -20,7 +20,7 @@ import { type BenchmarkReport, exitCodeOf, renderReport } from './harness/report
  * figure with a floor from the same run, or with a bound.
  */
 
-/** In the order of the table. */
+/** The benchmark of each figure, in the order of the table. */
 const BENCHMARKS: Record<string, Benchmark> = {
   start: measureStartup,
   'idle-memory': measureIdleMemory,
@@ -44,28 +44,32 @@ const USAGE = `Usage: npm run bench -- [options] [figure ...]
 Figures: ${Object.keys(BENCHMARKS).join(', ')}. Default: all.
 `;
 
-let interrupted = false;
+let isInterrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  // Without its processes, the current benchmark fails, and the database server is then stopped. A second
+  // The current benchmark fails when its processes stop, and the database server is then stopped. A second
   // signal exits immediately.
   process.on(signal, () => {
-    if (interrupted) {
+    if (isInterrupted) {
       process.exit(1);
     }
-    interrupted = true;
+    isInterrupted = true;
     stopProcesses();
   });
 }
 
 try {
-  const { names, effort, mustReach } = readArguments();
-  process.exitCode = await runBenchmarks(names, effort, mustReach);
+  const { names, options, mustReach } = readArguments();
+  process.exitCode = await runBenchmarks(names, options, mustReach);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;
 }
 
-function readArguments(): { names: string[]; effort: BenchmarkOptions; mustReach: boolean } {
+function readArguments(): {
+  names: string[];
+  options: BenchmarkOptions;
+  mustReach: boolean;
+} {
   try {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
@@ -83,7 +87,7 @@ function readArguments(): { names: string[]; effort: BenchmarkOptions; mustReach
     const names = Object.keys(BENCHMARKS);
     return {
       names: positionals.length === 0 ? names : names.filter((name) => positionals.includes(name)),
-      effort: {
+      options: {
         runCount: parseWholeNumber('--runs', values.runs),
         secondsPerRun: parseWholeNumber('--seconds', values.seconds),
         quoteCount: parseWholeNumber('--quotes', values.quotes),
@@ -105,19 +109,19 @@ function parseWholeNumber(option: string, text: string): number {
 
 async function runBenchmarks(
   names: string[],
-  effort: BenchmarkOptions,
+  options: BenchmarkOptions,
   mustReach: boolean,
 ): Promise<number> {
   const report: BenchmarkReport = { rows: [], failures: [] };
   const cluster = await startPostgresCluster({ durable: true });
   try {
     for (const name of names) {
-      if (interrupted) {
+      if (isInterrupted) {
         throw new Error('interrupted');
       }
       console.log(`measuring ${name}`);
       try {
-        report.rows.push(...((await BENCHMARKS[name]?.(cluster.url, effort)) ?? []));
+        report.rows.push(...((await BENCHMARKS[name]?.(cluster.url, options)) ?? []));
       } catch (error) {
         report.failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
       }

@@ -13,19 +13,19 @@ import { type Service, startService } from '../src/service.ts';
 import { DemoWallet } from './demo-wallet.ts';
 import { assertSettled, fetchPayRequest, requestInvoice } from './payer.ts';
 import { type PaymentServer, startPaymentServer } from './payment-server.ts';
-import { StepPrinter, shorten } from './step-printer.ts';
+import { StepRunner, shorten } from './step-runner.ts';
 import { TestMint } from './test-mint.ts';
 
 export interface DemoOptions {
-  /** Keep everything running after the payments, until `stopSignal` aborts. */
+  /** Keep the service and the mint running after the payments, until `stopSignal` aborts. */
   shouldKeepRunning: boolean;
-  /** Port of the service; 0: any free port. If everything keeps running, the payment server uses the next port. */
+  /** Port of the service. `0`: any free port. With `shouldKeepRunning`, the payment server uses the next port. */
   port: string;
-  /** Stops the demo, also in the middle of a payment. */
+  /** Stops the demo, even in the middle of a payment. */
   stopSignal: AbortSignal;
 }
 
-/** Returns settings that turn on every feature in `docs/api.md`: username sales and zap receipts. */
+/** Returns settings that turn on all optional features in `docs/api.md`: username sales and zap receipts. */
 export function demoEnv(mintUrl: string): Record<string, string> {
   return {
     DEFAULT_MINT_URL: mintUrl,
@@ -37,24 +37,24 @@ export function demoEnv(mintUrl: string): Record<string, string> {
 
 /**
  * Pays one address twice, once with an unlocked and once with a locked quote, and redeems both payments as
- * ecash. The service is real; the payer, the wallet and the mint are simulated. Ignores the settings in the
- * environment, so it cannot touch a real database.
+ * ecash. The service is real. The payer, the wallet and the mint are simulated. Environment variables have no
+ * effect, so the demo cannot open a real database.
  *
- * @throws OperatorError naming the step that failed. The caller must then exit the process, which stops
- *   everything that was started.
+ * @throws OperatorError with the name of the failed step. The service and the mint then still run: the caller
+ *   must exit the process.
  */
 export async function runDemo({ shouldKeepRunning, port, stopSignal }: DemoOptions): Promise<void> {
-  const printer = new StepPrinter(stopSignal);
-  printer.line('Pays one Lightning address twice, each time from invoice to ecash.');
+  const runner = new StepRunner(stopSignal);
+  runner.printLine('Pays one Lightning address twice, each time from invoice to ecash.');
 
-  printer.heading('Setup');
-  const mint = await printer.step({
+  runner.printHeading('Setup');
+  const mint = await runner.runStep({
     name: 'Mint',
     request: 'a test mint with real signatures',
     run: () => TestMint.start(),
     describeResult: ({ url }) => url,
   });
-  const service = await printer.step({
+  const service = await runner.runStep({
     name: 'Service',
     request: 'nutpost on a new SQLite database',
     run: () => startDemoService(mint, port),
@@ -63,49 +63,51 @@ export async function runDemo({ shouldKeepRunning, port, stopSignal }: DemoOptio
   const { publicOrigin } = service;
   const paymentServer = shouldKeepRunning ? await startDemoPaymentServer(mint, Number(port)) : null;
   const wallet = new DemoWallet(publicOrigin, mint.url);
-  await printer.step({
+  await runner.runStep({
     name: 'Wallet',
     request: 'quote socket for a new Nostr key',
-    run: () => wallet.subscribe(),
+    run: () => wallet.openQuoteSocket(),
     describeResult: () => shorten(wallet.npub),
   });
   const payRequestUrl = `${publicOrigin}/.well-known/lnurlp/${wallet.npub}`;
-  const context = { mint, wallet, payRequestUrl };
+  const context: DemoContext = { mint, wallet, payRequestUrl };
 
-  printer.heading(`First payment: 21 sat to ${shorten(wallet.npub)}@${new URL(publicOrigin).host}`);
-  await payAndRedeem(printer, context, { amountSat: 21, locked: false });
+  runner.printHeading(
+    `First payment: 21 sat to ${shorten(wallet.npub)}@${new URL(publicOrigin).host}`,
+  );
+  await payAndRedeem(runner, context, { amountSat: 21, isLocked: false });
 
-  printer.heading("Second payment: 100 sat, locked to the recipient's key");
-  await printer.step({
+  runner.printHeading("Second payment: 100 sat, locked to the recipient's key");
+  await runner.runStep({
     name: 'Lock',
     request: 'PATCH /api/v2/user/lock',
     run: () => wallet.lockQuotes(),
     describeResult: () => 'new quotes are locked',
   });
-  await payAndRedeem(printer, context, { amountSat: 100, locked: true });
+  await payAndRedeem(runner, context, { amountSat: 100, isLocked: true });
 
-  printer.heading('Result');
-  await printer.step({
+  runner.printHeading('Result');
+  await runner.runStep({
     name: 'Balance',
     request: 'POST /v1/checkstate to the mint',
     run: () => wallet.getUnspentProofs(),
     describeResult: (proofs) => `${sumProofs(proofs)} sat in ${proofs.length} unspent proofs`,
   });
 
-  const stop = async () => {
+  const stopAll = async () => {
     wallet.close();
     paymentServer?.close();
     await service.stop();
     await mint.close();
   };
   if (paymentServer !== null) {
-    await waitForStop(printer, context, paymentServer.url, stopSignal);
-    await stop();
+    await showInstructionsUntilStopped(runner, context, paymentServer.url, stopSignal);
+    await stopAll();
   } else {
-    await printer.step({
+    await runner.runStep({
       name: 'Stop',
       request: 'the service and the mint',
-      run: stop,
+      run: stopAll,
       describeResult: () => 'done',
     });
   }
@@ -142,63 +144,63 @@ async function startDemoPaymentServer(mint: TestMint, servicePort: number): Prom
   }
 }
 
-/** Makes one payment, from discovery to the proofs in the wallet. */
+/** Makes one payment: looks up the address, pays an invoice, and mints the proofs in the wallet. */
 async function payAndRedeem(
-  printer: StepPrinter,
+  runner: StepRunner,
   { mint, wallet, payRequestUrl }: DemoContext,
-  { amountSat, locked }: { amountSat: number; locked: boolean },
+  { amountSat, isLocked }: { amountSat: number; isLocked: boolean },
 ): Promise<void> {
   const amountMsat = amountSat * 1000;
-  const { callback } = await printer.step({
+  const { callback } = await runner.runStep({
     name: 'Discovery',
     request: `GET /.well-known/lnurlp/${wallet.npub.slice(0, 9)}…`,
     run: () => fetchPayRequest(payRequestUrl),
     describeResult: ({ minSendable, maxSendable }) =>
       `${formatSat(minSendable)} to ${formatSat(maxSendable)} sat`,
   });
-  const invoice = await printer.step({
+  const invoice = await runner.runStep({
     name: 'Invoice',
     request: `GET the callback, amount=${amountMsat}`,
     run: () => requestInvoice(callback, amountMsat),
     describeResult: ({ pr }) => `${shorten(pr)}, ${amountSat} sat`,
   });
-  await printer.step({
+  await runner.runStep({
     name: 'Payment',
     request: 'the payer pays the invoice',
     run: () => mint.pay(invoice.pr),
     describeResult: () => 'the mint received it',
   });
-  const quoteId = await printer.step({
+  const quoteId = await runner.runStep({
     name: 'Update',
     request: 'wait for the socket message',
     run: () => wallet.waitForUpdate(),
     describeResult: (id) => `quote ${shorten(id)}`,
   });
-  const quote = await printer.step({
+  const quote = await runner.runStep({
     name: 'List',
     request: 'GET /api/v2/wallet/quotes',
     run: async () => {
       const listed = await wallet.getListedQuote(quoteId);
-      const expected = { request: invoice.pr, amount: amountSat, state: 'PAID', locked };
+      const expected = { request: invoice.pr, amount: amountSat, state: 'PAID', locked: isLocked };
       assert.partialDeepStrictEqual(listed, expected);
       return listed;
     },
     describeResult: ({ amount, state }) =>
-      `${amount} sat, ${state}, ${locked ? 'locked' : 'unlocked'}`,
+      `${amount} sat, ${state}, ${isLocked ? 'locked' : 'unlocked'}`,
   });
-  await printer.step({
+  await runner.runStep({
     name: 'Verify',
     request: 'GET /lnurl/verify/…',
     run: () => assertSettled(invoice.verify),
     describeResult: () => 'settled',
   });
-  await printer.step({
+  await runner.runStep({
     name: 'Proofs',
-    request: `POST /v1/mint/bolt11${locked ? ', signed' : ''}`,
+    request: `POST /v1/mint/bolt11${isLocked ? ', signed' : ''}`,
     run: () => wallet.mintProofs(quote),
     describeResult: describeProofs,
   });
-  await printer.step({
+  await runner.runStep({
     name: 'Update',
     request: 'wait for the message, then list',
     run: () => wallet.waitUntilIssued(quoteId),
@@ -206,15 +208,15 @@ async function payAndRedeem(
   });
 }
 
-/** Prints how to use the running demo, and waits until it is stopped. */
-async function waitForStop(
-  printer: StepPrinter,
+/** Prints how to use the running demo, and waits until `stopSignal` aborts. */
+async function showInstructionsUntilStopped(
+  runner: StepRunner,
   { mint, payRequestUrl }: DemoContext,
   paymentServerUrl: string,
   stopSignal: AbortSignal,
 ): Promise<void> {
-  printer.heading('The demo keeps running. Every npub has an address; this is the one above:');
-  printer.line(`
+  runner.printHeading('The demo keeps running. Every npub has an address; this is the one above:');
+  runner.printLine(`
   Discovery    curl '${payRequestUrl}'
   Invoice      curl '${payRequestUrl}?amount=21000'
   Pay it       curl -d '<invoice>' ${paymentServerUrl}

@@ -1,6 +1,6 @@
 import { decodeInvoice } from '../src/quotes/bolt11.ts';
 
-/** A pay request (LUD-06). Amounts in millisatoshis. */
+/** A pay request (LUD-06). Its amounts are in millisatoshis. */
 interface PayRequest {
   tag: string;
   callback: string;
@@ -10,7 +10,7 @@ interface PayRequest {
 
 /** The response to an invoice request (LUD-06, LUD-21). */
 interface Invoice {
-  /** BOLT 11. */
+  /** The BOLT 11 invoice. */
   pr: string;
   /** URL that reports whether the invoice is paid. */
   verify: string;
@@ -25,7 +25,7 @@ export async function fetchPayRequest(payRequestUrl: string): Promise<PayRequest
   return payRequest;
 }
 
-/** Requests an invoice. Rejects an invoice with a different amount, as payers' wallets do. */
+/** Requests an invoice. Throws if the invoice has a different amount, as payers' wallets do. */
 export async function requestInvoice(callback: string, amountMsat: number): Promise<Invoice> {
   const url = new URL(callback);
   url.searchParams.set('amount', String(amountMsat));
@@ -37,7 +37,7 @@ export async function requestInvoice(callback: string, amountMsat: number): Prom
   return invoice;
 }
 
-/** Throws unless an invoice is paid (LUD-21). */
+/** Throws unless the service reports that the invoice is paid (LUD-21). */
 export async function assertSettled(verifyUrl: string): Promise<void> {
   const { settled } = await fetchLnurl<{ settled: boolean }>(verifyUrl);
   if (!settled) {

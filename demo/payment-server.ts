@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import type { TestMint } from './test-mint.ts';
 
-/** Pays each invoice that is posted to it, in place of a Lightning wallet. */
+/** An HTTP server that replaces a Lightning wallet: it pays each invoice that is posted to it. */
 export interface PaymentServer {
   url: string;
   close(): void;
@@ -13,10 +13,10 @@ export interface PaymentServer {
 /**
  * Starts a payment server for the invoices of a test mint on 127.0.0.1.
  *
- * The request body may be any text that contains the invoice, such as the service's JSON response, so that
- * one `curl` can be piped into the next.
+ * The request body can be any text that contains the invoice. The output of the `curl` command that requests an
+ * invoice can therefore be piped into the `curl` command that pays it.
  *
- * @param port 0: any free port
+ * @param port 0 chooses any free port
  */
 export async function startPaymentServer(mint: TestMint, port = 0): Promise<PaymentServer> {
   const server = createServer((request, response) => {

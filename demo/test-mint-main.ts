@@ -6,8 +6,8 @@ import { TestMint } from './test-mint.ts';
 /**
  * Runs the test mint as a process: `node demo/test-mint-main.ts [port] [switches as JSON]`.
  *
- * When it listens, it prints one line, `{"url", "payUrl"}`. It pays each invoice that is posted to
- * `payUrl`, which is on a different port than the mint. Exits on SIGTERM and SIGINT.
+ * After the mint has started, the process prints one JSON line, `{"url": …, "payUrl": …}`. It pays each invoice
+ * that is posted to `payUrl`, which has a different port than the mint. It exits on SIGTERM and SIGINT.
  */
 const [port = '0', switches = '{}'] = process.argv.slice(2);
 const mint = await TestMint.start({

@@ -16,17 +16,17 @@ const HOST = '127.0.0.1';
 
 /**
  * A Cashu mint for tests, benchmarks and the demo. It signs and verifies like a real mint (NUT-00 to 04, 06,
- * 07, 09, 12, 17, 20, 23, 29), so an unmodified wallet can mint, swap and restore. It does not use Lightning:
- * `pay` marks one of its invoices as paid. All state is in memory.
+ * 07, 09, 12, 17, 20, 23, 29), so an unmodified wallet can mint, swap and restore. It does not use Lightning: an
+ * invoice is paid by calling `pay`. All state is in memory.
  */
 export class TestMint {
   /** Without a trailing slash. */
   readonly url: string;
-  /** Tests may change these at any time. Changes apply from the next request on. */
+  /** Tests may change the switches at any time. A change applies from the next request on. */
   readonly switches: TestMintSwitches;
   readonly #state: TestMintState;
   readonly #server: Server;
-  readonly #socket: TestMintWebSocketServer;
+  readonly #webSocketServer: TestMintWebSocketServer;
 
   /** Starts a mint. Resolves when it listens. */
   static async start(options: TestMintOptions = {}): Promise<TestMint> {
@@ -47,7 +47,7 @@ export class TestMint {
     this.switches = state.switches;
     this.#state = state;
     this.#server = server;
-    this.#socket = new TestMintWebSocketServer(state, server);
+    this.#webSocketServer = new TestMintWebSocketServer(state, server);
   }
 
   /** Current quotes by id. */
@@ -55,7 +55,7 @@ export class TestMint {
     return this.#state.quotes.byId;
   }
 
-  /** Number of requests received, including rejected ones and those without a response. */
+  /** Number of received requests by route, including requests that were rejected or not answered. */
   get requestCounts(): Readonly<Record<CountedRoute, number>> {
     return this.#state.requestCounts;
   }
@@ -66,7 +66,7 @@ export class TestMint {
   }
 
   get openSocketCount(): number {
-    return this.#socket.connectionCount;
+    return this.#webSocketServer.connectionCount;
   }
 
   /**
@@ -91,27 +91,26 @@ export class TestMint {
   }
 
   /** Returns the state of a proof (NUT-07). @param y `hash_to_curve` of its secret, in hex */
-  proofState(y: string): string {
-    return this.#state.ledger.proofState(y).state;
+  getProofState(y: string): string {
+    return this.#state.ledger.getProofState(y).state;
   }
 
-  /** Deletes quotes that expired before a time (Unix seconds), as some real mints do. */
-  deleteExpiredQuotes(before: number): void {
-    this.#state.quotes.deleteExpired(before);
+  /** Deletes the quotes that expired before a time, as some real mints do. */
+  deleteExpiredQuotes(beforeUnixSeconds: number): void {
+    this.#state.quotes.deleteExpired(beforeUnixSeconds);
   }
 
   /**
-   * Creates a new active keyset and returns its id. The previous keyset becomes inactive: it is still listed
-   * and its proofs can be spent, but it no longer signs (NUT-02).
+   * Creates a new active keyset and returns its id. The previous keyset becomes inactive: the mint still lists
+   * it and accepts its proofs, but no longer signs with it (NUT-02).
    */
   rotateKeyset({ inputFeePpk }: { inputFeePpk?: number } = {}): string {
     return this.#state.ledger.keysets.rotate(inputFeePpk);
   }
 
   /**
-   * Holds the next request to a route, so that a test can crash the service at an exact point. Each hold
-   * applies to one request. A released request continues even if its client has disconnected, unless the
-   * mint has closed.
+   * Makes the next request to a route wait until the test releases it, so that the test can crash the service
+   * at an exact point. After the release, the mint handles the request even if its client has disconnected.
    */
   holdNext(route: Route, point: Exclude<HoldPoint, 'during'>): Hold;
   holdNext(route: 'POST /v1/swap', point: 'during'): Hold;
@@ -147,13 +146,14 @@ export class TestMint {
     await once(this.#server, 'listening');
   }
 
+  /** Cuts every WebSocket connection without a close handshake, as a crash would. */
   dropSockets(): void {
-    this.#socket.dropAll();
+    this.#webSocketServer.dropConnections();
   }
 
   /** Stops the mint: closes every connection and cancels delayed responses. */
   async close(): Promise<void> {
-    this.#state.closing.abort();
+    this.#state.closeController.abort();
     if (this.#server.listening) {
       await this.stopListening();
     }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 
-// Fails if an entry of the lock file has no integrity hash, because npm would install that package unverified. npm
-// omits the hashes of packages for other platforms if the registry does not report them.
+// Fails if a package in package-lock.json has no integrity hash, because npm would install it without verification.
+// npm writes no hash for a package of another platform if the registry does not report the hash.
 
 interface LockedPackage {
   version: string;

@@ -3,11 +3,11 @@ import { access, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 
-/** Runs a program and returns its output. Rejects with its output if the exit code is not 0. */
+/** Runs a program and returns its output. Throws an error with the output if the exit code is not 0. */
 export const runProgram = promisify(execFile);
 
-/** Serializes installations by concurrent suites, because apt-get does not wait for all of its locks. */
-const APT_LOCK = '/run/lock/nutpost-apt';
+/** Only the process that holds this lock runs apt-get. apt-get itself does not wait for all of its locks. */
+const APT_LOCK_FILE = '/run/lock/nutpost-apt';
 
 export async function pathExists(file: string): Promise<boolean> {
   return access(file).then(
@@ -16,7 +16,7 @@ export async function pathExists(file: string): Promise<boolean> {
   );
 }
 
-/** Installs packages on Debian if run as root. Otherwise does nothing. */
+/** Installs packages if the system is Debian and this process runs as root. Otherwise does nothing. */
 export async function installDebianPackages(...names: readonly string[]): Promise<void> {
   if (process.getuid?.() !== 0 || !(await pathExists('/usr/bin/apt-get'))) {
     return;
@@ -27,8 +27,8 @@ export async function installDebianPackages(...names: readonly string[]): Promis
 }
 
 /**
- * Unpacks a Debian package into a folder without installing it. Does nothing on other systems. Needs root
- * only if the package lists are outdated.
+ * Downloads a Debian package and unpacks it into a folder without installing it. Needs root only if the package lists
+ * are outdated. Does nothing on other systems.
  */
 export async function unpackDebianPackage(name: string, folder: string): Promise<void> {
   if (!(await pathExists('/usr/bin/apt-get'))) {
@@ -40,15 +40,14 @@ export async function unpackDebianPackage(name: string, folder: string): Promise
     await aptGet('update');
     await download();
   });
-  const archives = (await readdir(folder)).filter((file) => file.endsWith('.deb'));
-  for (const archive of archives) {
-    await runProgram('dpkg-deb', ['-x', path.join(folder, archive), folder]);
+  const packageFiles = (await readdir(folder)).filter((file) => file.endsWith('.deb'));
+  for (const file of packageFiles) {
+    await runProgram('dpkg-deb', ['-x', path.join(folder, file), folder]);
   }
 }
 
 async function aptGet(...args: string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  await runProgram('flock', [APT_LOCK, 'apt-get', '-o', 'DPkg::Lock::Timeout=300', ...args], {
-    env,
-  });
+  const command = ['apt-get', '-o', 'DPkg::Lock::Timeout=300', ...args];
+  await runProgram('flock', [APT_LOCK_FILE, ...command], { env });
 }

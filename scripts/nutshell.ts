@@ -9,25 +9,24 @@ const NUTSHELL_VERSION = '0.20.2';
 /** Nutshell does not start with newer major versions of these packages. */
 const VERSION_CONSTRAINTS = ['marshmallow<4', 'limits<5'];
 
-/** The path contains the version, so that a version change causes a new installation. */
+/** The Python environment. Its path contains the version, so another version is installed into another folder. */
 const VENV = path.resolve('node_modules/.cache', `nutshell-${NUTSHELL_VERSION}`);
 
-/** Created last, so that an interrupted installation is repeated. */
+/** The installation creates this file last. Without the file, the installation is incomplete and starts again. */
 const INSTALLED_MARKER = path.join(VENV, 'installed');
 
-/** A running Nutshell mint with an empty database and a fake Lightning backend. */
 export interface NutshellMint {
   /** Without a trailing slash. */
   url: string;
-  /** Stops the mint and deletes its folder. */
+  /** Stops the mint and deletes its data. */
   stop(): Promise<void>;
 }
 
 /**
- * Installs Nutshell into a Python environment under node_modules/.cache, unless it is already installed. On
- * Debian as root, also installs Python's venv module if it is missing.
+ * Installs Nutshell into a Python environment under node_modules/.cache, unless it is already installed. Also
+ * installs Python's venv module if it is missing and this process runs as root on Debian.
  *
- * @throws Error if Python 3.10 or later is missing or the installation fails
+ * @throws Error if Python 3.10 or later is missing, or if the installation fails
  */
 export async function installNutshell(): Promise<void> {
   if (await pathExists(INSTALLED_MARKER)) {
@@ -48,11 +47,12 @@ export async function installNutshell(): Promise<void> {
 }
 
 /**
- * Starts a Nutshell mint on a free port of 127.0.0.1 and waits until it responds. Requires
- * {@link installNutshell}, which `npm run test:mints` calls.
+ * Starts a Nutshell mint on a free port of 127.0.0.1 and waits until it responds. The mint has an empty database and
+ * a simulated Lightning node. Call {@link installNutshell} first.
  *
- * @param options.env Nutshell settings. `FAKEWALLET_BRR`: `TRUE` (default) pays every invoice, `FALSE` none.
- *   `MINT_LISTEN_HOST: '::1'`: makes the rate limits apply, from which 127.0.0.1 is exempt
+ * @param options.env Nutshell settings. The simulated Lightning node pays every invoice after
+ *   `FAKEWALLET_DELAY_INCOMING_PAYMENT` seconds. Nutshell does not limit the requests of 127.0.0.1, so tests of its
+ *   rate limits set `MINT_LISTEN_HOST: '::1'`
  * @throws Error with the mint's output if it does not start
  */
 export async function startNutshell(
@@ -63,7 +63,7 @@ export async function startNutshell(
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-nutshell-'));
   const mint = new ServerProcess('Nutshell', path.join(VENV, 'bin/mint'), [], {
     cwd: folder,
-    // Do not inherit the environment: a mint setting in it would affect every test.
+    // The mint must not inherit this process's environment, which could contain settings of a mint.
     env: {
       PATH: process.env['PATH'],
       HOME: folder,
@@ -97,7 +97,7 @@ async function requirePython(): Promise<void> {
   if (!(await canRunPython('import sys; assert sys.version_info >= (3, 10)'))) {
     throw new Error('The Nutshell tests need Python 3.10 or later as python3 on PATH.');
   }
-  // Debian's python3 package has `venv`, but not the `ensurepip` module that `venv` needs.
+  // Debian's python3 package contains `venv`, but not the module `ensurepip`, which `venv` needs.
   const hasVenv = () => canRunPython('import venv, ensurepip');
   if (!(await hasVenv())) {
     await installDebianPackages('python3-venv');

@@ -9,10 +9,10 @@ const MIN_MAJOR_VERSION = 15;
 
 const SUPERUSER = 'nutpost';
 
-/** Several test files and processes connect concurrently, each with a connection pool. */
+/** Enough for several test files and service processes at the same time, each with a connection pool. */
 const MAX_CONNECTIONS = 200;
 
-/** Tests do not need durability, which is slow. */
+/** Makes commits faster. Tests do not need data to survive a crash of the machine. */
 const NON_DURABLE_OPTIONS = [
   '-c',
   'fsync=off',
@@ -22,38 +22,38 @@ const NON_DURABLE_OPTIONS = [
   'full_page_writes=off',
 ];
 
-/** PostgreSQL's shutdown modes that do not wait for clients to disconnect. */
+/** Signals for PostgreSQL's shutdown modes `fast` and `immediate`, which do not wait for clients to disconnect. */
 const SHUTDOWN_SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const;
 
-/** A private PostgreSQL server on 127.0.0.1 with its data in a temporary folder. */
+/** A running PostgreSQL server on 127.0.0.1 with its data in a temporary folder. */
 export interface PostgresCluster {
-  /** Connects as superuser, without a password. */
+  /** Connects as superuser without a password. */
   url: string;
   /** Output of `show server_version`. */
   version: string;
-  /** Stops the server but keeps its data: `fast` like a restart by an operator, `immediate` like a crash. */
-  halt(how: 'fast' | 'immediate'): Promise<void>;
-  /** Restarts a halted server at the same address. Resolves when it responds. */
+  /** Stops the server but keeps its data. `fast` is a clean shutdown, and `immediate` is like a crash. */
+  halt(mode: 'fast' | 'immediate'): Promise<void>;
+  /** Starts a halted server at the same address again, and waits until it responds. */
   resume(): Promise<void>;
-  /** Stops the server and deletes its folder. */
+  /** Stops the server and deletes its data. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts a private PostgreSQL server, as an unprivileged user if this process is root. On Debian as root,
- * installs PostgreSQL if it is missing.
+ * Starts a PostgreSQL server with an empty database. If this process is root, the server runs as an unprivileged
+ * user. Installs PostgreSQL if it is missing and this process runs as root on Debian.
  *
- * @param options.durable whether commits are synced to disk; benchmarks need it, tests do not
- * @throws Error if no server is found or it does not start
+ * @param options.durable whether PostgreSQL syncs commits to disk (default: false)
+ * @throws Error if PostgreSQL is missing or does not start
  */
 export async function startPostgresCluster(
   options: { durable?: boolean } = {},
 ): Promise<PostgresCluster> {
-  const binaries = await findOrInstallServerBinaries();
+  const binFolder = await findOrInstallServerBinaries();
   const owner = await findUnprivilegedUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-postgres-'));
-  const data = path.join(folder, 'data');
-  const asOwner = { cwd: folder, ...owner };
+  const dataFolder = path.join(folder, 'data');
+  const processOptions = { cwd: folder, ...owner };
   let server: ServerProcess | null = null;
   const stop = async () => {
     await server?.stop(SHUTDOWN_SIGNALS.fast);
@@ -64,33 +64,33 @@ export async function startPostgresCluster(
       await chown(folder, owner.uid, owner.gid);
     }
     await runProgram(
-      path.join(binaries, 'initdb'),
-      ['-D', data, '-U', SUPERUSER, '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
-      asOwner,
+      path.join(binFolder, 'initdb'),
+      ['-D', dataFolder, '-U', SUPERUSER, '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
+      processOptions,
     );
     const host = '127.0.0.1';
     const port = await findFreePort(host);
     const url = `postgres://${SUPERUSER}@${host}:${port}/postgres`;
-    const launch = () => {
+    const startServer = () => {
       server = new ServerProcess(
         'PostgreSQL',
-        path.join(binaries, 'postgres'),
+        path.join(binFolder, 'postgres'),
         [
-          ...['-D', data, '-h', host, '-p', String(port), '-k', folder],
+          ...['-D', dataFolder, '-h', host, '-p', String(port), '-k', folder],
           ...['-N', String(MAX_CONNECTIONS)],
           ...(options.durable === true ? [] : NON_DURABLE_OPTIONS),
         ],
-        asOwner,
+        processOptions,
       );
       return server.waitUntilReady(() => readVersion(url));
     };
-    const version = await launch();
+    const version = await startServer();
     return {
       url,
       version,
-      halt: async (how) => server?.stop(SHUTDOWN_SIGNALS[how]),
+      halt: async (mode) => server?.stop(SHUTDOWN_SIGNALS[mode]),
       resume: async () => {
-        await launch();
+        await startServer();
       },
       stop,
     };
@@ -101,34 +101,37 @@ export async function startPostgresCluster(
 }
 
 async function findOrInstallServerBinaries(): Promise<string> {
-  let server = await findServerBinaries();
-  if (server === null) {
+  let binFolder = await findServerBinaries();
+  if (binFolder === null) {
     await installDebianPackages('postgresql');
-    server = await findServerBinaries();
+    binFolder = await findServerBinaries();
   }
-  if (server === null) {
+  if (binFolder === null) {
     throw new Error(
       `No PostgreSQL server found: install PostgreSQL ${MIN_MAJOR_VERSION} or later ` +
         '(on Debian: apt-get install postgresql), or put its pg_config on PATH.',
     );
   }
-  return server;
+  return binFolder;
 }
 
-/** Returns the folder of `initdb` and `postgres`: from `pg_config` on PATH, or Debian's newest version. */
+/**
+ * Returns the folder of the programs `initdb` and `postgres`, or null. First looks into the folder that `pg_config`
+ * prints, then into Debian's folders, newest version first.
+ */
 async function findServerBinaries(): Promise<string | null> {
-  const configured = await runProgram('pg_config', ['--bindir']).catch(() => null);
-  const debian = '/usr/lib/postgresql';
-  const versions = await readdir(debian).catch(() => []);
+  const pgConfig = await runProgram('pg_config', ['--bindir']).catch(() => null);
+  const debianFolder = '/usr/lib/postgresql';
+  const debianVersions = await readdir(debianFolder).catch(() => []);
   const candidates = [
-    ...(configured === null ? [] : [configured.stdout.trim()]),
-    ...versions
+    ...(pgConfig === null ? [] : [pgConfig.stdout.trim()]),
+    ...debianVersions
       .filter((version) => Number(version) >= MIN_MAJOR_VERSION)
       .sort((a, b) => Number(b) - Number(a))
-      .map((version) => path.join(debian, version, 'bin')),
+      .map((version) => path.join(debianFolder, version, 'bin')),
   ];
   for (const candidate of candidates) {
-    // pg_config may come from a client-only installation.
+    // `pg_config` may belong to an installation that contains only clients.
     if (await pathExists(path.join(candidate, 'initdb'))) {
       return candidate;
     }
@@ -136,7 +139,10 @@ async function findServerBinaries(): Promise<string | null> {
   return null;
 }
 
-/** Returns the user that runs the server, because PostgreSQL does not run as root. Null if not root. */
+/**
+ * Returns the user that runs the server if this process is root, because PostgreSQL does not run as root. Otherwise
+ * returns null.
+ */
 async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
   if (process.getuid?.() !== 0) {
     return null;
@@ -151,7 +157,7 @@ async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | nu
     }
   }
   throw new Error(
-    'PostgreSQL does not run as root: create a user named postgres, or run this as another user.',
+    'PostgreSQL does not run as root: create a user named postgres, or run this program as another user.',
   );
 }
 

@@ -6,8 +6,8 @@ import { pathExists, runProgram, unpackDebianPackage } from './debian-packages.t
 export type Promtool = Awaited<ReturnType<typeof findPromtool>>;
 
 /**
- * Finds promtool, which validates metrics and rules for Prometheus: on PATH, or in the Debian package
- * `prometheus`.
+ * Finds promtool, the program with which Prometheus validates metrics and alert rules. If promtool is not on PATH,
+ * unpacks it from the Debian package `prometheus` into a temporary folder. `remove` deletes that folder.
  *
  * @throws Error if promtool is missing
  */
@@ -17,7 +17,7 @@ export async function findPromtool() {
   try {
     const program = await findProgram(folder);
     return {
-      /** @returns whether the exit code is 0, and the output */
+      /** Runs promtool. `hasPassed` is true if the exit code is 0. */
       run: (args: readonly string[], stdin = '') => runPromtool(program, args, stdin),
       remove,
     };
@@ -27,25 +27,25 @@ export async function findPromtool() {
   }
 }
 
-async function findProgram(folder: string): Promise<string> {
+async function findProgram(unpackFolder: string): Promise<string> {
   if ((await runProgram('promtool', ['--version']).catch(() => null)) !== null) {
     return 'promtool';
   }
-  await unpackDebianPackage('prometheus', folder);
-  const unpacked = path.join(folder, 'usr/bin/promtool');
-  if (!(await pathExists(unpacked))) {
+  await unpackDebianPackage('prometheus', unpackFolder);
+  const unpackedProgram = path.join(unpackFolder, 'usr/bin/promtool');
+  if (!(await pathExists(unpackedProgram))) {
     throw new Error('promtool not found: put it on PATH (on Debian: apt-get install prometheus).');
   }
-  return unpacked;
+  return unpackedProgram;
 }
 
 async function runPromtool(program: string, args: readonly string[], stdin: string) {
-  const running = runProgram(program, [...args]);
-  running.child.stdin?.end(stdin);
-  return running.then(
-    ({ stdout, stderr }) => ({ isWell: true, output: stdout + stderr }),
+  const execution = runProgram(program, [...args]);
+  execution.child.stdin?.end(stdin);
+  return execution.then(
+    ({ stdout, stderr }) => ({ hasPassed: true, output: stdout + stderr }),
     (error: { stdout?: string; stderr?: string; message: string }) => ({
-      isWell: false,
+      hasPassed: false,
       output: `${error.stdout ?? ''}${error.stderr ?? ''}` || error.message,
     }),
   );

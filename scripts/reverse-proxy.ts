@@ -5,21 +5,24 @@ import path from 'node:path';
 import { installDebianPackages, runProgram } from './debian-packages.ts';
 import { ServerProcess } from './server-process.ts';
 
-/** Reverse proxies with an example in docs/proxies/. Programs and Debian packages have these names. */
+/**
+ * Reverse proxies with an example configuration in docs/proxies/. Their programs and Debian packages have the same
+ * names.
+ */
 export const REVERSE_PROXIES = ['nginx', 'haproxy', 'caddy'] as const;
 
 export type ReverseProxyKind = (typeof REVERSE_PROXIES)[number];
 
-/** The hostnames in the examples. */
+/** The hostnames in the example configurations. */
 export const PROXIED_HOSTNAMES = ['one.example', 'two.example'] as const;
 
-/** Addresses on which a proxy listens, including IPv6 if available. */
+/** Addresses on which a proxy listens. */
 export const PROXY_ADDRESSES: readonly string[] = ['127.0.0.1', ...(hasIpv6() ? ['::1'] : [])];
 
 const EXAMPLES_FOLDER = path.resolve(import.meta.dirname, '../docs/proxies');
 
-/** Debian installs servers in a folder that is only on root's PATH. */
-const SEARCH_PATH = `${process.env['PATH']}:/usr/sbin`;
+/** Debian installs servers in /usr/sbin, which is only on root's PATH. */
+const PROGRAM_PATH = `${process.env['PATH']}:/usr/sbin`;
 
 /** A reverse proxy on {@link PROXY_ADDRESSES} that terminates TLS for {@link PROXIED_HOSTNAMES}. */
 export interface ReverseProxy {
@@ -29,51 +32,56 @@ export interface ReverseProxy {
   stop(): Promise<void>;
 }
 
-/** Texts that an example contains exactly once, each with its replacement. */
+/** Texts in an example configuration, each with its replacement. The example must contain each text once. */
 export type ConfigReplacements = readonly (readonly [text: string, replacement: string])[];
 
+/** How to run one kind of proxy with its example configuration. */
 interface ProxySetup {
-  /** File in docs/proxies/. */
+  /** Name of the example in docs/proxies/. */
   exampleFile: string;
-  /** Configuration to insert before and after the example. */
+  /** Texts to insert before and after the example. */
   wrapper: readonly [before: string, after: string];
   replacements: ConfigReplacements;
+  /** Command-line arguments of the proxy. */
   args: readonly string[];
 }
 
 interface ProxyContext {
+  /** Temporary folder of the proxy. */
   folder: string;
-  /** Certificate and key in one file. */
+  /** Contains the certificate and its key. */
   pemFile: string;
-  /** Configuration generated from the example. */
+  /** Contains the example after the replacements. */
   configFile: string;
+  /** The proxy listens on this port of each of {@link PROXY_ADDRESSES}. */
   port: number;
+  /** Address of the service, such as `127.0.0.1:3000`. */
   upstream: string;
 }
 
 /**
- * Installs missing proxies, and OpenSSL for their certificates. Works only on Debian as root. Otherwise,
- * {@link startReverseProxy} throws if a program is missing.
+ * Installs missing proxies and OpenSSL, which creates their certificates. Does nothing unless this process runs as
+ * root on Debian.
  */
 export async function installReverseProxies(
   kinds: readonly ReverseProxyKind[] = REVERSE_PROXIES,
 ): Promise<void> {
   const programs = [...kinds, 'openssl'];
-  const found = await Promise.all(programs.map(isInstalled));
-  const missing = programs.filter((_program, index) => !found[index]);
+  const areInstalled = await Promise.all(programs.map(isInstalled));
+  const missing = programs.filter((_program, index) => !areInstalled[index]);
   if (missing.length > 0) {
     await installDebianPackages(...missing);
   }
 }
 
 /**
- * Starts a proxy with its example from docs/proxies/, after replacing only file names and addresses. It runs
- * as the user of this process.
+ * Starts a proxy with its example configuration from docs/proxies/. Changes the example only as far as necessary to
+ * run it in a test.
  *
- * @param options.port port on each of {@link PROXY_ADDRESSES}
+ * @param options.port the proxy listens on this port of each of {@link PROXY_ADDRESSES}
  * @param options.upstream address of the service, such as `127.0.0.1:3000`
- * @param options.replacements additional replacements
- * @throws Error if a program is missing or does not start
+ * @param options.replacements the test's own changes of the example
+ * @throws Error if the proxy or OpenSSL is missing, or if the proxy does not start
  */
 export async function startReverseProxy(
   kind: ReverseProxyKind,
@@ -94,7 +102,7 @@ export async function startReverseProxy(
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    const certificate = await makeCertificate(context);
+    const certificate = await createCertificate(context);
     const replacements = [...setup.replacements, ...options.replacements];
     const example = await readFile(path.join(EXAMPLES_FOLDER, setup.exampleFile), 'utf8');
     await writeFile(
@@ -103,7 +111,7 @@ export async function startReverseProxy(
     );
     proxy = new ServerProcess(kind, kind, setup.args, {
       cwd: folder,
-      env: { PATH: SEARCH_PATH, HOME: folder },
+      env: { PATH: PROGRAM_PATH, HOME: folder },
     });
     await proxy.waitUntilReady(() => checkListening(options.port));
     return { certificate, stop };
@@ -113,7 +121,7 @@ export async function startReverseProxy(
   }
 }
 
-/** The part of Caddy's JSON configuration that tests read. */
+/** The parts of Caddy's JSON configuration that tests check. */
 export interface CaddyConfig {
   apps: {
     http: {
@@ -123,9 +131,9 @@ export interface CaddyConfig {
 }
 
 /**
- * Converts a Caddyfile to Caddy's JSON configuration.
+ * Converts a Caddyfile to Caddy's JSON configuration with `caddy adapt`.
  *
- * @param env environment variables that the file uses
+ * @param env the environment variables that the Caddyfile contains
  * @throws Error if Caddy is missing or the file is invalid
  */
 export async function adaptCaddyfile(
@@ -134,7 +142,7 @@ export async function adaptCaddyfile(
 ): Promise<CaddyConfig> {
   await assertInstalled('caddy');
   const args = ['adapt', '--adapter', 'caddyfile', '--config', file];
-  const { stdout } = await runProgram('caddy', args, { env: { PATH: SEARCH_PATH, ...env } });
+  const { stdout } = await runProgram('caddy', args, { env: { PATH: PROGRAM_PATH, ...env } });
   return JSON.parse(stdout) as CaddyConfig;
 }
 
@@ -142,7 +150,7 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
   nginx: ({ folder, pemFile, configFile, port, upstream }) => ({
     exampleFile: 'nginx.conf',
     wrapper: [
-      // Without `user root`, nginx started by root runs its workers as a user that cannot read the folder.
+      // By default, nginx that root starts runs its workers as another user, who cannot read the folder.
       `user root; daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log off;
        client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
        fastcgi_temp_path ${folder}/fastcgi; uwsgi_temp_path ${folder}/uwsgi;
@@ -172,7 +180,7 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
     exampleFile: 'Caddyfile',
     wrapper: ['', ''],
     replacements: [
-      // By default, Caddy listens on more ports and requests certificates.
+      // By default, Caddy also listens on other ports, and requests certificates from a certificate authority.
       [
         '\tservers {',
         `\tadmin off\n\tauto_https off\n\tdefault_bind ${PROXY_ADDRESSES.join(' ')}\n\tservers {`,
@@ -187,28 +195,27 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
   }),
 };
 
-/** @throws Error unless the example contains each text exactly once */
 function applyReplacements(example: string, replacements: ConfigReplacements): string {
-  return replacements.reduce((text, [from, to]) => {
-    const parts = text.split(from);
+  return replacements.reduce((config, [text, replacement]) => {
+    const parts = config.split(text);
     if (parts.length !== 2) {
-      throw new Error(`the example must contain "${from}" exactly once`);
+      throw new Error(`the example must contain "${text}" exactly once`);
     }
-    return parts.join(to);
+    return parts.join(replacement);
   }, example);
 }
 
-/** Creates a certificate, writes it with its key to `pemFile`, and returns it. */
-async function makeCertificate({ folder, pemFile }: ProxyContext): Promise<string> {
-  const key = path.join(folder, 'key.pem');
+/** Creates a self-signed certificate, writes it and its key to `pemFile`, and returns the certificate. */
+async function createCertificate({ folder, pemFile }: ProxyContext): Promise<string> {
+  const keyFile = path.join(folder, 'key.pem');
   const names = PROXIED_HOSTNAMES.map((name) => `DNS:${name}`).join(',');
-  const { stdout } = await runProgram('openssl', [
+  const { stdout: certificate } = await runProgram('openssl', [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'],
-    ...['-keyout', key, '-subj', '/CN=nutpost test', '-addext', `subjectAltName=${names}`],
+    ...['-keyout', keyFile, '-subj', '/CN=nutpost test', '-addext', `subjectAltName=${names}`],
     ...['-days', '2'],
   ]);
-  await writeFile(pemFile, stdout + (await readFile(key, 'utf8')), { mode: 0o600 });
-  return stdout;
+  await writeFile(pemFile, certificate + (await readFile(keyFile, 'utf8')), { mode: 0o600 });
+  return certificate;
 }
 
 async function assertInstalled(...programs: readonly string[]): Promise<void> {
@@ -220,16 +227,16 @@ async function assertInstalled(...programs: readonly string[]): Promise<void> {
 }
 
 function isInstalled(program: string): Promise<boolean> {
-  return runProgram('which', [program], { env: { PATH: SEARCH_PATH } }).then(
+  return runProgram('which', [program], { env: { PATH: PROGRAM_PATH } }).then(
     () => true,
     () => false,
   );
 }
 
-/** Returns null if the proxy does not listen on all addresses yet. */
+/** Returns null if the proxy does not yet listen on all addresses. */
 async function checkListening(port: number): Promise<true | null> {
-  const connected = await Promise.all(PROXY_ADDRESSES.map((host) => canConnect(host, port)));
-  return connected.every(Boolean) ? true : null;
+  const canConnectToEach = await Promise.all(PROXY_ADDRESSES.map((host) => canConnect(host, port)));
+  return canConnectToEach.every(Boolean) ? true : null;
 }
 
 function canConnect(host: string, port: number): Promise<boolean> {

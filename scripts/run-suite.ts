@@ -6,40 +6,40 @@ import { startPostgresCluster } from './postgres-cluster.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
 
 /**
- * `node scripts/run-suite.ts SUITE [ARGUMENTS]`: installs what a test suite needs, and runs vitest with the
- * arguments. The exit code is 0 only if the run was not interrupted and all tests passed.
+ * `node scripts/run-suite.ts SUITE [VITEST ARGUMENTS]`: installs and starts the programs that a test suite needs, and
+ * runs its tests with vitest. The exit code is 0 if all tests ran and passed.
  */
 
 interface Suite {
-  /** Vitest projects, which are folders in test/. */
+  /** Vitest projects, which are named after the folders in test/. */
   projects: readonly string[];
   installDependencies?: () => Promise<void>;
-  /** Environment variable for the URL of a private PostgreSQL server. */
-  databaseVariable?: string;
-  /** 1 if the tests measure times that a concurrent file would disturb. */
+  /** If set, the suite runs with a PostgreSQL server, whose URL is in this environment variable. */
+  databaseUrlVariable?: string;
+  /** Test files that run at the same time. Tests that measure times must run alone. */
   maxWorkers?: number;
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
-  postgres: { projects: ['integration', 'postgres'], databaseVariable: 'TEST_DATABASE_URL' },
-  // nutshell-limits.test.ts mostly waits, so a second file can run concurrently.
+  postgres: { projects: ['integration', 'postgres'], databaseUrlVariable: 'TEST_DATABASE_URL' },
+  // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
   mints: { projects: ['mints'], installDependencies: installNutshell, maxWorkers: 2 },
   security: { projects: ['security'], installDependencies: installReverseProxies, maxWorkers: 1 },
   operations: {
     projects: ['operations'],
-    databaseVariable: 'OPERATIONS_DATABASE_URL',
+    databaseUrlVariable: 'OPERATIONS_DATABASE_URL',
     maxWorkers: 1,
   },
 };
 
-const [name = '', ...vitestArguments] = process.argv.slice(2);
+const [suiteName = '', ...vitestArguments] = process.argv.slice(2);
 let vitest: ChildProcess | null = null;
-let interrupted = false;
+let isInterrupted = false;
 
-// Forwards Ctrl-C and `kill` to vitest. This process then stops the PostgreSQL server.
+// After Ctrl-C or `kill`, vitest must exit first. Then this process stops the PostgreSQL server.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    interrupted = true;
+    isInterrupted = true;
     vitest?.kill(signal);
   });
 }
@@ -52,33 +52,33 @@ try {
 }
 
 async function runSuite(): Promise<number> {
-  const suite = SUITES[name];
+  const suite = SUITES[suiteName];
   if (suite === undefined) {
     throw new Error(
-      `Unknown suite '${name}'. Available suites: ${Object.keys(SUITES).join(', ')}.`,
+      `Unknown suite '${suiteName}'. Available suites: ${Object.keys(SUITES).join(', ')}.`,
     );
   }
-  const { projects, installDependencies, databaseVariable, maxWorkers } = suite;
+  const { projects, installDependencies, databaseUrlVariable, maxWorkers } = suite;
   await installDependencies?.();
-  const cluster = databaseVariable === undefined ? null : await startPostgresCluster();
+  const cluster = databaseUrlVariable === undefined ? null : await startPostgresCluster();
   try {
-    const options = projects.flatMap((project) => ['--project', project]);
-    return await runVitest([...options, ...vitestArguments], {
+    const projectOptions = projects.flatMap((project) => ['--project', project]);
+    return await runVitest([...projectOptions, ...vitestArguments], {
       ...process.env,
       ...(maxWorkers !== undefined && { VITEST_MAX_WORKERS: String(maxWorkers) }),
-      ...(cluster !== null && databaseVariable && { [databaseVariable]: cluster.url }),
+      ...(cluster !== null && databaseUrlVariable && { [databaseUrlVariable]: cluster.url }),
     });
   } finally {
     await cluster?.stop();
   }
 }
 
-async function runVitest(options: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  if (interrupted) {
+async function runVitest(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
+  if (isInterrupted) {
     return 1;
   }
   const program = path.resolve('node_modules/vitest/vitest.mjs');
-  vitest = spawn(process.execPath, [program, 'run', ...options], { env, stdio: 'inherit' });
+  vitest = spawn(process.execPath, [program, 'run', ...args], { env, stdio: 'inherit' });
   await once(vitest, 'exit');
-  return interrupted ? 1 : (vitest.exitCode ?? 1);
+  return isInterrupted ? 1 : (vitest.exitCode ?? 1);
 }

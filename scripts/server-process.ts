@@ -4,18 +4,21 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** A server starts in about three seconds, but much more slowly on a busy machine. */
+/** Servers start in about three seconds. On a busy machine, they take much longer. */
 const START_TIMEOUT_MS = 60_000;
 
-/** A server that takes longer to stop is killed. */
+/** After this time, a server that does not exit is killed. */
 const STOP_TIMEOUT_MS = 10_000;
 
-const POLL_INTERVAL_MS = 50;
+const READINESS_CHECK_INTERVAL_MS = 50;
 
-/** Length of the output in the error message after a failed start. */
+/** The error message after a failed start contains at most this much of the server's output. */
 const MAX_OUTPUT_CHARACTERS = 20_000;
 
-/** Below Linux's default ephemeral range, so that the system does not assign a free port to another program. */
+/**
+ * The test ports are below the range from which Linux assigns ports by default. A port that is free therefore stays
+ * free until the test uses it.
+ */
 const MIN_TEST_PORT = 10_240;
 export const MAX_TEST_PORT = 25_000;
 let nextPort = randomInt(MIN_TEST_PORT, MAX_TEST_PORT + 1);
@@ -26,7 +29,7 @@ export class ServerProcess {
   readonly #child: ChildProcess;
   #output = '';
 
-  /** @param name for error messages */
+  /** @param name the server's name in error messages */
   constructor(
     name: string,
     command: string,
@@ -34,7 +37,7 @@ export class ServerProcess {
     options: { cwd: string; env?: NodeJS.ProcessEnv; uid?: number; gid?: number },
   ) {
     this.#name = name;
-    // A new process group can be killed as a whole, and does not receive Ctrl-C.
+    // The server gets its own process group. It does not receive Ctrl-C, and is killed together with its children.
     this.#child = spawn(command, args, {
       ...options,
       detached: true,
@@ -47,24 +50,29 @@ export class ServerProcess {
   }
 
   /**
-   * Calls `probe` repeatedly until it returns a value.
+   * Calls `checkReady` repeatedly until the server is ready.
    *
-   * @param probe returns null if the server is not ready yet
-   * @throws Error with the server's output if it exits or is not ready in time
+   * @param checkReady returns null if the server is not ready yet
+   * @returns the result of `checkReady`
+   * @throws Error with the server's output if it exits or is not ready after a minute
    */
-  async waitUntilReady<T>(probe: () => Promise<T | null>): Promise<T> {
-    const deadline = Date.now() + START_TIMEOUT_MS;
-    while (this.#isRunning() && Date.now() < deadline) {
-      const result = await probe();
+  async waitUntilReady<T>(checkReady: () => Promise<T | null>): Promise<T> {
+    const deadlineMs = performance.now() + START_TIMEOUT_MS;
+    while (this.#isRunning() && performance.now() < deadlineMs) {
+      const result = await checkReady();
       if (result !== null) {
         return result;
       }
-      await delay(POLL_INTERVAL_MS);
+      await delay(READINESS_CHECK_INTERVAL_MS);
     }
     throw new Error(`${this.#name} did not start:\n${this.#output}`);
   }
 
-  /** @param signal makes the server shut down cleanly without waiting for clients */
+  /**
+   * Stops the server. Kills it if it does not exit after {@link STOP_TIMEOUT_MS}.
+   *
+   * @param signal the signal with which this server shuts down cleanly without waiting for clients
+   */
   async stop(signal: NodeJS.Signals): Promise<void> {
     process.removeListener('exit', this.#kill);
     if (!this.#isRunning()) {
@@ -72,9 +80,9 @@ export class ServerProcess {
     }
     const exited = once(this.#child, 'exit');
     this.#child.kill(signal);
-    const timer = setTimeout(this.#kill, STOP_TIMEOUT_MS);
+    const killTimer = setTimeout(this.#kill, STOP_TIMEOUT_MS);
     await exited;
-    clearTimeout(timer);
+    clearTimeout(killTimer);
   }
 
   readonly #kill = () => {
@@ -93,7 +101,7 @@ export class ServerProcess {
   }
 }
 
-/** Returns a free port, a different one for each call. */
+/** Returns a free port. Each call returns a different port. */
 export async function findFreePort(host: string): Promise<number> {
   for (;;) {
     const port = nextPort;
@@ -105,16 +113,16 @@ export async function findFreePort(host: string): Promise<number> {
 }
 
 export async function isPortFree(port: number, host: string): Promise<boolean> {
-  const probe = createServer().listen(port, host);
+  const server = createServer().listen(port, host);
   try {
-    await once(probe, 'listening');
+    await once(server, 'listening');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
       return false;
     }
     throw error;
   }
-  probe.close();
-  await once(probe, 'close');
+  server.close();
+  await once(server, 'close');
   return true;
 }

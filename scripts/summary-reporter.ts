@@ -1,8 +1,8 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
 /**
- * Prints a final line `N passed, N failed`, and fails a run in which no test ran, so that a suite whose tests
- * are all skipped does not pass. Errors outside of tests (in a file, a hook, or unhandled) count as failed.
+ * Prints `N passed, N failed` as the last line. An error outside a test, for example in a hook, counts as a failed
+ * test. Makes the run fail if no test ran, for example because all tests were skipped.
  */
 export class SummaryReporter implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {

@@ -9,9 +9,9 @@ import { runPurchaseStorm } from '../test/faults/purchases/purchase-storm.ts';
 import type { StormResult } from '../test/faults/storm.ts';
 
 /**
- * `npm run test:faults`: runs two storms, each on SQLite and PostgreSQL. The service's processes are killed at random
- * times, and mints fail during payments and username purchases. No payment may be lost, and every payer must get an
- * invoice in time.
+ * `npm run test:faults`: runs two fault tests, called storms, on SQLite and on PostgreSQL. While payers pay invoices
+ * and buy usernames, a storm kills the service's processes at random times and makes mints fail. Afterwards it checks
+ * that no payment was lost and that every payer got an invoice in time.
  */
 
 const DATABASES: readonly DatabaseKind[] = ['sqlite', 'postgres'];
@@ -20,19 +20,23 @@ const STORMS = ['payments', 'purchases'] as const;
 
 type StormName = (typeof STORMS)[number];
 
-/** A storm keeps two cores busy. With fewer cores, concurrent storms would starve each other. */
+/** A storm needs two CPU cores. With fewer cores for each, concurrent storms would slow each other down too much. */
 const CORES_PER_STORM = 2;
 
-const MAX_PROBLEMS_SHOWN = 10;
+/** For each failed check, the script prints at most this many problems. */
+const MAX_SHOWN_PROBLEMS = 10;
+
+const DEFAULT_PAYMENTS = 200;
+const DEFAULT_KILLS = 200;
 
 const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
-       [--payments 200] [--kills 200]
+       [--payments ${DEFAULT_PAYMENTS}] [--kills ${DEFAULT_KILLS}]
 
   --seed N        repeat the random choices of an earlier run; every run prints its seed
-  --database D    use one database only
-  --storm S       run one storm only
+  --database D    use only this database
+  --storm S       run only this storm
   --payments N    number of payments in the payments storm
-  --kills N       number of kills in the purchases storm, on both databases together
+  --kills N       number of kills in the purchases storms, divided between the databases
 `;
 
 const options = readOptions();
@@ -53,32 +57,34 @@ interface FaultTestOptions {
 
 async function runFaultTests(options: FaultTestOptions): Promise<void> {
   console.log(`seed ${options.seed}`);
-  const interrupted = new AbortController();
+  const interruption = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => interrupted.abort(new Error(`interrupted by ${signal}`)));
+    process.once(signal, () => interruption.abort(new Error(`interrupted by ${signal}`)));
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-faults-'));
-  const queue = options.storms
+  const waitingStorms = options.storms
     .flatMap((storm) => options.databases.map((database) => ({ storm, database })))
     .values();
   let passed = 0;
   let failed = 0;
-  const runWaiting = async () => {
-    for (const { storm, database } of queue) {
-      const result = await runStorm(storm, database, options, folder, interrupted.signal);
+  const runWaitingStorms = async () => {
+    for (const { storm, database } of waitingStorms) {
+      const result = await runStorm(storm, database, options, folder, interruption.signal);
       passed += result.passed;
       failed += result.failed;
-      if (interrupted.signal.aborted) {
+      if (interruption.signal.aborted) {
         return;
       }
     }
   };
   const concurrency = Math.max(1, Math.floor(availableParallelism() / CORES_PER_STORM));
-  await Promise.all(Array.from({ length: concurrency }, runWaiting));
+  await Promise.all(Array.from({ length: concurrency }, runWaitingStorms));
   if (failed === 0) {
     await rm(folder, { recursive: true, force: true });
   } else {
-    console.log(`Logs and data of the processes: ${folder}. To repeat: --seed ${options.seed}`);
+    console.log(
+      `The logs and data of the processes are in ${folder}. To repeat the run: --seed ${options.seed}`,
+    );
     process.exitCode = 1;
   }
   console.log(`\n${passed} passed, ${failed} failed`);
@@ -93,9 +99,9 @@ async function runStorm(
   signal: AbortSignal,
 ): Promise<{ passed: number; failed: number }> {
   const stormRunners = { payments: runPaymentStorm, purchases: runPurchaseStorm };
-  const name = `${storm}, ${database}`;
+  const title = `${storm}, ${database}`;
   const startedAtMs = performance.now();
-  const [run] = await Promise.allSettled([
+  const [outcome] = await Promise.allSettled([
     stormRunners[storm]({
       database,
       seed,
@@ -103,33 +109,34 @@ async function runStorm(
       killCount: kills,
       folder,
       signal,
-      logProgress: (line) => console.log(`${name}: ${line}`),
+      logProgress: (line) => console.log(`${title}: ${line}`),
     }),
   ]);
   const seconds = Math.round((performance.now() - startedAtMs) / 1000);
-  console.log(`\n=== ${name}, seed ${seed}, ${seconds} s ===\n`);
-  if (run.status === 'rejected') {
-    console.log(run.reason, '\n');
+  console.log(`\n=== ${title}, seed ${seed}, ${seconds} s ===\n`);
+  if (outcome.status === 'rejected') {
+    console.log(outcome.reason, '\n');
     return { passed: 0, failed: 1 };
   }
-  printResult(run.value);
+  printResult(outcome.value);
   console.log();
-  const failed = run.value.checkResults.filter(({ problems }) => problems.length > 0).length;
-  return { passed: run.value.checkResults.length - failed, failed };
+  const { checkResults } = outcome.value;
+  const failed = checkResults.filter(({ problems }) => problems.length > 0).length;
+  return { passed: checkResults.length - failed, failed };
 }
 
 function printResult({ counts, checkResults }: StormResult): void {
-  for (const [name, text] of Object.entries(counts)) {
-    console.log(`${name.padEnd(24)}${text}`);
+  for (const [name, count] of Object.entries(counts)) {
+    console.log(`${name.padEnd(24)}${count}`);
   }
   console.log();
   for (const { description, problems } of checkResults) {
     console.log(`${problems.length === 0 ? 'ok    ' : 'FAILED'}  ${description}`);
-    for (const problem of problems.slice(0, MAX_PROBLEMS_SHOWN)) {
+    for (const problem of problems.slice(0, MAX_SHOWN_PROBLEMS)) {
       console.log(`          ${problem}`);
     }
-    if (problems.length > MAX_PROBLEMS_SHOWN) {
-      console.log(`          and ${problems.length - MAX_PROBLEMS_SHOWN} more`);
+    if (problems.length > MAX_SHOWN_PROBLEMS) {
+      console.log(`          and ${problems.length - MAX_SHOWN_PROBLEMS} more`);
     }
   }
 }
@@ -142,8 +149,8 @@ function readOptions(): FaultTestOptions | null {
       options: { seed: text, payments: text, kills: text, database: text, storm: text },
     });
     const { seed = String(randomInt(1_000_000_000)) } = values;
-    const payments = Number(values.payments ?? 200);
-    const kills = Number(values.kills ?? 200);
+    const payments = Number(values.payments ?? DEFAULT_PAYMENTS);
+    const kills = Number(values.kills ?? DEFAULT_KILLS);
     const databases = DATABASES.filter((each) => each === (values.database ?? each));
     const storms = STORMS.filter((each) => each === (values.storm ?? each));
     const isValid =

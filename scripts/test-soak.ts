@@ -7,34 +7,43 @@ import { sqliteFilePath } from '../src/database/data-dir.ts';
 import { SoakScenario } from '../test/soak/soak-scenario.ts';
 
 /**
- * `npm run test:soak`: simulates a month of a small operator on SQLite. The clock of the service, its mint and its wallets
- * advances by two hours after each twelfth of a day's invoices, so that invoices expire as in a real month. Files, memory
- * and response times must stay within their bounds.
+ * `npm run test:soak`: simulates a month of a small operator's service on SQLite. Each simulated day has the same
+ * number of invoices, and the clock advances so that they expire as in a real month. Checks that file sizes, memory
+ * and response times stay within their limits, and that no payment is lost.
  */
 
 const MAX_KB_PER_QUOTE = 2;
 const MAX_WAL_MB = 64;
 
-/** Last day relative to the first day. */
+/** Limit for the p99 response time of the last day, divided by that of the first day. */
 const MAX_P99_RATIO = 1.5;
 
-/** If the last day is too slow, more days are measured: other load on the machine passes, a slow database does not. */
+/**
+ * If the last day is too slow, the test measures up to this many more days. A day can be slow because of other
+ * programs on the machine, but a database that has become slow stays slow.
+ */
 const MAX_EXTRA_DAYS = 3;
 
-/** Mean of the last tenth of the days relative to the second tenth. Memory may still grow during the first. */
+/**
+ * Limit for the mean memory of the last tenth of the days, divided by that of the second tenth. During the first
+ * tenth, memory may still grow.
+ */
 const MAX_MEMORY_RATIO = 1.15;
 
-const MAX_PROBLEMS_SHOWN = 10;
+const MAX_SHOWN_PROBLEMS = 10;
 
 const WAL_SAMPLE_INTERVAL_MS = 50;
 
-const USAGE = 'Usage: npm run test:soak -- [--invoices 300000] [--days 30]\n';
+const DEFAULT_INVOICES = 300_000;
+const DEFAULT_DAYS = 30;
+
+const USAGE = `Usage: npm run test:soak -- [--invoices ${DEFAULT_INVOICES}] [--days ${DEFAULT_DAYS}]\n`;
 
 interface DayMeasurements {
   invoicesPerSecond: number;
   invoiceP99Ms: number;
   listP99Ms: number;
-  /** Resident memory of the service at the end of the day, after a garbage collection. */
+  /** The service's resident memory at the end of the day, after a garbage collection. */
   memoryMb: number;
   maxWalMb: number;
 }
@@ -53,19 +62,19 @@ async function runSoakTest({ invoices, days }: { invoices: number; days: number 
   const scenario = await SoakScenario.start(folder);
   const invoicesPerDay = Math.ceil(invoices / days);
   await scenario.warmUp(invoicesPerDay);
-  const measured: DayMeasurements[] = [];
+  const measuredDays: DayMeasurements[] = [];
   while (
-    measured.length < days ||
-    (measured.length < days + MAX_EXTRA_DAYS && isSlower(measured))
+    measuredDays.length < days ||
+    (measuredDays.length < days + MAX_EXTRA_DAYS && isLastDayTooSlow(measuredDays))
   ) {
     const day = await measureDay(scenario, invoicesPerDay, `${sqliteFilePath(dataDir)}-wal`);
-    measured.push(day);
-    console.log(`day ${String(measured.length).padStart(2)}: ${describeDay(day)}`);
+    measuredDays.push(day);
+    console.log(`day ${String(measuredDays.length).padStart(2)}: ${describeDay(day)}`);
   }
-  const missing = await scenario.findMissingPayments();
+  const missingPayments = await scenario.findMissingPayments();
   await scenario.close();
-  const kbPerQuote = (await folderBytes(dataDir)) / 1024 / scenario.issuedInvoiceCount;
-  const results = [...checkBounds(measured, kbPerQuote), checkMissing(missing)];
+  const kbPerQuote = (await measureFolderBytes(dataDir)) / 1024 / scenario.invoiceCount;
+  const results = [...checkLimits(measuredDays, kbPerQuote), checkMissingPayments(missingPayments)];
   const failed = results.filter((hasPassed) => !hasPassed).length;
   if (failed === 0) {
     await rm(folder, { recursive: true });
@@ -78,18 +87,18 @@ async function runSoakTest({ invoices, days }: { invoices: number; days: number 
 
 async function measureDay(
   scenario: SoakScenario,
-  invoices: number,
+  invoiceCount: number,
   walFile: string,
 ): Promise<DayMeasurements> {
   let maxWalBytes = 0;
-  const sample = async () => {
+  const sampleWalSize = async () => {
     maxWalBytes = Math.max(maxWalBytes, (await stat(walFile)).size);
   };
-  const sampler = setInterval(() => void sample(), WAL_SAMPLE_INTERVAL_MS);
+  const sampleTimer = setInterval(() => void sampleWalSize(), WAL_SAMPLE_INTERVAL_MS);
   const startedAtMs = performance.now();
-  const { invoicesMs, listsMs } = await scenario.runDay(invoices);
+  const { invoicesMs, listsMs } = await scenario.runDay(invoiceCount);
   const seconds = (performance.now() - startedAtMs) / 1000;
-  clearInterval(sampler);
+  clearInterval(sampleTimer);
   return {
     invoicesPerSecond: invoicesMs.length / seconds,
     invoiceP99Ms: percentile(invoicesMs, 0.99),
@@ -111,24 +120,25 @@ function describeDay(day: DayMeasurements): string {
 
 function lastToFirstRatio(
   days: readonly DayMeasurements[],
-  figure: 'invoiceP99Ms' | 'listP99Ms',
+  measurement: 'invoiceP99Ms' | 'listP99Ms',
 ): number {
-  return (days.at(-1)?.[figure] ?? 0) / (days[0]?.[figure] ?? 0);
+  return (days.at(-1)?.[measurement] ?? 0) / (days[0]?.[measurement] ?? 0);
 }
 
-function isSlower(days: readonly DayMeasurements[]): boolean {
+function isLastDayTooSlow(days: readonly DayMeasurements[]): boolean {
   return (
     Math.max(lastToFirstRatio(days, 'invoiceP99Ms'), lastToFirstRatio(days, 'listP99Ms')) >
     MAX_P99_RATIO
   );
 }
 
-/** Prints each figure with its bound. @returns for each figure, whether it is within the bound */
-function checkBounds(days: readonly DayMeasurements[], kbPerQuote: number): boolean[] {
+/** Prints each measurement with its limit. @returns for each measurement, whether it is within its limit */
+function checkLimits(days: readonly DayMeasurements[], kbPerQuote: number): boolean[] {
   const tenth = Math.ceil(days.length / 10);
-  const memory = (some: readonly DayMeasurements[]) => mean(some.map(({ memoryMb }) => memoryMb));
-  const memoryRatio = memory(days.slice(-tenth)) / memory(days.slice(tenth, 2 * tenth));
-  const figures = [
+  const meanMemoryMb = (someDays: readonly DayMeasurements[]) =>
+    mean(someDays.map(({ memoryMb }) => memoryMb));
+  const memoryRatio = meanMemoryMb(days.slice(-tenth)) / meanMemoryMb(days.slice(tenth, 2 * tenth));
+  const measurements = [
     ['KB of files for each quote', kbPerQuote, MAX_KB_PER_QUOTE],
     ['largest WAL file, MB', Math.max(...days.map(({ maxWalMb }) => maxWalMb)), MAX_WAL_MB],
     [
@@ -139,19 +149,19 @@ function checkBounds(days: readonly DayMeasurements[], kbPerQuote: number): bool
     ['p99 of lists, last day / first day', lastToFirstRatio(days, 'listP99Ms'), MAX_P99_RATIO],
     ['memory, last days / early days', memoryRatio, MAX_MEMORY_RATIO],
   ] as const;
-  return figures.map(([title, value, bound]) => {
-    const hasPassed = value <= bound;
-    const text = `${title.padEnd(40)}${value.toFixed(2).padStart(8)}  (at most ${bound})`;
+  return measurements.map(([title, value, limit]) => {
+    const hasPassed = value <= limit;
+    const text = `${title.padEnd(40)}${value.toFixed(2).padStart(8)}  (at most ${limit})`;
     console.log(`${hasPassed ? 'ok    ' : 'FAILED'}  ${text}`);
     return hasPassed;
   });
 }
 
-function checkMissing(missing: readonly string[]): boolean {
-  const hasPassed = missing.length === 0;
+function checkMissingPayments(descriptions: readonly string[]): boolean {
+  const hasPassed = descriptions.length === 0;
   console.log(`${hasPassed ? 'ok    ' : 'FAILED'}  every payment was listed and sent as an update`);
-  for (const line of missing.slice(0, MAX_PROBLEMS_SHOWN)) {
-    console.log(`        ${line}`);
+  for (const description of descriptions.slice(0, MAX_SHOWN_PROBLEMS)) {
+    console.log(`        ${description}`);
   }
   return hasPassed;
 }
@@ -160,7 +170,7 @@ function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-async function folderBytes(folder: string): Promise<number> {
+async function measureFolderBytes(folder: string): Promise<number> {
   const files = await readdir(folder);
   const sizes = await Promise.all(files.map((file) => stat(path.join(folder, file))));
   return sizes.reduce((sum, { size }) => sum + size, 0);
@@ -171,8 +181,8 @@ function readOptions(): { invoices: number; days: number } | null {
   try {
     const text = { type: 'string' } as const;
     const { values } = parseArgs({ options: { invoices: text, days: text } });
-    const invoices = Number(values.invoices ?? 300_000);
-    const days = Number(values.days ?? 30);
+    const invoices = Number(values.invoices ?? DEFAULT_INVOICES);
+    const days = Number(values.days ?? DEFAULT_DAYS);
     return [invoices, days].every((count) => Number.isSafeInteger(count) && count > 1)
       ? { invoices, days }
       : null;

@@ -5,12 +5,12 @@ interface BackgroundJobOptions {
   onError: (error: unknown) => void;
 }
 
-/** Repeats work with a pause between rounds, which never overlap. */
+/** Repeats work. The pause starts when a round has ended, so that rounds never overlap. */
 export class BackgroundJob {
   readonly #options: BackgroundJobOptions;
-  readonly #stopping = new AbortController();
+  readonly #stopController = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | null = null;
+  #currentRound: Promise<void> | null = null;
 
   constructor(options: BackgroundJobOptions) {
     this.#options = options;
@@ -20,30 +20,30 @@ export class BackgroundJob {
     void this.run();
   }
 
-  /** Starts a round immediately, or returns the promise of the running one. */
+  /** Starts a round immediately, or returns the promise of the current round. */
   run(): Promise<void> {
-    this.#running ??= this.#runRound();
-    return this.#running;
+    this.#currentRound ??= this.#runRound();
+    return this.#currentRound;
   }
 
-  /** Aborts the running round's signal and resolves when the round has ended. */
+  /** Aborts the signal of the current round, and resolves when the round has ended. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
+    this.#stopController.abort();
     clearTimeout(this.#timer);
-    await this.#running;
+    await this.#currentRound;
   }
 
   async #runRound(): Promise<void> {
     clearTimeout(this.#timer);
     try {
-      if (!this.#stopping.signal.aborted) {
-        await this.#options.work(this.#stopping.signal);
+      if (!this.#stopController.signal.aborted) {
+        await this.#options.work(this.#stopController.signal);
       }
     } catch (error) {
       this.#options.onError(error);
     } finally {
-      this.#running = null;
-      if (!this.#stopping.signal.aborted) {
+      this.#currentRound = null;
+      if (!this.#stopController.signal.aborted) {
         this.#timer = setTimeout(() => void this.run(), this.#options.intervalMs);
       }
     }

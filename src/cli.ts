@@ -31,24 +31,24 @@ ${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     demonstrates a payment with a test mi
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 
-/** npm repeats a signal within this time; a person does not press Ctrl-C twice that fast. */
+/** npm repeats a signal within this time. A person does not press Ctrl-C twice that fast. */
 const NPM_SIGNAL_REPEAT_MS = 300;
 
-const [name = 'serve', ...args] = process.argv.slice(2);
-await dispatch(name).catch(exitWithError);
+const [commandName = 'serve', ...args] = process.argv.slice(2);
+await dispatch(commandName).catch(exitWithError);
 
 async function dispatch(command: string): Promise<void> {
-  const ownCommands = new Map([
+  const builtInCommands = new Map([
     ['serve', serve],
     ['migrate', migrate],
     ['doctor', doctor],
     ['demo', demo],
   ]);
-  const run = ownCommands.get(command);
+  const run = builtInCommands.get(command);
   if (run !== undefined) {
     await run();
   } else if (COMMAND_NAMES.includes(command)) {
-    await runCommand(command);
+    await runOperatorCommandByName(command);
   } else if (['help', '--help', '-h'].includes(command)) {
     process.stdout.write(USAGE);
   } else {
@@ -59,16 +59,16 @@ async function dispatch(command: string): Promise<void> {
 
 async function serve(): Promise<void> {
   parseOptions({});
-  // Node's default handler would print database values, which may be secret.
+  // Node's own handler would print all properties of the error, which may contain secret database values.
   process.on('uncaughtException', exitWithError);
   const starting = startService(readConfig());
-  // Before the start completes, because a supervisor may stop the service as soon as it listens.
+  // Registered before the start completes, because a supervisor may stop the service as soon as it listens.
   onStopSignal(async () => (await starting).stop());
   await starting;
   collectGarbage();
 }
 
-/** Frees 30 MB that loading the modules leaves behind and V8 would keep. */
+/** Frees about 30 MB that were needed to load the modules. V8 would not free them by itself. */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc') as (options: object) => void;
@@ -85,23 +85,23 @@ async function migrate(): Promise<void> {
   process.stdout.write('The database is up to date.\n');
 }
 
-async function runCommand(command: string): Promise<void> {
+async function runOperatorCommandByName(command: string): Promise<void> {
   const parsed = parseCommand([command, ...args]);
   printResult(
     'run' in parsed ? await runOperatorCommand(readConfig(), parsed, openTerminal()) : parsed,
   );
 }
 
-/** Works without a database and with invalid settings. */
+/** Runs even if settings are invalid or the database is missing. */
 async function doctor(): Promise<void> {
-  const options = parseDoctorArguments(args);
-  if (!('json' in options)) {
-    printResult(options);
+  const parsed = parseDoctorArguments(args);
+  if (!('json' in parsed)) {
+    printResult(parsed);
     return;
   }
   const terminal = openTerminal();
   const findings = await runDoctor((line) => terminal.reportProgress(line));
-  printResult(renderFindings(findings, options, Date.now()));
+  printResult(renderFindings(findings, parsed, Date.now()));
 }
 
 async function demo(): Promise<void> {
@@ -156,11 +156,11 @@ function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
     if (stoppingSinceMs !== null) {
-      const isNpmRepeat = performance.now() - stoppingSinceMs < NPM_SIGNAL_REPEAT_MS;
-      if (!(isRunByNpm() && isNpmRepeat)) {
-        process.exit(1);
+      const isSoonAfterFirst = performance.now() - stoppingSinceMs < NPM_SIGNAL_REPEAT_MS;
+      if (isRunByNpm() && isSoonAfterFirst) {
+        return;
       }
-      return;
+      process.exit(1);
     }
     stoppingSinceMs = performance.now();
     setTimeout(() => {
@@ -175,7 +175,7 @@ function onStopSignal(stop: () => Promise<void>): void {
   process.on('SIGINT', onSignal);
 }
 
-/** Prints errors that the operator can fix in plain lines, and other errors with their stacks. */
+/** Prints errors that the operator can fix without a stack, and other errors with one. */
 function exitWithError(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));

@@ -3,23 +3,18 @@ import { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { normaliseMintUrl } from './mints/mint-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
-import { narrowSendableRange } from './quotes/lnurl-pay.ts';
+import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
 import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, stripQuery } from './zaps/zap-request.ts';
 
-const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
-
-/** Leaves time for the rest of the shutdown within the 10 s that supervisors usually allow. */
+/** Supervisors usually allow 10 s for the whole shutdown. */
 const MAX_STOP_DELAY_SECONDS = 5;
 
 const DEFAULT_HOST = '127.0.0.1';
 
-/** One sat, because mints do not issue fractions. */
-const MIN_MAX_SENDABLE_MSAT = 1_000;
-
 /** 1,000 BTC: far above any Lightning payment, far below the largest safe integer. */
-const MAX_SENDABLE_SETTING_MSAT = 100_000_000_000_000;
+const SENDABLE_UPPER_BOUND_MSAT = 100_000_000_000_000;
 
 /** 1 BTC: a higher price is a mistake. */
 const MAX_USERNAME_PRICE_SAT = 100_000_000;
@@ -28,18 +23,18 @@ const MAX_USERNAME_GRACE_DAYS = 3_650;
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Every discovery response contains the text. */
+/** Every LNURL discovery response contains the text. */
 const MAX_LNURL_TEXT_LENGTH = 200;
 
-/** Percent-encoded (up to 12 characters per code point), it must fit into a URL with a zap request. */
+/** A zap request and a percent-encoded comment (up to 12 characters per code point) must fit into one URL. */
 const MAX_COMMENT_LENGTH = 2_000;
 
-/** Every receipt is sent to all of them. */
+/** Every zap receipt is sent to all of these relays. */
 const MAX_ZAP_RELAYS = 20;
 
 const MAX_LIMIT_SETTING = 1_000_000;
 
-/** The key length of HS256; shorter secrets can be guessed. */
+/** The key length of HS256 in bytes. Shorter secrets can be guessed. */
 const MIN_SECRET_LENGTH = 32;
 
 export class ConfigError extends Error {
@@ -60,9 +55,10 @@ export type Config = Readonly<ReturnType<typeof toConfig>>;
 
 /** Parses environment variables. Throws ConfigError with all missing and invalid settings. */
 export function readConfig(env: EnvironmentVariables = process.env): Config {
-  const setVariables = Object.fromEntries(listSetVariables(env).map((name) => [name, env[name]]));
-  const allowPrivateNetworks = setVariables['ALLOW_PRIVATE_NETWORKS'] === 'true';
-  const parsed = environmentSchema(allowPrivateNetworks).safeParse(setVariables);
+  const names = listNonEmptyVariables(env);
+  const variables = Object.fromEntries(names.map((name) => [name, env[name]]));
+  const allowPrivateNetworks = variables['ALLOW_PRIVATE_NETWORKS'] === 'true';
+  const parsed = environmentSchema(allowPrivateNetworks).safeParse(variables);
   if (!parsed.success) {
     throw new ConfigError(
       parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${redact(message)}`),
@@ -76,11 +72,11 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
 }
 
 /** Returns the names of all non-empty variables, including those that are not settings. */
-export function listSetVariables(env: EnvironmentVariables = process.env): string[] {
+export function listNonEmptyVariables(env: EnvironmentVariables = process.env): string[] {
   return Object.keys(env).filter((name) => env[name]?.trim());
 }
 
-/** Whether npm started this process. It forwards signals that the terminal also sends to this process. */
+/** Whether npm started this process. If so, Ctrl-C sends two signals: one from the terminal, one forwarded by npm. */
 export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
@@ -91,7 +87,7 @@ function toConfig(settings: Settings) {
   return {
     host: settings.HOST,
     port: settings.PORT,
-    /** The first is canonical; if empty, the local address. */
+    /** The first origin is the canonical one. Empty: the service uses its local URL. */
     publicOrigins: settings.PUBLIC_ORIGINS,
     /** IP addresses and CIDRs. */
     trustProxy: settings.TRUST_PROXY,
@@ -99,7 +95,7 @@ function toConfig(settings: Settings) {
       settings.DATABASE_URL === undefined
         ? ({ kind: 'sqlite', dataDir: settings.DATA_DIR } as const)
         : ({ kind: 'postgres', url: settings.DATABASE_URL } as const),
-    /** Null only with SQLite: generated in the data directory. */
+    /** Null: the service generates a secret in the data directory. PostgreSQL requires the setting. */
     jwtSecret: settings.JWT_SECRET ?? null,
     jwtSecretPrevious: settings.JWT_SECRET_PREVIOUS ?? null,
     defaultMintUrl: settings.DEFAULT_MINT_URL,
@@ -108,22 +104,22 @@ function toConfig(settings: Settings) {
     maxSendableMsat: settings.MAX_SENDABLE_MSAT,
     /** The `text/plain` entry of LNURL metadata; `{address}` is replaced by the Lightning address. */
     lnurlText: settings.LNURL_TEXT,
-    /** 0: comments are ignored. */
+    /** 0: payers cannot send comments. */
     maxCommentLength: settings.MAX_COMMENT_LENGTH,
     zaps: {
       /** Hex; null: zaps are disabled. */
       secretKey: settings.ZAP_SECRET_KEY ?? null,
-      /** Normalised. They receive all receipts and are queried for recipients' relay lists (NIP-65). */
+      /** Normalised. They receive all zap receipts, and the service finds recipients' relay lists there (NIP-65). */
       relays: [...new Set(settings.ZAP_RELAYS)],
     },
     usernames: {
-      /** 0: free; null: usernames are not for sale. */
+      /** 0: usernames are free. Null: usernames are not for sale. */
       priceSat: settings.USERNAME_PRICE_SAT ?? null,
       mintUrl: settings.USERNAME_MINT_URL ?? settings.DEFAULT_MINT_URL,
       reserved: settings.USERNAME_RESERVED,
       graceMs: settings.USERNAME_GRACE_DAYS * DAY_MS,
     },
-    /** Null: generated in the data directory with SQLite, unnecessary with PostgreSQL. */
+    /** Null: generated in the data directory with SQLite, not needed with PostgreSQL. */
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
     limits: {
@@ -169,7 +165,7 @@ const secretSetting = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
 
-/** A text that `parse` accepts; it returns null for invalid text. */
+/** A text that is stored as `parse` returns it. If `parse` returns null, the text is invalid. */
 const parsedSetting = (parse: (text: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
     const value = parse(text);
@@ -186,7 +182,7 @@ const commaSeparatedSetting = z.string().transform((text) =>
     .filter((part) => part !== ''),
 );
 
-/** A comma-separated list of {@link parsedSetting}s. The error message names the invalid entry. */
+/** A comma-separated list. `parse` and `problem` are those of {@link parsedSetting}, for each entry. */
 const listSetting = (parse: (entry: string) => string | null, problem: string) =>
   commaSeparatedSetting.transform((entries, context) =>
     entries.map((entry, index) => {
@@ -202,7 +198,7 @@ const listSetting = (parse: (entry: string) => string | null, problem: string) =
 const limitSetting = (defaultValue: number) =>
   integerSetting(0, MAX_LIMIT_SETTING).default(defaultValue);
 
-/** @param allowPrivateNetworks allows mints and relays on private networks and without TLS, for development */
+/** @param allowPrivateNetworks for development: mints and relays may have private addresses and no TLS */
 function environmentSchema(allowPrivateNetworks: boolean) {
   const mintUrl = parsedSetting(
     (text) => normaliseMintUrl(text, { allowHttp: allowPrivateNetworks }),
@@ -234,8 +230,8 @@ function environmentSchema(allowPrivateNetworks: boolean) {
       .string({ error: 'is required: the mint of users who have not chosen one' })
       .pipe(mintUrl),
     DEFAULT_LOCK_QUOTES: booleanSetting.default(false),
-    MIN_SENDABLE_MSAT: integerSetting(1, MAX_SENDABLE_SETTING_MSAT).default(1_000),
-    MAX_SENDABLE_MSAT: integerSetting(MIN_MAX_SENDABLE_MSAT, MAX_SENDABLE_SETTING_MSAT).default(
+    MIN_SENDABLE_MSAT: integerSetting(1, SENDABLE_UPPER_BOUND_MSAT).default(1_000),
+    MAX_SENDABLE_MSAT: integerSetting(MSAT_PER_SAT, SENDABLE_UPPER_BOUND_MSAT).default(
       1_000_000_000,
     ),
     LNURL_TEXT: z
@@ -244,7 +240,7 @@ function environmentSchema(allowPrivateNetworks: boolean) {
         error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters`,
       })
       .default('Payment to {address}'),
-    // About the length of a tweet, as LUD-12 suggests.
+    // LUD-12 suggests the length of a tweet.
     MAX_COMMENT_LENGTH: integerSetting(0, MAX_COMMENT_LENGTH).default(255),
     ZAP_SECRET_KEY: parsedSetting(
       (text) => parseSecretKey(text.trim()),
@@ -268,28 +264,31 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     USERNAME_GRACE_DAYS: integerSetting(0, MAX_USERNAME_GRACE_DAYS).default(30),
     TREASURY_SECRET: secretSetting.optional(),
     ALLOW_PRIVATE_NETWORKS: booleanSetting.default(false),
-    // 200 wallets behind one address that poll every 5 s, with room for preflights and payers. Verifying their
-    // signatures takes a twentieth of a core.
+    // Per minute and address. 200 wallets that poll every 5 s send 2,400; the rest is for CORS preflights and payers.
+    // Verifying 6,000 signatures takes a twentieth of a core.
     LIMIT_REQUESTS: limitSetting(6_000),
-    // 10 per second, because the server of a custodial wallet requests invoices for all of its users.
+    // 10 per second and address, because the server of a custodial wallet requests invoices for all of its users.
     LIMIT_INVOICES: limitSetting(600),
     LIMIT_CHANGES: limitSetting(300),
-    // A purchase takes two requests, and retries every few seconds while a mint is slow.
+    // A purchase takes two requests. While the mint is slow, clients repeat the second one every few seconds.
     LIMIT_PURCHASES: limitSetting(120),
-    // Filling a recipient's limit takes ten addresses; one address can fill the pair limits of three recipients.
+    // The limit per pair of recipient and address is a tenth of the recipient's limit, so one address cannot block a
+    // recipient. It is a third of the limit per address.
     LIMIT_OPEN_INVOICES_PER_RECIPIENT: limitSetting(1_000),
     LIMIT_OPEN_INVOICES_PER_ADDRESS: limitSetting(300),
     LIMIT_OPEN_INVOICES_PER_PAIR: limitSetting(100),
     LIMIT_SOCKETS: limitSetting(20_000),
     LIMIT_SOCKETS_PER_ADDRESS: limitSetting(200),
-    // The devices of a person, and some dead connections.
+    // Enough for all devices of a person, and some dead connections.
     LIMIT_SOCKETS_PER_KEY: limitSetting(20),
     LIMIT_SOCKET_MESSAGES: limitSetting(10),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
     METRICS_PORT: integerSetting(0, 65_535).optional(),
-    LOG_LEVEL: enumSetting(LOG_LEVELS).default('info'),
+    LOG_LEVEL: enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default(
+      'info',
+    ),
     LOG_FORMAT: enumSetting(['auto', 'json', 'pretty']).default('auto'),
-    // Long enough for clients to receive a response with `Connection: close` on open connections.
+    // During this time, clients with an open connection receive a response with `Connection: close`.
     STOP_DELAY_SECONDS: integerSetting(0, MAX_STOP_DELAY_SECONDS).default(1),
   });
 }
@@ -318,14 +317,14 @@ function findConflicts(settings: Settings): string[] {
     .map(([problem]) => problem);
 }
 
-/** Whether servers on these hosts cannot share a port. */
+/** Whether servers that listen on these hosts cannot use the same port. */
 function doListenHostsOverlap(one: string, other: string): boolean {
   const hosts = [one, other];
-  const isEveryIpv4 = hosts.includes('0.0.0.0') && hosts.every((host) => !host.includes(':'));
-  return one === other || hosts.includes('::') || isEveryIpv4;
+  const areBothIpv4 = hosts.every((host) => !host.includes(':'));
+  return one === other || hosts.includes('::') || (hosts.includes('0.0.0.0') && areBothIpv4);
 }
 
-/** Does not print a long entry that is not a URL, because it may be a secret. */
+/** Quotes the entry of a list, or returns its position if the entry may be a secret: long and not a URL. */
 function describeListEntry(entry: string, index: number): string {
   const isPrintable = entry.includes('://') || entry.length < MIN_SECRET_LENGTH;
   return isPrintable ? `'${redact(stripQuery(entry))}'` : `entry ${index + 1}`;
@@ -339,13 +338,10 @@ function isAddressOrCidr(text: string): boolean {
 }
 
 function parseOrigin(text: string): string | null {
-  if (!URL.canParse(text)) {
-    return null;
-  }
-  const url = new URL(text);
-  const isWeb = url.protocol === 'https:' || url.protocol === 'http:';
-  const isBare = url.pathname === '/' && !/[?#@]/.test(text) && url.hostname !== '';
-  return isWeb && isBare ? url.origin : null;
+  const url = URL.parse(text);
+  const isHttp = url?.protocol === 'https:' || url?.protocol === 'http:';
+  const hasOnlyOrigin = url?.pathname === '/' && !/[?#@]/.test(text) && url.hostname !== '';
+  return isHttp && hasOnlyOrigin ? url.origin : null;
 }
 
 export const VERSION: string = packageJson.version;

@@ -22,7 +22,7 @@ export class RequestError extends Error {
   }
 }
 
-/** The database server is down, all connections are busy, or the disk is full. The `cause` is for the log. */
+/** The database server is down, all connections are busy, or the disk is full. Only the log shows the `cause`. */
 export class DatabaseUnavailableError extends RequestError {
   constructor(cause: unknown) {
     super('unavailable', 'The service is temporarily unavailable. Please try again.');
@@ -30,24 +30,24 @@ export class DatabaseUnavailableError extends RequestError {
   }
 }
 
-/** Returns the message of the innermost cause, or its code: connection errors may have an empty message. */
+/** Returns the message of the innermost cause, or its code if the message is empty, as for some connection errors. */
 export function rootCauseMessage(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : rootCauseMessage(cause);
 }
 
-/** Creates a `rate_limited` error. The message is a sentence that names the limit. */
+/** @param message a sentence that names the limit */
 export function rateLimitError(message: string, retryAfterMs: number): RequestError {
   const seconds = Math.max(1, Math.ceil(retryAfterMs / 1000));
   return new RequestError('rate_limited', `${message} Try again in ${seconds} s.`, seconds);
 }
 
-/** An error that the operator can fix. The message is for the terminal, without a stack. */
+/** An error that the operator can fix. The terminal shows the message without a stack. */
 export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
 
-/** Returns the log level of a failure that is retried: `warn` if a mint or the database is unavailable, else `error`. */
+/** Returns the log level of a retried failure: `warn` if a mint or the database is unavailable, otherwise `error`. */
 export function retryLogLevel(error: unknown): 'warn' | 'error' {
   return error instanceof RequestError && error.kind === 'unavailable' ? 'warn' : 'error';
 }

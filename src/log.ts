@@ -8,16 +8,16 @@ export type Logger = pino.Logger;
 
 const STDOUT_FD = 1;
 
-/** Buffer for a slow reader; further lines are dropped. */
+/** Lines that the reader has not read yet are buffered. If the buffer is full, new lines are dropped. */
 const MAX_BUFFERED_LOG_BYTES = 16 * 1024 * 1024;
 
-/** How long the process waits at exit for a reader that does not read. */
+/** How long the exiting process tries to write the buffered lines. */
 const EXIT_FLUSH_MS = 1_000;
 
-/** Top-level fields only, because wildcards cost ten times as much as the rest of a line. */
+/** Top-level fields only, because paths with wildcards make logging ten times as slow. */
 const REDACTED_PATHS = SECRET_FIELDS.map((field) => `["${field}"]`);
 
-/** Creates a logger that writes JSON lines. Pino redacts secret fields, {@link redact} secrets in text. */
+/** Creates a logger that writes JSON lines. Pino redacts secret fields, and {@link redact} secrets in text. */
 export function createLogger(
   level: string,
   destination: pino.DestinationStream = openStdoutDestination(),
@@ -33,7 +33,7 @@ export function createLogger(
   );
 }
 
-/** Opens standard output as a log destination. `auto`: text if it is a terminal, otherwise JSON. */
+/** @param format `auto`: readable text if standard output is a terminal, otherwise JSON */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
 ): Promise<pino.DestinationStream> {
@@ -41,18 +41,18 @@ export async function createLogDestination(
   if (format === 'json' || (format === 'auto' && !isatty(STDOUT_FD))) {
     return output;
   }
-  // Imported only when needed, because it slows down the start.
+  // Imported dynamically, because the import slows down the start.
   const { prettyFactory } = await import('pino-pretty');
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' });
   // Untrusted text must not control the terminal.
-  const stripControls = (_key: string, value: unknown) =>
+  const sanitise = (_key: string, value: unknown) =>
     typeof value === 'string' ? stripControlCharacters(value) : value;
-  return { write: (line) => output.write(pretty(JSON.parse(line, stripControls))) };
+  return { write: (line) => output.write(pretty(JSON.parse(line, sanitise))) };
 }
 
 let stdoutDestination: ReturnType<typeof pino.destination> | null = null;
 
-/** Opens standard output in non-blocking mode, so that a slow or missing reader never blocks the service. */
+/** Opens standard output once, in non-blocking mode, so that a slow or missing reader never blocks the service. */
 function openStdoutDestination(): pino.DestinationStream {
   if (stdoutDestination !== null) {
     return stdoutDestination;
@@ -60,7 +60,7 @@ function openStdoutDestination(): pino.DestinationStream {
   let flushUntilMs = Number.POSITIVE_INFINITY;
   let isFailing = false;
   const output = pino.destination({
-    // Accessing `process.stdout` makes a pipe non-blocking; otherwise a write could block a thread forever.
+    // Accessing `process.stdout` makes a pipe non-blocking. Otherwise a write could block a thread forever.
     dest: process.stdout.fd ?? STDOUT_FD,
     sync: false,
     maxLength: MAX_BUFFERED_LOG_BYTES,
@@ -90,7 +90,7 @@ function openStdoutDestination(): pino.DestinationStream {
   return output;
 }
 
-/** The logged properties of an error. Others may be secret: PostgreSQL's `detail` contains values of the row. */
+/** The properties of an error that are logged. Others may be secret: PostgreSQL's `detail` contains column values. */
 interface LoggedError {
   type?: string | undefined;
   message: string;
@@ -101,7 +101,7 @@ interface LoggedError {
   cause?: LoggedError | undefined;
 }
 
-/** Also ends cycles of causes. */
+/** The limit on nested causes, which may form a cycle. */
 const MAX_CAUSE_DEPTH = 3;
 
 const MAX_AGGREGATED_ERRORS = 5;
@@ -111,22 +111,22 @@ function toLoggedError(error: unknown, depth = 0): LoggedError {
     return { message: String(error) };
   }
   const { name, message, code, stack, errors, cause } = error as Record<string, unknown>;
-  const hasNested = depth < MAX_CAUSE_DEPTH;
+  const includesNested = depth < MAX_CAUSE_DEPTH;
   const toNested = (nested: unknown) => toLoggedError(nested, depth + 1);
   return {
-    type: toText(name),
-    message: toText(message) ?? 'an object was thrown',
-    code: typeof code === 'number' ? code : toText(code),
-    stack: toText(stack),
+    type: textOrUndefined(name),
+    message: textOrUndefined(message) ?? 'an object was thrown',
+    code: typeof code === 'number' ? code : textOrUndefined(code),
+    stack: textOrUndefined(stack),
     errors:
-      hasNested && Array.isArray(errors)
+      includesNested && Array.isArray(errors)
         ? errors.slice(0, MAX_AGGREGATED_ERRORS).map(toNested)
         : undefined,
-    cause: hasNested && cause !== undefined ? toNested(cause) : undefined,
+    cause: includesNested && cause !== undefined ? toNested(cause) : undefined,
   };
 }
 
-function toText(value: unknown): string | undefined {
+function textOrUndefined(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
@@ -145,7 +145,7 @@ function formatErrorLines(error: LoggedError): string[] {
   ];
 }
 
-/** The log message of each milestone of a payment, in the usual order. */
+/** The log messages of the milestones of a payment, in their usual order. */
 const MILESTONE_MESSAGES = {
   invoice_created: 'invoice created',
   paid: 'payment recorded; it is in the recipient’s list',
@@ -159,8 +159,8 @@ const MILESTONE_MESSAGES = {
 export type Milestone = keyof typeof MILESTONE_MESSAGES;
 
 /**
- * Logs a milestone after its commit. All lines of a payment carry its payment hash, which is not
- * secret and which `nutpost trace` accepts.
+ * Logs a milestone. Call it after the commit. The payment hash, which is not secret, identifies all lines of a
+ * payment, and `nutpost trace` accepts it.
  *
  * @param paymentHash hex; null if the invoice of an imported row is unreadable
  * @param detail must not contain quote ids or text from payers

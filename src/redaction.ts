@@ -33,7 +33,10 @@ export const SECRET_FIELDS: readonly string[] = [
 
 const SECRET_FIELD_PATTERN = SECRET_FIELDS.join('|');
 
-/** The captured prefix remains. No match contains a quotation mark or part of an escape, so that JSON remains valid. */
+/**
+ * {@link redact} keeps the first capture group and replaces the rest of the match. No match contains a quotation mark
+ * or part of an escape sequence, so that JSON remains valid.
+ */
 const SECRET_PATTERNS: readonly RegExp[] = [
   // Cashu tokens and Nostr secret keys.
   /()cashu[AB][\w+/=%-]{8,}/g,
@@ -41,16 +44,19 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   // JWTs and base64 JSON, such as signed events.
   /()eyJ[\w.+/=%-]{16,}/g,
   /\b((?:Nostr|Bearer)\s+)[\w.~+/=%-]{16,}/gi,
-  // URLs: credentials, secret parameters, quote ids (except the batch route), verify tokens.
+  // In URLs: credentials, secret parameters, quote ids (but not the batch route `check`), verify tokens.
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
   new RegExp(String.raw`([?&](?:${SECRET_FIELD_PATTERN})=)[^\s"\\&#]+`, 'gi'),
   /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
   /(\/verify\/+)[\w%-]{16,}/g,
-  // JSON string values, also in JSON that is escaped in a message.
+  // String values of JSON fields, also if the JSON is escaped within another string.
   new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
 ];
 
 /** Replaces secrets in text for logs and error messages. A last line of defence: do not log secrets. */
 export function redact(text: string): string {
-  return SECRET_PATTERNS.reduce((rest, pattern) => rest.replace(pattern, `$1${REDACTED}`), text);
+  return SECRET_PATTERNS.reduce(
+    (redacted, pattern) => redacted.replace(pattern, `$1${REDACTED}`),
+    text,
+  );
 }

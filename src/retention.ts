@@ -2,13 +2,13 @@ import { BackgroundJob } from './background-job.ts';
 import type { Logger } from './log.ts';
 import type { Store } from './store.ts';
 
-/** How long operators can trace what happened to a payment. */
+/** How long `nutpost trace` can show what happened to a payment. */
 export const HISTORY_RETENTION_DAYS = 30;
 export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
 
 const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 
-/** Rows per statement, so that no statement holds its locks for long. */
+/** Rows per statement. Small, so that no statement holds its locks for long. */
 const PRUNE_BATCH_SIZE = 500;
 
 /** Creates the job that prunes history and truncates SQLite's WAL file. */
@@ -33,7 +33,7 @@ export function createMaintenanceJob(deps: {
   });
 }
 
-/** Gives up overdue receipt deliveries and deletes old rows, in small batches until the signal aborts. */
+/** Gives up overdue zap receipt deliveries and deletes old rows, in small batches, until the signal aborts. */
 export async function pruneHistory(
   store: Store,
   nowMs: number,

@@ -13,18 +13,18 @@ import { listen } from './http/server.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
-import { createMints } from './mints/create-mints.ts';
+import { createMintsModule } from './mints/mints-module.ts';
 import type { RateLimiterTiming } from './mints/route-rate-limiter.ts';
 import type { FetchLimits } from './net/guarded-fetch.ts';
-import { createQuotes } from './quotes/create-quotes.ts';
 import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,
   NEW_QUOTES_CHANNEL,
   QUOTE_UPDATES_CHANNEL,
   WATCH_RESCAN_CHANNEL,
-} from './quotes/quote-notifications.ts';
+} from './quotes/process-notifications.ts';
 import { replayMissedUpdates } from './quotes/quote-updates.ts';
+import { createQuotesModule } from './quotes/quotes-module.ts';
 import {
   ALL_RECIPIENTS,
   RECIPIENT_CHANGES_CHANNEL,
@@ -33,23 +33,23 @@ import {
 import { SettingsUpdater } from './recipients/settings-updater.ts';
 import { createMaintenanceJob } from './retention.ts';
 import { Store } from './store.ts';
-import { createUsernames } from './usernames/create-usernames.ts';
-import { createWatcher } from './watcher/create-watcher.ts';
-import { createZaps } from './zaps/create-zaps.ts';
+import { createUsernamesModule } from './usernames/usernames-module.ts';
+import { createWatcherModule } from './watcher/watcher-module.ts';
 import type { RelayTimeouts } from './zaps/relay-connection.ts';
+import { createZapsModule } from './zaps/zaps-module.ts';
 
-/** While the service stops, pending requests wait this long for mints. */
+/** At shutdown, requests to mints are aborted after this time. */
 const MINT_RESPONSE_DEADLINE_MS = 3_000;
 
-/** While the service stops, clients have this long to finish their requests and read the responses. */
+/** At shutdown, the connections of clients are closed after this time. */
 const CLIENT_DEADLINE_MS = 4_000;
 
-/** Replaces parts and intervals of the service, for tests and the benchmark. */
+/** Tests and the benchmark replace parts and intervals of the service. */
 export interface ServiceOverrides {
   clock?: Clock;
   monotonicMs?: () => number;
   log?: Logger;
-  /** Remains open when the service stops. */
+  /** The service does not close this database when it stops. */
   database?: Database;
   socketAuthTimeoutMs?: number;
   socketHeartbeatIntervalMs?: number;
@@ -61,7 +61,7 @@ export interface ServiceOverrides {
 }
 
 export interface Service {
-  /** The URL of its port, such as `http://127.0.0.1:3000`. */
+  /** The local URL, such as `http://127.0.0.1:3000`. */
   url: string;
   publicOrigin: string;
   /** Null if metrics are disabled. */
@@ -93,7 +93,7 @@ export async function startService(
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
   const shared = { store, clock, monotonicMs, log };
 
-  const mints = createMints({
+  const mints = createMintsModule({
     ...shared,
     store: store.mints,
     operatorMints,
@@ -102,7 +102,7 @@ export async function startService(
     limiterTiming: overrides.mintLimiterTiming ?? {},
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
   });
-  const zaps = await createZaps({
+  const zaps = await createZapsModule({
     ...shared,
     ...config.zaps,
     allowPrivateNetworks,
@@ -110,17 +110,17 @@ export async function startService(
     relayTimeouts: overrides.relayTimeouts ?? {},
   });
   const jwtSecret = resolveJwtSecret(config);
-  const quotes = createQuotes({
+  const quotes = createQuotesModule({
     ...shared,
     mints,
-    zaps: zaps.receipts,
+    zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,
     secret: jwtSecret,
     onQuoteCreated: (quote) => watcher.watchOrAnnounce(quote),
     onInvoiceFinished: (timing) => metrics?.recordInvoiceRequest(timing),
   });
-  const watcher = createWatcher({
+  const watcher = createWatcherModule({
     ...shared,
     mints,
     operatorMints,
@@ -136,7 +136,7 @@ export async function startService(
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
     monotonicMs,
   });
-  const usernames = await createUsernames({
+  const usernames = await createUsernamesModule({
     ...shared,
     settings: config,
     mints,
@@ -158,7 +158,7 @@ export async function startService(
     ...zaps,
     ...quotes,
     ...usernames,
-    // Not all of `config`: Fastify would apply its `logLevel` to each plugin.
+    // `config` is not spread, because Fastify would apply `config.logLevel` to each plugin.
     publicOrigins: config.publicOrigins,
     trustProxy: config.trustProxy,
     limits,
@@ -203,12 +203,12 @@ export async function startService(
         },
         [NEW_QUOTES_CHANNEL]: (payload) =>
           watcher.watchAnnounced(decodeQuoteAnnouncements(payload)),
-        [WATCH_RESCAN_CHANNEL]: () => watcher.rescan(),
+        [WATCH_RESCAN_CHANNEL]: () => watcher.reloadAll(),
         [RECIPIENT_CHANGES_CHANNEL]: (address) => recipients.invalidate(address),
       },
       onMissedNotifications: (sinceMs) => {
         recipients.invalidate(ALL_RECIPIENTS);
-        watcher.rescan();
+        watcher.reloadAll();
         return replayMissedUpdates(sinceMs, {
           events: store.quoteEvents,
           subscribers,
@@ -241,7 +241,7 @@ export async function startService(
     const watcherStopped = watcher.stop();
     await delay(stopDelayMs);
     quoteSockets.closeAll();
-    // Accepts connections that already arrived; closing the listening socket would reset them.
+    // Lets the server accept connections that are already in its queue. `app.close` would reset them.
     await nextEventLoopTurn();
     const mintDeadline = setTimeout(() => void mints.close(), MINT_RESPONSE_DEADLINE_MS);
     const clientDeadline = setTimeout(() => app.server.closeAllConnections(), CLIENT_DEADLINE_MS);
@@ -269,7 +269,7 @@ export async function startService(
 }
 
 async function openServiceDatabase({ database: location }: Config, log: Logger): Promise<Database> {
-  // The pool replaces broken connections to PostgreSQL; a full disk of SQLite needs the operator.
+  // A PostgreSQL pool replaces broken connections by itself, but a full disk of SQLite needs the operator.
   const failureLevel = location.kind === 'postgres' ? 'warn' : 'error';
   const database = await openDatabase(
     location,

@@ -43,7 +43,7 @@ export class Store extends BaseStore {
     return this.db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
 
-  /** Runs read-only `work` on a snapshot that is taken at its first read. Does not block writers. */
+  /** Runs `work`, which may only read, on a snapshot that is taken at its first read. Does not block writers. */
   snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
     return this.db
       .transaction()
@@ -52,7 +52,7 @@ export class Store extends BaseStore {
       .execute((tx) => work(new Store(tx)));
   }
 
-  /** Runs `work` in a transaction, which is rolled back if `work` returns false or throws. Returns its result. */
+  /** Like {@link transaction}, but also rolls back if `work` returns false. Returns the result of `work`. */
   async tryTransaction(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
     const rollback = new Error('rollback');
     try {
@@ -71,9 +71,9 @@ export class Store extends BaseStore {
   }
 }
 
-/** A {@link Store} in a transaction. Changes and notifications take effect together, at commit. */
+/** The stores in a transaction. Changes and notifications take effect together, at commit. */
 export class TransactionStore extends Store {
-  /** Notifies all listening processes at commit (NOTIFY). PostgreSQL limits each payload to less than 8,000 bytes. */
+  /** Notifies all listening processes at commit (NOTIFY). Each payload must have less than 8,000 bytes. */
   async notify(channel: string, payloads: readonly string[]): Promise<void> {
     if (payloads.length === 0) {
       return;

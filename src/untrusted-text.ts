@@ -20,8 +20,8 @@ export function stripControlCharacters(text: string): string {
 }
 
 /**
- * Returns the one or two possible meanings of an encoded query value, the likelier one first. Forms encode a space as
- * `+`, but `encodeURI` keeps `+`, and the value does not show which was used. Invalid escapes are left unchanged.
+ * Returns the possible meanings of an encoded query value, the likelier one first. A `+` is ambiguous: forms encode a
+ * space as `+`, but `encodeURI` leaves `+` unchanged. A value with invalid escapes is returned undecoded.
  */
 export function decodeQueryValueCandidates(encoded: string): string[] {
   const candidates = [encoded.replaceAll('+', ' '), encoded].map(tryDecodeUriComponent);

@@ -1,34 +1,34 @@
 import { request } from 'undici';
 import { createPostgresDatabase } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark } from '../harness/figure.ts';
 import { addPaidQuotes, createWalletHeaders, expectedQuoteText } from '../harness/paid-quotes.ts';
 import { type Server, startNutpost, startTestMint } from '../harness/servers.ts';
 import { median, percentile } from '../harness/statistics.ts';
 
-/** Time for a deep page divided by the time for the first page. */
+/** The time for the deep page must be at most the time for the first page, times this ratio. */
 const MAX_RATIO = 1.2;
 
 const DEEP_OFFSET = 100_000;
 
-/** A few users with very many payments. All other users have few. */
+/** A few users have very many payments. */
 const LARGE_USERS = { firstUser: 0, userCount: 4, paymentsPerUser: 110_000 };
+const LARGE_USER_QUOTE_COUNT = LARGE_USERS.userCount * LARGE_USERS.paymentsPerUser;
+
+/** All other users have few payments. */
 const PAYMENTS_PER_SMALL_USER = 100;
 
 const WARM_UP_SECONDS = 2;
 
-/** Response times in milliseconds. */
+/** Response times for the deep page and for the first page. */
 interface PageTimes {
-  deep: number[];
-  first: number[];
+  deepMs: number[];
+  firstMs: number[];
 }
 
-/** Measures a deep page of a long list. Floor: the first page of the same list, read alternately. */
-export async function measureDeepList(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
-  const smallUserQuotes = effort.quoteCount - LARGE_USERS.userCount * LARGE_USERS.paymentsPerUser;
-  const smallUserCount = Math.max(0, Math.ceil(smallUserQuotes / PAYMENTS_PER_SMALL_USER));
+/** Measures the time for a deep page of a long list. The floor is the time for the first page of the same list. */
+export const measureDeepList: Benchmark = async (serverUrl, options) => {
+  const smallUserQuoteCount = options.quoteCount - LARGE_USER_QUOTE_COUNT;
+  const smallUserCount = Math.max(0, Math.ceil(smallUserQuoteCount / PAYMENTS_PER_SMALL_USER));
   await using mint = await startTestMint();
   await using database = await createPostgresDatabase(serverUrl, async (db) => {
     await addPaidQuotes(db, LARGE_USERS);
@@ -39,44 +39,46 @@ export async function measureDeepList(
     });
   });
   const runs: PageTimes[] = [];
-  for (let run = 0; run < effort.runCount; run += 1) {
+  for (let run = 0; run < options.runCount; run += 1) {
     await using service = await startNutpost(mint.readyMessage.url, database);
     await readPages(service, WARM_UP_SECONDS);
-    runs.push(await readPages(service, effort.secondsPerRun));
+    runs.push(await readPages(service, options.secondsPerRun));
   }
-  const quotes =
-    LARGE_USERS.userCount * LARGE_USERS.paymentsPerUser + smallUserCount * PAYMENTS_PER_SMALL_USER;
-  const p99Ms = (kind: keyof PageTimes) =>
-    median(runs.map((run) => percentile(run[kind], 0.99))).toFixed(1);
+  const quoteCount = LARGE_USER_QUOTE_COUNT + smallUserCount * PAYMENTS_PER_SMALL_USER;
+  const p99Ms = (page: keyof PageTimes) =>
+    median(runs.map((run) => percentile(run[page], 0.99))).toFixed(1);
   return [
     {
-      title: `quote list at offset ${DEEP_OFFSET.toLocaleString('en')} of ${quotes.toLocaleString('en')} quotes`,
+      title: `quote list at offset ${DEEP_OFFSET.toLocaleString('en')} of ${quoteCount.toLocaleString('en')} quotes`,
       unit: 'ms',
-      runs: runs.map(({ deep, first }) => ({ service: median(deep), floor: median(first) })),
+      runs: runs.map(({ deepMs, firstMs }) => ({
+        service: median(deepMs),
+        floor: median(firstMs),
+      })),
       bound: { maxRatio: MAX_RATIO },
-      notes: [`one page at a time; p99 ${p99Ms('deep')} ms, first page ${p99Ms('first')} ms`],
-      problems: [],
+      notes: [`one page at a time; p99 ${p99Ms('deepMs')} ms, first page ${p99Ms('firstMs')} ms`],
     },
   ];
-}
+};
 
-/** Reads both pages alternately, so that a disturbance affects both. */
+/** Reads the two pages alternately, so that a disturbance affects both times. */
 async function readPages(service: Server, seconds: number): Promise<PageTimes> {
-  const headers = await Promise.all(
-    Array.from({ length: LARGE_USERS.userCount }, (_, i) => createWalletHeaders(i)),
+  const headersByUser = Array.from({ length: LARGE_USERS.userCount }, (_, user) =>
+    createWalletHeaders(user),
   );
-  const times: PageTimes = { deep: [], first: [] };
+  const times: PageTimes = { deepMs: [], firstMs: [] };
   const endsAtMs = performance.now() + seconds * 1000;
   while (performance.now() < endsAtMs) {
-    for (const [user, ofUser] of headers.entries()) {
-      times.deep.push(await readPage(service, user, ofUser, DEEP_OFFSET));
-      times.first.push(await readPage(service, user, ofUser, 0));
+    for (const [user, headers] of headersByUser.entries()) {
+      times.deepMs.push(await measurePage(service, user, headers, DEEP_OFFSET));
+      times.firstMs.push(await measurePage(service, user, headers, 0));
     }
   }
   return times;
 }
 
-async function readPage(
+/** Returns how long a page takes, in milliseconds. */
+async function measurePage(
   service: Server,
   user: number,
   headers: Record<string, string>,

@@ -1,27 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createDataDir, createPostgresDatabase } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark, ResultRow } from '../harness/figure.ts';
 import { readProcessUsage } from '../harness/processes.ts';
 import { startNutpost, startTestMint } from '../harness/servers.ts';
 
 const MAX_MB = 130;
 
-/** Lets the start, and the work right after it, finish. */
+/** By then, the service has finished its start and the work right after it. */
 const STABILIZATION_MS = 5_000;
 
 /** Measures the resident memory of a service without requests, some seconds after its start. */
-export async function measureIdleMemory(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+export const measureIdleMemory: Benchmark = async (serverUrl, options) => {
   await using mint = await startTestMint();
   await using database = await createPostgresDatabase(serverUrl);
   await using dataDir = await createDataDir();
   const rows: ResultRow[] = [];
-  for (const [name, used] of Object.entries({ PostgreSQL: database, SQLite: dataDir })) {
+  for (const [name, serviceDatabase] of Object.entries({ PostgreSQL: database, SQLite: dataDir })) {
     const runs = [];
-    for (let run = 0; run < effort.runCount; run += 1) {
-      await using service = await startNutpost(mint.readyMessage.url, used);
+    for (let run = 0; run < options.runCount; run += 1) {
+      await using service = await startNutpost(mint.readyMessage.url, serviceDatabase);
       await delay(STABILIZATION_MS);
       runs.push({ service: (await readProcessUsage(service)).rssMb });
     }
@@ -30,8 +27,7 @@ export async function measureIdleMemory(
       unit: 'MB',
       runs,
       bound: { maxValue: MAX_MB },
-      problems: [],
     });
   }
   return rows;
-}
+};

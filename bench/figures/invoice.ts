@@ -4,73 +4,77 @@ import {
   createPostgresDatabase,
   type ServiceDatabase,
 } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
-import { startFloor, startNutpost, startTestMint } from '../harness/servers.ts';
-import { compareThroughput } from '../harness/throughput.ts';
+import type { Benchmark } from '../harness/figure.ts';
+import { type Server, startFloor, startNutpost, startTestMint } from '../harness/servers.ts';
+import { compareThroughput, type LoadTarget } from '../harness/throughput.ts';
 
 const MIN_RATIO = 0.45;
 
-const RECIPIENTS = 1_024;
+const RECIPIENT_COUNT = 1_024;
 
 const FLOOR_PROGRAM = import.meta.resolve('../floors/invoice.ts');
 
 /**
- * Measures invoice creation with a mint that responds immediately. Floor: one POST to that mint and one committed
- * insert. For SQLite, the floor is the service on PostgreSQL.
+ * Measures how many invoices the service creates with a mint that responds immediately. The floor is a server that
+ * only sends one POST to that mint and commits one insert. For the service on SQLite, the floor is the service on
+ * PostgreSQL.
  */
-export async function measureInvoice(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+export const measureInvoice: Benchmark = async (serverUrl, options) => {
   await using mint = await startTestMint();
-  const recipients = Array.from({ length: RECIPIENTS }, () => {
+  const recipients = Array.from({ length: RECIPIENT_COUNT }, () => {
     const pubkey = getPublicKey(generateSecretKey());
     return { pubkey, npub: nip19.npubEncode(pubkey) };
   });
   const requests = recipients.map(({ npub }, i) => {
-    // A distinct amount for each recipient. BOLT 11 encodes amounts that end in 1 in nanobitcoins.
+    // A different amount for each recipient. All end in 1, so that the invoice gives them in nanobitcoins (0.1 sat).
     const amountSat = 10 * i + 11;
     return {
       path: `/.well-known/lnurlp/${npub}?amount=${amountSat * 1000}`,
       expectedText: `"pr":"lnbc${amountSat * 10}n1`,
     };
   });
-  const serviceOn =
+  const createTarget = (server: Server, database: ServiceDatabase): LoadTarget => ({
+    server,
+    requests,
+    findMissingRows: (invoiceCount) => findMissingInvoices(database, invoiceCount),
+  });
+  const startServiceOn =
     (create: () => Promise<ServiceDatabase>) => async (stack: AsyncDisposableStack) => {
       const database = stack.use(await create());
       const server = stack.use(await startNutpost(mint.readyMessage.url, database));
-      return {
-        server,
-        requests,
-        findMissing: (invoices: number) => findMissing(database, invoices),
-      };
+      return createTarget(server, database);
     };
-  const row = await compareThroughput(
+  const postgresRow = await compareThroughput(
     { title: 'invoice', unit: '/s', minRatio: MIN_RATIO },
-    serviceOn(() => createPostgresDatabase(serverUrl)),
+    startServiceOn(() => createPostgresDatabase(serverUrl)),
     async (stack) => {
       const database = stack.use(await createPostgresDatabase(serverUrl));
       const env = { MINT_URL: mint.readyMessage.url, DATABASE_URL: database.url };
       const pubkeys = Object.fromEntries(recipients.map(({ npub, pubkey }) => [npub, pubkey]));
       const server = stack.use(await startFloor(FLOOR_PROGRAM, env, pubkeys));
-      return { server, requests, findMissing: (invoices) => findMissing(database, invoices) };
+      return createTarget(server, database);
     },
-    effort,
+    options,
   );
   const sqliteRow = await compareThroughput(
     { title: 'invoice on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
-    serviceOn(createDataDir),
-    serviceOn(() => createPostgresDatabase(serverUrl)),
-    effort,
+    startServiceOn(createDataDir),
+    startServiceOn(() => createPostgresDatabase(serverUrl)),
+    options,
   );
-  return [row, sqliteRow];
-}
+  return [postgresRow, sqliteRow];
+};
 
-/** Checks that the database has every returned invoice. It may have more, whose responses were cut off. */
-async function findMissing(database: ServiceDatabase, invoices: number): Promise<string | null> {
-  const [row] = await database.query<{ quotes: number }>(
-    'select cast(count(*) as integer) as quotes from quotes',
+/** Returns a problem if invoices are missing. Extra invoices are fine: the end of a run cuts off some responses. */
+async function findMissingInvoices(
+  database: ServiceDatabase,
+  invoiceCount: number,
+): Promise<string | null> {
+  const [row] = await database.query<{ quoteCount: number }>(
+    'select cast(count(*) as integer) as "quoteCount" from quotes',
   );
-  const quotes = row?.quotes ?? 0;
-  return quotes < invoices ? `${quotes} of ${invoices} invoices are in the database` : null;
+  const quoteCount = row?.quoteCount ?? 0;
+  return quoteCount < invoiceCount
+    ? `${quoteCount} of ${invoiceCount} invoices are in the database`
+    : null;
 }

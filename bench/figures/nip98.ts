@@ -1,6 +1,6 @@
 import { type Event, finalizeEvent, generateSecretKey } from 'nostr-tools';
 import { createPostgresDatabase } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark } from '../harness/figure.ts';
 import { startProcess } from '../harness/processes.ts';
 import { PUBLIC_ORIGIN, startNutpost, startTestMint } from '../harness/servers.ts';
 import { CONNECTIONS, describeLoad, measureThroughput } from '../harness/throughput.ts';
@@ -11,21 +11,20 @@ const WALLET_COUNT = 256;
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
 
-/** NIP-98. */
+/** The kind of NIP-98 events. */
 const HTTP_AUTH_KIND = 27_235;
 
 const FLOOR_PROGRAM = import.meta.resolve('../floors/signatures.ts');
 
-/** Measures tokens for NIP-98 events. Floor: a loop that only verifies such signatures. */
-export async function measureNip98(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+/**
+ * Measures how many tokens the service issues for NIP-98 events. The floor is a loop that only verifies signatures.
+ */
+export const measureNip98: Benchmark = async (serverUrl, options) => {
   await using mint = await startTestMint();
   await using database = await createPostgresDatabase(serverUrl);
   const results = [];
   const runs = [];
-  for (let run = 0; run < effort.runCount; run += 1) {
+  for (let run = 0; run < options.runCount; run += 1) {
     const result = await measureThroughput(
       async (stack) => ({
         server: stack.use(await startNutpost(mint.readyMessage.url, database)),
@@ -37,10 +36,10 @@ export async function measureNip98(
           expectedText: '"token":"ey',
         })),
       }),
-      effort.secondsPerRun,
+      options.secondsPerRun,
     );
     results.push(result);
-    runs.push({ service: result.perCpuSecond, floor: await checkSignatures(effort.secondsPerRun) });
+    runs.push({ service: result.perCpuSecond, floor: await measureFloor(options.secondsPerRun) });
   }
   return [
     {
@@ -52,9 +51,9 @@ export async function measureNip98(
       problems: results.flatMap(({ problems }) => problems),
     },
   ];
-}
+};
 
-async function checkSignatures(seconds: number): Promise<number> {
+async function measureFloor(seconds: number): Promise<number> {
   await using floor = await startProcess<{ checksPerCpuSecond: number }>(
     'the floor',
     FLOOR_PROGRAM,
@@ -64,7 +63,7 @@ async function checkSignatures(seconds: number): Promise<number> {
   return floor.readyMessage.checksPerCpuSecond;
 }
 
-/** Dates events 30 s ahead, because an event is valid for a minute before and after its time. */
+/** Signs events that are valid for the next 90 s. An event is valid for 60 s before and after its time. */
 function signEvents(): Event[] {
   return Array.from({ length: WALLET_COUNT }, () =>
     finalizeEvent(

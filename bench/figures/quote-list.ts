@@ -3,7 +3,7 @@ import {
   createPostgresDatabase,
   type ServiceDatabase,
 } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark } from '../harness/figure.ts';
 import { addPaidQuotes, createWalletHeaders, expectedQuoteText } from '../harness/paid-quotes.ts';
 import { JWT_SECRET, startFloor, startNutpost, startTestMint } from '../harness/servers.ts';
 import { CONNECTIONS, compareThroughput } from '../harness/throughput.ts';
@@ -16,43 +16,38 @@ const PAID_USERS = { firstUser: 0, userCount: CONNECTIONS, paymentsPerUser: 100 
 const FLOOR_PROGRAM = import.meta.resolve('../floors/quote-list.ts');
 
 /**
- * Measures a full page of paid quotes. Floor: the JWT check, one query, JSON. For SQLite, the floor is the service on
- * PostgreSQL with the same rows.
+ * Measures a full page of paid quotes. The floor is a server that only checks the JWT, runs one query and returns
+ * JSON. For the service on SQLite, the floor is the service on PostgreSQL with the same rows.
  */
-export async function measureQuoteList(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+export const measureQuoteList: Benchmark = async (serverUrl, options) => {
   await using mint = await startTestMint();
   await using database = await createPostgresDatabase(serverUrl, (db) =>
     addPaidQuotes(db, PAID_USERS),
   );
   await using dataDir = await copyToDataDir(database);
-  const requests = await Promise.all(
-    Array.from({ length: PAID_USERS.userCount }, async (_, user) => ({
-      path: '/api/v2/wallet/quotes',
-      headers: await createWalletHeaders(user),
-      expectedText: expectedQuoteText(user, PAID_USERS.paymentsPerUser),
-    })),
-  );
-  const serviceOn = (db: ServiceDatabase) => async (stack: AsyncDisposableStack) => ({
-    server: stack.use(await startNutpost(mint.readyMessage.url, db)),
+  const requests = Array.from({ length: PAID_USERS.userCount }, (_, user) => ({
+    path: '/api/v2/wallet/quotes',
+    headers: createWalletHeaders(user),
+    expectedText: expectedQuoteText(user, PAID_USERS.paymentsPerUser),
+  }));
+  const startServiceOn = (used: ServiceDatabase) => async (stack: AsyncDisposableStack) => ({
+    server: stack.use(await startNutpost(mint.readyMessage.url, used)),
     requests,
   });
-  const row = await compareThroughput(
+  const postgresRow = await compareThroughput(
     { title: 'quote list, 50 rows, JWT', unit: '/s', minRatio: MIN_RATIO },
-    serviceOn(database),
+    startServiceOn(database),
     async (stack) => {
       const env = { JWT_SECRET, DATABASE_URL: database.url };
       return { server: stack.use(await startFloor(FLOOR_PROGRAM, env)), requests };
     },
-    effort,
+    options,
   );
   const sqliteRow = await compareThroughput(
     { title: 'quote list on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
-    serviceOn(dataDir),
-    serviceOn(database),
-    effort,
+    startServiceOn(dataDir),
+    startServiceOn(database),
+    options,
   );
-  return [row, sqliteRow];
-}
+  return [postgresRow, sqliteRow];
+};

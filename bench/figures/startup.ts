@@ -3,7 +3,7 @@ import {
   createPostgresDatabase,
   type ServiceDatabase,
 } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark } from '../harness/figure.ts';
 import { readProcessUsage } from '../harness/processes.ts';
 import { startNutpost, startTestMint } from '../harness/servers.ts';
 
@@ -11,18 +11,15 @@ const MAX_START_MS = 1_000;
 const MAX_PEAK_MB = 200;
 
 /**
- * Measures starts with a warm compile cache (bin/nutpost.js): the time until the first response on a migrated
- * database, and the time until the process listens with an empty data directory.
+ * Measures how long the service takes to start: until its first response on a migrated database, and until it
+ * listens with an empty data directory. The compile cache of bin/nutpost.js is already filled.
  */
-export async function measureStartup(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+export const measureStartup: Benchmark = async (serverUrl, options) => {
   await using mint = await startTestMint();
   await using database = await createPostgresDatabase(serverUrl);
-  const startOnce = async (used: ServiceDatabase) => {
+  const measureStart = async (serviceDatabase: ServiceDatabase) => {
     const startedAtMs = performance.now();
-    await using service = await startNutpost(mint.readyMessage.url, used);
+    await using service = await startNutpost(mint.readyMessage.url, serviceDatabase);
     const listeningMs = performance.now() - startedAtMs;
     const response = await fetch(`${service.readyMessage.url}/api/v2/info`);
     await response.text();
@@ -33,13 +30,14 @@ export async function measureStartup(
     return { listeningMs, respondedMs, peakMb: (await readProcessUsage(service)).peakRssMb };
   };
 
-  await startOnce(database);
+  // Fills the compile cache.
+  await measureStart(database);
   const starts = [];
   const firstStarts = [];
-  for (let run = 0; run < effort.runCount; run += 1) {
-    starts.push(await startOnce(database));
+  for (let run = 0; run < options.runCount; run += 1) {
+    starts.push(await measureStart(database));
     await using dataDir = await createDataDir();
-    firstStarts.push(await startOnce(dataDir));
+    firstStarts.push(await measureStart(dataDir));
   }
   return [
     {
@@ -47,21 +45,18 @@ export async function measureStartup(
       unit: 'ms',
       runs: starts.map(({ respondedMs }) => ({ service: respondedMs })),
       bound: { maxValue: MAX_START_MS },
-      problems: [],
     },
     {
       title: 'first start on SQLite, until it listens',
       unit: 'ms',
       runs: firstStarts.map(({ listeningMs }) => ({ service: listeningMs })),
       bound: { maxValue: MAX_START_MS },
-      problems: [],
     },
     {
       title: 'first start on SQLite: most memory',
       unit: 'MB',
       runs: firstStarts.map(({ peakMb }) => ({ service: peakMb })),
       bound: { maxValue: MAX_PEAK_MB },
-      problems: [],
     },
   ];
-}
+};

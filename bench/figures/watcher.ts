@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 import { type BenchPostgresDatabase, createPostgresDatabase } from '../harness/database.ts';
-import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { Benchmark } from '../harness/figure.ts';
 import type { FleetCounts, MintFleet, MintKind } from '../harness/mint-fleet.ts';
 import { type BenchProcess, readProcessUsage, startProcess } from '../harness/processes.ts';
 import { startNutpost } from '../harness/servers.ts';
@@ -10,24 +10,29 @@ import { percentile } from '../harness/statistics.ts';
 const MAX_MB = 300;
 const MAX_CORES = 0.25;
 
+/** {@link MintKind} explains the kinds. */
 const MINT_COUNTS: Record<MintKind, number> = { fast: 88, plain: 10, slow: 1, dead: 1 };
 const QUOTES_PER_MINT = 1_000;
 
-/** After the start, the service subscribes to or polls every quote. This takes minutes at mints without batches. */
+/**
+ * After its start, the service subscribes to or polls every quote. At mints without batch checks, this takes minutes.
+ */
 const WARM_UP_TIMEOUT_MS = 360_000;
 
 /** The service polls each mint at least once a minute, and the measurement must include such a poll. */
-const MIN_WINDOW_SECONDS = 60;
+const MIN_MEASURED_SECONDS = 60;
 
-/** Payments in the window, at mints with a WebSocket and at mints that must be polled. */
+/** Payments during the measurement, at mints with a WebSocket (`fast`) and at mints that must be polled (`plain`). */
 const PAYMENT_COUNTS = { fast: 200, plain: 20 };
 
-/** How long after the window the last payment may be recorded. */
+/** How long after the measurement the service may record the last payment. */
 const LAST_PAYMENTS_TIMEOUT_MS = 120_000;
 
 /**
- * Open quotes of 100 mints, with ages evenly spread over the time for which they are watched. One in twenty
- * is paid but not issued. Each quote has a different recipient.
+ * Open quotes of 100 mints. One quote in twenty is paid but not issued. Each quote has a different recipient.
+ *
+ * The service watches a paid quote for 168 hours, and an unpaid quote until 24 hours after its expiry. The ages of the
+ * quotes are evenly spread over these times, without the last hour, so that no watch ends during the benchmark.
  */
 const INSERT_OPEN_QUOTES = `
   with ages as (
@@ -56,35 +61,32 @@ const INSERT_OPEN_QUOTES = `
          pubkey
   from quotes_to_add order by created_at`;
 
-/** The newest unpaid quotes of some mints that have not expired. */
+/** The newest unpaid quotes of some mints. None expires within the next ten minutes. */
 const SELECT_PAYABLE_QUOTES = `
   select quote_id as "quoteId" from quotes
   where mint_url = any($1) and state = 'UNPAID' and expires_at > extract(epoch from now()) * 1000 + 600000
   order by created_at desc limit $2`;
 
-/** A payment at a mint; times in milliseconds since 1970. */
+/** A payment at a mint. Times are in milliseconds since 1970. */
 interface Payment {
   kind: keyof typeof PAYMENT_COUNTS;
   quoteId: string;
   paidAtMs: number;
-  /** When the service recorded it. Null: not yet. */
+  /** When the service recorded the payment. Null: not yet. */
   recordedAtMs: number | null;
 }
 
 /**
  * Measures the watcher with 100,000 open quotes at 100 mints, of which one is dead, one is slow, and ten
  * support neither batches nor WebSockets. The service receives no requests; payments arrive at the mints.
- * Measures once, regardless of `effort.runCount`.
+ * Measures once, regardless of `options.runCount`.
  */
-export async function measureWatcher(
-  serverUrl: string,
-  effort: BenchmarkOptions,
-): Promise<ResultRow[]> {
+export const measureWatcher: Benchmark = async (serverUrl, options) => {
   const kinds = Object.entries(MINT_COUNTS).flatMap(([kind, count]) =>
     Array<string>(count).fill(kind),
   );
   await using fleet = await startProcess<MintFleet>(
-    'the field of mints',
+    'the mint fleet',
     import.meta.resolve('../harness/mint-fleet.ts'),
     'controlUrl',
     { input: kinds },
@@ -97,56 +99,57 @@ export async function measureWatcher(
 
   const startedAtMs = performance.now();
   await using service = await startNutpost(urlsOf('fast')[0] ?? '', database);
-  await warmUp(fleet);
+  await waitForWarmUp(fleet);
   const warmUpSeconds = (performance.now() - startedAtMs) / 1000;
 
-  const before = await readProcessUsage(service);
+  const usageBefore = await readProcessUsage(service);
   const countsBefore = await readCounts(fleet);
-  const windowSeconds = Math.max(effort.secondsPerRun, MIN_WINDOW_SECONDS);
+  const measuredSeconds = Math.max(options.secondsPerRun, MIN_MEASURED_SECONDS);
   const [payments] = await Promise.all([
     Promise.all(
       Object.entries(PAYMENT_COUNTS).map(([kind, count]) =>
         payEvenly(kind as keyof typeof PAYMENT_COUNTS, urlsOf(kind as MintKind), count),
       ),
     ),
-    delay(windowSeconds * 1000),
+    delay(measuredSeconds * 1000),
   ]);
-  const after = await readProcessUsage(service);
-  const counts = await readCounts(fleet);
-  const recorded = await waitUntilRecorded(database, payments.flat());
+  const usageAfter = await readProcessUsage(service);
+  const countsAfter = await readCounts(fleet);
+  const checkedPayments = await waitUntilRecorded(database, payments.flat());
 
-  const missed = recorded.filter(({ recordedAtMs }) => recordedAtMs === null).length;
+  const missedCount = checkedPayments.filter(({ recordedAtMs }) => recordedAtMs === null).length;
   const problems = [
-    ...(counts.invalidRequests > 0
-      ? [`the mints received ${counts.invalidRequests} invalid requests`]
+    ...(countsAfter.invalidRequests > 0
+      ? [`the mints received ${countsAfter.invalidRequests} invalid requests`]
       : []),
-    ...(missed > 0 ? [`${missed} of ${recorded.length} payments were not recorded`] : []),
+    ...(missedCount > 0
+      ? [`${missedCount} of ${checkedPayments.length} payments were not recorded`]
+      : []),
   ];
   const perSecond = (count: keyof FleetCounts) =>
-    ((counts[count] - countsBefore[count]) / windowSeconds).toFixed(1);
+    ((countsAfter[count] - countsBefore[count]) / measuredSeconds).toFixed(1);
   const title = `watcher, ${(mintUrls.length * QUOTES_PER_MINT).toLocaleString('en')} open quotes`;
   return [
     {
       title: `${title}: memory`,
       unit: 'MB',
-      runs: [{ service: after.rssMb }],
+      runs: [{ service: usageAfter.rssMb }],
       bound: { maxValue: MAX_MB },
       notes: [
-        `at the end of the window; ${after.peakRssMb.toFixed(0)} MB while all quotes were loaded`,
+        `at the end of the measurement; ${usageAfter.peakRssMb.toFixed(0)} MB while all quotes were loaded`,
       ],
       problems,
     },
     {
       title: `${title}: CPU`,
       unit: 'cores',
-      runs: [{ service: (after.cpuMs - before.cpuMs) / 1000 / windowSeconds }],
+      runs: [{ service: (usageAfter.cpuMs - usageBefore.cpuMs) / 1000 / measuredSeconds }],
       bound: { maxValue: MAX_CORES },
       notes: [
-        `the start took ${(before.cpuMs / 1000).toFixed(1)} s of CPU time in ${warmUpSeconds.toFixed(0)} s`,
+        `the start took ${(usageBefore.cpuMs / 1000).toFixed(1)} s of CPU time in ${warmUpSeconds.toFixed(0)} s`,
         `per second: ${perSecond('batchChecks')} batch checks, ${perSecond('singleChecks')} single checks`,
-        `payments recorded by WebSocket ${describeDelays(recorded, 'fast')}, by polling ${describeDelays(recorded, 'plain')}`,
+        `payments recorded by WebSocket ${describeDelays(checkedPayments, 'fast')}, by polling ${describeDelays(checkedPayments, 'plain')}`,
       ],
-      problems: [],
     },
   ];
 
@@ -154,7 +157,7 @@ export async function measureWatcher(
     const quotes = await database.query<{ quoteId: string }>(SELECT_PAYABLE_QUOTES, [urls, count]);
     return Promise.all(
       quotes.map(async ({ quoteId }, i): Promise<Payment> => {
-        await delay((i * windowSeconds * 1000) / quotes.length);
+        await delay((i * measuredSeconds * 1000) / quotes.length);
         const paidAtMs = Date.now();
         const response = await request(fleet.readyMessage.controlUrl, {
           method: 'POST',
@@ -165,10 +168,10 @@ export async function measureWatcher(
       }),
     );
   }
-}
+};
 
-/** Waits until the service is connected to every fast mint and has polled every quote of plain mints. */
-async function warmUp(fleet: BenchProcess<MintFleet>): Promise<void> {
+/** Waits until the service is connected to every `fast` mint and has polled every quote of the `plain` mints. */
+async function waitForWarmUp(fleet: BenchProcess<MintFleet>): Promise<void> {
   const deadlineMs = performance.now() + WARM_UP_TIMEOUT_MS;
   for (;;) {
     const { sockets, singleChecks } = await readCounts(fleet);
@@ -189,7 +192,7 @@ async function readCounts(fleet: BenchProcess<MintFleet>): Promise<FleetCounts> 
   return (await response.body.json()) as FleetCounts;
 }
 
-/** Waits until all payments are recorded or the time is up. Returns them with `recordedAtMs`. */
+/** Waits until all payments are recorded, or until the timeout. Returns the payments with their `recordedAtMs`. */
 async function waitUntilRecorded(
   database: BenchPostgresDatabase,
   payments: readonly Payment[],
@@ -202,10 +205,10 @@ async function waitUntilRecorded(
       [payments.map(({ quoteId }) => quoteId)],
     );
     if (rows.length === payments.length || performance.now() > deadlineMs) {
-      const timesMs = new Map(rows.map((row) => [row.quoteId, row.recordedAtMs]));
+      const recordedAtMsById = new Map(rows.map((row) => [row.quoteId, row.recordedAtMs]));
       return payments.map((payment) => ({
         ...payment,
-        recordedAtMs: timesMs.get(payment.quoteId) ?? null,
+        recordedAtMs: recordedAtMsById.get(payment.quoteId) ?? null,
       }));
     }
     await delay(1_000);

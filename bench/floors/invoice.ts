@@ -5,11 +5,11 @@ import pg from 'pg';
 import { request } from 'undici';
 
 /**
- * Floor for invoices: one POST to the mint at `MINT_URL` and one committed insert, without checks.
- * Reads the hex public key of each npub from standard input.
+ * The floor for the `invoice` figure: sends one POST to the mint at `MINT_URL` and commits one insert, without any
+ * checks. Reads the hex public key of each npub from standard input.
  */
 
-const INSERT = {
+const INSERT_QUOTE = {
   name: 'insert',
   text: `
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
@@ -20,6 +20,7 @@ const INSERT = {
 /** A quote is watched for a day. */
 const WATCH_MS = 24 * 60 * 60_000;
 
+/** A quote as the mint returns it. */
 interface Quote {
   quote: string;
   request: string;
@@ -44,7 +45,7 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
     const quote = (await response.body.json()) as Quote;
     const nowMs = Date.now();
     const verifyToken = randomBytes(32).toString('hex');
-    await pool.query(INSERT, [
+    await pool.query(INSERT_QUOTE, [
       mintUrl,
       quote.quote,
       pubkeys[user],

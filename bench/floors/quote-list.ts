@@ -2,9 +2,11 @@ import Fastify from 'fastify';
 import { jwtVerify } from 'jose';
 import pg from 'pg';
 
-/** Floor for the quote list: a JWT check with `JWT_SECRET`, one prepared query, JSON. */
+/**
+ * The floor for the `quote-list` figure: checks the JWT with `JWT_SECRET`, runs one prepared query and returns JSON.
+ */
 
-const PAGE = {
+const SELECT_PAGE = {
   name: 'page',
   text: `
     select paid_count::int as total, (created_at / 1000)::int as "createdAt",
@@ -16,7 +18,7 @@ const PAGE = {
     order by paid_seq desc limit 50`,
 };
 
-const key = await crypto.subtle.importKey(
+const jwtKey = await crypto.subtle.importKey(
   'raw',
   Buffer.from(process.env['JWT_SECRET'] ?? ''),
   { name: 'HMAC', hash: 'SHA-256' },
@@ -27,8 +29,8 @@ const pool = new pg.Pool({ connectionString: process.env['DATABASE_URL'], max: 1
 
 const app = Fastify();
 app.get('/api/v2/wallet/quotes', async ({ headers: { authorization = '' } }) => {
-  const { payload } = await jwtVerify(authorization.slice('Bearer '.length), key);
-  const { rows } = await pool.query<{ total: number }>(PAGE, [payload.sub]);
+  const { payload } = await jwtVerify(authorization.slice('Bearer '.length), jwtKey);
+  const { rows } = await pool.query<{ total: number }>(SELECT_PAGE, [payload.sub]);
   const quotes = rows.map(({ total: _, ...quote }) => quote);
   return { error: false, data: { quotes }, metadata: { total: rows[0]?.total, limit: 50 } };
 });

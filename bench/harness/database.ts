@@ -10,7 +10,7 @@ import { openDatabase } from '../../src/database/database.ts';
 
 /** A database that the service can use. */
 export interface ServiceDatabase extends AsyncDisposable {
-  /** The setting that selects it. */
+  /** The settings that make the service use this database. */
   env: Record<string, string>;
   query<Result>(statement: string): Promise<Result[]>;
 }
@@ -21,7 +21,7 @@ export interface BenchPostgresDatabase extends ServiceDatabase {
   query<Result>(statement: string, values?: unknown[]): Promise<Result[]>;
 }
 
-/** A data directory for one figure or run. */
+/** A data directory with an SQLite database, for one figure or run. */
 export interface BenchDataDir extends ServiceDatabase {
   env: { DATA_DIR: string };
 }
@@ -55,8 +55,8 @@ export async function createPostgresDatabase(
     },
   };
   await fill?.(database);
-  // Pending writes must not delay the measured commits.
   await database.query('analyze');
+  // Otherwise pending writes would delay the commits during the measurement.
   await database.query('checkpoint');
   await runProgram('sync', []);
   return database;

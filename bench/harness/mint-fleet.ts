@@ -7,8 +7,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type WebSocket, WebSocketServer } from 'ws';
 
 /**
- * Runs many small mints in one process, each on a different port. They know every quote that the `watcher`
- * figure inserts into the database, and do not create quotes.
+ * The kinds of mints in this program, which runs many small mints in one process, each on a different port. The mints
+ * know every quote that the `watcher` figure inserts into the database. They cannot create quotes.
  *
  * - `fast`: responds immediately; supports batches (NUT-29) and a WebSocket (NUT-17).
  * - `plain`: responds immediately; supports only single quotes.
@@ -17,9 +17,9 @@ import { type WebSocket, WebSocketServer } from 'ws';
  */
 export type MintKind = 'fast' | 'plain' | 'slow' | 'dead';
 
-/** The line that the process prints when all mints listen. */
+/** The JSON line that the process prints when all mints listen. */
 export interface MintFleet {
-  /** In the order of the kinds in standard input. */
+  /** In the order of the kinds that the process read from standard input. */
   mintUrls: string[];
   /** `POST` with a quote id pays that quote. `GET` returns {@link FleetCounts}. */
   controlUrl: string;
@@ -34,7 +34,7 @@ export interface FleetCounts {
   invalidRequests: number;
 }
 
-/** Just below the timeout of the service. */
+/** Just below the request timeout of the service. */
 const SLOW_RESPONSE_MS = 10_000;
 
 /** Nutshell's limits. */
@@ -55,18 +55,18 @@ interface SocketRequest {
 }
 
 const counts: FleetCounts = { batchChecks: 0, singleChecks: 0, sockets: 0, invalidRequests: 0 };
-const paid = new Set<string>();
+const paidQuoteIds = new Set<string>();
 /** Functions that send the state of a quote to its subscriber, by quote id. */
-const subscribers = new Map<string, () => void>();
+const notifyByQuoteId = new Map<string, () => void>();
 const webSockets = new WebSocketServer({ noServer: true });
 
 const kinds = (await json(process.stdin)) as MintKind[];
 const mintUrls = await Promise.all(kinds.map(startMint));
 const controlUrl = await listen(async (incoming, response) => {
-  const body = await text(incoming);
+  const quoteId = await text(incoming);
   if (incoming.method === 'POST') {
-    paid.add(body);
-    subscribers.get(body)?.();
+    paidQuoteIds.add(quoteId);
+    notifyByQuoteId.get(quoteId)?.();
   }
   response.end(JSON.stringify(counts));
 });
@@ -74,7 +74,7 @@ process.stdout.write(`${JSON.stringify({ mintUrls, controlUrl } satisfies MintFl
 
 async function startMint(kind: MintKind): Promise<string> {
   const respond = async (incoming: IncomingMessage, response: ServerResponse) => {
-    const { status, body } = route(kind, incoming, await text(incoming));
+    const { status, body } = getResponse(kind, incoming, await text(incoming));
     await simulateLatency(kind);
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
   };
@@ -106,12 +106,12 @@ async function listen(
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function route(kind: MintKind, { method, url }: IncomingMessage, body: string): MintResponse {
-  const target = `${method} ${url}`;
-  if (target === 'GET /v1/info') {
+function getResponse(kind: MintKind, { method, url }: IncomingMessage, body: string): MintResponse {
+  const route = `${method} ${url}`;
+  if (route === 'GET /v1/info') {
     return { status: 200, body: buildInfo(kind) };
   }
-  if (target === 'POST /v1/mint/quote/bolt11/check') {
+  if (route === 'POST /v1/mint/quote/bolt11/check') {
     if (kind === 'plain') {
       return { status: 405, body: { detail: 'Method Not Allowed' } };
     }
@@ -121,9 +121,9 @@ function route(kind: MintKind, { method, url }: IncomingMessage, body: string): 
       return { status: 200, body: quotes.map(buildQuote) };
     }
   }
-  if (target.startsWith(QUOTE_CHECK_PREFIX)) {
+  if (route.startsWith(QUOTE_CHECK_PREFIX)) {
     counts.singleChecks += 1;
-    return { status: 200, body: buildQuote(target.slice(QUOTE_CHECK_PREFIX.length)) };
+    return { status: 200, body: buildQuote(route.slice(QUOTE_CHECK_PREFIX.length)) };
   }
   counts.invalidRequests += 1;
   return { status: 404, body: { detail: 'not found', code: 0 } };
@@ -136,7 +136,7 @@ function acceptSocket(kind: MintKind, webSocket: WebSocket): void {
   webSocket.on('close', () => {
     counts.sockets -= 1;
     for (const quoteId of subscribedIds) {
-      subscribers.delete(quoteId);
+      notifyByQuoteId.delete(quoteId);
     }
   });
   webSocket.on('message', (data) => {
@@ -158,7 +158,7 @@ function acceptSocket(kind: MintKind, webSocket: WebSocket): void {
           params: { subId, payload: buildQuote(quoteId) },
         });
       subscribedIds.add(quoteId);
-      subscribers.set(quoteId, notify);
+      notifyByQuoteId.set(quoteId, notify);
       notify();
     }
   };
@@ -172,9 +172,9 @@ async function simulateLatency(kind: MintKind): Promise<void> {
   }
 }
 
-/** The ids of quotes that are paid from the beginning start with `p`. */
+/** A quote whose id starts with `p` is paid from the beginning. */
 function buildQuote(quoteId: string) {
-  const isPaid = quoteId.startsWith('p') || paid.has(quoteId);
+  const isPaid = quoteId.startsWith('p') || paidQuoteIds.has(quoteId);
   return {
     quote: quoteId,
     request: `lnbc210n1p${quoteId}`.padEnd(320, 'q'),
@@ -185,7 +185,7 @@ function buildQuote(quoteId: string) {
   };
 }
 
-/** NUT-06. */
+/** Returns the body of `GET /v1/info` (NUT-06). */
 function buildInfo(kind: MintKind) {
   const bolt11 = { method: 'bolt11', unit: 'sat' };
   return {

@@ -2,9 +2,9 @@ import { JwtIssuer } from '../../src/http/jwt.ts';
 import type { BenchPostgresDatabase } from './database.ts';
 import { JWT_SECRET } from './servers.ts';
 
-/** Users with the same number of payments each. */
+/** A group of users who all have the same number of payments. */
 export interface PaidUsers {
-  /** Users are numbered consecutively from this number. */
+  /** The number of the first user. The other users have the following numbers. */
   firstUser: number;
   userCount: number;
   paymentsPerUser: number;
@@ -38,13 +38,13 @@ export async function addPaidQuotes(
   );
 }
 
-/** Returns text that a list page contains if it includes the given payment of the user. */
+/** Returns the text by which a page of the user's list shows a payment. @param seq 1 for the user's oldest payment */
 export function expectedQuoteText(user: number, seq: number): string {
   return `"quoteId":"quote-${user}-${seq}"`;
 }
 
 /** Returns the headers that authenticate a user's wallet. */
-export async function createWalletHeaders(user: number): Promise<Record<string, string>> {
+export function createWalletHeaders(user: number): Record<string, string> {
   const pubkey = user.toString(16).padStart(64, '0');
   const issuer = new JwtIssuer(JWT_SECRET, null);
   const token = issuer.issue(pubkey, USER_AGENT, Math.floor(Date.now() / 1000));

@@ -12,14 +12,14 @@ const STOP_TIMEOUT_MS = 10_000;
 /** Linux reports the CPU time of a process in ticks of this length. */
 const CPU_TICK_MS = 10;
 
-const running = new Set<ChildProcess>();
+const runningChildren = new Set<ChildProcess>();
 
 // The benchmark can exit without disposing of processes, for example after an uncaught error.
 process.once('exit', stopProcesses);
 
-/** Sends SIGTERM to every process. Benchmarks that wait for one of them then fail and clean up. */
+/** Sends SIGTERM to every process. A benchmark that uses such a process then fails and cleans up. */
 export function stopProcesses(): void {
-  for (const child of running) {
+  for (const child of runningChildren) {
     child.kill('SIGTERM');
   }
 }
@@ -27,15 +27,16 @@ export function stopProcesses(): void {
 /** A child process of the benchmark. */
 export interface BenchProcess<Ready> extends AsyncDisposable {
   pid: number;
-  /** The first JSON line with the expected key. */
+  /** The first JSON line that the process printed with the expected key. */
   readyMessage: Ready;
 }
 
 export interface ProcessUsage {
-  /** CPU time of all threads since the start. */
+  /** CPU time of all threads since the start of the process. */
   cpuMs: number;
-  /** Resident memory now, and its peak. */
+  /** Resident memory now. */
   rssMb: number;
+  /** The largest resident memory since the start of the process. */
   peakRssMb: number;
 }
 
@@ -44,7 +45,7 @@ export interface ProcessUsage {
  *
  * @param name for error messages
  * @param program a `file:` URL
- * @param options.env environment variables besides PATH and TMPDIR, the only inherited ones
+ * @param options.env environment variables; the process inherits only PATH and TMPDIR
  * @param options.input written to its standard input as JSON
  */
 export async function startProcess<Ready extends object>(
@@ -57,8 +58,8 @@ export async function startProcess<Ready extends object>(
     env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  running.add(child);
-  child.once('exit', () => running.delete(child));
+  runningChildren.add(child);
+  child.once('exit', () => runningChildren.delete(child));
   child.stdin.end(JSON.stringify(options.input ?? null));
 
   const timer = setTimeout(() => child.kill('SIGKILL'), START_TIMEOUT_MS);
@@ -66,12 +67,12 @@ export async function startProcess<Ready extends object>(
     const message = JSON.parse(line) as object;
     if (readyKey in message) {
       clearTimeout(timer);
-      // Discard later output unread: parsing it would take CPU time away from the measured process.
+      // Parsing later output would take CPU time away from the measured process, so it is discarded.
       child.stdout.resume();
       return {
         pid: child.pid ?? 0,
         readyMessage: message as Ready,
-        [Symbol.asyncDispose]: () => stop(child),
+        [Symbol.asyncDispose]: () => stopChild(child),
       };
     }
   }
@@ -80,9 +81,7 @@ export async function startProcess<Ready extends object>(
 }
 
 /** Reads the CPU time and memory of a process from /proc (Linux only). */
-export async function readProcessUsage({
-  pid,
-}: Pick<BenchProcess<unknown>, 'pid'>): Promise<ProcessUsage> {
+export async function readProcessUsage({ pid }: { pid: number }): Promise<ProcessUsage> {
   const [stat, status] = await Promise.all([
     readFile(`/proc/${pid}/stat`, 'utf8'),
     readFile(`/proc/${pid}/status`, 'utf8'),
@@ -92,17 +91,17 @@ export async function readProcessUsage({
     .slice(stat.lastIndexOf(')') + 2)
     .split(' ')
     .slice(11, 13);
-  const megabytes = (field: string) =>
+  const readMb = (field: string) =>
     Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) / 1024;
   return {
     cpuMs: (Number(userTicks) + Number(systemTicks)) * CPU_TICK_MS,
-    rssMb: megabytes('VmRSS'),
-    peakRssMb: megabytes('VmHWM'),
+    rssMb: readMb('VmRSS'),
+    peakRssMb: readMb('VmHWM'),
   };
 }
 
-async function stop(child: ChildProcess): Promise<void> {
-  if (!running.has(child)) {
+async function stopChild(child: ChildProcess): Promise<void> {
+  if (!runningChildren.has(child)) {
     return;
   }
   const exited = once(child, 'exit');

@@ -1,4 +1,4 @@
-import { type Bound, isWithinBound, type ResultRow, ratios, type Unit } from './figure.ts';
+import { type Bound, isWithinBound, type ResultRow, ratiosToFloor, type Unit } from './figure.ts';
 import { median } from './statistics.ts';
 
 const COLUMNS = ['figure', 'nutpost', 'floor', 'ratio', 'each run', 'bound', ''];
@@ -14,7 +14,7 @@ const DECIMALS: Record<Unit, number> = {
 
 export interface BenchmarkReport {
   rows: ResultRow[];
-  /** Figures that could not be measured, each with the reason. */
+  /** The figures that could not be measured, each with the reason. */
   failures: string[];
 }
 
@@ -24,7 +24,8 @@ export interface BenchmarkReport {
  * @param mustReach whether a missed bound is a failure
  */
 export function exitCodeOf({ rows, failures }: BenchmarkReport, mustReach: boolean): 0 | 1 {
-  const isReliable = failures.length === 0 && rows.every(({ problems }) => problems.length === 0);
+  const isReliable =
+    failures.length === 0 && rows.every(({ problems = [] }) => problems.length === 0);
   return isReliable && (!mustReach || rows.every(isWithinBound)) ? 0 : 1;
 }
 
@@ -41,7 +42,7 @@ export function renderReport({ rows, failures }: BenchmarkReport): string {
   const table = rows.flatMap((row, i) => [
     align(lines[i] ?? []),
     ...(row.notes ?? []).map((note) => `    ${note}`),
-    ...new Set(row.problems.map((problem) => `    PROBLEM: ${problem}`)),
+    ...new Set(row.problems?.map((problem) => `    PROBLEM: ${problem}`)),
   ]);
   return [
     align(COLUMNS),
@@ -55,15 +56,15 @@ function renderCells(row: ResultRow): string[] {
   const { title, unit, runs, bound } = row;
   const values = runs.map(({ service }) => service);
   const floors = runs.flatMap(({ floor }) => floor ?? []);
-  const ofFloor = ratios(row);
+  const floorRatios = ratiosToFloor(row);
   return [
     title,
     formatQuantity(median(values), unit),
     floors.length === 0 ? '' : formatQuantity(median(floors), unit),
-    ofFloor.length === 0 ? '' : median(ofFloor).toFixed(2),
-    ofFloor.length === 0
+    floorRatios.length === 0 ? '' : median(floorRatios).toFixed(2),
+    floorRatios.length === 0
       ? renderRange(values, (value) => formatQuantity(value, unit))
-      : renderRange(ofFloor, (ratio) => ratio.toFixed(2)),
+      : renderRange(floorRatios, (ratio) => ratio.toFixed(2)),
     renderBound(bound, unit),
     isWithinBound(row) ? 'reached' : 'MISSED',
   ];

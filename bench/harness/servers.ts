@@ -6,13 +6,13 @@ export const PUBLIC_ORIGIN = 'https://nutpost.example';
 
 export const JWT_SECRET = 'a secret for benchmarks, with 32 or more letters';
 
-/** An HTTP server under measurement; the URL has no trailing slash. */
+/** An HTTP server that is measured. Its URL has no trailing slash. */
 export type Server = BenchProcess<{ url: string }>;
 
-/** A test mint, which pays each invoice that is posted to `payUrl`. */
+/** A test mint. It pays each invoice that is posted to `payUrl`. */
 export type TestMint = BenchProcess<{ url: string; payUrl: string }>;
 
-/** All load comes from one address. Requests are counted as usual, but no limit is reached. */
+/** All load comes from one address. The service counts requests as usual, but the load reaches no limit. */
 const UNREACHED_LIMITS = {
   LIMIT_REQUESTS: '1000000',
   LIMIT_INVOICES: '1000000',
@@ -24,9 +24,9 @@ const UNREACHED_LIMITS = {
 };
 
 /**
- * Starts the service the way `npm start` does.
+ * Starts the service like `npm start`.
  *
- * @param mintUrl default mint
+ * @param mintUrl the default mint
  */
 export function startNutpost(mintUrl: string, database: ServiceDatabase): Promise<Server> {
   return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
@@ -49,10 +49,10 @@ export function startTestMint(): Promise<TestMint> {
 }
 
 /**
- * Starts a server with the least code that could do the same.
+ * Starts the floor of a figure: a server with the least code that could do the same work as the service.
  *
  * @param program a `file:` URL
- * @param input written to its standard input as JSON
+ * @param input written to the standard input of the program as JSON
  */
 export function startFloor(
   program: string,

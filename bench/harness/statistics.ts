@@ -5,9 +5,9 @@ export function median(values: readonly number[]): number {
 }
 
 /**
- * Returns the smallest value that at least the given share of all values do not exceed.
+ * Returns a percentile, by the nearest-rank method.
  *
- * @param share such as 0.99
+ * @param share the percentile as a fraction, such as 0.99
  */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);

@@ -9,12 +9,12 @@ export const CONNECTIONS = 64;
 /** Lets V8 compile the hot code. */
 const WARM_UP_SECONDS = 6;
 
-/** A server under load. */
-interface LoadTarget {
+/** A server, and the requests that put it under load. */
+export interface LoadTarget {
   server: Server;
   requests: readonly LoadRequest[];
   /** Returns a problem if the database has fewer rows than the correct responses require. */
-  findMissing?: (rightResponses: number) => Promise<string | null>;
+  findMissingRows?: (correctResponses: number) => Promise<string | null>;
 }
 
 export interface LoadRequest {
@@ -24,125 +24,116 @@ export interface LoadRequest {
   expectedText: string;
 }
 
-/** One run of one server. */
+/** The result of one run of one server. */
 export interface LoadResult {
+  /** Correct responses per second. */
   perSecond: number;
   /** Correct responses per second of the server's CPU time. */
   perCpuSecond: number;
-  /** Average number of cores that the server and the load generator used. */
+  /** The average number of cores that the server used. */
   serverCores: number;
+  /** The average number of cores that the load generator, this process, used. */
   generatorCores: number;
   problems: string[];
 }
 
-/** Starts a server, which is stopped when the stack is disposed of. */
+/** Starts a server. Disposing of the stack stops it. */
 export type StartServer = (stack: AsyncDisposableStack) => Promise<LoadTarget>;
 
 /**
  * Measures the service and its floor alternately, with a new process for every run.
  *
- * @param row.unit `/CPU s` if autocannon would limit the rate, because it needs more CPU time per request
- *   than a bare server
+ * @param row.unit `/CPU s` counts responses per second of the server's CPU time. Use it for fast requests, for
+ *   which autocannon needs more CPU time than a bare server and would limit the rate.
  */
 export async function compareThroughput(
   row: { title: string; unit: '/s' | '/CPU s'; minRatio: number },
   service: StartServer,
   floor: StartServer,
-  effort: BenchmarkOptions,
+  options: BenchmarkOptions,
 ): Promise<ResultRow> {
   const results: Record<'service' | 'floor', LoadResult>[] = [];
-  for (let run = 0; run < effort.runCount; run += 1) {
+  for (let run = 0; run < options.runCount; run += 1) {
     results.push({
-      service: await measureThroughput(service, effort.secondsPerRun),
-      floor: await measureThroughput(floor, effort.secondsPerRun),
+      service: await measureThroughput(service, options.secondsPerRun),
+      floor: await measureThroughput(floor, options.secondsPerRun),
     });
   }
   const rateOf = (result: LoadResult) =>
     row.unit === '/s' ? result.perSecond : result.perCpuSecond;
-  const all = results.flatMap((result) => [result.service, result.floor]);
+  const serviceResults = results.map(({ service: result }) => result);
+  const floorResults = results.map(({ floor: result }) => result);
   return {
     title: `${row.title}, ${CONNECTIONS} connections`,
     unit: row.unit,
-    runs: results.map((result) => ({
-      service: rateOf(result.service),
-      floor: rateOf(result.floor),
-    })),
+    runs: results.map((run) => ({ service: rateOf(run.service), floor: rateOf(run.floor) })),
     bound: { minRatio: row.minRatio },
-    notes: [
-      describeLoad(
-        'nutpost',
-        results.map((each) => each.service),
-      ),
-      describeLoad(
-        'floor',
-        results.map((each) => each.floor),
-      ),
-    ],
-    problems: all.flatMap(({ problems }) => problems),
+    notes: [describeLoad('nutpost', serviceResults), describeLoad('floor', floorResults)],
+    problems: [...serviceResults, ...floorResults].flatMap(({ problems }) => problems),
   };
 }
 
 /** Starts a server, warms it up and puts it under load. */
 export async function measureThroughput(start: StartServer, seconds: number): Promise<LoadResult> {
   await using stack = new AsyncDisposableStack();
-  const loaded = await start(stack);
-  const warmUp = await applyLoad(loaded, WARM_UP_SECONDS);
-  const before = await readProcessUsage(loaded.server);
-  const generatorBefore = process.cpuUsage();
-  const measured = await applyLoad(loaded, seconds);
-  const generator = process.cpuUsage(generatorBefore);
-  const cpuMs = (await readProcessUsage(loaded.server)).cpuMs - before.cpuMs;
-  const missing = await loaded.findMissing?.(warmUp.right + measured.right);
+  const target = await start(stack);
+  const warmUp = await applyLoad(target, WARM_UP_SECONDS);
+  const usageBefore = await readProcessUsage(target.server);
+  const generatorCpuBefore = process.cpuUsage();
+  const measured = await applyLoad(target, seconds);
+  const generatorCpu = process.cpuUsage(generatorCpuBefore);
+  const cpuMs = (await readProcessUsage(target.server)).cpuMs - usageBefore.cpuMs;
+  const missing = await target.findMissingRows?.(warmUp.correctCount + measured.correctCount);
   return {
-    perSecond: measured.right / measured.seconds,
-    perCpuSecond: (measured.right / cpuMs) * 1000,
+    perSecond: measured.correctCount / measured.seconds,
+    perCpuSecond: (measured.correctCount / cpuMs) * 1000,
     serverCores: cpuMs / 1000 / measured.seconds,
-    generatorCores: (generator.user + generator.system) / 1e6 / measured.seconds,
+    generatorCores: (generatorCpu.user + generatorCpu.system) / 1e6 / measured.seconds,
     problems: [warmUp.problem, measured.problem, missing].filter((problem) => problem != null),
   };
 }
 
 async function applyLoad({ server, requests }: LoadTarget, seconds: number) {
-  let right = 0;
-  let wrong = '';
-  const checked = requests.map(({ path, headers, expectedText }) => ({
+  let correctCount = 0;
+  let firstWrongResponse = '';
+  const checkedRequests = requests.map(({ path, headers, expectedText }) => ({
     path,
     headers,
     onResponse: (status: number, body: string) => {
       if (status === 200 && body.includes(expectedText)) {
-        right += 1;
+        correctCount += 1;
       } else {
-        wrong ||= `${status} ${body}`;
+        firstWrongResponse ||= `${status} ${body}`;
       }
     },
   }));
-  let connection = 0;
+  let connectionCount = 0;
   const result = await autocannon({
     url: server.readyMessage.url,
     connections: CONNECTIONS,
     duration: seconds,
-    requests: checked.slice(0, 1),
-    // Give every connection different requests. Otherwise all would send the same request at the same time.
+    requests: checkedRequests.slice(0, 1),
+    // Gives each connection different requests. Otherwise all connections would send the same request at a time.
     setupClient: (client) => {
-      const own = connection;
-      connection += 1;
-      client.setRequests(checked.filter((_, i) => i % CONNECTIONS === own));
+      const connectionIndex = connectionCount;
+      connectionCount += 1;
+      client.setRequests(checkedRequests.filter((_, i) => i % CONNECTIONS === connectionIndex));
     },
   });
   const failed = result.errors + result.timeouts;
   const errors = failed === 0 ? '' : `${failed} connections failed`;
-  const problem = wrong === '' ? errors : `wrong response: ${wrong}`;
-  return { right, seconds: result.duration, problem: problem === '' ? null : problem };
+  const problem = firstWrongResponse === '' ? errors : `wrong response: ${firstWrongResponse}`;
+  return { correctCount, seconds: result.duration, problem: problem === '' ? null : problem };
 }
 
-/** Describes the load of one side, for a note. */
+/** Describes the load on the service or on its floor, for a note below the table row. */
 export function describeLoad(name: string, results: readonly LoadResult[]): string {
-  const middle = (key: 'perSecond' | 'perCpuSecond' | 'serverCores' | 'generatorCores') =>
+  const medianOf = (key: 'perSecond' | 'perCpuSecond' | 'serverCores' | 'generatorCores') =>
     median(results.map((result) => result[key]));
-  const cpuMs = 1000 / middle('perCpuSecond');
+  const cpuMs = 1000 / medianOf('perCpuSecond');
   return (
-    `${name}: ${Math.round(middle('perSecond')).toLocaleString('en')} /s; ` +
+    `${name}: ${Math.round(medianOf('perSecond')).toLocaleString('en')} /s; ` +
     `${cpuMs.toFixed(3)} ms of CPU time each; busy, of a core: server ` +
-    `${middle('serverCores').toFixed(2)}, load generator ${middle('generatorCores').toFixed(2)}`
+    `${medianOf('serverCores').toFixed(2)}, load generator ${medianOf('generatorCores').toFixed(2)}`
   );
 }

@@ -16,7 +16,7 @@ export interface InvoiceContents {
   descriptionHash?: Uint8Array;
 }
 
-/** Returns a signed BOLT 11 invoice for Bitcoin mainnet, which every wallet can decode. */
+/** Returns a signed BOLT 11 invoice for Bitcoin mainnet. Every wallet can decode it. */
 export function encodeInvoice(contents: InvoiceContents): string {
   const prefix = `lnbc${encodeAmount(contents.amountMsat)}`;
   const words = [
@@ -33,6 +33,7 @@ export function encodeInvoice(contents: InvoiceContents): string {
   return bech32.encode(prefix, [...words, ...signature], false);
 }
 
+/** Types of tagged fields (BOLT 11). */
 const FIELD_PAYMENT_HASH = 1;
 const FIELD_EXPIRY = 6;
 const FIELD_FEATURES = 5;
@@ -40,25 +41,31 @@ const FIELD_DESCRIPTION = 13;
 const FIELD_PAYMENT_SECRET = 16;
 const FIELD_DESCRIPTION_HASH = 23;
 
+/** Length of the timestamp, in 5-bit words. */
 const TIMESTAMP_WORDS = 7;
 
-/** Bits 8 and 14: the payer must support variable-length onions and payment secrets (BOLT 9). */
+/** Sets bits 8 and 14: the payer must support variable-length onions and payment secrets (BOLT 9). */
 const FEATURES = [16, 8, 0];
 
-/** The secret in the BOLT 11 examples. */
+/** The payment secret of the examples in BOLT 11. */
 const PAYMENT_SECRET = new Uint8Array(32).fill(0x11);
 
 /** Millisatoshis per unit of each multiplier, largest first. */
 const MULTIPLIERS = { '': 100_000_000_000, m: 100_000_000, u: 100_000, n: 100 };
 
 function encodeAmount(amountMsat: number): string {
-  const unit = Object.entries(MULTIPLIERS).find(([, msat]) => amountMsat % msat === 0);
-  return unit === undefined ? `${amountMsat}0p` : `${amountMsat / unit[1]}${unit[0]}`;
+  for (const [multiplier, msat] of Object.entries(MULTIPLIERS)) {
+    if (amountMsat % msat === 0) {
+      return `${amountMsat / msat}${multiplier}`;
+    }
+  }
+  // A picobitcoin is a tenth of a millisatoshi.
+  return `${amountMsat}0p`;
 }
 
 /**
- * Signs with secret key 1 and nonce 1, which needs no curve multiplication: the key protects nothing, and
- * signing must not slow down a mint under load. Returns r, s and the recovery id.
+ * Signs a message and returns r, s and the recovery id. Uses secret key 1 and nonce 1, so that signing needs no
+ * slow curve multiplication. The key protects nothing.
  */
 function sign(message: Uint8Array): Uint8Array {
   const { BASE, Fn } = secp256k1.Point;
@@ -70,7 +77,7 @@ function sign(message: Uint8Array): Uint8Array {
   return Buffer.concat([Fn.toBytes(r), Fn.toBytes(isHigh ? Fn.neg(s) : s), Buffer.of(recoveryId)]);
 }
 
-/** Returns the bits of 5-bit words as bytes, padded with zeros. */
+/** Packs 5-bit words into bytes. Fills the last byte with zero bits. */
 function wordsToBytes(words: readonly number[]): Uint8Array {
   const bits = words.map((word) => word.toString(2).padStart(5, '0')).join('');
   return Uint8Array.from(bits.match(/.{1,8}/g) ?? [], (byte) =>
@@ -82,11 +89,11 @@ function encodeField(type: number, data: number[]): number[] {
   return [type, ...numberToWords(data.length, 2), ...data];
 }
 
-/** Returns a number as big-endian 5-bit words, padded with leading zeros to `length`. */
-function numberToWords(value: number, length = 1): number[] {
+/** Returns a number as at least `minLength` big-endian 5-bit words. */
+function numberToWords(value: number, minLength = 1): number[] {
   const words: number[] = [];
   for (let rest = value; rest > 0; rest = Math.floor(rest / 32)) {
     words.unshift(rest % 32);
   }
-  return [...new Array<number>(Math.max(0, length - words.length)).fill(0), ...words];
+  return [...new Array<number>(Math.max(0, minLength - words.length)).fill(0), ...words];
 }

@@ -1,7 +1,7 @@
 import type { Route } from './routes.ts';
 import { SeededRandom } from './seeded-random.ts';
 
-/** Faults of a request. At most one is injected per request. */
+/** Faults of HTTP requests. Each request gets at most one fault. */
 export const REQUEST_FAULTS = [
   /** Responds with 500 without handling the request. */
   'error',
@@ -11,26 +11,26 @@ export const REQUEST_FAULTS = [
   'cutBefore',
   /** Handles the request, then cuts the connection instead of responding. */
   'cutAfter',
-  /** Neither handles the request nor responds. */
+  /** Never responds, and does not handle the request. */
   'silence',
   /** Handles the request, but never responds. */
   'silenceAfter',
-  /** 429 with `Retry-After`. */
+  /** Responds with 429 and `Retry-After`. */
   'rateLimit',
-  /** 429 without `Retry-After`. */
+  /** Responds with 429, without `Retry-After`. */
   'bareRateLimit',
   /** Handles the request, then delays the response. */
   'late',
 ] as const;
 
-/** Faults of a WebSocket message. At most one is injected per message. */
+/** Faults of WebSocket messages. Each message gets at most one fault. */
 export const MESSAGE_FAULTS = ['lostMessage', 'lateMessage', 'repeatedMessage'] as const;
 
 const OTHER_FAULTS = [
   /** Returns the quotes of a batch in a different order, some of them twice (NUT-29 allows both). */
   'shuffledBatch',
   /** Rejects a WebSocket upgrade. */
-  'brokenOpening',
+  'rejectedUpgrade',
   /** Sends UNPAID as the first state after a subscription, regardless of the quote's state. */
   'staleFirstState',
 ] as const;
@@ -40,7 +40,7 @@ const ALL_FAULTS = [...REQUEST_FAULTS, ...MESSAGE_FAULTS, ...OTHER_FAULTS] as co
 export type RequestFault = (typeof REQUEST_FAULTS)[number];
 type Fault = (typeof ALL_FAULTS)[number];
 
-/** Probability of each fault, from 0 (the default) to 1. */
+/** The probability of each fault, from 0 to 1. Default: 0. */
 export type ChaosRates = { [fault in Fault]?: number };
 
 export interface ChaosConfig {
@@ -55,48 +55,50 @@ const MAX_DELAY_MS = 2_000;
 /** Share of quotes that a shuffled batch contains twice. */
 const REPEATED_QUOTE_RATE = 0.1;
 
-/** Chooses faults and counts them. The choices for each route depend only on the seed and their order. */
+/**
+ * Chooses random faults and counts them. Each route has its own random sequence, so that with the same seed
+ * the n-th request to a route always gets the same fault.
+ */
 export class Chaos {
   readonly counts = Object.fromEntries(ALL_FAULTS.map((fault) => [fault, 0])) as Record<
     Fault,
     number
   >;
   readonly #switches: { readonly chaos: ChaosConfig | null };
-  readonly #seed: SeededRandom;
+  readonly #rootRandom: SeededRandom;
   readonly #randomByName = new Map<string, SeededRandom>();
 
   constructor(switches: { readonly chaos: ChaosConfig | null }, seed: string) {
     this.#switches = switches;
-    this.#seed = new SeededRandom(seed);
+    this.#rootRandom = new SeededRandom(seed);
   }
 
-  /** Returns the quotes of a batch response in the order in which to send them. */
-  shuffleBatch<Quote>(quotes: readonly Quote[]): readonly Quote[] {
+  /** If the fault `shuffledBatch` is chosen, shuffles the quotes of a batch and repeats some of them. */
+  maybeShuffleBatch<Quote>(quotes: readonly Quote[]): readonly Quote[] {
     if (!this.shouldInject('shuffledBatch')) {
       return quotes;
     }
-    const random = this.#randomFor('shuffledBatch');
+    const random = this.#getRandom('shuffledBatch');
     const repeated = quotes.filter(() => random.chance(REPEATED_QUOTE_RATE));
     return random.shuffle([...quotes, ...repeated]);
   }
 
-  /** Returns the delay for a late response or message. */
   randomDelayMs(): number {
-    return this.#randomFor('delays').between(MIN_DELAY_MS, MAX_DELAY_MS);
+    return this.#getRandom('delays').between(MIN_DELAY_MS, MAX_DELAY_MS);
   }
 
   shouldInject(fault: (typeof OTHER_FAULTS)[number]): boolean {
     return this.chooseFault([fault], fault) !== null;
   }
 
-  /** Returns one of these faults, or null. Each name, such as a route, has an independent random sequence. */
-  chooseFault<Kind extends Fault>(kinds: readonly Kind[], name: string): Kind | null {
+  /** Returns one of the faults, or null. @param sequenceName names the random sequence, such as a route */
+  chooseFault<Kind extends Fault>(kinds: readonly Kind[], sequenceName: string): Kind | null {
     const { chaos } = this.#switches;
     if (chaos === null) {
       return null;
     }
-    const rates: ChaosRates = { ...chaos.rates, ...chaos.ratesByRoute?.[name as Route] };
-    let remainder = this.#randomFor(name).next();
+    const rates: ChaosRates = { ...chaos.rates, ...chaos.ratesByRoute?.[sequenceName as Route] };
+    let remainder = this.#getRandom(sequenceName).next();
     for (const kind of kinds) {
       remainder -= rates[kind] ?? 0;
       if (remainder < 0) {
@@ -107,9 +109,9 @@ export class Chaos {
     return null;
   }
 
-  #randomFor(name: string): SeededRandom {
-    const random = this.#randomByName.get(name) ?? this.#seed.fork(name);
-    this.#randomByName.set(name, random);
+  #getRandom(sequenceName: string): SeededRandom {
+    const random = this.#randomByName.get(sequenceName) ?? this.#rootRandom.fork(sequenceName);
+    this.#randomByName.set(sequenceName, random);
     return random;
   }
 }

@@ -1,8 +1,8 @@
 import type { Route } from './routes.ts';
 
 /**
- * When to hold a request: before handling it, or after handling it but before sending the response.
- * `during` applies to swaps only: the inputs are PENDING.
+ * When to hold a request: before the mint handles it, or after that but before the mint sends the response.
+ * `during` is only for swaps, and holds a swap while its inputs are PENDING.
  */
 export type HoldPoint = 'before' | 'during' | 'after';
 
@@ -14,25 +14,26 @@ export interface Hold {
 }
 
 interface PendingHold {
-  routePoint: string;
+  /** Route and {@link HoldPoint}. */
+  key: string;
   reached: PromiseWithResolvers<void>;
   released: PromiseWithResolvers<void>;
 }
 
 /** Holds requests at the points that a test chooses. Each hold applies to one request. */
 export class Holds {
-  readonly #closing: AbortSignal;
-  /** Holds without a request yet, oldest first. */
+  readonly #closeSignal: AbortSignal;
+  /** Holds that no request has reached yet, oldest first. */
   readonly #pending = new Set<PendingHold>();
 
-  /** @param closing if aborted, released requests do not continue */
-  constructor(closing: AbortSignal) {
-    this.#closing = closing;
+  /** @param closeSignal aborts when the mint closes; a released request then fails */
+  constructor(closeSignal: AbortSignal) {
+    this.#closeSignal = closeSignal;
   }
 
   add(route: Route, point: HoldPoint): Hold {
     const hold: PendingHold = {
-      routePoint: `${route} ${point}`,
+      key: `${route} ${point}`,
       reached: Promise.withResolvers(),
       released: Promise.withResolvers(),
     };
@@ -44,14 +45,14 @@ export class Holds {
     return { reached: hold.reached.promise, release };
   }
 
-  /** Waits if a test holds this request. @throws if the mint closes meanwhile */
+  /** If a test holds this request, waits for its release. @throws if the mint closed before the release */
   async waitIfHeld(route: Route, point: HoldPoint): Promise<void> {
-    const hold = [...this.#pending].find(({ routePoint }) => routePoint === `${route} ${point}`);
+    const hold = [...this.#pending].find(({ key }) => key === `${route} ${point}`);
     if (hold !== undefined) {
       this.#pending.delete(hold);
       hold.reached.resolve();
       await hold.released.promise;
-      this.#closing.throwIfAborted();
+      this.#closeSignal.throwIfAborted();
     }
   }
 }

@@ -13,14 +13,14 @@ import {
 import { ROUTE_HANDLERS, ROUTES, type Route } from './routes.ts';
 import type { TestMintState } from './state.ts';
 
-/** Like most servers. With Node's default of 5 s, a busy client would reuse connections that just closed. */
+/** A usual value. With Node's default of 5 s, a busy client would reuse connections that the mint has just closed. */
 const KEEP_ALIVE_MS = 75_000;
 
 const CHAOS_RETRY_AFTER_SECONDS = 1;
 
 export function createMintServer(state: TestMintState): Server {
   return createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
-    // Fails only if the client disconnects or the mint closes.
+    // The handler fails only if the client disconnects or the mint closes.
     handleRequest(state, request, response).catch(() => response.destroy());
   });
 }
@@ -30,7 +30,7 @@ async function handleRequest(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { switches, chaos, holds, closing } = state;
+  const { switches, chaos, holds, closeController } = state;
   const receivedAtMs = performance.now();
   const { route, id } = findRoute(request);
   if (route === undefined) {
@@ -62,7 +62,7 @@ async function handleRequest(
     return;
   }
   if (fault === 'late') {
-    await delay(chaos.randomDelayMs(), undefined, { signal: closing.signal });
+    await delay(chaos.randomDelayMs(), undefined, { signal: closeController.signal });
   }
   if (fault === 'garbage') {
     result.body = result.body.slice(0, result.body.length / 2);
@@ -79,7 +79,7 @@ async function executeRoute(
   fault: RequestFault | null,
 ): Promise<HttpResponse> {
   try {
-    const rejection = (fault && CHAOS_REJECTIONS[fault]?.()) ?? nextRejection(state, route, id);
+    const rejection = (fault && CHAOS_REJECTIONS[fault]?.()) ?? takeRejection(state, route, id);
     if (rejection !== undefined) {
       throw rejection;
     }
@@ -98,9 +98,12 @@ const CHAOS_REJECTIONS: { [fault in RequestFault]?: () => MintRejection } = {
   bareRateLimit: () => rateLimited(),
 };
 
-/** Counts requests by path, as Nutshell does. Single reads therefore have one limit per quote. */
-function nextRejection(
-  { rateLimits, plannedRejections }: TestMintState,
+/**
+ * Counts a request against the rate limit, and returns the rejection that the mint must send, if any. Counts by
+ * path, as Nutshell does. Reading single quotes therefore has a separate limit for each quote.
+ */
+function takeRejection(
+  { rateLimiter: rateLimits, plannedRejections }: TestMintState,
   route: Route,
   id: string,
 ): MintRejection | undefined {

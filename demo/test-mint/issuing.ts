@@ -19,13 +19,13 @@ export async function issueSignatures(
   return signatures;
 }
 
-/** Changes a paid quote to ISSUED, after `issueDelayMs` in PENDING. */
+/** Changes a paid quote to ISSUED. If `issueDelayMs` is set, the quote is PENDING for that time. */
 export async function markIssued(state: TestMintState, quoteId: string): Promise<void> {
-  const { quotes, switches, closing } = state;
+  const { quotes, switches, closeController } = state;
   requirePaidQuote(state, quoteId);
   if (switches.issueDelayMs > 0) {
     quotes.setState(quoteId, 'PENDING');
-    await delay(switches.issueDelayMs, undefined, { signal: closing.signal });
+    await delay(switches.issueDelayMs, undefined, { signal: closeController.signal });
   }
   quotes.setState(quoteId, 'ISSUED');
 }
@@ -44,16 +44,19 @@ function requirePaidQuote({ quotes }: TestMintState, quoteId: string): TestMintQ
   }
 }
 
-/** Accepts only the current NUT-20 message. Wallets try the amended one first and then fall back to it. */
+/** Accepts only signatures of the original NUT-20 message. Wallets fall back to it from the amended message. */
 function assertQuoteSignature(
   { id, pubkey }: TestMintQuote,
   outputs: BlindedMessage[],
   signature: string | null,
 ): void {
-  const messages = outputs.map((output) => ({ ...output, amount: Amount.from(output.amount) }));
+  const blindedMessages = outputs.map((output) => ({
+    ...output,
+    amount: Amount.from(output.amount),
+  }));
   if (
     pubkey !== null &&
-    !(signature !== null && verifyMintQuoteSignature(pubkey, id, messages, signature))
+    !(signature !== null && verifyMintQuoteSignature(pubkey, id, blindedMessages, signature))
   ) {
     throw new MintRejection(20008, 'Signature for mint request invalid');
   }

@@ -1,10 +1,10 @@
 import { createNewMintKeys, type KeysetPair, serializeMintKeys } from '@cashu/cashu-ts';
 import { MintRejection } from './mint-rejection.ts';
 
-/** Denominations from 1 to 2^32 sat (43 BTC), more than any test pays. */
+/** Keys for the amounts 1, 2, 4, … 2^32 sat (43 BTC). No test pays more. */
 const KEY_COUNT = 33;
 
-/** Version 2 keyset ids (NUT-02). */
+/** The first byte of keyset ids of version 2 (NUT-02). */
 const ID_VERSION_BYTE = 1;
 
 interface MintKeyset {
@@ -13,7 +13,7 @@ interface MintKeyset {
   summary: { id: string; unit: 'sat'; active: boolean; input_fee_ppk: number };
 }
 
-/** The mint's keysets, all with unit sat (NUT-01, NUT-02). One is active; proofs of the others can be spent. */
+/** The mint's keysets, all with unit sat (NUT-01, NUT-02). One is active. Proofs of the others can still be spent. */
 export class TestMintKeysets {
   readonly #byId = new Map<string, MintKeyset>();
   #active: MintKeyset;
@@ -55,7 +55,7 @@ export class TestMintKeysets {
     }
   }
 
-  /** Returns the fee for inputs, rounded up (NUT-02). The keyset of each input sets its fee. */
+  /** Returns the total fee for inputs, rounded up. The keyset of an input determines its fee (NUT-02). */
   calculateFeeSat(inputs: readonly { id: string }[]): number {
     const feePpk = inputs.reduce((sum, { id }) => sum + this.#get(id).summary.input_fee_ppk, 0);
     return Math.ceil(feePpk / 1000);
@@ -70,8 +70,8 @@ export class TestMintKeysets {
   }
 
   #create(inputFeePpk: number): MintKeyset {
-    const versioned = { input_fee_ppk: inputFeePpk, versionByte: ID_VERSION_BYTE };
-    const pair = createNewMintKeys(KEY_COUNT, undefined, versioned);
+    const keysetOptions = { input_fee_ppk: inputFeePpk, versionByte: ID_VERSION_BYTE };
+    const pair = createNewMintKeys(KEY_COUNT, undefined, keysetOptions);
     const id = pair.keysetId;
     const keyset: MintKeyset = {
       pair,

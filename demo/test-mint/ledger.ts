@@ -10,10 +10,10 @@ import type { TestMintKeysets } from './keysets.ts';
 import { MintRejection } from './mint-rejection.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** A blinded message (NUT-00). Amount in sats. */
+/** A blinded message (NUT-00). Its amount is in sats. */
 export const BLINDED_MESSAGE_SCHEMA = z.object({ amount: z.int(), id: z.string(), B_: z.string() });
 
-/** A proof (NUT-00). Amount in sats. */
+/** A proof (NUT-00). Its amount is in sats. */
 export const PROOF_SCHEMA = z.object({
   amount: z.int(),
   id: z.string(),
@@ -29,19 +29,19 @@ type BlindSignature = ReturnType<typeof createSignature>;
 export class TestMintLedger {
   readonly keysets: TestMintKeysets;
   readonly #switches: Pick<TestMintSwitches, 'style'>;
-  /** Signatures by B_. */
-  readonly #signatures = new Map<string, BlindSignature>();
-  /** Y of proofs. */
-  #spent = new Set<string>();
-  /** Y of the inputs and B_ of the outputs of swaps in progress. */
-  #pending = new Set<string>();
+  /** Signatures by B_ of the signed outputs. */
+  readonly #signaturesByB = new Map<string, BlindSignature>();
+  /** Y of the spent proofs. */
+  #spentYs = new Set<string>();
+  /** Y of the inputs and B_ of the outputs of swaps that have begun but not completed. */
+  #pendingPoints = new Set<string>();
 
   constructor(keysets: TestMintKeysets, switches: Pick<TestMintSwitches, 'style'>) {
     this.keysets = keysets;
     this.#switches = switches;
   }
 
-  /** Signs outputs whose sum is `amountSat`, all or none. Rejects an output that was signed before. */
+  /** Signs all outputs or none. Their sum must be `amountSat`, and none may have been signed before. */
   sign(outputs: readonly BlindedMessage[], amountSat: number): BlindSignature[] {
     if (sumAmounts(outputs) !== amountSat) {
       throw new MintRejection(11005, 'Transaction is not balanced');
@@ -51,11 +51,11 @@ export class TestMintLedger {
   }
 
   /**
-   * Starts a swap (NUT-03) and returns the function that completes it. Until then, the inputs and outputs are
-   * PENDING. The sum of the outputs must be the sum of the inputs minus the fee.
+   * Begins a swap (NUT-03) and returns the function that completes it. Until the swap is completed, its inputs
+   * and outputs are PENDING. The sum of the outputs must be the sum of the inputs minus the fee.
    *
-   * Nutshell checks for spent inputs before it checks the outputs, cdk afterwards. Nutshell therefore rejects
-   * a repeated swap because of its inputs, and cdk because of its outputs.
+   * Nutshell checks whether inputs are spent before it checks the outputs. cdk checks the outputs first. Nutshell
+   * therefore rejects a repeated swap because of its inputs, and cdk because of its outputs.
    */
   beginSwap(inputs: readonly Proof[], outputs: readonly BlindedMessage[]): () => BlindSignature[] {
     const ys = this.#verifyInputs(inputs);
@@ -68,32 +68,37 @@ export class TestMintLedger {
     }
     this.#assertOutputsValid(outputs);
     this.#assertUnspent(ys);
-    if (ys.some((y) => this.#pending.has(y))) {
+    if (ys.some((y) => this.#pendingPoints.has(y))) {
       throw new MintRejection(11002, 'proofs are pending', { cdk: [11002, 'Token Pending'] });
     }
-    const reserved = new Set([...ys, ...outputs.map(({ B_ }) => B_)]);
-    this.#pending = this.#pending.union(reserved);
+    const pointsOfSwap = new Set([...ys, ...outputs.map(({ B_ }) => B_)]);
+    this.#pendingPoints = this.#pendingPoints.union(pointsOfSwap);
     return () => {
-      this.#pending = this.#pending.difference(reserved);
-      this.#spent = this.#spent.union(new Set(ys));
+      this.#pendingPoints = this.#pendingPoints.difference(pointsOfSwap);
+      this.#spentYs = this.#spentYs.union(new Set(ys));
       return outputs.map((output) => this.#signOne(output));
     };
   }
 
   /** Returns the state of a proof as in `POST /v1/checkstate` (NUT-07). @param y in hex */
-  proofState(y: string) {
-    const unspent = this.#pending.has(y) ? 'PENDING' : 'UNSPENT';
-    return { Y: y, state: this.#spent.has(y) ? 'SPENT' : unspent, witness: null };
+  getProofState(y: string) {
+    let state = 'UNSPENT';
+    if (this.#spentYs.has(y)) {
+      state = 'SPENT';
+    } else if (this.#pendingPoints.has(y)) {
+      state = 'PENDING';
+    }
+    return { Y: y, state, witness: null };
   }
 
-  /** Returns the candidates that were signed, and their signatures (NUT-09). */
-  restore(candidates: readonly BlindedMessage[]) {
-    const outputs = candidates.filter(({ B_ }) => this.#signatures.has(B_));
-    return { outputs, signatures: outputs.map(({ B_ }) => this.#signatures.get(B_)) };
+  /** Returns those outputs that the mint has signed, and their signatures (NUT-09). */
+  restore(requestedOutputs: readonly BlindedMessage[]) {
+    const outputs = requestedOutputs.filter(({ B_ }) => this.#signaturesByB.has(B_));
+    return { outputs, signatures: outputs.map(({ B_ }) => this.#signaturesByB.get(B_)) };
   }
 
   #assertUnspent(ys: readonly string[]): void {
-    if (ys.some((y) => this.#spent.has(y))) {
+    if (ys.some((y) => this.#spentYs.has(y))) {
       throw new MintRejection(11001, 'Token already spent.');
     }
   }
@@ -103,22 +108,23 @@ export class TestMintLedger {
       throw new MintRejection(11008, 'Duplicate outputs provided');
     }
     for (const { id, amount, B_ } of outputs) {
-      if (this.#signatures.has(B_)) {
+      if (this.#signaturesByB.has(B_)) {
         throw new MintRejection(11003, 'outputs have already been signed before.');
       }
-      if (this.#pending.has(B_)) {
+      if (this.#pendingPoints.has(B_)) {
         throw new MintRejection(11004, 'outputs are pending', {
           cdk: [11008, 'Duplicate outputs'],
         });
       }
       this.keysets.assertActive(id);
+      // Throws if the keyset has no key for the amount.
       this.keysets.getPrivateKey(id, amount);
     }
   }
 
   #signOne(output: BlindedMessage): BlindSignature {
     const signature = createSignature(output, this.keysets.getPrivateKey(output.id, output.amount));
-    this.#signatures.set(output.B_, signature);
+    this.#signaturesByB.set(output.B_, signature);
     return signature;
   }
 
@@ -141,8 +147,8 @@ function createSignature({ amount, id, B_ }: BlindedMessage, secretKey: Uint8Arr
   const point = pointFromHex(B_);
   const { C_ } = createBlindSignature(point, secretKey, id);
   const { e, s } = createDLEQProof(point, secretKey);
-  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-  return { id, amount, C_: C_.toHex(true), dleq: { e: hex(e), s: hex(s) } };
+  const toHex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+  return { id, amount, C_: C_.toHex(true), dleq: { e: toHex(e), s: toHex(s) } };
 }
 
 function isProofValid({ id, secret, C }: Proof, secretKey: Uint8Array): boolean {
@@ -154,6 +160,6 @@ function isProofValid({ id, secret, C }: Proof, secretKey: Uint8Array): boolean 
   }
 }
 
-function sumAmounts(parts: readonly { amount: number }[]): number {
-  return parts.reduce((sum, { amount }) => sum + amount, 0);
+function sumAmounts(items: readonly { amount: number }[]): number {
+  return items.reduce((sum, { amount }) => sum + amount, 0);
 }

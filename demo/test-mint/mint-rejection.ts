@@ -40,7 +40,7 @@ export class MintRejection extends Error {
   }
 }
 
-/** Unknown route. Nutshell's framework sends a text, cdk's does not. */
+/** The rejection of an unknown route. Nutshell sends the text `Not Found`, cdk sends an empty text. */
 export function notFound(): MintRejection {
   return new MintRejection(0, 'Not Found', { status: 404, cdk: [0, ''] });
 }

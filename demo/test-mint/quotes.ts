@@ -10,7 +10,7 @@ export interface TestMintQuote {
   /** The BOLT 11 invoice. */
   readonly request: string;
   readonly amountSat: number;
-  /** Public key that the quote is locked to (NUT-20), 33 bytes in hex. Null: not locked. */
+  /** The public key that locks the quote (NUT-20), 33 bytes in hex. Null: not locked. */
   readonly pubkey: string | null;
   /** Unix seconds. */
   readonly expiresAt: number;
@@ -31,7 +31,7 @@ export const QUOTE_REQUEST_SCHEMA = z.object({
 type QuoteRequest = z.infer<typeof QUOTE_REQUEST_SCHEMA>;
 type QuoteListener = (quote: TestMintQuote) => void;
 
-/** Stores the mint's quotes. Every state change goes through this class. */
+/** Stores the mint's quotes, and notifies listeners of their state changes. */
 export class TestMintQuotes {
   readonly #switches: TestMintSwitches;
   readonly #now: () => number;
@@ -57,24 +57,24 @@ export class TestMintQuotes {
   /** Creates a quote and its invoice. @throws MintRejection */
   create(quoteRequest: QuoteRequest): TestMintQuote {
     const switches = this.#switches;
-    rejectUnsupportedRequest(quoteRequest, switches);
+    assertRequestSupported(quoteRequest, switches);
     const createdAt = this.#nowSeconds();
-    const hash = switches.supportsDescriptionHash ? quoteRequest.description_hash : null;
-    const isLocked = switches.supportsLocking && switches.shouldEchoPubkey;
+    const descriptionHash = switches.supportsDescriptionHash ? quoteRequest.description_hash : null;
+    const canLock = switches.supportsLocking && switches.shouldEchoPubkey;
     const request = encodeInvoice({
       amountMsat: (switches.invoiceAmountOverrideSat ?? quoteRequest.amount) * 1000,
       createdAt,
       expirySeconds: switches.expirySeconds,
       paymentHash: randomBytes(32),
       description: quoteRequest.description ?? '',
-      ...(hash && { descriptionHash: Buffer.from(hash, 'hex') }),
+      ...(descriptionHash && { descriptionHash: Buffer.from(descriptionHash, 'hex') }),
     });
     const quote: TestMintQuote = {
       id:
         switches.quoteIdStyle === 'uuidv7' ? randomUUIDv7() : randomBytes(30).toString('base64url'),
       request,
       amountSat: quoteRequest.amount,
-      pubkey: (isLocked && quoteRequest.pubkey) || null,
+      pubkey: (canLock && quoteRequest.pubkey) || null,
       expiresAt: createdAt + switches.expirySeconds,
       state: 'UNPAID',
       updatedAt: createdAt,
@@ -105,10 +105,10 @@ export class TestMintQuotes {
     }
   }
 
-  /** Deletes quotes that expired before a time (Unix seconds). Assumes that quotes expire in creation order. */
-  deleteExpired(before: number): void {
+  /** Deletes the quotes that expired before a time. Assumes that quotes expire in the order of their creation. */
+  deleteExpired(beforeUnixSeconds: number): void {
     for (const { id, request, expiresAt } of this.#byId.values()) {
-      if (expiresAt >= before) {
+      if (expiresAt >= beforeUnixSeconds) {
         return;
       }
       this.#byId.delete(id);
@@ -121,7 +121,7 @@ export class TestMintQuotes {
   }
 }
 
-function rejectUnsupportedRequest(quoteRequest: QuoteRequest, switches: TestMintSwitches): void {
+function assertRequestSupported(quoteRequest: QuoteRequest, switches: TestMintSwitches): void {
   const { minAmountSat, maxAmountSat } = switches;
   const minimum = Math.max(1, minAmountSat ?? 1);
   const maximum = maxAmountSat ?? Number.MAX_SAFE_INTEGER;

@@ -1,11 +1,11 @@
 export interface RateLimit {
   requestsPerWindow: number;
   /**
-   * `elastic` (default), as measured on Nutshell: every request restarts the window, including a rejected one.
-   * `sliding`: counts the requests admitted within the last window.
+   * `elastic` (default): every request restarts the window, even a rejected request. Nutshell does this.
+   * `sliding`: counts the admitted requests of the last `windowMs`.
    */
-  window?: 'elastic' | 'sliding';
-  /** Default 60,000. Tests that scale time down use a shorter window. */
+  windowKind?: 'elastic' | 'sliding';
+  /** Default: one minute. Tests that run faster than real time use a shorter window. */
   windowMs?: number;
   /** Sent as `Retry-After`. By default, the header is omitted. */
   retryAfterSeconds?: number;
@@ -17,7 +17,7 @@ const MINUTE_MS = 60_000;
 export class RateLimiter {
   readonly #switches: { readonly rateLimit: RateLimit | null };
   readonly #now: () => number;
-  /** Times of the counted requests, by name. */
+  /** Times of the counted requests, by counter name. */
   readonly #requestTimesMs = new Map<string, number[]>();
 
   /** @param now milliseconds since 1970 */
@@ -26,24 +26,25 @@ export class RateLimiter {
     this.#now = now;
   }
 
-  /** Counts a request. Returns the limit if it rejects the request, otherwise null. */
-  checkLimit(name: string): RateLimit | null {
+  /** Counts a request for the counter. Returns the limit if the request exceeds it, otherwise null. */
+  checkLimit(counterName: string): RateLimit | null {
     const limit = this.#switches.rateLimit;
     if (limit === null) {
       return null;
     }
-    const { requestsPerWindow, window = 'elastic', windowMs = MINUTE_MS } = limit;
+    const { requestsPerWindow, windowKind = 'elastic', windowMs = MINUTE_MS } = limit;
     const nowMs = this.#now();
-    const counted = this.#requestTimesMs.get(name) ?? [];
+    const counted = this.#requestTimesMs.get(counterName) ?? [];
     let recent = counted.filter((atMs) => atMs > nowMs - windowMs);
-    if (window === 'elastic' && recent.length > 0) {
+    // An elastic window ends only when no request has arrived for `windowMs`. Until then, all requests count.
+    if (windowKind === 'elastic' && recent.length > 0) {
       recent = counted;
     }
     const isAdmitted = recent.length < requestsPerWindow;
-    if (isAdmitted || window === 'elastic') {
+    if (isAdmitted || windowKind === 'elastic') {
       recent.push(nowMs);
     }
-    this.#requestTimesMs.set(name, recent);
+    this.#requestTimesMs.set(counterName, recent);
     return isAdmitted ? null : limit;
   }
 }

@@ -4,7 +4,7 @@ import type { TestMintSwitches } from './switches.ts';
 /**
  * Returns a quote as the mint sends it (NUT-04, NUT-23).
  *
- * @param stage Nutshell omits fields in responses after the creation
+ * @param stage whether the response is to the creation of the quote; Nutshell omits fields in later responses
  */
 export function quoteResponse(
   quote: TestMintQuote,
@@ -12,7 +12,7 @@ export function quoteResponse(
   stage: 'creation' | 'later',
 ) {
   const isReduced = stage === 'later' && omitsExpiryAndPubkeyAfterCreation;
-  const lock = style === 'cdk' && quote.pubkey === null ? {} : { pubkey: quote.pubkey };
+  const pubkeyField = style === 'cdk' && quote.pubkey === null ? {} : { pubkey: quote.pubkey };
   return {
     quote: quote.id,
     request: quote.request,
@@ -24,13 +24,13 @@ export function quoteResponse(
     amount_issued: quote.state === 'ISSUED' ? quote.amountSat : 0,
     updated_at: quote.updatedAt,
     state: quote.state,
-    ...(isReduced ? { expiry: null, pubkey: '' } : { expiry: quote.expiresAt, ...lock }),
+    ...(isReduced ? { expiry: null, pubkey: '' } : { expiry: quote.expiresAt, ...pubkeyField }),
   };
 }
 
-/** `GET /v1/info` (NUT-06). */
+/** Returns the body of `GET /v1/info` (NUT-06). */
 export function infoResponse(switches: TestMintSwitches, nowMs: number) {
-  const { batch, maxBatchSize, hasWebSocket, supportsLocking, supportsRestore } = switches;
+  const { batchCheck, maxBatchSize, hasWebSocket, supportsLocking, supportsRestore } = switches;
   return {
     name: 'Test mint',
     version: 'TestMint/1',
@@ -45,7 +45,9 @@ export function infoResponse(switches: TestMintSwitches, nowMs: number) {
         17: { supported: [{ method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote'] }] },
       }),
       20: { supported: supportsLocking },
-      ...(batch === 'advertised' && { 29: { max_batch_size: maxBatchSize, methods: ['bolt11'] } }),
+      ...(batchCheck === 'advertised' && {
+        29: { max_batch_size: maxBatchSize, methods: ['bolt11'] },
+      }),
     },
   };
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 
+/** The most bytes that `readUIntBE` can read. */
 const RANDOM_BYTES = 6;
 
 /** A random number generator that returns the same sequence for the same seed. */
@@ -24,8 +25,8 @@ export class SeededRandom {
   }
 
   /** Returns true with the given probability, from 0 to 1. */
-  chance(rate: number): boolean {
-    return this.next() < rate;
+  chance(probability: number): boolean {
+    return this.next() < probability;
   }
 
   /** Returns a number from `low` up to, but not including, `high`. */

@@ -10,7 +10,7 @@ import { RateLimiter } from './rate-limiter.ts';
 import { type CountedRoute, ROUTES, type Route } from './routes.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** A response that the mint has sent. Times from `performance.now()`. */
+/** A response that the mint has sent. The times are values of `performance.now()`. */
 export interface SentResponse {
   route: Route;
   status: number;
@@ -22,7 +22,7 @@ export interface TestMintOptions {
   /** Default: any free port of 127.0.0.1. */
   port?: number;
   switches?: Partial<TestMintSwitches>;
-  /** Seed for random faults (`chaos` in the switches). */
+  /** Seed for the random faults in `switches.chaos`. */
   seed?: string;
   /** Fee per input of the first keyset (NUT-02), in thousandths of a sat. Default 0. */
   inputFeePpk?: number;
@@ -39,23 +39,23 @@ export function createState(
   { now = Date.now, seed = '', inputFeePpk = 0, onResponse }: TestMintOptions,
 ) {
   /** Aborted when the mint closes. */
-  const closing = new AbortController();
+  const closeController = new AbortController();
   // Every delayed response adds a listener.
-  setMaxListeners(0, closing.signal);
-  const noRequests = [...ROUTES, 'GET /v1/ws'].map((route) => [route, 0]);
+  setMaxListeners(0, closeController.signal);
+  const zeroCounts = [...ROUTES, 'GET /v1/ws'].map((route) => [route, 0]);
   return {
     switches,
     now,
     onResponse,
-    closing,
+    closeController,
     quotes: new TestMintQuotes(switches, now),
     ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk), switches),
-    rateLimits: new RateLimiter(switches, now),
+    rateLimiter: new RateLimiter(switches, now),
     chaos: new Chaos(switches, seed),
-    holds: new Holds(closing.signal),
-    requestCounts: Object.fromEntries(noRequests) as Record<CountedRoute, number>,
+    holds: new Holds(closeController.signal),
+    requestCounts: Object.fromEntries(zeroCounts) as Record<CountedRoute, number>,
     connections: new Set<Socket>(),
-    /** Rejections for the next requests to a route. */
+    /** Rejections that tests have planned for the next requests to a route. */
     plannedRejections: new Map<Route, MintRejection[]>(),
   };
 }

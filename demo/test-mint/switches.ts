@@ -1,24 +1,27 @@
 import type { ChaosConfig } from './chaos.ts';
 import type { RateLimit } from './rate-limiter.ts';
 
-/** The mint software to imitate where implementations differ: errors and quote fields. */
+/** The mint software whose error codes and quote fields the test mint imitates. */
 export type MintStyle = 'nutshell' | 'cdk';
 
 /**
- * Ways in which real mints differ. The mint reads this object for every request, so a test can change it
- * while the mint runs.
- *
- * `style` covers the differences that always go together. `nutshell`: `pubkey: null` for an unlocked quote.
- * `cdk`: different error codes, `method` in each quote, no `pubkey` for an unlocked quote, and rejection of
- * a batch without ids or with duplicates. Nutshell rejects a repeated swap for its spent inputs (11001), cdk
- * for its signed outputs (11003).
+ * Configures the test mint to behave like different real mints. The mint reads this object for every request, so
+ * a test can change it while the mint runs.
  */
 export interface TestMintSwitches {
+  /**
+   * A `nutshell` mint sends `pubkey: null` for an unlocked quote, and rejects a repeated swap because its inputs
+   * are spent (11001).
+   *
+   * A `cdk` mint has different error codes. It sends `method` in each quote and omits the `pubkey` of an unlocked
+   * quote. It rejects a batch that is empty or has duplicates, and rejects a repeated swap because its outputs
+   * are already signed (11003).
+   */
   style: MintStyle;
 
-  /** NUT-29: the batch check is advertised, works without being advertised, or returns 404. */
-  batch: 'advertised' | 'unadvertised' | 'absent';
-  /** The mint rejects a batch with more ids. */
+  /** NUT-29. The batch check is advertised, works without being advertised, or returns 404. */
+  batchCheck: 'advertised' | 'unadvertised' | 'absent';
+  /** The mint rejects batches with more quote ids. */
   maxBatchSize: number;
   /** NUT-17. False: the WebSocket returns 404 and is not advertised. */
   hasWebSocket: boolean;
@@ -33,10 +36,11 @@ export interface TestMintSwitches {
   shouldEchoPubkey: boolean;
   /** NUT-23. False: descriptions are not advertised, and the mint rejects them. */
   supportsDescription: boolean;
-  /** Proposed for NUT-23 (nuts PR 417). False: description hashes are not advertised, and ignored. */
+  /** Proposed for NUT-23 (nuts PR 417). False: the mint does not advertise description hashes and ignores them. */
   supportsDescriptionHash: boolean;
-  /** Advertised and enforced; null: no limit. */
+  /** The mint advertises and enforces this limit. Null: no limit. */
   minAmountSat: number | null;
+  /** Like `minAmountSat`. */
   maxAmountSat: number | null;
   /** NUT-04 `disabled`: the mint creates no new quotes. */
   isMintingDisabled: boolean;
@@ -45,17 +49,17 @@ export interface TestMintSwitches {
   expirySeconds: number;
   /** Responses after the creation have `expiry: null` and `pubkey: ""`, as in Nutshell. */
   omitsExpiryAndPubkeyAfterCreation: boolean;
-  /** Amount of every invoice. Null: the requested amount. */
+  /** The amount of every invoice, whatever amount is requested. Null: the requested amount. */
   invoiceAmountOverrideSat: number | null;
-  /** How long a quote is `PENDING` before it is `ISSUED`. 0: it skips `PENDING`. */
+  /** How long a quote is `PENDING` before it is `ISSUED`. 0: the quote is never `PENDING`. */
   issueDelayMs: number;
 
   /**
-   * Limit for each path; single reads therefore have one limit per quote. WebSocket upgrades and messages
-   * share one limit. Null: no limit.
+   * The mint applies the limit to each path separately, so reading single quotes has one limit per quote.
+   * WebSocket upgrades and messages share one limit. Null: no limit.
    */
   rateLimit: RateLimit | null;
-  /** The mint accepts connections but never responds, also on open WebSockets. */
+  /** The mint accepts connections, but never responds to requests and WebSocket messages. */
   isUnresponsive: boolean;
   /** Random faults. Null: none. */
   chaos: ChaosConfig | null;
@@ -64,7 +68,7 @@ export interface TestMintSwitches {
 /** A well-behaved mint. */
 export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.freeze({
   style: 'nutshell',
-  batch: 'advertised',
+  batchCheck: 'advertised',
   maxBatchSize: 1000,
   hasWebSocket: true,
   isWebSocketSilent: false,

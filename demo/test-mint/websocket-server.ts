@@ -6,7 +6,7 @@ import type { TestMintQuote } from './quotes.ts';
 import { quoteResponse } from './responses.ts';
 import type { TestMintState } from './state.ts';
 
-/** Nutshell's limit on the total number of filters per connection. */
+/** Nutshell's limit on filters (quote ids) per connection. */
 const MAX_FILTERS = 1000;
 
 /** cdk's limit on subscriptions per connection. */
@@ -25,15 +25,15 @@ type JsonRpcRequest =
 
 type SubscribeRequest = Extract<JsonRpcRequest, { method: 'subscribe' }>;
 
-/** The mint's WebSocket server (NUT-17). Supports `bolt11_mint_quote` only. */
+/** The mint's WebSocket server (NUT-17). Supports only subscriptions of the kind `bolt11_mint_quote`. */
 export class TestMintWebSocketServer {
   readonly #state: TestMintState;
-  readonly #server = new WebSocketServer({ noServer: true });
+  readonly #webSocketServer = new WebSocketServer({ noServer: true });
   readonly #connections = new Set<Connection>();
 
-  constructor(state: TestMintState, server: Server) {
+  constructor(state: TestMintState, httpServer: Server) {
     this.#state = state;
-    server.on('upgrade', (request, socket, head) => this.#handleUpgrade(request, socket, head));
+    httpServer.on('upgrade', (request, socket, head) => this.#handleUpgrade(request, socket, head));
     state.quotes.onStateChange((quote) => this.#publishQuote(quote));
   }
 
@@ -42,7 +42,7 @@ export class TestMintWebSocketServer {
   }
 
   /** Cuts every connection without a close handshake, as a crash would. */
-  dropAll(): void {
+  dropConnections(): void {
     for (const { socket } of this.#connections) {
       socket.terminate();
     }
@@ -55,14 +55,14 @@ export class TestMintWebSocketServer {
     if (switches.isUnresponsive) {
       return;
     }
-    if (chaos.shouldInject('brokenOpening')) {
+    if (chaos.shouldInject('rejectedUpgrade')) {
       rejectUpgrade(socket, '503 Service Unavailable');
     } else if (request.url !== '/v1/ws' || !switches.hasWebSocket) {
       rejectUpgrade(socket, '404 Not Found');
-    } else if (!this.#isAdmitted()) {
+    } else if (!this.#isWithinRateLimit()) {
       rejectUpgrade(socket, '500 Internal Server Error');
     } else {
-      this.#server.handleUpgrade(request, socket, head, (webSocket) =>
+      this.#webSocketServer.handleUpgrade(request, socket, head, (webSocket) =>
         this.#acceptConnection(webSocket),
       );
     }
@@ -83,7 +83,7 @@ export class TestMintWebSocketServer {
     if (this.#state.switches.isUnresponsive) {
       return;
     }
-    if (!this.#isAdmitted()) {
+    if (!this.#isWithinRateLimit()) {
       const error = { code: -32000, message: 'Error: Rate limit exceeded' };
       this.#send(connection, { id: 0, error });
     } else if (request.method === 'subscribe') {
@@ -151,9 +151,9 @@ export class TestMintWebSocketServer {
     }
   }
 
-  /** Upgrades and messages share one limit. A message over the limit is rejected; the connection stays open. */
-  #isAdmitted(): boolean {
-    return this.#state.rateLimits.checkLimit('GET /v1/ws') === null;
+  /** Counts an upgrade or a message, and checks the limit that both share. */
+  #isWithinRateLimit(): boolean {
+    return this.#state.rateLimiter.checkLimit('GET /v1/ws') === null;
   }
 }
 

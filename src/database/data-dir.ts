@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
 
-/** Only the user of the service may read the data: anyone with an unlocked quote id can take its money. */
+/** Only the service's user may read the data, because the id of an unlocked quote is enough to take its money. */
 const PRIVATE_DIR_MODE = 0o700;
 const PRIVATE_FILE_MODE = 0o600;
 
@@ -17,7 +17,7 @@ export function sqliteFilePath(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
 }
 
-/** Creates a private data directory with an empty database. @throws OperatorError if the directory is unusable */
+/** Creates the data directory and its database file if they are missing. @throws OperatorError if it is unusable */
 export function createDataDir(dataDir: string): void {
   try {
     fs.mkdirSync(dataDir, { recursive: true, mode: PRIVATE_DIR_MODE });
@@ -37,10 +37,10 @@ export function findDataDirProblem(dataDir: string): string | null {
   if (!fs.existsSync(dataDir)) {
     return findAccessProblem(nearestExistingDir(dataDir));
   }
-  // If there is a database file, its owner counts: a container volume often belongs to root.
+  // A container volume often belongs to root, but the database file in it belongs to the service's user.
   const file = sqliteFilePath(dataDir);
   const ownedPath = fs.existsSync(file) ? file : dataDir;
-  // Root can write everywhere, but would create files that the service cannot change.
+  // Root could write to the directory, but would create files that the service cannot change.
   return fs.statSync(ownedPath).uid === process.getuid?.()
     ? findAccessProblem(dataDir)
     : 'it belongs to another user';
@@ -79,16 +79,15 @@ function findAccessProblem(dir: string): string | null {
 export function isAccessibleToOtherUsers(dataDir: string): boolean {
   const files = fs.readdirSync(dataDir).map((name) => path.join(dataDir, name));
   return [dataDir, ...files].some((file) => {
-    // SQLite may delete its journal between the two calls.
+    // Does not throw if SQLite deletes its journal after `readdirSync`.
     const stats = fs.statSync(file, { throwIfNoEntry: false });
     return stats !== undefined && (stats.mode & GROUP_AND_OTHER_PERMISSIONS) !== 0;
   });
 }
 
 /**
- * Locks a data directory for this service.
- *
- * Node has no file locks. SQLite has: the operating system releases its lock when the process ends, even after a crash.
+ * Locks a data directory for this service. Uses a lock of SQLite, because Node has no file locks. The operating
+ * system releases the lock when the process ends, even after a crash.
  *
  * @returns a function that releases the lock
  * @throws OperatorError if another service holds the lock or the disk fails
@@ -102,7 +101,7 @@ export function lockDataDir(dataDir: string): () => void {
     }
   };
   try {
-    // Created as a private file: a user who can read it could lock it.
+    // Created as a private file, because any user who can read the file can lock it.
     fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE_MODE));
     lock.open();
     lock.exec('begin exclusive');

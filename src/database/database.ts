@@ -21,33 +21,36 @@ export interface Database {
   listen: Listen;
   /** Null for SQLite, which has no pool. */
   poolStats(): PoolStats | null;
-  /** False while SQLite cannot write: its disk is full or broken, or another process holds the lock. */
+  /** False while SQLite cannot write, because its disk is full or broken or another process holds the lock. */
   isWritable(): boolean;
   /**
-   * Truncates the WAL file of SQLite, unless another process is reading. SQLite itself does so only at a write
-   * without any readers.
+   * Truncates the WAL file of SQLite, unless another process is reading. SQLite itself truncates it only after a
+   * write that has no concurrent readers.
    */
   checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A server that has vanished must not delay the shutdown. */
+/** A server that does not respond must not delay the shutdown. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
-/** How long the service's queries wait for the lock of another process. Payers wait, too. */
+/** How long the service's queries wait for another process's lock. Short, because payers wait for the queries. */
 export const SERVICE_BUSY_TIMEOUT_MS = 3_000;
 
-/** Operator commands wait longer, because no client waits for them. */
+/** How long the queries of operator commands wait for the lock. Longer, because no client waits for them. */
 const COMMAND_BUSY_TIMEOUT_MS = 30_000;
 
-/** Reads block the main thread. They only wait while another process recovers the database after a crash. */
+/**
+ * How long reads wait for the lock. Short, because reads block the main thread. They only wait while another process
+ * recovers the database after a crash.
+ */
 const READ_BUSY_TIMEOUT_MS = 50;
 
 export type DatabaseLocation =
   | { kind: 'postgres'; url: string }
   | { kind: 'sqlite'; dataDir: string };
 
-/** Receives one line, without a line break, for each migration that starts. */
+/** Called when a migration starts, with one line of text that has no line break. */
 type OnProgress = (line: string) => void;
 
 type OnError = (error: Error) => void;
@@ -72,7 +75,7 @@ export async function openDatabase(
 }
 
 /**
- * Opens the database for an operator command, which may run beside a service. Creates nothing and applies no migration.
+ * Opens the database for an operator command, even if a service uses it. Creates nothing and applies no migration.
  *
  * @param onError as for {@link openDatabase}
  * @throws OperatorError if the database does not exist or migrations are pending
@@ -136,7 +139,7 @@ async function openSqliteForService(
   }
 }
 
-/** Deletes the leases of a killed process: only one service at a time uses a data directory. */
+/** Deletes the leases of a killed process. Only this process may hold leases, because it has locked the directory. */
 async function clearStaleLeases(db: Kysely<DatabaseSchema>): Promise<void> {
   await sql`delete from watch_processes`.execute(db);
   await sql`update username_purchases set lease_holder = null, lease_expires_at = null
@@ -174,7 +177,7 @@ async function openSqliteFile(
     poolStats: () => null,
     isWritable: () => driver.isWritable,
     checkpoint: () => driver.checkpoint(),
-    // Kysely does not close a driver that it never used.
+    // Not `db.destroy`, which does not close a driver that no query has used.
     close: () => driver.destroy(),
   };
 }
@@ -220,7 +223,7 @@ async function openPostgres(
   };
 }
 
-/** Kysely ends the pool only if a query has used it. */
+/** Ends the pool, which Kysely does only if a query has used it. */
 async function closePool(db: Kysely<DatabaseSchema>, pool: pg.Pool): Promise<void> {
   await db.destroy();
   if (!pool.ending) {
@@ -228,7 +231,7 @@ async function closePool(db: Kysely<DatabaseSchema>, pool: pg.Pool): Promise<voi
   }
 }
 
-/** Processes that start at the same time take turns: Kysely holds an advisory lock. */
+/** Processes that start at the same time migrate one after the other, because Kysely holds an advisory lock. */
 async function migratePostgres(
   url: string,
   onError: OnError,

@@ -1,9 +1,8 @@
-// SQLite's result codes (https://sqlite.org/rescode.html).
-
+// Result codes of SQLite (https://sqlite.org/rescode.html).
 const BUSY = 5;
 const CONSTRAINT = 19;
 
-/** ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE blame the statement; other codes blame the database or its disk. */
+/** The codes of wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const STATEMENT_ERROR_CODES = [1, 18, CONSTRAINT, 20, 21, 25];
 
 /** The lower byte of an extended result code. */
@@ -41,10 +40,10 @@ export function sqliteResultCode(error: unknown): number | null {
     : null;
 }
 
-/** While the database is unavailable, every request fails. */
+/** While the database is unavailable, every request fails with the same error. */
 const REPORT_INTERVAL_MS = 10_000;
 
-/** Returns a callback that reports at most one error per {@link REPORT_INTERVAL_MS}. */
+/** Returns a function that passes at most one error per {@link REPORT_INTERVAL_MS} to `report`. */
 export function throttleErrorReports(report: (error: Error) => void): (error: Error) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (error) => {

@@ -3,8 +3,11 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { OperatorError } from '../errors.ts';
 
-/** As strong as the HS256 signatures and the encryption that use the secret. */
+/** As long as the keys that are derived from it (HS256, AES-256). */
 const SECRET_BYTES = 32;
+
+/** The minimum for secrets in settings too. */
+const MIN_SECRET_LENGTH = 32;
 
 /** The names of secret files in the data directory. */
 type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
@@ -14,7 +17,7 @@ export function hasGeneratedSecret(dataDir: string, name: GeneratedSecretName): 
 }
 
 /**
- * Loads a secret from the data directory; generates it on first use, in a file that only its owner can read.
+ * Loads a secret from the data directory. On first use, generates it in a file that only its owner can read.
  *
  * @throws OperatorError if the stored secret is too short
  */
@@ -27,8 +30,8 @@ export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName)
     fs.renameSync(temporaryFile, file);
   }
   const secret = fs.readFileSync(file, 'utf8').trim();
-  if (secret.length < SECRET_BYTES) {
-    // Without the treasury secret, the stored ecash is lost.
+  if (secret.length < MIN_SECRET_LENGTH) {
+    // A new treasury secret could not decrypt the stored ecash.
     const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
     throw new OperatorError(
       `${file}: the secret is too short, so the file is damaged. Restore it from a backup${removeHint}.`,

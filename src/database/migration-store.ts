@@ -7,16 +7,15 @@ const MIGRATION_TABLE = 'kysely_migration';
 
 /** Compares the migrations of this version with those that were applied to the database. */
 export class MigrationStore extends BaseStore {
-  /** Whether all migrations of this version were applied. Ignores migrations of newer versions. */
+  /** Returns whether all migrations of this version were applied. The first one must have been applied. */
   async isUpToDate(): Promise<boolean> {
     return diffMigrations(await this.#listApplied()).missing.length === 0;
   }
 
   /**
-   * Works on an empty database, too.
+   * Also works if no migration was applied.
    *
-   * @returns `missing`: migrations of this version that were not applied; `unknown`: applied migrations of a newer
-   *   version
+   * @returns `missing`: migrations of this version that were not applied; `unknown`: other applied migrations
    */
   async compare(): Promise<{ missing: string[]; unknown: string[] }> {
     const tables = await this.db.introspection.getTables({ withInternalKyselyTables: true });

@@ -8,12 +8,12 @@ export interface NotificationListener {
   /** One handler for each channel to listen on. */
   channels: Readonly<Record<string, (payload: string) => void>>;
   /**
-   * Called after a broken connection was reopened. If it rejects, the connection is reopened again.
+   * Called after a broken connection was reopened. If the promise rejects, the connection is reopened again.
    *
-   * @param sinceMs when the connection last worked, by `clock`; later notifications may be lost
+   * @param sinceMs when the connection last worked, by `clock`; later notifications may have been lost
    */
   onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
-  /** Receives the errors that handlers throw. Later notifications are still delivered. */
+  /** Called with the error if a handler throws. Later notifications are still delivered. */
   onError: (error: unknown) => void;
   clock: Clock;
 }
@@ -30,7 +30,7 @@ export function dispatchNotification(
   }
 }
 
-/** Starts to listen. All notifications sent after it resolves are delivered. */
+/** Starts to listen. Notifications that are sent after the promise resolves are delivered. */
 export type Listen = (listener: NotificationListener) => Promise<NotificationSubscription>;
 
 export interface NotificationSubscription {
@@ -42,25 +42,25 @@ export interface NotificationSubscription {
 const INITIAL_RETRY_MS = 200;
 const MAX_RETRY_MS = 10_000;
 
-/** A server that has vanished must not delay the shutdown. */
+/** A server that does not respond must not delay the shutdown. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const HEARTBEAT_INTERVAL_MS = 2_000;
 
-/** A connection whose query takes longer is closed. A busy server may take some seconds. */
+/** If a query takes longer, the connection is considered broken. A busy server may take some seconds. */
 const QUERY_TIMEOUT_MS = 20_000;
 
 /**
- * Listens on a dedicated connection, because the pool replaces its connections. Reopens a broken connection until
- * {@link NotificationSubscription.close} is called.
+ * Listens on a dedicated connection, because the pool closes its connections after some minutes. Reopens the
+ * connection if it breaks.
  */
 export async function listenOnPostgres(
   url: string,
   listener: NotificationListener,
   onConnectionError: (error: Error) => void,
 ): Promise<NotificationSubscription> {
-  const closing = new AbortController();
-  const { signal } = closing;
+  const closeController = new AbortController();
+  const { signal } = closeController;
   let lastAliveAtMs = 0;
   const onAlive = () => {
     lastAliveAtMs = listener.clock();
@@ -73,9 +73,9 @@ export async function listenOnPostgres(
       return isConnected;
     },
     close: async () => {
-      closing.abort();
-      const closed = client.end().then(() => reconnectLoop);
-      await Promise.race([closed, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+      closeController.abort();
+      const closing = client.end().then(() => reconnectLoop);
+      await Promise.race([closing, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
     },
   };
 
@@ -89,7 +89,7 @@ export async function listenOnPostgres(
       client.end().catch(() => undefined);
       await reconnect(lastAliveAtMs);
     }
-    // This client may have been opened after `close` was called.
+    // `close` ends the client of that moment, but `reconnect` may have opened another one since.
     await client.end();
   }
 
@@ -98,7 +98,7 @@ export async function listenOnPostgres(
       try {
         client = await connect(url, listener, onAlive);
         isConnected = true;
-        // If the clock was set back in the meantime, missed changes have earlier times.
+        // If the clock was set back meanwhile, missed changes may have times before `sinceMs`.
         await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
       } catch (error) {
         isConnected = false;
@@ -111,7 +111,7 @@ export async function listenOnPostgres(
   }
 }
 
-/** @param onAlive called for each response and notification */
+/** @param onAlive called whenever the connection works: after connecting and for each notification */
 async function connect(
   url: string,
   listener: NotificationListener,
@@ -141,13 +141,13 @@ async function connect(
 }
 
 /**
- * Waits until a connection ends, and returns its error or null. Sends heartbeat queries, because a listening connection
- * can be silent for hours.
+ * Waits until a connection ends. Returns its error, or null if it ended without one. Sends heartbeat queries, because
+ * a connection without notifications would not show that the server has vanished.
  */
 async function waitForDisconnect(
   client: pg.Client,
   onAlive: () => void,
-  closing: AbortSignal,
+  closeSignal: AbortSignal,
 ): Promise<Error | null> {
   const disconnected = Promise.withResolvers<Error | null>();
   client.once('error', disconnected.resolve);
@@ -164,9 +164,9 @@ async function waitForDisconnect(
     }, disconnected.resolve);
   }, HEARTBEAT_INTERVAL_MS);
   const stopHeartbeat = () => clearInterval(heartbeat);
-  closing.addEventListener('abort', stopHeartbeat);
+  closeSignal.addEventListener('abort', stopHeartbeat);
   const error = await disconnected.promise;
-  closing.removeEventListener('abort', stopHeartbeat);
+  closeSignal.removeEventListener('abort', stopHeartbeat);
   stopHeartbeat();
   return error;
 }

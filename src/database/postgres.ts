@@ -1,18 +1,18 @@
 import pg from 'pg';
 
-/** Enough for the queries of one process that overlap, and few enough for many processes. */
+/** Enough for the concurrent queries of one process, and few enough for many processes on one server. */
 const MAX_CONNECTIONS = 10;
 
 /** How long a request waits for a free connection or a starting server before it fails. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** Prepared statements keep their plans. A new connection plans again for tables that have grown. */
+/** Prepared statements keep their plans. New connections plan the statements again, for tables that have grown. */
 const MAX_LIFETIME_SECONDS = 300;
 
 /** Much longer than any query of the service takes. */
 const STATEMENT_TIMEOUT_MS = 30_000;
 
-/** A server that has vanished cannot apply its own timeout. */
+/** The client's own timeout, for a server that has vanished and does not apply the statement timeout. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 
 /** Short enough to keep firewalls from dropping idle connections, and to notice a vanished server. */
@@ -20,7 +20,7 @@ const KEEP_ALIVE_DELAY_MS = 30_000;
 
 const INT8_OID = 20;
 
-/** How the connections of a pool are used now. */
+/** The current numbers of connections. */
 export interface PoolStats {
   idle: number;
   /** In use by a query or transaction. */
@@ -34,7 +34,7 @@ export interface PoolStats {
  * Creates the pool of connections to a PostgreSQL server.
  *
  * @param onConnectionError receives the error of each broken connection; the pool replaces the connection
- * @param allowLongQueries no client-side timeout, so that a transaction can lift the server's statement timeout
+ * @param allowLongQueries no {@link QUERY_TIMEOUT_MS}, so that a transaction can raise the server's statement timeout
  */
 export function createPool(
   url: string,
@@ -44,7 +44,7 @@ export function createPool(
   const settings = {
     max: MAX_CONNECTIONS,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
-    // Keep idle connections: opening one takes as long as ten queries.
+    // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     statement_timeout: STATEMENT_TIMEOUT_MS,
     ...(allowLongQueries ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
@@ -58,9 +58,9 @@ export function createMigrationPool(
   onConnectionError: (error: Error) => void,
 ): pg.Pool {
   const settings = {
-    // A migration and the wait for its lock use one connection, one after the other.
+    // One is enough, because Kysely first waits for its lock and then migrates.
     max: 1,
-    // Overrides timeouts of the role or the database. If this fails, the pool closes the connection.
+    // Overrides the timeouts that the role or the database may have. If this fails, the pool closes the connection.
     onConnect: async (client: pg.ClientBase) => {
       await client.query('set statement_timeout = 0; set lock_timeout = 0');
     },
@@ -70,7 +70,7 @@ export function createMigrationPool(
 
 function createPgPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
   const pool = new pg.Pool(config);
-  // The pool handles errors of idle connections only. An unhandled 'error' event ends the process.
+  // The pool itself handles only the errors of idle connections. An unhandled 'error' event ends the process.
   pool.on('connect', (client) => client.on('error', onConnectionError));
   pool.on('error', () => undefined);
   return pool;
@@ -97,7 +97,7 @@ export function createClientConfig(url: string): pg.ClientConfig {
   };
 }
 
-/** Returns bigint columns as numbers, as SQLite does: counters, amounts and times are below 2^53. */
+/** Parses bigint columns as numbers, as SQLite does. All counters, amounts and times are below 2^53. */
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
   return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
 }

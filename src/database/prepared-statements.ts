@@ -4,23 +4,22 @@ import { DatabaseUnavailableError } from '../errors.ts';
 import { throttleErrorReports } from './errors.ts';
 
 /**
- * More than the service has. The bound protects the memory of the server, which stores each statement until its
- * connection closes.
+ * More statements than the service has. The limit protects the memory of the server, which keeps each statement until
+ * its connection closes.
  */
 const MAX_STATEMENTS = 300;
 
 /** PostgreSQL's `feature_not_supported`: a migration changed the columns that a prepared statement returns. */
 const RESULT_CHANGED_CODE = '0A000';
 
-/** PostgreSQL's codes for a server that stops, has crashed, or is starting. */
+/** PostgreSQL's codes for a server that is stopping, has crashed, or is starting. */
 const SHUTDOWN_CODE = /^57P0[123]$/;
 
 /**
- * Wraps a pool so that it prepares statements, because parsing and planning most of them takes longer than running them.
- * Does not work behind a pooler that shares connections between transactions; neither does LISTEN.
+ * Wraps a pool so that it prepares statements, because parsing and planning most of them takes longer than running
+ * them. Like LISTEN, prepared statements do not work behind a pooler that shares connections between transactions.
  *
- * `connect` throws {@link DatabaseUnavailableError} if it gets no connection, and so does a query that loses its
- * connection.
+ * Throws {@link DatabaseUnavailableError} if the pool has no connection, or the connection of a query breaks.
  *
  * @param onUnreachable receives the reason, at most once in ten seconds
  */
@@ -50,7 +49,7 @@ export function withPreparedStatements(
   };
 }
 
-/** Names a statement, the same on every connection. Returns null beyond {@link MAX_STATEMENTS}. */
+/** Returns the name of a statement, which is the same on every connection; null beyond {@link MAX_STATEMENTS}. */
 type StatementNamer = (text: string) => string | null;
 
 /** A pooled connection while one query or transaction uses it. */
@@ -60,8 +59,8 @@ class PreparedStatementConnection implements PostgresPoolClient {
   readonly #reportError: (error: Error) => void;
   #hasStaleStatements = false;
   /**
-   * After a client-side error, such as a timeout, the next response may belong to an earlier query, so all later
-   * queries fail with this error. If a rollback fails too, Kysely reports only the rollback's error.
+   * After a client-side error, such as a timeout, the next response may belong to the failed query. Therefore all
+   * later queries fail with this error, including a rollback, whose error is the only one that Kysely reports.
    */
   #connectionError: DatabaseUnavailableError | null = null;
 
@@ -101,7 +100,7 @@ class PreparedStatementConnection implements PostgresPoolClient {
     }
   }
 
-  /** Returns the connection to the pool, which closes it if it is broken or its statements are stale. */
+  /** Returns the connection to the pool. The pool closes it if it is broken or its statements are stale. */
   release(isBroken = false): void {
     this.#client.release(isBroken || this.#hasStaleStatements || this.#connectionError !== null);
   }

@@ -4,13 +4,13 @@ import type { MigrationStore } from './migration-store.ts';
 /** Shorter than the timeouts of load balancers. */
 const DATABASE_CHECK_TIMEOUT_MS = 2_000;
 
-/** Any client may request the status; the database is queried at most once in this time. */
+/** The database is queried at most once in this time, because any client may request the status. */
 const DATABASE_CHECK_CACHE_MS = 1_000;
 
 /** `unknown`: the database does not respond. */
 type CheckResult = 'ok' | 'failing' | 'unknown';
 
-/** Whether to route requests to this process, and why not. */
+/** Whether this process is ready for requests, and which checks fail. */
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
@@ -34,11 +34,10 @@ interface ReadinessDeps {
   monotonicMs: () => number;
 }
 
-/** Decides whether this process is ready for requests. */
 export class Readiness {
   readonly #deps: ReadinessDeps;
   #phase: 'starting' | 'serving' | 'stopping' = 'starting';
-  /** The running query. It can take half a minute if the server has vanished. */
+  /** The current database query. It takes half a minute if the server has vanished. */
   #pendingDatabaseCheck: Promise<void> | null = null;
   #databaseChecks = DATABASE_UNREACHABLE;
   #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;

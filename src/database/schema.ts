@@ -1,8 +1,8 @@
 import type { Generated } from 'kysely';
 
 /**
- * The state of a mint quote. `UNPAID` and `EXPIRED` are internal; a recipient's list shows the other three (spec.md
- * section 3).
+ * The state of a mint quote. A recipient's list shows only quotes that are `INFLIGHT` (at the mint: `PENDING`),
+ * `PAID` or `ISSUED` (spec.md section 3).
  */
 export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
 
@@ -12,26 +12,26 @@ export type DeliveryState = 'open' | 'accepted' | 'rejected' | 'given_up';
 /**
  * Why a username is not free.
  *
- * - `in_use`: it resolves to its owner.
- * - `pending`: an unfinished purchase holds it.
- * - `released`: its owner has a new name; only the owner can reclaim it until a grace period ends.
- * - `reserved`: the operator reserved it.
+ * - `in_use`: the name resolves to its owner.
+ * - `pending`: an unfinished purchase holds the name.
+ * - `released`: the owner took another name. Until a grace period ends, only that owner can take the name again.
+ * - `reserved`: the operator reserved the name.
  */
 export type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
 /**
- * The tables, which `migrations/` creates on both databases. Times are milliseconds since 1970; 0 and 1 are false and
- * true.
+ * The tables, which `migrations/` creates on PostgreSQL and SQLite. Times are milliseconds since 1970. Flags are 0
+ * for false and 1 for true.
  */
 export interface DatabaseSchema {
   users: {
     pubkey: string;
-    /** The username that resolves, in lower case; its `usernames` row is `in_use`. */
+    /** The username in lower case. Its row in `usernames` has the status `in_use`. */
     name: string | null;
     /** Null: the operator's default mint. */
     mint_url: string | null;
     lock_quotes: 0 | 1 | null;
-    /** The number of payments received: the `paid_seq` of the newest. */
+    /** The number of payments received, which is the `paid_seq` of the newest one. */
     paid_count: Generated<number>;
     last_paid_at: number | null;
     blocked_at: number | null;
@@ -50,7 +50,7 @@ export interface DatabaseSchema {
     created_at: number;
     expires_at: number;
     paid_at: number | null;
-    /** The recipient's own dense payment counter; null before the payment. */
+    /** The position among the recipient's payments, from 1 without gaps; null before the payment. */
     paid_seq: number | null;
     /** SHA-256 of the token of the verify URL (LUD-21), hex. */
     verify_token_hash: string | null;
@@ -100,13 +100,13 @@ export interface DatabaseSchema {
     /** The owner, buyer or former owner; null if the operator reserved the name. */
     pubkey: string | null;
     status: UsernameStatus;
-    /** When the status began; for a name in use, when its request arrived. */
+    /** When the status began. For a name in use: when its owner requested it. */
     since: number;
-    /** Released names only: the end of the owner's grace period. */
+    /** Released names only: when the former owner's grace period ends. */
     until: number | null;
     /** Pending names only: the `username_purchases` row that holds the name. */
     purchase: string | null;
-    /** The order in which the key requested names; 0 for a reserved name. */
+    /** Counts the names that the key has requested, in their order; 0 for a reserved name. */
     request_seq: Generated<number>;
   };
   /** The journal of username purchases. */
@@ -115,7 +115,7 @@ export interface DatabaseSchema {
     pubkey: string;
     name: string;
     price_sat: number;
-    /** Face value of the token. */
+    /** The face value of the token that paid. */
     paid_sat: number;
     mint_url: string;
     state: 'open' | 'completed' | 'failed';
@@ -125,7 +125,7 @@ export interface DatabaseSchema {
     reason: string | null;
     /** The sealed proofs of the token; null once the purchase is closed. */
     token: string | null;
-    /** Every `OutputPlan` that may have been sent to the mint, newest last, in JSON. */
+    /** Each `OutputPlan` that may have been sent to the mint, the newest last, in JSON. */
     outputs: string;
     lease_holder: string | null;
     lease_expires_at: number | null;
@@ -168,7 +168,7 @@ export interface DatabaseSchema {
     id: string;
     /** `quotes.id`. */
     quote: number;
-    /** The signed event in JSON, the same text for every attempt. */
+    /** The signed event in JSON. All relays receive exactly this text. */
     event: string;
     /** When the payment was recorded. */
     created_at: number;
@@ -183,7 +183,7 @@ export interface DatabaseSchema {
     /** The relay's message, or why there is none. */
     last_result: string | null;
     last_attempt_at: number | null;
-    /** Null unless the delivery is open. A worker that claims the row moves this time ahead. */
+    /** Null unless the delivery is open. Claiming the delivery moves this time to the end of the claim. */
     next_attempt_at: number | null;
     give_up_at: number;
   };
@@ -199,9 +199,9 @@ export interface DatabaseSchema {
     last_attempt_at: number | null;
     accepted_at: number | null;
   };
-  /** Users and blocks that were imported from an npubcash server. The next import does not overwrite later changes. */
+  /** Rows that were imported from an npubcash server. The next import skips them, to keep changes made since. */
   npubcash_imported_rows: {
-    /** Table and id, such as `l_users 12`. */
+    /** The table and id, such as `l_users 12`. */
     source_row: string;
   };
 }

@@ -2,7 +2,7 @@ import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
 import { isSqliteConstraintViolation } from './errors.ts';
 import type { DatabaseSchema } from './schema.ts';
 
-// The SQL that PostgreSQL and SQLite write differently. All other SQL is in the subset that both understand.
+// SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
 
 /** A database or a transaction. */
 type AnyDatabase = Pick<Kysely<unknown>, 'getExecutor'>;
@@ -26,7 +26,7 @@ export function columnInValues<Value extends string | number>(
   return columnInSubquery(
     db,
     column,
-    sql`select value from ${jsonRows(db, { value: type }, rows)} as one`,
+    sql`select value from ${jsonRows(db, { value: type }, rows)} as listed`,
   );
 }
 
@@ -36,7 +36,7 @@ export function columnInSubquery(
   column: string,
   subquery: RawBuilder<unknown>,
 ): RawBuilder<boolean> {
-  // PostgreSQL looks up each value of an array in the index; with `in` it may scan the whole table.
+  // PostgreSQL looks up each value of an array in the index. With `in`, it may scan the whole table.
   return isSqlite(db)
     ? sql<boolean>`${sql.ref(column)} in (${subquery})`
     : sql<boolean>`${sql.ref(column)} = any(array(${subquery}))`;
@@ -64,7 +64,7 @@ export function jsonRows<Column extends string>(
   return sql`(select * from json_to_recordset(${json}::json) as record (${sql.join(fields)}))`;
 }
 
-/** Builds the locking clause of a `select`: empty on SQLite, where a writing transaction is always the only one. */
+/** Builds the locking clause of a `select`. Empty on SQLite, which runs only one writing transaction at a time. */
 export function lockRows(
   db: AnyDatabase,
   lock: 'for update' | 'for no key update' | 'for update skip locked',
@@ -72,17 +72,17 @@ export function lockRows(
   return sql.raw(isSqlite(db) ? '' : lock);
 }
 
-/** Builds the database's clock, in milliseconds since 1970. All processes on a server share it. */
+/** Builds an expression for the current time of the database's clock, which all processes share, in ms since 1970. */
 export function databaseNow(db: AnyDatabase): RawBuilder<number> {
   return isSqlite(db)
     ? sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }
 
-/** PostgreSQL's class of `integrity_constraint_violation`. */
+/** PostgreSQL's error class `integrity_constraint_violation`. */
 const POSTGRES_CONSTRAINT_CODE = /^23/;
 
-/** Whether the database rejected a change that violates a constraint. */
+/** Whether the database rejected a change because it violates a constraint. */
 export function isConstraintViolation(error: unknown): boolean {
   const isPostgresViolation =
     error instanceof Error && 'code' in error && POSTGRES_CONSTRAINT_CODE.test(String(error.code));
@@ -94,7 +94,7 @@ export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;
 }
 
-/** The queries of one feature, on the database or in a transaction. */
+/** The base class of the stores, which contain the queries of one feature each. */
 export abstract class BaseStore {
   protected readonly db: Kysely<DatabaseSchema>;
 

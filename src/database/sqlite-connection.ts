@@ -1,21 +1,21 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { isSqliteBusy } from './errors.ts';
 
-/** In pages of 4 KB: 16 MB. Few checkpoints, because invoices change mostly the same pages. */
+/** Checkpoints are rare (every 16 MB of WAL, in pages of 4 KB), because invoices change mostly the same pages. */
 const CHECKPOINT_PAGES = 4_000;
 
-/** The WAL file is cut back to this size after a checkpoint. */
+/** After a checkpoint, SQLite truncates a larger WAL file to this size. */
 const MAX_WAL_BYTES = 16 * 1024 * 1024;
 
 const CACHE_KB = 16_000;
 
-/** Another process may hold the lock while it closes the database or recovers it after a crash. */
+/** How long to wait for another process that closes the database, or recovers it after a crash. */
 const OPEN_TIMEOUT_MS = 5_000;
 
-/** Retry interval while another process holds the lock. SQLite's own busy handler waits up to 100 ms. */
+/** The retry interval while another process holds the lock. SQLite's own busy handler waits up to 100 ms. */
 const BUSY_RETRY_MS = 2;
 
-/** More than the service has. The bound protects the memory from statements that are never repeated. */
+/** More statements than the service has. The limit protects the memory from statements that are never repeated. */
 const MAX_STATEMENTS = 300;
 
 /** A message of `pg_notify`. */
@@ -25,7 +25,7 @@ export interface SqliteResult {
   rows: unknown[];
   changes: number | bigint;
   insertId: number | bigint;
-  /** Whether this statement committed changes, which proves that the disk works. */
+  /** Whether this statement committed changes. If so, the disk works. */
   hasCommittedChanges: boolean;
   /** The notifications of the transaction that this statement committed. */
   notifications: readonly SqliteNotification[];
@@ -38,7 +38,7 @@ export interface SqliteConnectionOptions {
   busyTimeoutMs: number;
 }
 
-/** A connection to SQLite that caches prepared statements. A commit is on the disk when it returns. */
+/** A connection to SQLite that caches prepared statements. When a commit returns, its changes are on the disk. */
 export class SqliteConnection {
   readonly #database: DatabaseSync;
   readonly #busyTimeoutMs: number;
@@ -47,6 +47,7 @@ export class SqliteConnection {
   #notifications: SqliteNotification[] = [];
   /** The value of `total_changes()` at the last commit or rollback. */
   #lastTotalChanges = 0;
+  /** False after a timeout, until a write succeeds. Otherwise each queued write would wait for the whole timeout. */
   #shouldRetryWhenBusy = true;
   readonly #isReader: boolean;
 
@@ -73,7 +74,7 @@ export class SqliteConnection {
       this.#database.close();
       throw error;
     }
-    // Has the name of PostgreSQL's function, so that one statement works on both databases.
+    // Has the name of PostgreSQL's function, so that the same statement works on both databases.
     this.#database.function('pg_notify', (channel, payload) => {
       this.#notifications.push([String(channel), String(payload)]);
       return null;
@@ -102,7 +103,7 @@ export class SqliteConnection {
     }
   }
 
-  /** Rolls the open transaction back, unless SQLite did so itself because the disk is full. */
+  /** Rolls back the open transaction. If the disk is full, SQLite may have done so already. */
   rollback(): void {
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
@@ -152,7 +153,6 @@ export class SqliteConnection {
           throw error;
         }
         if (!this.#shouldRetryWhenBusy || performance.now() > deadlineMs) {
-          // Queued writes wait for this thread, so each tries only once until a write succeeds.
           this.#shouldRetryWhenBusy = this.#isReader;
           throw error;
         }

@@ -14,7 +14,7 @@ import { isSqliteFailure, throttleErrorReports } from './errors.ts';
 import type { SqliteConnection, SqliteNotification, SqliteResult } from './sqlite-connection.ts';
 import type { SqliteWorker } from './sqlite-worker.ts';
 
-/** Matches statements that neither write nor notify. The reading connection rejects a write that matches by mistake. */
+/** Matches statements that neither write nor notify. If a write matches by mistake, the reading connection fails. */
 const READ_ONLY_STATEMENT = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
 /** Creates Kysely's dialect for `node:sqlite`. */
@@ -28,18 +28,18 @@ export function createSqliteDialect(driver: SqliteDriver): Dialect {
 }
 
 class NodeSqliteAdapter extends SqliteAdapter {
-  /** Makes a migration one transaction, so that a killed process leaves no half-applied migration. */
+  /** Makes Kysely run each migration in a transaction, so that a killed process leaves no half-applied migration. */
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
 
-  /** Without this, Kysely would make reads wait for writes. The driver serialises the writes. */
+  /** Otherwise Kysely would make reads wait for writes. The driver itself runs writes one after the other. */
   override get supportsMultipleConnections(): boolean {
     return true;
   }
 }
 
-/** What Kysely takes for a connection: one query or transaction. */
+/** Kysely acquires one for each query or transaction. All of them share the connections of {@link SqliteDriver}. */
 class SqliteSession implements DatabaseConnection {
   readonly #driver: SqliteDriver;
   /** The connection of a read-only transaction. */
@@ -75,8 +75,8 @@ interface SqliteDriverOptions {
 }
 
 /**
- * Runs writes and transactions on one connection, one transaction at a time. Runs other reads on a second connection, so
- * that they do not wait for commits.
+ * Runs writes and transactions on one connection, one after the other. Runs other reads on a second connection, so
+ * that they do not wait for commits. A read-only transaction has its own connection.
  */
 export class SqliteDriver implements Driver {
   readonly #options: SqliteDriverOptions;
@@ -85,7 +85,7 @@ export class SqliteDriver implements Driver {
   readonly #reportError: (error: Error) => void;
   #closing: Promise<void> | null = null;
   #hasFailed = false;
-  /** The transaction that occupies the writing connection; `end` resolves when it is over. */
+  /** The transaction that uses the writing connection. `end` resolves when the transaction is over. */
   #transaction: { session: SqliteSession; end: PromiseWithResolvers<void> } | null = null;
 
   constructor(options: SqliteDriverOptions) {
@@ -132,7 +132,7 @@ export class SqliteDriver implements Driver {
     }
     await this.#withWriter(session, () => {
       this.#transaction = { session, end: Promise.withResolvers() };
-      // A transaction that starts as a reader cannot write after another process has written.
+      // Locks at once: a transaction that starts with a read cannot write after another process has written.
       return this.#writer.run('begin immediate', []);
     });
   }
@@ -164,7 +164,7 @@ export class SqliteDriver implements Driver {
     return this.#closing;
   }
 
-  /** Closes the writer last: closing the last connection runs a checkpoint, which blocks the thread. */
+  /** Closes the writer last, because closing the last connection runs a checkpoint, which blocks its thread. */
   async #close(): Promise<void> {
     this.#reader.close();
     await this.#writer.close();

@@ -7,7 +7,7 @@ import {
 /** How soon the service sees the changes of an operator command. */
 const VERSION_POLL_INTERVAL_MS = 1_000;
 
-/** Delivers notifications within the process that has the SQLite database open, and detects changes by other processes. */
+/** Delivers the notifications of this process to itself, and detects that other processes changed the database. */
 export class SqliteNotifications {
   readonly #readVersion: () => Promise<number>;
   readonly #listeners = new Set<NotificationListener>();
@@ -23,7 +23,7 @@ export class SqliteNotifications {
     }
   }
 
-  /** Reports a change by another process as missed notifications, because SQLite does not say what changed. */
+  /** Reports a change by another process as missed notifications, because SQLite does not report what changed. */
   async listen(listener: NotificationListener): Promise<NotificationSubscription> {
     this.#listeners.add(listener);
     const readSnapshot = async () => ({
@@ -31,28 +31,28 @@ export class SqliteNotifications {
       version: await this.#readVersion(),
     });
     let lastSeen = await readSnapshot();
-    let checking: Promise<void> | null = null;
+    let currentCheck: Promise<void> | null = null;
     const check = async () => {
       try {
-        const now = await readSnapshot();
-        if (now.version !== lastSeen.version) {
-          await listener.onMissedNotifications(Math.min(lastSeen.atMs, now.atMs));
+        const current = await readSnapshot();
+        if (current.version !== lastSeen.version) {
+          await listener.onMissedNotifications(Math.min(lastSeen.atMs, current.atMs));
         }
-        lastSeen = now;
+        lastSeen = current;
       } catch {
-        // The database is busy or its disk fails. The next check reports the same change.
+        // The database is busy or its disk fails. The next check will report the change.
       }
-      checking = null;
+      currentCheck = null;
     };
     const timer = setInterval(() => {
-      checking ??= check();
+      currentCheck ??= check();
     }, VERSION_POLL_INTERVAL_MS);
     return {
       isConnected: true,
       close: async () => {
         clearInterval(timer);
         this.#listeners.delete(listener);
-        await checking;
+        await currentCheck;
       },
     };
   }

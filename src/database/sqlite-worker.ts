@@ -21,19 +21,19 @@ interface PendingReply extends PromiseWithResolvers<SqliteResult | null> {
   sentAtMs: number;
 }
 
-/** Longer than a write waits for the lock of another process. */
+/** Longer than any write waits for the lock of another process. */
 const STUCK_AFTER_MS = 6_000;
 
 /** After a commit that took at least this long, the worker pauses so that other processes can take the lock. */
 const SLOW_COMMIT_MS = 10;
 
-/** The pause after a slow commit, as a share of the time that the commit took. */
+/** The pause after a slow commit, as a fraction of the duration of the commit. */
 const PAUSE_FRACTION = 0.05;
 
-/** `isSqliteWorker` distinguishes this worker from a test worker that imports this file. */
+/** `isSqliteWorker` tells this worker from the worker threads of tests that import this file. */
 type SqliteWorkerData = { isSqliteWorker: true; options: SqliteConnectionOptions };
 
-/** A connection to SQLite in its own thread, so that a synced commit does not block the event loop. */
+/** A connection to SQLite in its own thread, so that waiting for the disk does not block the event loop. */
 export class SqliteWorker {
   readonly #worker: Worker;
   readonly #pending: PendingReply[] = [];
@@ -84,7 +84,7 @@ export class SqliteWorker {
     await this.#send({ kind: 'checkpoint' });
   }
 
-  /** Whether a statement has been pending for seconds, because the disk does not respond. */
+  /** Whether a statement has been pending for so long that the disk probably does not respond. */
   get isStuck(): boolean {
     const [oldest] = this.#pending;
     return oldest !== undefined && performance.now() - oldest.sentAtMs > STUCK_AFTER_MS;
@@ -92,9 +92,9 @@ export class SqliteWorker {
 
   /** Closes the connection after all pending statements. Rejects later statements. */
   async close(): Promise<void> {
-    const closed = this.#send({ kind: 'close' });
+    const closeReply = this.#send({ kind: 'close' });
     this.#isClosed = true;
-    await closed;
+    await closeReply;
     await this.#terminate();
   }
 
@@ -121,13 +121,13 @@ export class SqliteWorker {
   }
 }
 
-/** Shares the compile cache, if there is one: without it, the worker needs 10 MB more to load TypeScript. */
+/** Shares Node's compile cache, if enabled. Without it, the worker uses 10 MB more memory to load TypeScript. */
 function compileCacheEnv(): NodeJS.ProcessEnv {
   const dir = module.getCompileCacheDir();
   return dir === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(dir) };
 }
 
-/** Runs in the thread. Replies once the database is open, and then to each message in order. */
+/** Runs in the worker thread. Sends one reply when the database is open, and then one for each request, in order. */
 function runWorker(port: MessagePort, options: SqliteConnectionOptions): void {
   let connection: SqliteConnection | null = null;
 

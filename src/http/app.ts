@@ -12,13 +12,12 @@ import { usernameRoutes } from './api/username.ts';
 import { Authenticator, type AuthenticatorDeps } from './authenticator.ts';
 import { JwtIssuer } from './jwt.ts';
 import { documentSecurity, registerOpenApi } from './openapi.ts';
-import { PublicOrigins } from './public-origins.ts';
 import { docsRoutes } from './routes/docs.ts';
 import { type HealthDeps, healthRoutes } from './routes/health.ts';
 import { type LnurlDeps, lnurlRoutes } from './routes/lnurl.ts';
 import { lnurlVerifyRoutes } from './routes/lnurl-verify.ts';
 import { nip05Routes } from './routes/nip05.ts';
-import { createServer, type ServerDeps } from './server.ts';
+import { createServer, PublicOrigins, type ServerDeps } from './server.ts';
 
 interface HttpOptions
   extends ServerDeps,
@@ -28,7 +27,7 @@ interface HttpOptions
     Omit<LnurlDeps, 'publicOrigins'> {
   readiness: Readiness;
   store: Store;
-  /** The first is canonical; if empty, the local address. */
+  /** The first is canonical. If empty, the local address is used. */
   publicOrigins: readonly string[];
   jwtSecret: string;
   jwtSecretPrevious: string | null;
@@ -55,7 +54,7 @@ export async function createHttp(options: HttpOptions) {
   await app.register(lnurlVerifyRoutes, deps);
   await app.register(nip05Routes, deps);
 
-  // For wallets, without authentication; the socket authenticates by itself.
+  // For wallets, without authentication. Clients of the quote socket authenticate after the handshake.
   await app.register(infoRoutes, deps);
   quoteSockets.registerRoute(app);
 

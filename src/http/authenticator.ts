@@ -4,18 +4,18 @@ import { RequestError } from '../errors.ts';
 import type { EventVerifier } from '../nostr/events.ts';
 import { payloadHashMatches, verifyNip98 } from '../nostr/nip98.ts';
 import type { JwtIssuer } from './jwt.ts';
-import type { PublicOrigins } from './public-origins.ts';
+import type { PublicOrigins } from './server.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The authenticated user's key, hex; empty on public routes. */
+    /** The authenticated user's public key in hex; empty on public routes. */
     pubkey: string;
-    /** The body hash that the NIP-98 event signs; null if it signs none. */
+    /** The hash of the body that the NIP-98 event signs; null if the event signs no hash. */
     signedPayloadHash: string | null;
   }
 }
 
-/** Wallets send about 1 KB. Parsing longer credentials would delay other requests. */
+/** Wallets send about 1 KB. Parsing very long credentials would delay other requests. */
 const MAX_CREDENTIAL_LENGTH = 8 * 1024;
 
 export interface AuthenticatorDeps {
@@ -25,7 +25,7 @@ export interface AuthenticatorDeps {
   clock: Clock;
 }
 
-/** Authenticates requests (spec.md section 5). The hooks apply to the routes of the scope that adds them. */
+/** Authenticates requests (spec.md section 5). Its hooks protect the routes of the scope that adds them. */
 export class Authenticator {
   readonly #deps: AuthenticatorDeps;
 
@@ -52,7 +52,7 @@ export class Authenticator {
     this.#authenticateWithNip98(credential, request);
   };
 
-  /** Rejects a body whose hash is not the one that the NIP-98 event signs. Runs after the body was read. */
+  /** Rejects a body that does not match the hash in the NIP-98 event. Must run after the body was read. */
   readonly requireMatchingPayloadHash = async (request: FastifyRequest): Promise<void> => {
     const { signedPayloadHash: hash, rawBody } = request;
     if (hash !== null && !payloadHashMatches(hash, rawBody ?? Buffer.alloc(0))) {
@@ -60,7 +60,11 @@ export class Authenticator {
     }
   };
 
-  /** Verifies a NIP-98 event in base64 for a path on any of the public origins. Throws RequestError (unauthorized). */
+  /**
+   * Verifies a NIP-98 event (base64) for a path on any of the public origins.
+   *
+   * @throws RequestError (`unauthorized`)
+   */
   verifyNip98Event(
     encoded: string,
     pathname: string,

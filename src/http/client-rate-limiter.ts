@@ -2,16 +2,16 @@ import { isIPv4 } from 'node:net';
 import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import { rateLimitError } from '../errors.ts';
-import { FixedWindowCounter } from '../keyed-counters.ts';
+import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import type { InvoiceLimits } from '../quotes/invoice-admission.ts';
 
-/** Limits per process; 0: no limit. "Address" means an address group ({@link toAddressGroup}), "key" the public key. */
+/** Limits per process. 0 means no limit. An address is an address group here (see {@link toAddressGroup}). */
 export interface ClientLimits extends InvoiceLimits {
-  /** All requests, per address and per key. */
+  /** Per address and per public key. Includes all requests. */
   requestsPerMinute: number;
-  /** Per address and per key. Each change causes a request to a mint. */
+  /** Per address and per public key. Each change causes a request to a mint. */
   settingChangesPerMinute: number;
-  /** Per address and per key. Each purchase causes a swap at the mint. */
+  /** Per address and per public key. Each purchase causes a swap at the mint. */
   usernamePurchasesPerMinute: number;
   /** Concurrent quote sockets. */
   maxSockets: number;
@@ -22,7 +22,7 @@ export interface ClientLimits extends InvoiceLimits {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The additional limit of an expensive route. */
+    /** An additional limit for an expensive route. */
     rateLimitCategory?: RateLimitCategory;
     isRateLimitExempt?: true;
   }
@@ -30,13 +30,13 @@ declare module 'fastify' {
 
 type RateLimitCategory = 'requests' | 'changes' | 'purchases' | 'documents';
 
-/** Twice the address groups of an IPv6 /48, so that the owner of one cannot evict the counts of other clients. */
+/** Twice the address groups of an IPv6 /48, so that the owner of a /48 cannot evict the counts of all others. */
 const MAX_COUNTED_ADDRESS_GROUPS = 2 * 65_536;
 
-/** Addresses or keys of any other limit. */
+/** The addresses or public keys that every other limit counts. */
 const DEFAULT_MAX_COUNTED_KEYS = 20_000;
 
-/** Per address. These responses have up to half a megabyte; `/docs` loads seven of them. */
+/** Per address. A response has up to half a megabyte, and the page `/docs` needs seven of them. */
 const MAX_DOCS_REQUESTS_PER_MINUTE = 60;
 
 const RATE_LIMIT_MESSAGES: Record<RateLimitCategory, string> = {
@@ -47,45 +47,45 @@ const RATE_LIMIT_MESSAGES: Record<RateLimitCategory, string> = {
 };
 
 /**
- * Limits requests by address, before anything is parsed, and by key after authentication, so that no client can use up
+ * Limits requests by address before anything is parsed, and by public key after authentication. No client can use up
  * the limit of another client's key. Each process counts its own requests.
  */
 export class ClientRateLimiter {
-  readonly #byAddress: Record<RateLimitCategory, FixedWindowCounter>;
-  readonly #byPubkey: Record<RateLimitCategory, FixedWindowCounter>;
+  readonly #limitersByAddress: Record<RateLimitCategory, FixedWindowRateLimiter>;
+  readonly #limitersByPubkey: Record<RateLimitCategory, FixedWindowRateLimiter>;
 
   constructor(limits: ClientLimits, monotonicMs: () => number) {
-    const counter = (perMinute: number, maxKeys = DEFAULT_MAX_COUNTED_KEYS) =>
-      new FixedWindowCounter(perMinute === 0 ? Infinity : perMinute, maxKeys, monotonicMs);
-    const counters = (maxRequestKeys: number) => ({
-      requests: counter(limits.requestsPerMinute, maxRequestKeys),
-      changes: counter(limits.settingChangesPerMinute),
-      purchases: counter(limits.usernamePurchasesPerMinute),
-      documents: counter(MAX_DOCS_REQUESTS_PER_MINUTE),
+    const createLimiter = (perMinute: number, maxKeys = DEFAULT_MAX_COUNTED_KEYS) =>
+      new FixedWindowRateLimiter(perMinute === 0 ? Infinity : perMinute, maxKeys, monotonicMs);
+    const createLimiters = (maxRequestKeys: number) => ({
+      requests: createLimiter(limits.requestsPerMinute, maxRequestKeys),
+      changes: createLimiter(limits.settingChangesPerMinute),
+      purchases: createLimiter(limits.usernamePurchasesPerMinute),
+      documents: createLimiter(MAX_DOCS_REQUESTS_PER_MINUTE),
     });
-    this.#byAddress = counters(MAX_COUNTED_ADDRESS_GROUPS);
-    this.#byPubkey = counters(DEFAULT_MAX_COUNTED_KEYS);
+    this.#limitersByAddress = createLimiters(MAX_COUNTED_ADDRESS_GROUPS);
+    this.#limitersByPubkey = createLimiters(DEFAULT_MAX_COUNTED_KEYS);
   }
 
-  /** Hook for all requests. Preflights count but are never rejected, because a web page cannot read that response. */
+  /** Hook for all requests. Never rejects CORS preflights, because a web page cannot read the response. */
   readonly limitByAddress: onRequestHookHandler = (request, _reply, done) => {
     const addressGroup = toAddressGroup(request.ip);
     if (request.method === 'OPTIONS') {
-      this.#byAddress.requests.consume(addressGroup);
+      this.#limitersByAddress.requests.consume(addressGroup);
     } else if (request.routeOptions.config.isRateLimitExempt !== true) {
-      enforceLimits(this.#byAddress, request, addressGroup, 'from this address');
+      enforceLimits(this.#limitersByAddress, request, addressGroup, 'from this address');
     }
     done();
   };
 
   readonly limitByPubkey: onRequestHookHandler = (request, _reply, done) => {
-    enforceLimits(this.#byPubkey, request, request.pubkey, 'with this key');
+    enforceLimits(this.#limitersByPubkey, request, request.pubkey, 'with this key');
     done();
   };
 }
 
 function enforceLimits(
-  counters: Record<RateLimitCategory, FixedWindowCounter>,
+  limiters: Record<RateLimitCategory, FixedWindowRateLimiter>,
   { routeOptions }: FastifyRequest,
   key: string,
   suffix: string,
@@ -94,7 +94,7 @@ function enforceLimits(
   const categories: RateLimitCategory[] =
     rateLimitCategory === undefined ? ['requests'] : ['requests', rateLimitCategory];
   for (const category of categories) {
-    const retryAfterMs = counters[category].consume(key);
+    const retryAfterMs = limiters[category].consume(key);
     if (retryAfterMs !== null) {
       throw rateLimitError(`${RATE_LIMIT_MESSAGES[category]} ${suffix}.`, retryAfterMs);
     }
@@ -108,13 +108,13 @@ const IPV6_PREFIX_HEXTETS = 4;
 const ADDRESS_WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
 
 /**
- * Returns the address group that a client counts for: an IPv4 address (also if mapped to IPv6), the /64 of an IPv6
- * address, or `unknown` (RFC 7239) if it is not an address. At most 24 characters.
+ * Returns the address group of a client, in at most 24 characters. The group is the IPv4 address (even if it is
+ * mapped to IPv6), the /64 network of an IPv6 address, or `unknown` (RFC 7239) for other text.
  *
- * @param address from a socket or a trusted proxy; a closed socket has none
+ * @param address from a socket or a trusted proxy; empty if the socket is closed
  */
 export function toAddressGroup(address = ''): string {
-  // Most addresses; parsing them would take a tenth of a cached address lookup.
+  // Most addresses need no parsing.
   if (isIPv4(address)) {
     return address;
   }

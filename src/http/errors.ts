@@ -1,14 +1,20 @@
 import { randomBytes } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { RequestError, type RequestErrorKind } from '../errors.ts';
 import { redact } from '../redaction.ts';
-import { setCommonHeaders } from './hooks.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
+/** Browser wallets on any origin may read all responses, including errors. */
+const CORS_HEADERS = { 'access-control-allow-origin': '*' };
+
+export const REQUEST_ID_HEADER = 'x-request-id';
+
 /**
- * The formats of spec.md section 7. `verify` is LNURL's with "Not found" for every invalid request; `any` has the
- * fields of all formats, for requests without a readable path.
+ * The formats of spec.md section 7. `verify` is LNURL's format with the message "Not found" for every invalid
+ * request. `any` has the fields of all formats, for requests without a readable path.
  */
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
@@ -16,9 +22,9 @@ interface RenderedError {
   status: number;
   message: string;
   body: z.infer<typeof apiError> | z.infer<typeof lnurlError>;
-  /** The id that the message and the log share; null for expected errors. */
+  /** The id that is in the message and in the log; null for an expected error. */
   errorId: string | null;
-  /** For the `Retry-After` header; null: no header. */
+  /** The value of the `Retry-After` header; null for no header. */
   retryAfterSeconds: number | null;
 }
 
@@ -32,10 +38,10 @@ const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
   unavailable: 500,
 };
 
-/** Unique enough to find one log line, short enough to read out. */
+/** Long enough to find one log line, short enough to read aloud. */
 const ERROR_ID_BYTES = 4;
 
-/** Escapes of printable ASCII, except the slash, which the router treats like the plain character. */
+/** Escapes that the router treats like the plain character: those of printable ASCII except the slash. */
 const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
 
 export function registerErrorHandlers(app: FastifyInstance): void {
@@ -43,9 +49,10 @@ export function registerErrorHandlers(app: FastifyInstance): void {
   app.setNotFoundHandler((request, reply) =>
     sendError(new RequestError('not_found', 'Not found.'), request, reply),
   );
+  app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
 }
 
-/** Sends an error in the format of the request's path, also before any hook has run (`frameworkErrors`). */
+/** Sends an error in the format of the request's path. Fastify may call it before any hook has run. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, body, errorId, retryAfterSeconds } = renderError(error, format);
@@ -70,7 +77,7 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   void reply.code(status).send(body);
 }
 
-/** Returns the path as the router reads it: without repeated slashes and redundant escapes. */
+/** Returns the path as the router reads it, without repeated slashes and redundant escapes. */
 export function normaliseRequestPath(url: string): string {
   return url
     .replace(/[?#].*$/, '')
@@ -99,39 +106,21 @@ export function renderError(error: unknown, format: ErrorFormat): RenderedError 
     case 'api':
       return { ...classified, body: apiBody };
     case 'nip05':
-      // A failed lookup is reported with status 200 (spec.md section 4.10).
+      // Internal errors of a lookup have status 200 (spec.md section 4.10).
       return { ...classified, status: status >= 500 ? 200 : status, body: apiBody };
     case 'verify':
       return isInvalid
         ? { ...classified, status: 200, body: { status: 'ERROR', reason: 'Not found' } }
         : { ...classified, body: lnurlBody };
     case 'lnurl':
-      // LUD-06 reports invalid requests in the body, and payers' libraries require 2xx.
+      // LUD-06 reports invalid requests in the body. The libraries of payers' wallets require status 2xx.
       return { ...classified, status: isInvalid ? 200 : status, body: lnurlBody };
     case 'any':
       return { ...classified, body: { ...apiBody, ...lnurlBody } };
   }
 }
 
-/** Redacts messages, because they may contain text from clients and mints. */
-function classifyError(error: unknown): Omit<RenderedError, 'body'> {
-  if (error instanceof RequestError) {
-    const { kind, message, retryAfterSeconds } = error;
-    const status = STATUS_BY_ERROR_KIND[kind];
-    return { status, message: redact(message), errorId: null, retryAfterSeconds };
-  }
-  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
-    const status = ERRORS_REPORTED_AS_400.has(error.code) ? 400 : error.statusCode;
-    const message = formatValidationErrors(error) ?? FRAMEWORK_MESSAGES[error.code];
-    const text = redact(message ?? 'The request is not valid.');
-    return { status, message: text, errorId: null, retryAfterSeconds: null };
-  }
-  const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
-  const message = `The server could not complete the request. (id: ${errorId})`;
-  return { status: 500, message, errorId, retryAfterSeconds: null };
-}
-
-/** Replace Fastify's messages, which may repeat the client's input or are too vague. */
+/** Replaces Fastify's messages, which are vague or repeat the client's input. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
   FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
@@ -141,14 +130,32 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
-/** Fastify would use statuses that are not in spec.md section 7. */
+/** For these errors, Fastify would use statuses that are not in spec.md section 7. */
 const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
   'FST_ERR_MAX_PARAM_LENGTH',
   'FST_ERR_CTP_INVALID_MEDIA_TYPE',
 ]);
 
+/** Chooses the status and the message. Redacts the message, because it may contain text from clients and mints. */
+function classifyError(error: unknown): Omit<RenderedError, 'body'> {
+  if (error instanceof RequestError) {
+    const { kind, message, retryAfterSeconds } = error;
+    const status = STATUS_BY_ERROR_KIND[kind];
+    return { status, message: redact(message), errorId: null, retryAfterSeconds };
+  }
+  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
+    const status = ERRORS_REPORTED_AS_400.has(error.code) ? 400 : error.statusCode;
+    const message = describeInvalidFields(error) ?? FRAMEWORK_MESSAGES[error.code];
+    const text = redact(message ?? 'The request is not valid.');
+    return { status, message: text, errorId: null, retryAfterSeconds: null };
+  }
+  const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
+  const message = `The server could not complete the request. (id: ${errorId})`;
+  return { status: 500, message, errorId, retryAfterSeconds: null };
+}
+
 /** Returns `field: message` for each field that failed its schema; undefined for other errors. */
-function formatValidationErrors({
+function describeInvalidFields({
   validation,
   validationContext,
 }: FastifyError): string | undefined {
@@ -161,4 +168,84 @@ function formatValidationErrors({
 
 function isFrameworkError(error: unknown): error is FastifyError {
   return error instanceof Error && 'statusCode' in error && 'code' in error;
+}
+
+/** Sets the headers that every response has. */
+export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers(CORS_HEADERS);
+  reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
+  reply.header(REQUEST_ID_HEADER, request.id);
+}
+
+const MALFORMED_REQUEST_RESPONSE = {
+  statusLine: '400 Bad Request',
+  message: 'The request is not valid HTTP.',
+};
+
+const CLIENT_ERROR_RESPONSES: Record<string, typeof MALFORMED_REQUEST_RESPONSE> = {
+  HPE_HEADER_OVERFLOW: {
+    statusLine: '431 Request Header Fields Too Large',
+    message: 'The request’s headers are too large.',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    statusLine: '408 Request Timeout',
+    message: 'The request took too long to arrive.',
+  },
+};
+
+/** How long a rejected connection stays open, so that the client can read the response. */
+const REJECTED_CONNECTION_LINGER_MS = 1_000;
+
+const latestResponses = new WeakMap<Socket, ServerResponse>();
+const rejectedSockets = new WeakSet<Socket>();
+
+export function hasPendingResponse(socket: Socket): boolean {
+  return latestResponses.get(socket)?.writableFinished === false;
+}
+
+/** Responds to a request that Node's HTTP parser rejects, once per connection and after pending responses. */
+export function handleClientError(error: { code: string }, socket: Socket): void {
+  if (rejectedSockets.has(socket)) {
+    return;
+  }
+  const response = latestResponses.get(socket);
+  const failedWhileReadingBody = response?.req.complete === false;
+  if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
+    socket.destroy();
+    return;
+  }
+  rejectedSockets.add(socket);
+  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST_RESPONSE;
+  const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
+  if (!failedWhileReadingBody && response?.writableFinished === false) {
+    response.once('finish', sendRejection);
+  } else {
+    sendRejection();
+  }
+}
+
+export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
+  const format = getErrorFormat(request.url ?? '/');
+  const rejection = { ...MALFORMED_REQUEST_RESPONSE, message: `${error.message}.` };
+  sendErrorAndClose(socket, format, rejection);
+}
+
+function sendErrorAndClose(
+  socket: Socket,
+  format: ErrorFormat,
+  { statusLine, message }: typeof MALFORMED_REQUEST_RESPONSE,
+): void {
+  const { body } = renderError(new RequestError('invalid', message), format);
+  const text = JSON.stringify(body);
+  const headers = {
+    ...CORS_HEADERS,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+    connection: 'close',
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
+  // Destroying the socket now would reset the connection if data still arrives, and the response would be lost.
+  const deadline = setTimeout(() => socket.destroy(), REJECTED_CONNECTION_LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(deadline));
 }

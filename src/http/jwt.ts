@@ -9,15 +9,15 @@ const ALGORITHM = 'HS256';
 const ENCODED_HEADER = encodeBase64Url({ alg: ALGORITHM, typ: 'JWT' });
 const HEX_PUBKEY = /^[0-9a-f]{64}$/;
 
-/** How far the clock of the issuing process may be ahead, as with NIP-98. */
+/** How far the clock of the issuing process may be ahead. NIP-98 events have the same tolerance. */
 const CLOCK_SKEW_SECONDS = 60;
 
-/** Issues and verifies the JWTs of spec.md section 5. Accepts HS256 only, whatever a token's header says. */
+/** Issues and verifies JWTs (spec.md section 5). Accepts only HS256, whatever the header of a token contains. */
 export class JwtIssuer {
   readonly #secret: string;
   readonly #verificationKeys: readonly Promise<CryptoKey>[];
 
-  /** @param previousSecret still accepted after the operator replaced the secret; null if there is none */
+  /** @param previousSecret also verifies tokens, after the operator has replaced the secret; null if there is none */
   constructor(secret: string, previousSecret: string | null) {
     this.#secret = secret;
     const secrets = previousSecret === null ? [secret] : [secret, previousSecret];
@@ -33,13 +33,13 @@ export class JwtIssuer {
       iat: nowSeconds,
       exp: nowSeconds + JWT_LIFETIME_SECONDS,
     };
-    // jose signs in another thread, which takes as long as verifying a Nostr signature.
+    // Does not use jose, which signs in another thread. That takes as long as verifying a Nostr signature.
     const signingInput = `${ENCODED_HEADER}.${encodeBase64Url(claims)}`;
     const signature = createHmac('sha256', this.#secret).update(signingInput).digest('base64url');
     return `${signingInput}.${signature}`;
   }
 
-  /** Returns the public key (hex) that the token was issued for, or null if the token is invalid or expired. */
+  /** Returns the public key (hex) of the token's user, or null if the token is invalid or expired. */
   async verify(
     token: string,
     userAgent: string | undefined,
@@ -69,7 +69,7 @@ export class JwtIssuer {
   }
 }
 
-/** Imports the key once. Given raw bytes, jose would import them for every token. */
+/** Imports a key once. Without this, jose would import the raw bytes for every token. */
 function importVerificationKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };
   return crypto.subtle.importKey('raw', Buffer.from(secret), algorithm, false, ['verify']);

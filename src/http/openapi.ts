@@ -39,7 +39,7 @@ const SECURITY_SCHEMES = {
   },
 } as const;
 
-/** Allows additional properties, because later versions may add fields. */
+/** Lets responses have additional properties, because later versions may add fields. */
 const zodToJsonConfig = {
   override: ({ jsonSchema }: { jsonSchema: { additionalProperties?: unknown } }) => {
     if (jsonSchema.additionalProperties === false) {
@@ -51,7 +51,7 @@ const zodToJsonConfig = {
 const transformRoute = createJsonSchemaTransform({ zodToJsonConfig });
 const addSchemaComponents = createJsonSchemaTransformObject({ zodToJsonConfig });
 
-/** Generates the OpenAPI document from routes with an `operationId`. Must be called before routes are registered. */
+/** Generates the OpenAPI document from routes with an `operationId`. Must be called before they are registered. */
 export async function registerOpenApi(app: FastifyInstance): Promise<void> {
   await app.register(swagger, {
     openapi: {
@@ -73,7 +73,7 @@ export async function registerOpenApi(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns an `onRoute` hook that documents how the routes of a scope are authenticated. */
+/** Returns an `onRoute` hook that documents how clients authenticate at the routes of a scope. */
 export function documentSecurity(...schemes: (keyof typeof SECURITY_SCHEMES)[]) {
   return (route: RouteOptions): void => {
     route.schema = { ...route.schema, security: schemes.map((scheme) => ({ [scheme]: [] })) };
@@ -97,7 +97,7 @@ function postProcessDocument(document: OpenApiDocument): OpenApiDocument {
       header.required = true;
     }
   }
-  // The library also adds an input variant of each component, which no request uses.
+  // The library also adds an input variant of each component. No request uses these variants.
   document.components.schemas = Object.fromEntries(
     Object.entries(document.components.schemas).filter(([name]) => !name.endsWith('Input')),
   );

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import type { Recipient } from '../recipients/recipient-directory.ts';
 
-/** A whole number in a query string. */
+/** Parses a whole number in a query string. */
 export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER) {
   const error = ({ input }: { input?: unknown }) => {
     if (Array.isArray(input)) {
@@ -16,7 +17,7 @@ export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER)
   );
 }
 
-/** A JSON body. A missing body counts as empty, so that the error names the missing fields. */
+/** Parses a JSON body. A missing body counts as `{}`, so that the error names the missing fields. */
 export function jsonBody<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.preprocess((body) => body ?? {}, z.object(shape, { error: 'must be a JSON object' }));
 }
@@ -31,6 +32,34 @@ export const unixSeconds = z.number().meta({ type: 'integer' });
 export const nonNegativeInteger = z.number().min(0).meta({ type: 'integer' });
 
 export const hexPubkey = z.string().regex(/^[0-9a-f]{64}$/);
+
+const userSchema = z
+  .object({
+    pubkey: hexPubkey,
+    name: z.string().optional().describe('The purchased username, if any.'),
+    mintUrl: z.url().describe('The mint of future payments.'),
+    lockQuote: z.boolean().describe('Whether future quotes are locked to this key (NUT-20).'),
+  })
+  .meta({ id: 'User', description: 'A user’s settings.' });
+
+export const userResponse = successEnvelope(z.object({ user: userSchema })).meta({
+  description: 'The user’s current settings.',
+});
+
+/** Renders the user resource (spec.md section 2). */
+export function renderUser(user: Recipient): z.infer<typeof userResponse> {
+  return {
+    error: false,
+    data: {
+      user: {
+        pubkey: user.pubkey,
+        name: user.name ?? undefined,
+        mintUrl: user.mintUrl,
+        lockQuote: user.lockQuotes,
+      },
+    },
+  };
+}
 
 export const apiError = z
   .object({
@@ -74,7 +103,7 @@ const ERROR_DESCRIPTIONS = {
   },
 } as const;
 
-/** The error responses of a route: the given statuses and those of every route. */
+/** Returns schemas for the error responses of a route. Includes the statuses that every route can have. */
 export function errorResponses<
   Schema extends z.ZodType,
   Status extends keyof typeof ERROR_DESCRIPTIONS,

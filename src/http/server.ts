@@ -1,10 +1,18 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import cors from '@fastify/cors';
 import websocket from '@fastify/websocket';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import { RequestError } from '../errors.ts';
+import ipaddr from 'ipaddr.js';
+import type { Readiness } from '../database/readiness.ts';
 import type { Logger } from '../log.ts';
 import {
   handleSocketError,
@@ -13,37 +21,65 @@ import {
 } from './api/quote-socket-server.ts';
 import { type ClientLimits, ClientRateLimiter } from './client-rate-limiter.ts';
 import {
-  type ErrorFormat,
-  getErrorFormat,
+  handleClientError,
+  handleHandshakeError,
+  hasPendingResponse,
+  REQUEST_ID_HEADER,
   registerErrorHandlers,
-  renderError,
   sendError,
+  setCommonHeaders,
 } from './errors.ts';
-import {
-  addCommonHooks,
-  CORS_HEADERS,
-  chooseRequestId,
-  type HookDeps,
-  registerCorsPreflight,
-} from './hooks.ts';
+import { READY_PATH } from './routes/health.ts';
 
-/** In addition to quote sockets: more than a process can serve, fewer than its file descriptors; about 10 KB each. */
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Whether the request failed because of a bug or the database, and not because of a client or a mint. */
+    hasInternalError: boolean;
+    /** The bytes of the body; null if the request has no body. */
+    rawBody: Buffer | null;
+  }
+}
+
+/** Connections besides quote sockets. More than a process can serve, but fewer than its file descriptors. */
 const MAX_HTTP_CONNECTIONS = 10_000;
 
-export interface ServerDeps extends HookDeps {
+const CORS_PREFLIGHT_OPTIONS = {
+  origin: '*',
+  methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
+  allowedHeaders: ['Authorization', 'Content-Type', 'X-Cashu'],
+  maxAge: 86_400,
+  strictPreflight: false,
+};
+
+/** Allows UUIDs, hex and numbers. Other characters could forge log text. */
+const SAFE_REQUEST_ID = /^[\w.:-]{1,64}$/;
+
+/** Ranges of addresses that no client on the internet has, so they belong to the operator's own proxy. */
+const PRIVATE_RANGES = new Set<string>(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
+
+export interface ServerDeps {
   log: Logger;
+  readiness: Pick<Readiness, 'isStopping'>;
   monotonicMs: () => number;
   trustProxy: readonly string[];
   limits: ClientLimits;
+  /** Called after each response. `route` is the route pattern, without the values in the path. */
+  onResponse: (response: {
+    method: string;
+    route: string;
+    status: number;
+    durationMs: number;
+    hasInternalError: boolean;
+  }) => void;
 }
 
-/** Creates the HTTP server without routes. Authenticated routes add the rate limiter's `limitByPubkey` hook. */
+/** Creates the HTTP server without routes. Authenticated routes must add the rate limiter's `limitByPubkey` hook. */
 export async function createServer(deps: ServerDeps) {
   const { log, limits, trustProxy } = deps;
   const hasTrustedProxy = trustProxy.length > 0;
   const app: FastifyInstance = Fastify({
     loggerInstance: log as FastifyBaseLogger,
-    // Fastify would log URLs, which contain secrets. `hooks.ts` logs routes.
+    // Fastify would log URLs, which contain secrets. An `onResponse` hook logs the route instead.
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: hasTrustedProxy && [...trustProxy],
     genReqId: (request) => chooseRequestId(request, hasTrustedProxy),
@@ -52,20 +88,20 @@ export async function createServer(deps: ServerDeps) {
     requestTimeout: 30_000,
     // Closes connections whose client stopped reading; longer than any response takes.
     connectionTimeout: 120_000,
-    // Longer than the idle timeouts of common proxies, so that the proxy closes first.
+    // Longer than the idle timeouts of common proxies, so that the proxy closes connections first.
     keepAliveTimeout: 72_000,
-    // Serves requests that arrive during shutdown.
+    // Serves requests that arrive during the shutdown.
     return503OnClosing: false,
     http: {
       // Includes the request line. Node's 16 KiB are too small for a long token in `X-Cashu`.
       maxHeaderSize: 64 * 1024,
       headersTimeout: 10_000,
-      // Node's default of 30 s would double both timeouts.
+      // With Node's default of 30 s, the server would notice timeouts up to 30 s late.
       connectionsCheckingInterval: 5_000,
       // Overrides NODE_OPTIONS: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      // Otherwise a connection that Node upgrades and no handler accepts would escape all timeouts.
+      // Connections that Node upgrades have no timeouts, so only quote sockets are upgraded.
       shouldUpgradeCallback: (request) =>
         app.server.listening &&
         isQuoteSocketUpgrade(request) &&
@@ -74,7 +110,7 @@ export async function createServer(deps: ServerDeps) {
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      // Longer than the longest URL, so that routes report long names and tokens themselves.
+      // Longer than the longest URL, so that each route itself rejects long names and tokens.
       maxParamLength: 128 * 1024,
     },
     schemaController: {
@@ -85,14 +121,13 @@ export async function createServer(deps: ServerDeps) {
         buildSerializer: () => () => JSON.stringify,
       },
     },
-    // Absolute-form targets contain the origin (RFC 9112 section 3.2.2).
+    // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2).
     rewriteUrl: ({ url = '' }) =>
       url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
     frameworkErrors: sendError,
     clientErrorHandler: handleClientError,
   });
   registerErrorHandlers(app);
-  app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
   addCommonHooks(app, deps);
   limitConnections(app, limits.maxSockets, log);
 
@@ -102,18 +137,20 @@ export async function createServer(deps: ServerDeps) {
     errorHandler: handleSocketError,
   });
   app.websocketServer.on('wsClientError', handleHandshakeError);
-  // Ignores unknown `Expect` headers; Node would respond 417 without a body.
+  // Ignores unknown `Expect` headers. Node would respond with 417 and no body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
-  // After the WebSocket plugin's hook, so that rejected handshakes are recognised.
+  // Must run after the WebSocket plugin's hook, so that `sendError` recognises rejected handshakes.
   app.addHook('onRequest', rateLimiter.limitByAddress);
-  await registerCorsPreflight(app);
-
+  // In its own scope, because the plugin would also add headers to all other responses.
+  await app.register(async (scope) => {
+    await scope.register(cors, CORS_PREFLIGHT_OPTIONS);
+  });
   return { app, rateLimiter };
 }
 
-/** Reserves file descriptors for connections to mints by closing connections beyond the limit. */
+/** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
 function limitConnections({ server }: FastifyInstance, maxSockets: number, log: Logger): void {
   if (maxSockets === 0) {
     return;
@@ -127,7 +164,7 @@ function limitConnections({ server }: FastifyInstance, maxSockets: number, log: 
   );
 }
 
-/** Listens on a host and port (0: any free port). Returns the URL. */
+/** Listens on a host and a port (0 for any free port). Returns the URL. */
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();
@@ -137,75 +174,128 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }
 
-/** Gives the client time to read the response of a rejected connection. */
-const REJECTED_CONNECTION_LINGER_MS = 1_000;
-
-const latestResponses = new WeakMap<Socket, ServerResponse>();
-const rejectedSockets = new WeakSet<Socket>();
-
-function hasPendingResponse(socket: Socket): boolean {
-  return latestResponses.get(socket)?.writableFinished === false;
+function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: ServerDeps): void {
+  let hasWarnedAboutProxy = false;
+  app.decorateRequest('hasInternalError', false);
+  app.decorateRequest('pubkey', '');
+  app.decorateRequest('signedPayloadHash', null);
+  app.addHook('onRequest', (request, reply, done) => {
+    setCommonHeaders(request, reply);
+    const proxy = hasWarnedAboutProxy ? null : findUntrustedProxy(request);
+    if (proxy !== null) {
+      hasWarnedAboutProxy = true;
+      log.warn(
+        { event: 'untrusted_proxy', proxy },
+        `requests arrive through the untrusted proxy ${proxy}, so its clients share the rate limits of one` +
+          ` address; if it is your reverse proxy, set TRUST_PROXY=${proxy}`,
+      );
+    }
+    done();
+  });
+  app.addHook('onSend', (_request, reply, _payload, done) => {
+    if (readiness.isStopping) {
+      // The client then reconnects, and the load balancer can choose another process.
+      reply.header('connection', 'close');
+    }
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    const response = {
+      method: request.method,
+      // Not the path, which may contain a verify token.
+      route: request.routeOptions.url ?? 'none',
+      status: reply.statusCode,
+      durationMs: reply.elapsedTime,
+    };
+    // Logs failed requests, which users report by id, except readiness probes, which would flood the log.
+    const level = response.status >= 500 && response.route !== READY_PATH ? 'info' : 'debug';
+    request.log[level](
+      { event: 'request_completed', ...response, durationMs: Math.round(response.durationMs) },
+      'request completed',
+    );
+    onResponse({ ...response, hasInternalError: request.hasInternalError });
+    done();
+  });
+  // Parses every body as JSON, whatever its content type, and stores the bytes for the NIP-98 payload hash.
+  app.decorateRequest('rawBody', null);
+  // `remove` applies to the keys `__proto__` and `constructor`.
+  const parseJson = app.getDefaultJsonParser('remove', 'remove');
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
+    request.rawBody = Buffer.from(body);
+    void parseJson(request, request.rawBody.toString('utf8'), done);
+  });
 }
 
-/** Responds to requests that Node's HTTP parser rejects: after pending responses, and once per connection. */
-function handleClientError(error: { code: string }, socket: Socket): void {
-  if (rejectedSockets.has(socket)) {
-    return;
+/** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */
+function chooseRequestId({ headers }: IncomingMessage, hasTrustedProxy: boolean): string {
+  const id = headers[REQUEST_ID_HEADER];
+  const isUsable = hasTrustedProxy && typeof id === 'string' && SAFE_REQUEST_ID.test(id);
+  return isUsable ? id : randomUUID();
+}
+
+/** Returns the address of the request's reverse proxy if `TRUST_PROXY` does not contain it; otherwise null. */
+function findUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string | null {
+  // `ips` has several entries only if the proxy is trusted.
+  if (!headers['x-forwarded-for'] || ips.length > 1 || !ipaddr.isValid(ip)) {
+    return null;
   }
-  const response = latestResponses.get(socket);
-  const failedWhileReadingBody = response?.req.complete === false;
-  if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
-    socket.destroy();
-    return;
+  // Dual-stack sockets report IPv4 addresses as `::ffff:127.0.0.1`.
+  const address = ipaddr.process(ip);
+  return PRIVATE_RANGES.has(address.range()) ? address.toString() : null;
+}
+
+/** A Host header may contain the default port, which an origin omits. */
+const DEFAULT_PORT = /:(?:80|443)$/;
+
+/** A fully qualified name ends with a dot: `pay.example.` equals `pay.example`. */
+const TRAILING_DOT = /\.(?=:\d+$|$)/;
+
+/** The public origins of this service. They come from its configuration, never from a client's header. */
+export class PublicOrigins {
+  #origins: readonly string[];
+
+  /** @param origins the first is canonical. If empty, {@link setListeningPort} sets the local address */
+  constructor(origins: readonly string[]) {
+    this.#origins = origins;
   }
-  rejectedSockets.add(socket);
-  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST_RESPONSE;
-  const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
-  if (!failedWhileReadingBody && response?.writableFinished === false) {
-    response.once('finish', sendRejection);
-  } else {
-    sendRejection();
+
+  get origins(): readonly string[] {
+    return this.#origins;
+  }
+
+  setListeningPort(port: number): void {
+    if (this.#origins.length === 0) {
+      this.#origins = [`http://localhost:${port}`];
+    }
+  }
+
+  /** Returns the origin with the request's host, preferably also with its scheme, or else the canonical origin. */
+  getOriginForRequest(request: Pick<FastifyRequest, 'protocol' | 'host'>): string {
+    const host = normaliseHost(request.host ?? '');
+    const originsWithHost = this.#origins.filter(
+      (origin) => normaliseHost(this.getHost(origin)) === host,
+    );
+    const sameScheme = originsWithHost.find((origin) =>
+      origin.startsWith(`${request.protocol}://`),
+    );
+    return sameScheme ?? originsWithHost[0] ?? this.canonicalOrigin;
+  }
+
+  /** Returns the host of an origin. Includes the port unless it is the default port. */
+  getHost(origin: string): string {
+    return origin.slice(origin.indexOf('//') + 2);
+  }
+
+  get canonicalOrigin(): string {
+    const canonical = this.#origins[0];
+    if (canonical === undefined) {
+      throw new Error('the public origin is not known before the server listens');
+    }
+    return canonical;
   }
 }
 
-function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
-  const format = getErrorFormat(request.url ?? '/');
-  const rejection = { ...MALFORMED_REQUEST_RESPONSE, message: `${error.message}.` };
-  sendErrorAndClose(socket, format, rejection);
+function normaliseHost(host: string): string {
+  return host.toLowerCase().replace(DEFAULT_PORT, '').replace(TRAILING_DOT, '');
 }
-
-function sendErrorAndClose(
-  socket: Socket,
-  format: ErrorFormat,
-  { statusLine, message }: typeof MALFORMED_REQUEST_RESPONSE,
-): void {
-  const { body } = renderError(new RequestError('invalid', message), format);
-  const text = JSON.stringify(body);
-  const headers = {
-    ...CORS_HEADERS,
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(text),
-    connection: 'close',
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
-  // Destroying the socket while data still arrives would reset the connection and lose the response.
-  const deadline = setTimeout(() => socket.destroy(), REJECTED_CONNECTION_LINGER_MS).unref();
-  socket.once('close', () => clearTimeout(deadline));
-}
-
-const MALFORMED_REQUEST_RESPONSE = {
-  statusLine: '400 Bad Request',
-  message: 'The request is not valid HTTP.',
-};
-
-const CLIENT_ERROR_RESPONSES: Record<string, typeof MALFORMED_REQUEST_RESPONSE> = {
-  HPE_HEADER_OVERFLOW: {
-    statusLine: '431 Request Header Fields Too Large',
-    message: 'The request’s headers are too large.',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    statusLine: '408 Request Timeout',
-    message: 'The request took too long to arrive.',
-  },
-};

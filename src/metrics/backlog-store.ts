@@ -8,7 +8,7 @@ export interface WatchedQuoteCount {
   count: number;
 }
 
-/** Zap receipts that are not delivered to a relay yet. */
+/** The zap receipts that are not delivered to a relay yet. */
 export interface RelayOutboxBacklog {
   relayUrl: string;
   pendingDeliveries: number;
@@ -35,7 +35,7 @@ export class BacklogStore extends BaseStore {
     return rows;
   }
 
-  /** Counts pending deliveries by relay, for all processes. */
+  /** Counts the pending deliveries of each relay, in the whole database. */
   async countPendingDeliveries(): Promise<RelayOutboxBacklog[]> {
     return this.db
       .selectFrom('zap_receipt_deliveries')

@@ -13,13 +13,13 @@ import type {
   WatchedQuoteCount,
 } from './backlog-store.ts';
 
-/** The label of all mints and relays except the operator's. */
+/** The label that all mints and relays share that the operator has not configured. */
 export const OTHER_LABEL = 'other';
 
-/** Limits the cost of counting rows, however often metrics are scraped. */
+/** Limits the cost of counting rows, even if metrics are scraped more often. */
 const BACKLOG_REFRESH_INTERVAL_MS = 10_000;
 
-/** A slow database must not make the scrape time out, which Prometheus does after 10 s. */
+/** How long a scrape waits for the database. Prometheus waits 10 s for the whole scrape. */
 const BACKLOG_MAX_WAIT_MS = 2_000;
 
 const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
@@ -46,8 +46,9 @@ export interface GaugeSources {
 }
 
 /**
- * Gauges, which are refreshed for each scrape. Each process reports the mints that it watches, so that quotes can be
- * summed over processes; the outbox and purchases are those of the whole database.
+ * Refreshes the gauges for each scrape. Each process reports only the quotes of the mints that it watches, so that
+ * these numbers can be summed over all processes. The numbers of receipt deliveries and purchases are for the whole
+ * database.
  */
 export class MetricGauges {
   readonly #sources: GaugeSources;
@@ -82,7 +83,7 @@ export class MetricGauges {
     }
   }
 
-  /** Resolves when no database query is running, or after two seconds. */
+  /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
     await Promise.race([
       this.#pendingBacklogRefresh,
@@ -101,7 +102,7 @@ export class MetricGauges {
     await this.waitUntilIdle();
   }
 
-  /** Runs one query at a time, to use a single connection. */
+  /** Runs one query after another, so that only one connection is in use. */
   async #queryBacklog(): Promise<void> {
     const { backlog, processId, log } = this.#sources;
     try {
@@ -162,7 +163,7 @@ export class MetricGauges {
     }
   }
 
-  /** Only for the operator's mints, because the label `other` would mix the limits of several mints. */
+  /** Reports only the operator's mints, because the label `other` would mix the limits of several mints. */
   #setRateLimits(): void {
     const { cooldown, limit, limitUsed } = this.#gauges;
     cooldown.reset();

@@ -7,12 +7,12 @@ import type { Metrics } from './metrics.ts';
 
 const METRICS_PATH = '/metrics';
 
-/** Prometheus needs one connection; the others are for a second server and manual requests. */
+/** A Prometheus server needs one connection. The others are for a second server and for manual requests. */
 const MAX_CONNECTIONS = 32;
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** Serves the metrics on a separate port, because they are for the operator only. Throws OperatorError. */
+/** Serves the metrics on a separate port, because they are only for the operator. @throws OperatorError */
 export async function startMetricsServer(
   { host, port }: { host: string; port: number },
   metrics: Metrics,

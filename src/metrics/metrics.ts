@@ -5,7 +5,7 @@ import type { InvoiceTiming } from '../quotes/invoice-issuer.ts';
 import type { ObservationSource, RecordedQuote } from '../quotes/observation-recorder.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
-/** Default gauges of prom-client that promtool rejects, because `_total` is the suffix of counters. */
+/** Default gauges of prom-client. promtool rejects their names, because only counters may end in `_total`. */
 const MISNAMED_DEFAULT_METRICS = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -27,11 +27,11 @@ const INVOICE_OUTCOMES: readonly InvoiceTiming['outcome'][] = [
   'unavailable',
 ];
 
-/** All metrics. Clients cannot create label values: mints are labelled by URL only if the operator's. */
+/** Collects all metrics. Clients cannot create label values: only the operator's mints are labelled by their URL. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #operatorMints: readonly string[];
-  readonly #counters: ReturnType<typeof createCounters>;
+  readonly #metrics: ReturnType<typeof createMetrics>;
   #gauges: MetricGauges | null = null;
 
   /** @param options.operatorMints normalised URLs */
@@ -47,7 +47,7 @@ export class Metrics {
       registers: [this.#registry],
     }).set({ version }, 1);
     this.#operatorMints = operatorMints;
-    this.#counters = createCounters(this.#registry);
+    this.#metrics = createMetrics(this.#registry);
     this.#initialiseSeries();
   }
 
@@ -55,7 +55,7 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** Adds the gauges, whose sources are created after the counters. */
+  /** Adds the gauges. Their sources are created later than this object. */
   addGauges(sources: GaugeSources): void {
     this.#gauges = new MetricGauges(this.#registry, sources);
   }
@@ -65,7 +65,7 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  /** Resolves when no database query is running, or after two seconds. */
+  /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
     await this.#gauges?.waitUntilIdle();
   }
@@ -79,34 +79,34 @@ export class Metrics {
   }): void {
     const { route, status, durationMs, hasInternalError } = response;
     const method = LABELLED_METHODS.has(response.method) ? response.method : 'other';
-    this.#counters.httpRequests.inc({ method, route, status });
-    this.#counters.httpFailures.inc(Number(hasInternalError));
-    this.#counters.httpSeconds.observe({ route }, durationMs / 1_000);
+    this.#metrics.httpRequests.inc({ method, route, status });
+    this.#metrics.httpFailures.inc(Number(hasInternalError));
+    this.#metrics.httpSeconds.observe({ route }, durationMs / 1_000);
   }
 
   recordInvoiceRequest({ outcome, tookMs, mintMs }: InvoiceTiming): void {
-    this.#counters.invoices.inc({ outcome });
+    this.#metrics.invoices.inc({ outcome });
     if (outcome === 'issued') {
-      this.#counters.invoiceSeconds.observe({ part: 'mint' }, mintMs / 1_000);
-      this.#counters.invoiceSeconds.observe({ part: 'service' }, (tookMs - mintMs) / 1_000);
+      this.#metrics.invoiceSeconds.observe({ part: 'mint' }, mintMs / 1_000);
+      this.#metrics.invoiceSeconds.observe({ part: 'service' }, (tookMs - mintMs) / 1_000);
     }
   }
 
   recordMintRequest({ mintUrl, route, outcome, durationMs }: FinishedMintRequest): void {
     const mint = toUrlLabel(mintUrl, this.#operatorMints);
-    this.#counters.mintRequests.inc({ mint, route, outcome });
-    this.#counters.mintSeconds.observe({ mint, route }, durationMs / 1_000);
+    this.#metrics.mintRequests.inc({ mint, route, outcome });
+    this.#metrics.mintSeconds.observe({ mint, route }, durationMs / 1_000);
   }
 
   recordQuoteChanges(changes: readonly RecordedQuote[]): void {
     for (const { state, source } of changes) {
-      this.#counters.quoteChanges.inc({ state, source });
+      this.#metrics.quoteChanges.inc({ state, source });
     }
   }
 
-  /** Starts all series at 0, so that `rate()` includes their first increment. */
+  /** Starts the important time series at 0, so that `rate()` in Prometheus includes the first increment. */
   #initialiseSeries(): void {
-    const { invoices, invoiceSeconds, quoteChanges, mintRequests, mintSeconds } = this.#counters;
+    const { invoices, invoiceSeconds, quoteChanges, mintRequests, mintSeconds } = this.#metrics;
     for (const outcome of INVOICE_OUTCOMES) {
       invoices.inc({ outcome }, 0);
     }
@@ -129,7 +129,7 @@ export class Metrics {
   }
 }
 
-function createCounters(registry: Registry) {
+function createMetrics(registry: Registry) {
   const registers = [registry];
   const counter = <L extends string = never>(name: string, help: string, labelNames: L[] = []) =>
     new Counter<L>({ name: `nutpost_${name}_total`, help, labelNames, registers });

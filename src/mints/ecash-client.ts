@@ -1,50 +1,55 @@
-import type { BlindedMessage, BlindSignature, Keyset, KeysetKeys, Proof } from './ecash.ts';
-import {
-  parseKeys,
-  parseKeysets,
-  parseProofStates,
-  parseRestoredOutputs,
-  parseSignatures,
-} from './ecash-responses.ts';
-import { parseErrorCode } from './mint-error.ts';
+import { z } from 'zod';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  KeysetKeys,
+  Proof,
+  ProofState,
+} from './ecash.ts';
 import {
   type FailedResult,
   type MintRequest,
   type MintRequestDeps,
   sendMintRequest,
-} from './mint-request.ts';
+} from './mint-client.ts';
+import { parseErrorCode } from './mint-error.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
 
-export type ReadKeysetsResult = { outcome: 'found'; keysets: Keyset[] } | FailedResult;
+type FoundKeysets = { outcome: 'found'; keysets: Keyset[] };
 
-export type ReadKeysResult =
-  | { outcome: 'found'; keys: KeysetKeys }
-  | { outcome: 'not_found' }
-  | FailedResult;
+export type ReadKeysetsResult = FoundKeysets | FailedResult;
+
+type FoundKeys = { outcome: 'found'; keys: KeysetKeys };
+
+export type ReadKeysResult = FoundKeys | { outcome: 'not_found' } | FailedResult;
+
+/** One signature per output, in the same order. */
+type SignedOutputs = { outcome: 'signed'; signatures: BlindSignature[] };
 
 type SwapResult =
-  /** One signature per output, in the same order. */
-  | { outcome: 'signed'; signatures: BlindSignature[] }
+  | SignedOutputs
   | { outcome: 'rejected'; reason: SwapRejectionReason }
   | FailedResult;
 
-/** For everything in a response except its lists. The keys of a keyset are about 7 kB. */
+/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
 const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
 
-/** A signature with its DLEQ and its output is about 600 bytes. */
+/** A signature with its DLEQ proof and its output is about 600 bytes. */
 const MAX_BYTES_PER_OUTPUT = 1024;
 
-/** The state of a spent proof may include its witness: a few signatures. */
+/** The state of a spent proof may include its witness, which contains a few signatures. */
 const MAX_BYTES_PER_STATE = 2 * 1024;
 
-/** The list of a mint with hundreds of keysets is about 100 kB. */
+/** A list of hundreds of keysets is about 100 kB. */
 const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
 
+/** See error_codes.md of the NUTs. */
 const UNKNOWN_KEYSET_CODE = 12001;
 
 /**
  * Sends the requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
- * normalised. The mint may have executed a swap whose result is `unavailable`, unless `isUnsent` is set.
+ * normalised. If the result of a swap is `unavailable` without `isUnsent`, the mint may have executed the swap.
  */
 export class EcashClient {
   readonly #deps: MintRequestDeps;
@@ -60,26 +65,20 @@ export class EcashClient {
       route: 'keys',
       path: '/v1/keysets',
       maxResponseBytes: MAX_KEYSETS_RESPONSE_BYTES,
-      parse: (body) => {
-        const keysets = parseKeysets(body);
-        return keysets && { outcome: 'found', keysets };
-      },
+      parse: parseKeysets,
     });
   }
 
   /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id. */
   readKeys(mintUrl: string, keysetId: string): Promise<ReadKeysResult> {
-    // The oldest ids are base64. Nutshell accepts a slash in them only as base64url.
+    // The oldest keyset ids are base64. In a URL, Nutshell accepts them only as base64url.
     const base64UrlId = keysetId.replaceAll('+', '-').replaceAll('/', '_');
     return this.#send<ReadKeysResult>({
       mintUrl,
       route: 'keys',
       path: `/v1/keys/${encodeURIComponent(base64UrlId)}`,
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES,
-      parse: (body) => {
-        const keys = parseKeys(body, keysetId);
-        return keys && { outcome: 'found', keys };
-      },
+      parse: (body) => parseKeys(body, keysetId),
       parseRejection: (response) =>
         parseErrorCode(response) === UNKNOWN_KEYSET_CODE ? { outcome: 'not_found' } : null,
     });
@@ -91,7 +90,7 @@ export class EcashClient {
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
   ): Promise<SwapResult> {
-    // Without the DLEQ, which would reveal the origin of the proof to the mint.
+    // Without the DLEQ proof, which would let the mint link the proof to the request that created it.
     const sentInputs = inputs.map(({ id, amount, secret, C }) => ({ id, amount, secret, C }));
     return this.#send<SwapResult>({
       mintUrl,
@@ -99,10 +98,7 @@ export class EcashClient {
       path: '/v1/swap',
       body: { inputs: sentInputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
-      parse: (body) => {
-        const signatures = parseSignatures(body, outputs);
-        return signatures && { outcome: 'signed', signatures };
-      },
+      parse: (body) => parseSignatures(body, outputs),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });
   }
@@ -110,11 +106,11 @@ export class EcashClient {
   /**
    * Checks whether proofs are spent (NUT-07).
    *
-   * @param ys the points of their secrets in hex, at most 1000
-   * @returns the state of each proof, by Y in lower case
+   * @param ys the points Y that identify the proofs (hex), at most 1000
+   * @returns the states by Y in lower case
    */
   checkState(mintUrl: string, ys: readonly string[]) {
-    // Nutshell compares text: for an upper-case point it reports UNSPENT although the proof is spent.
+    // For a Y in upper case, Nutshell would report UNSPENT even if the proof is spent.
     const Ys = ys.map((y) => y.toLowerCase());
     return this.#send({
       mintUrl,
@@ -122,17 +118,14 @@ export class EcashClient {
       path: '/v1/checkstate',
       body: { Ys },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + ys.length * MAX_BYTES_PER_STATE,
-      parse: (body) => {
-        const states = parseProofStates(body, Ys);
-        return states && { outcome: 'found' as const, states };
-      },
+      parse: (body) => parseProofStates(body, Ys),
     });
   }
 
   /**
-   * Reads the signatures that the mint created for outputs earlier (NUT-09).
+   * Reads the signatures that the mint created for outputs of an earlier swap (NUT-09).
    *
-   * @param outputs exactly as they were sent then
+   * @param outputs exactly as they were sent in that swap
    * @returns only the outputs that the mint has signed
    */
   restore(mintUrl: string, outputs: readonly BlindedMessage[]) {
@@ -142,10 +135,7 @@ export class EcashClient {
       path: '/v1/restore',
       body: { outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
-      parse: (body) => {
-        const restored = parseRestoredOutputs(body, outputs);
-        return restored && { outcome: 'found' as const, restored };
-      },
+      parse: (body) => parseRestoredOutputs(body, outputs),
     });
   }
 
@@ -155,4 +145,161 @@ export class EcashClient {
     const maxWaitMs = this.#deps.limiter?.payerMaxWaitMs;
     return sendMintRequest(this.#deps, { ...request, maxWaitMs });
   }
+}
+
+/** A mint has a few keysets, or hundreds after many years with several units. */
+const MAX_KEYSETS = 1_000;
+
+/** A keyset for the powers of two up to 2^63 has 64 keys. A keyset for other amounts may have more. */
+const MAX_KEYS = 256;
+
+/** The longest ids are 33 bytes in hex. */
+const MAX_KEYSET_ID_LENGTH = 66;
+
+/** Mints allow no more in one request. */
+const MAX_PROOF_STATES = 1_000;
+
+/** A thousand sats per proof (ppk: thousandths of a sat per proof). The bound keeps sums of fees exact integers. */
+const MAX_FEE_PPK = 1_000_000;
+
+/** A compressed point of secp256k1 in hex, converted to lower case. */
+const pointSchema = z
+  .string()
+  .regex(/^0[23][0-9a-fA-F]{64}$/)
+  .toLowerCase();
+
+const scalarSchema = z.string().regex(/^[0-9a-fA-F]{64}$/);
+const keysetIdSchema = z
+  .string()
+  .max(MAX_KEYSET_ID_LENGTH)
+  .regex(/^[A-Za-z0-9+/=_-]+$/);
+const amountSchema = z.int().nonnegative();
+
+const keysetsResponseSchema = z.object({ keysets: z.array(z.unknown()) });
+
+const keysetSchema = z
+  .object({
+    id: keysetIdSchema,
+    unit: z.string().max(32),
+    active: z.boolean(),
+    input_fee_ppk: z.int().nonnegative().max(MAX_FEE_PPK).nullish(),
+    final_expiry: z.int().nonnegative().nullish(),
+  })
+  .transform(
+    ({ input_fee_ppk, final_expiry, ...keyset }): Keyset => ({
+      ...keyset,
+      inputFeePpk: input_fee_ppk ?? 0,
+      ...(typeof final_expiry === 'number' && { finalExpiry: final_expiry }),
+    }),
+  );
+
+/** Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). */
+const keysetKeysSchema = z.object({
+  id: keysetIdSchema,
+  keys: z
+    .record(z.string().regex(/^[1-9]\d{0,19}$/), pointSchema)
+    .refine((keys) => Object.keys(keys).length <= MAX_KEYS),
+});
+
+const signatureSchema = z
+  .object({
+    id: keysetIdSchema,
+    amount: amountSchema,
+    C_: pointSchema,
+    dleq: z.object({ e: scalarSchema, s: scalarSchema }).optional().catch(undefined),
+  })
+  .transform(({ dleq, ...signature }): BlindSignature => ({ ...signature, ...(dleq && { dleq }) }));
+
+/** Parsing entries takes time, so the length of a list is checked first. */
+const unvalidatedListSchema = z.array(z.unknown());
+
+const signaturesSchema = z.array(signatureSchema);
+const swapResponseSchema = z.object({ signatures: unvalidatedListSchema });
+
+const checkStateResponseSchema = z.object({
+  states: unvalidatedListSchema
+    .max(MAX_PROOF_STATES)
+    .pipe(z.array(z.object({ Y: z.string(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) }))),
+});
+
+/** Older versions of cdk-mintd and Nutshell send `promises` instead of `signatures`. */
+const restoreResponseSchema = z.object({
+  outputs: unvalidatedListSchema,
+  signatures: unvalidatedListSchema.nullish(),
+  promises: unvalidatedListSchema.nullish(),
+});
+const restoredPairsSchema = z.array(
+  z.tuple([z.object({ B_: z.string().toLowerCase() }), signatureSchema]),
+);
+
+/** Parses a list of keysets and skips malformed entries; null if the body has no list. */
+function parseKeysets(body: unknown): FoundKeysets | null {
+  const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, MAX_KEYSETS);
+  const keysets = entries?.flatMap((entry) => keysetSchema.safeParse(entry).data ?? []);
+  return keysets ? { outcome: 'found', keysets } : null;
+}
+
+/** Parses the keys of one keyset; null if they are missing or malformed. */
+function parseKeys(body: unknown, keysetId: string): FoundKeys | null {
+  const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, MAX_KEYSETS);
+  const parsed = entries?.map((entry) => keysetKeysSchema.safeParse(entry).data);
+  const keys = parsed?.find((each) => each?.id === keysetId);
+  return keys ? { outcome: 'found', keys } : null;
+}
+
+/** Parses the signatures for outputs; null unless each output has one, in the same order. */
+function parseSignatures(body: unknown, outputs: readonly BlindedMessage[]): SignedOutputs | null {
+  const unvalidated = swapResponseSchema.safeParse(body).data?.signatures;
+  if (unvalidated?.length !== outputs.length) {
+    return null;
+  }
+  const signatures = signaturesSchema.safeParse(unvalidated).data;
+  const hasMatchingOutputs = signatures?.every(
+    ({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount,
+  );
+  return signatures && hasMatchingOutputs ? { outcome: 'signed', signatures } : null;
+}
+
+/** Parses the states of proofs by Y in lower case; null if a proof has no state or two different states. */
+function parseProofStates(body: unknown, requestedYs: readonly string[]) {
+  const requested = new Set(requestedYs);
+  const states = new Map<string, ProofState>();
+  for (const { Y, state } of checkStateResponseSchema.safeParse(body).data?.states ?? []) {
+    const y = Y.toLowerCase();
+    if ((states.get(y) ?? state) !== state) {
+      return null;
+    }
+    if (requested.has(y)) {
+      states.set(y, state);
+    }
+  }
+  return states.size === requested.size ? { outcome: 'found' as const, states } : null;
+}
+
+/**
+ * Parses the outputs that a mint signed earlier; null if any part is malformed or belongs to an output that was not
+ * requested. Skipping such parts would be wrong: the caller treats the ecash of a missing output as lost.
+ */
+function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
+  const response = restoreResponseSchema.safeParse(body).data;
+  const outputs = response?.outputs ?? [];
+  const signatures = response?.signatures ?? response?.promises;
+  if (outputs.length > requested.length || signatures?.length !== outputs.length) {
+    return null;
+  }
+  const pairs = restoredPairsSchema.safeParse(outputs.map((output, i) => [output, signatures[i]]));
+  if (!pairs.success) {
+    return null;
+  }
+  const requestedByPoint = new Map(requested.map((output) => [output.B_.toLowerCase(), output]));
+  const restored = [];
+  for (const [{ B_: point }, signature] of pairs.data) {
+    const output = requestedByPoint.get(point);
+    if (output?.id !== signature.id) {
+      return null;
+    }
+    requestedByPoint.delete(point);
+    restored.push({ B_: output.B_, signature });
+  }
+  return { outcome: 'found' as const, restored };
 }

@@ -2,32 +2,32 @@
 
 /** A keyset of a mint, without its keys (NUT-02). */
 export interface Keyset {
-  /** Hex, or base64 for the oldest ones. */
+  /** In hex, or in base64 for the oldest keysets. */
   id: string;
   unit: string;
-  /** Whether the mint still signs with it. Proofs of an inactive keyset can still be spent. */
+  /** Whether the mint still signs with this keyset. Proofs of an inactive keyset can be spent. */
   active: boolean;
   /** The fee per spent proof, in thousandths of a sat. */
   inputFeePpk: number;
-  /** When the mint stops accepting its proofs, in Unix seconds. Part of the hash of newer ids. */
+  /** When the mint stops accepting proofs of this keyset, in Unix seconds. Newer ids are a hash that includes it. */
   finalExpiry?: number;
 }
 
 /** The public keys of a keyset (NUT-01). */
 export interface KeysetKeys {
   id: string;
-  /** Compressed points in hex by amount. */
+  /** By amount: compressed points in hex. */
   keys: Readonly<Record<string, string>>;
 }
 
-/** A piece of ecash, spendable by anyone who knows its fields (NUT-00). */
+/** A piece of ecash. Anyone who knows the fields can spend it (NUT-00). */
 export interface Proof {
-  /** The full id of its keyset. */
+  /** The full id of the keyset. */
   id: string;
   amount: number;
   secret: string;
   C: string;
-  /** Proves that the mint signed with its published key (NUT-12). */
+  /** The DLEQ proof, which shows that the mint signed with its published key (NUT-12). */
   dleq?: { e: string; s: string; r: string };
 }
 
@@ -48,13 +48,9 @@ export interface BlindSignature {
 
 export type ProofState = 'UNSPENT' | 'PENDING' | 'SPENT';
 
-/** The outputs of an operation. Together with the seed, it suffices to restore them. */
+/** The outputs of a swap, from which they can be derived again together with a seed. */
 export interface OutputPlan {
   keysetId: string;
-  /** Amounts of the keyset, in the order of the outputs. */
+  /** In the order of the outputs. The keyset has a key for each amount. */
   amounts: readonly number[];
-}
-
-export function sumAmounts(items: readonly { amount: number }[]): number {
-  return items.reduce((sum, { amount }) => sum + amount, 0);
 }

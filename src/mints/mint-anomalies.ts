@@ -6,15 +6,15 @@ export type MintAnomaly =
   | 'amount_or_invoice_mismatch'
   /** The mint reported an earlier state of a quote. */
   | 'state_regression'
-  /** A notification about a quote that is not subscribed. */
+  /** The mint sent a notification about a quote that is not subscribed. */
   | 'unsolicited_notification'
-  /** Far more WebSocket messages than the subscribed quotes can cause. */
+  /** The mint sent far more WebSocket messages than the subscribed quotes can cause. */
   | 'socket_flood';
 
-/** Far more mints than are in use at a time, with several anomalies each. Users can name any number. */
+/** One count per mint and anomaly. Users could otherwise fill the memory by naming mints. */
 const MAX_COUNTS = 2_000;
 
-/** Counts the anomalies of each mint, and logs a count whenever it has doubled. */
+/** Counts the anomalies of each mint. Logs the first one, and again whenever the count has doubled. */
 export class MintAnomalyCounter {
   readonly #log: Pick<Logger, 'warn'>;
   readonly #counts = new LRUCache<string, number>({ max: MAX_COUNTS });

@@ -1,3 +1,6 @@
+import type { Clock } from '../clock.ts';
+import type { GuardedFetch, GuardedResponse } from '../net/guarded-fetch.ts';
+import { tryParseJson } from '../untrusted-text.ts';
 import {
   isUnknownQuoteError,
   type MintErrorResponse,
@@ -5,8 +8,7 @@ import {
   parseRedactedErrorDetail,
 } from './mint-error.ts';
 import { type MintInfo, parseMintInfo } from './mint-info.ts';
-import type { MintPermit } from './mint-rate-limiter.ts';
-import { type FailedResult, type MintRequestDeps, sendMintRequest } from './mint-request.ts';
+import type { MintPermit, MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,
   isQuoteId,
@@ -14,6 +16,14 @@ import {
   parseQuoteObservation,
   type QuoteObservation,
 } from './quote-responses.ts';
+import type { RequestOutcome } from './route-rate-limiter.ts';
+
+/** The result of a request without a response that the caller can interpret. */
+export type FailedResult =
+  /** The mint did not process the request. `retryAfterMs` is null without a `Retry-After` header. */
+  | { outcome: 'rate_limited'; retryAfterMs: number | null }
+  /** The mint may have processed the request, unless `isUnsent` is set. `reason` is one of a few fixed texts. */
+  | { outcome: 'unavailable'; reason: string; isUnsent?: true };
 
 interface RejectedResult {
   outcome: 'rejected';
@@ -22,10 +32,10 @@ interface RejectedResult {
   detail: string;
 }
 
-/** At most one of the two fields; none if the mint supports neither. */
+/** At most one of the two fields. No field if the mint supports no description. */
 export interface InvoiceDescription {
   description?: string;
-  /** SHA-256, hex. */
+  /** SHA-256 in hex. */
   descriptionHash?: string;
 }
 
@@ -40,9 +50,9 @@ export type ReadQuoteResult =
   | FailedResult;
 
 export type CheckQuotesResult =
-  /** Without the quotes whose entry is missing or malformed. */
+  /** Quotes whose entry is missing or malformed are left out. */
   | { outcome: 'found'; observations: QuoteObservation[] }
-  /** One unknown id fails the whole batch (NUT-29): split it. */
+  /** One unknown id makes the mint reject the whole batch (NUT-29). The caller should split it. */
   | RejectedResult
   | { outcome: 'unsupported' }
   | FailedResult;
@@ -56,10 +66,10 @@ export type ReadInfoResult =
 /** A quote with a long invoice and all its fields is about 2 kB. */
 const MAX_QUOTE_RESPONSE_BYTES = 64 * 1024;
 
-/** A mint may repeat an id; more entries only take time to parse. */
+/** A mint may repeat an id. Parsing more entries would only take time. */
 const MAX_ENTRIES_PER_ID = 2;
 
-/** On top of {@link MAX_QUOTE_RESPONSE_BYTES}: 1000 quotes with long invoices are about 2 MB. */
+/** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. 1000 quotes with long invoices are about 2 MB. */
 const MAX_BYTES_PER_CHECKED_QUOTE = 3 * 1024;
 
 /** The info of a mint with a long description and message is about 10 kB. */
@@ -69,10 +79,10 @@ const NOT_FOUND = 404;
 
 const MISSING_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
 
-/** For a batch with an unknown id (NUT-29). Any other status, such as a proxy's, does not depend on the ids. */
+/** Statuses for a batch with an unknown id (NUT-29). Other statuses have causes that do not depend on the ids. */
 const UNKNOWN_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
 
-/** Sends plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
+/** Sends requests about quotes and about a mint's info (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
 export class MintClient {
   readonly #deps: MintRequestDeps;
 
@@ -83,9 +93,10 @@ export class MintClient {
   /**
    * Creates a bolt11 quote in sat (NUT-04, NUT-23).
    *
-   * @param params.pubkey locks the quote to this key: 33 bytes compressed, hex (NUT-20). The caller
-   *   compares it with the key in the response
-   * @param params.description only for mints that accept one, like `descriptionHash`: others reject the quote
+   * @param params.pubkey locks the quote to this key, compressed in hex (NUT-20). The caller must compare it with
+   *   the key in the response
+   * @param params.description only for mints that support it, because other mints may reject the quote. The same
+   *   holds for `descriptionHash`
    * @param permit for the route `create`
    */
   async createQuote(
@@ -110,7 +121,7 @@ export class MintClient {
     });
   }
 
-  /** Reads one quote (NUT-23). */
+  /** Reads the state of one quote (NUT-23). */
   async readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
     if (!isQuoteId(quoteId)) {
       return { outcome: 'not_found' };
@@ -130,7 +141,7 @@ export class MintClient {
   }
 
   /**
-   * Reads many quotes with one request (NUT-29). Duplicate ids are sent once; entries are matched by id.
+   * Reads the states of many quotes with one request (NUT-29).
    *
    * @param quoteIds at most as many as the mint advertises
    */
@@ -165,7 +176,7 @@ export class MintClient {
     });
   }
 
-  /** Reads what the mint offers (NUT-06). */
+  /** Reads what the mint supports (NUT-06). */
   async readInfo(mintUrl: string): Promise<ReadInfoResult> {
     return await sendMintRequest<ReadInfoResult>(this.#deps, {
       mintUrl,
@@ -184,4 +195,116 @@ export class MintClient {
 function toRejectedResult(response: MintErrorResponse & { status: number }): RejectedResult {
   const detail = parseRedactedErrorDetail(response);
   return { outcome: 'rejected', status: response.status, detail };
+}
+
+const REQUEST_TIMEOUT = 408;
+const TOO_MANY_REQUESTS = 429;
+
+/** During a longer pause, quotes would expire before their payments are noticed. */
+const MAX_RETRY_AFTER_MS = 60 * 60 * 1000;
+
+/** Reasons for which this process itself ended a request. They say nothing about the mint. */
+const LOCAL_ABORT_REASONS: ReadonlySet<string | undefined> = new Set([
+  'too many requests in flight',
+  'closed',
+]);
+
+export interface MintRequest<Result> {
+  mintUrl: string;
+  path: string;
+  /** Sent as JSON with POST. Without a body, the request is a GET. */
+  body?: object;
+  maxResponseBytes: number;
+  route: MintRoute;
+  /** How long to wait for a permit; 0 by default. */
+  maxWaitMs?: number | undefined;
+  /** A permit that the caller has already acquired. */
+  permit?: MintPermit | undefined;
+  /** Parses the body of a response with status 2xx; null if the body is unexpected. */
+  parse: (body: unknown) => Result | null;
+  /** Interprets a response with status 4xx, except 408 and 429; null if the result is `unavailable`. */
+  parseRejection?: (response: Extract<GuardedResponse, { outcome: 'responded' }>) => Result | null;
+}
+
+export interface MintRequestDeps {
+  fetch: Pick<GuardedFetch, 'request'>;
+  clock: Clock;
+  /** Absent in a command that sends each mint a single request. */
+  limiter?: MintRateLimiter;
+}
+
+/**
+ * Sends one request to a mint when the rate limiter permits it, and interprets the responses that mean the same on
+ * every route. Sends nothing if the limiter does not permit it within `maxWaitMs`.
+ */
+export async function sendMintRequest<Result extends RequestOutcome>(
+  deps: MintRequestDeps,
+  request: MintRequest<Result>,
+): Promise<Result | FailedResult> {
+  const { mintUrl, route, maxWaitMs = 0 } = request;
+  let { permit } = request;
+  if (permit === undefined && deps.limiter !== undefined) {
+    const acquired = await deps.limiter.acquire(mintUrl, route, { maxWaitMs });
+    if (acquired.outcome === 'rate_limited') {
+      return acquired;
+    }
+    permit = acquired.permit;
+  }
+  const result = await send(deps, request).catch((error: unknown) => {
+    permit?.cancel();
+    throw error;
+  });
+  const { reason }: RequestOutcome = result;
+  if (permit === undefined || !LOCAL_ABORT_REASONS.has(reason)) {
+    permit?.complete(result);
+    return result;
+  }
+  permit.cancel();
+  // If this process aborted a swap, the mint may have executed it.
+  const mayHaveExecuted = route === 'swap' && !('isUnsent' in result);
+  return mayHaveExecuted ? result : { outcome: 'rate_limited', retryAfterMs: 0 };
+}
+
+async function send<Result>(
+  { fetch, clock }: MintRequestDeps,
+  { mintUrl, path, body, maxResponseBytes, parse, parseRejection }: MintRequest<Result>,
+): Promise<Result | FailedResult> {
+  const response = await fetch.request({
+    method: body === undefined ? 'GET' : 'POST',
+    url: `${mintUrl}${path}`,
+    body,
+    maxBodyBytes: maxResponseBytes,
+  });
+  if (response.outcome === 'unreachable') {
+    return { ...response, outcome: 'unavailable' };
+  }
+  const { status, headers, text } = response;
+  if (status === TOO_MANY_REQUESTS) {
+    const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
+    return { outcome: 'rate_limited', retryAfterMs };
+  }
+  if (status >= 200 && status < 300) {
+    return parse(tryParseJson(text)) ?? { outcome: 'unavailable', reason: 'unexpected response' };
+  }
+  const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
+  const rejection = isRejection ? parseRejection?.(response) : null;
+  return rejection ?? { outcome: 'unavailable', reason: `status ${status}` };
+}
+
+/** Returns why a request failed, as one of a few fixed texts. */
+export function describeFailure(result: FailedResult): string {
+  return result.outcome === 'rate_limited' ? 'rate limited' : result.reason;
+}
+
+/**
+ * Parses a `Retry-After` header: seconds or an HTTP date (RFC 9110 section 10.2.3).
+ *
+ * @returns milliseconds from now, at most an hour; null if the header is absent or malformed
+ */
+export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
+  const text = header?.trim() ?? '';
+  const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
+  return Number.isNaN(delayMs)
+    ? null
+    : Math.min(Math.max(Math.ceil(delayMs), 0), MAX_RETRY_AFTER_MS);
 }

@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import { toDisplayText, tryParseJson } from '../untrusted-text.ts';
 
-/** Error messages for an unknown quote; the codes that mints send with it are catch-alls (0, 50000). */
+/** Messages for an unknown quote. The error codes that mints send with them have many meanings (0, 50000). */
 const UNKNOWN_QUOTE_PATTERN = /quote.*(not found|unknown|does not exist)|unknown quote/i;
 
-/** A run of 20 characters without a space is an id, a key or a secret. */
+/** A word of 20 or more such characters may be an id, a key or a secret. */
 const SECRET_PATTERN = /[\w+/=-]{20,}/g;
 
-/** Longer error responses are not parsed: FastAPI repeats the request in them. */
+/** Longer error responses are not parsed. FastAPI, which Nutshell uses, repeats the whole request in them. */
 const MAX_ERROR_BODY_LENGTH = 64 * 1024;
 
-/** FastAPI sends one for each invalid field. */
+/** FastAPI sends a message for each invalid field. */
 const MAX_MESSAGES = 100;
 
 const errorCodeSchema = z.object({ code: z.int() });
@@ -31,8 +31,8 @@ export interface MintErrorResponse {
 }
 
 /**
- * Returns the mint's error message as one short, printable line: `detail` as text, FastAPI's list of
- * messages, or plain text (cdk). Empty if there is none, as in a proxy's HTML page.
+ * Returns the mint's error message as one short, printable line. Reads the field `detail`, which is a text or
+ * FastAPI's list of messages, or a plain-text body (cdk). Empty for other bodies, such as a proxy's HTML page.
  */
 export function parseErrorDetail({ headers, text }: MintErrorResponse): string {
   const detail = errorDetailSchema.safeParse(parseErrorBody(text)).data?.detail;

@@ -1,36 +1,37 @@
 import { z } from 'zod';
 
-/** What a mint advertises (NUT-06), reduced to what this service uses. */
+/** The part of a mint's info (NUT-06) that this service uses. */
 export interface MintInfo {
-  /** Minting is enabled for bolt11 and sat (NUT-04). */
+  /** Whether it creates mint quotes with invoices in sat (NUT-04). */
   supportsBolt11Sat: boolean;
-  /** Null for no limit, like the maximum. */
+  /** Null: no limit. */
   minAmountSat: number | null;
+  /** Null: no limit. */
   maxAmountSat: number | null;
-  /** Locked quotes (NUT-20). */
+  /** Whether it can lock quotes (NUT-20). */
   supportsLocking: boolean;
-  /** Notifications about bolt11 quotes in sat (NUT-17). */
+  /** Whether its WebSocket reports state changes of quotes (NUT-17). */
   supportsSubscriptions: boolean;
-  /** Many bolt11 quotes in one request (NUT-29); null if unsupported. */
+  /** Checking the states of many quotes with one request (NUT-29); null if unsupported. */
   batchCheck: { maxBatchSize: number } | null;
-  /** The state of proofs, and earlier signatures (NUT-07, NUT-09). */
+  /** Whether it returns the states of proofs and restores signatures (NUT-07, NUT-09). */
   supportsRestore: boolean;
-  /** Invoices with a given description (NUT-23). */
+  /** Whether it puts a given description into the invoice (NUT-23). */
   supportsDescription: boolean;
-  /** Invoices with a description hash (proposed for NUT-23, nuts PR 417). */
+  /** Whether it puts a given description hash into the invoice (proposed for NUT-23, nuts PR 417). */
   supportsDescriptionHash: boolean;
 }
 
-/** Nutshell's maximum; the response is a megabyte or two. Larger sizes that a mint allows are not used. */
+/** Nutshell's maximum. The response is up to 2 MB, so larger sizes that a mint allows are not used. */
 const MAX_BATCH_SIZE = 1000;
 
-/** For a mint that does not advertise a size: cdk-mintd's default. */
+/** For a mint that advertises no size. This is cdk-mintd's default. */
 const DEFAULT_BATCH_SIZE = 100;
 
-/** Mints have a handful of methods. */
+/** Far longer than the lists of any mint. */
 const MAX_LIST_LENGTH = 1000;
 
-/** Only `true` counts as true. */
+/** Values other than `true` count as false. */
 const flagSchema = z.boolean().catch(false);
 
 /** Mints send 0 or null for no limit. */
@@ -40,7 +41,7 @@ const bolt11SatShape = { method: z.literal('bolt11'), unit: z.literal('sat') };
 
 const descriptionShape = { description: flagSchema, description_hash: flagSchema };
 
-/** Some versions of cdk-mintd have options beside `options`. */
+/** Some versions of cdk-mintd send the description flags in `options`, others beside it. */
 const bolt11MethodSchema = z.object({
   ...bolt11SatShape,
   ...descriptionShape,
@@ -54,7 +55,7 @@ const supportSchema = z
   .catch({ supported: false })
   .transform(({ supported }) => supported);
 
-/** cdk-mintd omits `supported` if it supports batches; the list of methods may be missing too. */
+/** cdk-mintd omits `supported` if it supports batches. The list of methods may also be missing. */
 const batchCheckSchema = z
   .object({
     supported: z.unknown().refine((supported) => supported !== false),
@@ -86,10 +87,9 @@ const infoSchema = z.object({
 });
 
 /**
- * Parses the response of `/v1/info`. Mints differ, so each part is parsed separately: a missing or malformed
- * part counts as not advertised.
+ * Parses the response of `/v1/info`. A missing or malformed part counts as unsupported.
  *
- * @returns null if the response is not a mint's
+ * @returns null if the response does not come from a mint
  */
 export function parseMintInfo(body: unknown): MintInfo | null {
   const nuts = infoSchema.safeParse(body).data?.nuts;
@@ -112,7 +112,7 @@ export function parseMintInfo(body: unknown): MintInfo | null {
   };
 }
 
-/** A list whose malformed entries are skipped; empty if it is not a list. */
+/** Skips malformed entries of a list. Other values count as an empty list. */
 function listOf<T>(schema: z.ZodType<T>) {
   return z
     .array(z.unknown())

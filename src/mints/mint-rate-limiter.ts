@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import { KeyedCounter } from '../keyed-counters.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
 import type { Logger } from '../log.ts';
 import type { MintStore } from './mint-store.ts';
 import {
@@ -13,16 +13,18 @@ import {
 } from './route-rate-limiter.ts';
 
 const MINT_ROUTES = [
+  // Mint quotes: create one, read one, check a batch.
   'create',
   'read',
   'check',
   'info',
-  /** Keysets and their keys. */
+  // Keysets and their keys.
   'keys',
+  // Proofs: swap them, check their state, restore them.
   'swap',
   'state',
   'restore',
-  /** Opening a WebSocket, and each message on it. */
+  // Open a WebSocket, and send a message on it.
   'socket',
 ] as const;
 
@@ -31,19 +33,19 @@ export type MintRoute = (typeof MINT_ROUTES)[number];
 
 const MAX_QUEUED_PER_ROUTE = 512;
 
-/** Far more than are in use at a time. Users can name any number. */
+/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
 const MAX_TRACKED_MINTS = 5_000;
 
 const MIN_RETRY_AFTER_MS = 1_000;
 
 interface Caller {
-  /** The payer's, to share a learned limit fairly; null if no payer waits. */
+  /** The address group of the waiting payer, which gets only a share of a learned limit; null without a payer. */
   readonly addressGroup: string | null;
-  /** Until when the caller waits, on the monotonic clock; a second attempt may wait until then. */
+  /** When the caller stops waiting, on the monotonic clock. A retry has the same deadline. */
   readonly waitDeadlineMs: number;
 }
 
-/** Permission to send one request. The caller calls either method exactly once. */
+/** Permission to send one request. Its holder must call one of the methods, once. */
 export interface MintPermit extends Caller {
   complete(outcome: RequestOutcome): void;
   /** Returns the permit unused: the request was not sent. */
@@ -71,7 +73,7 @@ export interface MintRateLimiterDeps {
 
 const learnedLimitsSchema = z.partialRecord(z.enum(MINT_ROUTES), learnedLimitSchema);
 
-/** Parses stored limits; returns none if they are malformed. */
+/** Parses stored limits. Malformed limits count as absent. */
 export function parseLearnedLimits(stored: unknown): Partial<Record<MintRoute, LearnedLimit>> {
   return learnedLimitsSchema.safeParse(stored).data ?? {};
 }
@@ -93,8 +95,9 @@ interface RouteState {
   readonly limiter: RouteRateLimiter;
   /** In order of arrival. */
   readonly queue: Set<Waiter>;
+  /** Serves the queue when the next permit becomes available. */
+  queueTimer: NodeJS.Timeout | undefined;
   readonly inFlightByGroup: KeyedCounter;
-  timer: NodeJS.Timeout | undefined;
   isFailing: boolean;
 }
 
@@ -118,10 +121,10 @@ export class MintRateLimiter {
   }
 
   /**
-   * Waits for permission to send one request. Permits go to callers in order of arrival, but first to the
-   * address group with the fewest pending requests.
+   * Waits for permission to send one request. Callers from the address group with the fewest pending requests come
+   * first, in order of arrival.
    *
-   * @param options.maxWaitMs 0 by default
+   * @param options.maxWaitMs by default 0: the caller does not wait
    */
   async acquire(
     mintUrl: string,
@@ -137,16 +140,15 @@ export class MintRateLimiter {
     if (waitMs === 0) {
       return this.#grantPermit(route, caller);
     }
-    // Loading the stored limits may have used part of the time.
+    // Loading the stored limits may have taken part of the time.
     const remainingWaitMs = caller.waitDeadlineMs - this.#deps.monotonicMs();
     const isTooLong = Number.isFinite(waitMs) && waitMs > remainingWaitMs;
     if (remainingWaitMs <= 0 || isTooLong || route.queue.size >= MAX_QUEUED_PER_ROUTE) {
-      return this.#toRateLimited(route, addressGroup);
+      return this.#createRejection(route, addressGroup);
     }
     return await this.#enqueue(route, caller, remainingWaitMs);
   }
 
-  /** Returns the milliseconds until a request on the route can be sent; 0 is now. */
   getWaitMs(mintUrl: string, routeName: MintRoute): number {
     const route = this.#mints.peek(mintUrl)?.routes.get(routeName);
     return route === undefined ? 0 : toFiniteWaitMs(this.#getWaitMs(route, null));
@@ -185,8 +187,8 @@ export class MintRateLimiter {
       name,
       limiter: new RouteRateLimiter(this.#timing),
       queue: new Set(),
+      queueTimer: undefined,
       inFlightByGroup: new KeyedCounter(),
-      timer: undefined,
       isFailing: false,
     }));
   }
@@ -232,7 +234,7 @@ export class MintRateLimiter {
     return { outcome: 'granted', permit };
   }
 
-  #toRateLimited(route: RouteState, addressGroup: string | null): AcquireResult {
+  #createRejection(route: RouteState, addressGroup: string | null): AcquireResult {
     const waitMs = toFiniteWaitMs(this.#getWaitMs(route, addressGroup));
     return { outcome: 'rate_limited', retryAfterMs: Math.max(waitMs, MIN_RETRY_AFTER_MS) };
   }
@@ -249,25 +251,25 @@ export class MintRateLimiter {
     };
     const timeout = setTimeout(() => {
       route.queue.delete(waiter);
-      // Stops the timer if the queue is empty; it would keep an operator's command running.
+      // Clears the queue's timer if the queue is empty. The timer would keep an operator's command running.
       this.#serveQueue(route);
-      resolve(this.#toRateLimited(route, caller.addressGroup));
+      resolve(this.#createRejection(route, caller.addressGroup));
     }, maxWaitMs);
     route.queue.add(waiter);
     this.#serveQueue(route);
     return promise;
   }
 
-  /** Grants all available permits, and runs again when the next one becomes available. */
+  /** Grants all available permits, and calls itself again when the next permit becomes available. */
   #serveQueue(route: RouteState): void {
-    clearTimeout(route.timer);
+    clearTimeout(route.queueTimer);
     let next = this.#findNextWaiter(route);
     while (next?.waitMs === 0) {
       next.waiter.grant();
       next = this.#findNextWaiter(route);
     }
     if (next !== undefined && Number.isFinite(next.waitMs)) {
-      route.timer = setTimeout(() => this.#serveQueue(route), Math.ceil(next.waitMs));
+      route.queueTimer = setTimeout(() => this.#serveQueue(route), Math.ceil(next.waitMs));
     }
   }
 
@@ -281,7 +283,7 @@ export class MintRateLimiter {
       .sort((one, other) => one.waitMs - other.waitMs || one.inFlight - other.inFlight)[0];
   }
 
-  /** Loads what other processes learned. A failure only means that this process learns the limits itself. */
+  /** Loads the limits that other processes learned. If that fails, this process learns the limits itself. */
   async #loadStoredLimits(mint: MintState): Promise<void> {
     const { store, monotonicMs, log } = this.#deps;
     const { mintUrl } = mint;
@@ -331,7 +333,7 @@ export class MintRateLimiter {
   }
 }
 
-/** An infinite wait ends with the response to a pending request, usually within a second. */
+/** An infinite wait ends when a pending request completes, usually within a second. */
 function toFiniteWaitMs(waitMs: number): number {
   return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
 }

@@ -1,9 +1,9 @@
 import { BaseStore, lockRows } from '../database/sql.ts';
 import type { MintInfo } from './mint-info.ts';
 
-/** The last known info and rate limits of mints, for use after a restart and by other processes. */
+/** Stores the last known info and rate limits of mints for other processes, and for use after a restart. */
 export class MintStore extends BaseStore {
-  /** Returns the last known info of a mint (NUT-06); null if there is none. */
+  /** Returns the last known info of a mint (NUT-06); null if the mint has no row. */
   async loadInfo(mintUrl: string): Promise<MintInfo | null> {
     const row = await this.#load(mintUrl);
     return row === undefined ? null : JSON.parse(row.info);
@@ -18,13 +18,13 @@ export class MintStore extends BaseStore {
       .execute();
   }
 
-  /** Returns the stored limits by route (see `mint-rate-limiter.ts`), or null. */
+  /** Returns the stored limits, which `parseLearnedLimits` validates; null if there are none. */
   async loadRateLimits(mintUrl: string): Promise<unknown> {
     const row = await this.#load(mintUrl);
     return JSON.parse(row?.rate_limits ?? 'null');
   }
 
-  /** Stores the limit of one route, or removes it. Does nothing if the mint has no row. */
+  /** Stores the limit of one route; null removes it. Has no effect if the mint has no row. */
   async saveRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
     await this.db.transaction().execute(async (tx) => {
       const row = await tx

@@ -10,29 +10,29 @@ import {
   SubscriptionConnection,
 } from './subscription-connection.ts';
 
-/** Quotes to subscribe; older ones are only polled. Fewer than fit on a connection, to leave room for new quotes. */
+/** Older quotes are only polled. Fewer than a connection allows, which leaves room for new quotes. */
 const MAX_PENDING_QUOTES = 750;
 
-/** For WebSockets to mints. Each costs a file descriptor and 10 to 200 kB. A mint without one is only polled. */
+/** Limits WebSockets to mints. Each takes a file descriptor and 10 to 200 kB. Other mints are only polled. */
 export const MINT_CONNECTION_LIMITS = { max: 2_000, maxPerHost: 8 } as const;
 
-/** Connections to one mint. A full one stays open until its third successor opens. */
+/** Connections to one mint. When another connection is needed, the oldest is closed. */
 const MAX_CONNECTIONS = 3;
 
 /**
- * After this many messages on a connection, the batch interval is longer: at 20 invoices a second, the 100
- * messages of a connection would otherwise be used up in 5 s.
+ * After this many messages on a connection, the batch interval is longer. Otherwise 20 invoices a second would use up
+ * the 100 messages of a connection in 5 s.
  */
 const MESSAGES_BEFORE_SLOWDOWN = 20;
 const SLOWDOWN_FACTOR = 10;
 
-/** In milliseconds; tests shorten them. */
+/** Durations in milliseconds. Tests shorten them. */
 export const SUBSCRIPTION_TIMING = {
-  /** Quotes that are watched within this time share a message. */
+  /** New quotes within this time share a message. */
   batchIntervalMs: 50,
-  /** The same for a mint with a learned limit. */
+  /** The batch interval for a mint with a learned rate limit. */
   rateLimitedBatchIntervalMs: 2_000,
-  /** The delay before the first reconnect; it doubles with each further failure. */
+  /** The delay before the first reconnect. It doubles with each further failure. */
   initialReconnectDelayMs: 1_000,
   /** Also the delay if all connection slots are in use. */
   maxReconnectDelayMs: 60_000,
@@ -50,34 +50,31 @@ export interface MintSubscriptionDeps {
   mintUrl: string;
   connect: WebSocketConnector;
   limiter: MintRateLimiter;
-  /** Shared by all mints. */
+  /** All mints share these slots. */
   connectionSlots: HostSemaphore;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
   log: Pick<Logger, 'debug'>;
   timing?: Partial<SubscriptionTiming>;
-  /** The first report on a quote may be stale. */
+  /** The first observation of a quote may be outdated. */
   onObservation: (observation: QuoteObservation) => void;
 }
 
-/**
- * Receives the state changes of one mint's quotes over its WebSocket (NUT-17). It only provides speed: every quote
- * is polled too.
- */
+/** Receives state changes of quotes over one mint's WebSocket (NUT-17), so that they are known before a poll. */
 export class MintSubscription {
   readonly #deps: MintSubscriptionDeps;
   readonly #timing: SubscriptionTiming;
-  readonly #watched = new Set<string>();
-  /** Watched quotes to subscribe, newest last. */
-  #pending = new Set<string>();
-  /** Oldest first. New quotes are subscribed on the last one. */
+  readonly #watchedQuoteIds = new Set<string>();
+  /** Watched quotes that are not subscribed yet. The newest is last. */
+  #pendingQuoteIds = new Set<string>();
+  /** Oldest first. New quotes are subscribed on the newest connection. */
   #connections: SubscriptionConnection[] = [];
-  /** The loop that subscribes pending quotes; null if none are pending. */
-  #subscribing: Promise<void> | null = null;
+  /** The loop that subscribes pending quotes; null while no quotes are pending. */
+  #subscribeLoop: Promise<void> | null = null;
   #cancelPause: () => void = () => {};
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
-  /** Consecutive connections that ended early. */
-  #shortConnections = 0;
+  /** Reconnects since the last connection that lasted `stableAfterMs`. */
+  #reconnectAttempts = 0;
   /** False after polling found a change that the mint should have reported. */
   #isReliable = true;
   #isClosed = false;
@@ -87,21 +84,20 @@ export class MintSubscription {
     this.#timing = { ...SUBSCRIPTION_TIMING, ...deps.timing };
   }
 
-  /** Subscribes to new quotes. */
   subscribe(quoteIds: readonly string[]): void {
-    this.#setPending([...this.#pending, ...this.#excludeWatched(quoteIds)]);
+    this.#setPending([...this.#pendingQuoteIds, ...this.#excludeWatched(quoteIds)]);
   }
 
-  /** Subscribes to older quotes, newest last, as far as newer ones leave room. */
+  /** Subscribes to older quotes (the newest last) as far as there is room besides new quotes. */
   subscribeOlder(quoteIds: readonly string[]): void {
-    this.#setPending([...this.#excludeWatched(quoteIds), ...this.#pending]);
+    this.#setPending([...this.#excludeWatched(quoteIds), ...this.#pendingQuoteIds]);
   }
 
-  /** Ignores further reports. Unsubscribing at the mint would cost a message and free nothing. */
+  /** Ignores these quotes from now on. Unsubscribing at the mint would cost a message and make no room. */
   ignore(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
-      this.#watched.delete(quoteId);
-      this.#pending.delete(quoteId);
+      this.#watchedQuoteIds.delete(quoteId);
+      this.#pendingQuoteIds.delete(quoteId);
     }
   }
 
@@ -111,14 +107,14 @@ export class MintSubscription {
   }
 
   /**
-   * Records that polling found changes of these quotes. If the mint should have reported one, it counts as
-   * unreliable until it reports a change again.
+   * Records that polling found changes of these quotes. If the mint should have reported one of these changes, it
+   * counts as unreliable until it reports a change again.
    */
   recordPolledChanges(quoteIds: readonly string[]): void {
     this.#isReliable &&= !quoteIds.some((quoteId) => this.isCovered(quoteId));
   }
 
-  /** Closes all connections; resolves when they are closed. No callback is called after this. */
+  /** Closes all connections, and resolves when they are closed. Calls no callback from now on. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelPause();
@@ -126,36 +122,36 @@ export class MintSubscription {
     for (const connection of connections) {
       connection.close();
     }
-    await Promise.all([this.#subscribing, ...connections.map(({ closed }) => closed)]);
+    await Promise.all([this.#subscribeLoop, ...connections.map(({ closed }) => closed)]);
   }
 
   #excludeWatched(quoteIds: readonly string[]): string[] {
-    return quoteIds.filter((quoteId) => !this.#watched.has(quoteId));
+    return quoteIds.filter((quoteId) => !this.#watchedQuoteIds.has(quoteId));
   }
 
   #setPending(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
-      this.#watched.add(quoteId);
+      this.#watchedQuoteIds.add(quoteId);
     }
-    this.#pending = new Set(quoteIds.slice(-MAX_PENDING_QUOTES));
-    if (this.#pending.size > 0 && !this.#isClosed) {
-      this.#subscribing ??= this.#subscribePending();
+    this.#pendingQuoteIds = new Set(quoteIds.slice(-MAX_PENDING_QUOTES));
+    if (this.#pendingQuoteIds.size > 0 && !this.#isClosed) {
+      this.#subscribeLoop ??= this.#subscribePending();
     }
   }
 
   #requeue(quoteIds: readonly string[]): void {
-    const watched = quoteIds.filter((quoteId) => this.#watched.has(quoteId));
-    this.#setPending([...watched, ...this.#pending]);
+    const stillWatched = quoteIds.filter((quoteId) => this.#watchedQuoteIds.has(quoteId));
+    this.#setPending([...stillWatched, ...this.#pendingQuoteIds]);
   }
 
   async #subscribePending(): Promise<void> {
-    while (this.#pending.size > 0 && !this.#isClosed) {
+    while (this.#pendingQuoteIds.size > 0 && !this.#isClosed) {
       await this.#pause(await this.#sendNext());
     }
-    this.#subscribing = null;
+    this.#subscribeLoop = null;
   }
 
-  /** Opens a connection or sends a subscription if possible. Returns how long to wait before the next call. */
+  /** Opens a connection or sends a subscription, if that is possible. Returns the delay before the next call. */
   async #sendNext(): Promise<number> {
     const { mintUrl, limiter, monotonicMs } = this.#deps;
     const reconnectInMs = this.#reconnectAtMs - monotonicMs();
@@ -168,23 +164,23 @@ export class MintSubscription {
     }
     const { permit } = acquired;
     const connection = this.#findAvailableConnection();
-    if (this.#isClosed || this.#pending.size === 0) {
+    if (this.#isClosed || this.#pendingQuoteIds.size === 0) {
       permit.cancel();
       return 0;
     }
     if (connection === null) {
       return await this.#openConnection(permit);
     }
-    const quoteIds = [...this.#pending].slice(-connection.remainingCapacity);
+    const quoteIds = [...this.#pendingQuoteIds].slice(-connection.remainingCapacity);
     for (const quoteId of quoteIds) {
-      this.#pending.delete(quoteId);
+      this.#pendingQuoteIds.delete(quoteId);
     }
     void this.#sendSubscribe(connection, permit, quoteIds);
     if (limiter.hasLearnedLimit(mintUrl, 'socket')) {
       return this.#timing.rateLimitedBatchIntervalMs;
     }
-    const isSlow = connection.subscriptionCount >= MESSAGES_BEFORE_SLOWDOWN;
-    return this.#timing.batchIntervalMs * (isSlow ? SLOWDOWN_FACTOR : 1);
+    const isSlowedDown = connection.subscriptionCount >= MESSAGES_BEFORE_SLOWDOWN;
+    return this.#timing.batchIntervalMs * (isSlowedDown ? SLOWDOWN_FACTOR : 1);
   }
 
   #findAvailableConnection(): SubscriptionConnection | null {
@@ -205,7 +201,7 @@ export class MintSubscription {
       onUnsubscribedQuote: () => anomalies.report(mintUrl, 'unsolicited_notification'),
     });
     const openedAtMs = monotonicMs();
-    const handledClose = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
+    const closeHandled = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
     this.#connections.push(connection);
     if (this.#connections.length > MAX_CONNECTIONS) {
       this.#connections.shift()?.close();
@@ -213,9 +209,9 @@ export class MintSubscription {
     const outcome = await connection.opened;
     reportOutcome(permit, outcome);
     this.#log('mint_socket_handshake', 'mint socket handshake finished', { handshake: outcome });
-    // The close handler sets the reconnect delay, also if the mint closed the connection immediately.
+    // Waits for the close handler, which sets the reconnect delay.
     if (!connection.isOpen) {
-      await handledClose;
+      await closeHandled;
     }
     return 0;
   }
@@ -236,7 +232,7 @@ export class MintSubscription {
     }
   }
 
-  /** Subscribes the quotes of a lost connection again. Those of a replaced connection are only polled. */
+  /** Subscribes the quotes of a lost connection again. If the connection was replaced, they are only polled. */
   #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
     const { mintUrl, connectionSlots, anomalies, monotonicMs } = this.#deps;
     connectionSlots.release(mintUrl);
@@ -246,9 +242,9 @@ export class MintSubscription {
     this.#connections = this.#connections.filter((each) => each !== connection);
     const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs } = this.#timing;
     const nowMs = monotonicMs();
-    this.#shortConnections = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#shortConnections + 1;
-    const backoffMs = initialReconnectDelayMs * 2 ** (this.#shortConnections - 1);
-    // Jitter, so that many processes and mints do not reconnect at the same moment.
+    this.#reconnectAttempts = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#reconnectAttempts + 1;
+    const backoffMs = initialReconnectDelayMs * 2 ** (this.#reconnectAttempts - 1);
+    // Jitter prevents many processes from reconnecting at the same moment.
     let reconnectInMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
     if (connection.hasFlooded) {
       anomalies.report(mintUrl, 'socket_flood');
@@ -261,12 +257,12 @@ export class MintSubscription {
 
   #handleObservation(observation: QuoteObservation, isChange: boolean): void {
     this.#isReliable ||= isChange;
-    if (this.#watched.has(observation.quoteId) && !this.#isClosed) {
+    if (this.#watchedQuoteIds.has(observation.quoteId) && !this.#isClosed) {
       this.#deps.onObservation(observation);
     }
   }
 
-  /** Waits, but no longer than until {@link close}. */
+  /** Waits until the time is over or {@link close} is called. */
   #pause(durationMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, Math.ceil(durationMs)).unref();
@@ -280,7 +276,7 @@ export class MintSubscription {
     return promise;
   }
 
-  /** Never logs quote ids: anyone who knows the id of an unlocked quote can mint the money. */
+  /** Fields must not contain quote ids: anyone who knows the id of an unlocked quote can mint its ecash. */
   #log(event: string, message: string, fields: object): void {
     this.#deps.log.debug({ event, mintUrl: this.#deps.mintUrl, ...fields }, message);
   }

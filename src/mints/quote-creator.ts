@@ -3,13 +3,13 @@ import type { Logger } from '../log.ts';
 import type { CreateQuoteResult, MintClient } from './mint-client.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 
-/** Nutshell's status if its SQLite database is locked, and cdk-mintd's if its node rejects a description. */
+/** Nutshell sends 500 if its database is locked, cdk-mintd if its Lightning node rejects a description. */
 const INTERNAL_SERVER_ERROR_REASON = 'status 500';
 
-/** After this time a description of a rejected length is sent again, because the mint may have been fixed. */
+/** Afterwards descriptions of a rejected length are sent again, because the mint may have been fixed. */
 const DESCRIPTION_LENGTH_TTL_MS = 5 * 60_000;
 
-/** Far more mints than are in use at a time. Users can name any number. */
+/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
 const MAX_CACHED_MINTS = 5_000;
 
 type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
@@ -21,15 +21,12 @@ interface QuoteCreatorDeps {
   log: Pick<Logger, 'info'>;
 }
 
-/** Creates quotes for payers who are waiting: retries once, and sends only descriptions that the mint accepts. */
+/** Creates quotes for payers who are waiting. Retries once, and omits descriptions that the mint would reject. */
 export class QuoteCreator {
   readonly #deps: QuoteCreatorDeps;
-  /**
-   * By mint, the shortest description that it rejected recently. Only one invoice needs a second request, and
-   * one payer's long comment does not remove the descriptions of others.
-   */
+  /** By mint: the length of the shortest description that it rejected recently. Shorter ones are still sent. */
   readonly #shortestRejectedBytes: LRUCache<string, number>;
-  /** By mint, the longest description that it accepted recently: a rejection up to that length has another cause. */
+  /** By mint: the length of the longest description that it accepted recently. It also accepts shorter ones. */
   readonly #longestAcceptedBytes: LRUCache<string, number>;
 
   constructor(deps: QuoteCreatorDeps) {
@@ -45,9 +42,8 @@ export class QuoteCreator {
   }
 
   /**
-   * Creates a mint quote; see {@link MintClient.createQuote}. Within the payer's deadline, retries once after a
-   * 429, after a 500, and without the description if the mint may have rejected that. An additional unpaid quote
-   * costs nothing.
+   * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429,
+   * or without the description after a response that may be caused by the description.
    *
    * @param permit for the first request on the route `create`
    */
@@ -60,20 +56,21 @@ export class QuoteCreator {
     const bytes = getDescriptionBytes(params);
     const isTooLong = bytes >= (this.#shortestRejectedBytes.get(mintUrl) ?? Infinity);
     const firstParams = isTooLong ? withoutDescription(params) : params;
-    const first = await this.#send(mintUrl, firstParams, permit);
-    const secondParams = chooseRetryParams(first, firstParams);
-    if (secondParams === null) {
-      return first;
+    const firstResult = await this.#send(mintUrl, firstParams, permit);
+    const retryParams = chooseRetryParams(firstResult, firstParams);
+    if (retryParams === null) {
+      return firstResult;
     }
     const { addressGroup, waitDeadlineMs } = permit;
     const maxWaitMs = waitDeadlineMs - monotonicMs();
     const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs });
     if (acquired.outcome === 'rate_limited') {
-      return first.outcome === 'rate_limited' ? acquired : first;
+      return firstResult.outcome === 'rate_limited' ? acquired : firstResult;
     }
-    const second = await this.#send(mintUrl, secondParams, acquired.permit);
-    // After `unavailable`, the description is not proven to be the cause: the mint's database may have been locked.
-    const isDescriptionRejected = first.outcome === 'rejected' && second.outcome === 'created';
+    const secondResult = await this.#send(mintUrl, retryParams, acquired.permit);
+    // Not after `unavailable`, because the cause may have been a locked database instead of the description.
+    const isDescriptionRejected =
+      firstResult.outcome === 'rejected' && secondResult.outcome === 'created';
     if (isDescriptionRejected && bytes > (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
       this.#shortestRejectedBytes.set(mintUrl, bytes);
       log.info(
@@ -81,7 +78,7 @@ export class QuoteCreator {
         'mint rejects invoice descriptions of this length; creating quotes without one',
       );
     }
-    return second;
+    return secondResult;
   }
 
   async #send(
@@ -98,7 +95,7 @@ export class QuoteCreator {
   }
 }
 
-/** Returns the parameters for a second request; null if the result is final. */
+/** Returns the parameters for the retry; null if the result is final. */
 function chooseRetryParams(
   result: CreateQuoteResult,
   params: CreateQuoteParams,
@@ -106,9 +103,10 @@ function chooseRetryParams(
   if (result.outcome === 'rate_limited') {
     return params;
   }
-  const isBusy = result.outcome === 'unavailable' && result.reason === INTERNAL_SERVER_ERROR_REASON;
+  const hasServerError =
+    result.outcome === 'unavailable' && result.reason === INTERNAL_SERVER_ERROR_REASON;
   const isDescriptionSuspect = result.outcome === 'rejected' && getDescriptionBytes(params) > 0;
-  return isBusy || isDescriptionSuspect ? withoutDescription(params) : null;
+  return hasServerError || isDescriptionSuspect ? withoutDescription(params) : null;
 }
 
 function getDescriptionBytes({ description, descriptionHash }: CreateQuoteParams): number {

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
 
-/** The state that a mint reports. Its `PENDING` (it is issuing ecash) is `INFLIGHT` here: the payment has arrived. */
+/** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 
 /**
- * A mint's report of one quote: a read, an entry of a batch check or a notification. Only the state may change
- * after creation. `amountSat` and `request` serve for comparison only and are never stored.
+ * What a mint reports about an existing quote, in a response or a notification. Only the state may have changed.
+ * `amountSat` and `request` are compared with the stored quote and never stored.
  */
 export interface QuoteObservation {
   quoteId: string;
@@ -15,7 +15,7 @@ export interface QuoteObservation {
   request?: string;
 }
 
-/** In practice, ids have 36 to 43 characters. */
+/** The ids of known mints have 36 to 43 characters. */
 export const MAX_QUOTE_ID_LENGTH = 256;
 
 /** A mint's response to the creation of a quote (NUT-04, NUT-23). */
@@ -23,9 +23,9 @@ export interface CreatedQuote {
   quoteId: string;
   /** The BOLT11 invoice, not validated. */
   request: string;
-  /** Null if the mint does not say. */
+  /** Null if the response has no amount. */
   amountSat: number | null;
-  /** As the mint sent it: Unix seconds; null or 0 if its backend gives no expiry. */
+  /** In Unix seconds, as the mint sent it; null or 0 if the mint's Lightning node sets no expiry. */
   expiry: number | null;
   /** The public key to which the mint locked the quote, in lower case; null for an unlocked quote. */
   pubkey: string | null;
@@ -34,7 +34,7 @@ export interface CreatedQuote {
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
 
-/** Ids become part of URLs: visible ASCII only, and no dot segments. */
+/** Ids become part of URLs, so they must be visible ASCII and not a dot segment. */
 const quoteIdSchema = z
   .string()
   .max(MAX_QUOTE_ID_LENGTH)
@@ -77,12 +77,12 @@ export function isQuoteId(text: string): boolean {
   return quoteIdSchema.safeParse(text).success;
 }
 
-/** Parses the response to a quote's creation; null if it is unusable. */
+/** Parses the response to the creation of a quote; null if it is malformed or not in sat. */
 export function parseCreatedQuote(body: unknown): CreatedQuote | null {
   return createdQuoteSchema.safeParse(body).data ?? null;
 }
 
-/** Parses a later report of a quote; null if it is malformed or its state is unknown. */
+/** Parses a report about an existing quote; null if it is malformed or its state is unknown. */
 export function parseQuoteObservation(body: unknown): QuoteObservation | null {
   const { data } = observedQuoteSchema.safeParse(body);
   const state = data && deriveState(data);
@@ -97,8 +97,8 @@ export function parseQuoteObservation(body: unknown): QuoteObservation | null {
 }
 
 /**
- * Derives the state of a quote; null if it is unknown. `PENDING` comes first: a mint reports it while it
- * issues ecash, before it updates the amounts. The amounts come next, because NUT-04 deprecates `state`.
+ * Derives the state of a quote; null if it is unknown. The amounts take precedence over `state`, which NUT-04
+ * deprecates. The exception is `PENDING`: the mint reports it while it signs, before it updates the amounts.
  */
 function deriveState(quote: z.infer<typeof observedQuoteSchema>): ObservedState | null {
   const { state, amount_paid: paid, amount_issued: issued } = quote;

@@ -1,16 +1,15 @@
 import { z } from 'zod';
-import { MAX_LEARNED_LIMIT, RequestHistory, type SentRequest } from './request-history.ts';
 
-/** In milliseconds; tests shorten them. */
+/** Durations in milliseconds. Tests shorten them. */
 export const RATE_LIMITER_TIMING = {
   /**
-   * The period in which a learned limit counts requests. Like the longest cooldown, it exceeds a minute because
-   * Nutshell restarts its minute with every request.
+   * The period to which a learned limit applies. It exceeds a minute because Nutshell's window of one minute
+   * restarts with every request, also with one that arrives slightly too early.
    */
   windowMs: 61_000,
   /** The cooldown after the first 429 without `Retry-After`; after the second it is twice as long. */
   initialCooldownMs: 2_000,
-  /** The cooldown after the third 429 in a row. Further ones last up to three times as long, at random. */
+  /** The cooldown after the third 429 in a row. Further cooldowns last up to three times as long, at random. */
   maxCooldownMs: 61_000,
   /** How often the limiter tries to exceed a learned limit. */
   probeIntervalMs: 120_000,
@@ -25,24 +24,33 @@ export type RateLimiterTiming = typeof RATE_LIMITER_TIMING;
 
 const REJECTIONS_BEFORE_MAX_COOLDOWN = 3;
 
-/** Concurrent requests on one route; more would only queue at the mint. */
+/** Concurrent requests on one route. More of them would only queue at the mint. */
 const MAX_IN_FLIGHT = 16;
 
-/** Consecutive failures before requests pause: a healthy but busy mint fails now and then. */
+/** Consecutive failures before requests pause. A healthy but busy mint also fails now and then. */
 const FAILURES_BEFORE_BACKOFF = 5;
+
+/** Higher limits are not learned, because remembering so many requests would cost more than a few 429s. */
+const MAX_LEARNED_LIMIT = 4_000;
+
+/**
+ * A learned limit is refuted only if the mint accepts more requests within this part of the window. Over the whole
+ * window, a mint can accept more although the limit applies, because some requests take longer to arrive.
+ */
+const SHORT_WINDOW_FRACTION = 0.9;
 
 /** A learned limit of a route, as it is stored for other processes. */
 export const learnedLimitSchema = z.object({
   /** Requests per window. */
   count: z.int().positive(),
-  /** Whether every request, accepted or rejected, restarts the mint's window (Nutshell). */
+  /** Whether every request, accepted or rejected, restarts the mint's window, as at Nutshell. */
   isElastic: z.boolean(),
 });
 
 export type LearnedLimit = z.infer<typeof learnedLimitSchema>;
 
 export interface RequestOutcome {
-  /** `rate_limited`, `unavailable`, or anything else for a request that the mint processed. */
+  /** `rate_limited` or `unavailable`. Any other text means that the mint processed the request. */
   outcome: string;
   /** With `rate_limited`: the value of `Retry-After`; null if the mint did not send it. */
   retryAfterMs?: number | null;
@@ -50,18 +58,32 @@ export interface RequestOutcome {
   reason?: string;
 }
 
+/** A request that was sent, and how many earlier requests counted at that time. */
+export interface SentRequest {
+  readonly sentAtMs: number;
+  /** When the response arrived: the mint has counted the request by then. Before that, when it was sent. */
+  countedAtMs: number;
+  readonly addressGroup: string | null;
+  readonly earlierInWindow: number;
+  /** Within {@link SHORT_WINDOW_FRACTION} of the window. */
+  readonly earlierInShortWindow: number;
+  /** Since the last quiet window. */
+  readonly earlierInBurst: number;
+}
+
 /**
  * Decides when requests may be sent on one route of one mint. Times are milliseconds of a monotonic clock.
  *
- * - After a 429 the route cools down: for the time in `Retry-After`, otherwise for 2 s, 4 s, 61 s, and then one to
- *   three minutes at random while the mint keeps rejecting. After a cooldown a single trial request is sent;
- *   the number of concurrent requests then doubles with every success.
- * - A lasting limit is assumed after the mint has rejected several trial requests at a similar count. At first
- *   it applies to a sliding window. If the mint rejects fewer requests than that, its window is elastic: every
- *   request restarts it, so requests are sent in bursts, each after a quiet window.
- * - Every two minutes, probes exceed a learned limit. The first success raises the limit by half, the second
- *   drops it.
- * - After several consecutive failures requests pause, for at most ten seconds.
+ * - Cooldown: after a 429, the route pauses for the time in `Retry-After`. Without that header, it pauses for 2 s,
+ *   4 s and 61 s, and then for one to three minutes at random while the mint keeps rejecting.
+ * - Trial: after a cooldown, a single request is sent. The number of concurrent requests then doubles with every
+ *   success.
+ * - Learning: if the mint rejects two trials at a similar count of requests, that count becomes the learned limit of
+ *   a sliding window. If the mint then rejects at a lower count, its window is elastic: every request restarts it.
+ *   Requests are then sent in bursts, each after a quiet window.
+ * - Probe: every two minutes, requests exceed the learned limit. The first success raises the limit by half, the
+ *   second removes it.
+ * - Backoff: after several consecutive failures, requests pause for at most ten seconds.
  */
 export class RouteRateLimiter {
   learnedLimit: LearnedLimit | null = null;
@@ -73,7 +95,7 @@ export class RouteRateLimiter {
   #cooldownUntilMs = Number.NEGATIVE_INFINITY;
   #consecutiveRejections = 0;
   #consecutiveFailures = 0;
-  /** The count at which the mint last rejected a trial request; null if it has accepted more since. */
+  /** The count of requests at which the mint last rejected a trial; null if it has accepted more since. */
   #rejectedCount: number | null = null;
   #nextProbeAtMs = 0;
   /** Whether a probe raised the limit since the last rejection. */
@@ -84,7 +106,6 @@ export class RouteRateLimiter {
     this.#history = new RequestHistory(timing.windowMs);
   }
 
-  /** Returns the milliseconds until the current cooldown ends, or 0. */
   getCooldownMs(nowMs: number): number {
     return Math.max(0, this.#cooldownUntilMs - nowMs);
   }
@@ -96,10 +117,9 @@ export class RouteRateLimiter {
   }
 
   /**
-   * Returns the milliseconds until a request may be sent; 0 is now. `Infinity` means after a pending request
-   * has completed.
+   * Returns the milliseconds until a request may be sent; `Infinity` if a pending request has to complete first.
    *
-   * @param addressGroup the payer's; limits its share of a learned limit
+   * @param addressGroup of the waiting payer. It gets only a share of a learned limit. Null without a payer
    */
   getWaitMs(nowMs: number, addressGroup: string | null = null): number {
     const cooldownMs = this.getCooldownMs(nowMs);
@@ -151,7 +171,7 @@ export class RouteRateLimiter {
     }
   }
 
-  /** Adopts a limit that another process learned, unless this one has learned one. */
+  /** Adopts a limit that another process learned, unless this process has learned a limit. */
   adoptLimit(limit: LearnedLimit, nowMs: number): void {
     if (this.learnedLimit === null) {
       this.#setLimit(limit, nowMs);
@@ -162,22 +182,22 @@ export class RouteRateLimiter {
     return this.learnedLimit?.isElastic === true;
   }
 
-  #handleSuccess({ priorInWindow, priorInDisproofWindow, priorInBurst }: SentRequest): void {
+  #handleSuccess({ earlierInWindow, earlierInShortWindow, earlierInBurst }: SentRequest): void {
     this.#maxInFlight = Math.min(this.#maxInFlight * 2, MAX_IN_FLIGHT);
     this.#consecutiveRejections = 0;
     this.#consecutiveFailures = 0;
-    if (this.#rejectedCount !== null && this.#rejectedCount < priorInWindow) {
+    if (this.#rejectedCount !== null && this.#rejectedCount < earlierInWindow) {
       this.#rejectedCount = null;
     }
     if (this.learnedLimit === null) {
       return;
     }
     const { count, isElastic } = this.learnedLimit;
-    const prior = isElastic ? priorInBurst : priorInDisproofWindow;
-    if (prior >= count + limitMargin(count)) {
-      const raised = Math.ceil(count * 1.5);
-      const isDropped = this.#isLimitRaised || raised > MAX_LEARNED_LIMIT;
-      this.learnedLimit = isDropped ? null : { count: raised, isElastic };
+    const earlierRequests = isElastic ? earlierInBurst : earlierInShortWindow;
+    if (earlierRequests >= count + limitMargin(count)) {
+      const raisedCount = Math.ceil(count * 1.5);
+      const isRemoved = this.#isLimitRaised || raisedCount > MAX_LEARNED_LIMIT;
+      this.learnedLimit = isRemoved ? null : { count: raisedCount, isElastic };
       this.#isLimitRaised = true;
     }
   }
@@ -191,13 +211,13 @@ export class RouteRateLimiter {
     if (backoffStep >= 0) {
       const { initialBackoffMs, maxBackoffMs } = this.#timing;
       const backoffMs = Math.min(initialBackoffMs * 2 ** backoffStep, maxBackoffMs);
-      // Counted from when the request was sent, because a timeout has waited long enough already.
+      // The pause starts when the request was sent: after a timeout, the route has already waited that long.
       this.#startCooldown(nowMs, Math.max(0, sentAtMs + backoffMs - nowMs));
     }
   }
 
   #handleRateLimited(request: SentRequest, retryAfterMs: number, nowMs: number): void {
-    // Servers round less than a second down to 0, which must not cause an immediate retry.
+    // `Retry-After: 0` counts as absent, because servers round less than a second down to 0.
     if (retryAfterMs > 0) {
       this.#startCooldown(nowMs, retryAfterMs);
       return;
@@ -208,8 +228,9 @@ export class RouteRateLimiter {
     }
     this.#consecutiveRejections += 1;
     this.#isLimitRaised = false;
-    const prior = this.#isElastic ? request.priorInBurst : request.priorInWindow;
-    const isAtLimit = this.learnedLimit !== null && prior >= usableLimit(this.learnedLimit.count);
+    const earlierRequests = this.#isElastic ? request.earlierInBurst : request.earlierInWindow;
+    const isAtLimit =
+      this.learnedLimit !== null && earlierRequests >= usableLimit(this.learnedLimit.count);
     if (isAtLimit) {
       this.#nextProbeAtMs = nowMs + this.#timing.probeIntervalMs;
     }
@@ -223,7 +244,7 @@ export class RouteRateLimiter {
     const { initialCooldownMs, maxCooldownMs } = this.#timing;
     const rejections = this.#consecutiveRejections;
     if (rejections > REJECTIONS_BEFORE_MAX_COOLDOWN) {
-      // Another process may be restarting the mint's elastic window. At random, one of them finds a quiet window.
+      // Several processes may keep restarting the mint's elastic window. Random pauses let one of them find it quiet.
       return maxCooldownMs * (1 + 2 * Math.random());
     }
     const isMax = rejections === REJECTIONS_BEFORE_MAX_COOLDOWN || (isAtLimit && this.#isElastic);
@@ -236,19 +257,19 @@ export class RouteRateLimiter {
     this.#maxInFlight = 1;
   }
 
-  /** Assumes a limit if the mint rejected two trial requests at a similar count. After a stray 429, they succeed. */
-  #learnLimit({ priorInWindow, priorInBurst }: SentRequest, nowMs: number): void {
+  /** Learns a limit if the mint rejected two trials at a similar count. Without a limit, the trials succeed. */
+  #learnLimit({ earlierInWindow, earlierInBurst }: SentRequest, nowMs: number): void {
     const previousCount = this.#rejectedCount;
-    this.#rejectedCount = priorInWindow;
+    this.#rejectedCount = earlierInWindow;
     const isElastic =
       this.learnedLimit?.isElastic === false &&
       this.#consecutiveRejections >= REJECTIONS_BEFORE_MAX_COOLDOWN &&
-      priorInBurst > priorInWindow;
+      earlierInBurst > earlierInWindow;
     if (isElastic) {
-      this.#setLimit({ count: priorInBurst, isElastic }, nowMs);
+      this.#setLimit({ count: earlierInBurst, isElastic }, nowMs);
     } else if (previousCount !== null) {
-      const lowest = Math.min(previousCount, priorInWindow);
-      const highest = Math.max(previousCount, priorInWindow);
+      const lowest = Math.min(previousCount, earlierInWindow);
+      const highest = Math.max(previousCount, earlierInWindow);
       const isSimilar = highest - lowest <= Math.max(2, highest / 10);
       if (isSimilar && lowest > 0) {
         this.#setLimit({ count: lowest, isElastic }, nowMs);
@@ -264,15 +285,15 @@ export class RouteRateLimiter {
     }
   }
 
-  /** Whether requests may exceed the limit now. In an elastic window, that takes a new burst. */
+  /** Whether a probe is due. With an elastic window, only a burst that started after that may exceed the limit. */
   #isProbing(nowMs: number): boolean {
-    const sinceMs = this.#isElastic ? this.#history.burstStartedAtMs : nowMs;
-    return sinceMs >= this.#nextProbeAtMs;
+    const relevantTimeMs = this.#isElastic ? this.#history.burstStartedAtMs : nowMs;
+    return relevantTimeMs >= this.#nextProbeAtMs;
   }
 
-  /** Requests that exceed the limit are sent one at a time. */
+  /** While a probe is due, requests beyond the usable limit are sent one at a time. */
   #getProbeWaitMs(count: number, nowMs: number): number {
-    const { requests, disproofWindowMs } = this.#history;
+    const { requests, shortWindowMs } = this.#history;
     if (requests.length >= usableLimit(count) && this.#inFlight > 0) {
       return Number.POSITIVE_INFINITY;
     }
@@ -280,14 +301,11 @@ export class RouteRateLimiter {
     if (this.#isElastic) {
       return this.#getCapacityWaitMs(requests, allowed, nowMs);
     }
-    const recent = this.#history.listWithin(disproofWindowMs, nowMs);
-    return this.#getCapacityWaitMs(recent, allowed, nowMs, disproofWindowMs);
+    const recent = this.#history.listWithin(shortWindowMs, nowMs);
+    return this.#getCapacityWaitMs(recent, allowed, nowMs, shortWindowMs);
   }
 
-  /**
-   * While payers of several address groups use a learned limit, each group gets at most half of it. A single
-   * group leaves a sixth to others.
-   */
+  /** Limits an address group to half of a learned limit, or to five sixths while only this group sends requests. */
   #getShareWaitMs(addressGroup: string, usable: number, nowMs: number): number {
     const { requests } = this.#history;
     const groupRequests = requests.filter((request) => request.addressGroup === addressGroup);
@@ -306,17 +324,92 @@ export class RouteRateLimiter {
     if (excess < 0) {
       return 0;
     }
-    const last = this.#isElastic ? undefined : requests[excess];
-    const countedAtMs = last?.countedAtMs ?? this.#history.lastActivityAtMs;
+    // The requests in an elastic window stop counting together, those in a sliding window one by one.
+    const lastToExpire = this.#isElastic ? undefined : requests[excess];
+    const countedAtMs = lastToExpire?.countedAtMs ?? this.#history.lastActivityAtMs;
     return Math.max(1, countedAtMs + windowMs - nowMs);
   }
 }
 
-/** How far a learned limit may be off, because the mint may count a little differently. */
+/** How far the mint's limit may be from a learned limit, because the mint counts a little differently. */
 function limitMargin(count: number): number {
   return Math.max(1, Math.floor(count / 20));
 }
 
 function usableLimit(count: number): number {
   return Math.max(1, count - limitMargin(count));
+}
+
+/**
+ * The requests on one route that count towards a limit: the mint did not reject them, and its current window contains
+ * them. An elastic window ends only after a quiet window, in which no request was sent.
+ */
+class RequestHistory {
+  readonly windowMs: number;
+  readonly shortWindowMs: number;
+  /** Oldest first. */
+  requests: SentRequest[] = [];
+  /** When a request was last sent or a response last received. */
+  lastActivityAtMs = Number.NEGATIVE_INFINITY;
+  /** When the first request since the last quiet window was sent. */
+  burstStartedAtMs = Number.NEGATIVE_INFINITY;
+  #burstCount = 0;
+
+  constructor(windowMs: number) {
+    this.windowMs = windowMs;
+    this.shortWindowMs = windowMs * SHORT_WINDOW_FRACTION;
+  }
+
+  add(nowMs: number, addressGroup: string | null): SentRequest {
+    const request = {
+      sentAtMs: nowMs,
+      countedAtMs: nowMs,
+      addressGroup,
+      earlierInWindow: this.listWithin(this.windowMs, nowMs).length,
+      earlierInShortWindow: this.listWithin(this.shortWindowMs, nowMs).length,
+      earlierInBurst: this.#burstCount,
+    };
+    if (this.#burstCount === 0) {
+      this.burstStartedAtMs = nowMs;
+    }
+    this.requests.push(request);
+    this.#burstCount += 1;
+    this.lastActivityAtMs = nowMs;
+    return request;
+  }
+
+  recordResponse(request: SentRequest, nowMs: number): void {
+    this.lastActivityAtMs = nowMs;
+    request.countedAtMs = nowMs;
+  }
+
+  remove(request: SentRequest): void {
+    const index = this.requests.lastIndexOf(request);
+    if (index >= 0) {
+      this.requests.splice(index, 1);
+      this.#burstCount -= 1;
+    }
+  }
+
+  /** Removes requests that no longer count. */
+  prune(nowMs: number, isElastic: boolean): void {
+    if (nowMs - this.lastActivityAtMs >= this.windowMs) {
+      this.requests = [];
+      this.#burstCount = 0;
+    } else if (!isElastic) {
+      const firstCounted = this.requests.findIndex(
+        ({ countedAtMs }) => nowMs - countedAtMs < this.windowMs,
+      );
+      this.requests.splice(0, firstCounted === -1 ? this.requests.length : firstCounted);
+    }
+    if (this.requests.length > 2 * MAX_LEARNED_LIMIT) {
+      this.requests.splice(0, MAX_LEARNED_LIMIT);
+    }
+  }
+
+  /** Returns the requests that were sent less than this time ago. */
+  listWithin(durationMs: number, nowMs: number): readonly SentRequest[] {
+    const first = this.requests.findIndex(({ sentAtMs }) => nowMs - sentAtMs < durationMs);
+    return first === -1 ? [] : this.requests.slice(first);
+  }
 }

@@ -8,20 +8,20 @@ import {
   type QuoteObservation,
 } from './quote-responses.ts';
 
-/** cdk's limit. */
+/** The limit of cdk-mintd. */
 const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 
-/** Nutshell's limit over the lifetime of a connection: unsubscribing frees nothing. */
+/** Nutshell's limit for the lifetime of a connection. Quotes count even after they are unsubscribed. */
 const MAX_QUOTES_PER_CONNECTION = 1000;
 
-/** Frames, including pings and pongs, that a mint may send between two of our pings. Honest mints send far fewer. */
+/** Frames, including pings and pongs, that a mint may send between two pings. Honest mints send far fewer. */
 const BASE_FRAMES_PER_PING = 50;
 const FRAMES_PER_PING_PER_QUOTE = 10;
 
-/** A longer message counts as several frames of this length. */
+/** A longer message counts as several frames. */
 const FRAME_BYTES = 4096;
 
-/** The error message of Nutshell's message limit. */
+/** Nutshell's error message when its limit of messages is exceeded. */
 const RATE_LIMITED_MESSAGE = /rate limit/i;
 
 /** Handshake statuses that mean a rate limit; Nutshell sends 500. */
@@ -29,13 +29,13 @@ const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
 export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 
-/** The outcome of a subscription. `closed`: the connection ended before the mint responded. */
+/** `closed`: the connection ended before the mint responded. */
 export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'no_response' | 'closed';
 
 interface SubscriptionConnectionDeps {
   socket: WebSocket;
   timing: { pingIntervalMs: number; responseTimeoutMs: number };
-  /** `isChange` is false for the first state of a quote, which the mint sends right after the subscription. */
+  /** `isChange` is false for the first state, which the mint sends right after the subscription. */
   onObservation: (observation: QuoteObservation, isChange: boolean) => void;
   onUnsubscribedQuote: () => void;
 }
@@ -49,11 +49,11 @@ export class SubscriptionConnection {
   hasFlooded = false;
   readonly #deps: SubscriptionConnectionDeps;
   readonly #socket: WebSocket;
-  /** The last reported state of each subscribed quote, newest quote last. */
+  /** The last reported state of each subscribed quote, or null. The newest quote is last. */
   readonly #lastStates = new Map<string, ObservedState | null>();
-  /** Subscriptions without a response, by request id, oldest first. */
+  /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
-  /** The handshake counts as one. */
+  /** Starts with the handshake, which counts as a frame. */
   #framesSincePing = 1;
 
   constructor(deps: SubscriptionConnectionDeps) {
@@ -71,7 +71,7 @@ export class SubscriptionConnection {
       response.resume();
       this.#socket.terminate();
     });
-    // Ignored because a close event always follows.
+    // Without a listener, an error would end the process. A close event always follows.
     this.#socket.on('error', () => {});
     this.#socket.once('close', () => {
       clearInterval(pingTimer);
@@ -102,14 +102,14 @@ export class SubscriptionConnection {
       : 0;
   }
 
-  /** Returns the subscribed quotes, newest last. */
+  /** Lists the subscribed quotes. The newest is last. */
   listQuoteIds(): string[] {
     return [...this.#lastStates.keys()];
   }
 
   /**
-   * Whether the mint reports changes of the quote on this connection. The first state confirms that: mints respond
-   * OK for unknown quotes too, and cdk drops notifications when its queue is full.
+   * Whether the mint reports changes of the quote on this connection. Only the first state confirms that: mints also
+   * respond OK to subscriptions to unknown quotes, and cdk-mintd drops notifications when its queue is full.
    */
   isCovered(quoteId: string): boolean {
     return this.isOpen && this.#lastStates.get(quoteId) != null;
@@ -148,7 +148,7 @@ export class SubscriptionConnection {
     }
   }
 
-  /** Terminates a flooded connection. During a closing handshake, the flood would continue. */
+  /** Terminates the connection if the mint floods it. During a closing handshake, the flood would continue. */
   #countFrame(bytes: number): void {
     this.#framesSincePing += Math.max(1, Math.ceil(bytes / FRAME_BYTES));
     const maxFrames = BASE_FRAMES_PER_PING + FRAMES_PER_PING_PER_QUOTE * this.#lastStates.size;
@@ -166,7 +166,7 @@ export class SubscriptionConnection {
     if ('params' in message) {
       this.#handleNotification(parseQuoteObservation(message.params.payload));
     } else if (RATE_LIMITED_MESSAGE.test(message.error?.message ?? '')) {
-      // Nutshell responds in order and without the request id, so it rejected the oldest request.
+      // Nutshell's rejection contains no request id. It refers to the oldest request, because responses are in order.
       const [oldest] = this.#pendingRequests.values();
       oldest?.('rate_limited');
     } else {
@@ -193,7 +193,7 @@ export class SubscriptionConnection {
 const messageSchema = z.union([
   z.object({ method: z.literal('subscribe'), params: z.object({ payload: z.unknown() }) }),
   z.object({
-    /** 0, which no request has, stands for a missing id. */
+    /** 0 for a missing id, because no request has this id. */
     id: z.number().catch(0),
     result: z.object({ status: z.string() }).optional().catch(undefined),
     error: z.object({ message: z.string() }).optional().catch(undefined),

@@ -1,32 +1,31 @@
 import { type MintErrorResponse, parseErrorCode, parseErrorDetail } from './mint-error.ts';
 
 /**
- * Why a mint rejected a swap. An earlier request whose response was lost may still have succeeded, because
- * Nutshell and cdk-mintd check sums before they check whether an input is spent or pending.
+ * Why a mint rejected a swap. If the response to an earlier request was lost, that request may have succeeded
+ * whatever the reason is: Nutshell and cdk-mintd check sums before they check whether an input is spent or pending.
  */
 export type SwapRejectionReason =
-  /** An input is spent, perhaps by an earlier request of this service. */
+  /** An input is spent; perhaps an earlier request of this service spent it. */
   | 'spent'
-  /** A request that is being processed uses an input; it may be one of this service. */
+  /** The mint is processing another request with one of the inputs, perhaps of this service. */
   | 'pending'
-  /** This mint never signed an input; a retry cannot succeed. */
+  /** The mint never signed one of the inputs. A retry cannot succeed. */
   | 'invalid'
-  /** The mint signed the outputs earlier, so an earlier request with them succeeded. */
+  /** The mint has already signed the outputs, so an earlier request with them succeeded. */
   | 'outputs_signed'
   /** The mint no longer signs with the keyset of the outputs. */
   | 'keyset_inactive'
   /** The inputs minus the fee do not equal the outputs. */
   | 'unbalanced'
-  /** Unknown; allows no conclusion. */
   | 'other';
 
-/** Nutshell's code for almost any invalid transaction; only the text shows the cause. */
+/** Nutshell's code for almost any invalid transaction. Only the text shows the cause. */
 const TRANSACTION_ERROR_CODE = 11000;
 
 /**
- * Codes and texts that must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd
- * 0.18). Codes alone are ambiguous: 11000 is a catch-all, Nutshell has a second meaning for 11003 ("secret
- * too long"), older mints have others for 11002 and 11003, and older cdk mints send 10001 for any failure.
+ * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). A code
+ * alone is ambiguous: 11000 has many causes, Nutshell also uses 11003 for "secret too long", older mints use 11002
+ * and 11003 for other errors, and older cdk mints send 10001 for any failure.
  */
 const KNOWN_REJECTIONS: { reason: SwapRejectionReason; codes: number[]; text: RegExp }[] = [
   { reason: 'spent', codes: [11001], text: /spent/i },

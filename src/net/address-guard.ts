@@ -3,7 +3,7 @@ import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from './public-address.ts';
 import { UnreachableError } from './unreachable-reason.ts';
 
-/** Limits how many hosts one name can make this service try. */
+/** Without a limit, one name could make this service try any number of addresses. */
 const MAX_ADDRESSES = 8;
 
 /** Resolves a name to all its addresses, like `dns.lookup` with `all`. */
@@ -14,8 +14,8 @@ export type ResolveHostname = (
 ) => void;
 
 /**
- * Creates a `lookup` for `net.connect` that returns only public addresses. It runs for every connection, so DNS
- * rebinding cannot bypass the check.
+ * Creates a `lookup` function for `net.connect` that returns only public addresses. Node calls it for every
+ * connection, so DNS rebinding cannot bypass the check.
  */
 export function createGuardedLookup(resolve: ResolveHostname): LookupFunction {
   return (hostname, options, callback) => {

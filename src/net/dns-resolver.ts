@@ -4,27 +4,27 @@ import { UnreachableError } from './unreachable-reason.ts';
 
 const QUERY_TIMEOUT_MS = 1_000;
 
-/** With a single server, they end within the connect timeout. */
-const QUERIES_PER_SERVER = 4;
+/** With a single name server, all attempts end within the connect timeout. */
+const ATTEMPTS_PER_SERVER = 4;
 
 /**
- * How long the resolver waits for addresses of the other family: some name servers drop queries for IPv6 addresses.
- * (RFC 8305 recommends 50 ms, for browsers.)
+ * How long to wait for IPv6 addresses after the IPv4 addresses have arrived, and vice versa. Some name servers never
+ * answer queries for IPv6 addresses. (RFC 8305 recommends 50 ms for browsers.)
  */
 const OTHER_FAMILY_GRACE_MS = 300;
 
-/** A resolver reads /etc/resolv.conf only once, and remembers servers that failed. */
+/** A new resolver reads `/etc/resolv.conf` again and tries servers that failed before. */
 const RESOLVER_TTL_MS = 30_000;
 
-/** The name does not exist, or has no addresses of this family. */
+/** The name does not exist, is invalid, or has no addresses of the requested family. */
 const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', 'EBADNAME']);
 
 /**
- * Creates a resolver that queries the system's name servers and ignores the hosts file. `dns.lookup` uses threads,
- * which an untrusted name server could block for all other names. The resolver fails with an
- * {@link UnreachableError} if the name has no address or no server responds.
+ * Creates a resolver that queries the system's name servers and ignores the hosts file. (`dns.lookup` uses a few
+ * threads; a slow name server could block them for all names.) If the name has no address or no server responds, the
+ * callback gets an {@link UnreachableError}.
  *
- * @param servers addresses with ports, for tests
+ * @param servers addresses of name servers with ports, for tests
  */
 export function createDnsResolver(servers?: readonly string[]): ResolveHostname {
   let resolver = createResolver(servers);
@@ -34,7 +34,7 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
       resolver = createResolver(servers);
       createdAtMs = performance.now();
     }
-    const found: LookupAddress[] = [];
+    const foundAddresses: LookupAddress[] = [];
     const errors: NodeJS.ErrnoException[] = [];
     let pendingQueries = 2;
     let graceTimer: NodeJS.Timeout | undefined;
@@ -43,23 +43,23 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
       if (!isDone) {
         isDone = true;
         clearTimeout(graceTimer);
-        found.sort((one, other) => one.family - other.family);
+        foundAddresses.sort((one, other) => one.family - other.family);
         const isNotFound = errors.every(({ code = '' }) => NO_ADDRESS_CODES.has(code));
         const reason = isNotFound ? 'name not found' : 'name servers do not answer';
-        callback(found.length === 0 ? new UnreachableError(reason) : null, found);
+        callback(foundAddresses.length === 0 ? new UnreachableError(reason) : null, foundAddresses);
       }
     };
     const onResult = (family: 4 | 6, error: NodeJS.ErrnoException | null, addresses: string[]) => {
       if (error === null) {
-        found.push(...addresses.map((address) => ({ address, family })));
+        foundAddresses.push(...addresses.map((address) => ({ address, family })));
       } else {
         errors.push(error);
       }
       pendingQueries -= 1;
       if (pendingQueries === 0) {
         finish();
-      } else if (found.length > 0) {
-        // The other query continues: `cancel` would end the queries for all names.
+      } else if (foundAddresses.length > 0) {
+        // The other query is not cancelled, because `cancel` would end the queries for all names.
         graceTimer = setTimeout(finish, OTHER_FAMILY_GRACE_MS);
       }
     };
@@ -71,7 +71,7 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
 function createResolver(servers: readonly string[] | undefined): Resolver {
   const resolver = new Resolver({
     timeout: QUERY_TIMEOUT_MS,
-    tries: QUERIES_PER_SERVER,
+    tries: ATTEMPTS_PER_SERVER,
     maxTimeout: QUERY_TIMEOUT_MS,
   });
   if (servers !== undefined) {

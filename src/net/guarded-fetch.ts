@@ -1,6 +1,6 @@
+import type { Dispatcher } from 'undici';
 import { Agent, buildConnector } from 'undici';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
-import { BufferedResponse, type ResponseBufferBudget } from './buffered-response.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { HostSemaphore } from './host-semaphore.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
@@ -10,24 +10,24 @@ import {
   type UnreachableReason,
 } from './unreachable-reason.ts';
 
-/** Tests shorten some of them. */
+/** Tests use lower limits. */
 const DEFAULT_LIMITS = {
   connectTimeoutMs: 5_000,
   /** A mint queries its Lightning node before it responds, which can take seconds. */
   headersTimeoutMs: 12_000,
-  /** Includes the wait for a slot and a connection. Payers give up by then. */
+  /** Includes the wait for a slot and for a connection. Payers do not wait longer. */
   totalTimeoutMs: 15_000,
   /** A batch check of 1000 quotes with long invoices is about 2 MB. */
   maxBodyBytes: 4 * 1024 * 1024,
-  /** For all pending responses together: 16 of the largest ones. */
+  /** For all pending responses together. Allows 16 of the largest ones. */
   maxBufferedBytes: 64 * 1024 * 1024,
-  /** Each takes a file descriptor and at worst tens of kB. */
+  /** Each request takes a file descriptor and at worst tens of kB. */
   maxInFlight: 1024,
-  /** The rate limiter allows 16 per route of a mint, so more are rare; they wait. */
+  /** Rarely reached, because the rate limiter allows 16 requests per route of a mint. Further requests wait. */
   maxInFlightPerHost: 32,
 };
 
-/** Regardless of what the host requests: each idle connection takes a file descriptor. */
+/** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
 const KEEP_ALIVE_MS = 4_000;
 
 /** Some hosts reject requests without a user agent. */
@@ -44,21 +44,20 @@ export interface GuardedRequest {
   method: 'GET' | 'POST';
   /** Sent as JSON. */
   body?: unknown;
-  /** As small as possible: parsing a megabyte of JSON blocks the event loop for up to 100 ms. */
+  /** Should be small, because parsing a megabyte of JSON blocks the event loop for up to 100 ms. */
   maxBodyBytes?: number;
 }
 
 /** A response may have any status; redirects are not followed. */
 export type GuardedResponse =
-  /** Header names are in lower case, with the first value of a repeated header. */
+  /** Header names are in lower case. Of a repeated header, only the first value is included. */
   | { outcome: 'responded'; status: number; headers: ReadonlyMap<string, string>; text: string }
-  /** `isUnsent`: nothing of the request was sent; absent if some of it may have been. */
+  /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
   | { outcome: 'unreachable'; reason: UnreachableReason; isUnsent?: true };
 
 /**
- * Sends HTTP requests to untrusted hosts: only https to allowed ports of public addresses, checked for each
- * connection; no redirects, no proxy from the environment, no compression, and limits on size, time and
- * concurrency.
+ * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked
+ * for each connection. Uses no redirects, no proxy from the environment and no compression. Limits size and time.
  */
 export class GuardedFetch {
   readonly #allowPrivateNetworks: boolean;
@@ -68,8 +67,8 @@ export class GuardedFetch {
   readonly #slots: HostSemaphore;
 
   /**
-   * @param options.allowPrivateNetworks allows http, any port and private addresses, for development
-   * @param options.operatorOrigins have their own slots, so that other requests cannot use them up
+   * @param options.allowPrivateNetworks whether to allow http, any port and private addresses, for development
+   * @param options.operatorOrigins have their own slots, which requests to other hosts cannot use up
    */
   constructor(options: {
     allowPrivateNetworks: boolean;
@@ -86,7 +85,7 @@ export class GuardedFetch {
       maxPerHost: limits.maxInFlightPerHost,
       shouldShrinkHostShare: true,
       exemptUrls: options.operatorOrigins ?? [],
-      allowPrivateNetworks: options.allowPrivateNetworks,
+      isPortPartOfHost: options.allowPrivateNetworks,
     });
     const connect = {
       timeout: limits.connectTimeoutMs,
@@ -99,7 +98,7 @@ export class GuardedFetch {
       connect: options.allowPrivateNetworks
         ? buildConnector(connect)
         : createGuardedConnector(connect, options.resolve ?? createDnsResolver()),
-      // Enough for 50 invoices a second at a mint that takes 300 ms for each. Further requests wait.
+      // Per host. Enough for 50 invoices a second at a mint that takes 300 ms for each; further requests wait.
       connections: 16,
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -184,4 +183,115 @@ function firstHeaderValues(
 ): ReadonlyMap<string, string> {
   const names = Object.keys(headers);
   return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
+}
+
+/** The memory of a chunk in addition to its bytes: a host may send chunks of one byte. */
+const CHUNK_OVERHEAD_BYTES = 256;
+
+/** Responses with status 1xx (RFC 9110 section 15.2). Honest hosts send at most one. */
+const MAX_INTERIM_RESPONSES = 8;
+
+type Controller = Dispatcher.DispatchController;
+type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
+
+/** The memory for all pending responses together. */
+interface ResponseBufferBudget {
+  readonly maxBytes: number;
+  usedBytes: number;
+  /** Oldest first. */
+  readonly pending: Set<BufferedResponse>;
+}
+
+/**
+ * Sends a request and buffers its response as text. Aborts a response that is too large or compressed, because a few
+ * kB can unpack to gigabytes. If all pending responses together are too large, aborts the oldest.
+ */
+class BufferedResponse implements Dispatcher.DispatchHandler {
+  readonly #budget: ResponseBufferBudget;
+  readonly #maxBytes: number;
+  readonly #completed = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
+  #controller: Controller | null = null;
+  #abortReason: Error | null = null;
+  #interimResponses = 0;
+  #status = 0;
+  #headers: Headers = {};
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(budget: ResponseBufferBudget, maxBytes: number) {
+    this.#budget = budget;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Whether any part of the request may have been sent. */
+  get isRequestStarted(): boolean {
+    return this.#controller !== null;
+  }
+
+  send(agent: Dispatcher, request: Dispatcher.DispatchOptions) {
+    agent.dispatch(request, this);
+    return this.#completed.promise;
+  }
+
+  /** Ends the request immediately, even if it still waits for a connection. */
+  abort(reason: Error): void {
+    this.#abortReason = reason;
+    this.#controller?.abort(reason);
+    this.#completed.reject(reason);
+  }
+
+  /** undici calls this before it writes the request. */
+  onRequestStart(controller: Controller): void {
+    if (this.#abortReason !== null) {
+      controller.abort(this.#abortReason);
+    } else {
+      this.#controller = controller;
+    }
+  }
+
+  onResponseStart(_controller: Controller, status: number, headers: Headers): void {
+    this.#status = status;
+    this.#headers = headers;
+    this.#interimResponses += status < 200 ? 1 : 0;
+    const encoding = String(headers['content-encoding'] ?? '').trim();
+    if (this.#interimResponses > MAX_INTERIM_RESPONSES) {
+      this.abort(new UnreachableError('response too large'));
+    } else if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
+      this.abort(new UnreachableError('response compressed'));
+    }
+  }
+
+  onResponseData(_controller: Controller, chunk: Buffer): void {
+    const budget = this.#budget;
+    const bytes = chunk.byteLength + CHUNK_OVERHEAD_BYTES;
+    this.#chunks.push(chunk);
+    this.#bytes += bytes;
+    budget.usedBytes += bytes;
+    budget.pending.add(this);
+    if (this.#bytes > this.#maxBytes) {
+      this.abort(new UnreachableError('response too large'));
+    }
+    if (budget.usedBytes > budget.maxBytes) {
+      const [oldest] = budget.pending;
+      oldest?.abort(new UnreachableError('response too large'));
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#release();
+    // Removes a byte order mark, which JSON must not have (RFC 8259 section 8.1).
+    const text = new TextDecoder().decode(Buffer.concat(this.#chunks));
+    this.#completed.resolve({ status: this.#status, headers: this.#headers, text });
+  }
+
+  onResponseError(_controller: Controller | null, error: Error): void {
+    this.#release();
+    this.#completed.reject(error);
+  }
+
+  #release(): void {
+    this.#budget.usedBytes -= this.#bytes;
+    this.#budget.pending.delete(this);
+    this.#bytes = 0;
+  }
 }

@@ -7,13 +7,13 @@ import { createDnsResolver } from './dns-resolver.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
 import { UnreachableError } from './unreachable-reason.ts';
 
-/** Includes name lookup and TLS. */
+/** Includes the name lookup and the TLS handshake. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
-/** Each TLS record is a chunk and costs about 15 µs, regardless of its size. Honest servers send far fewer. */
+/** A chunk is one TLS record. It costs about 15 µs, whatever its size. Honest servers send far fewer. */
 const MAX_CHUNKS_PER_SECOND = 10_000;
 
-/** RFC 9110 section 15.2; hosts send none or one. */
+/** Responses with status 1xx (RFC 9110 section 15.2). Honest hosts send at most one. */
 const MAX_INTERIM_RESPONSES = 8;
 
 const WEBSOCKET_OPTIONS = {
@@ -24,26 +24,27 @@ const WEBSOCKET_OPTIONS = {
   /** The longest message in fragments of 4 KiB. */
   maxFragments: 64,
   /**
-   * Twice as many chunks as the longest message needs in the smallest IPv4 packets. The server chooses the size of
-   * its TLS records; assembling 100,000 chunks would block the event loop for seconds.
+   * Twice as many chunks as the longest message needs in the smallest IPv4 packets. A server could send very small
+   * chunks. Assembling 100,000 of them would block the event loop for seconds.
    */
   maxBufferedChunks: 1_024,
-  /** Node's default, regardless of the options with which the process was started. */
+  /** Node's default. Explicit, because the options of the process can change it. */
   maxHeaderSize: 16 * 1024,
   closeTimeout: 1_000,
   /** Explicit, because the environment can change the default (NODE_TLS_REJECT_UNAUTHORIZED). */
   rejectUnauthorized: true,
 };
 
-/** Opens a WebSocket. A forbidden address causes `error` and `close` events. */
+/** Opens a WebSocket. If the address is forbidden, the WebSocket emits `error` and `close`. */
 export type WebSocketConnector = (url: string) => WebSocket;
 
 /**
- * Creates a connector for WebSockets to untrusted hosts, with the checks of {@link GuardedFetch}: only wss to
- * allowed ports of public addresses, checked for each connection; no redirects, no proxy from the environment, no
- * compression (a small message can unpack to a huge one), and limits on messages, chunks and the handshake.
+ * Creates a connector for WebSockets to untrusted hosts. Like {@link GuardedFetch}, it allows only wss to allowed
+ * ports of public addresses, which are checked for each connection. It uses no redirects, no proxy from the
+ * environment and no compression (a small message can unpack to a huge one), and limits messages, chunks and the
+ * handshake.
  *
- * @param options.allowPrivateNetworks allows ws, any port and private addresses, for development
+ * @param options.allowPrivateNetworks whether to allow ws, any port and private addresses, for development
  */
 export function createGuardedWebSocketConnector(options: {
   allowPrivateNetworks: boolean;
@@ -103,7 +104,7 @@ function sendHandshakeRequest(request: ClientRequest): void {
   request.end();
 }
 
-/** Applies during the closing handshake too, when `ws` enforces no limits. */
+/** Terminates a connection that exceeds the limit, also during the closing handshake, when `ws` has no limits. */
 function limitChunkRate(socket: WebSocket): void {
   let windowStartMs = -Infinity;
   let chunks = 0;
@@ -118,13 +119,13 @@ function limitChunkRate(socket: WebSocket): void {
       socket.terminate();
     }
   };
-  // An earlier listener would consume the first chunk before `ws` can read it.
+  // A listener that is added before `open` would consume the first chunk instead of `ws`.
   socket.once('upgrade', (response) => {
     socket.once('open', () => response.socket.on('data', countChunk));
   });
 }
 
-/** The timeout of `ws` restarts with each byte, so a server could prolong the handshake for ever. */
+/** The timeout of `ws` would not suffice: it restarts with each byte, so a server could prolong the handshake. */
 function limitHandshakeDuration(socket: WebSocket, timeoutMs: number): void {
   const deadline = setTimeoutAfterPendingIo(timeoutMs, () => {
     if (socket.readyState === socket.CONNECTING) {
@@ -141,7 +142,7 @@ export function messageByteLength(message: RawData): number {
     : message.byteLength;
 }
 
-/** Calls back after a timeout, but only after reading the messages that arrived in time. */
+/** Calls back after a timeout. Messages that arrived before it are read first. */
 export function setTimeoutAfterPendingIo(timeoutMs: number, callback: () => void): NodeJS.Timeout {
   return setTimeout(() => setImmediate(callback), timeoutMs).unref();
 }

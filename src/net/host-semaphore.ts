@@ -1,36 +1,38 @@
-import { KeyedCounter } from '../keyed-counters.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
 
-/** Several times a host's slots, so that a burst of requests to an honest host is served. */
+/** Several times the slots of a host, so that a burst of requests to an honest host is served. */
 const MAX_WAITERS_PER_HOST = 128;
 
-/** For all hosts together, except exempt URLs: scanning them takes a fraction of a millisecond. */
+/** For all hosts together, without exempt URLs. Scanning so many waiters takes a fraction of a millisecond. */
 const MAX_WAITERS = 4_096;
 
 interface HostSemaphoreOptions {
   max: number;
   maxPerHost: number;
-  /** Shrinks a host's share as the slots fill, down to one: the owner of a domain can create any number of hosts. */
+  /** Whether `maxPerHost` shrinks as the slots fill, so that the many hosts of one domain cannot use them all. */
   shouldShrinkHostShare?: boolean;
   exemptUrls: readonly string[];
-  /** For development, when all mints run on this machine: each port counts as a host. */
-  allowPrivateNetworks: boolean;
+  /** For development, when all mints run on one machine. */
+  isPortPartOfHost: boolean;
 }
 
-/** An exempt URL counts as a host of its own. */
 interface SlotKey {
+  /** The whole URL if it is exempt. */
   host: string;
   isExempt: boolean;
 }
 
 /**
- * Limits what this process has open at a time, per host and in total, because users can name any number of
- * hosts and URLs. Exempt URLs, which the operator names, do not count towards their host or the total.
+ * Limits how many requests or connections are open at a time, per host and in total, because users can name any number
+ * of hosts. Exempt URLs
+ * belong to the operator. Each of them has its own slots and does not count towards the total.
  */
 export class HostSemaphore {
+  /** How many slots are in use. */
   count = 0;
   readonly #options: HostSemaphoreOptions;
   readonly #usedByHost = new KeyedCounter();
-  #nonExemptCount = 0;
+  #usedNonExemptCount = 0;
   /** In order of arrival. */
   readonly #waiters = new Set<SlotKey & { grant: () => void }>();
   readonly #waitersByHost = new KeyedCounter();
@@ -39,12 +41,11 @@ export class HostSemaphore {
     this.#options = options;
   }
 
-  /** Acquires a slot; returns false if none is free. */
   tryAcquire(url: string): boolean {
     return this.#tryAcquire(this.#toKey(url));
   }
 
-  /** Acquires a slot in order of arrival; resolves with false if none becomes free in this time. */
+  /** Acquires a slot in order of arrival. Resolves with false if no slot becomes free in time. */
   acquireWithin(url: string, maxWaitMs: number): Promise<boolean> {
     const key = this.#toKey(url);
     const { host, isExempt } = key;
@@ -74,7 +75,7 @@ export class HostSemaphore {
     const { host, isExempt } = this.#toKey(url);
     this.#usedByHost.decrement(host);
     this.count -= 1;
-    this.#nonExemptCount -= Number(!isExempt);
+    this.#usedNonExemptCount -= Number(!isExempt);
     for (const waiter of this.#waiters) {
       if (this.#tryAcquire(waiter)) {
         waiter.grant();
@@ -84,14 +85,14 @@ export class HostSemaphore {
 
   #tryAcquire({ host, isExempt }: SlotKey): boolean {
     const { max, maxPerHost, shouldShrinkHostShare } = this.#options;
-    const freeFraction = isExempt ? 1 : 1 - this.#nonExemptCount / max;
+    const freeFraction = isExempt ? 1 : 1 - this.#usedNonExemptCount / max;
     const share = shouldShrinkHostShare ? Math.ceil(maxPerHost * freeFraction) : maxPerHost;
     if (freeFraction <= 0 || this.#usedByHost.get(host) >= share) {
       return false;
     }
     this.#usedByHost.increment(host);
     this.count += 1;
-    this.#nonExemptCount += Number(!isExempt);
+    this.#usedNonExemptCount += Number(!isExempt);
     return true;
   }
 
@@ -100,8 +101,8 @@ export class HostSemaphore {
       return { host: url, isExempt: true };
     }
     const { origin, hostname } = new URL(url);
-    // Without the port, because one machine can listen on all of them.
-    const host = this.#options.allowPrivateNetworks ? origin : hostname.replace(/\.$/, '');
+    // Without the port, because one machine can listen on many ports.
+    const host = this.#options.isPortPartOfHost ? origin : hostname.replace(/\.$/, '');
     return { host, isExempt: false };
   }
 }

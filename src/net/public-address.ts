@@ -1,17 +1,17 @@
 import ipaddr from 'ipaddr.js';
 
-/** The only IPv6 block for the public internet (RFC 4291). */
+/** The only block of public IPv6 addresses (RFC 4291). */
 const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
 
-/** NAT64's well-known prefix. The local-use prefix `64:ff9b:1::/48` leads into a private network. */
+/** The prefix of NAT64 for public addresses. Another prefix, `64:ff9b:1::/48`, leads into a private network. */
 const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
 
-/** Formally public, but served by the host of an Azure virtual machine. */
+/** Addresses in a public range that lead to the platform of an Azure virtual machine. */
 const METADATA_ADDRESSES: ReadonlySet<string> = new Set(['168.63.129.16']);
 
 /**
- * Returns whether an IP address is public unicast, so that untrusted URLs may lead to it. For an IPv6 address that
- * contains an IPv4 address (mapped, NAT64, 6to4), the latter must be public too.
+ * Returns whether untrusted URLs may lead to an IP address, because it is public unicast. If an IPv6 address contains
+ * an IPv4 address (mapped, NAT64, 6to4), the IPv4 address must be public.
  */
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) {
@@ -39,12 +39,14 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** Names of this machine, whatever a name server returns for them (RFC 6761 section 6.3). */
+/** Names that always mean this machine, whatever a name server returns for them (RFC 6761 section 6.3). */
 const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
 
 /**
- * Returns whether a URL's host, without the brackets of an IPv6 address, is an address that is not public, or a
- * name of this machine. Other names are checked when connecting.
+ * Returns whether a host is an address that is not public, or a name of this machine. The addresses of other names
+ * are checked when a connection is made.
+ *
+ * @param hostname from a URL, without the brackets of an IPv6 address
  */
 export function isForbiddenHost(hostname: string): boolean {
   const isAddress = ipaddr.IPv4.isValidFourPartDecimal(hostname) || ipaddr.IPv6.isValid(hostname);
@@ -53,7 +55,7 @@ export function isForbiddenHost(hostname: string): boolean {
 
 /**
  * Returns whether requests may be sent to the port of an untrusted https or wss URL: 443 or an unprivileged port.
- * Every connection starts with TLS, so services of other protocols receive nothing that the URL's author controls.
+ * A service with another protocol receives only a TLS handshake, which the author of the URL cannot control.
  */
 export function isAllowedPort({ port }: Pick<URL, 'port'>): boolean {
   return port === '' || Number(port) >= 1024;

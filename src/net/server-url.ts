@@ -1,6 +1,6 @@
 import { isAllowedPort } from './public-address.ts';
 
-/** `URL` drops or replaces these, so the URL would differ from what people read. */
+/** `URL` removes or replaces these characters, so the URL would differ from what people read. */
 const DECEPTIVE_CHARACTER = /[\p{Cc}\s\\]/u;
 
 const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
@@ -10,27 +10,26 @@ const PERCENT_ESCAPE = /%([0-9a-f]{2})/gi;
 /** Characters that need no escape (RFC 3986 section 2.3). */
 const UNRESERVED_CHARACTER = /^[\w.~-]$/;
 
-export interface ServerUrlRules {
-  /** In characters, before and after normalisation. */
+interface ServerUrlRules {
+  /** In characters. Applies before and after normalisation. */
   maxLength: number;
   secureProtocol: 'https:' | 'wss:';
   plainProtocol: 'http:' | 'ws:';
-  /** Accepts the plain protocol and any port, for development. */
+  /** Whether to accept the plain protocol and any port, for development. */
   allowInsecure: boolean;
 }
 
 /**
- * Normalises the URL of a mint or relay, so that two spellings are not two servers. Scheme and host become lower
- * case (IDN as punycode, IPv4 as four decimals). A dot after the host, the default port, dot segments, trailing and
- * double slashes, unnecessary escapes in the path (RFC 3986 section 6.2.2) and the fragment are removed.
+ * Normalises the URL of a mint or relay, so that two spellings count as one server. Scheme and host become lower case
+ * (IDN as punycode, IPv4 as four decimals). Removes a dot after the host, the default port, dot segments, trailing
+ * and double slashes, unnecessary escapes in the path (RFC 3986 section 6.2.2) and the fragment.
  *
- * @returns null if the text is not such a URL, or contains credentials
+ * @returns null if the text violates the rules, is no URL or contains credentials
  */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
-  const isUnacceptable = text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed);
-  const url = isUnacceptable ? null : URL.parse(trimmed);
-  if (url === null) {
+  const url = URL.parse(trimmed);
+  if (text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed) || url === null) {
     return null;
   }
   const host = url.hostname.replace(/\.$/, '');
@@ -48,7 +47,7 @@ export function normaliseServerUrl(text: string, rules: ServerUrlRules): string 
     .replace(/\/{2,}/g, '/')
     .replace(/\/$/, '');
   const normalised = `${url.protocol}//${host}${port}${path}${url.search}`;
-  // Escapes and punycode make non-ASCII text longer.
+  // Normalised text can be longer than the input, because non-ASCII characters are escaped.
   return normalised.length <= rules.maxLength ? normalised : null;
 }
 

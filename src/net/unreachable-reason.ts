@@ -1,7 +1,4 @@
-/**
- * Why a host sent no response. The texts are fixed because they appear in logs: they contain no path (which may
- * include a quote id), no address, and nothing that the host sent.
- */
+/** Why a host sent no response. Fixed texts, so that logs contain no quote id, no address and no text of the host. */
 export type UnreachableReason =
   | 'forbidden address'
   | 'forbidden port'
@@ -19,7 +16,7 @@ export type UnreachableReason =
   | 'too many requests in flight'
   | 'closed';
 
-/** This service's own checks or limits ended a request or a connection. */
+/** A check or limit of this service ended a request or a connection. */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError';
   readonly reason: UnreachableReason;
@@ -63,13 +60,13 @@ export function toUnreachableReason(error: unknown): UnreachableReason {
   );
 }
 
-/** Why a WebSocket did not open. `handshake rejected`: the host responded with a status other than 101. */
+/** Why a WebSocket did not open. `handshake rejected`: the status of the response was not 101. */
 export type HandshakeFailure = UnreachableReason | 'handshake rejected' | 'not a relay';
 
-/** The message of `ws` for a handshake that was terminated, such as by a timeout. */
+/** The message of `ws` after a handshake that was terminated, for example by a timeout. */
 const HANDSHAKE_ABANDONED = /closed before the connection was established/;
 
-/** The message of `ws` for any other status than 101. */
+/** The message of `ws` for a status other than 101. */
 const HANDSHAKE_REJECTED = /^Unexpected server response/;
 
 export function toHandshakeFailure(error: unknown): HandshakeFailure {
@@ -82,7 +79,7 @@ export function toHandshakeFailure(error: unknown): HandshakeFailure {
   if (HANDSHAKE_REJECTED.test(error.message)) {
     return 'handshake rejected';
   }
-  // Protocol errors of `ws` have no code; those of Node's HTTP parser start with HPE_.
+  // Protocol errors of `ws` have no code. The codes of Node's HTTP parser start with HPE_.
   const code = errorCode(error);
   return code === '' || code.startsWith('HPE_') ? 'not a relay' : toUnreachableReason(error);
 }

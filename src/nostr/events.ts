@@ -6,7 +6,7 @@ export type EventVerifier = (event: Event) => boolean;
 
 let wasmLoaded: Promise<void> | null = null;
 
-/** Loads WebAssembly that signs and verifies events four times as fast as JavaScript. */
+/** Loads the WebAssembly code that signs and verifies events. It is four times as fast as JavaScript. */
 function loadNostrWasm(): Promise<void> {
   wasmLoaded ??= initNostrWasm().then(setNostrWasm);
   return wasmLoaded;
@@ -20,9 +20,9 @@ export async function loadEventVerifier(): Promise<EventVerifier> {
 export type EventSigner = Awaited<ReturnType<typeof loadEventSigner>>;
 
 /**
- * Creates a signer of events (NIP-01). Signatures are not deterministic; event ids are.
+ * Creates a signer of events (NIP-01). If it signs the same event again, the id is the same, but not the signature.
  *
- * @param secretKey hex, valid
+ * @param secretKey a valid key, hex
  */
 export async function loadEventSigner(secretKey: string) {
   await loadNostrWasm();
@@ -35,8 +35,8 @@ export async function loadEventSigner(secretKey: string) {
 }
 
 /**
- * Returns whether a value can be the tags of an event (NIP-01): lists of well-formed strings. Not a zod schema,
- * because zod collects every issue, and throws if a hostile event has 100,000 of them.
+ * Returns whether a value is a valid list of tags (NIP-01). Zod is not used, because it collects all issues and
+ * throws if a hostile event has 100,000 of them.
  */
 export function isTagList(value: unknown): value is string[][] {
   return (
@@ -48,4 +48,9 @@ export function isTagList(value: unknown): value is string[][] {
 /** Returns whether a value is a string without lone surrogates, which programs hash and store differently. */
 export function isWellFormedString(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed();
+}
+
+/** Returns the value of the first tag with this name. */
+export function findTagValue(tags: readonly (readonly string[])[], name: string): string | null {
+  return tags.find((tag) => tag[0] === name)?.[1] ?? null;
 }

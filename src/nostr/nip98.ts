@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { tryParseJson } from '../untrusted-text.ts';
-import type { EventVerifier } from './events.ts';
+import { type EventVerifier, findTagValue } from './events.ts';
 
-/** In either direction (NIP-98). */
+/** How far the time of an event may differ from the current time, in the past or in the future (NIP-98). */
 const NIP98_TOLERANCE_SECONDS = 60;
 
 const HTTP_AUTH_KIND = 27_235;
@@ -13,9 +13,9 @@ const URL_WITHOUT_QUERY = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
 
 export interface Nip98Expectation {
   method: string;
-  /** As the client sent it, without the query (spec.md section 5). */
+  /** The path of the request as the client sent it, without the query (spec.md section 5). */
   pathname: string;
-  /** The public origins of this service; the signed URL may use any of them. */
+  /** The public origins of this service. The signed URL may have any of them. */
   origins: readonly string[];
   nowSeconds: number;
 }
@@ -26,8 +26,8 @@ export type Nip98Result =
   | { outcome: 'rejected'; reason: string };
 
 /**
- * Verifies the NIP-98 event of a request. Event ids may repeat: wallets send parallel requests within one second,
- * and their events are equal. Extra tags and all variants of base64 are accepted, because clients differ.
+ * Verifies the NIP-98 event of a request. Accepts the same event again, because wallets that send parallel requests
+ * within one second create equal events. Accepts extra tags and all variants of base64, because clients differ.
  *
  * @param encoded the `Authorization` value after `Nostr `
  */
@@ -46,22 +46,26 @@ export function verifyNip98(
   if (Math.abs(expected.nowSeconds - event.created_at) > NIP98_TOLERANCE_SECONDS) {
     return rejected('The authorization event is too old or too far in the future.');
   }
-  const url = tagValue(event.tags, 'u');
+  const url = findTagValue(event.tags, 'u');
   if (url === null || !isSameResource(url, expected)) {
     return rejected(
       `The authorization event must sign ${expected.origins[0] ?? ''}${expected.pathname}.`,
     );
   }
-  if (tagValue(event.tags, 'method')?.toUpperCase() !== expected.method.toUpperCase()) {
+  if (findTagValue(event.tags, 'method')?.toUpperCase() !== expected.method.toUpperCase()) {
     return rejected(`The authorization event must sign the method ${expected.method}.`);
   }
   if (!verifyEvent(event)) {
     return rejected('The signature of the authorization event is invalid.');
   }
-  return { outcome: 'valid', pubkey: event.pubkey, payloadHash: tagValue(event.tags, 'payload') };
+  return {
+    outcome: 'valid',
+    pubkey: event.pubkey,
+    payloadHash: findTagValue(event.tags, 'payload'),
+  };
 }
 
-/** Also accepts the hash of the body as compact JSON: some clients hash compact JSON and send spaced JSON. */
+/** Also accepts the hash of the body as compact JSON, because some clients hash compact JSON but send spaced JSON. */
 export function payloadHashMatches(payloadHash: string, body: Buffer): boolean {
   const signedHash = payloadHash.toLowerCase();
   if (signedHash === hash('sha256', body)) {
@@ -86,10 +90,6 @@ function decodeEvent(encoded: string): z.infer<typeof nostrEventSchema> | null {
   return nostrEventSchema.safeParse(tryParseJson(json)).data ?? null;
 }
 
-function tagValue(tags: string[][], name: string): string | null {
-  return tags.find((tag) => tag[0] === name)?.[1] ?? null;
-}
-
 function isSameResource(signedUrl: string, { origins, pathname }: Nip98Expectation): boolean {
   const [, origin = '', signedPathname = '/'] = URL_WITHOUT_QUERY.exec(signedUrl) ?? [];
   return (
@@ -98,7 +98,7 @@ function isSameResource(signedUrl: string, { origins, pathname }: Nip98Expectati
   );
 }
 
-/** Proxies collapse double and trailing slashes. */
+/** Removes double and trailing slashes, as some proxies do. */
 function collapseSlashes(pathname: string): string {
   return pathname.replace(/\/{2,}/g, '/').replace(/(.)\/$/, '$1');
 }

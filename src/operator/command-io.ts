@@ -1,41 +1,41 @@
 import { once } from 'node:events';
 import { OperatorError } from '../errors.ts';
-import type { CommandIo } from './command.ts';
 
 const PROGRESS_INTERVAL_MS = 10_000;
 
-/** The standard streams of this process. */
-export class ProcessIo implements CommandIo {
-  readonly #streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
+type StandardStreams = Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
+
+/** Reads and writes the standard streams of this process. */
+export class ProcessIo {
+  readonly #streams: StandardStreams;
   readonly #monotonicMs: () => number;
-  readonly #stdoutClosed = new AbortController();
+  readonly #closeController = new AbortController();
   #lastProgressAtMs: number;
 
-  constructor(
-    streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>,
-    monotonicMs: () => number,
-  ) {
+  constructor(streams: StandardStreams, monotonicMs: () => number) {
     this.#streams = streams;
     this.#monotonicMs = monotonicMs;
-    // On a terminal, show the first line immediately.
+    // A terminal shows the first progress line immediately.
     this.#lastProgressAtMs = streams.stderr.isTTY ? -Infinity : monotonicMs();
     streams.stdout.on('error', () => {
-      this.#stdoutClosed.abort(
+      this.#closeController.abort(
         new OperatorError('Standard output was closed before the command finished.'),
       );
     });
   }
 
+  /** Null if standard input is a terminal. */
   get stdin(): AsyncIterable<Uint8Array> | null {
     const { stdin } = this.#streams;
     return stdin.isTTY ? null : stdin;
   }
 
+  /** Aborted when standard output is closed. */
   get signal(): AbortSignal {
-    return this.#stdoutClosed.signal;
+    return this.#closeController.signal;
   }
 
-  /** @throws OperatorError if standard output was closed */
+  /** Resolves when standard output can take more. @throws OperatorError if standard output was closed */
   async write(text: string): Promise<void> {
     this.signal.throwIfAborted();
     if (!this.#streams.stdout.write(text)) {
@@ -45,6 +45,7 @@ export class ProcessIo implements CommandIo {
     }
   }
 
+  /** Shows one line of progress. Drops lines that follow the last one too soon. @param line without a line break */
   reportProgress(line: string): void {
     const nowMs = this.#monotonicMs();
     if (nowMs - this.#lastProgressAtMs >= PROGRESS_INTERVAL_MS) {

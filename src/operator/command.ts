@@ -1,11 +1,12 @@
 import type { Clock } from '../clock.ts';
 import type { Store } from '../store.ts';
 import type { Treasury } from '../usernames/treasury.ts';
-import { joinLines, toJsonOutput } from './format.ts';
+import type { ProcessIo } from './command-io.ts';
+import { formatJson, joinLines } from './format.ts';
 
-/** What a command prints at its end, and its exit code. */
+/** The exit code of a command, and what to print after it has finished. */
 export interface CommandResult {
-  /** 0: done. 1: not done. 2: wrong arguments. */
+  /** 0: success. 1: failure. 2: wrong arguments. */
   exitCode: number;
   stdout: string;
   stderr: string;
@@ -13,25 +14,17 @@ export interface CommandResult {
 
 export interface CommandContext {
   store: Store;
-  /** `USERNAME_RESERVED`. */
+  /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
-  /** Null without a treasury secret. */
+  /** Null if there is no treasury secret. */
   treasury: Treasury | null;
-  /** Whether this service sends requests to mints over plain http (development). */
+  /** Whether this service sends requests to mints over plain http, which is for development. */
   allowHttpMints: boolean;
   clock: Clock;
 }
 
-export interface CommandIo {
-  /** Writes to standard output. Resolves when the stream can take more. */
-  write(text: string): Promise<void>;
-  /** Shows one line of progress, without a line break. Drops lines that come too fast. */
-  reportProgress(line: string): void;
-  /** Standard input; null if it is a terminal. */
-  stdin: AsyncIterable<Uint8Array> | null;
-  /** Aborted when standard output is closed. */
-  signal: AbortSignal;
-}
+/** The standard streams, as commands use them. */
+export type CommandIo = Pick<ProcessIo, 'stdin' | 'signal' | 'write' | 'reportProgress'>;
 
 export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise<CommandResult>;
 
@@ -41,7 +34,7 @@ export interface OperatorCommand {
   /** The lines of the usage text, each indented and with a line break. */
   usage: string;
   /**
-   * Parses the arguments, before the database is opened.
+   * Parses the arguments. Runs before the database is opened.
    *
    * @throws UsageError, or an error of `parseArgs` from node:util
    */
@@ -52,7 +45,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Returns the only operand, trimmed. @throws UsageError if the number of operands is not one */
+/** Returns the only operand, trimmed. @throws UsageError if there is no operand or more than one */
 export function requireSingleOperand(
   [operand = '', ...others]: string[],
   usageMessage: string,
@@ -63,21 +56,21 @@ export function requireSingleOperand(
   return operand.trim();
 }
 
-/** Prints an object as JSON on standard output, and text on standard output (success) or standard error (failure). */
+/** Prints an object as JSON on standard output. Prints the text of a failed command on standard error. */
 export function createCommandResult(isSuccess: boolean, output: string | object): CommandResult {
-  const exitCode = isSuccess ? 0 : 1;
-  if (typeof output === 'object') {
-    return { exitCode, stdout: `${JSON.stringify(toJsonOutput(output), null, 2)}\n`, stderr: '' };
+  if (typeof output === 'string' && !isSuccess) {
+    return { exitCode: 1, stdout: '', stderr: output };
   }
-  return isSuccess
-    ? { exitCode, stdout: output, stderr: '' }
-    : { exitCode, stdout: '', stderr: output };
+  const stdout = typeof output === 'string' ? output : formatJson(output);
+  return { exitCode: isSuccess ? 0 : 1, stdout, stderr: '' };
 }
 
-/** What a command found or did, for scripts and for people. */
+/** What a command found or did. */
 export interface CommandReport {
   isSuccess: boolean;
+  /** For scripts (`--json`). */
   json: object;
+  /** For people. */
   lines: string[];
 }
 

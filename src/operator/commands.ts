@@ -1,8 +1,8 @@
 import type { Config } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import { Store } from '../store.ts';
-import { createTreasurySealer } from '../usernames/create-usernames.ts';
 import { Treasury } from '../usernames/treasury.ts';
+import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import {
   type CommandHandler,
@@ -36,23 +36,24 @@ export interface ParsedCommand {
 }
 
 /**
- * Parses a command line: the command's name, then its arguments.
+ * Parses a command line: the name of the command, then its arguments.
  *
- * @returns the command, or the usage text to print instead
+ * @returns the command to run, or the usage text to print instead
  */
-export function parseCommand(argv: readonly string[]): ParsedCommand | CommandResult {
-  const [name, ...args] = argv;
-  const command = COMMANDS.find((each) => each.name === name);
-  if (command === undefined) {
-    return usageErrorResult(`Unknown command: ${name}`, COMMANDS_USAGE);
-  }
-  return parseArguments(command.usage, args, () => ({ run: command.parse(args) }));
+export function parseCommand([name, ...args]: readonly string[]): ParsedCommand | CommandResult {
+  const command = COMMANDS.find((candidate) => candidate.name === name);
+  return parseArguments(command?.usage ?? COMMANDS_USAGE, args, () => {
+    if (command === undefined) {
+      throw new UsageError(`Unknown command: ${name}`);
+    }
+    return { run: command.parse(args) };
+  });
 }
 
 /**
- * Parses the arguments of a command.
+ * Handles `--help` and wrong arguments of a command.
  *
- * @param parse throws as {@link OperatorCommand.parse} does
+ * @param parse throws the same errors as {@link OperatorCommand.parse}
  * @returns the result of `parse`, or the usage text to print instead
  */
 export function parseArguments<T>(
@@ -69,14 +70,10 @@ export function parseArguments<T>(
     const isParseError =
       error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS_/.test(String(error.code));
     if (error instanceof UsageError || isParseError) {
-      return usageErrorResult(error.message, usage);
+      return { exitCode: 2, stdout: '', stderr: `${error.message}\n\n${formatUsage(usage)}` };
     }
     throw error;
   }
-}
-
-function usageErrorResult(message: string, usage: string): CommandResult {
-  return { exitCode: 2, stdout: '', stderr: `${message}\n\n${formatUsage(usage)}` };
 }
 
 function formatUsage(lines: string): string {
@@ -84,7 +81,7 @@ function formatUsage(lines: string): string {
 }
 
 /**
- * Runs an operator command on the database, whether the service runs or not.
+ * Runs an operator command on the database. The service may run at the same time.
  *
  * @throws OperatorError if the database does not exist or cannot be opened
  */

@@ -1,14 +1,12 @@
 import * as nip19 from 'nostr-tools/nip19';
 
-// How commands format values for people and for scripts.
-
 /** Wide enough for every label of {@link formatFields}. */
 const LABEL_WIDTH = 12;
 
-/** Returns one line for each labelled value that is not null. */
-export function formatFields(...rows: readonly (readonly [label: string, value: string | null])[]) {
+/** Returns a line with label and value for each row that has a value. */
+export function formatFields(...rows: [label: string, value: string | null | undefined][]) {
   return rows
-    .filter(([, value]) => value !== null)
+    .filter(([, value]) => value)
     .map(([label, value]) => `  ${label.padEnd(LABEL_WIDTH)}  ${value}`);
 }
 
@@ -17,14 +15,10 @@ export function joinLines(...lines: string[]): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Returns an npub, or a name with the npub in parentheses. */
+/** Returns the npub. If the user has a name, returns the name, then the npub in parentheses. */
 export function pubkeyToText(pubkey: string, name: string | null): string {
   const npub = nip19.npubEncode(pubkey);
   return name === null ? npub : `${name} (${npub})`;
-}
-
-export function pubkeyToJson(pubkey: string, name: string | null): object {
-  return { npub: nip19.npubEncode(pubkey), pubkey, name };
 }
 
 export function formatNumber(value: number): string {
@@ -56,32 +50,39 @@ const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
   ['min', 60],
 ];
 
-/** Uses the largest unit of which there are at least two. */
+/** Such as `in 12 s` or `3 days ago`. Uses the largest unit that fits into the distance at least twice. */
 function formatDistance(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1000);
-  const [name, size] = DISTANCE_UNITS.find(([, each]) => seconds >= 2 * each) ?? ['s', 1];
-  const length = `${Math.round(seconds / size)} ${name}`;
+  const [unit, unitSeconds] = DISTANCE_UNITS.find(([, size]) => seconds >= 2 * size) ?? ['s', 1];
+  const length = `${Math.round(seconds / unitSeconds)} ${unit}`;
   return ms > 0 ? `in ${length}` : `${length} ago`;
 }
 
 /**
- * Prepares a value for `--json`: omits null fields and writes times in ISO 8601, so that `createdAtMs` becomes
- * `createdAt`, and `nowMs` becomes `asOf`.
+ * Formats a value for `--json`. Omits null fields, writes times in ISO 8601 (`createdAtMs` becomes `createdAt`), and
+ * adds the npub to each public key.
  */
-export function toJsonOutput(value: unknown): unknown {
-  if (Array.isArray(value)) {
-    return value.map(toJsonOutput);
-  }
-  if (typeof value !== 'object' || value === null) {
+export function formatJson(value: object): string {
+  return `${JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), 2)}\n`;
+}
+
+function convertFields(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return value;
   }
-  const entries = Object.entries(value).filter(([, each]) => (each ?? null) !== null);
-  return Object.fromEntries(
-    entries.map(([key, each]) => {
-      if (!key.endsWith('Ms')) {
-        return [key, toJsonOutput(each)];
-      }
-      return [key === 'nowMs' ? 'asOf' : key.slice(0, -'Ms'.length), formatTime(each)];
-    }),
-  );
+  const converted: Record<string, unknown> = {};
+  for (const [key, field] of Object.entries(value)) {
+    if (field === null || field === undefined) {
+      continue;
+    }
+    if (key === 'pubkey') {
+      converted['npub'] = nip19.npubEncode(field);
+    }
+    if (key.endsWith('Ms')) {
+      converted[key.slice(0, -'Ms'.length)] = formatTime(field);
+    } else {
+      converted[key] = field;
+    }
+  }
+  return converted;
 }

@@ -19,7 +19,7 @@ import {
 } from './command.ts';
 import { formatCount, formatSat, formatTime, formatTimeWithDistance, joinLines } from './format.ts';
 
-/** Up to 16 digits, as many as the number of all sats that will ever exist. */
+/** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
 const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
 
 export const treasuryCommand: OperatorCommand = {
@@ -50,18 +50,18 @@ export const treasuryCommand: OperatorCommand = {
     if (action !== 'token' && operands.length > 0) {
       throw new UsageError(`Unexpected argument: ${operands[0]}`);
     }
-    const run = parseAction(action, operands, values);
+    const runAction = createActionRunner(action, operands, values);
     return async ({ treasury }) =>
       treasury === null
         ? createCommandResult(
             false,
             'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n',
           )
-        : run(treasury);
+        : runAction(treasury);
   },
 };
 
-function parseAction(
+function createActionRunner(
   action: string | undefined,
   operands: string[],
   { json, amount, mint }: { json: boolean; amount?: string; mint?: string },
@@ -86,13 +86,13 @@ function parseAction(
         `Give one withdrawal id; ${LIST_WITHDRAWALS_ADVICE}`,
       );
       return async (treasury) => {
-        const stored = await treasury.readWithdrawalToken(id);
-        if (stored === null) {
+        const withdrawal = await treasury.readWithdrawalToken(id);
+        if (withdrawal === null) {
           const text = `No withdrawal has this id; ${LIST_WITHDRAWALS_ADVICE}`;
           return createTokenResult({ outcome: 'not_found' }, [text], json);
         }
-        const text = `A token of ${formatSat(stored.amountSat)}, unless it has been redeemed.`;
-        return createTokenResult({ outcome: 'token', ...stored }, [text], json);
+        const text = `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`;
+        return createTokenResult({ outcome: 'token', ...withdrawal }, [text], json);
       };
     }
     default:
@@ -116,7 +116,9 @@ function parseWithdrawalOrder(
   return { mintUrl, amountSat: amount === undefined ? null : Number(amount) };
 }
 
-/** Prints only the token on standard output, so that it can be piped. The text goes to standard error. */
+/**
+ * Without `--json`, prints only the token on standard output, so that it can be piped, and `lines` on standard error.
+ */
 function createTokenResult(
   result: { outcome: string; token?: string },
   lines: string[],
@@ -132,16 +134,7 @@ function reportOverview(overview: TreasuryOverview): CommandReport {
   const { nowMs, balances, sales, openPurchases } = overview;
   return {
     isSuccess: true,
-    json: {
-      nowMs,
-      balances,
-      names: sales,
-      openPurchases: openPurchases.map(({ createdAtMs, attempts, ...purchase }) => ({
-        ...purchase,
-        tries: attempts,
-        sinceMs: createdAtMs,
-      })),
-    },
+    json: overview,
     lines: [
       ...(balances.length === 0
         ? [NO_ECASH_TEXT]
@@ -156,16 +149,16 @@ function reportOverview(overview: TreasuryOverview): CommandReport {
 const NO_ECASH_TEXT = 'The treasury has no ecash to withdraw.';
 
 function purchaseToLines(purchase: OpenPurchaseSummary, nowMs: number): string[] {
-  const { id, name, paidSat, createdAtMs, attempts, reason, nextTryAtMs } = purchase;
-  const tried =
+  const { id, name, paidSat, createdAtMs, attempts, reason, nextAttemptAtMs } = purchase;
+  const failures =
     attempts === 0 ? '' : ` after ${formatCount(attempts, 'failed attempt')} (${reason})`;
-  const next =
-    attempts === 0 || nextTryAtMs === null
+  const nextAttempt =
+    attempts === 0 || nextAttemptAtMs === null
       ? ''
-      : `; next attempt ${formatTimeWithDistance(nextTryAtMs, nowMs)}`;
+      : `; next attempt ${formatTimeWithDistance(nextAttemptAtMs, nowMs)}`;
   return [
     `  purchase ${id} of ${name} for ${formatSat(paidSat)}`,
-    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${tried}${next}`,
+    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${failures}${nextAttempt}`,
   ];
 }
 

@@ -8,7 +8,7 @@ import {
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { RecipientBlock, StoredUser } from '../recipients/user-store.ts';
 import type { Store } from '../store.ts';
-import type { StoredUsername } from '../usernames/username-claim.ts';
+import type { StoredUsername } from '../usernames/username-store.ts';
 import {
   type CommandReport,
   createReportResult,
@@ -21,13 +21,12 @@ import {
   formatNumber,
   formatTime,
   formatTimeWithDistance,
-  pubkeyToJson,
   pubkeyToText,
 } from './format.ts';
 
 const MAX_REASON_LENGTH = 500;
 
-/** Such as a line break: the output shows the reason in one line. */
+/** Includes line breaks. The output shows a reason in one line. */
 const CONTROL_CHARACTER_PATTERN = /\p{Cc}/u;
 
 const HEX_PUBKEY = /^[0-9a-f]{64}$/i;
@@ -71,7 +70,7 @@ type UserIdentifier = Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>;
 
 interface ResolvedUser {
   pubkey: string;
-  /** Null if nothing was ever saved for the key. */
+  /** Null if nothing is stored for the key. */
   user: StoredUser | null;
 }
 
@@ -128,27 +127,22 @@ function parseReason(text: string): string {
   return reason;
 }
 
-/** Suggests the likely key. The operator must repeat the command with it. */
+/** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
 async function reportUnusedName({ usernames }: Store, name: string): Promise<CommandReport> {
   const stored = await usernames.find(name);
-  const text = `No user has the name ${name}.`;
-  if (stored?.pubkey == null) {
-    return { isSuccess: false, json: { outcome: 'name_not_in_use', name }, lines: [text] };
+  let text = `No user has the name ${name}.`;
+  if (stored?.pubkey) {
+    const relation = stored.status === 'pending' ? 'is buying it' : 'had it before';
+    text += ` ${nip19.npubEncode(stored.pubkey)} ${relation}: use the npub if you mean that user.`;
   }
-  const { status, pubkey } = stored;
-  const relation = status === 'pending' ? 'is buying it' : 'had it before';
-  return {
-    isSuccess: false,
-    json: { outcome: 'name_not_in_use', name, status, key: pubkeyToJson(pubkey, null) },
-    lines: [`${text} ${nip19.npubEncode(pubkey)} ${relation}: use the npub if you mean that user.`],
-  };
+  return { isSuccess: false, json: { outcome: 'name_not_in_use', name, ...stored }, lines: [text] };
 }
 
 /**
- * Blocks or unblocks a key, even one without stored data. The service creates no new invoices for a blocked key. Earlier
- * invoices can still be paid and collected.
+ * Blocks or unblocks a key, even a key without stored data. The service creates no new invoices for a blocked key.
+ * Earlier invoices can still be paid and collected.
  *
- * @param reason only the operator sees it; null keeps the reason of an earlier block
+ * @param reason shown only to the operator; null keeps the reason of an earlier block
  */
 async function changeBlock(
   store: Store,
@@ -157,19 +151,20 @@ async function changeBlock(
   reason: string | null,
   nowMs: number,
 ): Promise<CommandReport> {
-  const before = user?.block ?? null;
+  const earlierBlock = user?.block ?? null;
+  // The block that is now in force or was removed.
   const block = await store.transaction(async (tx) => {
     await notifyRecipientChange(tx, pubkey);
     if (action === 'block') {
       return tx.users.block(pubkey, reason, nowMs);
     }
     await tx.users.unblock(pubkey);
-    return before;
+    return earlierBlock;
   });
   const name = user?.name ?? null;
   const report = (outcome: string, text: string): CommandReport => ({
     isSuccess: true,
-    json: { outcome, nowMs, user: pubkeyToJson(pubkey, name), block },
+    json: { outcome, nowMs, pubkey, name, block },
     lines: [`${pubkeyToText(pubkey, name)} ${text}`],
   });
   if (block === null) {
@@ -178,7 +173,7 @@ async function changeBlock(
   if (action === 'unblock') {
     return report('unblocked', `is unblocked; it was blocked ${blockToText(block)}.`);
   }
-  return before === null
+  return earlierBlock === null
     ? report('blocked', 'is blocked: payers get the error "Recipient unavailable."')
     : report('already_blocked', `is already blocked, ${blockToText(block)}.`);
 }
@@ -187,7 +182,7 @@ function blockToText({ sinceMs, reason }: RecipientBlock): string {
   return `since ${formatTime(sinceMs)}${reason === null ? ', without a reason' : `: ${reason}`}`;
 }
 
-/** Reads the stored data of a user. Sends no request to a mint. */
+/** Reports the stored data of a user. Sends no request to a mint. */
 async function reportUser(
   store: Store,
   { pubkey, user }: ResolvedUser,
@@ -196,12 +191,13 @@ async function reportUser(
   const usernames = await store.usernames.listByPubkey(pubkey);
   const payments = await store.traces.listPayments(pubkey, 1);
   const openQuotes = await store.traces.listOpenQuotes(pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
-  const { open, completed, failed } = await store.purchases.countByState(pubkey);
+  const purchases = await store.purchases.countByState(pubkey);
+  const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
     const npub = nip19.npubEncode(pubkey);
     return {
       isSuccess: false,
-      json: { outcome: 'unknown_key', user: pubkeyToJson(pubkey, null) },
+      json: { outcome: 'not_found', pubkey },
       lines: [`The database has no data of ${npub}. The key can be paid anyway.`],
     };
   }
@@ -214,24 +210,16 @@ async function reportUser(
   return {
     isSuccess: true,
     json: {
-      outcome: 'user',
+      outcome: 'found',
       nowMs,
-      user: pubkeyToJson(pubkey, name),
-      names: usernames.map((username) => ({
-        name: username.name,
-        status: username.status,
-        sinceMs: username.statusSinceMs,
-        untilMs: username.reservedUntilMs,
-        purchase: username.purchaseId,
-      })),
-      mintUrl,
-      lockQuotes,
+      pubkey,
+      ...user,
+      usernames,
       paymentCount: payments.total,
       lastPaidAtMs,
       openQuoteCount,
       hasMoreOpenQuotes,
-      purchases: { open, done: completed, undone: failed },
-      block,
+      purchases,
     },
     lines: [
       pubkeyToText(pubkey, name),
@@ -267,7 +255,7 @@ function lockQuotesToText(lockQuotes: boolean | null): string {
 }
 
 function toUsernameField(
-  { name, status, statusSinceMs, reservedUntilMs, purchaseId }: StoredUsername,
+  { name, status, statusSinceMs, graceEndsAtMs, purchaseId }: StoredUsername,
   nowMs: number,
 ): [label: string, value: string] {
   const since = formatTimeWithDistance(statusSinceMs, nowMs);
@@ -277,7 +265,7 @@ function toUsernameField(
     case 'pending':
       return ['Buying', `${name}, since ${since}; purchase ${purchaseId}`];
     case 'released': {
-      const untilMs = reservedUntilMs ?? statusSinceMs;
+      const untilMs = graceEndsAtMs ?? statusSinceMs;
       const availability = untilMs > nowMs ? 'reserved for this user until' : 'free since';
       return ['Old name', `${name}, ${availability} ${formatTimeWithDistance(untilMs, nowMs)}`];
     }

@@ -1,18 +1,18 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import {
+  isReservedUsername,
   MAX_USERNAME_LENGTH,
   MIN_USERNAME_LENGTH,
   parseUsername,
 } from '../recipients/lightning-address.ts';
 import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
-import type { TransactionStore } from '../store.ts';
+import type { Store, TransactionStore } from '../store.ts';
 import {
-  isReservedUsername,
   resolveAvailability,
   type StoredUsername,
   type UsernameAvailability,
-} from '../usernames/username-claim.ts';
+} from '../usernames/username-store.ts';
 import {
   type CommandContext,
   type CommandReport,
@@ -21,7 +21,7 @@ import {
   requireSingleOperand,
   UsageError,
 } from './command.ts';
-import { formatFields, formatTime, formatTimeWithDistance, pubkeyToJson } from './format.ts';
+import { formatFields, formatTime, formatTimeWithDistance } from './format.ts';
 
 export const nameCommand: OperatorCommand = {
   name: 'name',
@@ -68,13 +68,12 @@ function parseNameOperand(operands: string[]): string {
   return username;
 }
 
-interface UsernameRecord {
+/** A name and what is stored about it. A free name may still have the row of its former owner. */
+interface UsernameRecord extends Partial<StoredUsername> {
   /** In lower case. */
   name: string;
   availability: UsernameAvailability;
-  /** A free name may still have the row of its former owner. */
-  stored: StoredUsername | null;
-  /** The list that contains the name, even if a key uses the name. */
+  /** The list of reserved names that contains the name. A listed name can nevertheless be in use. */
   reservedList: 'built_in' | 'setting' | null;
 }
 
@@ -83,38 +82,22 @@ const RESERVED_LIST_TEXTS = {
   setting: 'it is in USERNAME_RESERVED',
 } as const;
 
-function toUsernameRecord(
+async function readUsernameRecord(
+  { usernames }: Pick<Store, 'usernames'>,
   name: string,
-  stored: StoredUsername | null,
   reservedNames: readonly string[],
   nowMs: number,
-): UsernameRecord {
+): Promise<UsernameRecord> {
+  const stored = await usernames.find(name);
   let reservedList: UsernameRecord['reservedList'] = null;
   if (isReservedUsername(name, reservedNames)) {
     reservedList = isReservedUsername(name, []) ? 'built_in' : 'setting';
   }
-  const availability = resolveAvailability(stored, nowMs);
-  const isReservedByList = availability === 'free' && reservedList !== null;
-  return {
-    name,
-    availability: isReservedByList ? 'reserved' : availability,
-    stored,
-    reservedList,
-  };
-}
-
-/** Renders a record for scripts. `key` is the owner, the former owner or the buyer. */
-function recordToJson({ name, availability, stored, reservedList }: UsernameRecord): object {
-  const pubkey = stored?.pubkey ?? null;
-  return {
-    name,
-    standing: availability,
-    list: reservedList,
-    key: pubkey === null ? null : pubkeyToJson(pubkey, null),
-    sinceMs: stored?.statusSinceMs,
-    untilMs: stored?.reservedUntilMs,
-    purchase: stored?.purchaseId,
-  };
+  let availability = resolveAvailability(stored, nowMs);
+  if (availability === 'free' && reservedList !== null) {
+    availability = 'reserved';
+  }
+  return { ...stored, name, availability, reservedList };
 }
 
 async function showUsername(
@@ -122,15 +105,11 @@ async function showUsername(
   name: string,
 ): Promise<CommandReport> {
   const nowMs = clock();
-  const stored = await store.usernames.find(name);
-  const record = toUsernameRecord(name, stored, reservedNames, nowMs);
+  const record = await readUsernameRecord(store, name, reservedNames, nowMs);
   return {
     isSuccess: true,
-    json: { outcome: 'name', nowMs, ...recordToJson(record) },
-    lines: [
-      `${name} ${availabilityToText(record)}.`,
-      ...(stored === null ? [] : storedUsernameToLines(stored, record, nowMs)),
-    ],
+    json: { outcome: 'found', nowMs, ...record },
+    lines: [`${name} ${availabilityToText(record)}.`, ...storedUsernameToLines(record, nowMs)],
   };
 }
 
@@ -149,25 +128,22 @@ function availabilityToText({ availability, reservedList }: UsernameRecord): str
   }
 }
 
-function storedUsernameToLines(
-  { pubkey, status, statusSinceMs, reservedUntilMs, purchaseId }: StoredUsername,
-  { availability, reservedList }: UsernameRecord,
-  nowMs: number,
-): string[] {
-  const holders: Partial<Record<UsernameAvailability, string>> = {
+function storedUsernameToLines(record: UsernameRecord, nowMs: number): string[] {
+  const { availability, status, statusSinceMs, graceEndsAtMs, reservedList } = record;
+  if (statusSinceMs === undefined) {
+    return [];
+  }
+  const holderLabels: Partial<Record<UsernameAvailability, string>> = {
     in_use: 'Owner',
     pending: 'Buyer',
   };
   const remainsReserved = reservedList !== null && availability !== 'reserved';
   return formatFields(
-    [holders[availability] ?? 'Former owner', pubkey === null ? null : nip19.npubEncode(pubkey)],
-    ['Key', pubkey],
+    [holderLabels[availability] ?? 'Former owner', npubOf(record)],
+    ['Key', record.pubkey],
     [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(statusSinceMs, nowMs)],
-    [
-      'Grace until',
-      reservedUntilMs === null ? null : formatTimeWithDistance(reservedUntilMs, nowMs),
-    ],
-    ['Purchase', purchaseId],
+    ['Grace until', graceEndsAtMs ? formatTimeWithDistance(graceEndsAtMs, nowMs) : null],
+    ['Purchase', record.purchaseId],
     ['Once free', remainsReserved ? `still reserved: ${RESERVED_LIST_TEXTS[reservedList]}` : null],
   );
 }
@@ -176,15 +152,14 @@ type Action = 'reserve' | 'release';
 
 const SUCCESS_OUTCOMES = ['reserved', 'released', 'already_reserved', 'already_free'] as const;
 
-/** With `overtaken`, a concurrent change won. */
 type ChangeOutcome =
   | (typeof SUCCESS_OUTCOMES)[number]
   | 'in_use'
   | 'pending'
-  | 'on_list'
-  | 'overtaken';
+  | 'on_reserved_list'
+  /** The name changed at the same time, so this change was not made. */
+  | 'conflict';
 
-/** Reserves a name, so that no user can have it, or releases it. */
 async function changeUsername(
   { store, reservedNames, clock }: CommandContext,
   action: Action,
@@ -193,21 +168,22 @@ async function changeUsername(
 ): Promise<CommandReport> {
   const nowMs = clock();
   const { outcome, before } = await store.transaction(async (tx) => {
-    const before = toUsernameRecord(name, await tx.usernames.find(name), reservedNames, nowMs);
-    const rejection = checkChange(action, before, isTakeoverAllowed);
-    return { outcome: rejection ?? (await applyChange(tx, action, before, nowMs)), before };
+    const record = await readUsernameRecord(tx, name, reservedNames, nowMs);
+    const rejection = checkChange(action, record, isTakeoverAllowed);
+    const result = rejection ?? (await applyChange(tx, action, record, nowMs));
+    return { outcome: result, before: record };
   });
   return {
     isSuccess: SUCCESS_OUTCOMES.some((each) => each === outcome),
-    json: { outcome, nowMs, before: recordToJson(before) },
+    json: { outcome, nowMs, before },
     lines: [changeToText(outcome, before, action)],
   };
 }
 
-/** Returns why the change is not made, or null if it can be. */
+/** Returns the outcome if the change must not be made, or null if it can be made. */
 function checkChange(
   action: Action,
-  { availability, stored, reservedList }: UsernameRecord,
+  { availability, status, reservedList }: UsernameRecord,
   isTakeoverAllowed: boolean,
 ): ChangeOutcome | null {
   switch (availability) {
@@ -221,13 +197,13 @@ function checkChange(
       if (action === 'reserve') {
         return 'already_reserved';
       }
-      return reservedList !== null && stored?.status !== 'reserved' ? 'on_list' : null;
+      return reservedList !== null && status !== 'reserved' ? 'on_reserved_list' : null;
     case 'in_grace':
       return null;
   }
 }
 
-/** Each statement changes the name only if its status is still that of `before`. */
+/** Each statement changes the name only if the name still has the status that was read. */
 async function applyChange(
   tx: TransactionStore,
   action: Action,
@@ -237,22 +213,22 @@ async function applyChange(
   if (availability === 'in_use') {
     await tx.notify(RECIPIENT_CHANGES_CHANNEL, [name]);
     if (!(await tx.usernames.revoke(name))) {
-      return 'overtaken';
+      return 'conflict';
     }
   } else if (availability !== 'free' && !(await tx.usernames.free(name))) {
-    return 'overtaken';
+    return 'conflict';
   }
   if (action === 'release') {
     return 'released';
   }
-  return (await tx.usernames.reserve(name, nowMs)) ? 'reserved' : 'overtaken';
+  return (await tx.usernames.reserve(name, nowMs)) ? 'reserved' : 'conflict';
 }
 
 function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Action): string {
-  const { name, stored, reservedList } = before;
+  const { name, status, reservedList } = before;
   const listText = reservedList === null ? '' : RESERVED_LIST_TEXTS[reservedList];
-  const since = `since ${formatTime(stored?.statusSinceMs ?? 0)}`;
-  const by = stored?.pubkey == null ? '' : ` by ${nip19.npubEncode(stored.pubkey)} ${since}`;
+  const since = `since ${formatTime(before.statusSinceMs ?? 0)}`;
+  const byWhom = `by ${npubOf(before)} ${since}`;
   switch (outcome) {
     case 'reserved':
       return `${name} is now reserved.${previousHolderToText(before)}`;
@@ -261,36 +237,41 @@ function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Ac
       return `${name} ${result}${previousHolderToText(before)}`;
     }
     case 'already_reserved':
-      return `${name} is already reserved (${stored?.status === 'reserved' ? since : listText}).`;
+      return `${name} is already reserved (${status === 'reserved' ? since : listText}).`;
     case 'already_free':
       return `${name} is already free.`;
     case 'in_use':
       return (
-        `${name} is in use${by}: nothing was changed.` +
+        `${name} is in use ${byWhom}: nothing was changed.` +
         ` \`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`
       );
     case 'pending':
-      return `${name} is being bought${by}: nothing was changed. Try again when the purchase has ended.`;
-    case 'on_list':
+      return `${name} is being bought ${byWhom}: nothing was changed. Try again when the purchase has ended.`;
+    case 'on_reserved_list':
       return `${name} stays reserved (${listText}): no command can release it.`;
-    case 'overtaken':
+    case 'conflict':
       return `${name} changed at the same time; nothing was done. Try again.`;
   }
 }
 
-/** Says who loses the name by a change. */
-function previousHolderToText({ availability, stored }: UsernameRecord): string {
-  const npub = stored?.pubkey == null ? '' : nip19.npubEncode(stored.pubkey);
-  const since = formatTime(stored?.statusSinceMs ?? 0);
-  switch (availability) {
+/** Describes who held the name before the change. */
+function previousHolderToText(before: UsernameRecord): string {
+  const npub = npubOf(before);
+  const since = formatTime(before.statusSinceMs ?? 0);
+  switch (before.availability) {
     case 'in_use':
       return ` It was taken away from ${npub}, who had it since ${since} and can now be paid by npub only.`;
     case 'in_grace':
-      return ` ${npub} had it before and could have reclaimed it until ${formatTime(stored?.reservedUntilMs ?? 0)}.`;
+      return ` ${npub} had it before and could have reclaimed it until ${formatTime(before.graceEndsAtMs ?? 0)}.`;
     case 'reserved':
       return ` It was reserved since ${since}.`;
     case 'free':
     case 'pending':
       return '';
   }
+}
+
+/** Returns the npub of the owner, the former owner or the buyer. Empty if there is none. */
+function npubOf({ pubkey }: UsernameRecord): string {
+  return pubkey ? nip19.npubEncode(pubkey) : '';
 }

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** An unresponsive database must not delay the shutdown. */
+/** A database that does not respond must not delay the shutdown. */
 const FINAL_WRITE_TIMEOUT_MS = 1_000;
 
 export interface BatchWriterOptions<Item> {
   write: (items: readonly Item[]) => Promise<void>;
   /** Called with the items of a failed write, which is not retried. */
   onError: (error: unknown, items: readonly Item[]) => void;
-  /** How long items are collected before a write. */
+  /** The time before each write, during which items are collected. */
   delayMs: number;
   maxBatchSize?: number;
 }
@@ -28,7 +28,7 @@ export class BatchWriter<Item> {
     this.#writing ??= this.#writeAll();
   }
 
-  /** Writes the queued items without further delay. Resolves after a second at the latest. */
+  /** Writes the queued items immediately. Resolves when they are written, but after one second at the latest. */
   async stop(): Promise<void> {
     this.#stopController.abort();
     await Promise.race([this.#writing, delay(FINAL_WRITE_TIMEOUT_MS, undefined, { ref: false })]);

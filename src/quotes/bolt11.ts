@@ -1,6 +1,6 @@
 import { bech32 } from '@scure/base';
 
-/** The fields of a BOLT 11 invoice that this service uses. Times in Unix seconds. */
+/** The fields of a BOLT 11 invoice that this service uses. */
 export interface DecodedInvoice {
   /** 64 hex characters. */
   paymentHash: string;
@@ -10,20 +10,20 @@ export interface DecodedInvoice {
   expiresAtSeconds: number;
 }
 
-/** Decodes a BOLT 11 invoice, without checking its signature. Null: invalid. */
+/** Decodes a BOLT 11 invoice without checking its signature. Returns null if the invoice is invalid. */
 export function decodeInvoice(request: string): DecodedInvoice | null {
-  const text = bech32.decodeUnsafe(request, false);
-  const amountGroups = HUMAN_READABLE_PART.exec(text?.prefix ?? '')?.groups;
-  if (text === undefined || amountGroups === undefined) {
+  const decoded = bech32.decodeUnsafe(request, false);
+  const amountGroups = HUMAN_READABLE_PART.exec(decoded?.prefix ?? '')?.groups;
+  if (decoded === undefined || amountGroups === undefined) {
     return null;
   }
   const amountMsat = parseAmountMsat(amountGroups);
-  const fields = parseTaggedFields(text.words);
+  const fields = parseTaggedFields(decoded.words);
   if (amountMsat === 'invalid' || fields === null || !Number.isSafeInteger(fields.expirySeconds)) {
     return null;
   }
   const { paymentHash, expirySeconds } = fields;
-  const createdAtSeconds = wordsToNumber(text.words, 0, TIMESTAMP_WORDS);
+  const createdAtSeconds = wordsToNumber(decoded.words, 0, TIMESTAMP_WORDS);
   const expiresAtSeconds = createdAtSeconds + expirySeconds;
   return { paymentHash, amountMsat, createdAtSeconds, expiresAtSeconds };
 }
@@ -52,6 +52,7 @@ function parseAmountMsat(groups: Record<string, string | undefined>): number | n
   return isValid ? Number(amountMsat) : 'invalid';
 }
 
+/** A bech32 word has five bits. */
 const WORD_BASE = 32;
 const TIMESTAMP_WORDS = 7;
 const SIGNATURE_WORDS = 104;
@@ -62,8 +63,8 @@ const PAYMENT_HASH_BYTES = 32;
 const DEFAULT_EXPIRY_SECONDS = 3600; // for an invoice without an expiry field
 
 /**
- * If a field is repeated, its first value counts. Returns null if a field exceeds the invoice, or
- * the payment hash is missing.
+ * Parses the fields between the timestamp and the signature. If a field is repeated, uses the first value. Returns
+ * null if a field is longer than the rest of the invoice, or the payment hash is missing.
  */
 function parseTaggedFields(
   words: readonly number[],
@@ -99,19 +100,20 @@ function wordsToNumber(words: readonly number[], start: number, end: number): nu
   return words.slice(start, end).reduce((number, word) => number * WORD_BASE + word, 0);
 }
 
-/** Larger values are milliseconds, which some mints return by mistake. */
+/** A larger `expiry` is in milliseconds, which some mints return by mistake. */
 const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
-/** Bounds how long a mint can make this service watch a quote. */
+/** Limits how long a mint can make this service watch a quote. */
 const MAX_QUOTE_LIFETIME_SECONDS = 365 * 24 * 60 * 60;
 
 /**
- * Returns when a new quote expires, in Unix seconds (NUT-23): the mint's `expiry`, or the invoice's
- * if the mint returned none (cdk sends 0, Nutshell null) or one before the invoice's creation.
+ * Returns when a new quote expires, in Unix seconds: at the mint's `expiry` (NUT-23), or at the expiry of the invoice
+ * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation.
  */
 export function resolveQuoteExpirySeconds(expiry: number | null, invoice: DecodedInvoice): number {
-  const latest = invoice.createdAtSeconds + MAX_QUOTE_LIFETIME_SECONDS;
-  const unit = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
-  const seconds = Math.floor(Number(expiry) / unit);
-  return Math.min(seconds > invoice.createdAtSeconds ? seconds : invoice.expiresAtSeconds, latest);
+  const { createdAtSeconds, expiresAtSeconds } = invoice;
+  const unitsPerSecond = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
+  const mintExpirySeconds = Math.floor(Number(expiry) / unitsPerSecond);
+  const expirySeconds = mintExpirySeconds > createdAtSeconds ? mintExpirySeconds : expiresAtSeconds;
+  return Math.min(expirySeconds, createdAtSeconds + MAX_QUOTE_LIFETIME_SECONDS);
 }

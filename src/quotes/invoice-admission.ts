@@ -1,31 +1,31 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
-import { FixedWindowCounter } from '../keyed-counters.ts';
+import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { Store } from '../store.ts';
 import type { OpenInvoiceCounts } from './quote-store.ts';
 
 /**
- * How long an unpaid invoice counts: at most an hour, which ends a flood, and at least ten minutes,
- * even if the mint lets it expire immediately.
+ * How long an unpaid invoice counts as open: at most one hour, so that a flood of requests blocks payers no longer.
+ * At least ten minutes, even if the invoice expires earlier.
  */
 const OPEN_INVOICE_AGE_LIMITS_MS = { min: 10 * 60_000, max: 60 * 60_000 };
 
-/** Any payment can free a place, so payers need not wait longer than a minute. */
+/** Payers may retry soon, because any payment reduces the number of open invoices. */
 const OPEN_INVOICES_RETRY_AFTER_MS = 60_000;
 
 const MAX_COUNTED_ADDRESS_GROUPS = 20_000;
 
-/** 64 bits of a hash: collisions are negligible up to millions of address groups. */
+/** 64 bits, enough to tell millions of address groups apart. */
 const ADDRESS_GROUP_HASH_HEX_LENGTH = 16;
 
 /**
- * How many invoices payers may request; 0: no limit. Open invoices are the unpaid ones of the last
- * hour, counted across all processes.
+ * How many invoices payers may request; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 address.
+ * Open invoices are the unpaid invoices of the last hour, counted across all processes.
  */
 export interface InvoiceLimits {
-  /** Per address: an IPv4 address, or the /64 of an IPv6 address. */
+  /** Per address. */
   invoicesPerMinute: number;
   maxOpenInvoicesPerRecipient: number;
   maxOpenInvoicesPerAddress: number;
@@ -44,7 +44,7 @@ interface InvoiceAdmissionDeps {
   limiter: Pick<MintRateLimiter, 'acquire'>;
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
   limits: InvoiceLimits;
-  /** The key for hashing address groups is derived from it. */
+  /** The key for hashing address groups is derived from this secret. */
   secret: string;
   /** How long a request may wait for the mint's rate limit. */
   maxWaitMs: number;
@@ -53,12 +53,12 @@ interface InvoiceAdmissionDeps {
 }
 
 /**
- * Decides whether a payer gets an invoice, in three checks: the request rate of the payer's address
- * group, the open invoices, and the mint's rate limit.
+ * Decides whether a payer gets an invoice. Checks the request rate of the payer's address group, the number of open
+ * invoices, and the mint's rate limit.
  */
 export class InvoiceAdmission {
   readonly #deps: InvoiceAdmissionDeps;
-  readonly #requestCounter: FixedWindowCounter;
+  readonly #requestLimiter: FixedWindowRateLimiter;
   readonly #openInvoiceLimits: OpenInvoiceCounts;
   readonly #inFlightRequests = new Set<AdmissionRequest>();
   readonly #addressGroupHashKey: Buffer;
@@ -66,7 +66,7 @@ export class InvoiceAdmission {
   constructor(deps: InvoiceAdmissionDeps) {
     const { limits, secret, monotonicMs } = deps;
     this.#deps = deps;
-    this.#requestCounter = new FixedWindowCounter(
+    this.#requestLimiter = new FixedWindowRateLimiter(
       limits.invoicesPerMinute || Number.POSITIVE_INFINITY,
       MAX_COUNTED_ADDRESS_GROUPS,
       monotonicMs,
@@ -80,22 +80,21 @@ export class InvoiceAdmission {
   }
 
   /**
-   * Counts a request. Call it before any other work for the request.
+   * Counts a request. Call this method before any other work for the request.
    *
    * @throws RequestError if the address group sent too many requests within a minute
    */
   assertRequestRate(addressGroup: string): void {
-    const retryAfterMs = this.#requestCounter.consume(addressGroup);
+    const retryAfterMs = this.#requestLimiter.consume(addressGroup);
     if (retryAfterMs !== null) {
       throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);
     }
   }
 
   /**
-   * Admits a request and creates its invoice. Waits if the mint's rate limit clears soon.
+   * Calls `createInvoice` if the request is within the limits. Waits if the mint's rate limit will soon allow it.
    *
-   * @param createInvoice stores the quote, with the hash instead of the payer's address group; until
-   *   it ends, the request counts as an open invoice
+   * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
    * @throws RequestError if too many invoices are open, or the mint's rate limit is reached
    */
   async runIfAdmitted<Invoice>(
@@ -105,32 +104,32 @@ export class InvoiceAdmission {
   ): Promise<Invoice> {
     const { limiter, quotes, maxWaitMs, clock } = this.#deps;
     const { pubkey, addressGroup, mintUrl } = request;
-    // The key is secret, so that the database does not reveal addresses.
+    // The hash has a secret key, so that the database does not reveal addresses.
     const addressGroupHash = createHmac('sha256', this.#addressGroupHashKey)
       .update(addressGroup)
       .digest('hex')
       .slice(0, ADDRESS_GROUP_HASH_HEX_LENGTH);
-    const inFlight = this.#countInFlight(request);
-    // Rejects a burst from one address before it occupies the database.
-    this.#assertOpenInvoiceLimits(inFlight);
+    const inFlightCounts = this.#countInFlight(request);
+    // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
+    this.#assertOpenInvoiceLimits(inFlightCounts);
     this.#inFlightRequests.add(request);
     try {
-      // A request that commits meanwhile counts twice, so concurrent requests of this process never
-      // exceed a limit. Other processes may exceed it by their requests in flight.
-      const stored = await quotes.countOpenInvoices(
+      // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The
+      // requests of several processes may exceed the limit by the number of their requests in flight.
+      const storedCounts = await quotes.countOpenInvoices(
         { pubkey, addressGroupHash },
         this.#openInvoiceLimits,
         OPEN_INVOICE_AGE_LIMITS_MS,
         clock(),
       );
-      this.#assertOpenInvoiceLimits(inFlight, stored);
-      const acquired = await measureMintWait(
+      this.#assertOpenInvoiceLimits(inFlightCounts, storedCounts);
+      const acquisition = await measureMintWait(
         limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs }),
       );
-      if (acquired.outcome === 'rate_limited') {
-        throw mintUnavailableError(acquired.retryAfterMs);
+      if (acquisition.outcome === 'rate_limited') {
+        throw mintUnavailableError(acquisition.retryAfterMs);
       }
-      return await createInvoice(acquired.permit, addressGroupHash);
+      return await createInvoice(acquisition.permit, addressGroupHash);
     } finally {
       this.#inFlightRequests.delete(request);
     }
@@ -146,10 +145,13 @@ export class InvoiceAdmission {
     };
   }
 
-  #assertOpenInvoiceLimits(inFlight: OpenInvoiceCounts, stored?: OpenInvoiceCounts): void {
+  #assertOpenInvoiceLimits(
+    inFlightCounts: OpenInvoiceCounts,
+    storedCounts?: OpenInvoiceCounts,
+  ): void {
     const assertBelowLimit = (scope: keyof OpenInvoiceCounts, message: string) => {
       const limit = this.#openInvoiceLimits[scope];
-      if (limit > 0 && inFlight[scope] + (stored?.[scope] ?? 0) >= limit) {
+      if (limit > 0 && inFlightCounts[scope] + (storedCounts?.[scope] ?? 0) >= limit) {
         throw rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
       }
     };

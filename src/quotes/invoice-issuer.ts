@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { RequestError, type RequestErrorKind } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
-import type { Mints } from '../mints/create-mints.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintPermit } from '../mints/mint-rate-limiter.ts';
+import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
@@ -18,13 +18,13 @@ import {
   narrowSendableRange,
   type SendableRange,
 } from './lnurl-pay.ts';
-import type { QuoteAnnouncement } from './quote-notifications.ts';
+import type { QuoteAnnouncement } from './process-notifications.ts';
 import { computeUnpaidWatchUntilMs } from './quote-state.ts';
 import type { NewQuote, QuoteWriter } from './quote-store.ts';
 
 export interface Invoice {
   request: string;
-  /** 64 lowercase hex characters; gives access to the invoice's status (LUD-21). */
+  /** The token of the verify URL (LUD-21): 64 lower-case hex characters. */
   verifyToken: string;
 }
 
@@ -35,7 +35,7 @@ interface InvoiceOrder {
   description: InvoiceDescription;
 }
 
-/** 256 bits: verify tokens must not be guessable. */
+/** 256 bits, so that tokens cannot be guessed. */
 const VERIFY_TOKEN_BYTES = 32;
 
 /** How a request for an invoice ended, and how long it took. */
@@ -43,7 +43,7 @@ export interface InvoiceTiming {
   /** `failed`: a bug, or the database does not respond. */
   outcome: 'issued' | RequestErrorKind | 'failed';
   tookMs: number;
-  /** The part of `tookMs` spent on the mint's rate limit and its responses. */
+  /** The part of `tookMs` that was spent waiting for the mint's rate limit and responses. */
   mintMs: number;
 }
 
@@ -51,7 +51,7 @@ export interface InvoiceIssuerDeps {
   mints: Pick<Mints, 'infoCache' | 'quoteCreator'>;
   quoteWriter: Pick<QuoteWriter, 'insert'>;
   admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'runIfAdmitted'>;
-  /** What the operator permits payers to send. */
+  /** The amounts that the operator allows. */
   operatorRange: SendableRange;
   /** Called after the commit, before the payer receives the invoice. */
   onQuoteCreated: (quote: QuoteAnnouncement) => void;
@@ -69,8 +69,8 @@ export class InvoiceIssuer {
   }
 
   /**
-   * Returns what payers may send: the operator's range, narrowed by the limits of the recipient's
-   * mint (LUD-06, NUT-06). If the mint never responded, the operator's range applies.
+   * Returns the amounts that payers may send: the operator's range, narrowed to the limits of the recipient's mint
+   * (LUD-06, NUT-06). If the mint has never responded, only the operator's range applies.
    *
    * @throws RequestError if the mint does not accept payments
    */
@@ -79,13 +79,12 @@ export class InvoiceIssuer {
   }
 
   /**
-   * Issues an invoice. The quote is committed before the invoice is returned, so that every payment
-   * finds its quote.
+   * Issues an invoice. Commits the quote before it returns the invoice, so that every payment finds its quote.
    *
    * @param payer.addressGroup the payer's IPv4 address, or the /64 of an IPv6 address
-   * @param readInvoiceText validates the comment and zap request, after the request was counted
-   * @throws RequestError if the amount is invalid, the payer is not admitted ({@link
-   *   InvoiceAdmission}), or the mint returns no invoice that matches the request
+   * @param readInvoiceText validates the comment and the zap request; called after the request was counted
+   * @throws RequestError if the amount is invalid, the payer is not admitted ({@link InvoiceAdmission}), or the mint
+   *   returns no invoice that matches the request
    */
   async issue(
     recipient: Recipient,
@@ -101,7 +100,7 @@ export class InvoiceIssuer {
       const text = readInvoiceText();
       const mintInfo = await timer.measureMint(mints.infoCache.get(mintUrl));
       if (mintInfo === null) {
-        // The mint never responded, so the payer need not wait for a second failure.
+        // The mint has never responded, so a request for a quote would probably fail, too.
         throw mintUnavailableError();
       }
       assertSendableAmount(amountMsat, this.#resolveSendableRange(mintInfo));
@@ -111,8 +110,8 @@ export class InvoiceIssuer {
         { pubkey, mintUrl, addressGroup: payer.addressGroup },
         timer.measureMint,
         async (mintPermit, addressGroupHash) => {
-          const created = await timer.measureMint(this.#createQuote(order, mintPermit));
-          return this.#storeQuote(order, created, addressGroupHash);
+          const createdQuote = await timer.measureMint(this.#createQuote(order, mintPermit));
+          return this.#storeQuote(order, createdQuote, addressGroupHash);
         },
       );
       onInvoiceFinished(timer.end('issued'));
@@ -147,7 +146,7 @@ export class InvoiceIssuer {
     if (result.outcome === 'created') {
       return result.quote;
     }
-    // The mint's own message may repeat a comment, which only the recipient may read.
+    // `detail` is the mint's message, which may quote the comment. Only the recipient may read comments.
     const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
     this.#deps.log.info(
       { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
@@ -158,12 +157,12 @@ export class InvoiceIssuer {
 
   async #storeQuote(
     order: InvoiceOrder,
-    created: CreatedQuote,
+    createdQuote: CreatedQuote,
     addressGroupHash: string,
   ): Promise<Invoice> {
     const { quoteWriter, onQuoteCreated, clock, log } = this.#deps;
     const { pubkey, mintUrl } = order.recipient;
-    const quote = toVerifiedQuote(order, created, addressGroupHash, clock());
+    const quote = toVerifiedQuote(order, createdQuote, addressGroupHash, clock());
     const id = quote && (await quoteWriter.insert(quote));
     if (quote === null || id === null) {
       log.warn(
@@ -183,28 +182,28 @@ export class InvoiceIssuer {
 /** Returns the quote to store, or null if the mint's response does not match the order. */
 function toVerifiedQuote(
   { recipient, amountMsat, text: { comment, zapRequest } }: InvoiceOrder,
-  created: CreatedQuote,
+  createdQuote: CreatedQuote,
   addressGroupHash: string,
   nowMs: number,
 ): NewQuote | null {
-  const invoice = decodeInvoice(created.request);
+  const invoice = decodeInvoice(createdQuote.request);
   const amountSat = amountMsat / MSAT_PER_SAT;
-  // NUT-20: without the lock, anyone who learns the quote's id can mint the money; with another
-  // lock, the owner of that key can.
+  // Anyone who learns the id of an unlocked quote can mint its ecash. If a quote is locked to another key, the owner
+  // of that key can (NUT-20).
   const expectedLock = recipient.lockQuotes ? toQuoteLockPubkey(recipient.pubkey) : null;
   if (
     invoice?.amountMsat !== amountMsat ||
-    (created.amountSat ?? amountSat) !== amountSat ||
-    created.pubkey !== expectedLock
+    (createdQuote.amountSat ?? amountSat) !== amountSat ||
+    createdQuote.pubkey !== expectedLock
   ) {
     return null;
   }
-  const expiresAtMs = resolveQuoteExpirySeconds(created.expiry, invoice) * 1000;
+  const expiresAtMs = resolveQuoteExpirySeconds(createdQuote.expiry, invoice) * 1000;
   return {
     mintUrl: recipient.mintUrl,
-    quoteId: created.quoteId,
+    quoteId: createdQuote.quoteId,
     pubkey: recipient.pubkey,
-    request: created.request,
+    request: createdQuote.request,
     amountSat,
     isLocked: recipient.lockQuotes,
     createdAtMs: nowMs,
@@ -218,7 +217,7 @@ function toVerifiedQuote(
   };
 }
 
-/** Rejects instead of rounding, because payers compare the invoice's amount to the millisatoshi. */
+/** Does not round the amount, because wallets require an invoice for exactly the requested millisatoshis. */
 function assertSendableAmount(amountMsat: number, { minMsat, maxMsat }: SendableRange): void {
   if (amountMsat < minMsat) {
     throw new RequestError('invalid', `The amount must be at least ${minMsat} millisatoshis.`);
@@ -236,7 +235,7 @@ function startInvoiceTimer(monotonicMs: () => number) {
   const startedAtMs = monotonicMs();
   let mintMs = 0;
   return {
-    /** Waits for a result, and counts the wait as time spent on the mint. */
+    /** Awaits a result, and adds the waiting time to `mintMs`. */
     measureMint: async <Result>(result: Promise<Result>): Promise<Result> => {
       const mintStartedAtMs = monotonicMs();
       try {

@@ -4,17 +4,17 @@ import type { MintInfo } from '../mints/mint-info.ts';
 
 export const MSAT_PER_SAT = 1_000;
 
-/** What a payer may send, in millisatoshis (LUD-06 `minSendable`, `maxSendable`). */
+/** The amounts that a payer may send (LUD-06 `minSendable`, `maxSendable`). */
 export interface SendableRange {
   minMsat: number;
   maxMsat: number;
 }
 
 /**
- * Narrows the operator's range to the limits of the recipient's mint, in whole sats.
+ * Narrows the operator's range to the limits of the recipient's mint, and to whole sats.
  *
- * @param mintInfo null: unknown; only the operator's range applies
- * @returns the range, or null if nothing can be sent
+ * @param mintInfo null if unknown
+ * @returns the range, or null if it is empty
  */
 export function narrowSendableRange(
   { minMsat, maxMsat }: SendableRange,
@@ -28,12 +28,12 @@ export function narrowSendableRange(
     : { minMsat: minSat * MSAT_PER_SAT, maxMsat: maxSat * MSAT_PER_SAT };
 }
 
-/** Returns the sentence that payers' wallets show: the template with the recipient's address. */
+/** Returns the text that payers' wallets show. Replaces `{address}` in the template by the recipient's address. */
 export function formatLnurlText(address: string, template: string): string {
   return template.replaceAll('{address}', address);
 }
 
-/** Returns the `metadata`: a `text/plain` (LUD-06) and a `text/identifier` (LUD-16). */
+/** Returns the LNURL `metadata` with a `text/plain` entry (LUD-06) and a `text/identifier` entry (LUD-16). */
 export function buildLnurlMetadata(address: string, template: string): string {
   return JSON.stringify([
     ['text/plain', formatLnurlText(address, template)],
@@ -41,6 +41,7 @@ export function buildLnurlMetadata(address: string, template: string): string {
   ]);
 }
 
+/** The texts from which the description of an invoice is chosen. */
 export interface InvoiceText {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
@@ -53,15 +54,15 @@ export interface InvoiceText {
 }
 
 /**
- * A field of an invoice has at most 1023 words of five bits (BOLT 11). Mints accept 1024 characters
- * or bytes, but their Lightning nodes reject such an invoice.
+ * A field of an invoice has at most 1023 words of five bits (BOLT 11), which are 639 bytes. Some mints accept longer
+ * descriptions, but their Lightning nodes reject them.
  */
 const MAX_DESCRIPTION_BYTES = 639;
 
 /**
- * Chooses the description of an invoice: the hash that payers expect, of the metadata (LUD-06) or
- * the zap request (NIP-57), if the mint supports hashes; otherwise the comment or the recipient's
- * name. A zap request itself does not fit into an invoice.
+ * Chooses the description of an invoice. If the mint supports description hashes, this is the hash that payers
+ * expect: of the zap request (NIP-57) or of the metadata (LUD-06). Otherwise it is the comment or the plain text,
+ * because a zap request does not fit into an invoice.
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
@@ -74,7 +75,7 @@ export function chooseInvoiceDescription(
   return mint.supportsDescription && line !== '' ? { description: line } : {};
 }
 
-/** White space, control characters, and lone surrogates, which mints reject in JSON. */
+/** White space, control characters, and lone surrogates, for which mints reject the whole request. */
 const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
@@ -87,7 +88,7 @@ function toSingleLine(text: string): string {
 
 const GRAPHEME_SEGMENTER = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** Truncates between graphemes: an emoji may consist of several characters. */
+/** Truncates between graphemes, because an emoji may consist of several characters. */
 function truncateToMaxBytes(line: string): string {
   let truncated = '';
   for (const { segment } of GRAPHEME_SEGMENTER.segment(line)) {

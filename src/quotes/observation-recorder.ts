@@ -5,8 +5,8 @@ import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type { PaymentCounter } from '../recipients/user-store.ts';
 import type { Store, TransactionStore } from '../store.ts';
-import type { NewQuoteEvent, QuoteEventDetail } from './quote-event-store.ts';
-import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './quote-notifications.ts';
+import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
+import type { NewQuoteEvent, RejectionReason } from './quote-event-store.ts';
 import {
   computeNextPaidAtMs,
   computeWatchUntilMs,
@@ -20,11 +20,11 @@ export type ObservationSource = 'socket' | 'poll';
 
 export interface SourcedObservation extends QuoteObservation {
   source: ObservationSource;
-  /** The watch period is over: if nothing changed, this observation ends the watch. */
+  /** Whether the service stops watching the quote if this observation changes nothing. */
   shouldEndWatch?: boolean;
 }
 
-/** A quote after its observation was recorded. */
+/** The state of a quote after an observation was recorded. */
 export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
   isWatched: boolean;
   hasStateChanged: boolean;
@@ -38,27 +38,25 @@ export interface RecordedPayment extends Pick<StoredQuote, 'request' | 'paymentH
 }
 
 export interface SignedReceipt {
-  /** The id of its event, hex. */
+  /** The id of the signed event, hex. */
   id: string;
   relayUrls: readonly string[];
   paymentHash: string | null;
 }
 
-export interface ReceiptSigner {
-  /** Signs and stores zap receipts in the transaction that records the payments. */
-  signReceipts(
-    tx: TransactionStore,
-    payments: readonly RecordedPayment[],
-    nowMs: number,
-  ): Promise<SignedReceipt[]>;
-}
+/** Signs and stores the zap receipts of payments, in the transaction that records the payments. */
+export type SignReceipts = (
+  tx: TransactionStore,
+  payments: readonly RecordedPayment[],
+  nowMs: number,
+) => Promise<SignedReceipt[]>;
 
 export interface ObservationRecorderDeps {
   store: Store;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
-  /** Null if the operator has no zap key. */
+  /** Null if zaps are disabled. */
   zaps: {
-    receipts: ReceiptSigner;
+    signReceipts: SignReceipts;
     /** Called after the commit. */
     onReceiptsCreated: () => void;
   } | null;
@@ -71,14 +69,14 @@ interface ObservationDecision {
   observation: SourcedObservation;
   transition: QuoteTransition;
   /** Why the observation is rejected; null if it is accepted. */
-  anomaly: Extract<QuoteEventDetail, { kind: 'observation_rejected' }>['reason'] | null;
-  /** Null: nothing to write. */
+  anomaly: RejectionReason | null;
+  /** What to write; null if nothing changed. */
   change: QuoteChange | null;
 }
 
 /**
- * Records what mints report about quotes, over the WebSocket and in polls. Recording is idempotent:
- * observations may arrive in any order, any number of times.
+ * Records what mints report about quotes, over the WebSocket and in polls. Observations may arrive in any order and
+ * any number of times.
  */
 export class ObservationRecorder {
   readonly #deps: ObservationRecorderDeps;
@@ -88,12 +86,11 @@ export class ObservationRecorder {
   }
 
   /**
-   * Records observations of one mint in one transaction: locks the rows, decides, writes and
-   * notifies. A first payment is appended to the recipient's list and, if it is a zap, gets a
-   * signed receipt.
+   * Records observations of one mint in one transaction. Appends a new payment to the recipient's list, signs its zap
+   * receipt if the payment is a zap, and notifies all processes.
    *
    * @param observations at most one per quote
-   * @returns the quotes as they are now, without unknown ones
+   * @returns the new states of the quotes; leaves out unknown quotes
    */
   async record(
     mintUrl: string,
@@ -113,7 +110,7 @@ export class ObservationRecorder {
     }
   }
 
-  /** Locks recipients before quotes, both in a fixed order, to avoid deadlocks. */
+  /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
   async #recordInTransaction(
     tx: TransactionStore,
     mintUrl: string,
@@ -121,10 +118,10 @@ export class ObservationRecorder {
   ): Promise<{ decisions: ObservationDecision[]; receipts: SignedReceipt[] }> {
     const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
     const quoteIds = [...observationsById.keys()];
-    const unpaidRecipients = (await tx.watchedQuotes.findByQuoteIds(mintUrl, quoteIds))
+    const recipientsOfUnpaid = (await tx.watchedQuotes.findByQuoteIds(mintUrl, quoteIds))
       .filter(({ state }) => !isPaidQuoteState(state))
       .map(({ pubkey }) => pubkey);
-    const lockedCounters = await tx.users.lockPaymentCounters(unpaidRecipients);
+    const lockedCounters = await tx.users.lockPaymentCounters(recipientsOfUnpaid);
     const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
     const lockedQuotes = await tx.watchedQuotes.lockByQuoteIds(mintUrl, quoteIds);
 
@@ -147,17 +144,15 @@ export class ObservationRecorder {
     );
     await tx.quoteEvents.add(decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)));
     const receipts =
-      zaps === null || payments.length === 0
-        ? []
-        : await zaps.receipts.signReceipts(tx, payments, nowMs);
-    const changedListEntries = decisions
+      zaps === null || payments.length === 0 ? [] : await zaps.signReceipts(tx, payments, nowMs);
+    const changedInLists = decisions
       .filter(({ transition }) => 'state' in transition && isPaidQuoteState(transition.state))
       .map(({ quote }) => quote);
-    await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedListEntries));
+    await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedInLists));
     return { decisions, receipts };
   }
 
-  /** Runs after the commit, so that a retried transaction reports nothing twice. */
+  /** Logs and reports after the commit, so that a transaction that is rolled back reports nothing. */
   #reportCommitted(
     mintUrl: string,
     decisions: readonly ObservationDecision[],
@@ -190,8 +185,8 @@ export class ObservationRecorder {
   }
 
   /**
-   * Records each observation in its own transaction, so that rows that were edited by hand block
-   * only their own payments. Those stay watched until an operator repairs the rows.
+   * Records each observation in a transaction of its own, so that rows that contradict each other, because they were
+   * edited by hand, block only their own payment. Such a quote stays watched until an operator repairs the rows.
    */
   async #recordIndividually(
     mintUrl: string,
@@ -220,7 +215,7 @@ export class ObservationRecorder {
   }
 }
 
-/** Decides about one quote. A first payment advances its recipient's counter. */
+/** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
 function decideObservation(
   quote: StoredQuote,
   observation: SourcedObservation,
@@ -228,7 +223,7 @@ function decideObservation(
   nowMs: number,
 ): ObservationDecision {
   const shouldEndWatch = observation.shouldEndWatch === true;
-  const isCredible = matchesStoredQuote(quote, observation);
+  const isCredible = hasStoredAmountAndInvoice(quote, observation);
   const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
   const transition = decideTransition(
     quote.state,
@@ -255,8 +250,8 @@ function decideObservation(
   return { quote, observation, transition, anomaly, change };
 }
 
-/** Compares amount and invoice. Imported quotes may have no invoice. */
-function matchesStoredQuote(quote: StoredQuote, observation: QuoteObservation): boolean {
+/** An imported quote may have no invoice to compare. */
+function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObservation): boolean {
   return (
     (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
     (quote.request === '' ||

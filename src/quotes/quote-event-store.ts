@@ -3,10 +3,24 @@ import type { QuoteState } from '../database/schema.ts';
 import { BaseStore, columnInValues, databaseNow, jsonRows, lockRows } from '../database/sql.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import { HISTORY_RETENTION_MS } from '../retention.ts';
-import type { QuoteUpdate } from './quote-notifications.ts';
+import type { QuoteUpdate } from './process-notifications.ts';
 
-/** Normal quotes have a handful. A mint that alternates states must not fill the disk. */
+/** Most quotes have fewer than five events. A mint that alternates between states must not fill the disk. */
 const MAX_EVENTS_PER_KIND = 20;
+
+/** Why a report of the mint was rejected. */
+export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
+
+/** An entry in the history of a quote, for `nutpost trace`. */
+export type QuoteEvent = {
+  /** Milliseconds since 1970. */
+  atMs: number;
+} & (
+  | { kind: 'state'; from: QuoteState; to: QuoteState; source: 'socket' | 'poll' }
+  | { kind: 'observation_rejected'; reason: RejectionReason; reportedState: ObservedState }
+  /** An `update` was sent to this many sockets of the recipient. */
+  | { kind: 'update_sent'; socketCount: number }
+);
 
 /** `quoteRowId` is `quotes.id`. */
 export type NewQuoteEvent = QuoteEvent & { quoteRowId: number };
@@ -19,25 +33,25 @@ const COLUMNS = {
   detail: 'text',
 } as const;
 
-/** The history of quotes, limited in events per quote and in age. */
+/** Stores the history of quotes. Limits the number of events per quote and their age. */
 export class QuoteEventStore extends BaseStore {
   /**
-   * Stores events: the first {@link MAX_EVENTS_PER_KIND} of a kind per quote. Rejected observations
-   * are stored once per reason, because the mint repeats them with every poll.
+   * Stores events. Ignores those beyond the first {@link MAX_EVENTS_PER_KIND} of a kind per quote. Stores only the
+   * first rejected observation for each reason, because the mint repeats it with every poll.
    *
-   * @returns the payment hashes (hex) of the quotes of the stored events, by `quotes.id`
+   * @returns the payment hashes (hex) by `quotes.id`, for the quotes of the stored events
    */
   async add(events: readonly NewQuoteEvent[]): Promise<Map<number, string | null>> {
     if (events.length === 0) {
       return new Map();
     }
-    const added = events.map(({ quoteRowId, atMs, kind, ...detail }) => {
+    const newRows = events.map(({ quoteRowId, atMs, kind, ...detail }) => {
       const { reason = null, ...rest } = { reason: undefined, ...detail };
       return { quote: quoteRowId, at: atMs, kind, reason, detail: JSON.stringify(rest) };
     });
     const { rows } = await sql<{ quote: number; hash: string | null }>`
       insert into quote_events (quote, at, kind, reason, detail)
-      select quote, at, kind, reason, detail from ${jsonRows(this.db, COLUMNS, added)} as added
+      select quote, at, kind, reason, detail from ${jsonRows(this.db, COLUMNS, newRows)} as added
       where case when reason is null then ${MAX_EVENTS_PER_KIND} else 1 end > (
         select count(*) from quote_events as earlier
         where earlier.quote = added.quote and earlier.kind = added.kind
@@ -62,7 +76,7 @@ export class QuoteEventStore extends BaseStore {
     );
   }
 
-  /** Returns listed quotes whose state changed since a time (milliseconds since 1970). */
+  /** Returns the quotes in these recipients' lists whose state changed since a time (milliseconds since 1970). */
   async listChangedSince(sinceMs: number, pubkeys: readonly string[]): Promise<QuoteUpdate[]> {
     // `cross join` makes SQLite start with the events instead of all payments of the recipients.
     const { rows } = await sql<QuoteUpdate>`
@@ -77,7 +91,7 @@ export class QuoteEventStore extends BaseStore {
     return rows;
   }
 
-  /** Deletes old events, up to `limit`. Returns whether more may be left. */
+  /** Deletes up to `limit` events older than {@link HISTORY_RETENTION_MS}. Returns whether more may exist. */
   async prune(limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
       delete from quote_events where id in (
@@ -90,21 +104,3 @@ export class QuoteEventStore extends BaseStore {
     return numAffectedRows === BigInt(limit);
   }
 }
-
-/** An entry in the history of a quote, for `nutpost trace`. */
-export type QuoteEventDetail =
-  /** A new state was recorded. */
-  | { kind: 'state'; from: QuoteState; to: QuoteState; source: 'socket' | 'poll' }
-  /** A report of the mint was rejected. */
-  | {
-      kind: 'observation_rejected';
-      reason: 'amount_or_invoice_mismatch' | 'state_regression';
-      reportedState: ObservedState;
-    }
-  /** An `update` was sent to this many sockets of the recipient. */
-  | { kind: 'update_sent'; socketCount: number };
-
-export type QuoteEvent = QuoteEventDetail & {
-  /** Milliseconds since 1970. */
-  atMs: number;
-};

@@ -1,18 +1,18 @@
 import type { QuoteState } from '../database/schema.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 
-/** How far `paidAt` may run ahead of the clock: wallets stall if it is further in the future. */
+/** How far `paidAt` may be ahead of the clock. If it is further ahead, wallets stop finding new payments. */
 const MAX_PAID_AT_AHEAD_MS = 5_000;
 
-/** Wallets use `paidAt` seconds as a watermark, so payments should not share one. */
+/** Wallets ask for payments after the `paidAt` second of the last one, so two payments should not share a second. */
 const MIN_PAID_AT_SPACING_MS = 1_000;
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Lightning payments can settle late, and mints can report them late. */
+/** Lightning payments can arrive late, and mints can report them late. */
 const LATE_PAYMENT_GRACE_MS = DAY_MS;
 
-/** A paid quote that is not collected within this time is no longer polled. */
+/** How long a paid quote is watched if no wallet mints its ecash. */
 const PAID_WATCH_MS = 7 * DAY_MS;
 
 /** The state of a quote, and its times in milliseconds since 1970. */
@@ -24,21 +24,21 @@ export interface QuoteStatus {
   paidAtMs: number | null;
 }
 
-/** The states that a recipient's list shows: the payment has arrived. */
+/** The states after the payment. A recipient's list shows quotes in these states. */
 export type PaidQuoteState = Extract<QuoteState, 'INFLIGHT' | 'PAID' | 'ISSUED'>;
 
 export function isPaidQuoteState(state: QuoteState): state is PaidQuoteState {
   return state === 'INFLIGHT' || state === 'PAID' || state === 'ISSUED';
 }
 
-/** Returns until when an unpaid quote is watched (milliseconds since 1970). */
+/** Returns when the watch period of an unpaid quote ends (milliseconds since 1970). */
 export function computeUnpaidWatchUntilMs(
   quote: Pick<QuoteStatus, 'createdAtMs' | 'expiresAtMs'>,
 ): number {
   return Math.max(quote.expiresAtMs, quote.createdAtMs) + LATE_PAYMENT_GRACE_MS;
 }
 
-/** Returns until when a quote is watched (milliseconds since 1970); null if it is not. */
+/** Returns when the watch period of a quote ends (milliseconds since 1970); null if the quote is not watched. */
 export function computeWatchUntilMs(quote: QuoteStatus): number | null {
   switch (quote.state) {
     case 'UNPAID':
@@ -55,11 +55,11 @@ export function computeWatchUntilMs(quote: QuoteStatus): number | null {
 /**
  * What an observation means for a stored quote.
  *
- * - `payment_received`: first observation of a payment; the quote enters the recipient's list.
- * - `state_changed`: a listed quote changed its state.
+ * - `payment_received`: the mint reports the payment for the first time. The quote enters the recipient's list.
+ * - `state_changed`: a quote that is in the recipient's list changed its state.
  * - `expired`: the mint still reports the quote as unpaid, long after the invoice expired.
- * - `unchanged`: nothing changed.
- * - `state_regression`: the mint contradicts an earlier report; a paid quote never becomes unpaid.
+ * - `unchanged`: the mint reports nothing new.
+ * - `state_regression`: the mint reports an earlier state, which is impossible. A paid quote never becomes unpaid.
  */
 export type QuoteTransition =
   | { outcome: 'payment_received' | 'state_changed' | 'expired'; state: QuoteState }
@@ -68,15 +68,15 @@ export type QuoteTransition =
 /**
  * Decides what an observation changes.
  *
- * @param isGracePeriodOver whether the wait for a late payment is over
+ * @param shouldEndWatch whether the service no longer waits for a late payment
  */
 export function decideTransition(
   current: QuoteState,
   observed: ObservedState,
-  isGracePeriodOver: boolean,
+  shouldEndWatch: boolean,
 ): QuoteTransition {
   if (observed === current) {
-    return current === 'UNPAID' && isGracePeriodOver
+    return current === 'UNPAID' && shouldEndWatch
       ? { outcome: 'expired', state: 'EXPIRED' }
       : { outcome: 'unchanged' };
   }
@@ -91,11 +91,11 @@ export function decideTransition(
 }
 
 /**
- * Returns the `paidAt` of a recipient's next payment: now, but at least a second after the previous
- * payment, up to {@link MAX_PAID_AT_AHEAD_MS} ahead of the clock. Beyond that it still strictly
- * increases, because the list's order and `since` rely on it.
+ * Returns the `paidAt` of a recipient's next payment: the current time, but at least a second after the previous
+ * payment. If `paidAt` would then be more than {@link MAX_PAID_AT_AHEAD_MS} ahead of the clock, payments are closer
+ * together. `paidAt` always increases, because the order of the list and the parameter `since` depend on it.
  *
- * @param lastPaidAtMs the recipient's newest `paidAt`, null before the first payment
+ * @param lastPaidAtMs the recipient's newest `paidAt`; null before the first payment
  * @returns milliseconds since 1970
  */
 export function computeNextPaidAtMs(lastPaidAtMs: number | null, nowMs: number): number {
@@ -105,9 +105,8 @@ export function computeNextPaidAtMs(lastPaidAtMs: number | null, nowMs: number):
 }
 
 /**
- * Returns the date of a zap receipt in milliseconds since 1970: the payment's `paidAt`. If the
- * clock was set back, the date is limited to {@link MAX_PAID_AT_AHEAD_MS} ahead, because relays
- * reject future events.
+ * Returns the date of a zap receipt in milliseconds since 1970: the payment's `paidAt`, but at most
+ * {@link MAX_PAID_AT_AHEAD_MS} ahead of a clock that was set back, because relays reject future events.
  */
 export function computeReceiptCreatedAtMs(paidAtMs: number, nowMs: number): number {
   return Math.min(paidAtMs, nowMs + MAX_PAID_AT_AHEAD_MS);

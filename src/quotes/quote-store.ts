@@ -18,7 +18,7 @@ export interface NewQuote {
   verifyToken: string;
   paymentHash: string;
   watchUntilMs: number;
-  /** Keyed hash of the payer's address group. */
+  /** A keyed hash of the payer's address group. */
   addressGroupHash: string | null;
   /** The payer's comment (LUD-12). */
   comment: string | null;
@@ -26,7 +26,7 @@ export interface NewQuote {
   zapRequest: string | null;
 }
 
-/** An entry of a recipient's list. Times in milliseconds since 1970. */
+/** A quote in the list of its recipient. Times in milliseconds since 1970. */
 export interface ListedQuote
   extends Pick<NewQuote, 'mintUrl' | 'quoteId' | 'request' | 'amountSat' | 'createdAtMs'>,
     Pick<NewQuote, 'expiresAtMs' | 'comment' | 'zapRequest'> {
@@ -62,10 +62,12 @@ const NEW_QUOTE_COLUMNS = {
 } as const;
 
 export class QuoteStore extends BaseStore {
-  /** Returns the row ids in the order of the quotes; null if the mint already has the quote id. */
+  /** Stores quotes. Returns their row ids in order; null for a quote whose id is already stored for its mint. */
   async insert(quotes: readonly NewQuote[]): Promise<(number | null)[]> {
     // Sorted, because two processes that insert the same ids in different orders would deadlock.
-    const sorted = quotes.toSorted((one, other) => compareStrings(toKey(one), toKey(other)));
+    const sorted = quotes.toSorted((one, other) =>
+      compareStrings(toQuoteKey(one), toQuoteKey(other)),
+    );
     const rows = sorted.map((quote) => ({
       mint_url: quote.mintUrl,
       quote_id: quote.quoteId,
@@ -75,7 +77,7 @@ export class QuoteStore extends BaseStore {
       locked: toFlag(quote.isLocked),
       created_at: quote.createdAtMs,
       expires_at: quote.expiresAtMs,
-      verify_token_hash: hashVerifyToken(quote.verifyToken),
+      verify_token_hash: hash('sha256', quote.verifyToken),
       payment_hash: quote.paymentHash,
       watch_until: quote.watchUntilMs,
       address_group_hash: quote.addressGroupHash,
@@ -90,20 +92,20 @@ export class QuoteStore extends BaseStore {
       on conflict (mint_url, quote_id) do nothing
       returning id, mint_url as "mintUrl", quote_id as "quoteId"
     `.execute(this.db);
-    const ids = new Map(inserted.rows.map((row) => [toKey(row), row.id]));
+    const ids = new Map(inserted.rows.map((row) => [toQuoteKey(row), row.id]));
     return quotes.map((quote) => {
-      const id = ids.get(toKey(quote)) ?? null;
-      // If two of the quotes have the same id, only the first was stored.
-      ids.delete(toKey(quote));
+      const id = ids.get(toQuoteKey(quote)) ?? null;
+      // If two of these quotes have the same id, only the first one was stored.
+      ids.delete(toQuoteKey(quote));
       return id;
     });
   }
 
   /**
-   * Returns one page of a recipient's paid quotes, newest payment first, and the total.
+   * Returns one page of a recipient's paid quotes, the newest payment first, and the total.
    *
-   * A page is a range of the recipient's dense payment counter, so every page costs the same. The
-   * range needs both bounds: without the older one, PostgreSQL reads and sorts all older payments.
+   * A page is a range of `paid_seq`, which has no gaps, so every page costs the same. The range needs a lower bound,
+   * too: without it, PostgreSQL reads and sorts all older payments.
    *
    * @param page.sinceSeconds only payments later than this Unix time
    */
@@ -132,16 +134,16 @@ export class QuoteStore extends BaseStore {
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
       order by paid_seq desc
     `.execute(this.db);
-    // An empty page is one row with nothing but the total.
+    // If the page is empty, the only row contains the total, and null in all columns of `quotes`.
     const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
     return { total: rows[0]?.total ?? 0, quotes: rows.filter(isQuote) };
   }
 
   /**
-   * Counts the open invoices of a recipient, of an address group and of the pair, up to the given
-   * limits. An invoice is open while it is unpaid and has not expired.
+   * Counts the open invoices of a recipient, of an address group, and of both together. Stops counting at the limits.
+   * An invoice is open while it is unpaid and has not expired.
    *
-   * @param ageLimitsMs an unpaid invoice counts for at least `min` and at most `max`
+   * @param ageLimitsMs an unpaid invoice is open for at least `min` and at most `max`, whenever it expires
    */
   async countOpenInvoices(
     { pubkey, addressGroupHash }: { pubkey: string; addressGroupHash: string },
@@ -149,12 +151,12 @@ export class QuoteStore extends BaseStore {
     ageLimitsMs: { min: number; max: number },
     nowMs: number,
   ): Promise<OpenInvoiceCounts> {
-    // Invoices far in the future come from a clock that was wrong.
+    // Ignores invoices with a time far in the future, which were stored while the clock was wrong.
     const isOpen = sql`
       created_at > ${nowMs - ageLimitsMs.max}
       and created_at <= ${nowMs + ageLimitsMs.max}
       and (expires_at > ${nowMs} or created_at > ${nowMs - ageLimitsMs.min})`;
-    // Each order matches an index, so that PostgreSQL reads only the rows that it counts.
+    // Each `order by` matches an index, so that PostgreSQL reads only the rows that it counts.
     const { rows } = await sql<OpenInvoiceCounts>`
       select
         (select count(*) from (
@@ -174,27 +176,23 @@ export class QuoteStore extends BaseStore {
     return rows[0] ?? { perRecipient: 0, perAddressGroup: 0, perPair: 0 };
   }
 
-  /** Finds a quote by the token of its verify URL (LUD-21), of which only the hash is stored. */
+  /** Finds a quote by the token of its verify URL (LUD-21). Only the hash of the token is stored. */
   async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
     const row = await this.db
       .selectFrom('quotes')
       .select(['request', 'state'])
-      .where('verify_token_hash', '=', hashVerifyToken(token))
+      .where('verify_token_hash', '=', hash('sha256', token))
       .executeTakeFirst();
     return row ?? null;
   }
 }
 
-function toKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {
+function toQuoteKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {
   return `${mintUrl} ${quoteId}`;
 }
 
 function compareStrings(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
-}
-
-function hashVerifyToken(token: string): string {
-  return hash('sha256', token);
 }
 
 const MAX_INSERTS_PER_COMMIT = 100;
@@ -206,8 +204,8 @@ interface QueuedQuote {
 }
 
 /**
- * Stores new quotes. Quotes that arrive during a commit share the next one, because a synced commit
- * takes far longer than an insert, and on SQLite it blocks the process.
+ * Stores new quotes. Quotes that arrive during a commit share the next commit, because a commit, which waits for the
+ * disk, takes much longer than an insert.
  */
 export class QuoteWriter {
   readonly #writer: BatchWriter<QueuedQuote>;
@@ -230,7 +228,7 @@ export class QuoteWriter {
     });
   }
 
-  /** Resolves after the commit with the row id; null if the quote already exists. */
+  /** Resolves after the commit with the row id, or with null if the quote id is already stored for its mint. */
   insert(quote: NewQuote): Promise<number | null> {
     return new Promise((resolve, reject) => this.#writer.add({ quote, resolve, reject }));
   }

@@ -2,12 +2,12 @@ import type { Clock } from '../clock.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { Store } from '../store.ts';
 import { BatchWriter } from './batch-writer.ts';
-import type { QuoteUpdate } from './quote-notifications.ts';
+import type { QuoteUpdate } from './process-notifications.ts';
 
-/** One write per second is cheap, and operators do not notice the delay. */
+/** One write per second is cheap, and the history may be late. */
 const LOG_BATCH_DELAY_MS = 1_000;
 
-/** Records in the quotes' history and in the log which updates were sent. */
+/** Creates a log of the updates that were sent. Writes them to the history of the quotes and to the service's log. */
 export function createUpdateLog(
   events: Pick<Store['quoteEvents'], 'add'>,
   clock: Clock,
@@ -17,7 +17,7 @@ export function createUpdateLog(
     Pick<QuoteUpdate, 'id' | 'pubkey'> & { atMs: number; socketCount: number }
   >({
     write: async (updates) => {
-      const hashes = await events.add(
+      const paymentHashes = await events.add(
         updates.map(({ id, atMs, socketCount }) => ({
           quoteRowId: id,
           atMs,
@@ -27,7 +27,7 @@ export function createUpdateLog(
       );
       for (const { id, pubkey, socketCount } of updates) {
         const detail = { pubkey, sockets: socketCount };
-        logMilestone(log, 'update_sent', hashes.get(id) ?? null, detail);
+        logMilestone(log, 'update_sent', paymentHashes.get(id) ?? null, detail);
       }
     },
     onError: (error) =>
@@ -49,13 +49,14 @@ export function createUpdateLog(
 }
 
 /**
- * A change is dated by the process that recorded it, before the commit. Clocks differ by about a
- * second, and no statement takes longer than half a minute.
+ * Changes that this process missed may be dated this long before it missed them. The process that records a change
+ * dates it before the commit, by its own clock. Clocks differ by about a second, and a statement takes at most half a
+ * minute.
  */
 const REPLAY_MARGIN_MS = 60_000;
 
 /**
- * Sends sockets of this process the updates that they may have missed, possibly again.
+ * Sends the updates to the sockets of this process that they may have missed. They may receive some updates twice.
  *
  * @param sinceMs when this process last received notifications (milliseconds since 1970)
  */
@@ -80,11 +81,11 @@ export async function replayMissedUpdates(
   );
 }
 
-/** A socket that has authenticated for a key. */
+/** A wallet's socket that has authenticated for a key. */
 export interface QuoteSubscriber {
   /** Sends an update. Returns whether the connection accepted it. */
   sendUpdate(quoteId: string): boolean;
-  /** Closes the socket, because its key has too many. */
+  /** Closes the socket, because its key has too many sockets. */
   evict(): void;
 }
 
@@ -99,8 +100,8 @@ export class QuoteSubscribers {
   }
 
   /**
-   * Adds a socket. Beyond the limit, it replaces the key's oldest socket, which is the likeliest to
-   * be dead: a phone that changes networks leaves a half-open connection behind.
+   * Adds a socket. Beyond the limit, evicts the key's oldest socket, which is the likeliest to be dead: a phone that
+   * changes networks leaves a half-open connection behind.
    */
   add(pubkey: string, subscriber: QuoteSubscriber): void {
     const subscribers = this.#byPubkey.get(pubkey) ?? new Set();

@@ -8,7 +8,7 @@ import {
 } from '../database/sql.ts';
 import type { QuoteStatus } from './quote-state.ts';
 
-/** A quote in the watcher's memory. */
+/** What the watcher keeps in memory about a quote. */
 export interface WatchedQuote extends QuoteStatus {
   /** `quotes.id`. */
   id: number;
@@ -21,20 +21,20 @@ export interface StoredQuote extends WatchedQuote {
   /** Hex; null if the invoice of an imported row is unreadable. */
   paymentHash: string | null;
   amountSat: number;
-  /** Null: no longer watched. */
+  /** When the watch period ends; null if the quote is no longer watched. */
   watchUntilMs: number | null;
 }
 
-/** A change of a quote whose row the transaction has locked. */
+/** A change to a quote whose row the transaction has locked. */
 export interface QuoteChange extends Pick<StoredQuote, 'id' | 'state' | 'watchUntilMs'> {
-  /** For a first payment: its position in the recipient's list. */
+  /** The position of a new payment in the recipient's list; null if the payment is not new. */
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
 
 /** A mint with quotes to watch. */
 export interface WatchedMint {
   mintUrl: string;
-  /** The process that holds its lease; null if none does. */
+  /** The process that holds the lease of the mint; null if no process holds it. */
   ownerProcessId: string | null;
 }
 
@@ -92,7 +92,7 @@ export class WatchedQuoteStore extends BaseStore {
     return maxId ?? 0;
   }
 
-  /** Returns watched quotes of all mints whose `quotes.id` is larger, in order. */
+  /** Returns the first watched quotes of all mints whose `quotes.id` is greater than `afterId`. */
   async listWatchedAfter(afterId: number, limit: number) {
     return await this.db
       .selectFrom('quotes')
@@ -104,7 +104,7 @@ export class WatchedQuoteStore extends BaseStore {
       .execute();
   }
 
-  /** As {@link listWatchedAfter}, for one mint. */
+  /** Like {@link listWatchedAfter}, for one mint. */
   async listWatchedByMint(
     mintUrl: string,
     afterId: number,
@@ -127,7 +127,7 @@ export class WatchedQuoteStore extends BaseStore {
     return await this.#selectByQuoteIds(mintUrl, quoteIds).execute();
   }
 
-  /** As {@link findByQuoteIds}; locks the rows in a fixed order until the transaction ends. */
+  /** Like {@link findByQuoteIds}, but locks the rows in a fixed order until the transaction ends. */
   async lockByQuoteIds(mintUrl: string, quoteIds: readonly string[]): Promise<StoredQuote[]> {
     return await this.#selectByQuoteIds(mintUrl, quoteIds)
       .orderBy('id')
@@ -136,8 +136,8 @@ export class WatchedQuoteStore extends BaseStore {
   }
 
   /**
-   * Writes changes. Deletes the payer's address group once a quote leaves UNPAID, and the payer's
-   * comment and zap request once it expires.
+   * Writes changes. Deletes the hash of the payer's address group, which only unpaid quotes need. If a quote expires,
+   * also deletes the payer's comment and zap request.
    */
   async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
     if (changes.length === 0) {
@@ -151,7 +151,7 @@ export class WatchedQuoteStore extends BaseStore {
       paid_seq: payment?.paidSeq ?? null,
     }));
     const ids = rows.map(({ id }) => id);
-    // Materialized, so that SQLite parses the rows once instead of once per quote.
+    // Materialized, so that SQLite parses the JSON only once.
     await sql`
       with changed as materialized (
         select * from ${jsonRows(this.db, CHANGE_COLUMNS, rows)} as given

@@ -1,11 +1,11 @@
 import { schnorr } from '@noble/curves/secp256k1.js';
 import * as nip19 from 'nostr-tools/nip19';
 
-/** Lengths of purchasable names (spec.md section 4.6, which sets no maximum). */
+/** The lengths of usernames (spec.md section 4.6, which sets no maximum). */
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
 
-/** What a Lightning address names: a key, or a purchased name. */
+/** What the part of a Lightning address before the `@` identifies: a key, or the owner of a username. */
 export type RecipientAddress =
   | { kind: 'pubkey'; pubkey: string }
   | { kind: 'name'; name: string }
@@ -13,8 +13,8 @@ export type RecipientAddress =
   | { kind: 'unknown' };
 
 /**
- * Parses the part of a Lightning address before the `@` (LUD-16), in any case. An npub must be a
- * point on the curve; otherwise no signature is possible, and a payment would be lost.
+ * Parses the part of a Lightning address before the `@` (LUD-16), in upper or lower case. Rejects an npub whose key
+ * is not on the curve: the key cannot sign, so a payment to it would be lost.
  */
 export function parseRecipientAddress(localPart: string): RecipientAddress {
   const text = localPart.toLowerCase();
@@ -26,7 +26,7 @@ export function parseRecipientAddress(localPart: string): RecipientAddress {
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 
-/** Returns the local parts of a recipient's addresses, in lower case: the npub and the name. */
+/** Returns what may precede the `@` in the addresses of a recipient, in lower case: the npub and the username. */
 export function listLocalParts(user: { pubkey: string; name: string | null }): string[] {
   const npub = nip19.npubEncode(user.pubkey);
   return user.name === null ? [npub] : [npub, user.name];
@@ -47,7 +47,7 @@ export function isOnCurve(pubkey: string): boolean {
   }
 }
 
-/** Returns the key that locks quotes. Its parity does not matter (NUT-20). */
+/** Returns the compressed key that locks quotes (NUT-20). The mint ignores the parity byte. */
 export function toQuoteLockPubkey(pubkey: string): string {
   return `02${pubkey}`;
 }
@@ -66,20 +66,64 @@ const USERNAME_PATTERN = new RegExp(
   'i',
 );
 
-/** A secret key (NIP-19) pasted into the wrong field: as a username it would become public. */
+/** A secret key (NIP-19) that a user pastes into the wrong field must not become a public username. */
 const NSEC_PATTERN = /^nsec1[a-z0-9]{58}$/;
 
 /**
- * Parses a username in any case: letters and digits, not starting with `npub1`, not an nsec
- * (spec.md section 4.6).
+ * Parses a username in upper or lower case (spec.md section 4.6). It consists of letters and digits, does not start
+ * with `npub1` and is not an nsec.
  *
  * @returns the name in lower case, or null if it is not allowed
  */
 export function parseUsername(text: string): string | null {
-  // Before lower-casing, which turns some foreign letters, such as the Kelvin sign, into ASCII.
+  // Tested before `toLowerCase`, which turns some other characters into ASCII letters, such as the Kelvin sign into
+  // k.
   if (!USERNAME_PATTERN.test(text)) {
     return null;
   }
   const name = text.toLowerCase();
   return name.startsWith('npub1') || NSEC_PATTERN.test(name) ? null : name;
+}
+
+/** Names that could deceive payers, or that this service may need. All are valid usernames. */
+export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
+  // Common mailbox names (RFC 2142).
+  ['info', 'marketing', 'sales', 'support', 'abuse', 'noc', 'security', 'postmaster'],
+  ['hostmaster', 'usenet', 'news', 'webmaster', 'www', 'uucp', 'ftp'],
+  // Names that prove control of the domain to a certificate authority (CA/Browser Forum, 3.2.2.4.4), or imply it.
+  ['admin', 'administrator', 'administration', 'sysadmin', 'ssladmin', 'root', 'superuser'],
+  ['operator', 'moderator', 'mod', 'staff', 'team', 'owner', 'official', 'system', 'daemon'],
+  // Automated mail.
+  ['noreply', 'donotreply', 'mailerdaemon', 'mail', 'email', 'mailer', 'bounce', 'bounces'],
+  // Support and legal contacts.
+  ['help', 'helpdesk', 'contact', 'feedback', 'press', 'media', 'legal', 'privacy', 'terms'],
+  ['dmca', 'copyright', 'compliance', 'trust', 'safety', 'status', 'report', 'service', 'services'],
+  // Payments and refunds.
+  ['billing', 'invoice', 'invoices', 'payment', 'payments', 'pay', 'payout', 'payouts', 'refund'],
+  ['refunds', 'finance', 'accounting', 'accounts', 'account', 'donate', 'donation', 'donations'],
+  ['checkout', 'escrow', 'bank', 'exchange', 'swap', 'faucet', 'cashier'],
+  // This service and its technology.
+  ['nutpost', 'wallet', 'wallets', 'mint', 'mints', 'treasury', 'reserve', 'lightning', 'bitcoin'],
+  ['btc', 'sat', 'sats', 'lnurl', 'lnurlp', 'lnurlw', 'lnd', 'cln', 'bolt11', 'bolt12'],
+  ['cashu', 'ecash', 'token', 'tokens', 'nostr', 'nip05', 'npub', 'nsec', 'relay', 'relays'],
+  ['zap', 'zaps', 'zapper', 'nutzap', 'nutzaps'],
+  // Host names, and names that programs look up.
+  ['api', 'app', 'apps', 'web', 'website', 'server', 'host', 'localhost', 'localdomain', 'smtp'],
+  ['imap', 'pop3', 'dns', 'ns1', 'ns2', 'ntp', 'cdn', 'static', 'assets', 'proxy', 'gateway'],
+  ['autoconfig', 'autodiscover', 'wpad', 'isatap', 'wellknown', 'docs'],
+  ['login', 'logout', 'signin', 'signup', 'register', 'password'],
+  ['verify', 'settings', 'auth', 'oauth', 'user', 'users', 'anonymous'],
+  ['nobody', 'everyone', 'somebody', 'unknown', 'null', 'undefined', 'none', 'void', 'default'],
+].flat();
+
+/**
+ * Returns whether a name is not for sale (spec.md section 4.6). All names are in lower case.
+ *
+ * @param operatorReservedNames reserved besides the built-in ones
+ */
+export function isReservedUsername(
+  name: string,
+  operatorReservedNames: readonly string[],
+): boolean {
+  return BUILT_IN_RESERVED_USERNAMES.includes(name) || operatorReservedNames.includes(name);
 }

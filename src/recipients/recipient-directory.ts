@@ -8,13 +8,13 @@ import {
 } from './lightning-address.ts';
 import type { StoredUser } from './user-store.ts';
 
-/** More addresses than are paid within {@link CACHE_TTL_MS}; about 5 MB. */
+/** More recipients than are paid within {@link CACHE_TTL_MS}. A full cache uses about 5 MB. */
 const MAX_CACHED_RECIPIENTS = 10_000;
 
-/** How long payers may see an old setting if its notification is lost. */
+/** How long an old setting applies if the notification about its change is lost. */
 const CACHE_TTL_MS = 5_000;
 
-/** A key that can be paid, with the settings for its next payment. */
+/** A key that can be paid, with the settings for its future payments. */
 export interface Recipient {
   /** Hex. */
   readonly pubkey: string;
@@ -31,18 +31,18 @@ interface RecipientDirectoryDeps {
   store: Pick<Store, 'transaction'> & {
     users: Pick<Store['users'], 'findByPubkey' | 'findByName'>;
   };
-  /** The settings of recipients who saved none. */
+  /** For recipients who have not changed the settings. */
   defaults: RecipientSettings;
   monotonicMs: () => number;
 }
 
-/** Finds recipients by key or by Lightning address. Every key is a recipient, stored or not. */
+/** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
 export class RecipientDirectory {
   readonly #store: RecipientDirectoryDeps['store'];
   readonly #defaults: RecipientSettings;
   /** By local part, as {@link listLocalParts} returns it. */
   readonly #cache: LRUCache<string, Recipient>;
-  /** Detects reads that an invalidation overtook; their result may be old. */
+  /** If it changes during a database read, the result of the read may be outdated. */
   #invalidationCount = 0;
 
   constructor({ store, defaults, monotonicMs }: RecipientDirectoryDeps) {
@@ -56,22 +56,21 @@ export class RecipientDirectory {
     });
   }
 
-  /** Returns the recipient with this key (hex), even if it is blocked. Does not use the cache. */
+  /** Reads the recipient with this key (hex) from the database, even if it is blocked. */
   async getByPubkey(pubkey: string): Promise<Recipient> {
     return this.#toRecipient(pubkey, await this.#store.users.findByPubkey(pubkey));
   }
 
-  /** Returns the owner of a name (upper or lower case); null if the name is free or its owner is blocked. */
+  /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
   async findByName(name: string): Promise<Recipient | null> {
     const address = parseRecipientAddress(name);
     return address.kind === 'name' ? this.#findUnblocked(address) : null;
   }
 
   /**
-   * Resolves the local part of a Lightning address (LUD-16): an npub or a purchased name, in any
-   * case.
+   * Resolves the part of a Lightning address before the `@` (LUD-16): an npub or a username, in upper or lower case.
    *
-   * @throws RequestError if it names no recipient, or (with the same message) a blocked one
+   * @throws RequestError if it names no recipient or a blocked recipient; the message is the same
    */
   async resolveAddress(localPart: string): Promise<Recipient> {
     const cached = this.#cache.get(localPart);
@@ -83,7 +82,7 @@ export class RecipientDirectory {
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
-    // Not keyed by `localPart` itself, a slice of the URL that would keep the whole URL in memory.
+    // `localPart` is a slice of the URL. As a cache key, it would keep the whole URL in memory.
     const cacheKey = listLocalParts(recipient).find((part) => part === localPart);
     if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);
@@ -98,7 +97,7 @@ export class RecipientDirectory {
       await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
       return user;
     });
-    // This process does not wait for its own notification.
+    // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
       this.invalidate(localPart);
     }
@@ -139,17 +138,17 @@ export class RecipientDirectory {
   }
 }
 
-/** Call it before the key releases a name, so that the notification includes the name. */
+/** Announces a change of a recipient. Call it before a change of the name, because it announces the current name. */
 export async function notifyRecipientChange(tx: TransactionStore, pubkey: string): Promise<void> {
   const user = await tx.users.findByPubkey(pubkey);
   await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
 }
 
 /**
- * Announces addresses whose recipient, settings or block changed, in the transaction that writes
- * the change. The payload is one local part ({@link listLocalParts}) or {@link ALL_RECIPIENTS}.
+ * Announces Lightning addresses whose recipient, settings or block changed. The payload is the part of the address
+ * before the `@`, or {@link ALL_RECIPIENTS}.
  */
 export const RECIPIENT_CHANGES_CHANNEL = 'nutpost_address_changes';
 
-/** The payload after an import, which changes many recipients. */
+/** The payload after an import, which may change any recipient. */
 export const ALL_RECIPIENTS = '';

@@ -1,6 +1,6 @@
 import { RequestError } from '../errors.ts';
+import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import { normaliseMintUrl } from '../mints/mint-url.ts';
 import type { Recipient, RecipientDirectory } from './recipient-directory.ts';
 
@@ -27,7 +27,7 @@ export class SettingsUpdater {
   /**
    * Sets the mint for a recipient's future payments (spec.md section 4.4).
    *
-   * @param mintUrl any spelling; it is stored normalised
+   * @param mintUrl need not be normalised
    * @throws RequestError if the mint is unusable, or does not support locking while locking is on
    */
   async setMint(pubkey: string, mintUrl: string): Promise<Recipient> {
@@ -44,14 +44,14 @@ export class SettingsUpdater {
   }
 
   /**
-   * Turns locking of a recipient's future quotes on or off (spec.md section 4.5, NUT-20). Turning
-   * it off never contacts the mint, so that an unresponsive mint cannot prevent it.
+   * Turns the locking of a recipient's future quotes on or off (spec.md section 4.5, NUT-20). Turning it off does not
+   * contact the mint, so that an unresponsive mint cannot prevent it.
    *
    * @throws RequestError if the recipient's mint does not support locking
    */
   async setQuoteLocking(pubkey: string, lockQuotes: boolean): Promise<Recipient> {
     const recipient = await this.#recipients.getByPubkey(pubkey);
-    // Wallets turn locking on at every start, so an unchanged setting does not contact the mint.
+    // Wallets turn locking on at every start, so the mint is contacted only if the setting changes.
     if (lockQuotes && !recipient.lockQuotes) {
       const { mintUrl } = recipient;
       let info = await this.#mintInfoCache.getFresh(mintUrl);

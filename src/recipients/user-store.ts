@@ -1,14 +1,14 @@
 import { sql } from 'kysely';
 import { BaseStore, columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 
-/** A block by the operator: the recipient gets no new invoices. */
+/** The operator blocked the recipient, so payers get no new invoices for this recipient. */
 export interface RecipientBlock {
   /** Milliseconds since 1970. */
   sinceMs: number;
   reason: string | null;
 }
 
-/** A recipient's saved settings; null: the operator's default applies. */
+/** A row of `users`. If a setting is null, the operator's default applies. */
 export interface StoredUser {
   /** Hex. */
   pubkey: string;
@@ -18,7 +18,7 @@ export interface StoredUser {
   block: RecipientBlock | null;
 }
 
-/** A recipient's payment counter, locked by the current transaction. */
+/** A recipient's payment counter, whose row the current transaction has locked. */
 export interface PaymentCounter {
   pubkey: string;
   paidCount: number;
@@ -35,17 +35,17 @@ const COLUMNS = [
 ] as const;
 
 export class UserStore extends BaseStore {
-  /** Returns the user with this key; null if nothing was ever saved for it. */
+  /** Returns null if nothing was ever stored for this key. */
   findByPubkey(pubkey: string): Promise<StoredUser | null> {
     return this.#find('pubkey', pubkey);
   }
 
-  /** Returns the owner of a lower-case name. */
+  /** @param name in lower case */
   findByName(name: string): Promise<StoredUser | null> {
     return this.#find('name', name);
   }
 
-  /** Blocks a key. If it is already blocked, changes only the reason, unless that is null. */
+  /** Blocks a key. If the key is already blocked, only replaces the reason, unless the new reason is null. */
   async block(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
     return await this.db
       .insertInto('users')
@@ -87,15 +87,15 @@ export class UserStore extends BaseStore {
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends, after creating
-   * missing ones. Both happen in a fixed order, so that concurrent transactions never deadlock.
+   * Creates the missing payment counters of these recipients, and locks all of them until the transaction ends.
+   * Creates and locks them in a fixed order, so that concurrent transactions never deadlock.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
       return [];
     }
-    const wanted = [...new Set(pubkeys)];
-    const wantedRows = wanted.map((pubkey) => ({ pubkey }));
+    const distinctPubkeys = [...new Set(pubkeys)];
+    const wantedRows = distinctPubkeys.map((pubkey) => ({ pubkey }));
     await sql`
       insert into users (pubkey)
       select pubkey from ${jsonRows(this.db, { pubkey: 'text' }, wantedRows)} as wanted
@@ -105,7 +105,7 @@ export class UserStore extends BaseStore {
     `.execute(this.db);
     const { rows } = await sql<PaymentCounter>`
       select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
-      where ${columnInValues(this.db, 'pubkey', 'text', wanted)}
+      where ${columnInValues(this.db, 'pubkey', 'text', distinctPubkeys)}
       order by pubkey
       ${lockRows(this.db, 'for no key update')}
     `.execute(this.db);
@@ -124,8 +124,7 @@ export class UserStore extends BaseStore {
     }));
     const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
     const pubkeys = rows.map(({ pubkey }) => pubkey);
-    // Materialized, so that SQLite parses the rows once instead of once per recipient. The second
-    // condition makes PostgreSQL use the index.
+    // Materialized, so that SQLite parses the JSON only once. The second condition makes PostgreSQL use the index.
     await sql`
       with changed as materialized (select * from ${jsonRows(this.db, columns, rows)} as given)
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at

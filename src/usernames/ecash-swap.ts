@@ -1,7 +1,7 @@
-import { type OutputPlan, type Proof, sumAmounts } from '../mints/ecash.ts';
+import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient } from '../mints/ecash-client.ts';
-import type { KeysetCache } from '../mints/keyset-cache.ts';
-import { describeFailure } from '../mints/mint-request.ts';
+import type { KeysetCache } from '../mints/mint-cache.ts';
+import { describeFailure } from '../mints/mint-client.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import {
   computeInputFeeSat,
@@ -10,31 +10,33 @@ import {
   deriveOutputs,
   planOutputs,
   selectOutputKeyset,
+  sumAmounts,
 } from './ecash/proofs.ts';
 
-// Swaps proofs so that a lost response loses no money. The state of the inputs shows whether the mint carried out the
-// swap (NUT-07), and the outputs are derived, not random, so that the mint can restore its signatures (NUT-09).
+// Swaps proofs in such a way that a lost response loses no money. The states of the inputs show whether the mint has
+// executed the swap (NUT-07). The outputs are derived instead of random, so that the mint can restore its signatures
+// on them (NUT-09).
 
 /** A swap of proofs for new ones (NUT-03), as the purchase journal stores it. */
-export interface Swap {
-  /** Unique: the outputs are derived from it and the treasury secret. */
+interface Swap {
+  /** Must be unique, because the outputs are derived from it and the treasury secret. */
   id: string;
   mintUrl: string;
   inputs: readonly Proof[];
-  /** Every output plan that the mint may have received, newest last. Only the newest is sent. */
+  /** Every output plan that the mint may have received. The last plan is the newest, and only it is sent. */
   outputPlans: readonly OutputPlan[];
-  /** Called before each request. False: another run has taken over, so nothing may be sent. */
+  /** Called before each request. If it resolves with false, another run has taken over, and nothing is sent. */
   renewLease: () => Promise<boolean>;
 }
 
 export type SwapResult =
   | { outcome: 'done'; proofs: Proof[] }
-  /** If `isFinal` is false, an earlier request whose response was lost may still reach the mint: check again later. */
+  /** If `isFinal` is false, an earlier request without a response may still reach the mint. Check again later. */
   | { outcome: 'rejected'; reason: SwapRejectionReason; isFinal: boolean }
-  /** The mint rejected the swap because its keysets or fees differ from those that the newest plan assumes. */
+  /** The mint rejected the swap because its keysets or fees differ from those in the newest output plan. */
   | { outcome: 'plan_outdated'; isFinal: boolean }
-  /** `isUnsent`: the mint has certainly received nothing. */
-  | { outcome: 'unknown'; reason: string; isUnsent: boolean };
+  /** The swap is neither done nor rejected. `isUnexecuted`: the mint has certainly not executed it so far. */
+  | { outcome: 'unknown'; reason: string; isUnexecuted: boolean };
 
 export interface SwapContext {
   client: EcashClient;
@@ -49,7 +51,7 @@ const KEYS_UNAVAILABLE_REASON = 'the keys of the mint could not be read';
 /**
  * Swaps the proofs, or finishes a swap that was interrupted.
  *
- * @param isNew whether the swap was never sent before
+ * @param isNew whether no request for this swap has been sent
  */
 export async function runSwap(
   context: SwapContext,
@@ -60,7 +62,7 @@ export async function runSwap(
   if (earlierResult !== null) {
     return earlierResult;
   }
-  // Sending a swap again is safe: the mint carries it out only once.
+  // Sending a swap again is safe, because the mint executes it only once.
   const response = await sendSwap(context, swap);
   switch (response.outcome) {
     case 'signed':
@@ -68,7 +70,7 @@ export async function runSwap(
     case 'rejected':
       return interpretRejection(context, swap, response.reason, isNew);
     case 'unsent':
-      return { outcome: 'unknown', reason: response.reason, isUnsent: isNew };
+      return { outcome: 'unknown', reason: response.reason, isUnexecuted: isNew };
     case 'lost':
       return isNew ? runSwap(context, swap, false) : unknownResult(response.reason);
   }
@@ -77,8 +79,10 @@ export async function runSwap(
 type SwapResponse =
   | { outcome: 'signed'; proofs: Proof[] }
   | { outcome: 'rejected'; reason: SwapRejectionReason }
-  /** `unsent`: the mint did not receive the request, or rejected it because of a rate limit. */
-  | { outcome: 'unsent' | 'lost'; reason: string };
+  /** The mint did not receive the request, or rejected it because of a rate limit. */
+  | { outcome: 'unsent'; reason: string }
+  /** The mint may have received the request. */
+  | { outcome: 'lost'; reason: string };
 
 async function sendSwap(
   { client, keysetCache, treasurySecret }: SwapContext,
@@ -124,7 +128,7 @@ async function interpretRejection(
     case 'invalid':
       return rejected;
     default:
-      // The swap may nevertheless be done or in progress: a proxy may have sent the request twice.
+      // The swap may nevertheless be done or in progress, for example if a proxy sent the request twice.
       return (await readEarlierResult(context, swap, isFinal)) ?? rejected;
   }
 }
@@ -150,14 +154,14 @@ async function readEarlierResult(
   if (states.every((state) => state === 'UNSPENT')) {
     return null;
   }
-  const restored = await restoreOutputs(context, swap);
-  if (restored !== null) {
-    return restored;
+  const restoredResult = await restoreOutputs(context, swap);
+  if (restoredResult !== null) {
+    return restoredResult;
   }
   if (states.includes('SPENT')) {
     return { outcome: 'rejected', reason: 'spent', isFinal };
   }
-  // The inputs are pending in another client's swap, unless a request of this service was lost.
+  // The inputs are pending. If `isFinal`, they are pending in another client's swap.
   return isFinal
     ? { outcome: 'rejected', reason: 'pending', isFinal }
     : unknownResult('pending at the mint');
@@ -193,13 +197,13 @@ async function restoreOutputs(
 }
 
 function unknownResult(reason: string): SwapResult {
-  return { outcome: 'unknown', reason, isUnsent: false };
+  return { outcome: 'unknown', reason, isUnexecuted: false };
 }
 
 /**
- * Plans the outputs of a swap: the value of the proofs minus the mint's fee (NUT-02).
+ * Plans the outputs of a swap. They are worth the value of the proofs minus the mint's fee (NUT-02).
  *
- * @param shouldRefresh whether to read the mint's keysets again, because it rejected a swap with the cached ones
+ * @param shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
  * @returns `mint_unreachable` also if the mint has no usable keyset in sat
  */
 export async function planSwap(

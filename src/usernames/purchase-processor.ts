@@ -24,16 +24,17 @@ const FIRST_RETRY_DELAY_MS = 5_000;
 const MAX_RETRY_DELAY_MS = 10 * 60_000;
 
 /**
- * If a response was lost and the mint then rejects the repeated request, the rejection counts only if it is repeated
- * after this time, which is far longer than a request can be in transit.
+ * If a response was lost, the mint's rejection of the repeated request is final only if the mint rejects the request
+ * again after this time. The first request cannot be in transit for so long.
  */
 const CONFIRM_REJECTION_AFTER_MS = 60_000;
 
-/** Purchases that one round of the recovery job processes concurrently. */
+/** Purchases that the recovery job resumes concurrently. */
 const RECOVERY_BATCH_SIZE = 10;
 
-/** How long a buyer waits for the run that has the lease: about as long as a mint may take. */
 const LEASE_WAIT_INTERVAL_MS = 250;
+
+/** How many intervals a buyer waits for the run that has the lease: about as long as a mint may take. */
 const MAX_LEASE_WAITS = 40;
 
 interface PurchaseProcessorDeps {
@@ -45,9 +46,8 @@ interface PurchaseProcessorDeps {
   log: Logger;
 }
 
-export interface NewPurchaseOrder
-  extends Pick<NewPurchase, 'pubkey' | 'name' | 'priceSat' | 'mintUrl'> {
-  /** When the name was read as free. */
+interface NewPurchaseOrder extends Pick<NewPurchase, 'pubkey' | 'name' | 'priceSat' | 'mintUrl'> {
+  /** When the database reported the name as free. */
   nowMs: number;
   payment: { proofs: readonly Proof[]; faceValueSat: number };
 }
@@ -63,31 +63,35 @@ export type PurchaseAttemptResult =
 type LeasedPurchase = OpenPurchase & { holder: string };
 
 /**
- * Journals purchases, redeems their tokens and assigns their names: immediately for the waiting buyer, or by the
- * recovery job after a crash or a failure of the mint. One run at a time has the lease of a purchase, and every step
- * can be repeated.
+ * Writes purchases to the journal, redeems their tokens and assigns their names. This happens while the buyer waits,
+ * or in the recovery job after a crash or a failure of the mint. Each attempt is a run that needs the lease of the
+ * purchase, and every step can be repeated.
  */
 export class PurchaseProcessor {
   readonly #deps: PurchaseProcessorDeps;
-  /** By purchase id: callers in this process share one run. */
+  /** By purchase id. Callers in this process share a run. */
   readonly #runs = new Map<string, Promise<PurchaseAttemptResult | null>>();
 
   constructor(deps: PurchaseProcessorDeps) {
     this.#deps = deps;
   }
 
-  /** @returns null if the name or the token was used concurrently, or another run has taken over */
+  /**
+   * Starts a purchase, and waits for its first run.
+   *
+   * @returns null if another request took the name or the token, or another run has taken over
+   */
   async start(order: NewPurchaseOrder): Promise<PurchaseAttemptResult | null> {
     const { keysetCache } = this.#deps.swapContext;
-    const planned = await planSwap(keysetCache, order.mintUrl, order.payment.proofs, false);
-    if (planned.outcome === 'failed') {
-      return planned;
+    const planResult = await planSwap(keysetCache, order.mintUrl, order.payment.proofs, false);
+    if (planResult.outcome === 'failed') {
+      return planResult;
     }
     const id = randomUUID();
-    return this.#run(id, true, (holder) => this.#journal(id, holder, order, planned.plan));
+    return this.#run(id, true, (holder) => this.#journal(id, holder, order, planResult.plan));
   }
 
-  /** Resumes a purchase; null if another process has its lease or has closed it. */
+  /** Resumes a purchase. Returns null if another process has the lease or has closed the purchase. */
   resume(id: string): Promise<PurchaseAttemptResult | null> {
     const { store, clock } = this.#deps;
     return this.#run(id, false, (holder) => store.purchases.acquireLease(id, holder, clock()));
@@ -96,7 +100,7 @@ export class PurchaseProcessor {
   /**
    * Resumes a purchase, or waits for the run that has its lease.
    *
-   * @returns null if another process has closed it
+   * @returns null if another process has closed the purchase
    */
   async resumeOrWait(id: string): Promise<PurchaseAttemptResult | null> {
     for (let attempt = 0; attempt < MAX_LEASE_WAITS; attempt += 1) {
@@ -115,15 +119,15 @@ export class PurchaseProcessor {
     await Promise.all(due.map((id) => this.resume(id)));
   }
 
-  /** Resolves when this process works on no purchase. */
+  /** Resolves when all runs of this process have ended. */
   async waitUntilIdle(): Promise<void> {
     await Promise.allSettled(this.#runs.values());
   }
 
   /**
-   * Holds the name and stores the token before the token is redeemed, so that a crash loses neither.
+   * Reserves the name and stores the token. Later the token is redeemed, and a crash then loses neither of them.
    *
-   * @returns false if the name or the token was used concurrently
+   * @returns false if another request took the name or the token
    */
   async #journal(
     id: string,
@@ -142,7 +146,7 @@ export class PurchaseProcessor {
         ...order,
         id,
         paidSat: payment.faceValueSat,
-        // Read again: since `nowMs`, the mint may have taken longer than a lease lasts.
+        // Not `order.nowMs`: the mint may since have taken longer than a lease lasts.
         createdAtMs: clock(),
         sealedProofs,
         outputPlan,
@@ -155,20 +159,20 @@ export class PurchaseProcessor {
     });
   }
 
-  /** @param acquireLease false: the purchase cannot start or resume now */
+  /** @param acquireLease resolves with false if the run must not start */
   #run(
     id: string,
     isNew: boolean,
     acquireLease: (holder: string) => Promise<boolean>,
   ): Promise<PurchaseAttemptResult | null> {
-    const attempt = async () => {
+    const startRun = async () => {
       const holder = randomUUID();
       const hasLease = await acquireLease(holder);
       return hasLease ? this.#attempt(id, holder, isNew) : null;
     };
-    const running = this.#runs.get(id) ?? attempt().finally(() => this.#runs.delete(id));
-    this.#runs.set(id, running);
-    return running;
+    return this.#runs.getOrInsertComputed(id, () =>
+      startRun().finally(() => this.#runs.delete(id)),
+    );
   }
 
   async #attempt(
@@ -208,13 +212,13 @@ export class PurchaseProcessor {
           ? this.#fail(purchase, result.reason)
           : this.#scheduleRetry(purchase, 'rejected by the mint', true);
       case 'unknown':
-        return result.isUnsent
+        return result.isUnexecuted
           ? this.#fail(purchase, 'mint_unreachable')
           : this.#scheduleRetry(purchase, result.reason);
     }
   }
 
-  /** Swaps the token; with a new output plan if the mint has changed its keysets or fees. */
+  /** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */
   async #swapToken(
     { id, holder, mintUrl, outputPlans }: LeasedPurchase,
     inputs: readonly Proof[],
@@ -223,27 +227,27 @@ export class PurchaseProcessor {
     const { swapContext, store, clock } = this.#deps;
     const renewLease = () => store.purchases.renewLease(id, holder, clock());
     const swap = { id, mintUrl, inputs, outputPlans, renewLease };
-    const first = await runSwap(swapContext, swap, isNew);
-    if (first.outcome !== 'plan_outdated') {
-      return first;
+    const firstResult = await runSwap(swapContext, swap, isNew);
+    if (firstResult.outcome !== 'plan_outdated') {
+      return firstResult;
     }
-    const planned = await planSwap(swapContext.keysetCache, mintUrl, inputs, true);
-    if (planned.outcome === 'failed') {
-      return planned.reason === 'mint_unreachable'
-        ? { outcome: 'unknown', reason: 'the mint does not respond', isUnsent: false }
-        : { outcome: 'rejected', reason: 'unbalanced', isFinal: first.isFinal };
+    const planResult = await planSwap(swapContext.keysetCache, mintUrl, inputs, true);
+    if (planResult.outcome === 'failed') {
+      return planResult.reason === 'mint_unreachable'
+        ? { outcome: 'unknown', reason: 'the mint does not respond', isUnexecuted: false }
+        : { outcome: 'rejected', reason: 'unbalanced', isFinal: firstResult.isFinal };
     }
-    const extendedPlans = [...outputPlans, planned.plan];
+    const extendedPlans = [...outputPlans, planResult.plan];
     if (!(await store.purchases.setOutputPlans(id, holder, extendedPlans))) {
-      return { outcome: 'unknown', reason: LEASE_LOST_REASON, isUnsent: false };
+      return { outcome: 'unknown', reason: LEASE_LOST_REASON, isUnexecuted: false };
     }
-    const second = await runSwap(swapContext, { ...swap, outputPlans: extendedPlans }, false);
-    if (second.outcome !== 'plan_outdated') {
-      return second;
+    const secondResult = await runSwap(swapContext, { ...swap, outputPlans: extendedPlans }, false);
+    if (secondResult.outcome !== 'plan_outdated') {
+      return secondResult;
     }
-    // The token may be valid: the mint lists other keysets or fees than it applies.
-    return first.isFinal
-      ? { outcome: 'unknown', reason: 'the keysets of the mint changed', isUnsent: true }
+    // The token may be valid: the mint seems to apply other keysets or fees than it lists.
+    return firstResult.isFinal
+      ? { outcome: 'unknown', reason: 'the keysets of the mint changed', isUnexecuted: true }
       : { outcome: 'rejected', reason: 'other', isFinal: false };
   }
 
@@ -307,18 +311,18 @@ export class PurchaseProcessor {
     const delayMs = isRejected
       ? CONFIRM_REJECTION_AFTER_MS
       : Math.min(FIRST_RETRY_DELAY_MS * 2 ** previousAttempts, MAX_RETRY_DELAY_MS);
-    const nextTryAtMs = nowMs + delayMs;
+    const nextAttemptAtMs = nowMs + delayMs;
     await store.purchases.scheduleRetry(id, holder, {
       reason,
       attempts,
-      nextTryAtMs,
+      nextAttemptAtMs,
       firstRejectedAtMs: isRejected ? Math.min(firstRejectedAtMs ?? nowMs, nowMs) : null,
     });
-    // A buyer who repeats the request many times must not flood the log.
+    // Not every attempt is logged, because a buyer can repeat the request many times.
     if (Number.isInteger(Math.log2(attempts))) {
-      const nextTryAt = new Date(nextTryAtMs);
+      const nextAttemptAt = new Date(nextAttemptAtMs);
       log.warn(
-        { event: 'username_purchase_pending', purchase: id, reason, attempts, nextTryAt },
+        { event: 'username_purchase_pending', purchase: id, reason, attempts, nextAttemptAt },
         'username purchase is still pending; will retry',
       );
     }

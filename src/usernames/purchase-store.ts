@@ -4,7 +4,7 @@ import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sq
 import type { OutputPlan } from '../mints/ecash.ts';
 import { HISTORY_RETENTION_MS } from '../retention.ts';
 
-/** Longer than any request to a mint takes. The holder renews its lease before each request. */
+/** Longer than any request to a mint takes. The holder renews the lease before each request. */
 const PURCHASE_LEASE_MS = 30_000;
 
 export interface NewPurchase {
@@ -14,13 +14,13 @@ export interface NewPurchase {
   /** In lower case. */
   name: string;
   priceSat: number;
-  /** Face value of the token. */
+  /** The face value of the token. */
   paidSat: number;
   mintUrl: string;
   createdAtMs: number;
   sealedProofs: string;
   outputPlan: OutputPlan;
-  /** The run that gets the lease of the new purchase. */
+  /** The id of the attempt to complete the purchase that holds its lease. */
   leaseHolder: string;
 }
 
@@ -30,27 +30,25 @@ export interface OpenPurchase
   /** Every output plan that the mint may have received, newest last. */
   outputPlans: readonly OutputPlan[];
   attempts: number;
-  /** When the mint first rejected a repeated request; null if it did not. */
+  /** When the mint first rejected a swap that was sent again after a lost response; null if that has not happened. */
   firstRejectedAtMs: number | null;
 }
 
-/** An open purchase, for the operator. Times in milliseconds since 1970. */
+/** An open purchase, for the operator. */
 export interface OpenPurchaseSummary
   extends Pick<NewPurchase, 'id' | 'name' | 'mintUrl' | 'paidSat' | 'createdAtMs'> {
   attempts: number;
-  /** Why it is retried, in a few words; null at the first attempt. */
+  /** Why the last attempt did not complete the purchase, in a few words; null before the first attempt has ended. */
   reason: string | null;
-  nextTryAtMs: number | null;
+  nextAttemptAtMs: number | null;
 }
-
-/** The columns that a closed purchase does not need. */
-const CLOSED = { token: null, lease_holder: null, lease_expires_at: null, next_attempt_at: null };
 
 /**
  * The journal of username purchases.
  *
- * A lease lets one run at a time work on an open purchase. If its process dies, another one takes over when the lease
- * expires. If a run has lost its lease, its changes have no effect and return false.
+ * A run is one attempt to complete an open purchase. It needs the purchase's lease, so that only one run at a time
+ * works on it. If the process of a run dies, another run takes over when the lease expires. If a run has lost its
+ * lease, its changes have no effect and return false.
  */
 export class PurchaseStore extends BaseStore {
   async insert(purchase: NewPurchase): Promise<void> {
@@ -77,7 +75,7 @@ export class PurchaseStore extends BaseStore {
   /**
    * Records which proofs pay for a purchase.
    *
-   * @param ys the points that identify the proofs (NUT-07)
+   * @param ys the points Y that identify the proofs (NUT-07)
    * @returns false if some of them pay for another purchase: the caller must roll the transaction back
    */
   async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
@@ -149,13 +147,13 @@ export class PurchaseStore extends BaseStore {
     return this.#updateLeased(id, holder, { lease_expires_at: nowMs + PURCHASE_LEASE_MS });
   }
 
-  /** Releases the lease until the next attempt is due. */
+  /** Releases the lease and sets when the next attempt is due. */
   async scheduleRetry(
     id: string,
     holder: string,
     retry: Pick<OpenPurchase, 'attempts' | 'firstRejectedAtMs'> & {
       reason: string;
-      nextTryAtMs: number;
+      nextAttemptAtMs: number;
     },
   ): Promise<void> {
     await this.#updateLeased(id, holder, {
@@ -163,12 +161,12 @@ export class PurchaseStore extends BaseStore {
       lease_expires_at: null,
       attempts: retry.attempts,
       reason: retry.reason,
-      next_attempt_at: retry.nextTryAtMs,
+      next_attempt_at: retry.nextAttemptAtMs,
       first_rejected_at: retry.firstRejectedAtMs,
     });
   }
 
-  /** Lists the purchases that are due and that no run has leased, the longest waiting first. */
+  /** Lists the purchases that are due and have no lease. The purchase that has been due longest comes first. */
   async listDue(nowMs: number, limit: number): Promise<string[]> {
     const rows = await this.db
       .selectFrom('username_purchases')
@@ -182,15 +180,14 @@ export class PurchaseStore extends BaseStore {
     return rows.map(({ id }) => id);
   }
 
-  /** Stores all output plans, before the newest is sent to the mint. */
+  /** Stores all output plans. Must be called before the newest plan is sent to the mint. */
   setOutputPlans(id: string, holder: string, outputPlans: readonly OutputPlan[]): Promise<boolean> {
     return this.#updateLeased(id, holder, { outputs: JSON.stringify(outputPlans) });
   }
 
-  /** Completes a purchase. Its proofs stay recorded, so that they cannot pay for another one. */
+  /** Completes a purchase. Its proofs stay recorded, so that they cannot pay for another purchase. */
   complete(id: string, holder: string, nowMs: number): Promise<boolean> {
-    const completed = { ...CLOSED, state: 'completed', reason: null, closed_at: nowMs } as const;
-    return this.#updateLeased(id, holder, completed);
+    return this.#close(id, holder, 'completed', null, nowMs);
   }
 
   /**
@@ -199,18 +196,18 @@ export class PurchaseStore extends BaseStore {
    * @param reason in a few words
    */
   async fail(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
-    const failed = { ...CLOSED, state: 'failed', reason, closed_at: nowMs } as const;
-    const isUpdated = await this.#updateLeased(id, holder, failed);
-    if (isUpdated) {
+    const isClosed = await this.#close(id, holder, 'failed', reason, nowMs);
+    if (isClosed) {
       await this.db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
     }
-    return isUpdated;
+    return isClosed;
   }
 
   /**
    * Deletes purchases that failed longer ago than {@link HISTORY_RETENTION_MS}.
    *
-   * @returns whether more than `limit` of them may exist
+   * @param limit how many to delete at most
+   * @returns whether more of them may exist
    */
   async pruneFailed(limit: number): Promise<boolean> {
     const pruned = await this.db
@@ -239,7 +236,7 @@ export class PurchaseStore extends BaseStore {
         'created_at as createdAtMs',
         'attempts',
         'reason',
-        'next_attempt_at as nextTryAtMs',
+        'next_attempt_at as nextAttemptAtMs',
       ])
       .where('state', '=', 'open')
       .orderBy('created_at')
@@ -247,7 +244,7 @@ export class PurchaseStore extends BaseStore {
       .execute();
   }
 
-  /** Counts the names sold, and adds up the face value of the tokens that paid for them. */
+  /** Counts the sold names, and adds up the face values of the tokens that paid for them. */
   async totalSales(): Promise<{ namesSold: number; paidSat: number }> {
     const row = await this.db
       .selectFrom('username_purchases')
@@ -269,6 +266,18 @@ export class PurchaseStore extends BaseStore {
       .execute();
     const counts = Object.fromEntries(rows.map(({ state, count }) => [state, count]));
     return { open: 0, completed: 0, failed: 0, ...counts };
+  }
+
+  #close(
+    id: string,
+    holder: string,
+    state: 'completed' | 'failed',
+    reason: string | null,
+    nowMs: number,
+  ): Promise<boolean> {
+    const released = { lease_holder: null, lease_expires_at: null, next_attempt_at: null };
+    const change = { state, reason, closed_at: nowMs, token: null, ...released };
+    return this.#updateLeased(id, holder, change);
   }
 
   async #updateLeased(

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { BaseStore, columnInValues, jsonRows } from '../database/sql.ts';
 
 export interface SealedProof {
-  /** See `computeY`. */
+  /** Identifies the proof (see `computeY`). */
   y: string;
   mintUrl: string;
   amountSat: number;
@@ -24,9 +24,9 @@ export interface Withdrawal {
   sealedProofs: string;
 }
 
-/** The operator's ecash, and the tokens that were withdrawn. */
+/** Stores the operator's ecash and the tokens that the operator has withdrawn. */
 export class TreasuryStore extends BaseStore {
-  /** Adds proofs; skips those that are already stored. */
+  /** Adds proofs, and skips proofs that are already stored. */
   async addProofs(proofs: readonly SealedProof[]): Promise<void> {
     const columns = { y: 'text', mintUrl: 'text', amountSat: 'bigint', sealed: 'text' } as const;
     await sql`
@@ -48,7 +48,7 @@ export class TreasuryStore extends BaseStore {
       .execute();
   }
 
-  /** Reads proofs, largest first. Skips those that were withdrawn. */
+  /** Reads proofs, largest first. Skips proofs that were withdrawn. */
   async findProofs(ys: readonly string[]): Promise<SealedProof[]> {
     return await this.db
       .selectFrom('treasury_proofs')
@@ -60,7 +60,7 @@ export class TreasuryStore extends BaseStore {
   }
 
   /**
-   * Moves proofs out of the treasury into a withdrawal. Call it in a transaction.
+   * Moves proofs from the treasury into a withdrawal. Must be called in a transaction.
    *
    * @returns false if some proofs are missing: the caller must roll the transaction back
    */
@@ -114,7 +114,7 @@ export class TreasuryStore extends BaseStore {
    * Makes a treasury secret the one that all processes use.
    *
    * @param keyId identifies the secret
-   * @returns false if another secret is still needed to open stored ecash
+   * @returns false if stored ecash can only be opened with another secret
    */
   async activateKey(keyId: string): Promise<boolean> {
     await this.db
@@ -139,7 +139,7 @@ export class TreasuryStore extends BaseStore {
     return row !== undefined;
   }
 
-  /** Whether ecash or an open purchase is stored, which only the treasury secret opens. */
+  /** Whether ecash or an open purchase is stored. Both are sealed with the treasury secret. */
   async hasSealedData(): Promise<boolean> {
     const { rows } = await sql`
       select 1 where exists (select 1 from treasury_proofs)

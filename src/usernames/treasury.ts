@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../clock.ts';
-import { type Proof, sumAmounts } from '../mints/ecash.ts';
+import type { Proof } from '../mints/ecash.ts';
 import type { Store } from '../store.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
+import { sumAmounts } from './ecash/proofs.ts';
 import { openProof, type Sealer } from './ecash/sealer.ts';
 import type { MintBalance, Withdrawal } from './treasury-store.ts';
 
-/** Proofs in one withdrawal. Wallets and mints reject much longer lists (1000). */
+/** Proofs in one withdrawal. Wallets and mints reject more than 1000. */
 const MAX_WITHDRAWAL_PROOFS = 500;
 
 const MAX_LISTED = 100;
@@ -14,21 +15,21 @@ const MAX_LISTED = 100;
 export type TreasuryOverview = Awaited<ReturnType<Treasury['readOverview']>>;
 
 export interface WithdrawalOrder {
-  /** Normalised; null: the only mint with ecash. */
+  /** Normalised; null for the only mint with ecash. */
   mintUrl: string | null;
-  /** Null: everything at the mint, or the largest proofs if not all fit in one token. */
+  /** Null for everything at the mint, or for the largest proofs if not all fit in one token. */
   amountSat: number | null;
 }
 
-/** Nothing was withdrawn unless the outcome is `token`. */
+/** If the outcome is not `token`, nothing was withdrawn. */
 export type WithdrawalResult =
   /** `leftSat` is the remaining balance at the mint. */
   | { outcome: 'token'; id: string; token: string; amountSat: number; leftSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
-  /** No proofs add up to the amount; `availableSat` is the nearest lower amount. */
+  /** No proofs add up to the requested amount. `availableSat` is the nearest lower amount. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
-  /** The amount needs more proofs than fit in one token; the largest of them add up to `availableSat`. */
+  /** The amount needs more proofs than fit in one token. The largest `maxProofs` add up to `availableSat`. */
   | {
       outcome: 'too_many_proofs';
       requestedSat: number;
@@ -62,9 +63,9 @@ export class Treasury {
   }
 
   /**
-   * Returns the token of a withdrawal again, even if it has been redeemed; null if the id is unknown.
+   * Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown.
    *
-   * @throws OperatorError if it was sealed with another treasury secret
+   * @throws OperatorError if the token was sealed with another treasury secret
    */
   async readWithdrawalToken(id: string): Promise<{ token: string; amountSat: number } | null> {
     const withdrawal = await this.#deps.store.treasury.findWithdrawal(id);
@@ -78,39 +79,39 @@ export class Treasury {
 
   /**
    * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
-   * token, so that a crash loses neither.
+   * token, so that a crash loses no ecash.
    *
    * @throws OperatorError if the ecash was sealed with another treasury secret
    */
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
     const { store, sealer, clock } = this.#deps;
     const balances = await store.treasury.listBalances();
-    const [balance, ...others] = balances.filter(
+    const [balance, ...otherBalances] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
     );
     if (balance === undefined) {
       return { outcome: 'empty' };
     }
-    if (others.length > 0) {
+    if (otherBalances.length > 0) {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const available = await store.treasury.listProofAmounts(mintUrl);
-    const selected = selectProofs(available, order.amountSat);
-    const withinLimit = selected.slice(0, MAX_WITHDRAWAL_PROOFS);
-    const amountSat = sumAmounts(withinLimit);
+    const availableProofs = await store.treasury.listProofAmounts(mintUrl);
+    const selectedProofs = selectProofs(availableProofs, order.amountSat);
+    const withdrawnProofs = selectedProofs.slice(0, MAX_WITHDRAWAL_PROOFS);
+    const amountSat = sumAmounts(withdrawnProofs);
+    const selectedSat = sumAmounts(selectedProofs);
     const requestedSat = order.amountSat;
-    const selectedSat = sumAmounts(selected);
     if (requestedSat !== null && selectedSat !== requestedSat) {
       return { outcome: 'not_exact', requestedSat, availableSat: selectedSat };
     }
-    if (requestedSat !== null && selected.length > MAX_WITHDRAWAL_PROOFS) {
-      const counts = { proofCount: selected.length, maxProofs: MAX_WITHDRAWAL_PROOFS };
+    if (requestedSat !== null && selectedProofs.length > MAX_WITHDRAWAL_PROOFS) {
+      const counts = { proofCount: selectedProofs.length, maxProofs: MAX_WITHDRAWAL_PROOFS };
       return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
     }
-    const ys = withinLimit.map(({ y }) => y);
-    const stored = await store.treasury.findProofs(ys);
-    const proofs = await Promise.all(stored.map((each) => openProof(sealer, each)));
+    const ys = withdrawnProofs.map(({ y }) => y);
+    const storedProofs = await store.treasury.findProofs(ys);
+    const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
     const id = randomUUID();
     const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: clock(), sealedProofs };
@@ -119,14 +120,14 @@ export class Treasury {
     if (!isWithdrawn) {
       return { outcome: 'conflict' };
     }
-    const leftSat = sumAmounts(available) - amountSat;
+    const leftSat = sumAmounts(availableProofs) - amountSat;
     return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
   }
 }
 
 /**
- * Selects proofs worth at most an amount; all of them if it is null. Because proof amounts are powers of two, the greedy
- * selection finds the exact amount if any proofs add up to it.
+ * Selects proofs that are worth at most an amount, or all proofs if the amount is null. Takes the largest proofs
+ * first. If any proofs add up to the exact amount, these do, because the amounts of proofs are powers of two.
  */
 export function selectProofs<T extends { amount: number }>(
   largestFirst: readonly T[],

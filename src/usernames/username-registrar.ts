@@ -1,31 +1,39 @@
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { RequestError } from '../errors.ts';
-import { parseUsername } from '../recipients/lightning-address.ts';
+import type { Logger } from '../log.ts';
+import type { Proof } from '../mints/ecash.ts';
+import type { KeysetCache, MintInfoCache } from '../mints/mint-cache.ts';
+import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
-import { encodePaymentRequest, parseTokenSecrets } from './ecash/cashu-token.ts';
-import { computeY } from './ecash/proofs.ts';
+import {
+  encodePaymentRequest,
+  parseToken,
+  parseTokenSecrets,
+  type TokenParseResult,
+} from './ecash/cashu-token.ts';
+import { computeY, hasInvalidDleq } from './ecash/proofs.ts';
 import type {
   PurchaseAttemptResult,
   PurchaseFailureReason,
   PurchaseProcessor,
 } from './purchase-processor.ts';
-import { decideClaim, isReservedUsername } from './username-claim.ts';
-import { mintUnavailableError, type PaymentContext, validatePayment } from './validate-payment.ts';
+import { decideClaim } from './username-store.ts';
 
 /** The price of usernames, and which names can be bought. */
 export interface UsernamePolicy {
-  /** 0: names are free. Null: names are not for sale. */
+  /** 0 if names cost nothing; null if names are not for sale. */
   priceSat: number | null;
   /** Normalised. */
   mintUrl: string;
-  /** Reserved names besides the built-in ones, in lower case. */
+  /** The operator's reserved names, in lower case. The built-in reserved names are separate. */
   reserved: readonly string[];
   /** How long a released name stays reserved for its previous owner. */
   graceMs: number;
 }
 
-export type RegistrationResult =
+type RegistrationResult =
   | { outcome: 'owned' }
   /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or wrong. */
   | { outcome: 'payment_required'; request: string; message: string };
@@ -36,18 +44,28 @@ const FAILURE_MESSAGES: { [reason in PurchaseFailureReason]?: string } = {
   pending: 'The token is being spent elsewhere.',
 };
 
-/** How often a request starts again because the name changed concurrently. After that, the client has to retry. */
+/** Attempts if the name keeps changing concurrently. After these, the client has to retry. */
 const MAX_ATTEMPTS = 5;
 
 interface UsernameRegistrarDeps {
   policy: UsernamePolicy;
   store: Store;
-  /** Null without a treasury secret: then names cannot be sold. */
+  /** Null without a treasury secret, which selling names requires. */
   paidPurchases: { paymentContext: PaymentContext; processor: PurchaseProcessor } | null;
   clock: Clock;
 }
 
-/** Sells usernames (spec.md section 4.6). Does not redeem the token of a buyer who does not get the name. */
+interface RegistrationRequest {
+  name: string;
+  pubkey: string;
+  token: string | null;
+  nowMs: number;
+}
+
+/** What the proofs of the token paid for before this request. */
+type EarlierUse = 'none' | 'same_purchase' | 'other_purchase' | { openPurchaseId: string };
+
+/** Sells usernames (spec.md section 4.6). Redeems a token only if its buyer gets the name. */
 export class UsernameRegistrar {
   readonly policy: UsernamePolicy;
   readonly #deps: UsernameRegistrarDeps;
@@ -58,13 +76,13 @@ export class UsernameRegistrar {
   }
 
   /**
-   * Gives a key a name that is free of charge, paid for or its own already. A repeated request with the same token has
-   * the same result, even if the price or the mint has changed since.
+   * Gives a key a name. Unless names are free or the key already owns the name, the token has to pay for it. A
+   * repeated request with the same token has the same result, even if the price or the mint has changed.
    *
    * @param pubkey hex
    * @param username as the client wrote it
    * @param token a `cashuA` or `cashuB` token; null if the client sent none
-   * @throws RequestError if the key cannot have the name, or the outcome is not known yet (`unavailable`)
+   * @throws RequestError if the key cannot have the name, or (`unavailable`) if the outcome is not known yet
    */
   async register(
     pubkey: string,
@@ -91,11 +109,11 @@ export class UsernameRegistrar {
     throw purchasePendingError();
   }
 
-  /** @returns `changed` if the name changed concurrently and the request has to start again */
+  /** @returns `changed` if the name changed concurrently, so that another attempt is needed */
   async #attempt(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
     const { name, pubkey, nowMs } = request;
-    // Before the name is read: a purchase that has completed has assigned its name. Before the price and the mint are
-    // checked: they may have changed since the client sent the token first.
+    // Must come before the name is read, because a purchase may complete in between. Must come before the price and
+    // the mint are checked, because they may have changed since the client first sent the token.
     const earlierUse = await this.#findEarlierUse(request);
     const stored = await this.#deps.store.usernames.find(name);
     const claim = decideClaim(stored, pubkey, nowMs);
@@ -108,7 +126,7 @@ export class UsernameRegistrar {
     }
     switch (claim) {
       case 'reclaimable':
-        // A client that repeats an old request does not want a name back that its user has released since.
+        // Repeating the request that bought a name must not reclaim the name after its user has released it.
         return earlierUse === 'same_purchase' ? { outcome: 'owned' } : this.#assign(request);
       case 'buying':
         return this.#waitForOpenPurchase(request, stored?.purchaseId ?? null);
@@ -132,24 +150,24 @@ export class UsernameRegistrar {
     }
   }
 
-  /** Finds the earlier purchases that the proofs of the token paid for. */
+  /** Finds out which purchases the proofs of the token paid for. */
   async #findEarlierUse({ token, pubkey, name }: RegistrationRequest): Promise<EarlierUse> {
     const secrets = token === null ? null : parseTokenSecrets(token);
     if (secrets === null) {
       return 'none';
     }
     const ys = secrets.map((secret) => computeY({ secret }));
-    const [earlier, ...others] = await this.#deps.store.purchases.findByProofs(ys);
-    if (earlier === undefined) {
+    const [purchase, ...morePurchases] = await this.#deps.store.purchases.findByProofs(ys);
+    if (purchase === undefined) {
       return 'none';
     }
-    if (others.length > 0 || earlier.pubkey !== pubkey || earlier.name !== name) {
+    if (morePurchases.length > 0 || purchase.pubkey !== pubkey || purchase.name !== name) {
       return 'other_purchase';
     }
-    return earlier.state === 'open' ? { openPurchaseId: earlier.id } : 'same_purchase';
+    return purchase.state === 'open' ? { openPurchaseId: purchase.id } : 'same_purchase';
   }
 
-  /** Waits for the key's own purchase of the name with another token: this token may not be needed. */
+  /** Waits for the key's purchase of the name with another token, because this token may not be needed. */
   async #waitForOpenPurchase(
     { name, token }: RegistrationRequest,
     purchaseId: string | null,
@@ -203,7 +221,7 @@ export class UsernameRegistrar {
     return this.#toRegistrationResult(await processor.start(order));
   }
 
-  /** @param result null if the purchase was not started, or another run has closed it */
+  /** @param result null if the purchase was not started or another run has closed it */
   #toRegistrationResult(result: PurchaseAttemptResult | null): RegistrationResult | 'changed' {
     switch (result?.outcome) {
       case undefined:
@@ -222,7 +240,7 @@ export class UsernameRegistrar {
     }
   }
 
-  /** Requests a payment. If names no longer have a price, the request starts again instead. */
+  /** Requests a payment. Returns `changed` if names have no price any more. */
   #requirePayment(message: string): RegistrationResult | 'changed' {
     const { priceSat, mintUrl } = this.policy;
     if (!priceSat) {
@@ -241,15 +259,6 @@ export class UsernameRegistrar {
   }
 }
 
-interface RegistrationRequest {
-  name: string;
-  pubkey: string;
-  token: string | null;
-  nowMs: number;
-}
-
-type EarlierUse = 'none' | 'same_purchase' | 'other_purchase' | { openPurchaseId: string };
-
 function reservedError(): RequestError {
   return new RequestError('invalid', 'This username is reserved.');
 }
@@ -258,5 +267,91 @@ function purchasePendingError(): RequestError {
   return new RequestError(
     'unavailable',
     'Your purchase of this username is in progress. Repeat the request with the same token in a moment.',
+  );
+}
+
+interface PaymentContext {
+  /** The only mint whose ecash is accepted, normalised. */
+  mintUrl: string;
+  mintInfoCache: MintInfoCache;
+  keysetCache: KeysetCache;
+  allowHttpMints: boolean;
+  log: Logger;
+}
+
+/**
+ * Checks whether a token pays for a username, as far as that is possible without redeeming it. The reason for a
+ * rejection is one sentence for the client.
+ *
+ * @param priceSat the minimum face value, because the operator pays the mint's fee
+ * @throws RequestError (`unavailable`) if the mint does not respond, or cannot restore ecash
+ */
+async function validatePayment(
+  context: PaymentContext,
+  token: string,
+  priceSat: number,
+): Promise<Exclude<TokenParseResult, { outcome: 'unknown_keyset' }>> {
+  const { mintUrl, allowHttpMints: allowHttp, keysetCache } = context;
+  await requireRestoreSupport(context);
+  const keysets = await keysetCache.getKeysets(mintUrl);
+  if (keysets === null) {
+    throw mintUnavailableError();
+  }
+  let parsed = parseToken(token, { mintUrl, allowHttp, keysets });
+  if (parsed.outcome === 'unknown_keyset') {
+    const refreshedKeysets = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;
+    parsed = parseToken(token, { mintUrl, allowHttp, keysets: refreshedKeysets });
+  }
+  if (parsed.outcome !== 'read') {
+    return { outcome: 'rejected', reason: parsed.reason };
+  }
+  if (parsed.faceValueSat < priceSat) {
+    const reason = `The token is worth ${parsed.faceValueSat} sat; the username costs ${priceSat} sat.`;
+    return { outcome: 'rejected', reason };
+  }
+  return (await hasForgedProof(context, parsed.proofs))
+    ? { outcome: 'rejected', reason: 'The token was not signed by this mint.' }
+    : parsed;
+}
+
+/** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
+async function requireRestoreSupport(context: PaymentContext): Promise<void> {
+  const { mintUrl, mintInfoCache, log } = context;
+  const cached = await mintInfoCache.get(mintUrl);
+  const info = cached?.supportsRestore === true ? cached : await mintInfoCache.refresh(mintUrl);
+  if (info?.supportsRestore === true) {
+    return;
+  }
+  if (info !== null) {
+    log.error(
+      { event: 'username_mint_unsuitable', mintUrl },
+      'the mint for username payments does not support NUT-07 and NUT-09; usernames cannot be sold',
+    );
+  }
+  throw mintUnavailableError();
+}
+
+/** Checks the DLEQ proofs in the token (NUT-12). Each check takes milliseconds, so other work runs in between. */
+async function hasForgedProof(
+  { mintUrl, keysetCache }: PaymentContext,
+  proofs: readonly Proof[],
+): Promise<boolean> {
+  for (const proof of proofs.filter(({ dleq }) => dleq !== undefined)) {
+    const keys = await keysetCache.getKeys(mintUrl, proof.id);
+    if (keys === null) {
+      throw mintUnavailableError();
+    }
+    if (hasInvalidDleq(proof, keys)) {
+      return true;
+    }
+    await yieldToEventLoop();
+  }
+  return false;
+}
+
+function mintUnavailableError(): RequestError {
+  return new RequestError(
+    'unavailable',
+    'The mint is not working properly. Your token was not used; try again later.',
   );
 }

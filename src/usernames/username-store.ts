@@ -1,11 +1,72 @@
 import { sql } from 'kysely';
 import type { UsernameStatus } from '../database/schema.ts';
 import { BaseStore, lockRows } from '../database/sql.ts';
-import { decideClaim, type StoredUsername } from './username-claim.ts';
+
+/** A name with a row in `usernames`. Its status is in use, pending, released or reserved. */
+export interface StoredUsername {
+  /** In lower case. */
+  name: string;
+  /** The owner, the buyer or the previous owner (hex); null if the operator reserved the name. */
+  pubkey: string | null;
+  status: UsernameStatus;
+  /** When the name got its status. If it is in use, when the owner requested it. */
+  statusSinceMs: number;
+  /** Until then, only the previous owner can get a released name. Null for other names. */
+  graceEndsAtMs: number | null;
+  /** The purchase that holds a pending name. Null for other names. */
+  purchaseId: string | null;
+}
+
+/** Whether a name is available, independent of the key that requests it. */
+export type UsernameAvailability = 'free' | 'in_use' | 'pending' | 'in_grace' | 'reserved';
+
+export function resolveAvailability(
+  stored: StoredUsername | null,
+  nowMs: number,
+): UsernameAvailability {
+  if (stored === null) {
+    return 'free';
+  }
+  if (stored.status !== 'released') {
+    return stored.status;
+  }
+  return stored.graceEndsAtMs !== null && stored.graceEndsAtMs > nowMs ? 'in_grace' : 'free';
+}
+
+/** Whether a certain key can have a name. */
+type ClaimDecision =
+  | 'owned'
+  /** The key released the name, and its grace period has not ended. The key gets it back free of charge. */
+  | 'reclaimable'
+  /** A purchase of the name by the key is in progress. */
+  | 'buying'
+  | 'taken'
+  | 'reserved'
+  | 'free';
+
+export function decideClaim(
+  stored: StoredUsername | null,
+  pubkey: string,
+  nowMs: number,
+): ClaimDecision {
+  const isSameKey = stored?.pubkey === pubkey;
+  const availability = resolveAvailability(stored, nowMs);
+  switch (availability) {
+    case 'free':
+    case 'reserved':
+      return availability;
+    case 'in_use':
+      return isSameKey ? 'owned' : 'taken';
+    case 'pending':
+      return isSameKey ? 'buying' : 'taken';
+    case 'in_grace':
+      return isSameKey ? 'reclaimable' : 'taken';
+  }
+}
 
 /**
- * Every name that is not free. `users.name` repeats a name in use: a foreign key connects the two, and one transaction
- * changes both.
+ * Stores every name that is not free. A name in use is also in `users.name`. A foreign key connects the two columns,
+ * and each change writes both in one transaction.
  */
 export class UsernameStore extends BaseStore {
   /** @param name in lower case */
@@ -40,8 +101,8 @@ export class UsernameStore extends BaseStore {
   }
 
   /**
-   * Gives a key a name that is free or reclaimable. Starts the grace period of the name that the key used before. Call
-   * it in a transaction.
+   * Gives a key a name that is free or reclaimable. Starts the grace period of the name that the key used before.
+   * Must be called in a transaction.
    *
    * @returns false if the key cannot have the name: the caller must roll the transaction back
    */
@@ -49,12 +110,12 @@ export class UsernameStore extends BaseStore {
     name: string,
     { pubkey, nowMs, graceMs }: { pubkey: string; nowMs: number; graceMs: number },
   ): Promise<boolean> {
-    const current = await this.#lockKeyAndReadName(pubkey);
-    if (current?.name === name) {
+    const currentUsername = await this.#lockKeyAndReadName(pubkey);
+    if (currentUsername?.name === name) {
       return true;
     }
-    // Locked before the key's current name, which is not touched if this name belongs to another key. So two keys
-    // that request each other's name do not deadlock.
+    // Locks the requested name first, and the key's current name only if the key gets the requested one. Otherwise
+    // two keys that request each other's name would deadlock.
     const stored = await this.#selectUsernames()
       .where('name', '=', name)
       .modifyEnd(lockRows(this.db, 'for update'))
@@ -63,8 +124,8 @@ export class UsernameStore extends BaseStore {
     if (claim !== 'free' && claim !== 'reclaimable') {
       return false;
     }
-    if (current !== undefined) {
-      await this.#startGracePeriod(current.name, nowMs, graceMs);
+    if (currentUsername !== undefined) {
+      await this.#startGracePeriod(currentUsername.name, nowMs, graceMs);
     }
     const row = createRow(pubkey, 'in_use', nowMs, null);
     if (stored !== undefined) {
@@ -77,9 +138,9 @@ export class UsernameStore extends BaseStore {
   }
 
   /**
-   * Gives a key the name that its purchase holds, and starts the grace period of the name that it used before. If the
-   * key has got a name that it requested later, it keeps that one, and the purchased name is released instead. Call it
-   * in a transaction.
+   * Gives a key the name that its purchase holds, and starts the grace period of the name that the key used before.
+   * If the key has meanwhile got a name that it requested later, it keeps that name, and the grace period of the
+   * purchased name starts instead. Must be called in a transaction.
    *
    * @returns false if the purchase does not hold the name
    */
@@ -88,23 +149,23 @@ export class UsernameStore extends BaseStore {
     options: { pubkey: string; purchaseId: string; nowMs: number; graceMs: number },
   ): Promise<boolean> {
     const { pubkey, purchaseId, nowMs, graceMs } = options;
-    const current = await this.#lockKeyAndReadName(pubkey);
-    const held = await this.db
+    const currentUsername = await this.#lockKeyAndReadName(pubkey);
+    const heldUsername = await this.db
       .selectFrom('usernames')
       .select('request_seq')
       .where('name', '=', name)
       .where('purchase', '=', purchaseId)
       .modifyEnd(lockRows(this.db, 'for update'))
       .executeTakeFirst();
-    if (held === undefined) {
+    if (heldUsername === undefined) {
       return false;
     }
-    if (current !== undefined && current.request_seq > held.request_seq) {
+    if (currentUsername !== undefined && currentUsername.request_seq > heldUsername.request_seq) {
       await this.#startGracePeriod(name, nowMs, graceMs);
       return true;
     }
-    if (current !== undefined) {
-      await this.#startGracePeriod(current.name, nowMs, graceMs);
+    if (currentUsername !== undefined) {
+      await this.#startGracePeriod(currentUsername.name, nowMs, graceMs);
     }
     await this.db
       .updateTable('usernames')
@@ -139,7 +200,7 @@ export class UsernameStore extends BaseStore {
   }
 
   /**
-   * Takes a name away from its owner, without a grace period. Call it in a transaction.
+   * Takes a name away from its owner, without a grace period. Must be called in a transaction.
    *
    * @returns false if the name is not in use
    */
@@ -160,7 +221,7 @@ export class UsernameStore extends BaseStore {
     return true;
   }
 
-  /** Reads the name that a key uses. Locks the key until the transaction ends, so that changes to it are serialised. */
+  /** Reads the name that a key uses. Locks the key until the transaction ends, so that its changes are serialised. */
   async #lockKeyAndReadName(pubkey: string) {
     await this.db
       .insertInto('users')
@@ -224,7 +285,7 @@ export class UsernameStore extends BaseStore {
         'pubkey',
         'status',
         'since as statusSinceMs',
-        'until as reservedUntilMs',
+        'until as graceEndsAtMs',
         'purchase as purchaseId',
       ]);
   }
@@ -239,7 +300,7 @@ function createRow(
   since: number,
   purchase: string | null,
 ) {
-  // Orders the names that a key requested. The clocks of several processes could disagree.
+  // Numbers the names in the order in which the key requested them. The clocks of several processes could disagree.
   const nextRequestSeq = sql<number>`(
     select coalesce(max(request_seq), 0) + 1 from usernames where pubkey = ${pubkey}
   )`;

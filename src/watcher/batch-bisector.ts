@@ -1,9 +1,9 @@
 /**
- * Finds the ids for which a mint rejects whole batches (NUT-29): halves a rejected batch until an
- * id is rejected alone. A half that the mint accepts is not suspect any more.
+ * Finds the quote ids for which a mint rejects whole batches (NUT-29). Halves a rejected batch until an id is
+ * rejected alone. Ids in a half that the mint accepts are no longer suspects.
  */
 export class BatchBisector {
-  /** Groups of ids that were rejected together. */
+  /** Parts of rejected batches that the mint must still accept or reject. */
   #groups: (readonly string[])[] = [];
 
   getSuspects(): ReadonlySet<string> {
@@ -15,7 +15,7 @@ export class BatchBisector {
     return this.#groups.shift() ?? null;
   }
 
-  /** Returns a group that was taken and not sent. */
+  /** Takes a group back that could not be sent. */
   putBack(group: readonly string[]): void {
     this.#groups.push(group);
   }

@@ -1,21 +1,20 @@
 import { sql } from 'kysely';
 import { BaseStore, databaseNow, jsonRows } from '../database/sql.ts';
 
-/** By the database's clock. A process keeps its mints through a pause of a few seconds. */
+/** Long enough that a process keeps its mints if it pauses for a few seconds. Measured by the database's clock. */
 const LEASE_DURATION_MS = 15_000;
 
-/** Which process watches which mint. Deleting the row of a process deletes its mint leases. */
+/** Stores which process watches which mint. Deleting the row of a process deletes its mint leases. */
 export class LeaseStore extends BaseStore {
   /**
-   * Renews the lease of a process and removes processes whose lease has expired. A late renewal
-   * succeeds unless another process has removed the row.
+   * Renews the lease of a process, and removes other processes whose lease has expired.
    *
-   * @returns whether the process still had its row, and thereby its mints
+   * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
    */
-  async renewLease(processId: string): Promise<boolean> {
+  async renewProcessLease(processId: string): Promise<boolean> {
     const now = databaseNow(this.db);
-    const aliveUntil = sql<number>`${now} + ${LEASE_DURATION_MS}`;
-    // A lease far in the future is left over from before the database's clock was set back.
+    const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
+    // If the database's clock was set back, the lease of a dead process may expire far in the future.
     await this.db
       .deleteFrom('watch_processes')
       .where('id', '<>', processId)
@@ -25,7 +24,7 @@ export class LeaseStore extends BaseStore {
       .execute();
     const renewed = await this.db
       .updateTable('watch_processes')
-      .set({ lease_expires_at: aliveUntil })
+      .set({ lease_expires_at: leaseExpiresAt })
       .where('id', '=', processId)
       .executeTakeFirst();
     if (renewed.numUpdatedRows === 1n) {
@@ -33,7 +32,7 @@ export class LeaseStore extends BaseStore {
     }
     await this.db
       .insertInto('watch_processes')
-      .values({ id: processId, lease_expires_at: aliveUntil })
+      .values({ id: processId, lease_expires_at: leaseExpiresAt })
       .execute();
     return false;
   }
@@ -46,7 +45,7 @@ export class LeaseStore extends BaseStore {
     return count;
   }
 
-  /** Claims free mints. Returns those that no other process claimed first. */
+  /** Claims free mints. Returns the mints that no other process claimed first. */
   async claimMints(processId: string, mintUrls: readonly string[]): Promise<string[]> {
     const rows = mintUrls.map((mint_url) => ({ mint_url }));
     const claimed = await sql<{ mint_url: string }>`

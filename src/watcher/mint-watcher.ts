@@ -1,27 +1,27 @@
 import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { Mints } from '../mints/create-mints.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
+import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type {
   ObservationRecorder,
   RecordedQuote,
   SourcedObservation,
 } from '../quotes/observation-recorder.ts';
-import type { QuoteAnnouncement } from '../quotes/quote-notifications.ts';
+import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
 import { PollQueue } from './poll-queue.ts';
 import { QuotePoller } from './quote-poller.ts';
 
-/** Rows per query. */
+/** Quotes read per query. */
 const PAGE_SIZE = 5_000;
 
-/** How often {@link MintWatcher.tick} is called; shorter waits have their own timer. */
+/** How often {@link MintWatcher.tick} is called. If the next poll is due earlier, a timer starts the poll. */
 const TICK_INTERVAL_MS = 1_000;
 
-/** Observations per transaction, whose row locks delay other payments to its recipients. */
+/** Observations per transaction. Its row locks delay other payments to the same recipients. */
 const MAX_RECORD_BATCH_SIZE = 100;
 
 export interface MintWatcherDeps {
@@ -32,7 +32,6 @@ export interface MintWatcherDeps {
   observationRecorder: Pick<ObservationRecorder, 'record'>;
   /** Called with the quotes whose state changed, after the commit. */
   onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
-  /** The shortest time between two polls. */
   minPollIntervalMs: number;
   clock: Clock;
   monotonicMs: () => number;
@@ -40,8 +39,8 @@ export interface MintWatcherDeps {
 }
 
 /**
- * Watches the quotes of one mint. A subscription (NUT-17) gives speed; polling gives certainty and
- * never stops. Observations from both are recorded in batches, one batch at a time.
+ * Watches the quotes of one mint. A subscription (NUT-17) reports changes immediately. Polling continues beside it,
+ * because a subscription may miss changes. Observations are recorded in batches, one batch at a time.
  */
 export class MintWatcher {
   readonly #deps: MintWatcherDeps;
@@ -52,10 +51,10 @@ export class MintWatcher {
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
-  /** Observations to record, the latest of each quote. */
-  readonly #pending = new Map<string, SourcedObservation>();
+  /** The observations that must be recorded, at most one per quote. */
+  readonly #pendingObservations = new Map<string, SourcedObservation>();
   #recording: Promise<void> | null = null;
-  #isFailing = false;
+  #hasLoggedFailure = false;
   #isStopping = false;
 
   constructor(deps: MintWatcherDeps) {
@@ -98,15 +97,16 @@ export class MintWatcher {
     this.#subscription?.subscribeOlder(quotes.map(({ quoteId }) => quoteId));
   }
 
-  /** Reads all quotes again at the next tick: a failover may lose the latest commits. */
+  /** Makes the next tick read all quotes again. After a failover, for example, memory and database may differ. */
   reload(): void {
     this.#isLoaded = false;
   }
 
   /**
-   * Starts what is due, without waiting for it. Called every second.
+   * Loads the quotes, opens the subscription, records observations and polls, if these are due. Does not wait for the
+   * results. Called every second.
    *
-   * @param canPoll false while too many unresponsive mints are being polled
+   * @param canPoll false if this mint is unresponsive and too many unresponsive mints are being polled
    */
   tick(canPoll: boolean): void {
     if (!this.#isLoaded) {
@@ -119,7 +119,7 @@ export class MintWatcher {
     }
   }
 
-  /** Closes the subscription; resolves after the last attempt to record. */
+  /** Closes the subscription, and tries once more to record pending observations. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearTimeout(this.#pollTimer);
@@ -131,16 +131,16 @@ export class MintWatcher {
 
   async #loadWatched(): Promise<void> {
     const { mintUrl, quoteStore } = this.#deps;
-    // Set before the read, so that a reload requested meanwhile is not lost.
+    // Set before the read, so that a `reload` during the read has an effect.
     this.#isLoaded = true;
     try {
       let afterId = 0;
-      let rows: WatchedQuote[];
+      let page: WatchedQuote[];
       do {
-        rows = await quoteStore.listWatchedByMint(mintUrl, afterId, PAGE_SIZE);
-        this.#queue.add(rows, false);
-        afterId = rows.at(-1)?.id ?? afterId;
-      } while (rows.length === PAGE_SIZE);
+        page = await quoteStore.listWatchedByMint(mintUrl, afterId, PAGE_SIZE);
+        this.#queue.add(page, false);
+        afterId = page.at(-1)?.id ?? afterId;
+      } while (page.length === PAGE_SIZE);
       this.#subscription?.subscribeOlder(this.#queue.listQuoteIds());
     } catch (error) {
       this.#isLoaded = false;
@@ -149,7 +149,7 @@ export class MintWatcher {
     this.#loading = null;
   }
 
-  /** Opens the subscription as soon as the mint is known to offer one. */
+  /** Opens the subscription if the mint's info announces NUT-17. */
   async #openSubscription(): Promise<void> {
     const { mintUrl, mints, monotonicMs, log } = this.#deps;
     if (this.#subscription !== null) {
@@ -184,10 +184,10 @@ export class MintWatcher {
       const observations = await this.#poller.poll();
       const waitMs = this.#poller.getWaitMs();
       this.#enqueueObservations(observations ?? []);
-      // Unresponsive mints take turns, so their next poll is left to the next tick.
+      // The next tick decides whether an unresponsive mint may be polled.
       const isNextPollSoon = waitMs < TICK_INTERVAL_MS && !this.#poller.isMintUnresponsive;
       if (observations !== null && isNextPollSoon && !this.#isStopping) {
-        // One millisecond late, because a poll that comes too early is skipped until the next tick.
+        // Plus one millisecond: if the timer fires too early, the poll waits for the next tick.
         this.#pollTimer = setTimeout(() => this.#startPoll(), Math.ceil(waitMs) + 1).unref();
       }
     } catch (error) {
@@ -196,7 +196,7 @@ export class MintWatcher {
     this.#polling = null;
   }
 
-  /** Ignores UNPAID: a subscription's first report may be stale. */
+  /** Ignores UNPAID, because the first report after subscribing may be stale. */
   #handleSocketObservation(observation: QuoteObservation): void {
     if (observation.state !== 'UNPAID' && this.#queue.isStateChange(observation)) {
       this.#enqueueObservations([{ ...observation, source: 'socket' }]);
@@ -205,36 +205,37 @@ export class MintWatcher {
 
   #enqueueObservations(observations: readonly SourcedObservation[]): void {
     for (const observation of observations) {
-      // A late, stale observation must not replace a newer one.
-      const pendingState = this.#pending.get(observation.quoteId)?.state;
+      // Observations may arrive in any order, and a paid quote never becomes unpaid.
+      const pendingState = this.#pendingObservations.get(observation.quoteId)?.state;
       const isStale = pendingState !== undefined && observation.state === 'UNPAID';
       if (!isStale && pendingState !== 'ISSUED') {
-        this.#pending.set(observation.quoteId, observation);
+        this.#pendingObservations.set(observation.quoteId, observation);
       }
     }
     this.#startRecording();
   }
 
   #startRecording(): void {
-    if (this.#recording === null && this.#pending.size > 0) {
+    if (this.#recording === null && this.#pendingObservations.size > 0) {
       this.#recording = this.#recordPending();
     }
   }
 
-  /** Records batch after batch. If the database fails, the next tick retries. */
+  /** Records all pending observations. If the database fails, the next tick tries again. */
   async #recordPending(): Promise<void> {
     const { observationRecorder, mintUrl } = this.#deps;
-    while (this.#pending.size > 0) {
-      const batch = [...this.#pending.values()].slice(0, MAX_RECORD_BATCH_SIZE);
+    while (this.#pendingObservations.size > 0) {
+      const batch = [...this.#pendingObservations.values()].slice(0, MAX_RECORD_BATCH_SIZE);
       for (const { quoteId } of batch) {
-        this.#pending.delete(quoteId);
+        this.#pendingObservations.delete(quoteId);
       }
       try {
         this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
-        this.#isFailing = false;
+        this.#hasLoggedFailure = false;
       } catch (error) {
-        for (const observation of batch.filter(({ quoteId }) => !this.#pending.has(quoteId))) {
-          this.#pending.set(observation.quoteId, observation);
+        const withoutNewer = batch.filter(({ quoteId }) => !this.#pendingObservations.has(quoteId));
+        for (const observation of withoutNewer) {
+          this.#pendingObservations.set(observation.quoteId, observation);
         }
         this.#logFailure(error);
         break;
@@ -244,13 +245,13 @@ export class MintWatcher {
   }
 
   #applyRecorded(batch: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
-    const knownIds = new Set(recorded.map(({ quoteId }) => quoteId));
-    for (const { quoteId } of batch.filter((each) => !knownIds.has(each.quoteId))) {
+    const storedIds = new Set(recorded.map(({ quoteId }) => quoteId));
+    for (const { quoteId } of batch.filter((each) => !storedIds.has(each.quoteId))) {
       this.#queue.remove(quoteId);
     }
     this.#queue.applyRecorded(recorded);
-    const finished = recorded.filter(({ isWatched }) => !isWatched);
-    this.#subscription?.ignore(finished.map(({ quoteId }) => quoteId));
+    const noLongerWatched = recorded.filter(({ isWatched }) => !isWatched);
+    this.#subscription?.ignore(noLongerWatched.map(({ quoteId }) => quoteId));
     const changed = recorded.filter(({ hasStateChanged }) => hasStateChanged);
     const polledChanges = changed
       .filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED')
@@ -260,8 +261,8 @@ export class MintWatcher {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#isFailing ? 'debug' : retryLogLevel(error);
-    this.#isFailing = true;
+    const level = this.#hasLoggedFailure ? 'debug' : retryLogLevel(error);
+    this.#hasLoggedFailure = true;
     this.#deps.log[level](
       { event: 'mint_watch_failed', err: error, mintUrl: this.#deps.mintUrl },
       'could not read or record quotes of a mint; retrying',

@@ -1,22 +1,21 @@
 import type { WatchedMint } from '../quotes/watched-quote-store.ts';
 
-/** After this time, any process takes a free mint, even beyond its share. */
+/** After this time without an owner, any process claims a mint, even beyond its share. */
 const ORPHAN_TIMEOUT_MS = 5_000;
 
-/** A process keeps up to this many times its share: each move reopens a WebSocket. */
+/** A process releases mints only if it has this many times its share, because each new owner reopens a WebSocket. */
 const SHARE_TOLERANCE_FACTOR = 1.25;
 
-/** Limited, so that mints do not all reconnect at the same moment. */
+/** Limited, so that not all new owners open their WebSockets at the same moment. */
 const MAX_RELEASES_PER_SCAN = 10;
 
 /**
- * Plans which free mints this process claims and which of its mints it releases, so that all
- * processes have about the same number.
+ * Plans which free mints this process claims and which of its mints it releases, so that all processes watch about
+ * the same number of mints.
  *
  * @param watched every mint with watched quotes
  * @param processCount includes this process
- * @param freeSinceMs when each free mint was first seen without an owner, on the same clock as
- *   `nowMs`
+ * @param freeSinceMs when each free mint was first seen without an owner, by the clock of `nowMs`
  */
 export function planLeases(
   watched: readonly Pick<WatchedMint, 'mintUrl' | 'ownerProcessId'>[],
@@ -31,14 +30,14 @@ export function planLeases(
   const mine = listOwnedBy(processId);
   const free = listOwnedBy(null);
 
-  const openShare = Math.max(0, share - mine.length);
+  const unfilledShare = Math.max(0, share - mine.length);
   const orphaned = free
-    .slice(openShare)
+    .slice(unfilledShare)
     .filter((mintUrl) => nowMs - (freeSinceMs.get(mintUrl) ?? nowMs) >= ORPHAN_TIMEOUT_MS);
   const isOverShare = mine.length > Math.ceil(share * SHARE_TOLERANCE_FACTOR);
-  const surplus = isOverShare ? Math.min(mine.length - share, MAX_RELEASES_PER_SCAN) : 0;
+  const releaseCount = isOverShare ? Math.min(mine.length - share, MAX_RELEASES_PER_SCAN) : 0;
   return {
-    claim: [...free.slice(0, openShare), ...orphaned],
-    release: surplus === 0 ? [] : mine.slice(-surplus),
+    claim: [...free.slice(0, unfilledShare), ...orphaned],
+    release: mine.slice(mine.length - releaseCount),
   };
 }

@@ -6,25 +6,28 @@ import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   computePollIntervalMs,
   computePollUrgency,
-  isPastWatchUntil,
+  isWatchPeriodOver,
   type PollContext,
   shouldEndWatch,
 } from './poll-schedule.ts';
 
-/** A quote whose read failed goes last for this time: the mint may fail for this quote only. */
+/** After a failed read, other quotes go first for this time, because the mint may fail for this quote only. */
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
-/** A watched quote in memory. Monotonic times, in milliseconds. */
+/** A watched quote in memory. Its own times, unlike those of {@link WatchedQuote}, are monotonic milliseconds. */
 export interface PolledQuote extends WatchedQuote {
   lastPolledAtMs: number;
-  /** When a single read of the quote last failed; null after a response. */
+  /** When a single read of the quote failed; null if the mint has responded since. */
   lastReadFailedAtMs: number | null;
   stateSinceMs: number;
-  /** When the mint first responded after the watch period; null before. */
-  firstLateResponseAtMs: number | null;
-  /** Whether the mint reported the quote as unpaid after its payment. */
+  /** When the mint first responded after the watch period; null before that. */
+  firstPostWatchResponseAtMs: number | null;
+  /** Whether the mint has reported the quote as unpaid after its payment. */
   hasRegressed: boolean;
-  /** Whether batches leave the quote out, because one omitted it or was rejected for it. */
+  /**
+   * Whether the quote is read in a request of its own instead of in batches: `untilFound` if a batch response omitted
+   * it, `always` if the mint rejected a batch because of it.
+   */
   singleReadMode: 'no' | 'untilFound' | 'always';
 }
 
@@ -55,8 +58,9 @@ export class PollQueue {
   }
 
   /**
-   * Adds quotes. A quote that was just created is due after its interval, any other immediately. A
-   * known quote takes the state of its row; if that is older, the next poll finds the payment again.
+   * Adds quotes. A quote that was just created is due after its poll interval, any other quote immediately. A quote
+   * that was not just created and is already in the queue takes the given state. If that state is outdated, the next
+   * poll corrects it.
    */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
     const { clock, monotonicMs } = this.#deps;
@@ -66,15 +70,15 @@ export class PollQueue {
       if (known !== undefined && !isJustCreated) {
         this.#setState(known, quote);
       } else if (known === undefined) {
-        // The longest interval: a subscription that follows must not postpone the first poll.
-        const neverPolled = { stateAgeAtPollMs: 0, isSubscribed: true };
-        const sincePollMs = isJustCreated ? 0 : computePollIntervalMs(quote, clock(), neverPolled);
+        // Uses the longer interval of covered quotes, so that a later subscription does not postpone the first poll.
+        const context = { stateAgeAtPollMs: 0, isCovered: true };
+        const sincePollMs = isJustCreated ? 0 : computePollIntervalMs(quote, clock(), context);
         this.#quotes.set(quote.quoteId, {
           ...quote,
           lastPolledAtMs: nowMs - sincePollMs,
           lastReadFailedAtMs: null,
           stateSinceMs: nowMs,
-          firstLateResponseAtMs: null,
+          firstPostWatchResponseAtMs: null,
           hasRegressed: false,
           singleReadMode: 'no',
         });
@@ -123,7 +127,7 @@ export class PollQueue {
     }
   }
 
-  /** Returns how long the most overdue quote has been due, in milliseconds; 0 if none is. */
+  /** Returns how long the most overdue quote has been due, in milliseconds; 0 if no quote is due. */
   getMaxOverdueMs(): number {
     const { clock, monotonicMs } = this.#deps;
     const nowMs = clock();
@@ -139,9 +143,10 @@ export class PollQueue {
   }
 
   /**
-   * Returns the quotes that are due within `lookAheadMs`, the most urgent first, and the youngest
-   * first among equals. The urgency is the current one: 0 for a quote that is not due yet. Quotes
-   * whose read failed take turns behind all others for a minute.
+   * Returns the quotes that are due within `lookAheadMs`. The most urgent quote is first; among equally urgent
+   * quotes, the youngest. Quotes whose read failed within the last minute follow all others and take turns.
+   *
+   * @returns each with its current urgency; 0 if it becomes due within `lookAheadMs`
    */
   listDue(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs } = this.#deps;
@@ -149,8 +154,8 @@ export class PollQueue {
     const monotonicNowMs = monotonicMs();
     const due: { quote: PolledQuote; urgency: number; readFailedAtMs: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const readFailedAtMs = getRecentReadFailureMs(quote, monotonicNowMs);
-      // The results of a batch wait for the single reads beside it, so failing ones are left out.
+      const readFailedAtMs = getRecentReadFailureAtMs(quote, monotonicNowMs);
+      // The results of a batch wait for the single reads of the same poll, so a read that just failed is not repeated.
       if (quote.singleReadMode !== 'no' && readFailedAtMs > 0) {
         continue;
       }
@@ -170,35 +175,36 @@ export class PollQueue {
   }
 
   /**
-   * Selects the polled observations that must be recorded, because they change a state or end a
-   * watch.
+   * Selects the polled observations that must be recorded, because they change a state or end a watch.
    *
-   * @param sentAtMs when the requests were sent; states that changed later are newer than the
-   *   observations
+   * @param sentAtMs when the requests were sent; a state that changed later is newer than its observation
    */
-  selectNews(observations: readonly QuoteObservation[], sentAtMs: number): SourcedObservation[] {
-    const news: SourcedObservation[] = [];
+  selectToRecord(
+    observations: readonly QuoteObservation[],
+    sentAtMs: number,
+  ): SourcedObservation[] {
+    const selected: SourcedObservation[] = [];
     for (const observation of observations) {
       const quote = this.#quotes.get(observation.quoteId);
       if (quote === undefined || quote.stateSinceMs > sentAtMs) {
         continue;
       }
-      // A payment that the mint takes back is reported only once.
+      // If the mint repeats that a paid quote is unpaid, only the first such observation is recorded.
       const isRegression = observation.state === 'UNPAID' && isPaidQuoteState(quote.state);
-      const isReported = isRegression && quote.hasRegressed;
+      const isRepeatedRegression = isRegression && quote.hasRegressed;
       quote.hasRegressed ||= isRegression;
-      const shouldEndWatch = this.#shouldEndWatch(quote);
-      if (shouldEndWatch || (observation.state !== quote.state && !isReported)) {
-        news.push({ ...observation, source: 'poll', shouldEndWatch });
+      const shouldEndWatch = this.#recordResponseAndDecideEnd(quote);
+      if (shouldEndWatch || (observation.state !== quote.state && !isRepeatedRegression)) {
+        selected.push({ ...observation, source: 'poll', shouldEndWatch });
       }
     }
-    return news;
+    return selected;
   }
 
   #setState(quote: PolledQuote, { state, paidAtMs }: Pick<WatchedQuote, 'state' | 'paidAtMs'>) {
     if (quote.state !== state) {
       const stateSinceMs = this.#deps.monotonicMs();
-      Object.assign(quote, { state, paidAtMs, stateSinceMs, firstLateResponseAtMs: null });
+      Object.assign(quote, { state, paidAtMs, stateSinceMs, firstPostWatchResponseAtMs: null });
     }
   }
 
@@ -206,23 +212,23 @@ export class PollQueue {
     return {
       sincePollMs,
       stateAgeAtPollMs: quote.lastPolledAtMs - quote.stateSinceMs,
-      isSubscribed: this.#deps.isCovered(quote.quoteId),
+      isCovered: this.#deps.isCovered(quote.quoteId),
     };
   }
 
-  /** Returns whether a response without a state change ends the watch. */
-  #shouldEndWatch(quote: PolledQuote): boolean {
+  /** Call it for each response of the mint. */
+  #recordResponseAndDecideEnd(quote: PolledQuote): boolean {
     const { clock, monotonicMs } = this.#deps;
-    if (!isPastWatchUntil(quote, clock())) {
+    if (!isWatchPeriodOver(quote, clock())) {
       return false;
     }
-    quote.firstLateResponseAtMs ??= monotonicMs();
-    return shouldEndWatch(quote, clock(), monotonicMs() - quote.firstLateResponseAtMs);
+    quote.firstPostWatchResponseAtMs ??= monotonicMs();
+    return shouldEndWatch(quote, clock(), monotonicMs() - quote.firstPostWatchResponseAtMs);
   }
 }
 
-/** Returns when a read of the quote failed, or 0 if it did not fail recently. */
-function getRecentReadFailureMs({ lastReadFailedAtMs }: PolledQuote, nowMs: number): number {
+/** Returns when a single read of the quote failed, or 0 if none failed within the last minute. */
+function getRecentReadFailureAtMs({ lastReadFailedAtMs }: PolledQuote, nowMs: number): number {
   const failedAtMs = lastReadFailedAtMs ?? Number.NEGATIVE_INFINITY;
   return nowMs < failedAtMs + FAILED_READ_DEPRIORITIZED_MS ? failedAtMs : 0;
 }

@@ -6,95 +6,96 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /**
- * After the watch period, the mint must report the same state twice, this long apart: this clock
- * may have jumped ahead, or the mint's backend may have been offline.
+ * When the watch period of a quote is over, the service stops watching it only after the mint has reported the
+ * unchanged state twice, at least this long apart. The first report may be wrong: this process's clock may have jumped
+ * ahead, or the mint's Lightning node may have been offline.
  */
 const WATCH_END_CONFIRMATION_MS = HOUR_MS;
 
-/** The poll after the expiry waits for a payment in the last second to settle. */
+/** A payment that was sent just before the expiry may take this long to arrive. */
 const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
 
-/** Most invoices that are paid are paid within this time. */
+/** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
 
-/** INFLIGHT must be brief, because wallets read it as unpaid. */
+/** Short, because wallets treat an INFLIGHT quote (paid, the mint is signing) as unpaid. */
 const MIN_INFLIGHT_INTERVAL_MS = 3 * SECOND_MS;
 const MAX_INFLIGHT_INTERVAL_MS = HOUR_MS;
 
-/** The poll interval below an age. */
+/** How often a quote is polled until `untilMs` after its creation, expiry or payment. */
 interface PollStep {
-  maxAgeMs: number;
+  untilMs: number;
   intervalMs: number;
-  subscribedIntervalMs: number;
+  /** While a subscription covers the quote. */
+  coveredIntervalMs: number;
 }
 
+/** The last step of every list. */
+const LAST_STEP: PollStep = {
+  untilMs: Number.POSITIVE_INFINITY,
+  intervalMs: 2 * HOUR_MS,
+  coveredIntervalMs: 4 * HOUR_MS,
+};
+
+/** Steps by the time since the creation. */
 const UNPAID_STEPS: readonly PollStep[] = [
-  { maxAgeMs: MINUTE_MS, intervalMs: 4 * SECOND_MS, subscribedIntervalMs: 20 * SECOND_MS },
-  { maxAgeMs: YOUNG_QUOTE_AGE_MS, intervalMs: 15 * SECOND_MS, subscribedIntervalMs: MINUTE_MS },
-  { maxAgeMs: HOUR_MS, intervalMs: MINUTE_MS, subscribedIntervalMs: 5 * MINUTE_MS },
-  { maxAgeMs: DAY_MS, intervalMs: 10 * MINUTE_MS, subscribedIntervalMs: 30 * MINUTE_MS },
-  {
-    maxAgeMs: Number.POSITIVE_INFINITY,
-    intervalMs: 2 * HOUR_MS,
-    subscribedIntervalMs: 4 * HOUR_MS,
-  },
+  { untilMs: MINUTE_MS, intervalMs: 4 * SECOND_MS, coveredIntervalMs: 20 * SECOND_MS },
+  { untilMs: YOUNG_QUOTE_AGE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: MINUTE_MS },
+  { untilMs: HOUR_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 5 * MINUTE_MS },
+  { untilMs: DAY_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 30 * MINUTE_MS },
+  LAST_STEP,
 ];
 
-/** By the time since the expiry. */
+/** Steps by the time since the expiry. */
 const EXPIRED_STEPS: readonly PollStep[] = [
-  { maxAgeMs: 10 * MINUTE_MS, intervalMs: MINUTE_MS, subscribedIntervalMs: 2 * MINUTE_MS },
-  { maxAgeMs: HOUR_MS, intervalMs: 10 * MINUTE_MS, subscribedIntervalMs: 20 * MINUTE_MS },
-  {
-    maxAgeMs: Number.POSITIVE_INFINITY,
-    intervalMs: 2 * HOUR_MS,
-    subscribedIntervalMs: 4 * HOUR_MS,
-  },
+  { untilMs: 10 * MINUTE_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
+  { untilMs: HOUR_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 20 * MINUTE_MS },
+  LAST_STEP,
 ];
 
-/** By the time since the payment. Online wallets collect immediately. */
+/** Steps by the time since the payment. Wallets that are online mint the ecash immediately. */
 const PAID_STEPS: readonly PollStep[] = [
-  { maxAgeMs: 2 * MINUTE_MS, intervalMs: 15 * SECOND_MS, subscribedIntervalMs: 45 * SECOND_MS },
-  { maxAgeMs: HOUR_MS, intervalMs: MINUTE_MS, subscribedIntervalMs: 2 * MINUTE_MS },
-  { maxAgeMs: DAY_MS, intervalMs: 10 * MINUTE_MS, subscribedIntervalMs: 30 * MINUTE_MS },
-  {
-    maxAgeMs: Number.POSITIVE_INFINITY,
-    intervalMs: 2 * HOUR_MS,
-    subscribedIntervalMs: 4 * HOUR_MS,
-  },
+  { untilMs: 2 * MINUTE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: 45 * SECOND_MS },
+  { untilMs: HOUR_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
+  { untilMs: DAY_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 30 * MINUTE_MS },
+  LAST_STEP,
 ];
 
-/** If not all due quotes can be polled, those that may just have been paid go first. */
+/** Multiplies the urgency of quotes that may just have been paid. */
 const LIKELY_PAYMENT_WEIGHT = 8;
 
 /**
- * Returns whether a response without a state change ends the watch.
+ * Returns whether the service stops watching a quote after a response without a state change.
  *
- * @param sinceFirstLateResponseMs time since the mint's first response after the watch period
+ * @param sinceFirstPostWatchResponseMs time since the mint's first response after the watch period
  */
 export function shouldEndWatch(
   quote: QuoteStatus,
   nowMs: number,
-  sinceFirstLateResponseMs: number,
+  sinceFirstPostWatchResponseMs: number,
 ): boolean {
-  return isPastWatchUntil(quote, nowMs) && sinceFirstLateResponseMs >= WATCH_END_CONFIRMATION_MS;
+  return (
+    isWatchPeriodOver(quote, nowMs) && sinceFirstPostWatchResponseMs >= WATCH_END_CONFIRMATION_MS
+  );
 }
 
-/** Returns whether the watch period is over. A response of the mint ends the watch itself. */
-export function isPastWatchUntil(quote: QuoteStatus, nowMs: number): boolean {
+/** Returns whether the watch period is over. {@link shouldEndWatch} decides when the service stops watching. */
+export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number): boolean {
   return nowMs >= (computeWatchUntilMs(quote) ?? 0);
 }
 
 export interface PollContext {
+  /** The time since the quote was last polled. */
   sincePollMs: number;
-  /** How long the current state had been known at that poll. */
+  /** How long the current state had been known at the last poll. */
   stateAgeAtPollMs: number;
   /** Whether a subscription covers the quote. */
-  isSubscribed: boolean;
+  isCovered: boolean;
 }
 
 /**
- * Returns how urgently a quote should be polled: 0 if it is not due, otherwise the number of
- * intervals it has waited, times a weight. Waiting raises the urgency, so no quote starves.
+ * Returns how urgently a quote should be polled: 0 if the quote is not due, otherwise the number of poll intervals
+ * since its last poll, times a weight. Waiting raises the urgency, so every quote is polled eventually.
  *
  * @param nowMs milliseconds since 1970
  */
@@ -105,43 +106,42 @@ export function computePollUrgency(
 ): number {
   const { sincePollMs } = context;
   const elapsedIntervals = sincePollMs / computePollIntervalMs(quote, nowMs, context);
-  const sinceExpiryMs = nowMs - quote.expiresAtMs - POST_EXPIRY_POLL_DELAY_MS;
-  const isJustExpired =
-    quote.state === 'UNPAID' && sinceExpiryMs >= 0 && sincePollMs > sinceExpiryMs;
-  const isYoung = quote.state === 'UNPAID' && nowMs - quote.createdAtMs < YOUNG_QUOTE_AGE_MS;
-  const weight = isYoung || isJustExpired || quote.state === 'INFLIGHT' ? LIKELY_PAYMENT_WEIGHT : 1;
-  return elapsedIntervals >= 1 || isJustExpired ? Math.max(1, elapsedIntervals) * weight : 0;
+  const isUnpaid = quote.state === 'UNPAID';
+  const sincePostExpiryPollDueMs = nowMs - quote.expiresAtMs - POST_EXPIRY_POLL_DELAY_MS;
+  const needsPostExpiryPoll =
+    isUnpaid && sincePostExpiryPollDueMs >= 0 && sincePollMs > sincePostExpiryPollDueMs;
+  const isYoung = isUnpaid && nowMs - quote.createdAtMs < YOUNG_QUOTE_AGE_MS;
+  const isPaymentLikely = isYoung || needsPostExpiryPoll || quote.state === 'INFLIGHT';
+  const weight = isPaymentLikely ? LIKELY_PAYMENT_WEIGHT : 1;
+  return elapsedIntervals >= 1 || needsPostExpiryPoll ? Math.max(1, elapsedIntervals) * weight : 0;
 }
 
-/** Returns how long after a poll the next one is due. */
+/** Returns the time from one poll of a quote to the next. If the quote is INFLIGHT, it grows with the state's age. */
 export function computePollIntervalMs(
   quote: QuoteStatus,
   nowMs: number,
-  { stateAgeAtPollMs, isSubscribed }: Pick<PollContext, 'stateAgeAtPollMs' | 'isSubscribed'>,
+  { stateAgeAtPollMs, isCovered }: Pick<PollContext, 'stateAgeAtPollMs' | 'isCovered'>,
 ): number {
   switch (quote.state) {
-    case 'INFLIGHT': {
-      const growingMs = Math.max(stateAgeAtPollMs, MIN_INFLIGHT_INTERVAL_MS);
-      return Math.min(growingMs, MAX_INFLIGHT_INTERVAL_MS);
-    }
+    case 'INFLIGHT':
+      return Math.min(
+        Math.max(stateAgeAtPollMs, MIN_INFLIGHT_INTERVAL_MS),
+        MAX_INFLIGHT_INTERVAL_MS,
+      );
     case 'PAID':
-      return selectIntervalMs(PAID_STEPS, nowMs - (quote.paidAtMs ?? nowMs), isSubscribed);
+      return selectIntervalMs(PAID_STEPS, nowMs - (quote.paidAtMs ?? nowMs), isCovered);
     default: {
       const ageMs = nowMs - quote.createdAtMs;
       const sinceExpiryMs = nowMs - quote.expiresAtMs;
-      // The mint's clock may be wrong, so a young quote is polled often whatever its expiry.
+      // The mint may return a wrong expiry, so it does not slow down the polls of a young quote.
       return sinceExpiryMs < POST_EXPIRY_POLL_DELAY_MS || ageMs < YOUNG_QUOTE_AGE_MS
-        ? selectIntervalMs(UNPAID_STEPS, ageMs, isSubscribed)
-        : selectIntervalMs(EXPIRED_STEPS, sinceExpiryMs, isSubscribed);
+        ? selectIntervalMs(UNPAID_STEPS, ageMs, isCovered)
+        : selectIntervalMs(EXPIRED_STEPS, sinceExpiryMs, isCovered);
     }
   }
 }
 
-function selectIntervalMs(
-  steps: readonly PollStep[],
-  ageMs: number,
-  isSubscribed: boolean,
-): number {
-  const current = steps.find(({ maxAgeMs }) => ageMs < maxAgeMs) as PollStep;
-  return isSubscribed ? current.subscribedIntervalMs : current.intervalMs;
+function selectIntervalMs(steps: readonly PollStep[], ageMs: number, isCovered: boolean): number {
+  const step = steps.find(({ untilMs }) => ageMs < untilMs) as PollStep;
+  return isCovered ? step.coveredIntervalMs : step.intervalMs;
 }

@@ -5,40 +5,40 @@ import type { SourcedObservation } from '../quotes/observation-recorder.ts';
 import { BatchBisector } from './batch-bisector.ts';
 import type { PolledQuote, PollQueue } from './poll-queue.ts';
 
-/** Between two batches. Nutshell allows 20 requests a minute; this makes 15. */
+/** Between two polls of a mint: 15 polls per minute. Nutshell allows 20 requests per minute. */
 export const MIN_POLL_INTERVAL_MS = 4_000;
 
-/** Between two batches while due quotes remain: at a mint with many quotes, or after a failure. */
+/** Between two polls while due quotes remain, because there are many or because a poll failed. */
 const BACKLOG_POLL_INTERVAL_MS = 250;
 
-/** After this many failed polls in a row, a mint is polled at the normal interval. */
+/** After this many failed polls in a row, the mint is considered down and polled at the normal interval only. */
 const FAILED_POLLS_BEFORE_OUTAGE = 3;
 
-/** A poll includes quotes due within this time: the next one may have to wait. */
+/** A poll includes the quotes that are due within this time, because the rate limit may delay the next poll. */
 const LOOK_AHEAD_MS = 2_000;
 
-/** cdk accepts batches of this size without advertising them. */
+/** The batch size for mints that advertise none. cdk accepts it. */
 const UNADVERTISED_MAX_BATCH_SIZE = 100;
 
 const MAX_SINGLE_READS_PER_POLL = 16;
 const SINGLE_READ_CONCURRENCY = 4;
 
-/** If the rate limit pauses batches for longer, quotes are read singly. Outages pause for less. */
+/** If the rate limit delays the next batch for longer, quotes are read singly. Outages cause shorter delays. */
 const LONG_COOLDOWN_MS = 10_000;
 
-/** A mint without batches may offer them after an upgrade, or may have had a broken proxy. */
+/** Batches are disabled for this time. Then the mint may have been upgraded, or its proxy repaired. */
 const BATCH_RETRY_DELAY_MS = 15 * 60_000;
 
 /** After this many failed batches in a row, the most urgent quotes are also read singly. */
 const BATCH_FAILURES_BEFORE_SINGLE_READS = 3;
 
-/** After this many, batches are disabled if single reads work. */
+/** After this many failed batches in a row, batches are disabled if single reads work. */
 const BATCH_FAILURES_BEFORE_DISABLING = 12;
 
-/** If the mint knows this many ids for which it rejected batches, batches are disabled. */
+/** Single reads that find a quote for which the mint had rejected a batch. After this many, batches are disabled. */
 const FALSE_REJECTIONS_BEFORE_DISABLING = 3;
 
-/** Failures that a smaller batch may avoid. */
+/** Failure reasons that a smaller batch may avoid. */
 const SIZE_RELATED_FAILURES: ReadonlySet<string> = new Set(['timed out', 'response too large']);
 
 export interface QuotePollerDeps {
@@ -46,11 +46,10 @@ export interface QuotePollerDeps {
   queue: PollQueue;
   client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
   limiter: Pick<MintRateLimiter, 'getWaitMs'>;
-  /** Returns the largest batch that the mint advertises (NUT-29); null if it advertises none. */
+  /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
   getMaxBatchSize: () => Promise<number | null>;
-  /** Between two batches. */
   minPollIntervalMs: number;
-  /** Random in production, so that many mints do not respond together after a start. */
+  /** Random in production, so that a process does not poll all its mints at the same moment after a start. */
   firstPollDelayMs?: number;
   monotonicMs: () => number;
 }
@@ -59,10 +58,10 @@ export interface QuotePollerDeps {
 export class QuotePoller {
   readonly #deps: QuotePollerDeps;
   readonly #bisector = new BatchBisector();
-  /** The bisector's suspects take turns with the other quotes. */
+  /** Whether the next batch contains suspects of the bisector. Suspects and other quotes take turns. */
   #isSuspectsTurn = false;
-  #batchSize = Number.POSITIVE_INFINITY;
-  #batchFailures = 0;
+  #maxBatchSize = Number.POSITIVE_INFINITY;
+  #consecutiveBatchFailures = 0;
   #falseRejections = 0;
   #batchesDisabledUntilMs = Number.NEGATIVE_INFINITY;
   #nextPollAtMs: number;
@@ -75,7 +74,7 @@ export class QuotePoller {
     this.#nextPollAtMs = deps.monotonicMs() + (deps.firstPollDelayMs ?? 0);
   }
 
-  /** Returns the milliseconds until the mint may be polled again; 0 is now. */
+  /** Returns the milliseconds until the mint may be polled again; 0 if it may be polled now. */
   getWaitMs(): number {
     const { limiter, mintUrl, monotonicMs } = this.#deps;
     const routeWaitMs = limiter.getWaitMs(mintUrl, this.#shouldBatch() ? 'check' : 'read');
@@ -87,28 +86,28 @@ export class QuotePoller {
     const { queue, minPollIntervalMs, monotonicMs } = this.#deps;
     const shouldBatch = this.#shouldBatch();
     if (!shouldBatch) {
-      // Suspects would wait for batches.
+      // Otherwise suspects, which are only sent in batches, would not be polled.
       this.#bisector.clear();
     }
     const suspects = this.#bisector.getSuspects();
-    const dueSoon = queue
+    const candidates = queue
       .listDue(LOOK_AHEAD_MS)
       .filter(({ quote }) => !suspects.has(quote.quoteId));
-    if (!dueSoon.some(({ urgency }) => urgency > 0) && suspects.size === 0) {
+    if (!candidates.some(({ urgency }) => urgency > 0) && suspects.size === 0) {
       return null;
     }
-    const due = dueSoon.map(({ quote }) => quote);
+    const quotes = candidates.map(({ quote }) => quote);
     const sentAtMs = monotonicMs();
     this.#nextPollAtMs = sentAtMs + minPollIntervalMs;
     const observations = shouldBatch
-      ? await this.#pollBatchAndSingles(due)
-      : await this.#readSingly(due.slice(0, MAX_SINGLE_READS_PER_POLL));
-    const hasBacklog = due.length > observations.length || this.#bisector.getSuspects().size > 0;
+      ? await this.#pollBatchAndSingles(quotes)
+      : await this.#readSingly(quotes.slice(0, MAX_SINGLE_READS_PER_POLL));
+    const hasBacklog = quotes.length > observations.length || this.#bisector.getSuspects().size > 0;
     if (this.isMintUnresponsive) {
       this.#consecutiveFailedPolls += 1;
     } else {
       if (this.#consecutiveFailedPolls >= FAILED_POLLS_BEFORE_OUTAGE) {
-        // The outage, not the quotes, made the reads fail.
+        // The reads failed because of the outage, not because of the quotes.
         queue.clearReadFailures();
       }
       this.#consecutiveFailedPolls = 0;
@@ -116,27 +115,29 @@ export class QuotePoller {
     if (hasBacklog && this.#consecutiveFailedPolls < FAILED_POLLS_BEFORE_OUTAGE) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_POLL_INTERVAL_MS, minPollIntervalMs);
     }
-    return queue.selectNews(observations, sentAtMs);
+    return queue.selectToRecord(observations, sentAtMs);
   }
 
-  async #pollBatchAndSingles(due: readonly PolledQuote[]): Promise<QuoteObservation[]> {
-    const batchable = due.filter(({ singleReadMode }) => singleReadMode === 'no');
-    const singles = due.filter(({ singleReadMode }) => singleReadMode !== 'no');
+  async #pollBatchAndSingles(quotes: readonly PolledQuote[]): Promise<QuoteObservation[]> {
+    const batchable = quotes.filter(({ singleReadMode }) => singleReadMode === 'no');
+    const singles = quotes.filter(({ singleReadMode }) => singleReadMode !== 'no');
     return [
       ...(await this.#pollBatch(batchable.map(({ quoteId }) => quoteId))),
       ...(await this.#readSingly(singles.slice(0, SINGLE_READ_CONCURRENCY))),
     ];
   }
 
-  /** Sends one batch of the most urgent quotes or of suspects. */
+  /** Sends one batch: the first of these quotes, or a group of suspects. */
   async #pollBatch(dueIds: readonly string[]): Promise<QuoteObservation[]> {
     const { mintUrl, queue, client, getMaxBatchSize } = this.#deps;
-    const maxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
-    const size = Math.min(this.#batchSize, maxSize);
+    const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
+    const maxSize = Math.min(this.#maxBatchSize, mintMaxSize);
     const suspects =
       this.#isSuspectsTurn || dueIds.length === 0 ? this.#bisector.takeNextGroup() : null;
     this.#isSuspectsTurn = suspects === null;
-    const batch = (suspects ?? dueIds.slice(0, size)).filter((id) => queue.get(id) !== undefined);
+    const batch = (suspects ?? dueIds.slice(0, maxSize)).filter(
+      (id) => queue.get(id) !== undefined,
+    );
     if (batch.length === 0) {
       return [];
     }
@@ -146,7 +147,7 @@ export class QuotePoller {
     }
     switch (result.outcome) {
       case 'found':
-        this.#batchSize = batch.length >= size ? size * 2 : this.#batchSize;
+        this.#maxBatchSize = batch.length >= maxSize ? maxSize * 2 : this.#maxBatchSize;
         this.#handleBatchResult(batch, result.observations);
         return result.observations;
       case 'rejected':
@@ -156,8 +157,8 @@ export class QuotePoller {
         this.#disableBatches();
         return [];
       case 'unavailable':
-        // Suspects rejoin the other quotes, because the failure says nothing about them.
-        return await this.#handleBatchFailure(batch, size, result.reason);
+        // The batch is not put back into the bisector, because the failure does not make its quotes suspect.
+        return await this.#handleBatchFailure(batch, maxSize, result.reason);
       case 'rate_limited':
         if (suspects !== null) {
           this.#bisector.putBack(suspects);
@@ -166,9 +167,9 @@ export class QuotePoller {
     }
   }
 
-  /** A quote that the response omits is read singly next time. */
+  /** Makes the next poll read the quotes singly that the response omits. */
   #handleBatchResult(batch: readonly string[], observations: readonly QuoteObservation[]): void {
-    this.#batchFailures = 0;
+    this.#consecutiveBatchFailures = 0;
     this.#falseRejections = 0;
     const reportedIds = new Set(observations.map(({ quoteId }) => quoteId));
     for (const quoteId of batch) {
@@ -176,43 +177,46 @@ export class QuotePoller {
     }
   }
 
-  /** Most likely, the mint does not know one of the ids (NUT-29). */
+  /** Bisects the batch, because most likely the mint does not know one of its ids (NUT-29). */
   #handleBatchRejection(batch: readonly string[]): void {
-    const badId = this.#bisector.splitRejected(batch);
-    const quote = badId === null ? undefined : this.#deps.queue.get(badId);
+    const rejectedId = this.#bisector.splitRejected(batch);
+    const quote = rejectedId === null ? undefined : this.#deps.queue.get(rejectedId);
     if (quote !== undefined) {
       quote.singleReadMode = 'always';
     }
   }
 
   /**
-   * Makes the next batch smaller: the mint may be too slow for a large one, or fail for one of its
-   * quotes. If batches keep failing while single reads work, the mint's batch route is broken.
+   * Makes the next batch smaller, because the mint may be too slow for a large batch, or may fail for one of the
+   * quotes. If batches keep failing while single reads work, disables batches.
    */
   async #handleBatchFailure(
     batch: readonly string[],
-    size: number,
+    maxSize: number,
     reason: string,
   ): Promise<QuoteObservation[]> {
-    this.#batchFailures += 1;
-    const isRepeated = this.#batchFailures >= BATCH_FAILURES_BEFORE_SINGLE_READS;
-    if (isRepeated || SIZE_RELATED_FAILURES.has(reason)) {
-      this.#batchSize = Math.max(1, Math.floor(size / 2));
+    this.#consecutiveBatchFailures += 1;
+    const isRepeatedFailure = this.#consecutiveBatchFailures >= BATCH_FAILURES_BEFORE_SINGLE_READS;
+    if (isRepeatedFailure || SIZE_RELATED_FAILURES.has(reason)) {
+      this.#maxBatchSize = Math.max(1, Math.floor(maxSize / 2));
     }
-    if (!isRepeated) {
+    if (!isRepeatedFailure) {
       return [];
     }
-    const first = batch.slice(0, SINGLE_READ_CONCURRENCY);
+    const firstIds = batch.slice(0, SINGLE_READ_CONCURRENCY);
     const observations = await this.#readSingly(
-      first.flatMap((id) => this.#deps.queue.get(id) ?? []),
+      firstIds.flatMap((id) => this.#deps.queue.get(id) ?? []),
     );
-    if (this.#batchFailures >= BATCH_FAILURES_BEFORE_DISABLING && observations.length > 0) {
+    if (
+      this.#consecutiveBatchFailures >= BATCH_FAILURES_BEFORE_DISABLING &&
+      observations.length > 0
+    ) {
       this.#disableBatches();
     }
     return observations;
   }
 
-  /** Reads quotes one by one (NUT-23), until the mint fails or limits the rate. */
+  /** Reads each quote in a request of its own (NUT-23), until a read fails or the rate limit is reached. */
   async #readSingly(quotes: readonly PolledQuote[]): Promise<QuoteObservation[]> {
     const observations: QuoteObservation[] = [];
     const remaining = quotes.values();
@@ -229,7 +233,7 @@ export class QuotePoller {
     return observations;
   }
 
-  /** Returns null if the mint did not respond. */
+  /** @returns null if the read failed or the rate limit is reached */
   async #readOne(quote: PolledQuote): Promise<QuoteObservation | null> {
     const { mintUrl, queue, client, monotonicMs } = this.#deps;
     const { quoteId, singleReadMode } = quote;
@@ -245,7 +249,7 @@ export class QuotePoller {
         return result.observation;
       case 'not_found':
         this.isMintUnresponsive = false;
-        // Counts as unpaid: the mint may know the quote later, for example after a restore.
+        // The quote counts as unpaid, because the mint may know it again after it restores a backup.
         queue.markPolled(quoteId, singleReadMode === 'no' ? 'no' : 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
@@ -259,7 +263,7 @@ export class QuotePoller {
 
   #disableBatches(): void {
     this.#batchesDisabledUntilMs = this.#deps.monotonicMs() + BATCH_RETRY_DELAY_MS;
-    this.#batchFailures = 0;
+    this.#consecutiveBatchFailures = 0;
     this.#falseRejections = 0;
     this.#bisector.clear();
     this.#deps.queue.clearSingleReadModes();

@@ -1,13 +1,13 @@
 import { type RawBuilder, sql } from 'kysely';
 import { BaseStore, jsonRows, lockRows } from '../database/sql.ts';
-import type { DeliveryUpdate, RelayStatus } from './receipt-delivery.ts';
+import type { DeliveryUpdate, RelayStatus } from './delivery-policy.ts';
 
-/** A relay with due receipts and without backoff. */
+/** A relay to which receipts are due. */
 export interface DueRelay {
   url: string;
   /** Consecutive failures. */
   failures: number;
-  /** When it last accepted a receipt; null if it never has. */
+  /** When the relay last accepted a receipt; null if it never has. */
   acceptedAtMs: number | null;
 }
 
@@ -30,11 +30,11 @@ const UPDATE_COLUMNS = {
   lastResult: 'text',
 } as const;
 
-/** The outbox of zap receipts. Times in milliseconds since 1970. */
+/** Stores the deliveries of zap receipts to relays. Times in milliseconds since 1970. */
 export class ReceiptDeliveryStore extends BaseStore {
   /**
-   * Finds the relays with due receipts: healthy ones first, then the longest unused. The recursive query needs one index
-   * lookup per relay, however many deliveries it has.
+   * Finds the relays to which receipts are due, except those that are in backoff. Relays with fewer failures are
+   * first, then those that were used longest ago. The recursive query needs only one index lookup per relay.
    */
   async findDueRelays(nowMs: number): Promise<DueRelay[]> {
     const { rows } = await sql<DueRelay>`
@@ -57,8 +57,8 @@ export class ReceiptDeliveryStore extends BaseStore {
   }
 
   /**
-   * Claims due receipts of a relay: they become due again at `claimedUntilMs` unless a result is recorded before. Claims
-   * the newest first, so that new receipts do not wait behind a backlog.
+   * Claims due receipts of a relay. They become due again at `claimedUntilMs`, unless their results are recorded
+   * before. Claims the receipts that became due last, so that new receipts do not wait behind a backlog.
    */
   async claimDue(
     relayUrl: string,
@@ -87,8 +87,8 @@ export class ReceiptDeliveryStore extends BaseStore {
   /**
    * Records the results of a batch.
    *
-   * @param batch.updates by event id
-   * @param batch.relayStatus null: unchanged
+   * @param batch.updates `id` is the event id of the receipt
+   * @param batch.relayStatus null if it did not change
    */
   async recordBatch(
     relayUrl: string,
@@ -129,16 +129,15 @@ export class ReceiptDeliveryStore extends BaseStore {
   }
 
   /**
-   * Gives up overdue deliveries. The reason of one that was never sent is the last error of its relay.
+   * Gives up overdue deliveries. If a receipt was never sent, the last error of the relay becomes the result.
    *
-   * The condition is on `state`, not on `next_attempt_at`, because the index of this query has it.
-   *
-   * @returns whether more than `limit` of them may exist
+   * @returns whether more overdue deliveries may exist
    */
   async giveUpOverdue(nowMs: number, limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
       with overdue as (
         select receipt, relay from zap_receipt_deliveries
+        -- Not "next_attempt_at is not null", because the index has this condition.
         where state = 'open' and give_up_at <= ${nowMs}
         order by give_up_at limit ${limit}
         ${lockRows(this.db, 'for update skip locked')}

@@ -5,40 +5,41 @@ import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { HostSemaphore } from '../net/host-semaphore.ts';
 import type { Store } from '../store.ts';
-import { computeDeliveryUpdate, computeRelayStatus } from './receipt-delivery.ts';
+import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
 import type { RelayPool } from './relay-pool.ts';
 import { stripQuery } from './zap-request.ts';
 
-/** How often the outbox is scanned for retries, and for receipts that a killed process left. */
+/** How often due deliveries are searched: retries, and receipts that a killed process did not deliver. */
 const SCAN_INTERVAL_MS = 1_000;
 
 /**
- * Concurrent deliveries, each with a socket and half a megabyte of receipts. Payers may name relays that never respond;
- * these must not delay relays that have accepted receipts before.
+ * How many relays receive receipts concurrently. Each needs a socket and half a megabyte for receipts. Proven relays
+ * are the operator's relays and those that have accepted a receipt before. They have their own limit, because payers
+ * may name any number of relays that never respond.
  */
 const MAX_PROVEN_RELAYS = 128;
 const MAX_UNPROVEN_RELAYS = 32;
 
-/** Payers can invent any number of URLs of one host. */
+/** Payers can invent any number of relay URLs on the same host. */
 const MAX_RELAYS_PER_HOST = 4;
 
-/** 300 receipts a second at a round trip of 100 ms, and half a megabyte of memory per relay. */
+/** Receipts that are sent to a relay at once. At a round trip of 100 ms, 320 receipts per second. */
 const BATCH_SIZE = 32;
 
-/** Longer than a handshake and a response may take. Receipts that a killed process claimed are due again after it. */
+/** Longer than a delivery may take. After this time, receipts that a killed process claimed are due again. */
 const CLAIM_TIMEOUT_MS = 30_000;
 
-/** After this time, another relay gets the slot. */
+/** After this time, a delivery ends, so that another relay gets the slot. */
 const MAX_DELIVERY_DURATION_MS = 20_000;
 
-/** While stopping, how long to wait for responses to receipts in flight. */
+/** At shutdown, how long to wait for the responses to receipts that were sent. */
 const SHUTDOWN_GRACE_MS = 500;
 
 interface ReceiptDispatcherDeps {
   deliveries: Store['receiptDeliveries'];
   relayPool: Pick<RelayPool, 'publish' | 'close'>;
-  /** Normalised. They always get a slot. */
+  /** Normalised URLs. The limits do not apply to these relays. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   clock: Clock;
@@ -48,50 +49,51 @@ interface ReceiptDispatcherDeps {
 /** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
   readonly #deps: ReceiptDispatcherDeps;
-  readonly #scanLoop: BackgroundJob;
+  readonly #scanJob: BackgroundJob;
   #isStopping = false;
   /** By relay URL. */
   readonly #activeDeliveries = new Map<string, Promise<void>>();
-  /** For the operator's relays and those that have accepted receipts before. */
   readonly #provenSlots: HostSemaphore;
   readonly #unprovenSlots: HostSemaphore;
-  /** Whether the failure has been logged already. */
-  #isFailing = false;
+  #hasLoggedFailure = false;
 
   constructor(deps: ReceiptDispatcherDeps) {
     this.#deps = deps;
-    const { operatorRelays: exemptUrls, allowPrivateNetworks } = deps;
-    const limits = { maxPerHost: MAX_RELAYS_PER_HOST, exemptUrls, allowPrivateNetworks };
+    const limits = {
+      maxPerHost: MAX_RELAYS_PER_HOST,
+      exemptUrls: deps.operatorRelays,
+      isPortPartOfHost: deps.allowPrivateNetworks,
+    };
     this.#provenSlots = new HostSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
     this.#unprovenSlots = new HostSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
-    this.#scanLoop = new BackgroundJob({
-      work: () => this.#scanOutbox(),
+    this.#scanJob = new BackgroundJob({
+      work: () => this.#startDueDeliveries(),
       intervalMs: SCAN_INTERVAL_MS,
       onError: (error) => this.#reportFailure(error),
     });
   }
 
   start(): void {
-    this.#scanLoop.start();
+    this.#scanJob.start();
   }
 
-  /** Delivers receipts that were just stored, without waiting for the next scan. */
+  /** Delivers receipts that were just stored immediately, instead of at the next scan. */
   wake(): void {
-    void this.#scanLoop.run();
+    void this.#scanJob.run();
   }
 
   /** Ends deliveries within a second, records their results and closes the relay connections. */
   async stop(): Promise<void> {
     this.#isStopping = true;
-    await this.#scanLoop.stop();
+    await this.#scanJob.stop();
     const allEnded = Promise.all(this.#activeDeliveries.values());
     await Promise.race([allEnded, delay(SHUTDOWN_GRACE_MS, undefined, { ref: false })]);
     await this.#deps.relayPool.close();
     await allEnded;
   }
 
-  /** Starts a delivery to each due relay while slots are free. A later scan finds the other relays again. */
-  async #scanOutbox(): Promise<void> {
+  /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
+  async #startDueDeliveries(): Promise<void> {
     const { deliveries, clock, operatorRelays } = this.#deps;
     for (const relay of await deliveries.findDueRelays(clock())) {
       const { url } = relay;
@@ -106,16 +108,16 @@ export class ReceiptDispatcher {
         this.#activeDeliveries.set(url, delivery);
       }
     }
-    this.#isFailing = false;
+    this.#hasLoggedFailure = false;
   }
 
-  /** Sends due receipts to a relay in batches until none is due, the relay fails, or the time is up. */
+  /** Sends due receipts to a relay in batches, until no receipt is due, the relay fails, or the time is up. */
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
     const { deliveries, clock } = this.#deps;
     const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;
     const { url } = relay;
     let { failures } = relay;
-    // After a failure, one receipt at a time: the relay may disconnect because of one of them.
+    // After a failure, sends one receipt at a time, because a certain receipt may make the relay disconnect.
     const limit = failures > 0 ? 1 : BATCH_SIZE;
     try {
       do {
@@ -132,7 +134,7 @@ export class ReceiptDispatcher {
     }
   }
 
-  /** @returns the relay's consecutive failures */
+  /** @returns the relay's consecutive failures after the batch */
   async #sendBatch(
     url: string,
     failures: number,
@@ -141,27 +143,29 @@ export class ReceiptDispatcher {
   ): Promise<number> {
     const { deliveries, relayPool, clock, log } = this.#deps;
     const relay = stripQuery(url);
-    const sent = await Promise.all(
+    const receiptsWithResults = await Promise.all(
       receipts.map(async (receipt) => ({
         ...receipt,
         result: await relayPool.publish(url, receipt),
       })),
     );
     const nowMs = clock();
-    const results = sent.map(({ result }) => result);
-    const accepted = sent.filter(({ result }) => result.outcome === 'accepted');
-    // While stopping, this process closes connections itself; that is not a failure of the relay.
+    const results = receiptsWithResults.map(({ result }) => result);
+    const acceptedReceipts = receiptsWithResults.filter(
+      ({ result }) => result.outcome === 'accepted',
+    );
+    // At shutdown, this process closes the connections itself, which is no failure of the relay.
     const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
-    const updates = sent.map(({ id, attempts, result }) => ({
+    const updates = receiptsWithResults.map(({ id, attempts, result }) => ({
       id,
       ...computeDeliveryUpdate(attempts, result, nowMs),
     }));
-    const hasAccepted = accepted.length > 0;
+    const hasAccepted = acceptedReceipts.length > 0;
     await deliveries.recordBatch(url, { updates, relayStatus, hasAccepted }, nowMs);
-    for (const { id, paymentHash } of accepted) {
+    for (const { id, paymentHash } of acceptedReceipts) {
       logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
     }
-    // Payers may name hosts that are not relays.
+    // Not logged for unproven relays, because payers may name hosts that are not relays.
     const level = isProven ? 'info' : 'debug';
     if (failures === 0 && relayStatus !== null && relayStatus.failures > 0) {
       log[level](
@@ -176,8 +180,8 @@ export class ReceiptDispatcher {
   }
 
   #reportFailure(error: unknown): void {
-    if (!this.#isFailing) {
-      this.#isFailing = true;
+    if (!this.#hasLoggedFailure) {
+      this.#hasLoggedFailure = true;
       this.#deps.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
         'zap receipt delivery failed; will retry',

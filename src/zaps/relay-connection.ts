@@ -9,29 +9,29 @@ import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-webs
 import { type HandshakeFailure, toHandshakeFailure } from '../net/unreachable-reason.ts';
 import { type EventSigner, type EventVerifier, isTagList } from '../nostr/events.ts';
 import { tryParseJson } from '../untrusted-text.ts';
-import { type PublishResult, parseOkMessage } from './receipt-delivery.ts';
+import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
 
 export interface RelayTimeouts {
-  /** From sending an event to its OK. Healthy relays respond within a second. */
+  /** How long to wait for the response to an event. Healthy relays respond within a second. */
   responseTimeoutMs: number;
-  /** Before an idle connection is closed. NATs forget silent connections after a minute. */
+  /** When to close an idle connection. NAT gateways may drop it silently after a minute. */
   idleTimeoutMs: number;
 }
 
-/** Relays commonly allow 20 subscriptions for each connection. */
+/** Relays commonly allow 20 concurrent queries per connection. */
 const MAX_PENDING_QUERIES = 10;
 
-/** Unsolicited messages between two responses. Some relays send a NOTICE with each rejection. */
+/** The limits on unsolicited messages between two responses. Some relays send a NOTICE with each rejection. */
 const MAX_UNSOLICITED_MESSAGES = 256;
 const MAX_UNSOLICITED_BYTES = 512 * 1024;
 
-/** A relay may repeat its challenge when a session ends. */
+/** A relay may send another challenge when the authenticated session ends. */
 const MAX_AUTH_ATTEMPTS = 4;
 
-/** The challenge is signed and sent back. Usual ones have a few dozen characters. */
+/** The service signs the challenge and sends it back. Usual challenges have a few dozen characters. */
 const MAX_CHALLENGE_LENGTH = 256;
 
-/** Tags plus their values. Relay lists have at most some hundred relays; verifying larger events costs too much. */
+/** The tags and all their values. Relay lists have at most some hundred tags, and verifying more costs too much. */
 const MAX_TAG_ELEMENTS = 2_500;
 
 export type RelayQueryResult =
@@ -40,10 +40,10 @@ export type RelayQueryResult =
   | { outcome: 'none' | 'no_response' };
 
 export interface RelayConnectionDeps {
-  /** AUTH events contain it. */
+  /** Normalised. */
   url: string;
   socket: WebSocket;
-  /** Signs AUTH events (NIP-42); null: the service cannot authenticate. */
+  /** Signs AUTH events (NIP-42). Null: the service does not authenticate. */
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
   clock: Clock;
@@ -61,17 +61,17 @@ interface PendingRequest {
 }
 
 /**
- * One WebSocket to a relay: publishes events, queries stored ones and authenticates (NIP-01, NIP-42). Nothing that the
- * relay sends makes it throw. Disconnects a relay that does not respond or sends too many unsolicited messages.
+ * A WebSocket connection to a relay. Publishes and queries events, and authenticates (NIP-01, NIP-42). Never throws
+ * because of the relay. Disconnects if the relay does not respond or sends too many unsolicited messages.
  */
 export class RelayConnection {
   readonly url: string;
   readonly closed: Promise<void>;
   readonly #deps: RelayConnectionDeps;
   readonly #socket: WebSocket;
-  /** Why the handshake failed; null if it succeeded. */
-  readonly #handshakeResult = Promise.withResolvers<HandshakeFailure | null>();
-  /** By event id or subscription id. */
+  /** Resolves with the reason if the handshake fails, and with null if it succeeds. */
+  readonly #handshakeFailure = Promise.withResolvers<HandshakeFailure | null>();
+  /** By event id or query id. */
   readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
   /** The result of the latest AUTH event; null before the first one. */
@@ -88,7 +88,7 @@ export class RelayConnection {
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
     let socketError: unknown = null;
-    this.#socket.once('open', () => this.#handshakeResult.resolve(null));
+    this.#socket.once('open', () => this.#handshakeFailure.resolve(null));
     this.#socket.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
     this.#socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
     this.#socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
@@ -96,7 +96,7 @@ export class RelayConnection {
       socketError ??= error;
     });
     this.#socket.once('close', () => {
-      this.#failPendingRequests(toHandshakeFailure(socketError));
+      this.#markClosed(toHandshakeFailure(socketError));
       closed.resolve();
     });
   }
@@ -106,14 +106,14 @@ export class RelayConnection {
     return !this.#isClosed && (readyState === CONNECTING || readyState === OPEN);
   }
 
-  /** A connection that is not open yet has a request that waits for the handshake. */
+  /** Whether the connection is open and no request is pending. During the handshake, a request waits for it. */
   get isIdle(): boolean {
     return this.#isOpen && this.#pending.size === 0;
   }
 
-  /** Publishes an event. If the relay requires AUTH, sends the event again after authentication. */
+  /** Publishes an event. If the relay requires authentication, sends the event again after it. */
   async publish({ id, eventJson }: { id: string; eventJson: string }): Promise<PublishResult> {
-    const failure = await this.#handshakeResult.promise;
+    const failure = await this.#handshakeFailure.promise;
     if (failure !== null) {
       return { outcome: 'unreachable', reason: failure };
     }
@@ -127,7 +127,7 @@ export class RelayConnection {
     return auth.outcome === 'accepted' ? this.#sendAndWaitForOk(id, message) : auth;
   }
 
-  /** Finds the newest stored event that matches. */
+  /** Finds the newest event at the relay that matches. */
   async query(filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
     const queries = [...this.#pending.values()].filter((request) => request.filter !== null);
     if (queries.length >= MAX_PENDING_QUERIES) {
@@ -136,11 +136,11 @@ export class RelayConnection {
     const id = `q${this.#queryCount}`;
     this.#queryCount += 1;
     const message = JSON.stringify(['REQ', id, { ...filter, limit: 1 }]);
-    return this.#request<RelayQueryResult>(id, message, filter, timeoutMs);
+    return this.#sendRequest<RelayQueryResult>(id, message, filter, timeoutMs);
   }
 
   close(): void {
-    this.#failPendingRequests('closed');
+    this.#markClosed('closed');
     this.#socket.close();
   }
 
@@ -150,11 +150,11 @@ export class RelayConnection {
 
   #sendAndWaitForOk(id: string, message: string): Promise<PublishResult> {
     const { responseTimeoutMs } = this.#deps.timeouts;
-    return this.#request<PublishResult>(id, message, null, responseTimeoutMs);
+    return this.#sendRequest<PublishResult>(id, message, null, responseTimeoutMs);
   }
 
-  /** @param id the event id or subscription id, which the response contains */
-  async #request<Result extends RelayResponse>(
+  /** @param id the event id or query id, which the response contains */
+  async #sendRequest<Result extends RelayResponse>(
     id: string,
     message: string,
     filter: Filter | null,
@@ -167,7 +167,7 @@ export class RelayConnection {
     const timer = setTimeoutAfterPendingIo(timeoutMs, () => this.#onRequestTimeout(id));
     clearTimeout(this.#idleTimer);
     this.#pending.set(id, { filter, resolve: resolve as PendingRequest['resolve'], timer });
-    if ((await this.#handshakeResult.promise) === null) {
+    if ((await this.#handshakeFailure.promise) === null) {
       this.#socket.send(message);
     }
     return promise;
@@ -184,7 +184,7 @@ export class RelayConnection {
         this.#countUnsolicited(messageByteLength(data));
       }
     } catch (error) {
-      // A bug in this service. A relay must not be able to crash the process with it.
+      // This is a bug. It must not enable a relay to crash the process.
       this.#deps.log.error(
         { event: 'relay_message_failed', err: error },
         'bug: cannot handle a relay message; closing the connection',
@@ -235,7 +235,7 @@ export class RelayConnection {
     const event = signer.sign({ ...makeAuthEvent(url, challenge), created_at });
     this.#authResult = this.#sendAndWaitForOk(event.id, JSON.stringify(['AUTH', event]));
     void this.#authResult.then(({ outcome }) => {
-      // A new connection gets another challenge.
+      // The relay sends another challenge on the next connection.
       if (outcome === 'rejected') {
         this.close();
       }
@@ -261,7 +261,10 @@ export class RelayConnection {
     return true;
   }
 
-  /** Queries have shorter timeouts, so a query does not end the connection while other requests are pending. */
+  /**
+   * Disconnects, because the relay is probably dead. After the short timeout of a query, the relay may still respond to
+   * the other pending requests: then only the query ends.
+   */
   #onRequestTimeout(id: string): void {
     const request = this.#pending.get(id);
     if (request?.filter && this.#pending.size > 1) {
@@ -280,16 +283,20 @@ export class RelayConnection {
     }
   }
 
-  /** Skips the closing handshake, during which the relay could continue to send. */
+  /** Disconnects without the closing handshake, during which the relay could continue to send. */
   #terminate(): void {
-    this.#failPendingRequests('connection lost');
+    this.#markClosed('connection lost');
     this.#socket.terminate();
   }
 
-  /** @param reason the handshake failure, if the connection never opened */
-  #failPendingRequests(reason: HandshakeFailure): void {
+  /**
+   * Ends the handshake and all pending requests.
+   *
+   * @param reason of a failed handshake; pending requests get `no_response`
+   */
+  #markClosed(reason: HandshakeFailure): void {
     this.#isClosed = true;
-    this.#handshakeResult.resolve(reason);
+    this.#handshakeFailure.resolve(reason);
     clearTimeout(this.#idleTimer);
     for (const { timer, resolve } of this.#pending.values()) {
       clearTimeout(timer);
@@ -299,7 +306,7 @@ export class RelayConnection {
   }
 }
 
-/** Does not check the id and the signature. */
+/** Checks neither the id nor the signature. */
 const eventSchema = z.object({
   id: z.hex().length(64),
   pubkey: z.hex().length(64),

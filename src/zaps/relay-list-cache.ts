@@ -4,24 +4,24 @@ import type { Event } from 'nostr-tools';
 import type { RelayPool } from './relay-pool.ts';
 import { normaliseRelayUrl } from './zap-request.ts';
 
-/** Users change their relays a few times a year. */
+/** How long a relay list is cached. Users change their relays a few times a year. */
 const FOUND_TTL_MS = 60 * 60_000;
 
-/** Short, because the user may publish a list, or a failed relay may recover. */
+/** Used if no list was found or not all relays responded. Short, because the user may soon publish a list. */
 const INCOMPLETE_TTL_MS = 60_000;
 
-/** NIP-05 clients wait for the lookup. */
+/** Short, because NIP-05 responses contain the relays and wait for the lookup. */
 const QUERY_TIMEOUT_MS = 2_000;
 
-/** How long to wait for a newer list from another relay, after the first one. */
+/** After the first list was found, how long to wait for a newer list from another relay. */
 const NEWER_LIST_GRACE_MS = 300;
 
-/** About ten megabytes if all lists are long. */
+/** A full cache uses about ten megabytes if all lists are long. */
 const MAX_CACHED_LISTS = 5_000;
 
 interface RelayListCacheDeps {
   pool: Pick<RelayPool, 'query'>;
-  /** Normalised. */
+  /** Normalised URLs. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   monotonicMs: () => number;
@@ -30,7 +30,7 @@ interface RelayListCacheDeps {
 /** Looks up the relay lists of recipients (NIP-65) at the operator's relays, and caches them. */
 export class RelayListCache {
   readonly #deps: RelayListCacheDeps;
-  /** Write relays by public key. Serves an expired list while it fetches a new one. */
+  /** Write relays by public key. Returns an expired list while it fetches a new list. */
   readonly #cache: LRUCache<string, readonly string[]>;
 
   constructor(deps: RelayListCacheDeps) {
@@ -49,7 +49,7 @@ export class RelayListCache {
   }
 
   /**
-   * Returns the relays that a recipient writes to; empty if no list was found in time.
+   * Returns the relays that a recipient writes to; none if no list was found in time.
    *
    * @param pubkey hex
    */
@@ -57,7 +57,7 @@ export class RelayListCache {
     return (await this.#cache.fetch(pubkey)) ?? [];
   }
 
-  /** @returns `isComplete`: whether every relay responded */
+  /** @returns `isComplete`: whether every relay responded in time */
   async #fetchNewestList(pubkey: string): Promise<{ list: RelayList | null; isComplete: boolean }> {
     const { pool, operatorRelays, allowPrivateNetworks } = this.#deps;
     const filter = { kinds: [RELAY_LIST_KIND], authors: [pubkey] };
@@ -87,7 +87,7 @@ const RELAY_LIST_KIND = 10_002;
 const MAX_WRITE_RELAYS = 10;
 
 export interface RelayList {
-  /** Normalised, distinct, in the order of the list. */
+  /** Normalised URLs without duplicates, in the order of the list. */
   writeRelays: string[];
   /** Unix seconds. */
   createdAt: number;
@@ -95,7 +95,7 @@ export interface RelayList {
   eventId: string;
 }
 
-/** Parses a relay list event with a verified signature. Skips invalid URLs and relays that the user only reads from. */
+/** Parses a verified relay list event. Skips invalid URLs and relays that the user only reads from. */
 export function parseRelayList(
   { id, created_at, tags }: Pick<Event, 'id' | 'created_at' | 'tags'>,
   options: { allowPrivateNetworks: boolean },
@@ -114,7 +114,7 @@ export function parseRelayList(
   return { writeRelays: [...relays], createdAt: created_at, eventId: id };
 }
 
-/** Returns the newer of two lists; in the same second, the one with the lower id (NIP-01). */
+/** Returns the newer of two lists. Of lists of the same second, that with the lower id counts (NIP-01). */
 export function newerRelayList(one: RelayList, other: RelayList): RelayList {
   if (one.createdAt !== other.createdAt) {
     return one.createdAt > other.createdAt ? one : other;

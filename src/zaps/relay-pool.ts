@@ -1,6 +1,6 @@
 import type { Filter } from 'nostr-tools';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
-import type { PublishResult } from './receipt-delivery.ts';
+import type { PublishResult } from './delivery-policy.ts';
 import {
   RelayConnection,
   type RelayConnectionDeps,
@@ -13,10 +13,10 @@ const DEFAULT_TIMEOUTS: Readonly<RelayTimeouts> = {
   idleTimeoutMs: 30_000,
 };
 
-/** More than the dispatcher uses concurrently. Each takes a file descriptor. */
+/** More connections than the dispatcher uses concurrently. Each uses a file descriptor. */
 const MAX_CONNECTIONS = 256;
 
-/** Filtering relays have a URL per user, and payers can invent URLs. */
+/** Some relays have a URL per user, and payers can invent URLs of any host. */
 const MAX_CONNECTIONS_PER_HOST = 8;
 
 export type RelayPoolDeps = Omit<RelayConnectionDeps, 'url' | 'socket' | 'timeouts'> & {
@@ -25,12 +25,12 @@ export type RelayPoolDeps = Omit<RelayConnectionDeps, 'url' | 'socket' | 'timeou
 };
 
 /**
- * Shares one connection per relay URL. At its limits, it closes the least recently used idle connection. The callers limit
- * how many connections are busy.
+ * Shares one connection per relay URL. At the limits, closes the least recently used idle connection. The pool does
+ * not limit the number of busy connections; its users do.
  */
 export class RelayPool {
   readonly #deps: RelayPoolDeps;
-  /** The most recently used one is last. */
+  /** The most recently used connection is last. */
   readonly #connections = new Set<RelayConnection>();
   #isClosed = false;
 
@@ -39,10 +39,10 @@ export class RelayPool {
   }
 
   /**
-   * Publishes an event. Never rejects because of the relay.
+   * Publishes an event. The promise never rejects because of the relay.
    *
    * @param url normalised
-   * @param event.eventJson is sent unchanged
+   * @param event.eventJson the signed event, which is sent unchanged
    */
   async publish(url: string, event: { id: string; eventJson: string }): Promise<PublishResult> {
     return this.#isClosed
@@ -51,7 +51,7 @@ export class RelayPool {
   }
 
   /**
-   * Finds the newest stored event that matches a filter, and verifies its signature.
+   * Finds the newest event at a relay that matches a filter, and verifies its signature.
    *
    * @param timeoutMs includes the handshake
    */

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { DeliveryState } from '../database/schema.ts';
 import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
 import { HISTORY_RETENTION_MS } from '../retention.ts';
-import { GIVE_UP_AFTER_MS, type RelayStatus } from './receipt-delivery.ts';
+import { GIVE_UP_AFTER_MS, type RelayStatus } from './delivery-policy.ts';
 
 export interface NewZapReceipt {
   /** `quotes.id`. */
@@ -11,7 +11,7 @@ export interface NewZapReceipt {
   id: string;
   /** The signed event in JSON. */
   eventJson: string;
-  /** Where to publish it: normalised, distinct. */
+  /** Normalised, without duplicates. */
   relayUrls: readonly string[];
   /** When the payment was recorded (milliseconds since 1970). */
   createdAtMs: number;
@@ -48,9 +48,9 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-/** Zap receipts (NIP-57). `store.receiptDeliveries` is their outbox. */
+/** Stores zap receipts (NIP-57). `store.receiptDeliveries` delivers them. */
 export class ZapReceiptStore extends BaseStore {
-  /** Reads the zap requests of quotes, by `quotes.id`. */
+  /** Returns the zap requests of those quotes that have one, by `quotes.id`. */
   async findZapRequests(quotes: readonly number[]): Promise<Map<number, string>> {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
@@ -60,7 +60,7 @@ export class ZapReceiptStore extends BaseStore {
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
 
-  /** Stores receipts, each due at all its relays immediately. Skips quotes that have a receipt already. */
+  /** Stores receipts, and makes them due at their relays immediately. Skips quotes that already have a receipt. */
   async add(receipts: readonly NewZapReceipt[]): Promise<void> {
     if (receipts.length === 0) {
       return;
@@ -88,7 +88,7 @@ export class ZapReceiptStore extends BaseStore {
     `.execute(this.db);
   }
 
-  /** Finds the receipt of a quote (`quotes.id`); null if it has none, or the receipt was pruned. */
+  /** Finds the receipt of a quote (`quotes.id`). Returns null if the quote has none, or the receipt was pruned. */
   async findByQuote(quote: number): Promise<TracedReceipt | null> {
     const receipt = await this.db
       .selectFrom('zap_receipts')
@@ -132,7 +132,7 @@ export class ZapReceiptStore extends BaseStore {
   /**
    * Deletes receipts older than {@link HISTORY_RETENTION_MS}, with their deliveries.
    *
-   * @returns whether more than `limit` of them may exist
+   * @returns whether more old receipts may exist
    */
   async pruneReceipts(limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
@@ -145,7 +145,7 @@ export class ZapReceiptStore extends BaseStore {
     return numAffectedRows === BigInt(limit);
   }
 
-  /** Like {@link pruneReceipts}, for relays that were not used for the same time. */
+  /** Like {@link pruneReceipts}, for relays that were not used since. */
   async pruneRelays(limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
       delete from relays where url in (

@@ -3,64 +3,62 @@ import type { EventTemplate } from 'nostr-tools';
 import { z } from 'zod';
 import { toUnixSeconds } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import type { EventSigner } from '../nostr/events.ts';
+import { type EventSigner, findTagValue } from '../nostr/events.ts';
 import type {
-  ReceiptSigner,
   RecordedPayment,
   SignedReceipt,
+  SignReceipts,
 } from '../quotes/observation-recorder.ts';
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import type { NewZapReceipt } from './zap-receipt-store.ts';
 import { extractReceiptRelays } from './zap-request.ts';
 
-/** A signature takes up to half a millisecond. Other work runs after each group of this size. */
+/** Other work may run after this many signatures, each of which takes up to half a millisecond. */
 const SIGNATURES_BEFORE_YIELD = 10;
 
 interface ReceiptContext {
   signer: EventSigner;
-  /** Normalised. They get every receipt. */
+  /** Normalised URLs. Every receipt is published there. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   log: Logger;
 }
 
 /**
- * Signs and stores the receipts of the payments that are zaps (NIP-57 appendix E), in the transaction that records the
- * payments. If a receipt cannot be made, logs the failure, so that the payment is recorded nevertheless.
+ * Creates the signer of zap receipts (NIP-57 appendix E). If it cannot create a receipt, it logs the failure, so that
+ * the payment is recorded nevertheless.
  */
-export function createReceiptSigner(context: ReceiptContext): ReceiptSigner {
-  return {
-    async signReceipts(tx, payments, nowMs) {
-      const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
-      const zapRequests = await tx.zapReceipts.findZapRequests(quoteRowIds);
-      const signed: (NewZapReceipt & SignedReceipt)[] = [];
-      for (const payment of payments) {
-        const zapRequest = zapRequests.get(payment.quoteRowId);
-        const receipt =
-          zapRequest === undefined ? null : signReceipt(context, payment, zapRequest, nowMs);
-        if (receipt !== null) {
-          signed.push({ ...receipt, paymentHash: payment.paymentHash });
-          if (signed.length % SIGNATURES_BEFORE_YIELD === 0) {
-            await yieldToEventLoop();
-          }
+export function createReceiptSigner(context: ReceiptContext): SignReceipts {
+  return async (tx, payments, nowMs) => {
+    const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
+    const zapRequests = await tx.zapReceipts.findZapRequests(quoteRowIds);
+    const signedReceipts: (NewZapReceipt & SignedReceipt)[] = [];
+    for (const payment of payments) {
+      const zapRequest = zapRequests.get(payment.quoteRowId);
+      const receipt =
+        zapRequest === undefined ? null : signReceipt(context, payment, zapRequest, nowMs);
+      if (receipt !== null) {
+        signedReceipts.push({ ...receipt, paymentHash: payment.paymentHash });
+        if (signedReceipts.length % SIGNATURES_BEFORE_YIELD === 0) {
+          await yieldToEventLoop();
         }
       }
-      await tx.zapReceipts.add(signed);
-      return signed;
-    },
+    }
+    await tx.zapReceipts.add(signedReceipts);
+    return signedReceipts;
   };
 }
 
-/** @returns null if the receipt cannot be made */
+/** @returns null if the receipt cannot be created */
 function signReceipt(
   { signer, operatorRelays, allowPrivateNetworks, log }: ReceiptContext,
   { quoteRowId, request, paidAtMs }: RecordedPayment,
   zapRequestJson: string,
   nowMs: number,
 ): NewZapReceipt | null {
-  const paidAtSeconds = toUnixSeconds(computeReceiptCreatedAtMs(paidAtMs, nowMs));
-  const template = createZapReceiptTemplate(zapRequestJson, { request, paidAtSeconds });
+  const createdAtSeconds = toUnixSeconds(computeReceiptCreatedAtMs(paidAtMs, nowMs));
+  const template = createZapReceiptTemplate(zapRequestJson, { request, createdAtSeconds });
   if (template === null) {
     log.warn(
       { event: 'zap_request_unreadable', quotes: [quoteRowId] },
@@ -100,28 +98,28 @@ const zapRequestSchema = z.object({
 const KIND_PATTERN = /^\d{1,5}$/;
 
 /**
- * Creates the unsigned receipt of a zap (NIP-57 appendix E). It names the recipient, the sender and the zapped event, and
- * has no preimage, which only the mint knows.
+ * Creates the unsigned receipt of a zap (NIP-57 appendix E). The receipt contains no preimage, which only the mint
+ * knows.
  *
- * @param zapRequestJson as the sender signed it
- * @param payment.request the BOLT11 invoice that was paid
+ * @param zapRequestJson the zap request as the sender signed it
+ * @param payment.request the BOLT 11 invoice that was paid
  * @returns null if the text is not a zap request, for example because the row was edited by hand
  */
 export function createZapReceiptTemplate(
   zapRequestJson: string,
-  payment: { request: string; paidAtSeconds: number },
+  payment: { request: string; createdAtSeconds: number },
 ): EventTemplate | null {
   const parsed = zapRequestSchema.safeParse(tryParseJson(zapRequestJson));
-  const recipient = parsed.success ? firstTagValue(parsed.data.tags, 'p') : null;
+  const recipient = parsed.success ? findTagValue(parsed.data.tags, 'p') : null;
   if (!parsed.success || recipient === null) {
     return null;
   }
   const { pubkey, tags } = parsed.data;
-  const zappedKind = firstTagValue(tags, 'k') ?? '';
+  const zappedKind = findTagValue(tags, 'k') ?? '';
   const receiptTags = [
     ['p', recipient],
-    ['e', firstTagValue(tags, 'e')],
-    ['a', firstTagValue(tags, 'a')],
+    ['e', findTagValue(tags, 'e')],
+    ['a', findTagValue(tags, 'a')],
     ['k', KIND_PATTERN.test(zappedKind) ? zappedKind : null],
     ['P', pubkey],
     ['bolt11', payment.request],
@@ -129,12 +127,8 @@ export function createZapReceiptTemplate(
   ];
   return {
     kind: ZAP_RECEIPT_KIND,
-    created_at: payment.paidAtSeconds,
+    created_at: payment.createdAtSeconds,
     content: '',
     tags: receiptTags.filter((tag): tag is string[] => tag[1] !== null),
   };
-}
-
-function firstTagValue(tags: readonly (readonly string[])[], name: string): string | null {
-  return tags.find((tag) => tag[0] === name)?.[1] ?? null;
 }

@@ -1,6 +1,6 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
-import { KeyedCounter } from '../keyed-counters.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
 import { isForbiddenHost } from '../net/public-address.ts';
 import { normaliseServerUrl } from '../net/server-url.ts';
 import { isTagList, isWellFormedString } from '../nostr/events.ts';
@@ -9,54 +9,56 @@ import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
 export interface ZapRequestRules {
   /** Hex. */
   recipient: string;
-  /** The amount of the requested invoice. */
+  /** The amount for which the payer requests an invoice. */
   amountMsat: number;
-  /** The `nostrPubkey` of the LNURL response, which signs receipts; hex. */
+  /** The key that signs receipts, which is `nostrPubkey` in the LNURL response; hex. */
   zapPubkey: string;
-  /** Whether relays may have private addresses and no TLS (development). */
+  /** For development: relays may have private addresses and no TLS. */
   allowPrivateNetworks: boolean;
 }
 
 export type ZapRequestResult =
-  /** `json` is the event byte for byte as its sender signed it. The receipt contains it unchanged. */
+  /** `json` is the event exactly as its sender signed it. The receipt contains it unchanged. */
   | { outcome: 'valid'; json: string }
-  /** `reason` quotes nothing from the request. */
+  /** `reason` contains no text from the request. */
   | { outcome: 'rejected'; reason: string };
 
 const ZAP_REQUEST_KIND = 9734;
 
 /**
- * The size of the event in its receipt: a JSON string with escaped quotation marks, in UTF-8. Usual events have 600 bytes,
- * or 4,000 with a hundred relays. Many relays accept at most 16 KiB, enough for this event, an `a` tag of 1 KiB, the
- * longest invoice (8 KiB) and 700 bytes of ids, keys and the signature.
+ * The size of the zap request in its receipt, where it is a JSON string with escaped quotation marks. Usual zap
+ * requests have 600 bytes, or 4,000 with a hundred relays. Many relays accept receipts of at most 16 KiB. These have
+ * room for the zap request, an `a` tag of 1 KiB, the longest invoice (8 KiB) and 700 bytes of ids, keys and the
+ * signature.
  */
 const MAX_ZAP_REQUEST_BYTES = 6 * 1024;
 
-/** Longer than any usual relay URL. A zap request can list a hundred of them. */
+/** Longer than any usual relay URL. Limited, because a zap request can list a hundred URLs. */
 const MAX_RELAY_URL_LENGTH = 255;
 
-/** In JSON. Relays commonly reject longer values of single-letter tags. */
+/** The size of an `a` tag's value in JSON. Relays commonly reject longer values of single-letter tags. */
 const MAX_COORDINATE_BYTES = 1_024;
 
-/** Usual zap requests have at most ten. */
+/** Usual zap requests have at most ten tags. */
 const MAX_TAGS = 100;
 
-/** Wallets list all relays of their user. */
+/** Wallets list all relays of their users. */
 const MAX_LISTED_RELAYS = 100;
 
-/** Bounds the connections that one payer can cause. */
+/** Limits the connections that one zap can cause. */
 const MAX_RELAYS_PER_ZAP = 20;
 
-/** Two, because some relays have a separate path for writing. */
+/** Two, because some relays have separate paths for reading and writing. */
 const MAX_RELAYS_PER_HOST = 2;
 
 /**
- * Validates a zap request before an invoice is created for it (NIP-57 appendix D): cheap checks first, the signature
- * last. Accepts extra tags. One usable relay is enough, because users also list relays in their own network.
+ * Validates a zap request before an invoice is created for it (NIP-57 appendix D). Verifies the signature last,
+ * because that is expensive. Accepts extra tags. Requires only one usable relay, because users also list private
+ * relays.
  *
- * @param candidates the possible decodings of the parameter (see {@link decodeQueryValueCandidates}). Each may still be
- *   encoded, because some wallets encode it twice. The first valid one is used; if none is valid, the reason is that of
- *   the first one
+ * @param candidates the possible meanings of the parameter (see {@link decodeQueryValueCandidates}). Each may still
+ *   be encoded, because some wallets encode zap requests twice. Returns the first valid candidate, or the rejection
+ *   of the first candidate if none is valid
  * @param verifyEvent checks id and signature
  */
 export function validateZapRequest(
@@ -72,12 +74,13 @@ export function validateZapRequest(
     }
     firstFailure ??= result;
   }
-  return firstFailure ?? invalid('The zap request is missing.');
+  return firstFailure ?? rejected('The zap request is missing.');
 }
 
 /**
- * Returns the usable relays of a stored zap request: normalised, distinct, at most 20, and at most two per host. In
- * development, where all relays are on one machine, each port counts as a host.
+ * Returns the usable relays of a stored zap request, normalised and without duplicates: at most
+ * {@link MAX_RELAYS_PER_ZAP}, and at most {@link MAX_RELAYS_PER_HOST} on one host. With private networks allowed,
+ * each port counts as a host.
  */
 export function extractReceiptRelays(
   zapRequestJson: string,
@@ -96,10 +99,10 @@ export function extractReceiptRelays(
 }
 
 /**
- * Normalises the URL of a relay, so that two spellings share one connection and one receipt (see
- * {@link normaliseServerUrl}). Keeps the query, where filtering relays identify users.
+ * Normalises the URL of a relay (see {@link normaliseServerUrl}), so that all spellings of a URL share one connection
+ * and one delivery. Keeps the query, with which some relays identify their users.
  *
- * @param options.allowPrivateNetworks also accepts ws://, any port and private addresses (development)
+ * @param options.allowPrivateNetworks for development: also accepts ws://, any port and private addresses
  * @returns null if the text is not the URL of a relay
  */
 export function normaliseRelayUrl(
@@ -119,7 +122,7 @@ export function normaliseRelayUrl(
   return isForbiddenHost(host) ? null : url;
 }
 
-/** Returns a URL that may be logged: without the query, which can contain user ids or access tokens. */
+/** Removes the query, which may contain user ids or access tokens, so that the URL may be logged. */
 export function stripQuery(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
@@ -130,28 +133,28 @@ function validateCandidate(
   verifyEvent: (event: Event) => boolean,
 ): ZapRequestResult {
   if (jsonByteLength(text) > MAX_ZAP_REQUEST_BYTES) {
-    return invalid(
+    return rejected(
       `The zap request is too long: its receipt could not contain it in ${MAX_ZAP_REQUEST_BYTES} bytes.`,
     );
   }
   const parsed = tryParseJson(text);
   if (parsed === undefined) {
-    return invalid('The zap request is not JSON. Encode it with encodeURIComponent, once.');
+    return rejected('The zap request is not JSON. Encode it with encodeURIComponent, once.');
   }
   const { data: event, error } = zapRequestSchema.safeParse(parsed);
   if (event === undefined) {
-    return invalid(`The zap request ${error.issues[0]?.message ?? 'is not an event'}.`);
+    return rejected(`The zap request ${error.issues[0]?.message ?? 'is not an event'}.`);
   }
   const violation = findViolation(event.tags, rules);
   if (violation !== null) {
-    return invalid(`The zap request ${violation}.`);
+    return rejected(`The zap request ${violation}.`);
   }
   return verifyEvent(event)
     ? { outcome: 'valid', json: text }
-    : invalid('The zap request has a wrong id or signature.');
+    : rejected('The zap request has a wrong id or signature.');
 }
 
-/** An encoded brace, perhaps after whitespace. */
+/** An encoded opening brace, perhaps after whitespace. */
 const ENCODED_JSON_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
 
 function decodeCandidate(candidate: string): string[] {
@@ -171,7 +174,7 @@ function hexSchema(name: string, digits: number) {
 
 const CREATED_AT_ERROR = "must have Unix seconds as its 'created_at'";
 
-/** An event (NIP-01). Each message continues the sentence "The zap request …". */
+/** Each error message continues the sentence "The zap request …". */
 const zapRequestSchema = z.object(
   {
     kind: z.literal(ZAP_REQUEST_KIND, { error: `must be of kind ${ZAP_REQUEST_KIND}` }),
@@ -191,12 +194,12 @@ type Tags = readonly (readonly string[])[];
 
 const EVENT_ID = /^[0-9a-f]{64}$/;
 
-/** Kind, public key and `d` tag; the `d` tag may be empty (NIP-01). */
+/** The coordinate of an addressable event: kind, public key and `d` tag, which may be empty (NIP-01). */
 const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
 
 const MAX_KIND = 65_535;
 
-/** Returns the first broken rule, which continues the sentence "The zap request …"; null if none is broken. */
+/** Returns the first violated rule, which continues the sentence "The zap request …"; null if no rule is violated. */
 function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
   const { recipient, amountMsat, zapPubkey, allowPrivateNetworks } = rules;
   const recipients = tagValues(tags, 'p');
@@ -206,7 +209,7 @@ function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
   const receiptSignerKeys = tagValues(tags, 'P');
   const relayLists = tags.filter(([name]) => name === 'relays');
   const relayCount = (relayLists[0]?.length ?? 0) - 1;
-  const problems: readonly [isBroken: boolean, problem: string][] = [
+  const checks: readonly [isViolated: boolean, rule: string][] = [
     [recipients.length !== 1, "must have exactly one 'p' tag"],
     [
       recipients[0] !== recipient,
@@ -245,7 +248,7 @@ function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
       "must have the nostrPubkey of this address in its 'P' tag, if it has one",
     ],
   ];
-  return problems.find(([isBroken]) => isBroken)?.[1] ?? null;
+  return checks.find(([isViolated]) => isViolated)?.[1] ?? null;
 }
 
 /** Returns the first value of each tag with this name. */
@@ -258,6 +261,6 @@ function extractUsableRelays(tags: Tags, options: { allowPrivateNetworks: boolea
   return [...new Set(relays.flatMap((relay) => normaliseRelayUrl(relay, options) ?? []))];
 }
 
-function invalid(reason: string): ZapRequestResult {
+function rejected(reason: string): ZapRequestResult {
   return { outcome: 'rejected', reason };
 }

@@ -1,68 +1,69 @@
 import { createHash } from 'node:crypto';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { sendRawRequest } from '../helpers/raw-http.ts';
+import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import {
+  type ApiResponse,
+  type Nip98Overrides,
+  type RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
 import {
   TEST_JWT_SECRET,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import {
-  type ApiResponse,
-  type Nip98Overrides,
-  requestJson,
-  type TestWallet,
-} from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** See spec.md sections 4.7 and 5. */
+/** Authentication with NIP-98 events and with bearer tokens (spec.md sections 4.7 and 5). */
 
-const PROTECTED = '/api/v2/user/info';
-const EXCHANGE = '/api/v2/auth/nip98';
-const LOCK = '/api/v2/user/lock';
+const USER_PATH = '/api/v2/user/info';
+const TOKEN_PATH = '/api/v2/auth/nip98';
+const LOCK_PATH = '/api/v2/user/lock';
 
 const START_MS = 1_800_000_000_000;
 const START_SECONDS = START_MS / 1000;
+const TOKEN_LIFETIME_MS = 30 * 60_000;
 let nowMs = START_MS;
 
-const world = useTestEnvironment({ overrides: { clock: () => nowMs } });
-let wallet: TestWallet;
+const environment = useTestEnvironment({ overrides: { clock: () => nowMs } });
+let wallet: RecipientClient;
 
 beforeEach(() => {
   nowMs = START_MS;
-  wallet = world.newWallet();
+  wallet = environment.newWallet();
 });
 
 describe('a NIP-98 event', () => {
   it.each([-60, -1, 0, 1, 60])(
     'is valid if its time differs from the server clock by %i s',
-    async (offset) => {
-      const authorization = sign({ createdAt: START_SECONDS + offset });
+    async (offsetSeconds) => {
+      const authorization = signHeader({ createdAtSeconds: START_SECONDS + offsetSeconds });
       expect(await fetchUserPubkey(authorization)).toBe(wallet.pubkey);
     },
   );
 
   it.each([-3600, -61, 61, 3600])(
     'is rejected if its time differs from the server clock by %i s',
-    async (offset) => {
-      await expectUnauthorized(sign({ createdAt: START_SECONDS + offset }));
+    async (offsetSeconds) => {
+      await expectUnauthorized(signHeader({ createdAtSeconds: START_SECONDS + offsetSeconds }));
     },
   );
 
-  it('may have tags that NIP-98 does not define', async () => {
+  it('may have unknown, repeated and empty tags', async () => {
     const tags = [
       ['nonce', 'abc'],
       ['u', 'https://elsewhere.example'],
       ['payload', sha256('')],
       ['empty'],
     ];
-    expect(await fetchUserPubkey(sign({ tags }))).toBe(wallet.pubkey);
+    expect(await fetchUserPubkey(signHeader({ tags }))).toBe(wallet.pubkey);
   });
 
-  it('may be used several times, also in parallel', async () => {
-    const authorization = sign();
-    const users = await Promise.all(
+  it('may be used for several parallel requests', async () => {
+    const authorization = signHeader();
+    const pubkeys = await Promise.all(
       Array.from({ length: 5 }, () => fetchUserPubkey(authorization)),
     );
-    expect(new Set(users)).toEqual(new Set([wallet.pubkey]));
+    expect(new Set(pubkeys)).toEqual(new Set([wallet.pubkey]));
   });
 
   it.each<[string, (base64: string) => string]>([
@@ -71,30 +72,30 @@ describe('a NIP-98 event', () => {
     ['base64url', (base64) => Buffer.from(base64, 'base64').toString('base64url')],
     ['padded base64url', (base64) => base64.replaceAll('+', '-').replaceAll('/', '_')],
   ])('is accepted as %s', async (_case, reencode) => {
-    // Every length modulo 3, so that each padding length occurs.
-    for (const extra of ['>', '>>', '>>>?']) {
-      const base64 = sign({ tags: [['x', extra]] }).slice('Nostr '.length);
+    // The length of the event determines the length of its base64 padding.
+    for (const tagValue of ['>', '>>', '>>>', '>>>?']) {
+      const base64 = signHeader({ tags: [['x', tagValue]] }).slice('Nostr '.length);
       expect(await fetchUserPubkey(`Nostr ${reencode(base64)}`)).toBe(wallet.pubkey);
     }
   });
 
-  it.each(['nostr', 'NOSTR', 'Nostr  '])('is accepted after the scheme %j', async (scheme) => {
-    expect(await fetchUserPubkey(sign().replace('Nostr', scheme))).toBe(wallet.pubkey);
+  it.each(['nostr', 'NOSTR', 'Nostr  '])('is accepted with the scheme %j', async (scheme) => {
+    expect(await fetchUserPubkey(signHeader().replace('Nostr', scheme))).toBe(wallet.pubkey);
   });
 
-  it.each<[string, (base: string) => Nip98Overrides]>([
+  it.each<[string, (origin: string) => Nip98Overrides]>([
     ['another kind', () => ({ kind: 1 })],
     ['another method', () => ({ method: 'POST' })],
-    ['another host', () => ({ url: `https://elsewhere.example${PROTECTED}` })],
-    ['another path', (base) => ({ url: `${base}${EXCHANGE}` })],
-  ])('is rejected for %s', async (_case, createOptions) => {
-    await expectUnauthorized(sign(createOptions(world.origin)));
+    ['a URL with another host', () => ({ url: `https://elsewhere.example${USER_PATH}` })],
+    ['a URL with another path', (origin) => ({ url: `${origin}${TOKEN_PATH}` })],
+  ])('is rejected if it has %s', async (_case, createOverrides) => {
+    await expectUnauthorized(signHeader(createOverrides(environment.origin)));
   });
 
-  it('is rejected if anything was changed after signing', async () => {
-    const event = wallet.createNip98Event(PROTECTED, 'GET', { createdAt: START_SECONDS });
-    const { pubkey } = world.newWallet();
-    for (const forged of [
+  it('is rejected if it was changed after signing or is not an event', async () => {
+    const event = wallet.createNip98Event(USER_PATH, 'GET', { createdAtSeconds: START_SECONDS });
+    const { pubkey } = environment.newWallet();
+    for (const invalidEvent of [
       { ...event, pubkey },
       { ...event, id: '0'.repeat(64) },
       { ...event, sig: '0'.repeat(128) },
@@ -104,91 +105,95 @@ describe('a NIP-98 event', () => {
       [event],
       null,
     ]) {
-      await expectUnauthorized(encode(forged), JSON.stringify(forged));
+      await expectUnauthorized(encodeHeader(invalidEvent), JSON.stringify(invalidEvent));
     }
   });
 
-  it('is rejected if it is longer than 8 KB, even with a valid signature', async () => {
-    const { status, body } = await sendRequest(
-      PROTECTED,
-      sign({ tags: [['padding', 'x'.repeat(6_500)]] }),
+  it('is rejected if it is longer than 8192 characters, even with a valid signature', async () => {
+    const { status, body } = await getJson(
+      USER_PATH,
+      signHeader({ tags: [['padding', 'x'.repeat(6_500)]] }),
     );
     expect(status).toBe(401);
     expect(body.message).toBe('The authorization is longer than 8192 characters.');
   });
 
-  it('is valid for each public origin, regardless of the Host header', async () => {
+  it('is valid only for the public origins, regardless of the Host header', async () => {
     const service = await useAdditionalService(
-      world,
+      environment,
       { PUBLIC_ORIGINS: 'https://pay.example,https://two.example:8443' },
       { clock: () => nowMs },
     );
-    for (const [origin, status] of [
+    for (const [origin, expectedStatus] of [
       ['https://pay.example', 200],
       ['https://PAY.example:443', 200],
       ['https://two.example:8443', 200],
       ['https://two.example', 401],
       [service.url, 401],
     ] as const) {
-      const headers = { authorization: sign({ url: origin + PROTECTED }), host: 'pay.example' };
-      expect((await sendRawRequest(service.url, PROTECTED, { headers })).status, origin).toBe(
-        status,
+      const authorization = signHeader({ url: origin + USER_PATH });
+      const headers = { authorization, host: 'pay.example' };
+      expect((await sendRawRequest(service.url, USER_PATH, { headers })).status, origin).toBe(
+        expectedStatus,
       );
     }
   });
 });
 
-describe('a request body with NIP-98', () => {
-  const spaced = '{ "lockQuotes":  true }';
-  const compact = '{"lockQuotes":true}';
+describe('the body of a request with a NIP-98 event', () => {
+  const spacedBody = '{ "lockQuotes":  true }';
+  const compactBody = '{"lockQuotes":true}';
 
   it.each<[string, string[][]]>([
-    ['a hash of its bytes', [['payload', sha256(spaced)]]],
-    ['an upper-case hash of its bytes', [['payload', sha256(spaced).toUpperCase()]]],
-    ['a hash of its compact form, as some wallets send it', [['payload', sha256(compact)]]],
+    ['a hash of its bytes', [['payload', sha256(spacedBody)]]],
+    ['an upper-case hash of its bytes', [['payload', sha256(spacedBody).toUpperCase()]]],
+    ['a hash of its compact form, as some wallets send it', [['payload', sha256(compactBody)]]],
     ['no payload tag', []],
   ])('is accepted with %s', async (_case, tags) => {
-    expect((await patchLock(spaced, tags)).status).toBe(200);
+    expect((await patchLock(spacedBody, tags)).status).toBe(200);
   });
 
   it.each<[string, string]>([
-    ['another body', sha256('{"lockQuotes":false}')],
-    ['an empty body', sha256('')],
-    ['nothing (empty tag)', ''],
-  ])('is rejected without effect if the payload tag is the hash of %s', async (_case, payload) => {
-    const { status, body } = await patchLock(spaced, [['payload', payload]]);
+    ['the hash of another body', sha256('{"lockQuotes":false}')],
+    ['the hash of an empty body', sha256('')],
+    ['empty', ''],
+  ])('is rejected without effect if the payload tag is %s', async (_case, payload) => {
+    const { status, body } = await patchLock(spacedBody, [['payload', payload]]);
     expect({ status, body }).toEqual({
       status: 401,
       body: { error: true, message: 'The payload tag does not match the body.' },
     });
-    expect((await sendRequest(PROTECTED, sign())).body.data.user.lockQuote).toBe(false);
+    expect((await getJson(USER_PATH, signHeader())).body.data.user.lockQuote).toBe(false);
   });
 });
 
 describe('an invalid Authorization header', () => {
   it.each([
-    ['missing', undefined],
-    ['empty', ''],
-    ['only a scheme', 'Nostr'],
-    ['another scheme', 'Basic YWxpY2U6c2VjcmV0'],
-    ['an event that is not base64', 'Nostr !!!!'],
-    ['an event that is not JSON', `Nostr ${Buffer.from('{').toString('base64')}`],
-    ['a very long event', `Nostr ${'A'.repeat(20_000)}`],
-    ['an invalid token', 'Bearer abc.def.ghi'],
-    ['two values', 'Bearer a b'],
-  ])('returns 401 with WWW-Authenticate: %s', async (_case, authorization) => {
+    ['is missing', undefined],
+    ['is empty', ''],
+    ['has only a scheme', 'Nostr'],
+    ['has another scheme', 'Basic YWxpY2U6c2VjcmV0'],
+    ['has an event that is not base64', 'Nostr !!!!'],
+    ['has an event that is not JSON', `Nostr ${Buffer.from('{').toString('base64')}`],
+    ['has a very long event', `Nostr ${'A'.repeat(20_000)}`],
+    ['has an invalid token', 'Bearer abc.def.ghi'],
+    ['has two values', 'Bearer a b'],
+  ])('returns 401 with WWW-Authenticate if it %s', async (_case, authorization) => {
     const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
-    for (const path of [PROTECTED, EXCHANGE, '/api/v2/wallet/quotes']) {
-      const response = await sendRawRequest(world.origin, path, { headers });
+    for (const path of [USER_PATH, TOKEN_PATH, '/api/v2/wallet/quotes']) {
+      const response = await sendRawRequest(environment.origin, path, { headers });
       expectUnauthorizedResponse(response);
       expect(response.headers.get('www-authenticate')).toBe('Nostr, Bearer');
     }
   });
 });
 
-describe('a token', () => {
+describe('a bearer token', () => {
   it('is issued for a NIP-98 event and authenticates the signer', async () => {
-    const { status, body } = await sendRequest(EXCHANGE, sign({ url: world.origin + EXCHANGE }));
+    const { status, body } = await getJson(
+      TOKEN_PATH,
+      signHeader({ url: environment.origin + TOKEN_PATH }),
+    );
     expect({ status, body }).toEqual({
       status: 200,
       body: { error: false, data: { token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/) } },
@@ -197,51 +202,55 @@ describe('a token', () => {
     expect(await fetchUserPubkey(`bearer ${body.data.token}`)).toBe(wallet.pubkey);
   });
 
-  it('expires after thirty minutes', async () => {
+  it('expires after 30 minutes', async () => {
     const token = await requestToken();
-    nowMs = START_MS + 30 * 60_000 - 1;
+    nowMs = START_MS + TOKEN_LIFETIME_MS - 1;
     expect(await fetchUserPubkey(`Bearer ${token}`)).toBe(wallet.pubkey);
-    nowMs = START_MS + 30 * 60_000;
+    nowMs = START_MS + TOKEN_LIFETIME_MS;
     await expectUnauthorized(`Bearer ${token}`);
   });
 
   it('is only valid for the User-Agent that it was issued to', async () => {
     const token = await requestToken({ 'user-agent': 'wallet/1' });
-    expect((await useToken(token, { 'user-agent': 'wallet/1' })).status).toBe(200);
-    expectUnauthorizedResponse(await useToken(token, { 'user-agent': 'wallet/2' }));
-    expectUnauthorizedResponse(await useToken(token, {}));
+    expect((await sendWithToken(token, { 'user-agent': 'wallet/1' })).status).toBe(200);
+    expectUnauthorizedResponse(await sendWithToken(token, { 'user-agent': 'wallet/2' }));
+    expectUnauthorizedResponse(await sendWithToken(token, {}));
     // A missing User-Agent counts as empty.
     for (const headers of [{}, { 'user-agent': '' }] as Record<string, string>[]) {
-      const anonymous = await requestToken(headers);
-      expect((await useToken(anonymous, {})).status).toBe(200);
-      expect((await useToken(anonymous, { 'user-agent': '' })).status).toBe(200);
-      expectUnauthorizedResponse(await useToken(anonymous, { 'user-agent': 'wallet/1' }));
+      const agentlessToken = await requestToken(headers);
+      expect((await sendWithToken(agentlessToken, {})).status).toBe(200);
+      expect((await sendWithToken(agentlessToken, { 'user-agent': '' })).status).toBe(200);
+      expectUnauthorizedResponse(await sendWithToken(agentlessToken, { 'user-agent': 'wallet/1' }));
     }
   });
 
   it('cannot be exchanged for another token', async () => {
-    expectUnauthorizedResponse(await sendRequest(EXCHANGE, `Bearer ${await requestToken()}`));
+    expectUnauthorizedResponse(await getJson(TOKEN_PATH, `Bearer ${await requestToken()}`));
   });
 
-  it('stays valid after a secret rotation while JWT_SECRET_PREVIOUS is set', async () => {
+  it('stays valid after a change of JWT_SECRET while JWT_SECRET_PREVIOUS is set', async () => {
     const clock = () => nowMs;
-    const next = 'the next secret, of 32 letters and more';
-    const rotating = await useAdditionalService(
-      world,
-      { JWT_SECRET: next, JWT_SECRET_PREVIOUS: TEST_JWT_SECRET },
+    const newSecret = 'the new secret, of 32 letters and more';
+    const rotatingService = await useAdditionalService(
+      environment,
+      { JWT_SECRET: newSecret, JWT_SECRET_PREVIOUS: TEST_JWT_SECRET },
       { clock },
     );
-    const rotated = await useAdditionalService(world, { JWT_SECRET: next }, { clock });
+    const newService = await useAdditionalService(
+      environment,
+      { JWT_SECRET: newSecret },
+      { clock },
+    );
 
-    const old = await requestToken({});
-    const fresh = await requestToken({}, rotating.publicOrigin);
-    const statusAt = async (base: string, token: string) =>
-      (await useToken(token, {}, base)).status;
-    expect(await statusAt(rotating.url, old)).toBe(200);
-    expect(await statusAt(rotating.url, fresh)).toBe(200);
-    expect(await statusAt(rotated.url, fresh)).toBe(200);
-    expect(await statusAt(rotated.url, old)).toBe(401);
-    expect(await statusAt(world.origin, fresh)).toBe(401);
+    const oldToken = await requestToken({});
+    const newToken = await requestToken({}, rotatingService.publicOrigin);
+    const fetchStatus = async (origin: string, token: string) =>
+      (await sendWithToken(token, {}, origin)).status;
+    expect(await fetchStatus(rotatingService.url, oldToken)).toBe(200);
+    expect(await fetchStatus(rotatingService.url, newToken)).toBe(200);
+    expect(await fetchStatus(newService.url, newToken)).toBe(200);
+    expect(await fetchStatus(newService.url, oldToken)).toBe(401);
+    expect(await fetchStatus(environment.origin, newToken)).toBe(401);
   });
 });
 
@@ -252,33 +261,33 @@ it('ignores an invalid Authorization header on public routes', async () => {
     '/.well-known/nostr.json?name=alice',
     `/lnurl/verify/${'0'.repeat(64)}`,
   ]) {
-    expect((await sendRequest(path, 'Bearer nonsense')).status, path).toBe(200);
+    expect((await getJson(path, 'Bearer nonsense')).status, path).toBe(200);
   }
 });
 
-/** Returns an Authorization header for {@link PROTECTED}, signed at {@link START_MS}. */
-function sign(options: Nip98Overrides = {}): string {
-  return wallet.signRequest(PROTECTED, 'GET', { createdAt: START_SECONDS, ...options });
+/** Returns an Authorization header for {@link USER_PATH}, signed at {@link START_MS}. */
+function signHeader(options: Nip98Overrides = {}): string {
+  return wallet.signRequest(USER_PATH, 'GET', { createdAtSeconds: START_SECONDS, ...options });
 }
 
-function encode(event: unknown): string {
+function encodeHeader(event: unknown): string {
   return `Nostr ${Buffer.from(JSON.stringify(event)).toString('base64')}`;
 }
 
-function sendRequest(path: string, authorization: string): Promise<ApiResponse> {
-  return requestJson(world.origin, path, { headers: { authorization } });
+function getJson(path: string, authorization: string): Promise<ApiResponse> {
+  return requestJson(environment.origin, path, { headers: { authorization } });
 }
 
 async function fetchUserPubkey(authorization: string): Promise<string | undefined> {
-  return (await sendRequest(PROTECTED, authorization)).body.data?.user.pubkey;
+  return (await getJson(USER_PATH, authorization)).body.data?.user.pubkey;
 }
 
-async function expectUnauthorized(authorization: string, what?: string): Promise<void> {
-  expectUnauthorizedResponse(await sendRequest(PROTECTED, authorization), what);
+async function expectUnauthorized(authorization: string, label?: string): Promise<void> {
+  expectUnauthorizedResponse(await getJson(USER_PATH, authorization), label);
 }
 
-function expectUnauthorizedResponse({ status, headers, body }: ApiResponse, what?: string): void {
-  expect({ status, body }, what).toEqual({
+function expectUnauthorizedResponse({ status, headers, body }: ApiResponse, label?: string): void {
+  expect({ status, body }, label).toEqual({
     status: 401,
     body: { error: true, message: expect.any(String) },
   });
@@ -286,33 +295,36 @@ function expectUnauthorizedResponse({ status, headers, body }: ApiResponse, what
 }
 
 function patchLock(body: string, tags: string[][]): Promise<ApiResponse> {
-  const authorization = wallet.signRequest(LOCK, 'PATCH', { createdAt: START_SECONDS, tags });
-  return requestJson(world.origin, LOCK, {
+  const authorization = wallet.signRequest(LOCK_PATH, 'PATCH', {
+    createdAtSeconds: START_SECONDS,
+    tags,
+  });
+  return requestJson(environment.origin, LOCK_PATH, {
     method: 'PATCH',
     headers: { authorization, 'content-type': 'application/json' },
     body,
   });
 }
 
-/** Requests a token with these headers, or with the default headers of `fetch`. */
+/** Requests a bearer token with exactly these headers, or with the default headers of `fetch`. */
 async function requestToken(
   headers?: Record<string, string>,
-  base = world.origin,
+  origin = environment.origin,
 ): Promise<string> {
-  const authorization = sign({ url: base + EXCHANGE });
+  const authorization = signHeader({ url: origin + TOKEN_PATH });
   const { body } =
     headers === undefined
-      ? await requestJson(base, EXCHANGE, { headers: { authorization } })
-      : await sendRawRequest(base, EXCHANGE, { headers: { authorization, ...headers } });
+      ? await requestJson(origin, TOKEN_PATH, { headers: { authorization } })
+      : await sendRawRequest(origin, TOKEN_PATH, { headers: { authorization, ...headers } });
   return body.data.token;
 }
 
-function useToken(
+function sendWithToken(
   token: string,
   headers: Record<string, string>,
-  base = world.origin,
+  origin = environment.origin,
 ): Promise<ApiResponse> {
-  return sendRawRequest(base, PROTECTED, {
+  return sendRawRequest(origin, USER_PATH, {
     headers: { authorization: `Bearer ${token}`, ...headers },
   });
 }

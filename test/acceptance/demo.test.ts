@@ -7,27 +7,27 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { isPostgres } from '../helpers/database.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { isPostgres } from '../helpers/database/test-database.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 
-/** The demo takes seconds, but a busy machine may need two minutes to create the database. */
-const DEMO_DEADLINE_MS = 300_000;
+/** The demo takes seconds, but creating its database may take two minutes on a busy machine. */
+const TEST_TIMEOUT_MS = 300_000;
 
-vi.setConfig({ testTimeout: DEMO_DEADLINE_MS });
+vi.setConfig({ testTimeout: TEST_TIMEOUT_MS });
 
-/** The demo always uses SQLite. */
+/** Skips the tests in the PostgreSQL run, because the demo always uses SQLite. */
 const test = it.skipIf(isPostgres);
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
-/** Settings of a real service in the user's environment, which the demo must ignore. */
+/** The user's environment may have the settings of a real service. The demo must ignore them. */
 const PRODUCTION_ENV = {
   PORT: '1',
   DATABASE_URL: 'postgres://nutpost@127.0.0.1:1/real',
   DEFAULT_MINT_URL: 'https://mint.example',
 };
 
-/** Parent of the demo's temporary directory. */
+/** The demo creates its temporary directory in this directory. */
 let tempDir: string;
 
 beforeEach(() => {
@@ -37,11 +37,11 @@ beforeEach(() => {
 
 test('prints each step of an unlocked and a locked payment', async () => {
   const demo = new DemoProcess('npm', ['run', '--silent', 'demo']);
-  expect(await demo.exit).toEqual({ code: 0, signal: null });
+  expect(await demo.exitStatus).toEqual({ code: 0, signal: null });
 
   expect(demo.stdout).toBe(stripVTControlCharacters(demo.stdout));
   expect(demo.stderr).not.toContain('"level"');
-  expect(demo.steps()).toEqual(
+  expect(demo.listSteps()).toEqual(
     [
       ['Mint', /^http:/],
       ['Service', /^http:/],
@@ -71,7 +71,7 @@ test('prints each step of an unlocked and a locked payment', async () => {
 });
 
 test('accepts payments for any npub with --keep until it receives SIGTERM', async () => {
-  const port = await findAdjacentPorts();
+  const port = await findFirstOfTwoFreePorts();
   const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--keep', '--port', `${port}`]);
   await demo.waitForOutput('Press Ctrl-C to stop.');
   const [discoveryUrl = '', invoiceUrl = '', payUrl = '', mintUrl = ''] = demo.listUrls();
@@ -79,19 +79,19 @@ test('accepts payments for any npub with --keep until it receives SIGTERM', asyn
     `${port}`,
     `http://localhost:${port + 1}/pay`,
   ]);
-  const wallet = new TestWallet(new URL(discoveryUrl).origin);
-  const forWallet = (url: string) => url.replace(/npub1[0-9a-z]+/, wallet.npub);
+  const wallet = new RecipientClient(new URL(discoveryUrl).origin);
+  const withWalletNpub = (url: string) => url.replace(/npub1[0-9a-z]+/, wallet.npub);
   const socket = await wallet.openSocket();
 
-  expect((await requestJson(forWallet(discoveryUrl), '')).body.tag).toBe('payRequest');
-  const { body: invoice } = await requestJson(forWallet(invoiceUrl), '');
-  const paid = await fetch(payUrl, { method: 'POST', body: JSON.stringify(invoice) });
-  expect(await paid.text()).toBe('paid\n');
+  expect((await requestJson(withWalletNpub(discoveryUrl), '')).body.tag).toBe('payRequest');
+  const { body: invoice } = await requestJson(withWalletNpub(invoiceUrl), '');
+  const payment = await fetch(payUrl, { method: 'POST', body: JSON.stringify(invoice) });
+  expect(await payment.text()).toBe('paid\n');
   expect((await socket.nextMessage()).type).toBe('update');
-  expect(await wallet.listQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
+  expect(await wallet.listPaidQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
   expect((await requestJson(invoice.verify, '')).body.settled).toBe(true);
-  // docs/api.md uses these features next.
-  expect((await requestJson(forWallet(discoveryUrl), '')).body.allowsNostr).toBe(true);
+  // The examples in docs/api.md also need zaps and usernames.
+  expect((await requestJson(withWalletNpub(discoveryUrl), '')).body.allowsNostr).toBe(true);
   const { body: info } = await requestJson(new URL(discoveryUrl).origin, '/api/v2/info');
   expect(info.data.features.username).toMatchObject({ payment: { mints: [mintUrl] } });
 
@@ -102,20 +102,20 @@ test('accepts payments for any npub with --keep until it receives SIGTERM', asyn
   ]);
 
   demo.kill('SIGTERM');
-  expect(await demo.exit).toEqual({ code: 0, signal: null });
+  expect(await demo.exitStatus).toEqual({ code: 0, signal: null });
   expect(demo.stderr).toBe('');
   expect(listLeftoverFiles()).toEqual([]);
 });
 
 test('names the step that failed and exits with 1', async () => {
-  const occupant = createServer().listen(0, '127.0.0.1');
-  await once(occupant, 'listening');
-  onTestFinished(() => void occupant.close());
-  const { port } = occupant.address() as AddressInfo;
+  const portBlocker = createServer().listen(0, '127.0.0.1');
+  await once(portBlocker, 'listening');
+  onTestFinished(() => void portBlocker.close());
+  const { port } = portBlocker.address() as AddressInfo;
 
   const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--port', String(port)]);
 
-  expect(await demo.exit).toEqual({ code: 1, signal: null });
+  expect(await demo.exitStatus).toEqual({ code: 1, signal: null });
   expect(demo.stdout).toMatch(/Service .*✗/);
   expect(demo.stderr).toBe(
     'The demo failed at "Service" (nutpost on a new SQLite database): ' +
@@ -124,19 +124,19 @@ test('names the step that failed and exits with 1', async () => {
   expect(listLeftoverFiles()).toEqual([]);
 });
 
-/** Returns the first of two adjacent free ports, below the range that systems assign to port 0. */
-async function findAdjacentPorts(): Promise<number> {
-  const first = randomInt(10_000, 30_000);
+/** Finds two free ports, n and n + 1, below the range that systems use for port 0. Returns n. */
+async function findFirstOfTwoFreePorts(): Promise<number> {
+  const firstPort = randomInt(10_000, 30_000);
   try {
-    for (const port of [first, first + 1]) {
+    for (const port of [firstPort, firstPort + 1]) {
       const probe = createServer().listen(port, '127.0.0.1');
       await once(probe, 'listening');
       probe.close();
       await once(probe, 'close');
     }
-    return first;
+    return firstPort;
   } catch {
-    return findAdjacentPorts();
+    return findFirstOfTwoFreePorts();
   }
 }
 
@@ -148,7 +148,7 @@ function listLeftoverFiles(): string[] {
 class DemoProcess {
   stdout = '';
   stderr = '';
-  readonly exit: Promise<{ code: number | null; signal: string | null }>;
+  readonly exitStatus: Promise<{ code: number | null; signal: string | null }>;
   readonly #child;
 
   constructor(program: 'npm' | 'node', args: string[]) {
@@ -165,7 +165,7 @@ class DemoProcess {
     child.stderr.setEncoding('utf8').on('data', (text) => {
       this.stderr += text;
     });
-    this.exit = once(child, 'close').then(([code, signal]) => ({ code, signal }));
+    this.exitStatus = once(child, 'close').then(([code, signal]) => ({ code, signal }));
   }
 
   /** Resolves when standard output contains the text. */
@@ -173,14 +173,14 @@ class DemoProcess {
     while (!this.stdout.includes(text)) {
       await Promise.race([
         once(this.#child.stdout, 'data'),
-        this.exit.then(() => {
+        this.exitStatus.then(() => {
           throw new Error(`the demo exited without printing ${text}: ${this.stdout}${this.stderr}`);
         }),
       ]);
     }
   }
 
-  steps(): [name: string, result: string][] {
+  listSteps(): [name: string, result: string][] {
     return [...this.stdout.matchAll(/^ {2}(\w+) .*✓ +\S+ m?s {2}(.*)$/gm)].map(
       ([, name = '', result = '']) => [name, result],
     );

@@ -13,17 +13,20 @@ import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { createDataDir, isPostgres } from '../helpers/database.ts';
-import { NO_LIMITS } from '../helpers/no-limits.ts';
-import { runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { createPreparedDatabase, type PreparedDatabase } from '../helpers/prepared-database.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { findUnreachableRelayUrl, startRelay } from '../helpers/start-test-relay.ts';
-import { TEST_TREASURY_SECRET } from '../helpers/test-environment.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
-import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+import {
+  createDatabaseWithAlice,
+  type DatabaseWithAlice,
+} from '../helpers/database/database-with-alice.ts';
+import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
+import { findUnreachableRelayUrl, startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import { TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
+import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Caused by the test settings and by a database server that is tuned for tests. */
+/** Warnings about the test settings, and about a PostgreSQL server that is tuned for tests. */
 const EXPECTED_WARNINGS = [
   ...(isPostgres ? ['warning database.durability'] : []),
   'warning settings.private_networks',
@@ -32,8 +35,8 @@ const EXPECTED_WARNINGS = [
 
 describe('nutpost doctor while the service runs', () => {
   let mint: TestMint;
-  let relay: TestRelay;
-  let prepared: PreparedDatabase;
+  let relay: FakeNostrRelay;
+  let prepared: DatabaseWithAlice;
   let service: Service;
   let origin: string;
   let env: Record<string, string>;
@@ -41,14 +44,14 @@ describe('nutpost doctor while the service runs', () => {
   beforeAll(async () => {
     [mint, relay, prepared] = await Promise.all([
       TestMint.start(),
-      TestRelay.start(),
-      createPreparedDatabase(),
+      FakeNostrRelay.start(),
+      createDatabaseWithAlice(),
     ]);
     const port = await findFreePort('127.0.0.1');
     origin = `http://127.0.0.1:${port}`;
     env = {
       ...prepared.env,
-      ...NO_LIMITS,
+      ...DISABLED_LIMITS_ENV,
       PORT: String(port),
       PUBLIC_ORIGINS: origin,
       DEFAULT_MINT_URL: mint.url,
@@ -69,10 +72,10 @@ describe('nutpost doctor while the service runs', () => {
 
   it('reports no problems, exits with 0, and prints no secrets', async () => {
     const { code, stdout, stderr } = await runNutpostCommand(['doctor', '--json'], env);
-    const { problems, warnings, findings } = JSON.parse(stdout);
-    expect({ code, stderr, problems }).toEqual({ code: 0, stderr: '', problems: 0 });
-    expect(issueCodes(findings)).toEqual(EXPECTED_WARNINGS);
-    expect(warnings).toBe(EXPECTED_WARNINGS.length);
+    const { problemCount, warningCount, findings } = JSON.parse(stdout);
+    expect({ code, stderr, problemCount }).toEqual({ code: 0, stderr: '', problemCount: 0 });
+    expect(issueCodesOf(findings)).toEqual(EXPECTED_WARNINGS);
+    expect(warningCount).toBe(EXPECTED_WARNINGS.length);
     expect(findings.map(({ check }: Finding) => check)).toEqual(
       expect.arrayContaining([
         'settings.valid',
@@ -89,15 +92,15 @@ describe('nutpost doctor while the service runs', () => {
         'origin.reachable',
       ]),
     );
-    for (const name of ['ZAP_SECRET_KEY', 'TREASURY_SECRET', 'JWT_SECRET']) {
-      expect(stdout).not.toContain(env[name] ?? TEST_ZAP_SECRET_KEY);
+    for (const secret of [TEST_ZAP_SECRET_KEY, TEST_TREASURY_SECRET, TEST_JWT_SECRET]) {
+      expect(stdout).not.toContain(secret);
     }
   });
 
-  it('reports missing mint features and URLs that are not a mint', async () => {
-    const limitedMint = await startMint({
+  it('reports missing mint features and URLs at which there is no mint', async () => {
+    const limitedMint = await startTestMint({
       supportsLocking: false,
-      batch: 'absent',
+      batchCheck: 'absent',
       hasWebSocket: false,
       supportsRestore: false,
       minAmountSat: 2_000_000,
@@ -112,8 +115,8 @@ describe('nutpost doctor while the service runs', () => {
         'problem mint.usernames',
       ].sort(),
     );
-    const locked = await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' });
-    expect(locked).toContain('problem mint.locking');
+    const lockIssues = await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' });
+    expect(lockIssues).toContain('problem mint.locking');
     for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
       expect(await findIssues({ ...env, DEFAULT_MINT_URL: url })).toContain(
         'problem mint.reachable',
@@ -121,15 +124,15 @@ describe('nutpost doctor while the service runs', () => {
     }
   });
 
-  it('reports unreachable relays as a warning if another relay works, otherwise as a problem', async () => {
-    const unreachable = await findUnreachableRelayUrl();
-    const rejecting = await startRelay({ handshake: 403 });
-    const relayFindings = async (relays: string[]) =>
+  it('reports an unreachable relay as a warning if another relay works, otherwise as a problem', async () => {
+    const unreachableUrl = await findUnreachableRelayUrl();
+    const rejectingRelay = await startFakeRelay({ handshake: 403 });
+    const findRelayIssues = async (relays: string[]) =>
       (await findIssues({ ...env, ZAP_RELAYS: relays.join(',') })).filter(
-        (each) => !EXPECTED_WARNINGS.includes(each),
+        (code) => !EXPECTED_WARNINGS.includes(code),
       );
-    expect(await relayFindings([relay.url, unreachable])).toEqual(['warning relay.reachable']);
-    expect(await relayFindings([rejecting.url, unreachable])).toEqual(
+    expect(await findRelayIssues([relay.url, unreachableUrl])).toEqual(['warning relay.reachable']);
+    expect(await findRelayIssues([rejectingRelay.url, unreachableUrl])).toEqual(
       Array(2).fill('problem relay.reachable'),
     );
   });
@@ -137,7 +140,7 @@ describe('nutpost doctor while the service runs', () => {
 
 describe('nutpost doctor while the service is stopped', () => {
   it('skips the origin check before the first start and creates no files', async () => {
-    const mint = await startMint();
+    const mint = await startTestMint();
     const dataDir = await createTestDataDir();
     const missingDir = path.join(dataDir, 'not', 'there', 'yet');
     const { code, stdout } = await runNutpostCommand(['doctor'], {
@@ -152,7 +155,7 @@ describe('nutpost doctor while the service is stopped', () => {
     expect(existsSync(path.join(dataDir, 'not'))).toBe(false);
   });
 
-  it('lists all invalid and misspelled settings', async () => {
+  it('reports an invalid setting as a problem and unknown settings as warnings', async () => {
     const { code, stdout } = await runNutpostCommand(['doctor'], {
       PORT: 'abc',
       LIMIT_REQUEST: '5',
@@ -170,32 +173,36 @@ describe('nutpost doctor while the service is stopped', () => {
     expect(stdout).not.toContain('nsec1');
   });
 
+  const PAGE_BYTES = 4_096;
+
   it.each([
     ['is not a database', 0, 'problem database.reachable'],
-    ['is corrupted', 20 * 4_096, 'problem database.damage'],
+    ['is corrupted', 20 * PAGE_BYTES, 'problem database.damage'],
   ])(
     'reports a database file that %s and completes the other checks',
-    async (_case, position, expected) => {
-      const mint = await startMint();
-      const dataDir = await createDatabase();
+    async (_case, offsetBytes, expectedCode) => {
+      const mint = await startTestMint();
+      const dataDir = await createSqliteDatabase();
       const file = await open(sqliteFilePath(dataDir), 'r+');
-      await file.write(Buffer.alloc(4_096, 'broken'), { position });
+      await file.write(Buffer.alloc(PAGE_BYTES, 'broken'), { position: offsetBytes });
       await file.close();
-      const found = findingCodes(await examine({ ...developmentEnv(mint), DATA_DIR: dataDir }));
-      expect(found).toContain(expected);
-      expect(found).toContain('ok mint.reachable');
+      const codes = findingCodesOf(
+        await listFindings({ ...developmentEnv(mint), DATA_DIR: dataDir }),
+      );
+      expect(codes).toContain(expectedCode);
+      expect(codes).toContain('ok mint.reachable');
     },
   );
 
   it('reports files that other users can read and how to fix the permissions', async () => {
-    const mint = await startMint();
-    const dataDir = await createDatabase();
+    const mint = await startTestMint();
+    const dataDir = await createSqliteDatabase();
     await chmod(sqliteFilePath(dataDir), 0o640);
     const env = { ...developmentEnv(mint), DATA_DIR: dataDir };
-    const findings = await examine(env);
+    const findings = await listFindings(env);
     expect(findings.find(({ check }) => check === 'database.permissions')).toMatchObject({
       level: 'warning',
-      what: `Other users of this machine can access ${dataDir} or files in it`,
+      message: `Other users of this machine can access ${dataDir} or files in it`,
       advice: expect.stringContaining(`chmod -R go= ${dataDir}`),
     });
     await chmod(sqliteFilePath(dataDir), 0o600);
@@ -203,20 +210,23 @@ describe('nutpost doctor while the service is stopped', () => {
   });
 
   it('reports a learned mint rate limit and a mint that rejects the check with 429', async () => {
-    const mint = await startMint();
-    const prepared = await createPreparedDatabase();
+    const mint = await startTestMint();
+    const prepared = await createDatabaseWithAlice();
     onTestFinished(() => prepared.remove());
     const env = { ...developmentEnv(mint), ...prepared.env };
     const database = await openExistingDatabase(prepared.location, () => undefined);
     const { mints } = new Store(database.db);
+    // A rate limit can only be stored for a known mint.
     await mints.saveInfo(mint.url, {} as MintInfo, Date.now());
     await mints.saveRateLimit(mint.url, 'create', { count: 16, isElastic: true });
     await database.close();
-    const learned = (await examine(env)).find(({ check }) => check === 'mint.rate_limit');
-    expect(learned?.what).toContain('about 16 invoices a minute');
+    const rateLimitFinding = (await listFindings(env)).find(
+      ({ check }) => check === 'mint.rate_limit',
+    );
+    expect(rateLimitFinding?.message).toContain('about 16 invoices a minute');
 
-    const strict = await startMint({ rateLimit: { requestsPerWindow: 0 } });
-    expect(await findIssues({ ...env, DEFAULT_MINT_URL: strict.url })).toContain(
+    const rejectingMint = await startTestMint({ rateLimit: { requestsPerWindow: 0 } });
+    expect(await findIssues({ ...env, DEFAULT_MINT_URL: rejectingMint.url })).toContain(
       'warning mint.rate_limit',
     );
   });
@@ -236,26 +246,26 @@ async function createTestDataDir(): Promise<string> {
 }
 
 /** Creates a data directory with an SQLite database that no process has open. */
-async function createDatabase(): Promise<string> {
+async function createSqliteDatabase(): Promise<string> {
   const dataDir = await createTestDataDir();
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
   await database.close();
   return dataDir;
 }
 
-function examine(env: Record<string, string>): Promise<Finding[]> {
+function listFindings(env: Record<string, string>): Promise<Finding[]> {
   return runDoctor(() => undefined, env);
 }
 
 async function findIssues(env: Record<string, string>): Promise<string[]> {
-  return issueCodes(await examine(env));
+  return issueCodesOf(await listFindings(env));
 }
 
 /** Returns the codes of all warnings and problems, sorted. */
-function issueCodes(findings: readonly Finding[]): string[] {
-  return findingCodes(findings.filter(({ level }) => level !== 'ok')).sort();
+function issueCodesOf(findings: readonly Finding[]): string[] {
+  return findingCodesOf(findings.filter(({ level }) => level !== 'ok')).sort();
 }
 
-function findingCodes(findings: readonly Finding[]): string[] {
+function findingCodesOf(findings: readonly Finding[]): string[] {
   return findings.map(({ level, check }) => `${level} ${check}`);
 }

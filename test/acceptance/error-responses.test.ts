@@ -1,32 +1,40 @@
 import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { expectErrorResponse, sendRawRequest } from '../helpers/raw-http.ts';
-import { useTestEnvironment } from '../helpers/test-environment.ts';
-import { type ApiResponse, requestJson, type TestWallet } from '../helpers/test-wallet.ts';
+import { expectErrorResponse, sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import {
+  type ApiResponse,
+  type RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Each path has its own error format (spec.md section 7); internal errors carry an id that the log repeats. */
+/** Error responses in the format of each path (spec.md section 7), and CORS headers. */
 
-const MINT = '/api/v2/user/mint';
+const MINT_PATH = '/api/v2/user/mint';
 
-const TABLES = ['users', 'quotes', 'usernames'];
+const RENAMED_TABLES = ['users', 'quotes', 'usernames'];
+
+const HOUR_MS = 60 * 60_000;
 
 const API_ERROR = { error: true, message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 
-const captured = new LogCapture('warn');
-// Polls would log errors about the missing tables too.
-const world = useTestEnvironment({ overrides: { log: captured.log, scanIntervalMs: 3_600_000 } });
-let wallet: TestWallet;
+const logCapture = new LogCapture('warn');
+// Polls are an hour apart, because they would log errors while tables are missing.
+const environment = useTestEnvironment({
+  overrides: { log: logCapture.log, scanIntervalMs: HOUR_MS },
+});
+let wallet: RecipientClient;
 let verify: string;
 
 beforeAll(async () => {
-  wallet = world.newWallet();
-  ({ verify } = await world.requestInvoice(wallet, 21));
+  wallet = environment.newWallet();
+  ({ verify } = await environment.requestInvoice(wallet, 21));
 });
 
 beforeEach(() => {
-  captured.lines.length = 0;
+  logCapture.lines.length = 0;
 });
 
 describe('a request body', () => {
@@ -54,14 +62,17 @@ describe('a request body', () => {
   });
 
   it('is parsed as JSON regardless of its Content-Type', async () => {
-    const body = JSON.stringify({ mint_url: world.mint.url, unknown: true });
+    const body = JSON.stringify({ mint_url: environment.mint.url, unknown: true });
     for (const type of ['application/json; charset=utf-8', 'text/plain', 'application/cashu']) {
       expect((await patchMint(body, { 'content-type': type })).status, type).toBe(200);
     }
   });
 
   it('is not parsed before the request is authenticated', async () => {
-    const response = await sendRawRequest(world.origin, MINT, { method: 'PATCH', body: '{' });
+    const response = await sendRawRequest(environment.origin, MINT_PATH, {
+      method: 'PATCH',
+      body: '{',
+    });
     expectErrorResponse(response, 401, API_ERROR);
   });
 });
@@ -79,7 +90,7 @@ describe('an unknown route', () => {
     ['/.well-known/nostr.json/more', API_ERROR],
     ['/../../etc/passwd', API_ERROR],
   ])('returns 404 for GET %s', async (path, error) => {
-    expectErrorResponse(await sendRawRequest(world.origin, path), 404, error);
+    expectErrorResponse(await sendRawRequest(environment.origin, path), 404, error);
   });
 
   it.each([
@@ -89,7 +100,7 @@ describe('an unknown route', () => {
     ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, LNURL_ERROR],
     ['POST', '/.well-known/nostr.json', API_ERROR],
   ])('returns 404 for %s %s', async (method, path, error) => {
-    expectErrorResponse(await sendRawRequest(world.origin, path, { method }), 404, error);
+    expectErrorResponse(await sendRawRequest(environment.origin, path, { method }), 404, error);
   });
 });
 
@@ -114,15 +125,15 @@ describe('an internal error', () => {
       500,
       'reason',
       '/.well-known/lnurlp/:user',
-      // A new npub, because known recipients are cached.
-      () => requestJson(world.origin, `/.well-known/lnurlp/${world.newWallet().npub}`),
+      // A new npub, because the service caches known recipients.
+      () => requestJson(environment.origin, `/.well-known/lnurlp/${environment.newWallet().npub}`),
     ],
     [
       'an invoice',
       500,
       'reason',
       '/.well-known/lnurlp/:user',
-      () => requestJson(world.origin, `/.well-known/lnurlp/${wallet.npub}?amount=1000`),
+      () => requestJson(environment.origin, `/.well-known/lnurlp/${wallet.npub}?amount=1000`),
     ],
     ['a verification', 500, 'reason', '/lnurl/verify/:token', () => requestJson(verify, '')],
     [
@@ -130,12 +141,12 @@ describe('an internal error', () => {
       200,
       'message',
       '/.well-known/nostr.json',
-      () => requestJson(world.origin, '/.well-known/nostr.json?name=alice'),
+      () => requestJson(environment.origin, '/.well-known/nostr.json?name=alice'),
     ],
   ])(
-    'of %s returns the id of the log line and no other details',
-    async (_case, status, field, route, send) => {
-      const response = await withTablesRenamed(send);
+    'in %s returns the id of its log line and no other details',
+    async (_case, status, field, route, sendRequest) => {
+      const response = await withTablesRenamed(sendRequest);
       const [, id] = /^The server could not complete the request\. \(id: ([0-9a-f]{8})\)$/.exec(
         response.body[field],
       ) ?? [null, 'no id'];
@@ -154,43 +165,43 @@ describe('an internal error', () => {
 describe('a rejected request', () => {
   it('returns no error id and logs no warning', async () => {
     const responses = await Promise.all([
-      requestJson(world.origin, '/nowhere'),
-      requestJson(world.origin, '/api/v2/user/info'),
-      requestJson(world.origin, '/.well-known/lnurlp/unknown'),
-      requestJson(world.origin, `/lnurl/verify/${'0'.repeat(64)}`),
+      requestJson(environment.origin, '/nowhere'),
+      requestJson(environment.origin, '/api/v2/user/info'),
+      requestJson(environment.origin, '/.well-known/lnurlp/unknown'),
+      requestJson(environment.origin, `/lnurl/verify/${'0'.repeat(64)}`),
       wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: 'perhaps' }),
     ]);
     for (const { body } of responses) {
       expect(JSON.stringify(body)).not.toContain('(id:');
     }
-    expect(captured.lines).toEqual([]);
+    expect(logCapture.lines).toEqual([]);
   });
 });
 
 describe('an error response', () => {
   const MARKER = 'cf7a0b1e5d';
-  const QUOTES = '/api/v2/wallet/quotes';
-  const USERNAME = '/api/v2/user/username';
+  const QUOTES_PATH = '/api/v2/wallet/quotes';
+  const USERNAME_PATH = '/api/v2/user/username';
 
   it.each<[string, string, string, Record<string, string>, string?]>([
-    ['a bearer token', 'GET', QUOTES, { authorization: `Bearer ${MARKER}` }],
-    ['a signed event', 'GET', QUOTES, { authorization: `Nostr ${MARKER}` }],
-    ['a Cashu token', 'POST', USERNAME, { 'x-cashu': `cashuB${MARKER}` }],
-    ['a body', 'PATCH', MINT, {}, `{"mint_url":"${MARKER}`],
-    ['a mint URL', 'PATCH', MINT, {}, `{"mint_url":"https://${MARKER}:x@mint.example"}`],
-    ['a query parameter', 'GET', `${QUOTES}?since=${MARKER}`, {}],
+    ['a bearer token', 'GET', QUOTES_PATH, { authorization: `Bearer ${MARKER}` }],
+    ['a signed event', 'GET', QUOTES_PATH, { authorization: `Nostr ${MARKER}` }],
+    ['a Cashu token', 'POST', USERNAME_PATH, { 'x-cashu': `cashuB${MARKER}` }],
+    ['a body', 'PATCH', MINT_PATH, {}, `{"mint_url":"${MARKER}`],
+    ['a mint URL', 'PATCH', MINT_PATH, {}, `{"mint_url":"https://${MARKER}:x@mint.example"}`],
+    ['a query parameter', 'GET', `${QUOTES_PATH}?since=${MARKER}`, {}],
     ['a path', 'GET', `/${MARKER}`, {}],
     ['a path that is too long', 'GET', `/.well-known/lnurlp/${MARKER.repeat(7_000)}`, {}],
     ['a verify token', 'GET', `/lnurl/verify/${MARKER}`, {}],
     ['a comment', 'GET', `/.well-known/lnurlp/alice?amount=1&comment=${MARKER}`, {}],
   ])('does not echo %s from the request', async (_case, method, path, headers, body) => {
-    const response = await sendRawRequest(world.origin, path, {
+    const response = await sendRawRequest(environment.origin, path, {
       method,
       headers: { authorization: wallet.signRequest(path, method), ...headers },
       ...(body !== undefined && { body }),
     });
-    const isError = response.body.error === true || response.body.status === 'ERROR';
-    expect(isError, JSON.stringify(response.body)).toBe(true);
+    const isErrorResponse = response.body.error === true || response.body.status === 'ERROR';
+    expect(isErrorResponse, JSON.stringify(response.body)).toBe(true);
     expect(JSON.stringify([response.body, ...response.headers])).not.toContain(MARKER);
   });
 });
@@ -207,8 +218,8 @@ describe('a web page of any origin', () => {
     ['/api/v2/wallet/quotes', 'GET'],
     ['/.well-known/lnurlp/alice', 'GET'],
     ['/nowhere', 'GET'],
-  ])('gets a permissive preflight response for %s', async (path, method) => {
-    const { status, headers } = await sendRawRequest(world.origin, path, {
+  ])('gets a preflight response for %s that allows API requests', async (path, method) => {
+    const { status, headers } = await sendRawRequest(environment.origin, path, {
       method: 'OPTIONS',
       headers: {
         origin: 'https://wallet.example',
@@ -226,9 +237,9 @@ describe('a web page of any origin', () => {
     );
   });
 
-  it('may read the X-Cashu header, including on errors', async () => {
+  it('may read the X-Cashu header of successful and error responses', async () => {
     for (const path of ['/api/v2/info', '/api/v2/user/info', '/nowhere']) {
-      const { headers } = await requestJson(world.origin, path, {
+      const { headers } = await requestJson(environment.origin, path, {
         headers: { origin: 'https://wallet.example' },
       });
       expect(parseHeaderList(headers, 'access-control-expose-headers'), path).toContain('x-cashu');
@@ -236,15 +247,15 @@ describe('a web page of any origin', () => {
   });
 });
 
-async function withTablesRenamed<T>(send: () => Promise<T>): Promise<T> {
-  const { db } = world.database;
-  for (const table of TABLES) {
+async function withTablesRenamed<T>(sendRequest: () => Promise<T>): Promise<T> {
+  const { db } = environment.database;
+  for (const table of RENAMED_TABLES) {
     await sql`alter table ${sql.table(table)} rename to ${sql.table(`${table}_lost`)}`.execute(db);
   }
   try {
-    return await send();
+    return await sendRequest();
   } finally {
-    for (const table of TABLES) {
+    for (const table of RENAMED_TABLES) {
       await sql`alter table ${sql.table(`${table}_lost`)} rename to ${sql.table(table)}`.execute(
         db,
       );
@@ -253,14 +264,14 @@ async function withTablesRenamed<T>(send: () => Promise<T>): Promise<T> {
 }
 
 function readLoggedErrors() {
-  return captured.lines.map((line) => JSON.parse(line)).filter(({ errorId }) => errorId);
+  return logCapture.lines.map((line) => JSON.parse(line)).filter(({ errorId }) => errorId);
 }
 
 function patchMint(body: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
-  return sendRawRequest(world.origin, MINT, {
+  return sendRawRequest(environment.origin, MINT_PATH, {
     method: 'PATCH',
     headers: {
-      authorization: wallet.signRequest(MINT, 'PATCH'),
+      authorization: wallet.signRequest(MINT_PATH, 'PATCH'),
       'content-type': 'application/json',
       ...headers,
     },

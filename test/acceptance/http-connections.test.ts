@@ -2,50 +2,57 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
-import { expectErrorResponse, sendRawBytes, sendRawRequest } from '../helpers/raw-http.ts';
-import { buildUpgradeRequest, RawWebSocket } from '../helpers/raw-websocket.ts';
-import { startAdditionalService, useTestEnvironment } from '../helpers/test-environment.ts';
-import { type ApiResponse, TestQuoteSocket } from '../helpers/test-wallet.ts';
+import {
+  expectErrorResponse,
+  sendRawBytes,
+  sendRawRequest,
+} from '../helpers/network/raw-http-requests.ts';
+import {
+  buildQuoteSocketHandshake,
+  RawWebSocket,
+} from '../helpers/network/raw-websocket-client.ts';
+import { type ApiResponse, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
+import { startAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Raw requests: malformed, ambiguous and unusual ones, and the state of the connection after them. */
+/** Responses to malformed, ambiguous and unusual requests, and what happens to their connections. */
 
 const API_ERROR = { error: true, message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 const VERIFY_ERROR = { status: 'ERROR', reason: 'Not found' };
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
-const HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
-/** Has the fields of every error format, because the path is unknown. */
-const NOT_HTTP =
+const POST_HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
+/** The path of a malformed request is unknown, so the body has the fields of every error format. */
+const NOT_HTTP_BODY =
   '{"error":true,"message":"The request is not valid HTTP.",' +
   '"status":"ERROR","reason":"The request is not valid HTTP."}';
-const SMUGGLED = 'GET /api/v2/info HTTP/1.1\r\nHost: x\r\n\r\n';
+const VALID_REQUEST = 'GET /api/v2/info HTTP/1.1\r\nHost: x\r\n\r\n';
 
 it.each([
   [
     'both Content-Length and chunked encoding',
-    `${HEAD}Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    `${POST_HEAD}Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
   ],
   [
     'an unsupported transfer coding after chunked',
-    `${HEAD}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
+    `${POST_HEAD}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
   ],
-  ['an unknown transfer coding', `${HEAD}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`],
-  ['two values in Content-Length', `${HEAD}Content-Length: 0, 3\r\n\r\n`],
-  ['a space before the colon', `${HEAD}Content-Length : 0\r\n\r\n`],
-  ['bare LF line endings', `${HEAD.replaceAll('\r', '')}Content-Length: 0\n\n`],
-  ['a folded header line', `${HEAD}X-A: b\r\n Content-Length: 0\r\n\r\n`],
-  ['a bare CR within a header', `${HEAD}X-A: b\rContent-Length: 0\r\n\r\n`],
-  ['an invalid chunk size', `${HEAD}Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n`],
+  ['an unknown transfer coding', `${POST_HEAD}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`],
+  ['two values in Content-Length', `${POST_HEAD}Content-Length: 0, 3\r\n\r\n`],
+  ['a space between a header name and its colon', `${POST_HEAD}Content-Length : 0\r\n\r\n`],
+  ['bare LF line endings', `${POST_HEAD.replaceAll('\r', '')}Content-Length: 0\n\n`],
+  ['a folded header line', `${POST_HEAD}X-A: b\r\n Content-Length: 0\r\n\r\n`],
+  ['a bare CR within a header', `${POST_HEAD}X-A: b\rContent-Length: 0\r\n\r\n`],
+  ['an invalid chunk size', `${POST_HEAD}Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n`],
 ])('rejects a request with %s and ignores the bytes after it', async (_case, bytes) => {
-  const response = await sendRawBytes(world.service.url, bytes + SMUGGLED);
+  const response = await sendRawBytes(environment.service.url, bytes + VALID_REQUEST);
   expect(response.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 400']);
-  expect(response).toContain(NOT_HTTP);
+  expect(response).toContain(NOT_HTTP_BODY);
 });
 
-it('sends no second response for the rest of a request that was rejected early', async () => {
-  const { hostname, port } = new URL(world.service.url);
+it('sends no second response if a request becomes malformed after its rejection', async () => {
+  const { hostname, port } = new URL(environment.service.url);
   const socket = connect(Number(port), hostname);
   const received = text(socket);
   socket.write(
@@ -57,40 +64,42 @@ it('sends no second response for the rest of a request that was rejected early',
 });
 
 it('responds to a client that half-closes its connection after the request', async () => {
-  const { hostname, port } = new URL(world.service.url);
+  const { hostname, port } = new URL(environment.service.url);
   const socket = connect(Number(port), hostname);
   socket.end('GET /api/v2/auth/nip98 HTTP/1.1\r\nHost: x\r\nAuthorization: Nostr e30=\r\n\r\n');
   expect(await text(socket)).toContain('HTTP/1.1 401 ');
 });
 
-it('sends a separate 400 for a malformed request after a valid one', async () => {
-  const response = await sendRawBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
+it('responds to a valid request and sends 400 for a malformed one behind it', async () => {
+  const response = await sendRawBytes(environment.service.url, `${VALID_REQUEST}HELLO\r\n\r\n`);
   expect(response.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
   expect(response).toContain('The request is not valid HTTP.');
 });
 
 it.each([
-  ['with the method OPTIONS', buildUpgradeRequest().replace(/^GET/, 'OPTIONS')],
-  ['pipelined behind another request', SMUGGLED + buildUpgradeRequest()],
+  ['with the method OPTIONS', buildQuoteSocketHandshake().replace(/^GET/, 'OPTIONS')],
+  ['pipelined behind another request', VALID_REQUEST + buildQuoteSocketHandshake()],
 ])('does not leak the connection of an upgrade request %s', async (_case, bytes) => {
-  const service = await startAdditionalService(world, {});
-  const raw = await RawWebSocket.connect(service.url, bytes);
-  await raw.waitForText('HTTP/1.1 20');
-  raw.connection.end();
-  await raw.waitForClose();
+  const service = await startAdditionalService(environment, {});
+  const rawSocket = await RawWebSocket.connect(service.url, bytes);
+  // 204 for OPTIONS, 200 for the first of two pipelined requests.
+  await rawSocket.waitForText('HTTP/1.1 20');
+  rawSocket.connection.end();
+  await rawSocket.waitForClose();
   await service.stop();
 });
 
-it('stops without waiting for an incomplete handshake', async () => {
-  const service = await startAdditionalService(world, {});
-  const raw = await RawWebSocket.connect(service.url, buildUpgradeRequest().slice(0, 40));
+it('stops if a client completes its WebSocket handshake during the shutdown', async () => {
+  const service = await startAdditionalService(environment, {});
+  const handshake = buildQuoteSocketHandshake();
+  const rawSocket = await RawWebSocket.connect(service.url, handshake.slice(0, 40));
   const socket = new TestQuoteSocket(service.url);
   await socket.nextMessage();
   const stopped = service.stop();
   expect(await socket.nextMessage()).toMatchObject({ type: 'error' });
-  raw.send(Buffer.from(buildUpgradeRequest().slice(40)));
+  rawSocket.send(Buffer.from(handshake.slice(40)));
   await stopped;
-  raw.connection.destroy();
+  rawSocket.connection.destroy();
 });
 
 describe('an unreadable request', () => {
@@ -100,9 +109,9 @@ describe('an unreadable request', () => {
     ['/.well-known/lnurlp/%zz', 200, LNURL_ERROR],
     ['/lnurl/verify/%zz', 200, VERIFY_ERROR],
   ])(
-    'with invalid percent-encoding gets an error in the format of its path: %s',
+    'with the invalid percent-encoding %s gets an error in the format of its path',
     async (path, status, error) => {
-      expectErrorResponse(await sendRawRequest(world.origin, path), status, error);
+      expectErrorResponse(await sendRawRequest(environment.origin, path), status, error);
     },
   );
 
@@ -112,10 +121,11 @@ describe('an unreadable request', () => {
     ['/.well-known/nostr.json?name=alice', API_ERROR],
   ])('with oversized headers gets 431 in the error format of %s', async (path, error) => {
     const head = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
-    for (const size of [66_000, 200_000]) {
+    // Just over the limit of 64 KiB, and far over it.
+    for (const headerBytes of [66_000, 200_000]) {
       const response = await sendRawBytes(
-        world.origin,
-        `${head}X-Cashu: ${'c'.repeat(size)}\r\n\r\n`,
+        environment.origin,
+        `${head}X-Cashu: ${'c'.repeat(headerBytes)}\r\n\r\n`,
       );
       expectErrorResponse(parseResponse(response), 431, expect.objectContaining(error));
     }
@@ -125,7 +135,7 @@ describe('an unreadable request', () => {
 describe('an unusual but valid request', () => {
   it('may use an absolute URL as its target', async () => {
     const response = await sendRawBytes(
-      world.origin,
+      environment.origin,
       'GET http://elsewhere.test/.well-known/lnurlp/npub1x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
     );
     expect(response).toMatch(/^HTTP\/1.1 200 /);
@@ -135,7 +145,7 @@ describe('an unusual but valid request', () => {
   it('may lack the Host header or have an unknown Expect header', async () => {
     for (const header of ['', 'Host: x\r\nExpect: the-unexpected\r\n']) {
       const response = await sendRawBytes(
-        world.origin,
+        environment.origin,
         `GET /api/v2/info HTTP/1.1\r\n${header}Connection: close\r\n\r\n`,
       );
       expect(response).toMatch(/^HTTP\/1.1 200 /);
@@ -143,18 +153,18 @@ describe('an unusual but valid request', () => {
   });
 
   it('creates no invoice if its method is HEAD', async () => {
-    const created = () => world.mint.requestCounts['POST /v1/mint/quote/bolt11'];
-    const before = created();
-    const path = `/.well-known/lnurlp/${world.newWallet().npub}?amount=21000`;
-    const response = await fetch(`${world.origin}${path}`, { method: 'HEAD' });
+    const countCreatedQuotes = () => environment.mint.requestCounts['POST /v1/mint/quote/bolt11'];
+    const countBefore = countCreatedQuotes();
+    const path = `/.well-known/lnurlp/${environment.newWallet().npub}?amount=21000`;
+    const response = await fetch(`${environment.origin}${path}`, { method: 'HEAD' });
     expect(response.status).toBe(200);
-    expect(created()).toBe(before);
+    expect(countCreatedQuotes()).toBe(countBefore);
   });
 });
 
 /** Parses a raw HTTP response with a JSON body. */
-function parseResponse(text: string): ApiResponse {
-  const [head = '', body = ''] = text.split('\r\n\r\n');
+function parseResponse(rawResponse: string): ApiResponse {
+  const [head = '', body = ''] = rawResponse.split('\r\n\r\n');
   const [statusLine = '', ...lines] = head.split('\r\n');
   return {
     status: Number(statusLine.split(' ')[1]),

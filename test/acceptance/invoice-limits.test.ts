@@ -1,49 +1,51 @@
 import { describe, expect, it } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
-import { sendRawRequest } from '../helpers/raw-http.ts';
+import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { useTestEnvironment } from '../helpers/test-environment.ts';
-import type { ApiResponse, TestWallet } from '../helpers/test-wallet.ts';
 
-/** Limits for unpaid invoices per recipient, per payer address and per pair of both. */
+/** Limits for unpaid invoices: per recipient, per payer address, and per pair of recipient and address. */
 
-const PER_RECIPIENT = 6;
-const PER_ADDRESS = 5;
-const PER_PAIR = 4;
+const MAX_PER_RECIPIENT = 6;
+const MAX_PER_ADDRESS = 5;
+const MAX_PER_PAIR = 4;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-const INVOICE = expect.objectContaining({ pr: expect.any(String) });
+const BURST_SIZE = 60;
+
+const INVOICE_BODY = expect.objectContaining({ pr: expect.any(String) });
 
 const clock = new TestClock();
-const world = useTestEnvironment({
+const environment = useTestEnvironment({
   mint: { now: clock.now },
   overrides: { clock: clock.now },
   env: {
-    // The test is a trusted proxy, so that it can choose the address of each payer.
+    // The service trusts X-Forwarded-For, so that the tests can choose the address of each payer.
     TRUST_PROXY: '127.0.0.1',
-    LIMIT_OPEN_INVOICES_PER_RECIPIENT: String(PER_RECIPIENT),
-    LIMIT_OPEN_INVOICES_PER_ADDRESS: String(PER_ADDRESS),
-    LIMIT_OPEN_INVOICES_PER_PAIR: String(PER_PAIR),
+    LIMIT_OPEN_INVOICES_PER_RECIPIENT: String(MAX_PER_RECIPIENT),
+    LIMIT_OPEN_INVOICES_PER_ADDRESS: String(MAX_PER_ADDRESS),
+    LIMIT_OPEN_INVOICES_PER_PAIR: String(MAX_PER_PAIR),
   },
 });
 let addressCount = 0;
 
 describe('unpaid invoices of one recipient', () => {
   it('are limited across all payer addresses, without affecting other recipients', async () => {
-    const floodedWallet = world.newWallet();
+    const floodedWallet = environment.newWallet();
     const createdBefore = countCreatedInvoices();
-    const burst = countOutcomes(
-      await Promise.all(Array.from({ length: 60 }, () => requestInvoice(floodedWallet))),
+    const burstOutcomes = countOutcomes(
+      await Promise.all(Array.from({ length: BURST_SIZE }, () => requestInvoice(floodedWallet))),
     );
-    // Requests in progress may count twice, so a burst may get fewer than the limit.
-    const later = countOutcomes(
-      await repeatSequentially(PER_RECIPIENT, () => requestInvoice(floodedWallet)),
+    // A request in progress may count twice, so the service may create fewer invoices in the burst.
+    const laterOutcomes = countOutcomes(
+      await sendSequentially(MAX_PER_RECIPIENT, () => requestInvoice(floodedWallet)),
     );
-    expect(burst.created + later.created).toBe(PER_RECIPIENT);
-    expect(countCreatedInvoices()).toBe(createdBefore + PER_RECIPIENT);
+    expect(burstOutcomes.created + laterOutcomes.created).toBe(MAX_PER_RECIPIENT);
+    expect(countCreatedInvoices()).toBe(createdBefore + MAX_PER_RECIPIENT);
     const { status, headers, body } = await requestInvoice(floodedWallet);
     expect(status).toBe(429);
     expect(headers.get('retry-after')).toBe('60');
@@ -52,111 +54,116 @@ describe('unpaid invoices of one recipient', () => {
       status: 'ERROR',
       reason: 'This recipient has too many unpaid invoices. Try again in 60 s.',
     });
-    expect((await requestInvoice(world.newWallet())).body).toEqual(INVOICE);
+    expect((await requestInvoice(environment.newWallet())).body).toEqual(INVOICE_BODY);
   });
 
   it('stop counting when they are paid', async () => {
-    const wallet = world.newWallet();
-    const invoices = await repeatSequentially(PER_RECIPIENT, () => requestInvoice(wallet));
+    const wallet = environment.newWallet();
+    const invoices = await sendSequentially(MAX_PER_RECIPIENT, () => requestInvoice(wallet));
     expect((await requestInvoice(wallet)).status).toBe(429);
     for (const { body } of invoices.slice(0, 2)) {
-      world.mint.pay(body.pr);
+      environment.mint.pay(body.pr);
     }
-    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(2));
-    expect(countOutcomes(await repeatSequentially(5, () => requestInvoice(wallet)))).toEqual({
+    await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(2));
+    expect(countOutcomes(await sendSequentially(5, () => requestInvoice(wallet)))).toEqual({
       created: 2,
       rejected: 3,
     });
   });
 
   it.each([
-    ['expire', 1_200, 20 * MINUTE_MS],
-    ['are ten minutes old, if they expire earlier', 60, 10 * MINUTE_MS],
-    ['are an hour old', 86_400, HOUR_MS],
-  ])('stop counting when they %s', async (_case, expirySeconds, openMs) => {
-    world.mint.switches.expirySeconds = expirySeconds;
-    const wallet = world.newWallet();
-    await repeatSequentially(PER_RECIPIENT, () => requestInvoice(wallet));
-    clock.advance(openMs - 2 * SECOND_MS);
+    ['expire', 20 * 60, 20 * MINUTE_MS],
+    ['are ten minutes old, even if they expired earlier', 60, 10 * MINUTE_MS],
+    ['are an hour old, even if they expire later', 24 * 60 * 60, HOUR_MS],
+  ])('stop counting when they %s', async (_case, expirySeconds, countedMs) => {
+    environment.mint.switches.expirySeconds = expirySeconds;
+    const wallet = environment.newWallet();
+    await sendSequentially(MAX_PER_RECIPIENT, () => requestInvoice(wallet));
+    clock.advance(countedMs - 2 * SECOND_MS);
     expect((await requestInvoice(wallet)).status).toBe(429);
     clock.advance(3 * SECOND_MS);
-    expect((await requestInvoice(wallet)).body).toEqual(INVOICE);
+    expect((await requestInvoice(wallet)).body).toEqual(INVOICE_BODY);
   });
 
   it('do not count if the mint returned no valid quote', async () => {
-    const wallet = world.newWallet();
-    world.mint.switches.invoiceAmountOverrideSat = 1;
-    for (const { status } of await repeatSequentially(20, () => requestInvoice(wallet))) {
+    const wallet = environment.newWallet();
+    environment.mint.switches.invoiceAmountOverrideSat = 1;
+    for (const { status } of await sendSequentially(20, () => requestInvoice(wallet))) {
       expect(status).not.toBe(429);
     }
-    world.mint.switches.invoiceAmountOverrideSat = null;
-    expect(countOutcomes(await repeatSequentially(10, () => requestInvoice(wallet)))).toEqual({
-      created: PER_RECIPIENT,
-      rejected: 10 - PER_RECIPIENT,
+    environment.mint.switches.invoiceAmountOverrideSat = null;
+    expect(countOutcomes(await sendSequentially(10, () => requestInvoice(wallet)))).toEqual({
+      created: MAX_PER_RECIPIENT,
+      rejected: 10 - MAX_PER_RECIPIENT,
     });
   });
 });
 
 describe('unpaid invoices requested from one address', () => {
   it('leave room for other payers of the recipient, even in a burst', async () => {
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     const attackerAddress = newAddress();
-    const burst = Array.from({ length: 60 }, () => requestInvoice(wallet, attackerAddress));
-    expect((await requestInvoice(wallet)).body).toEqual(INVOICE);
-    expect(countOutcomes(await Promise.all(burst)).created).toBeLessThanOrEqual(PER_PAIR);
-    await repeatSequentially(PER_PAIR, () => requestInvoice(wallet, attackerAddress));
+    const burst = Array.from({ length: BURST_SIZE }, () => requestInvoice(wallet, attackerAddress));
+    expect((await requestInvoice(wallet)).body).toEqual(INVOICE_BODY);
+    expect(countOutcomes(await Promise.all(burst)).created).toBeLessThanOrEqual(MAX_PER_PAIR);
+    await sendSequentially(MAX_PER_PAIR, () => requestInvoice(wallet, attackerAddress));
     expect((await requestInvoice(wallet, attackerAddress)).body.reason).toBe(
       'You have too many unpaid invoices for this recipient. Try again in 60 s.',
     );
-    expect((await requestInvoice(world.newWallet(), attackerAddress)).body).toEqual(INVOICE);
+    expect((await requestInvoice(environment.newWallet(), attackerAddress)).body).toEqual(
+      INVOICE_BODY,
+    );
   });
 
   it.each([
     ['an IPv4 address', () => '192.0.2.1'],
-    ['a /64 of IPv6', (index: number) => `2001:db8::${index + 1}`],
-  ])('are limited for %s across all recipients', async (_case, addressOf) => {
+    ['an IPv6 /64 network', (index: number) => `2001:db8::${index + 1}`],
+  ])('are limited for %s across all recipients', async (_case, chooseAddress) => {
     const createdBefore = countCreatedInvoices();
     const responses: ApiResponse[] = [];
-    for (let index = 0; index < 2 * PER_ADDRESS; index += 1) {
-      responses.push(await requestInvoice(world.newWallet(), addressOf(index)));
+    for (let index = 0; index < 2 * MAX_PER_ADDRESS; index += 1) {
+      responses.push(await requestInvoice(environment.newWallet(), chooseAddress(index)));
     }
-    expect(countOutcomes(responses)).toEqual({ created: PER_ADDRESS, rejected: PER_ADDRESS });
-    expect(countCreatedInvoices()).toBe(createdBefore + PER_ADDRESS);
+    expect(countOutcomes(responses)).toEqual({
+      created: MAX_PER_ADDRESS,
+      rejected: MAX_PER_ADDRESS,
+    });
+    expect(countCreatedInvoices()).toBe(createdBefore + MAX_PER_ADDRESS);
     expect(responses.at(-1)?.body.reason).toBe(
       'You have too many unpaid invoices. Try again in 60 s.',
     );
   });
 
-  it('store a hash of the address until they are paid', async () => {
-    const wallet = world.newWallet();
+  it('are stored without the address, but with its hash until they are paid', async () => {
+    const wallet = environment.newWallet();
     const { body } = await requestInvoice(wallet, '192.0.2.77');
-    expect(await storedQuotes(wallet)).toEqual([
-      { address_group_hash: expect.stringMatching(/^[0-9a-f]{16}$/), has_address: false },
+    expect(await listStoredQuotes(wallet)).toEqual([
+      { addressGroupHash: expect.stringMatching(/^[0-9a-f]{16}$/), hasAddress: false },
     ]);
-    world.mint.pay(body.pr);
+    environment.mint.pay(body.pr);
     await eventually(async () => {
-      expect(await storedQuotes(wallet)).toEqual([
-        { address_group_hash: null, has_address: false },
+      expect(await listStoredQuotes(wallet)).toEqual([
+        { addressGroupHash: null, hasAddress: false },
       ]);
     });
   });
 
-  async function storedQuotes({ pubkey }: TestWallet) {
-    const rows = await world.database.db
+  async function listStoredQuotes({ pubkey }: RecipientClient) {
+    const rows = await environment.database.db
       .selectFrom('quotes')
       .selectAll()
       .where('pubkey', '=', pubkey)
       .execute();
     return rows.map((row) => ({
-      address_group_hash: row.address_group_hash,
-      has_address: JSON.stringify(row).includes('192.0.2'),
+      addressGroupHash: row.address_group_hash,
+      hasAddress: JSON.stringify(row).includes('192.0.2'),
     }));
   }
 });
 
-function requestInvoice(wallet: TestWallet, address = newAddress()): Promise<ApiResponse> {
+function requestInvoice(wallet: RecipientClient, address = newAddress()): Promise<ApiResponse> {
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-  return sendRawRequest(world.service.url, path, { headers: { 'x-forwarded-for': address } });
+  return sendRawRequest(environment.service.url, path, { headers: { 'x-forwarded-for': address } });
 }
 
 function newAddress(): string {
@@ -164,13 +171,13 @@ function newAddress(): string {
   return `10.0.${addressCount >> 8}.${addressCount & 255}`;
 }
 
-async function repeatSequentially(
+async function sendSequentially(
   times: number,
-  request: () => Promise<ApiResponse>,
+  sendRequest: () => Promise<ApiResponse>,
 ): Promise<ApiResponse[]> {
   const responses: ApiResponse[] = [];
   while (responses.length < times) {
-    responses.push(await request());
+    responses.push(await sendRequest());
   }
   return responses;
 }
@@ -183,5 +190,5 @@ function countOutcomes(responses: readonly ApiResponse[]) {
 }
 
 function countCreatedInvoices(): number {
-  return world.mint.requestCounts['POST /v1/mint/quote/bolt11'];
+  return environment.mint.requestCounts['POST /v1/mint/quote/bolt11'];
 }

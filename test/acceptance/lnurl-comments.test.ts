@@ -1,17 +1,25 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { MintStyle } from '../../demo/test-mint/switches.ts';
-import { readInvoiceField } from '../helpers/invoice-field.ts';
-import { assignUsername } from '../helpers/names.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { readInvoiceField } from '../helpers/recipients/invoice-field.ts';
+import { createSdkClient } from '../helpers/recipients/npubcash-sdk.ts';
 import {
-  assignTestMint,
+  type ApiResponse,
+  type RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import {
+  assignNewTestMint,
   receivePayment,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { type ApiResponse, requestJson, type TestWallet } from '../helpers/test-wallet.ts';
-import { createSdkClient } from '../helpers/wallet-sdk.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+} from '../helpers/service/test-environment.ts';
 
 /** Payer comments (LUD-12) and invoice descriptions or description hashes (BOLT 11). */
 
@@ -19,16 +27,18 @@ const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
 const AMOUNT_MSAT = 21_000;
 
-const world = useTestEnvironment({
+const DEFAULT_MAX_LENGTH = 255;
+
+const environment = useTestEnvironment({
   env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, LNURL_TEXT: 'Für {address} 🥜' },
 });
-let alice: TestWallet;
+let alice: RecipientClient;
 let host: string;
 
 beforeAll(async () => {
-  host = new URL(world.origin).host;
-  alice = world.newWallet();
-  await assignUsername(world.database, alice.pubkey, 'alice');
+  host = new URL(environment.origin).host;
+  alice = environment.newWallet();
+  await assignUsername(environment.database, alice.pubkey, 'alice');
 });
 
 describe('a comment', () => {
@@ -37,14 +47,14 @@ describe('a comment', () => {
     ['special characters', 'Grüße 🥜 "quoted" \\ %41 + & = # <b>\n\tline'],
     ['surrounding spaces', '  for you '],
   ])('appears unchanged in the recipient’s list: %s', async (_case, comment) => {
-    const wallet = world.newWallet();
-    // The first of several comments counts; duplicates are not an error.
+    const wallet = environment.newWallet();
+    // The service stores the first of several comments and ignores the others.
     await receivePayment(
-      world,
+      environment,
       wallet,
-      `amount=21000&${new URLSearchParams({ comment })}&comment=two`,
+      `amount=21000&${new URLSearchParams({ comment })}&comment=second`,
     );
-    expect(await wallet.listQuotes()).toMatchObject([{ comment, amount: 21 }]);
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ comment, amount: 21 }]);
     expect(await createSdkClient(wallet).getAllQuotes()).toMatchObject([
       { amount: 21, state: 'PAID' },
     ]);
@@ -53,20 +63,20 @@ describe('a comment', () => {
   it.each(['', 'comment', 'comment=', 'comment=%20+%0A'])(
     'is ignored if it is empty: “%s”',
     async (query) => {
-      const wallet = world.newWallet();
-      await receivePayment(world, wallet, `amount=21000&${query}`);
-      const [quote] = await wallet.listQuotes();
+      const wallet = environment.newWallet();
+      await receivePayment(environment, wallet, `amount=21000&${query}`);
+      const [quote] = await wallet.listPaidQuotes();
       expect(quote).not.toHaveProperty('comment');
       expect(quote).not.toHaveProperty('zapRequest');
     },
   );
 
-  it('may have the announced number of characters, regardless of its bytes', async () => {
-    const wallet = world.newWallet();
-    const { commentAllowed } = (await requestPay(wallet, '')).body;
-    expect(commentAllowed).toBe(255);
+  it('may have as many characters as discovery announces, regardless of their bytes', async () => {
+    const wallet = environment.newWallet();
+    const { commentAllowed } = (await fetchLnurlPay(wallet, '')).body;
+    expect(commentAllowed).toBe(DEFAULT_MAX_LENGTH);
     const longest = '🥜'.repeat(commentAllowed);
-    const { body } = await requestPay(
+    const { body } = await fetchLnurlPay(
       wallet,
       `amount=21000&comment=${encodeURIComponent(longest)}`,
     );
@@ -77,15 +87,15 @@ describe('a comment', () => {
   it.each<[string, string, RegExp]>([
     [
       'one character too many',
-      '🥜'.repeat(256),
+      '🥜'.repeat(DEFAULT_MAX_LENGTH + 1),
       /^The comment must have at most 255 characters\.$/,
     ],
     ['50,000 characters', 'x'.repeat(50_000), /^The comment must have at most 255 characters\.$/],
     ['a NUL character', 'a\0b', /^The comment must not have NUL characters\.$/],
   ])('is rejected with %s before the mint is called', async (_case, comment, reason) => {
-    const wallet = world.newWallet();
-    const before = world.mint.requestCounts[CREATE_QUOTE];
-    const { status, body } = await requestPay(
+    const wallet = environment.newWallet();
+    const createdBefore = environment.mint.requestCounts[CREATE_QUOTE];
+    const { status, body } = await fetchLnurlPay(
       wallet,
       `amount=21000&comment=${encodeURIComponent(comment)}`,
     );
@@ -93,42 +103,42 @@ describe('a comment', () => {
       status: 200,
       body: { status: 'ERROR', reason: expect.stringMatching(reason) },
     });
-    expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
+    expect(environment.mint.requestCounts[CREATE_QUOTE]).toBe(createdBefore);
     expect(await listStoredComments(wallet)).toEqual([]);
   });
 });
 
 describe('MAX_COMMENT_LENGTH', () => {
   it('limits the length of comments', async () => {
-    const requestPayAtService = await createRequestPay({ MAX_COMMENT_LENGTH: '3' });
-    const wallet = world.newWallet();
-    expect((await requestPayAtService(wallet, '')).body.commentAllowed).toBe(3);
-    expect((await requestPayAtService(wallet, 'amount=21000&comment=1234')).body.reason).toMatch(
+    const { url } = await useAdditionalService(environment, { MAX_COMMENT_LENGTH: '3' });
+    const wallet = environment.newWallet();
+    expect((await fetchLnurlPay(wallet, '', url)).body.commentAllowed).toBe(3);
+    expect((await fetchLnurlPay(wallet, 'amount=21000&comment=1234', url)).body.reason).toMatch(
       /at most 3 /,
     );
-    await requestPayAtService(wallet, 'amount=21000&comment=123');
+    await fetchLnurlPay(wallet, 'amount=21000&comment=123', url);
     expect(await listStoredComments(wallet)).toEqual(['123']);
   });
 
-  it('disables comments if it is 0; payments with a comment still succeed', async () => {
-    const requestPayAtService = await createRequestPay({ MAX_COMMENT_LENGTH: '0' });
-    const wallet = world.newWallet();
-    expect((await requestPayAtService(wallet, '')).body).not.toHaveProperty('commentAllowed');
-    expect((await requestPayAtService(wallet, 'amount=21000&comment=a%00b')).body.pr).toEqual(
+  it('disables comments if it is 0, while payments with a comment still succeed', async () => {
+    const { url } = await useAdditionalService(environment, { MAX_COMMENT_LENGTH: '0' });
+    const wallet = environment.newWallet();
+    expect((await fetchLnurlPay(wallet, '', url)).body).not.toHaveProperty('commentAllowed');
+    expect((await fetchLnurlPay(wallet, 'amount=21000&comment=a%00b', url)).body.pr).toEqual(
       expect.any(String),
     );
     expect(await listStoredComments(wallet)).toEqual([null]);
   });
 });
 
-const STYLES: MintStyle[] = ['nutshell', 'cdk'];
+const MINT_STYLES: MintStyle[] = ['nutshell', 'cdk'];
 
-describe.each(STYLES)('an invoice of a %s mint with description support', (style) => {
-  it('describes the recipient with LNURL_TEXT as the payer addressed them, without the zap request', async () => {
-    await assignTestMint(alice, { style });
+describe.each(MINT_STYLES)('an invoice of a %s mint with description support', (style) => {
+  it('contains LNURL_TEXT, filled in with the address that the payer used, even for a zap', async () => {
+    await assignNewTestMint(alice, { style });
     for (const user of ['alice', 'ALICE', alice.npub]) {
       const description = `Für ${user.toLowerCase()}@${host} 🥜`;
-      const pr = await requestCommentedInvoice(user);
+      const pr = await requestInvoice(user);
       expect(readInvoiceField(pr, 'description')).toBe(description);
       expect(readInvoiceField(pr, 'description_hash')).toBeUndefined();
       expect(JSON.parse(await fetchMetadata(user))[0]).toEqual(['text/plain', description]);
@@ -139,49 +149,41 @@ describe.each(STYLES)('an invoice of a %s mint with description support', (style
   });
 
   it.each([
-    ['Für den Tee,\nund αγάπη 🫖', 'Für den Tee, und αγάπη 🫖'],
-    ['🥜'.repeat(255), '🥜'.repeat(159)],
-  ])('contains the truncated comment on one line: %j', async (comment, description) => {
-    await assignTestMint(alice, { style });
-    expect(
-      readInvoiceField(await requestCommentedInvoice('alice', { comment }), 'description'),
-    ).toBe(description);
+    ['on one line', 'Für den Tee,\nund αγάπη 🫖', 'Für den Tee, und αγάπη 🫖'],
+    // Each of these characters has 4 bytes.
+    ['truncated to 639 bytes', '🥜'.repeat(255), '🥜'.repeat(159)],
+  ])('has the comment as its description, %s', async (_case, comment, description) => {
+    await assignNewTestMint(alice, { style });
+    expect(readInvoiceField(await requestInvoice('alice', comment), 'description')).toBe(
+      description,
+    );
   });
 });
 
-describe.each(STYLES)('an invoice of a %s mint with description hash support', (style) => {
-  it('contains the hash of the metadata or of the zap request', async () => {
-    await assignTestMint(alice, { style, supportsDescriptionHash: true });
+describe.each(MINT_STYLES)('an invoice of a %s mint with description hash support', (style) => {
+  it('contains the hash of the metadata or, for a zap, of the zap request', async () => {
+    await assignNewTestMint(alice, { style, supportsDescriptionHash: true });
     const { pr: zapInvoice, zapRequest } = await requestZapInvoice();
-    for (const [pr, hashed] of [
-      [
-        await requestCommentedInvoice('alice', { comment: 'For tea' }),
-        await fetchMetadata('alice'),
-      ],
+    for (const [pr, hashedText] of [
+      [await requestInvoice('alice', 'For tea'), await fetchMetadata('alice')],
       [zapInvoice, zapRequest],
     ] as const) {
-      expect(readInvoiceField(pr, 'description_hash')).toBe(sha256Hex(hashed));
+      expect(readInvoiceField(pr, 'description_hash')).toBe(sha256Hex(hashedText));
       expect(readInvoiceField(pr, 'description')).toBeUndefined();
     }
   });
 });
 
-function pathOf(wallet: TestWallet, query: string): string {
-  return `/.well-known/lnurlp/${wallet.npub}?${query}`;
+function fetchLnurlPay(
+  wallet: RecipientClient,
+  query: string,
+  origin = environment.origin,
+): Promise<ApiResponse> {
+  return requestJson(origin, `/.well-known/lnurlp/${wallet.npub}?${query}`);
 }
 
-function requestPay(wallet: TestWallet, query: string): Promise<ApiResponse> {
-  return requestJson(world.origin, pathOf(wallet, query));
-}
-
-/** Returns a `requestPay` for a second service with this environment. */
-async function createRequestPay(env: Record<string, string>): Promise<typeof requestPay> {
-  const service = await useAdditionalService(world, env);
-  return (wallet, query) => requestJson(service.url, pathOf(wallet, query));
-}
-
-async function listStoredComments(wallet: TestWallet): Promise<(string | null)[]> {
-  const rows = await world.database.db
+async function listStoredComments(wallet: RecipientClient): Promise<(string | null)[]> {
+  const rows = await environment.database.db
     .selectFrom('quotes')
     .select('comment')
     .where('pubkey', '=', wallet.pubkey)
@@ -189,21 +191,21 @@ async function listStoredComments(wallet: TestWallet): Promise<(string | null)[]
   return rows.map(({ comment }) => comment);
 }
 
-async function requestCommentedInvoice(
-  user: string,
-  params: { comment?: string } = {},
-): Promise<string> {
-  const query = new URLSearchParams({ amount: String(AMOUNT_MSAT), ...params });
-  return await requestInvoice(user, query.toString());
+async function requestInvoice(user: string, comment?: string): Promise<string> {
+  const query = new URLSearchParams({ amount: String(AMOUNT_MSAT), ...(comment && { comment }) });
+  return await requestInvoiceWithQuery(user, query.toString());
 }
 
 async function requestZapInvoice(): Promise<{ pr: string; zapRequest: string }> {
   const { text } = createZapRequest({ recipient: alice.pubkey, amountMsat: AMOUNT_MSAT });
-  return { pr: await requestInvoice('alice', buildZapQuery(text, AMOUNT_MSAT)), zapRequest: text };
+  return {
+    pr: await requestInvoiceWithQuery('alice', buildZapQuery(text, AMOUNT_MSAT)),
+    zapRequest: text,
+  };
 }
 
-async function requestInvoice(user: string, query: string): Promise<string> {
-  const { body } = await requestJson(world.origin, `/.well-known/lnurlp/${user}?${query}`);
+async function requestInvoiceWithQuery(user: string, query: string): Promise<string> {
+  const { body } = await requestJson(environment.origin, `/.well-known/lnurlp/${user}?${query}`);
   if (body.pr === undefined) {
     throw new Error(`no invoice: ${JSON.stringify(body)}`);
   }
@@ -211,7 +213,7 @@ async function requestInvoice(user: string, query: string): Promise<string> {
 }
 
 async function fetchMetadata(user: string): Promise<string> {
-  return (await requestJson(world.origin, `/.well-known/lnurlp/${user}`)).body.metadata;
+  return (await requestJson(environment.origin, `/.well-known/lnurlp/${user}`)).body.metadata;
 }
 
 function sha256Hex(text: string): string {

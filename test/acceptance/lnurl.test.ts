@@ -3,38 +3,42 @@ import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
-import { assignUsername } from '../helpers/names.ts';
 import {
   createUnpayableInvoice,
-  type QuoteRequest,
-  startScriptedMint,
-} from '../helpers/scripted-mint.ts';
+  type MintQuoteRequest,
+  startMintWithScriptedQuotes,
+} from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import {
-  assignTestMint,
+  type ApiResponse,
+  type RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
+import {
+  assignNewTestMint,
   setLockQuotes,
   setMint,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { type ApiResponse, requestJson, type TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** `GET /.well-known/lnurlp/{user}` (spec.md section 4.8), by LUD-06 and LUD-16. */
+/** LNURL-pay: `GET /.well-known/lnurlp/{user}` (spec.md section 4.8, LUD-06, LUD-16). */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
-describe('discovery', () => {
+describe('LNURL-pay discovery', () => {
   it('returns the LUD-06 parameters for an npub in any case', async () => {
-    const { npub } = world.newWallet();
-    const address = `${npub}@${new URL(world.origin).host}`;
-    const { status, headers, body } = await requestPay(npub);
+    const { npub } = environment.newWallet();
+    const address = `${npub}@${new URL(environment.origin).host}`;
+    const { status, headers, body } = await fetchLnurlPay(npub);
     expect(status).toBe(200);
     expect(headers.get('content-type')).toMatch(/^application\/json/);
     expect(headers.get('access-control-allow-origin')).toBe('*');
     expect(body).toEqual({
       tag: 'payRequest',
-      callback: `${world.origin}/.well-known/lnurlp/${npub}`,
+      callback: `${environment.origin}/.well-known/lnurlp/${npub}`,
       minSendable: 1_000,
       maxSendable: 1_000_000_000,
       metadata: expect.any(String),
@@ -44,25 +48,29 @@ describe('discovery', () => {
       ['text/plain', `Payment to ${address}`],
       ['text/identifier', address],
     ]);
-    expect((await requestPay(npub.toUpperCase())).body).toEqual(body);
+    expect((await fetchLnurlPay(npub.toUpperCase())).body).toEqual(body);
   });
 
   it('resolves a username in any case and pays its owner', async () => {
-    const wallet = world.newWallet();
-    await assignUsername(world.database, wallet.pubkey, 'alice');
-    const { body } = await requestPay('Alice');
-    const host = new URL(world.origin).host;
-    expect(body.callback).toBe(`${world.origin}/.well-known/lnurlp/alice`);
+    const wallet = environment.newWallet();
+    await assignUsername(environment.database, wallet.pubkey, 'alice');
+    const { body } = await fetchLnurlPay('Alice');
+    const host = new URL(environment.origin).host;
+    expect(body.callback).toBe(`${environment.origin}/.well-known/lnurlp/alice`);
     expect(JSON.parse(body.metadata)).toContainEqual(['text/identifier', `alice@${host}`]);
 
-    const { pr } = (await requestPay('ALICE', 'amount=5000')).body;
+    const { pr } = (await fetchLnurlPay('ALICE', 'amount=5000')).body;
     expect(await findStoredQuote(pr)).toMatchObject({ pubkey: wallet.pubkey, amount_sat: 5 });
   });
 });
 
 describe('the sendable amount', () => {
   it.each([
-    ['the limits of the mint', { minAmountSat: 5, maxAmountSat: 500_000 }, [5_000, 500_000_000]],
+    [
+      'the mint if its limits are stricter',
+      { minAmountSat: 5, maxAmountSat: 500_000 },
+      [5_000, 500_000_000],
+    ],
     [
       'the operator if the mint has no limits',
       { minAmountSat: null, maxAmountSat: null },
@@ -70,94 +78,96 @@ describe('the sendable amount', () => {
     ],
     ['the operator if the mint allows more', { maxAmountSat: 9_000_000 }, [1_000, 1_000_000_000]],
   ])('is limited by %s', async (_case, switches, [minSendable, maxSendable]) => {
-    const wallet = world.newWallet();
-    await assignTestMint(wallet, switches);
-    expect((await requestPay(wallet.npub)).body).toMatchObject({ minSendable, maxSendable });
+    const wallet = environment.newWallet();
+    await assignNewTestMint(wallet, switches);
+    expect((await fetchLnurlPay(wallet.npub)).body).toMatchObject({ minSendable, maxSendable });
   });
 
-  it('is limited by the operator and rounded to whole sats', async () => {
-    const service = await useAdditionalService(world, {
+  it('is limited to the whole sats within the limits of the operator', async () => {
+    const service = await useAdditionalService(environment, {
       MIN_SENDABLE_MSAT: '1500',
       MAX_SENDABLE_MSAT: '10500',
     });
     const { body } = await requestJson(
       service.url,
-      `/.well-known/lnurlp/${world.newWallet().npub}`,
+      `/.well-known/lnurlp/${environment.newWallet().npub}`,
     );
     expect(body).toMatchObject({ minSendable: 2_000, maxSendable: 10_000 });
   });
 
-  it('is unavailable if the limits of mint and operator do not overlap', async () => {
-    const wallet = world.newWallet();
-    await assignTestMint(wallet, { minAmountSat: 2_000_000 });
-    expectUnavailable(await requestPay(wallet.npub));
+  it('makes the recipient unavailable if the limits of mint and operator do not overlap', async () => {
+    const wallet = environment.newWallet();
+    await assignNewTestMint(wallet, { minAmountSat: 2_000_000 });
+    expectTemporaryError(await fetchLnurlPay(wallet.npub));
   });
+});
 
+describe('a requested amount', () => {
   it.each([
     ['negative', 'amount=-1000'],
     ['a fraction', 'amount=1000.5'],
-    ['not whole sats', 'amount=1500'],
+    ['not a whole number of sats', 'amount=1500'],
     ['below the minimum', 'amount=999'],
     ['above the maximum', 'amount=1000001000'],
     ['too large for a number', `amount=${'9'.repeat(400)}`],
-    ['in another notation', 'amount=1e3'],
+    ['in exponent notation', 'amount=1e3'],
     ['empty', 'amount='],
     ['given twice', 'amount=1000&amount=2000'],
-  ])('rejects an amount that is %s before the mint is called', async (_case, query) => {
-    const before = world.mint.requestCounts[CREATE_QUOTE];
-    const { status, body } = await requestPay(world.newWallet().npub, query);
+  ])('that is %s is rejected before the mint is called', async (_case, query) => {
+    const createdBefore = environment.mint.requestCounts[CREATE_QUOTE];
+    const { status, body } = await fetchLnurlPay(environment.newWallet().npub, query);
     expect(status).toBe(200);
     expect(body).toEqual({ status: 'ERROR', reason: expect.stringMatching(/amount/i) });
-    expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
+    expect(environment.mint.requestCounts[CREATE_QUOTE]).toBe(createdBefore);
   });
 });
 
 describe('an unknown or invalid recipient', () => {
-  const invalid = 'Invalid recipient.';
-  const unavailable = 'Recipient unavailable.';
+  const invalidReason = 'Invalid recipient.';
+  const unavailableReason = 'Recipient unavailable.';
   const someNpub = nip19.npubEncode(
     '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798',
   );
 
   it.each([
-    ['an npub with a wrong checksum', `${someNpub.slice(0, -1)}q`, invalid],
-    ['a truncated npub', someNpub.slice(0, 20), invalid],
-    // Not x coordinates of curve points; the last two are not below the field size.
+    ['an npub with a wrong checksum', `${someNpub.slice(0, -1)}q`, invalidReason],
+    ['a truncated npub', someNpub.slice(0, 20), invalidReason],
+    // These keys are not x coordinates of curve points. The last two are not even below the field size.
     ...[
       '05'.padStart(64, '0'),
       '0'.repeat(64),
       'fffffffffffffffffffffffffffffffffffffffffffffffffffffffefffffc2f',
       'f'.repeat(64),
-    ].map((key) => [`the invalid key ${key}`, nip19.npubEncode(key), invalid]),
-    ['the prefix of an npub', 'npub1', invalid],
-    ['a hexadecimal key, which is a possible name', 'ab'.repeat(32), unavailable],
-    ['an address', 'alice@example.com', unavailable],
-    ['a profile', nip19.nprofileEncode({ pubkey: 'ab'.repeat(32) }), unavailable],
-    ['an unknown name', 'unknown', unavailable],
-    ['an invalid name', 'no_body.at-all', unavailable],
-    ['an overlong name', 'x'.repeat(5_000), unavailable],
-    ['an overlong npub', `npub1${'q'.repeat(5_000)}`, invalid],
+    ].map((key) => [`the invalid key ${key}`, nip19.npubEncode(key), invalidReason]),
+    ['the prefix of an npub', 'npub1', invalidReason],
+    ['a hexadecimal key (which has the form of a name)', 'ab'.repeat(32), unavailableReason],
+    ['an address', 'alice@example.com', unavailableReason],
+    ['a profile', nip19.nprofileEncode({ pubkey: 'ab'.repeat(32) }), unavailableReason],
+    ['an unknown name', 'unknown', unavailableReason],
+    ['an invalid name', 'no_body.at-all', unavailableReason],
+    ['an overlong name', 'x'.repeat(5_000), unavailableReason],
+    ['an overlong npub', `npub1${'q'.repeat(5_000)}`, invalidReason],
   ])('gets an error in the LNURL format: %s', async (_case, user, reason) => {
     for (const query of ['', 'amount=1000']) {
-      const { status, body } = await requestPay(user, query);
+      const { status, body } = await fetchLnurlPay(user, query);
       expect({ status, body }).toEqual({ status: 200, body: { status: 'ERROR', reason } });
     }
   });
 });
 
 describe('an invoice', () => {
-  it('comes from the mint with the requested amount, and its quote is stored', async () => {
-    const wallet = world.newWallet();
-    // BlueWallet adds a nonce; unknown parameters are ignored.
-    const { status, body } = await requestPay(wallet.npub, 'amount=21000&nonce=abc');
+  it('comes from the mint, has the requested amount and belongs to a stored quote', async () => {
+    const wallet = environment.newWallet();
+    // BlueWallet adds a nonce. The service ignores unknown parameters.
+    const { status, body } = await fetchLnurlPay(wallet.npub, 'amount=21000&nonce=abc');
     expect(status).toBe(200);
     expect(body).toEqual({ pr: expect.any(String), routes: [], verify: expect.any(String) });
     expect(decodeInvoice(body.pr)?.amountMsat).toBe(21_000);
-    expect([...world.mint.quotes.values()].map((quote) => quote.request)).toContain(body.pr);
-    expect(body.verify).toMatch(new RegExp(`^${world.origin}/lnurl/verify/[0-9a-f]{64}$`));
+    expect([...environment.mint.quotes.values()].map((quote) => quote.request)).toContain(body.pr);
+    expect(body.verify).toMatch(new RegExp(`^${environment.origin}/lnurl/verify/[0-9a-f]{64}$`));
     expect(await findStoredQuote(body.pr)).toMatchObject({
       pubkey: wallet.pubkey,
-      mint_url: world.mint.url,
+      mint_url: environment.mint.url,
       amount_sat: 21,
       state: 'UNPAID',
       locked: 0,
@@ -167,101 +177,113 @@ describe('an invoice', () => {
 });
 
 describe('an invalid mint response', () => {
-  it.each<[string, (request: QuoteRequest, valid: object) => object]>([
-    ['an invoice without an amount', (_order, valid) => ({ ...valid, request: NO_AMOUNT_INVOICE })],
-    ['an invalid invoice', (_order, valid) => ({ ...valid, request: 'lnbc210n1nonsense' })],
+  it.each<[string, (request: MintQuoteRequest, quote: object) => object]>([
+    [
+      'an invoice without an amount',
+      (_request, quote) => ({ ...quote, request: NO_AMOUNT_INVOICE }),
+    ],
+    ['an invalid invoice', (_request, quote) => ({ ...quote, request: 'lnbc210n1nonsense' })],
     [
       'an invoice that is one millisatoshi too high',
-      ({ amount }, valid) => ({ ...valid, request: createUnpayableInvoice(amount * 1000 + 1) }),
+      ({ amount }, quote) => ({ ...quote, request: createUnpayableInvoice(amount * 1000 + 1) }),
     ],
-    ['a quote for another amount', ({ amount }, valid) => ({ ...valid, amount: amount + 1 })],
-    ['a quote in another unit', (_order, valid) => ({ ...valid, unit: 'msat' })],
+    ['a quote for another amount', ({ amount }, quote) => ({ ...quote, amount: amount + 1 })],
+    ['a quote in another unit', (_request, quote) => ({ ...quote, unit: 'msat' })],
     [
       'a lock that was not requested',
-      (_order, valid) => ({ ...valid, pubkey: `02${'7'.repeat(64)}` }),
+      (_request, quote) => ({ ...quote, pubkey: `02${'7'.repeat(64)}` }),
     ],
-    ['no quote at all', () => []],
-  ])('with %s returns an error and stores no quote', async (_case, respond) => {
-    await expectNoInvoice(await createRecipient(respond));
+    ['an array instead of a quote', () => []],
+  ])('with %s causes an error, and no quote is stored', async (_case, buildResponse) => {
+    await expectNoInvoice(await createRecipientWithMint(buildResponse));
   });
 
   it.each([
     ['no lock', undefined],
     ['a lock to another key', `02${'7'.repeat(64)}`],
   ])(
-    'with %s instead of the requested lock returns an error and stores no quote',
+    'with %s instead of the requested lock causes an error, and no quote is stored',
     async (_case, pubkey) => {
-      const wallet = await createRecipient((_order, valid) => ({ ...valid, pubkey }));
+      const wallet = await createRecipientWithMint((_request, quote) => ({ ...quote, pubkey }));
       await setLockQuotes(wallet, true);
       await expectNoInvoice(wallet);
     },
   );
 
-  async function createRecipient(respond: (request: QuoteRequest, valid: object) => object) {
-    const wallet = world.newWallet();
-    const mint = await startScriptedMint(respond);
+  async function createRecipientWithMint(
+    buildResponse: (request: MintQuoteRequest, quote: object) => object,
+  ) {
+    const wallet = environment.newWallet();
+    const mint = await startMintWithScriptedQuotes(buildResponse);
     await setMint(wallet, mint.url);
     return wallet;
   }
 
-  it('that reuses an earlier quote returns an error', async () => {
-    const [first, second] = [world.newWallet(), world.newWallet()];
+  it('that reuses the quote of another recipient causes an error', async () => {
+    const [firstWallet, secondWallet] = [environment.newWallet(), environment.newWallet()];
     const reusedQuote = {
       quote: 'the-same',
       request: createUnpayableInvoice(21_000),
       unit: 'sat',
       expiry: null,
     };
-    const mint = await startScriptedMint(() => reusedQuote);
-    await setMint(first, mint.url);
-    await setMint(second, mint.url);
-    expect((await requestPay(first.npub, 'amount=21000')).body.pr).toBe(reusedQuote.request);
-    expectUnavailable(await requestPay(second.npub, 'amount=21000'));
-    expect(await findStoredQuote(reusedQuote.request)).toMatchObject({ pubkey: first.pubkey });
+    const mint = await startMintWithScriptedQuotes(() => reusedQuote);
+    await setMint(firstWallet, mint.url);
+    await setMint(secondWallet, mint.url);
+    expect((await fetchLnurlPay(firstWallet.npub, 'amount=21000')).body.pr).toBe(
+      reusedQuote.request,
+    );
+    expectTemporaryError(await fetchLnurlPay(secondWallet.npub, 'amount=21000'));
+    expect(await findStoredQuote(reusedQuote.request)).toMatchObject({
+      pubkey: firstWallet.pubkey,
+    });
   });
 });
 
 describe('an unreachable mint', () => {
-  it('does not affect discovery, even if it was never reachable', async () => {
+  it('prevents invoices but not discovery, even if it was never reachable', async () => {
     const mint = await TestMint.start();
     await mint.close();
-    const service = await useAdditionalService(world, { DEFAULT_MINT_URL: mint.url });
-    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
+    const service = await useAdditionalService(environment, { DEFAULT_MINT_URL: mint.url });
+    const path = `/.well-known/lnurlp/${environment.newWallet().npub}`;
     expect((await requestJson(service.url, path)).body).toMatchObject({
       minSendable: 1_000,
       maxSendable: 1_000_000_000,
     });
-    expectUnavailable(await requestJson(service.url, `${path}?amount=21000`));
+    expectTemporaryError(await requestJson(service.url, `${path}?amount=21000`));
   });
 });
 
-/** An example without an amount from BOLT 11. */
+/** An example from BOLT 11. */
 const NO_AMOUNT_INVOICE =
   'lnbc1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdpl2pkx2ctnv5sxxmmwwd5kgetjypeh2ursdae8g6twvus8g6rfwvs8qun0dfjkxaq9qrsgq357wnc5r2ueh7ck6q93dj32dlqnls087fxdwk8qakdyafkq3yap9us6v52vjjsrvywa6rt52cm9r9zqt8r2t7mlcwspyetp5h2tztugp9lfyql';
 
-function requestPay(user: string, query = ''): Promise<ApiResponse> {
-  return requestJson(world.origin, `/.well-known/lnurlp/${user}${query === '' ? '' : `?${query}`}`);
+function fetchLnurlPay(user: string, query = ''): Promise<ApiResponse> {
+  return requestJson(
+    environment.origin,
+    `/.well-known/lnurlp/${user}${query === '' ? '' : `?${query}`}`,
+  );
 }
 
 function findStoredQuote(invoice: string) {
-  return world.database.db
+  return environment.database.db
     .selectFrom('quotes')
     .selectAll()
     .where('request', '=', invoice)
     .executeTakeFirstOrThrow();
 }
 
-/** Expects a temporary error in the format of LUD-06. */
-function expectUnavailable({ status, body }: ApiResponse): void {
+/** Expects status 500 with an error in the format of LUD-06. */
+function expectTemporaryError({ status, body }: ApiResponse): void {
   expect({ status, body }).toEqual({
     status: 500,
     body: { status: 'ERROR', reason: expect.any(String) },
   });
 }
 
-async function expectNoInvoice(wallet: TestWallet): Promise<void> {
-  expectUnavailable(await requestPay(wallet.npub, 'amount=21000'));
-  const rows = await world.database.db
+async function expectNoInvoice(wallet: RecipientClient): Promise<void> {
+  expectTemporaryError(await fetchLnurlPay(wallet.npub, 'amount=21000'));
+  const rows = await environment.database.db
     .selectFrom('quotes')
     .select('id')
     .where('pubkey', '=', wallet.pubkey)

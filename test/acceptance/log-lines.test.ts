@@ -5,28 +5,34 @@ import type { Milestone } from '../../src/log.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { runOperatorCommand } from '../helpers/operator-command.ts';
-import { startRelay } from '../helpers/start-test-relay.ts';
-import { startAdditionalService, useTestEnvironment } from '../helpers/test-environment.ts';
-import { requestJson } from '../helpers/test-wallet.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import { startAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** Log lines of payments, found by payment hash, and of requests, found by request id. */
 
 const HOUR_MS = 60 * 60_000;
+/** Numeric log level of pino. */
+const INFO_LEVEL = 30;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-const captured = new LogCapture('info');
+const logCapture = new LogCapture('info');
 let clockOffsetMs = 0;
-const world = useTestEnvironment({
+const environment = useTestEnvironment({
   env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-  overrides: { log: captured.log, clock: now, scanIntervalMs: 5 },
+  overrides: { log: logCapture.log, clock: readClock, scanIntervalMs: 5 },
 });
 
 it('logs one line per milestone of a zap, each with the payment hash', async () => {
-  const relay = await startRelay();
-  const wallet = world.newWallet();
+  const relay = await startFakeRelay();
+  const wallet = environment.newWallet();
   const socket = await wallet.openSocket();
   const { text } = createZapRequest({
     recipient: wallet.pubkey,
@@ -35,52 +41,55 @@ it('logs one line per milestone of a zap, each with the payment hash', async () 
     comment: 'for your eyes',
   });
   const path = `/.well-known/lnurlp/${wallet.npub}?${buildZapQuery(text, 21_000)}`;
-  const { body } = await requestJson(world.origin, path);
+  const { body } = await requestJson(environment.origin, path);
   const paymentHash = paymentHashOf(body.pr);
-  expect(findLines(paymentHash).map(({ event }) => event)).toEqual(['invoice_created']);
+  expect(findLinesOfPayment(paymentHash).map(({ event }) => event)).toEqual(['invoice_created']);
 
-  world.mint.pay(body.pr);
+  environment.mint.pay(body.pr);
   await socket.nextMessage();
-  const [listed] = await wallet.listQuotes();
-  await world.mint.markIssued(String(listed?.['quoteId']));
+  const [paidQuote] = await wallet.listPaidQuotes();
+  await environment.mint.markIssued(String(paidQuote?.['quoteId']));
   await socket.nextMessage();
   await waitForMilestones(paymentHash, 'receipt_delivered', 'issued', 'update_sent');
 
-  const lines = findLines(paymentHash);
+  const lines = findLinesOfPayment(paymentHash);
   const { pubkey } = wallet;
-  const mintUrl = world.mint.url;
-  expect(findLine(lines, 'invoice_created')).toMatchObject({
+  const mintUrl = environment.mint.url;
+  expect(expectOneLine(lines, 'invoice_created')).toMatchObject({
     pubkey,
     amountSat: 21,
     mintUrl,
     isZap: true,
   });
-  expect(findLine(lines, 'paid')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
-  expect(findLine(lines, 'issued')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
+  expect(expectOneLine(lines, 'paid')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
+  expect(expectOneLine(lines, 'issued')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
   const [receipt] = relay.events.keys();
-  expect(findLine(lines, 'receipt_signed')).toMatchObject({ receipt, relays: 1 });
-  expect(findLine(lines, 'receipt_delivered')).toMatchObject({ receipt, relay: relay.url });
+  expect(expectOneLine(lines, 'receipt_signed')).toMatchObject({ receipt, relays: 1 });
+  expect(expectOneLine(lines, 'receipt_delivered')).toMatchObject({ receipt, relay: relay.url });
   for (const line of lines.filter(({ event }) => event === 'update_sent')) {
     expect(line).toMatchObject({ pubkey, sockets: 1 });
   }
-  expect(new Set(lines.map(({ level }) => level))).toEqual(new Set([30]));
+  expect(new Set(lines.map(({ level }) => level))).toEqual(new Set([INFO_LEVEL]));
   expect(JSON.stringify(lines)).not.toContain('for your eyes');
 
-  const traced = await runOperatorCommand(world.database, ['trace', paymentHash, '--json']);
+  const traced = await runOperatorCommand(environment.database, ['trace', paymentHash, '--json']);
   expect(JSON.parse(traced.stdout)).toMatchObject({ payments: [{ paymentHash, state: 'ISSUED' }] });
   await socket.close();
 });
 
 it('logs the creation and the expiry of an unpaid invoice', async () => {
-  const { pr } = await world.requestInvoice(world.newWallet(), 21);
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 21);
   const paymentHash = paymentHashOf(pr);
-  // The service stops polling at the second check after the grace period of a day.
+  // Polling ends at the second poll after the expiry (1 h) and the grace period for late payments (24 h).
   clockOffsetMs += 26 * HOUR_MS;
   await eventually(async () => {
     clockOffsetMs += 5 * HOUR_MS;
-    expect(findLines(paymentHash).map(({ event }) => event)).toContain('expired');
+    expect(findLinesOfPayment(paymentHash).map(({ event }) => event)).toContain('expired');
   });
-  expect(findLines(paymentHash).map(({ event }) => event)).toEqual(['invoice_created', 'expired']);
+  expect(findLinesOfPayment(paymentHash).map(({ event }) => event)).toEqual([
+    'invoice_created',
+    'expired',
+  ]);
 });
 
 describe('the X-Request-Id of a response', () => {
@@ -88,10 +97,10 @@ describe('the X-Request-Id of a response', () => {
     ['a successful request', '/api/v2/info', 200],
     ['an unauthorized request', '/api/v2/user/info', 401],
     ['an unknown path', '/nowhere', 404],
-  ])('is unique for %s', async (_case, path, status) => {
+  ])('is a unique UUID for %s', async (_case, path, status) => {
     const [first, second] = [
-      await requestJson(world.origin, path),
-      await requestJson(world.origin, path),
+      await requestJson(environment.origin, path),
+      await requestJson(environment.origin, path),
     ];
     expect(first.status).toBe(status);
     const ids = [requestIdOf(first.headers), requestIdOf(second.headers)];
@@ -99,45 +108,48 @@ describe('the X-Request-Id of a response', () => {
     expect(ids[0]).not.toBe(ids[1]);
   });
 
-  it('is logged at the default level for status 500 only', async () => {
-    const successful = await requestJson(world.origin, '/api/v2/info', {
+  it('is logged at the default level for status 500, but not for status 200', async () => {
+    const successful = await requestJson(environment.origin, '/api/v2/info', {
       headers: { 'x-request-id': 'untrusted-id' },
     });
     expect(requestIdOf(successful.headers)).toMatch(UUID);
     const { headers, status } = await requestFailingInvoice();
     expect(status).toBe(500);
-    await captured.waitForText(`"reqId":"${requestIdOf(headers)}"`);
-    expect(captured.lines.join('')).not.toContain(requestIdOf(successful.headers));
-    expect(captured.lines.join('')).not.toContain('untrusted-id');
+    await logCapture.waitForText(`"reqId":"${requestIdOf(headers)}"`);
+    expect(logCapture.lines.join('')).not.toContain(requestIdOf(successful.headers));
+    expect(logCapture.lines.join('')).not.toContain('untrusted-id');
   });
 
   it('is not logged for a failed readiness probe', async () => {
-    const newest = Object.keys(migrations).at(-1);
-    await sql`delete from kysely_migration where name = ${newest}`.execute(world.database.db);
-    const unready = await eventually(async () => {
-      const response = await requestJson(world.origin, '/health/ready');
+    const newestMigration = Object.keys(migrations).at(-1);
+    // Without this row, the migration counts as pending, and the service is not ready.
+    await sql`delete from kysely_migration where name = ${newestMigration}`.execute(
+      environment.database.db,
+    );
+    const probe = await eventually(async () => {
+      const response = await requestJson(environment.origin, '/health/ready');
       expect(response).toMatchObject({ status: 503, body: { checks: { migrations: 'failing' } } });
       return response;
     });
-    const next = await requestFailingInvoice();
-    await captured.waitForText(`"reqId":"${requestIdOf(next.headers)}"`);
-    expect(captured.lines.join('')).not.toContain(requestIdOf(unready.headers));
+    const failedRequest = await requestFailingInvoice();
+    await logCapture.waitForText(`"reqId":"${requestIdOf(failedRequest.headers)}"`);
+    expect(logCapture.lines.join('')).not.toContain(requestIdOf(probe.headers));
   });
 
   function requestFailingInvoice() {
-    world.mint.switches.isMintingDisabled = true;
-    const { npub } = world.newWallet();
-    return requestJson(world.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
+    environment.mint.switches.isMintingDisabled = true;
+    const { npub } = environment.newWallet();
+    return requestJson(environment.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
   }
 });
 
 describe('a request behind a trusted proxy', () => {
-  const debug = new LogCapture('debug');
+  const debugLog = new LogCapture('debug');
   let service: Service;
 
   beforeAll(async () => {
     const env = { TRUST_PROXY: '2001:db8::/32,127.0.0.0/8' };
-    service = await startAdditionalService(world, env, { log: debug.log });
+    service = await startAdditionalService(environment, env, { log: debugLog.log });
   });
 
   afterAll(() => service.stop());
@@ -147,8 +159,8 @@ describe('a request behind a trusted proxy', () => {
     async (id) => {
       const { headers } = await requestWithId(id);
       expect(requestIdOf(headers)).toBe(id);
-      await debug.waitForText(`"reqId":"${id}"`);
-      const lines = debug.lines
+      await debugLog.waitForText(`"reqId":"${id}"`);
+      const lines = debugLog.lines
         .map((line) => JSON.parse(line))
         .filter(({ reqId, msg }) => reqId === id && msg === 'request completed');
       expect(lines).toMatchObject([{ method: 'GET', route: '/api/v2/info', status: 200 }]);
@@ -172,7 +184,7 @@ function requestIdOf(headers: Headers): string {
   return headers.get('x-request-id') ?? 'no id';
 }
 
-function now(): number {
+function readClock(): number {
   return Date.now() + clockOffsetMs;
 }
 
@@ -180,16 +192,15 @@ function paymentHashOf(invoice: string): string {
   return decodeInvoice(invoice)?.paymentHash ?? 'no hash';
 }
 
-type Line = Record<string, unknown>;
+type LogLine = Record<string, unknown>;
 
-/** Returns the log lines that contain the payment hash. */
-function findLines(paymentHash: string): Line[] {
-  return captured.lines
+function findLinesOfPayment(paymentHash: string): LogLine[] {
+  return logCapture.lines
     .filter((line) => line.includes(paymentHash))
-    .map((line) => JSON.parse(line) as Line);
+    .map((line) => JSON.parse(line) as LogLine);
 }
 
-function findLine(lines: readonly Line[], milestone: Milestone): Line | undefined {
+function expectOneLine(lines: readonly LogLine[], milestone: Milestone): LogLine | undefined {
   const found = lines.filter((line) => line['event'] === milestone);
   expect(found, milestone).toHaveLength(1);
   return found[0];
@@ -200,7 +211,7 @@ async function waitForMilestones(
   ...milestones: readonly Milestone[]
 ): Promise<void> {
   await eventually(() => {
-    const seen = findLines(paymentHash).map(({ event }) => event);
+    const seen = findLinesOfPayment(paymentHash).map(({ event }) => event);
     expect(seen).toEqual(expect.arrayContaining([...milestones]));
   });
 }

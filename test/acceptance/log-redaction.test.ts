@@ -4,46 +4,54 @@ import { sql } from 'kysely';
 import { nip19 } from 'nostr-tools';
 import { beforeAll, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { sendRawBytes, sendRawRequest } from '../helpers/raw-http.ts';
-import { startScriptedMint } from '../helpers/scripted-mint.ts';
-import { startRelay } from '../helpers/start-test-relay.ts';
+import { startMintWithScriptedQuotes } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
+import { sendRawBytes, sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
-  assignTestMint,
+  type RecipientClient,
+  requestJson,
+  TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../helpers/recipients/username-requests.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import {
+  assignNewTestMint,
   setMint,
   TEST_JWT_SECRET,
   TEST_TREASURY_SECRET,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
-import { buyUsername } from '../helpers/username-buyer.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+} from '../helpers/service/test-environment.ts';
 
-const captured = new LogCapture('trace');
-/** Secrets by description. */
+const logCapture = new LogCapture('trace');
+/** All secrets that the tests use, by description. */
 const secrets = new Map<string, string>([
   ['JWT_SECRET', TEST_JWT_SECRET],
   ['TREASURY_SECRET', TEST_TREASURY_SECRET],
   ['ZAP_SECRET_KEY', TEST_ZAP_SECRET_KEY],
 ]);
 
-const world = useTestEnvironment({
+const environment = useTestEnvironment({
   env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-  overrides: { log: captured.log },
+  overrides: { log: logCapture.log },
 });
-let wallet: TestWallet;
+let wallet: RecipientClient;
 
 beforeAll(async () => {
-  wallet = world.newWallet();
+  wallet = environment.newWallet();
   secrets.set('a secret key', Buffer.from(wallet.secretKey).toString('hex'));
   secrets.set('a secret key as nsec', nip19.nsecEncode(wallet.secretKey));
 });
 
 it('never logs quote ids, tokens, ecash, signatures, keys or payer texts, even at level trace', async () => {
-  const mints = [world.mint, await payAndMint(), ...(await useFailingMints())];
-  await signIn();
+  const mints = [environment.mint, await receiveAndMintPayment(), ...(await useFailingMints())];
+  await sendCredentials();
   await buyUsernames();
   await sendPayerTexts();
   await sendInvalidRequests();
@@ -54,7 +62,7 @@ it('never logs quote ids, tokens, ecash, signatures, keys or payer texts, even a
       secrets.set(`quote ${id} of mint ${index}`, id);
     }
   }
-  const log = captured.lines.join('');
+  const log = logCapture.lines.join('');
   const leaked = [...secrets].filter(([, secret]) => log.includes(secret)).map(([name]) => name);
   expect(leaked).toEqual([]);
   expect(secrets.size).toBeGreaterThan(20);
@@ -65,8 +73,8 @@ it('never logs quote ids, tokens, ecash, signatures, keys or payer texts, even a
 
 it('prints a fatal error without secrets', async () => {
   const secret = randomBytes(32).toString('hex');
-  // The stack includes the source of this module, so the secret comes from the environment.
-  const failing = `
+  // The printed stack quotes this code, so the code reads the secret from the environment.
+  const failingModule = `
     const { SECRET } = process.env;
     process.on('newListener', (event) => {
       if (event === 'uncaughtException') {
@@ -75,7 +83,7 @@ it('prints a fatal error without secrets', async () => {
       }
     });`;
   const { code, stdout, stderr } = await runNutpostCommand(['serve'], {
-    NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(failing)}`,
+    NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(failingModule)}`,
     SECRET: secret,
   });
   expect(code).toBe(1);
@@ -84,16 +92,15 @@ it('prints a fatal error without secrets', async () => {
   expect(stdout + stderr).not.toContain(secret);
 });
 
-/** Creates, pays, lists, verifies and mints a quote. */
-async function payAndMint(): Promise<TestMint> {
-  const mint = await assignTestMint(wallet);
+async function receiveAndMintPayment(): Promise<TestMint> {
+  const mint = await assignNewTestMint(wallet);
   const socket = await wallet.openSocket();
-  const { pr, verify } = await world.requestInvoice(wallet, 21);
+  const { pr, verify } = await environment.requestInvoice(wallet, 21);
   addVerifyToken(verify);
   await requestJson(verify, '');
   mint.pay(pr);
   const { payload } = await socket.nextMessage();
-  await wallet.listQuotes();
+  await wallet.listPaidQuotes();
   await requestJson(verify, '');
 
   const cashu = new Wallet(mint.url, { unit: 'sat' });
@@ -105,36 +112,36 @@ async function payAndMint(): Promise<TestMint> {
 }
 
 async function useFailingMints(): Promise<TestMint[]> {
-  const failing = await assignTestMint(wallet);
-  failing.failNext('POST /v1/mint/quote/bolt11', 2);
-  await expect(world.requestInvoice(wallet, 1)).rejects.toThrow();
+  const failingMint = await assignNewTestMint(wallet);
+  failingMint.failNext('POST /v1/mint/quote/bolt11', 2);
+  await expect(environment.requestInvoice(wallet, 1)).rejects.toThrow();
 
-  const wrongAmount = await assignTestMint(wallet, { invoiceAmountOverrideSat: 2 });
-  await expect(world.requestInvoice(wallet, 1)).rejects.toThrow();
+  const wrongAmountMint = await assignNewTestMint(wallet, { invoiceAmountOverrideSat: 2 });
+  await expect(environment.requestInvoice(wallet, 1)).rejects.toThrow();
 
-  const disconnecting = await assignTestMint(wallet);
-  addVerifyToken((await world.requestInvoice(wallet, 1)).verify);
-  disconnecting.dropSockets();
-  return [failing, wrongAmount, disconnecting];
+  const disconnectingMint = await assignNewTestMint(wallet);
+  addVerifyToken((await environment.requestInvoice(wallet, 1)).verify);
+  disconnectingMint.dropSockets();
+  return [failingMint, wrongAmountMint, disconnectingMint];
 }
 
-async function signIn(): Promise<void> {
+async function sendCredentials(): Promise<void> {
   const path = '/api/v2/wallet/quotes';
   const authorization = addSecret('a NIP-98 authorization', wallet.signRequest(path));
-  await requestJson(world.origin, path, { headers: { authorization } });
+  await requestJson(environment.origin, path, { headers: { authorization } });
   const { body } = await wallet.get('/api/v2/auth/nip98');
   const token = addSecret('a JWT', body.data.token);
   for (const value of [token, `${token}x`]) {
     addSecret('the signature of a JWT', value.split('.')[2] ?? '');
-    await requestJson(world.origin, path, { headers: { authorization: `Bearer ${value}` } });
+    await requestJson(environment.origin, path, { headers: { authorization: `Bearer ${value}` } });
   }
   const headers = {
     authorization,
     'x-cashu': addSecret('a Cashu token', `cashuB${'c'.repeat(40)}`),
   };
-  await requestJson(world.origin, '/api/v2/user/username', { method: 'POST', headers });
+  await requestJson(environment.origin, '/api/v2/user/username', { method: 'POST', headers });
 
-  const socket = new TestQuoteSocket(world.origin);
+  const socket = new TestQuoteSocket(environment.origin);
   await socket.nextMessage();
   socket.send(
     'challenge-response',
@@ -143,10 +150,10 @@ async function signIn(): Promise<void> {
   await socket.waitForClose();
 }
 
-/** Makes purchases that succeed, are rejected, are delayed by the mint and fail in the database. */
+/** Makes purchases that succeed, are rejected, are delayed by the mint, and fail in the database. */
 async function buyUsernames(): Promise<void> {
-  const payer = await EcashPayer.open(world.mint);
-  const token = async () => {
+  const payer = await EcashPayer.open(environment.mint);
+  const mintToken = async () => {
     const proofs = await payer.mintProofs(21);
     for (const { secret, C } of proofs) {
       addSecret('the secret of a proof', secret);
@@ -154,63 +161,65 @@ async function buyUsernames(): Promise<void> {
     }
     return addSecret('a payment token', payer.encodeToken(proofs));
   };
-  const good = await token();
-  expect((await buyUsername(wallet, 'bought', good)).status).toBe(201);
-  expect((await buyUsername(wallet, 'other', good)).status).toBe(402);
+  const goodToken = await mintToken();
+  expect((await requestUsername(wallet, 'bought', goodToken)).status).toBe(201);
+  expect((await requestUsername(wallet, 'other', goodToken)).status).toBe(402);
 
-  world.mint.failNext('POST /v1/swap', 2);
-  expect((await buyUsername(wallet, 'heldup', await token())).status).toBe(500);
-  await captured.waitForText('username purchase is still pending');
+  environment.mint.failNext('POST /v1/swap', 2);
+  expect((await requestUsername(wallet, 'heldup', await mintToken())).status).toBe(500);
+  await logCapture.waitForText('username purchase is still pending');
 
-  const { db } = world.database;
+  const { db } = environment.database;
   await sql`alter table username_purchases add constraint unlucky check (name <> 'unlucky')`.execute(
     db,
   );
-  expect((await buyUsername(wallet, 'unlucky', await token())).status).toBe(500);
+  expect((await requestUsername(wallet, 'unlucky', await mintToken())).status).toBe(500);
 }
 
-/** Sends comments and zap requests: delivered ones, and ones that a mint echoes in an error. */
+/** Sends comments and zap requests for a paid invoice, and to a mint that echoes them in an error. */
 async function sendPayerTexts(): Promise<void> {
-  const relay = await startRelay();
-  const mint = await assignTestMint(wallet);
-  const paid = await requestInvoiceWithTexts(relay.url);
-  addVerifyToken(paid.verify);
-  mint.pay(paid.pr);
+  const relay = await startFakeRelay();
+  const mint = await assignNewTestMint(wallet);
+  const zapInvoice = await requestInvoiceWithTexts(relay.url);
+  addVerifyToken(zapInvoice.verify);
+  mint.pay(zapInvoice.pr);
   await relay.waitForEvents(1);
 
+  // The service repeats a rejected request without the description. The mint then echoes the earlier one.
   let echoedText = '';
-  const echoingMint = await startScriptedMint(({ description = echoedText }) => {
+  const echoingMint = await startMintWithScriptedQuotes(({ description = echoedText }) => {
     echoedText = description;
     return { detail: `No: ${echoedText}`, code: 0 };
   }, 400);
   expect((await setMint(wallet, echoingMint.url)).status).toBe(200);
   expect(await requestInvoiceWithTexts(relay.url)).toHaveProperty('reason');
-  await assignTestMint(wallet);
+  await assignNewTestMint(wallet);
 }
 
-/** Requests an invoice with a comment and a zap request. Returns the response body. */
-async function requestInvoiceWithTexts(relay: string, amountSat = 21) {
+/** Requests an invoice with a comment and a zap request. */
+async function requestInvoiceWithTexts(relayUrl: string, amountSat = 21) {
   const amountMsat = amountSat * 1000;
   const zap = createZapRequest({
     recipient: wallet.pubkey,
     amountMsat,
-    relays: [relay],
+    relays: [relayUrl],
     comment: addSecret('the content of a zap request', uniqueText('to all')),
   });
   addSecret('the signature of a zap request', zap.event.sig);
   const comment = addSecret('a comment', uniqueText('to you'));
   const query = `${buildZapQuery(zap.text, amountMsat)}&comment=${encodeURIComponent(comment)}`;
-  return (await requestJson(world.origin, `/.well-known/lnurlp/${wallet.npub}?${query}`)).body;
+  return (await requestJson(environment.origin, `/.well-known/lnurlp/${wallet.npub}?${query}`))
+    .body;
 }
 
-/** Returns several short words, because long words from a mint are never logged. */
+/** Returns several short words, because the service never logs long words from a mint. */
 function uniqueText(start: string): string {
   return `${start}: ${randomUUIDv7().replaceAll('-', ' ')}`;
 }
 
 /** Sends requests that fail early, with a verify token in unexpected places. */
 async function sendInvalidRequests(): Promise<void> {
-  const { verify } = await world.requestInvoice(wallet, 3);
+  const { verify } = await environment.requestInvoice(wallet, 3);
   const token = addVerifyToken(verify);
   for (const path of [
     `/lnurl/verify/${token}/more`,
@@ -219,42 +228,46 @@ async function sendInvalidRequests(): Promise<void> {
     `/.well-known/nostr.json?name=${token}`,
     `/api/v2/wallet/quotes?since=${token}`,
   ]) {
-    await sendRawRequest(world.origin, path);
-    await sendRawRequest(world.origin, path, {
+    await sendRawRequest(environment.origin, path);
+    await sendRawRequest(environment.origin, path, {
       headers: { connection: 'upgrade', upgrade: 'h2c' },
     });
   }
-  await sendRawBytes(world.origin, `GET /lnurl/verify/${token} HTTP/1.1\r\n: wrongAmount\r\n\r\n`);
+  await sendRawBytes(
+    environment.origin,
+    `GET /lnurl/verify/${token} HTTP/1.1\r\n: no header name\r\n\r\n`,
+  );
   const body = addSecret('a body', `{"mint_url":"https://${token}@mint.example`);
   const headers = { authorization: wallet.signRequest('/api/v2/user/mint', 'PATCH') };
-  await sendRawRequest(world.origin, '/api/v2/user/mint', { method: 'PATCH', headers, body });
+  await sendRawRequest(environment.origin, '/api/v2/user/mint', { method: 'PATCH', headers, body });
 }
 
-/** Causes database errors, because they include the affected rows. */
+/** Causes database errors, because their messages include the affected rows. */
 async function breakDatabase(): Promise<void> {
-  const { db } = world.database;
-  const mint = await assignTestMint(wallet);
+  const { db } = environment.database;
+  const mint = await assignNewTestMint(wallet);
+  // A quote of 13 sat cannot be stored. A quote of 14 sat can be stored, but not become paid.
   await sql`alter table quotes add constraint unlucky
     check (amount_sat <> 13 and (amount_sat <> 14 or state = 'UNPAID'))`.execute(db);
-  await expect(world.requestInvoice(wallet, 13)).rejects.toThrow('could not complete');
+  await expect(environment.requestInvoice(wallet, 13)).rejects.toThrow('could not complete');
   expect(await requestInvoiceWithTexts('wss://a.example', 13)).toHaveProperty('reason');
-  const { pr, verify } = await world.requestInvoice(wallet, 14);
+  const { pr, verify } = await environment.requestInvoice(wallet, 14);
   const token = addVerifyToken(verify);
   mint.pay(pr);
-  await captured.waitForText('quote_rows_inconsistent');
+  await logCapture.waitForText('quote_rows_inconsistent');
   for (const id of mint.quotes.keys()) {
     addSecret(`a quote id of amount ${mint.quotes.get(id)?.amountSat}`, id);
   }
 
   await sql`alter table quotes rename to quotes_lost`.execute(db);
-  await requestJson(world.origin, `/lnurl/verify/${token}`);
+  await requestJson(environment.origin, `/lnurl/verify/${token}`);
   await wallet.get('/api/v2/wallet/quotes');
-  await captured.waitForText('watcher_database_failed');
+  await logCapture.waitForText('watcher_database_failed');
   await sql`alter table quotes_lost rename to quotes`.execute(db);
 }
 
-function addVerifyToken(verify: string): string {
-  return addSecret('a verify token', verify.slice(-64));
+function addVerifyToken(verifyUrl: string): string {
+  return addSecret('a verify token', verifyUrl.slice(-64));
 }
 
 /** Registers and returns a secret. */

@@ -2,33 +2,38 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { type Scrape, scrapeMetrics } from '../helpers/metrics-scrape.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
-  assignTestMint,
+  type ApiResponse,
+  RecipientClient,
+  requestJson,
+  type TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../helpers/recipients/username-requests.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { type MetricsScrape, scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
+import {
+  assignNewTestMint,
   startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import {
-  type ApiResponse,
-  requestJson,
-  type TestQuoteSocket,
-  TestWallet,
-} from '../helpers/test-wallet.ts';
-import { buyUsername } from '../helpers/username-buyer.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** Health endpoints, and metrics after one of each operation. */
+/** The health endpoints and the metrics endpoint. */
 
 const { version } = packageJson;
 
 const PRICE_SAT = 21;
+/** Nothing listens at these relay URLs, so the receipts of zaps stay in the outbox. */
 const OPERATOR_RELAY = 'ws://127.0.0.1:9';
 const PAYER_RELAY = 'ws://127.0.0.1:19';
 
-const world = useTestEnvironment({
+const environment = useTestEnvironment({
   env: {
     METRICS_PORT: '0',
     USERNAME_PRICE_SAT: String(PRICE_SAT),
@@ -36,21 +41,22 @@ const world = useTestEnvironment({
     ZAP_RELAYS: OPERATOR_RELAY,
   },
 });
-let wallet: TestWallet;
+let wallet: RecipientClient;
 let socket: TestQuoteSocket;
-let metrics: Scrape;
+/** Scraped after one unpaid invoice, one zap, one unknown path and one username purchase. */
+let metrics: MetricsScrape;
 
 beforeAll(async () => {
-  wallet = world.newWallet();
+  wallet = environment.newWallet();
   socket = await wallet.openSocket();
-  await world.requestInvoice(wallet, 1);
-  await zap(wallet, 21_000);
-  await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
-  await requestJson(world.origin, '/no/such/place');
-  const token = await (await EcashPayer.open(world.mint)).mintToken(PRICE_SAT);
-  expect((await buyUsername(wallet, 'alice', token)).status).toBe(201);
+  await environment.requestInvoice(wallet, 1);
+  await payZap(wallet, 21_000);
+  await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(1));
+  await requestJson(environment.origin, '/no/such/place');
+  const token = await (await EcashPayer.open(environment.mint)).mintToken(PRICE_SAT);
+  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
   metrics = await eventually(async () => {
-    const scraped = await scrapeMetrics(world.service);
+    const scraped = await scrapeMetrics(environment.service);
     expect(scraped.sumSeries('nutpost_backlog_fresh')).toBe(1);
     expect(scraped.sumSeries('nutpost_quote_changes_total')).toBe(1);
     return scraped;
@@ -61,13 +67,16 @@ afterAll(() => socket.close());
 
 describe('the health endpoints', () => {
   it('report liveness and readiness with version, uptime and number of mints', async () => {
-    await world.requestInvoice(world.newWallet(), 21);
-    const identity = { version, uptimeSeconds: expect.toSatisfy(Number.isInteger) };
+    await environment.requestInvoice(environment.newWallet(), 21);
+    const versionAndUptime = { version, uptimeSeconds: expect.toSatisfy(Number.isInteger) };
     const checks = { database: 'ok', migrations: 'ok', listen: 'ok' };
     const mints = { watched: expect.any(Number), silent: 0 };
     for (const [{ status, headers, body }, expected] of [
-      [await fetchLiveness(world.service), { status: 'live', ...identity }],
-      [await fetchReadiness(world.service), { status: 'ready', ...identity, checks, mints }],
+      [await fetchLiveness(environment.service), { status: 'live', ...versionAndUptime }],
+      [
+        await fetchReadiness(environment.service),
+        { status: 'ready', ...versionAndUptime, checks, mints },
+      ],
     ] as const) {
       expect(status).toBe(200);
       expect(headers.get('cache-control')).toBe('no-store');
@@ -76,7 +85,7 @@ describe('the health endpoints', () => {
   });
 
   it('are exempt from rate limits', async () => {
-    const service = await useAdditionalService(world, { LIMIT_REQUESTS: '1' });
+    const service = await useAdditionalService(environment, { LIMIT_REQUESTS: '1' });
     await requestJson(service.url, '/api/v2/info');
     expect((await requestJson(service.url, '/api/v2/info')).status).toBe(429);
     for (let index = 0; index < 3; index += 1) {
@@ -86,9 +95,9 @@ describe('the health endpoints', () => {
   });
 
   it('report "not ready" during the stop delay, while the service still handles requests', async () => {
-    // Long enough for the requests below, even on a slow machine.
-    const service = await startAdditionalService(world, { STOP_DELAY_SECONDS: '3' });
-    const wallet = new TestWallet(service.publicOrigin);
+    // The delay is long enough for the requests below, even on a slow machine.
+    const service = await startAdditionalService(environment, { STOP_DELAY_SECONDS: '3' });
+    const wallet = new RecipientClient(service.publicOrigin);
     const socket = await wallet.openSocket();
     const stopped = service.stop();
 
@@ -123,8 +132,8 @@ describe('the HTTP metrics', () => {
 
   it('have no labels that clients control', async () => {
     const path = '/.well-known/lnurlp/unknownuser';
-    await fetch(`${world.origin}${path}?secret=1`, { method: 'PROPFIND' });
-    const { text } = await scrapeMetrics(world.service);
+    await fetch(`${environment.origin}${path}?secret=1`, { method: 'PROPFIND' });
+    const { text } = await scrapeMetrics(environment.service);
     expect(text).toContain('method="other",route="none"');
     for (const value of ['unknownuser', 'secret', 'PROPFIND', wallet.pubkey, wallet.npub]) {
       expect(text).not.toContain(value);
@@ -132,37 +141,37 @@ describe('the HTTP metrics', () => {
   });
 
   it('count internal failures regardless of status, but not failures of mints', async () => {
-    const failures = async () =>
-      (await scrapeMetrics(world.service)).sumSeries('nutpost_http_failures_total');
-    expect(await failures()).toBe(0);
-    const recipient = world.newWallet();
-    const mint = await assignTestMint(recipient);
+    const fetchFailureCount = async () =>
+      (await scrapeMetrics(environment.service)).sumSeries('nutpost_http_failures_total');
+    expect(await fetchFailureCount()).toBe(0);
+    const recipient = environment.newWallet();
+    const mint = await assignNewTestMint(recipient);
     mint.switches.isMintingDisabled = true;
     const invoice = await requestJson(
-      world.origin,
+      environment.origin,
       `/.well-known/lnurlp/${recipient.npub}?amount=1000`,
     );
     expect(invoice.status).toBe(500);
-    const scraped = await scrapeMetrics(world.service);
+    const scraped = await scrapeMetrics(environment.service);
     expect(scraped.sumSeries('nutpost_invoices_total', { outcome: 'unavailable' })).toBe(1);
     expect(scraped.sumSeries('nutpost_invoices_total', { outcome: 'failed' })).toBe(0);
-    expect(await failures()).toBe(0);
+    expect(await fetchFailureCount()).toBe(0);
 
-    const { db } = world.database;
+    const { db } = environment.database;
     await sql`alter table users rename to users_lost`.execute(db);
     try {
-      const lookup = await requestJson(world.origin, '/.well-known/nostr.json?name=bob');
+      const lookup = await requestJson(environment.origin, '/.well-known/nostr.json?name=bob');
       expect(lookup).toMatchObject({ status: 200, body: { error: true } });
     } finally {
       await sql`alter table users_lost rename to users`.execute(db);
     }
-    await eventually(async () => expect(await failures()).toBe(1));
+    await eventually(async () => expect(await fetchFailureCount()).toBe(1));
   });
 });
 
 describe('the mint metrics', () => {
   it('count requests by outcome and quote changes by state', () => {
-    const labels = { mint: world.mint.url, route: 'create' };
+    const labels = { mint: environment.mint.url, route: 'create' };
     expect(
       metrics.sumSeries('nutpost_mint_requests_total', { ...labels, outcome: 'created' }),
     ).toBe(2);
@@ -174,7 +183,7 @@ describe('the mint metrics', () => {
   });
 
   it('report watched quotes by state and the age of the oldest due check', () => {
-    const labels = { mint: world.mint.url };
+    const labels = { mint: environment.mint.url };
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'UNPAID' })).toBe(1);
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'PAID' })).toBe(1);
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'INFLIGHT' })).toBe(0);
@@ -182,17 +191,17 @@ describe('the mint metrics', () => {
   });
 
   it('report the learned rate limit and the cooldown', async () => {
-    const recipient = world.newWallet();
-    world.mint.switches.rateLimit = { requestsPerWindow: 1 };
+    const recipient = environment.newWallet();
+    environment.mint.switches.rateLimit = { requestsPerWindow: 1 };
     await eventually(async () => {
-      await requestJson(world.origin, `/.well-known/lnurlp/${recipient.npub}?amount=1000`);
-      const scraped = await scrapeMetrics(world.service);
-      const labels = { mint: world.mint.url, route: 'create' };
+      await requestJson(environment.origin, `/.well-known/lnurlp/${recipient.npub}?amount=1000`);
+      const scraped = await scrapeMetrics(environment.service);
+      const labels = { mint: environment.mint.url, route: 'create' };
       expect(scraped.sumSeries('nutpost_mint_cooldown_seconds', labels)).toBeGreaterThan(50);
       expect(scraped.sumSeries('nutpost_mint_limit_requests', labels)).toBeGreaterThan(0);
       expect(scraped.sumSeries('nutpost_mint_limit_used_requests', labels)).toBeGreaterThan(0);
     });
-    world.mint.switches.rateLimit = null;
+    environment.mint.switches.rateLimit = null;
   });
 });
 
@@ -227,8 +236,8 @@ describe('the process metrics', () => {
 });
 
 describe('the metrics port', () => {
-  it('serves only metrics, and no other port serves them', async () => {
-    const { metricsUrl, url } = world.service;
+  it('serves only metrics, and the main port does not serve them', async () => {
+    const { metricsUrl, url } = environment.service;
     expect(await fetchStatus(metricsUrl ?? '')).toBe(200);
     expect(await fetchStatus(new URL('/', metricsUrl ?? '').href)).toBe(404);
     expect(await fetchStatus(new URL('/api/v2/info', metricsUrl ?? '').href)).toBe(404);
@@ -237,10 +246,13 @@ describe('the metrics port', () => {
   });
 });
 
-const fetchLiveness = (service: Service): Promise<ApiResponse> =>
-  requestJson(service.url, '/health/live');
-const fetchReadiness = (service: Service): Promise<ApiResponse> =>
-  requestJson(service.url, '/health/ready');
+function fetchLiveness({ url }: Service): Promise<ApiResponse> {
+  return requestJson(url, '/health/live');
+}
+
+function fetchReadiness({ url }: Service): Promise<ApiResponse> {
+  return requestJson(url, '/health/ready');
+}
 
 async function fetchStatus(url: string, method = 'GET'): Promise<number> {
   const response = await fetch(url, { method });
@@ -248,13 +260,13 @@ async function fetchStatus(url: string, method = 'GET'): Promise<number> {
   return response.status;
 }
 
-async function zap(recipient: TestWallet, amountMsat: number): Promise<void> {
+async function payZap(recipient: RecipientClient, amountMsat: number): Promise<void> {
   const { text } = createZapRequest({
     recipient: recipient.pubkey,
     amountMsat,
     relays: [PAYER_RELAY],
   });
   const path = `/.well-known/lnurlp/${recipient.npub}?${buildZapQuery(text, amountMsat)}`;
-  const { body } = await requestJson(world.origin, path);
-  world.mint.pay(body.pr);
+  const { body } = await requestJson(environment.origin, path);
+  environment.mint.pay(body.pr);
 }

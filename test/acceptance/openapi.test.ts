@@ -1,20 +1,20 @@
 import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { useTestEnvironment } from '../helpers/test-environment.ts';
-import { requestJson } from '../helpers/test-wallet.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** The OpenAPI 3.1 description and the documentation page. */
 
-const DESCRIPTION = '/api/v2/openapi.json';
+const DESCRIPTION_PATH = '/api/v2/openapi.json';
 
-const world = useTestEnvironment({ env: { TRUST_PROXY: '127.0.0.1' } });
+const environment = useTestEnvironment({ env: { TRUST_PROXY: '127.0.0.1' } });
 // biome-ignore lint/suspicious/noExplicitAny: these tests check the content of the document.
 let description: any;
 let addressCount = 0;
 
 beforeAll(async () => {
-  description = (await requestJson(world.origin, DESCRIPTION)).body;
+  description = (await requestJson(environment.origin, DESCRIPTION_PATH)).body;
 });
 
 describe('the OpenAPI description', () => {
@@ -33,21 +33,21 @@ describe('the OpenAPI description', () => {
 
 describe('the page at /docs', () => {
   it('loads only local files under a strict content security policy', async () => {
-    const page = await load('/docs');
+    const page = await fetchFile('/docs');
     expect(page.type).toBe('text/html; charset=utf-8');
     expect(page.text).not.toMatch(/<style|\sstyle=|\son\w+=|javascript:/i);
     const scripts = [...page.text.matchAll(/<script[^>]*>([^<]*)</g)];
     expect(scripts.map(([, code]) => code)).toEqual(['', '']);
 
-    const files = listFiles(page.text);
+    const files = listLoadedPaths(page.text);
     expect(files).toHaveLength(5);
     for (const file of files) {
       expect(file).toMatch(/^\/docs\/[^/]+$/);
-      const { type, policy } = await load(file);
+      const { type, policy } = await fetchFile(file);
       expect(type, file).toMatch(/^(?:text\/(?:javascript|css)|image\/png)/);
       expect(policy).toBe(page.policy);
     }
-    expect(parsePolicy(page.policy)).toEqual({
+    expect(parseContentSecurityPolicy(page.policy)).toEqual({
       'default-src': ["'none'"],
       'script-src': ["'self'"],
       'style-src': ["'self'"],
@@ -59,24 +59,24 @@ describe('the page at /docs', () => {
     });
   });
 
-  it('renders the description and only allows trying out GET requests', async () => {
-    const rendered: unknown[] = [];
-    const library = Object.assign((options: unknown) => rendered.push(options), {
+  it('shows the OpenAPI description and offers only GET requests to try out', async () => {
+    const renderOptions: unknown[] = [];
+    const fakeSwaggerUi = Object.assign((options: unknown) => renderOptions.push(options), {
       presets: { apis: 'apis' },
     });
-    const { text } = await load('/docs/show.js');
-    runInNewContext(text, { SwaggerUIBundle: library });
-    expect(rendered).toMatchObject([
-      { url: DESCRIPTION, dom_id: '#swagger-ui', supportedSubmitMethods: ['get'] },
+    const { text } = await fetchFile('/docs/show.js');
+    runInNewContext(text, { SwaggerUIBundle: fakeSwaggerUi });
+    expect(renderOptions).toMatchObject([
+      { url: DESCRIPTION_PATH, dom_id: '#swagger-ui', supportedSubmitMethods: ['get'] },
     ]);
-    expect((await load('/docs')).text).toContain('<div id="swagger-ui">');
-    expect((await load('/docs/swagger-ui-bundle.js')).text).toContain('SwaggerUIBundle');
+    expect((await fetchFile('/docs')).text).toContain('<div id="swagger-ui">');
+    expect((await fetchFile('/docs/swagger-ui-bundle.js')).text).toContain('SwaggerUIBundle');
   });
 
   it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(
-    'returns 404 for %s',
+    'has no file at %s',
     async (path) => {
-      const { status, body } = await requestJson(world.origin, path);
+      const { status, body } = await requestJson(environment.origin, path);
       expect({ status, body }).toEqual({
         status: 404,
         body: { error: true, message: 'Not found.' },
@@ -86,43 +86,48 @@ describe('the page at /docs', () => {
 });
 
 describe('the rate limit for documents', () => {
-  /** Enough to load the page several times. */
+  /** The limit of the service. It is enough to load the page several times. */
   const MAX_PER_MINUTE = 60;
 
-  it.each([DESCRIPTION, '/docs/swagger-ui-bundle.js'])(
+  it.each([DESCRIPTION_PATH, '/docs/swagger-ui-bundle.js'])(
     'applies to all documents after too many requests for %s, but not to the API',
     async (path) => {
       const options = { headers: { 'x-forwarded-for': newAddress() } };
-      for (let n = 0; n < MAX_PER_MINUTE; n++) {
-        const { status } = await fetch(`${world.origin}${path}`, { method: 'HEAD', ...options });
+      for (let count = 0; count < MAX_PER_MINUTE; count++) {
+        const { status } = await fetch(`${environment.origin}${path}`, {
+          method: 'HEAD',
+          ...options,
+        });
         expect(status).toBe(200);
       }
-      for (const limited of [DESCRIPTION, '/docs', '/docs/swagger-ui-bundle.js']) {
-        const { status, headers, body } = await requestJson(world.origin, limited, options);
+      for (const limitedPath of [DESCRIPTION_PATH, '/docs', '/docs/swagger-ui-bundle.js']) {
+        const { status, headers, body } = await requestJson(
+          environment.origin,
+          limitedPath,
+          options,
+        );
         expect(status).toBe(429);
         expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
         expect(body.message).toMatch(/^Too many requests for documents from this address\. /);
       }
-      expect((await requestJson(world.origin, '/api/v2/info', options)).status).toBe(200);
+      expect((await requestJson(environment.origin, '/api/v2/info', options)).status).toBe(200);
     },
   );
 });
 
-async function load(path: string) {
-  const response = await fetch(`${world.origin}${path}`, { redirect: 'error' });
+async function fetchFile(path: string) {
+  const response = await fetch(`${environment.origin}${path}`, { redirect: 'error' });
   expect(response.status, path).toBe(200);
   expect(response.headers.get('x-content-type-options')).toBe('nosniff');
   return {
     type: response.headers.get('content-type') ?? '',
     policy: response.headers.get('content-security-policy') ?? '',
-    caching: response.headers.get('cache-control'),
     text: await response.text(),
   };
 }
 
-/** Returns the paths of all files that a page loads. */
-function listFiles(page: string): string[] {
-  return [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
+function listLoadedPaths(html: string): string[] {
+  return [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
 }
 
 function newAddress(): string {
@@ -130,7 +135,7 @@ function newAddress(): string {
   return `198.51.100.${addressCount}`;
 }
 
-function parsePolicy(header: string): Record<string, string[]> {
+function parseContentSecurityPolicy(header: string): Record<string, string[]> {
   return Object.fromEntries(
     header.split(';').map((directive) => {
       const [name = '', ...sources] = directive.trim().split(' ');

@@ -1,32 +1,37 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { FIRST_PAID_AT_MS, insertPayments } from '../helpers/quotes.ts';
-import { receivePayment, useTestEnvironment } from '../helpers/test-environment.ts';
-import type { ApiResponse, TestWallet } from '../helpers/test-wallet.ts';
+import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
+import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
 
-const PATH = '/api/v2/wallet/quotes';
-const FIRST_PAID_AT = FIRST_PAID_AT_MS / 1000;
+const LIST_PATH = '/api/v2/wallet/quotes';
+const FIRST_PAID_AT_SECONDS = FIRST_PAID_AT_MS / 1000;
 
-const world = useTestEnvironment();
-/** Has 120 payments, one per second. */
-let richWallet: TestWallet;
+const PAYMENT_COUNT = 120;
+const MAX_PAGE_SIZE = 50;
+
+const environment = useTestEnvironment();
+/** Has {@link PAYMENT_COUNT} payments, one per second. */
+let richWallet: RecipientClient;
 /** Quote ids of {@link richWallet}, oldest first. */
-let ids: string[];
+let richWalletIds: string[];
 
 beforeAll(async () => {
-  richWallet = world.newWallet();
-  ids = await insertPayments(world.database, richWallet.pubkey, 120);
+  richWallet = environment.newWallet();
+  richWalletIds = await insertPaidQuotes(environment.database, richWallet.pubkey, PAYMENT_COUNT);
 });
 
 describe('a listed quote', () => {
   it('has exactly the documented fields, with times in seconds and the amount in sats', async () => {
-    const wallet = world.newWallet();
-    const before = Math.floor(Date.now() / 1000);
-    const pr = await receivePayment(world, wallet, 'amount=21000');
-    const [created] = [...world.mint.quotes.values()].filter((quote) => quote.request === pr);
+    const wallet = environment.newWallet();
+    const startSeconds = Math.floor(Date.now() / 1000);
+    const pr = await receivePayment(environment, wallet, 'amount=21000');
+    const [mintQuote] = [...environment.mint.quotes.values()].filter(
+      (quote) => quote.request === pr,
+    );
 
-    const { status, headers, body } = await wallet.get(PATH);
+    const { status, headers, body } = await wallet.get(LIST_PATH);
     expect(status).toBe(200);
     expect(headers.get('access-control-allow-origin')).toBe('*');
     expect(body).toEqual({
@@ -36,9 +41,9 @@ describe('a listed quote', () => {
           {
             createdAt: expect.any(Number),
             paidAt: expect.any(Number),
-            expiresAt: created?.expiresAt,
-            mintUrl: world.mint.url,
-            quoteId: created?.id,
+            expiresAt: mintQuote?.expiresAt,
+            mintUrl: environment.mint.url,
+            quoteId: mintQuote?.id,
             request: pr,
             amount: 21,
             state: 'PAID',
@@ -46,91 +51,96 @@ describe('a listed quote', () => {
           },
         ],
       },
-      metadata: { total: 1, limit: 50 },
+      metadata: { total: 1, limit: MAX_PAGE_SIZE },
     });
     const [{ createdAt, paidAt, expiresAt }] = body.data.quotes;
-    const now = Math.floor(Date.now() / 1000);
+    const endSeconds = Math.floor(Date.now() / 1000);
     expect([createdAt, paidAt, expiresAt].every(Number.isSafeInteger)).toBe(true);
-    expect(createdAt).toBeGreaterThanOrEqual(before);
+    expect(createdAt).toBeGreaterThanOrEqual(startSeconds);
     expect(paidAt).toBeGreaterThanOrEqual(createdAt);
-    expect(paidAt).toBeLessThanOrEqual(now);
+    expect(paidAt).toBeLessThanOrEqual(endSeconds);
   });
 
   it('is never unpaid', async () => {
-    const wallet = world.newWallet();
-    await world.requestInvoice(wallet, 21);
-    const { body } = await wallet.get(PATH);
+    const wallet = environment.newWallet();
+    await environment.requestInvoice(wallet, 21);
+    const { body } = await wallet.get(LIST_PATH);
     expect(body).toEqual({
       error: false,
       data: { quotes: [] },
-      metadata: { total: 0, limit: 50 },
+      metadata: { total: 0, limit: MAX_PAGE_SIZE },
     });
   });
 
   it('may be INFLIGHT, PAID or ISSUED', async () => {
-    const wallet = world.newWallet();
-    await insertPayments(world.database, wallet.pubkey, [
+    const wallet = environment.newWallet();
+    await insertPaidQuotes(environment.database, wallet.pubkey, [
       { paidAtMs: 1_000, state: 'INFLIGHT' },
       { paidAtMs: 2_000, state: 'PAID' },
       { paidAtMs: 3_000, state: 'ISSUED' },
     ]);
-    const states = (await wallet.listQuotes()).map((quote) => quote['state']);
+    const states = (await wallet.listPaidQuotes()).map((quote) => quote['state']);
     expect(states).toEqual(['ISSUED', 'PAID', 'INFLIGHT']);
   });
 
-  it('has large amounts and times without rounding', async () => {
-    const wallet = world.newWallet();
+  it('has the exact amount and the second of its payment, even if these numbers are large', async () => {
+    const wallet = environment.newWallet();
     const amountSat = Number.MAX_SAFE_INTEGER;
-    await insertPayments(world.database, wallet.pubkey, [
+    await insertPaidQuotes(environment.database, wallet.pubkey, [
       { paidAtMs: 4_102_444_800_999, amountSat },
     ]);
-    expect(await wallet.listQuotes()).toMatchObject([{ amount: amountSat, paidAt: 4_102_444_800 }]);
+    expect(await wallet.listPaidQuotes()).toMatchObject([
+      { amount: amountSat, paidAt: 4_102_444_800 },
+    ]);
   });
 });
 
 describe('a page', () => {
   it.each([
     [1, 1],
-    [51, 50],
-    [1000, 50],
-  ])('requested with limit %i returns %i quotes and reports that limit', async (limit, applied) => {
-    const { body } = await richWallet.get(`${PATH}?limit=${limit}`);
-    expect(idsOf({ body })).toEqual(newestFirst(0, applied));
-    expect(body.metadata).toEqual({ total: 120, limit: applied });
-  });
+    [MAX_PAGE_SIZE + 1, MAX_PAGE_SIZE],
+    [1000, MAX_PAGE_SIZE],
+  ])(
+    'requested with limit %i has %i quotes and reports this size as its limit',
+    async (limit, size) => {
+      const { body } = await richWallet.get(`${LIST_PATH}?limit=${limit}`);
+      expect(idsOf({ body })).toEqual(newestIds(0, size));
+      expect(body.metadata).toEqual({ total: PAYMENT_COUNT, limit: size });
+    },
+  );
 });
 
 describe('the since parameter', () => {
-  it('selects payments after that second and counts only those', async () => {
-    const since = FIRST_PAID_AT + 109;
-    const { body } = await richWallet.get(`${PATH}?since=${since}`);
-    expect(idsOf({ body })).toEqual(newestFirst(0, 10));
-    expect(body.metadata).toEqual({ total: 10, limit: 50, since });
+  it('selects and counts only payments after the given second', async () => {
+    const since = secondBeforeNewest(10);
+    const { body } = await richWallet.get(`${LIST_PATH}?since=${since}`);
+    expect(idsOf({ body })).toEqual(newestIds(0, 10));
+    expect(body.metadata).toEqual({ total: 10, limit: MAX_PAGE_SIZE, since });
   });
 
-  it('can be combined with offset and limit; the total stays the same', async () => {
-    const since = FIRST_PAID_AT + 19;
-    const { body } = await richWallet.get(`${PATH}?since=${since}&offset=95&limit=10`);
-    expect(idsOf({ body })).toEqual(newestFirst(95, 100));
+  it('can be combined with offset and limit, which do not change the total', async () => {
+    const since = secondBeforeNewest(100);
+    const { body } = await richWallet.get(`${LIST_PATH}?since=${since}&offset=95&limit=10`);
+    expect(idsOf({ body })).toEqual(newestIds(95, 100));
     expect(body.metadata).toEqual({ total: 100, limit: 10, since, offset: 95 });
-    const beyond = await richWallet.get(`${PATH}?since=${since}&offset=100`);
-    expect(idsOf(beyond)).toEqual([]);
-    expect(beyond.body.metadata.total).toBe(100);
+    const pageAfterLast = await richWallet.get(`${LIST_PATH}?since=${since}&offset=100`);
+    expect(idsOf(pageAfterLast)).toEqual([]);
+    expect(pageAfterLast.body.metadata.total).toBe(100);
   });
 
-  it('includes payments later within the same second', async () => {
-    const wallet = world.newWallet();
-    const [onTheSecond, later] = await insertPayments(world.database, wallet.pubkey, [
+  it('excludes a payment at the start of the given second, but includes later ones in that second', async () => {
+    const wallet = environment.newWallet();
+    const [atStart, later] = await insertPaidQuotes(environment.database, wallet.pubkey, [
       { paidAtMs: 7_000_000 },
       { paidAtMs: 7_000_001 },
     ]);
-    const { body } = await wallet.get(PATH);
+    const { body } = await wallet.get(LIST_PATH);
     expect(body.data.quotes).toMatchObject([
       { quoteId: later, paidAt: 7_000 },
-      { quoteId: onTheSecond, paidAt: 7_000 },
+      { quoteId: atStart, paidAt: 7_000 },
     ]);
-    expect(idsOf(await wallet.get(`${PATH}?since=7000`))).toEqual([later]);
-    expect(idsOf(await wallet.get(`${PATH}?since=6999`))).toEqual([later, onTheSecond]);
+    expect(idsOf(await wallet.get(`${LIST_PATH}?since=7000`))).toEqual([later]);
+    expect(idsOf(await wallet.get(`${LIST_PATH}?since=6999`))).toEqual([later, atStart]);
   });
 });
 
@@ -146,7 +156,7 @@ describe('query parameters', () => {
     ['offset', '1e3'],
     ['offset', '9'.repeat(30)],
   ])('are rejected if invalid: %s=%s', async (field, value) => {
-    const { status, body } = await richWallet.get(`${PATH}?${field}=${value}`);
+    const { status, body } = await richWallet.get(`${LIST_PATH}?${field}=${value}`);
     expect({ status, body }).toEqual({
       status: 400,
       body: { error: true, message: expect.stringMatching(new RegExp(`^${field}: must be `)) },
@@ -154,9 +164,9 @@ describe('query parameters', () => {
   });
 
   it('are ignored if unknown', async () => {
-    const { status, body } = await richWallet.get(`${PATH}?limit=1&order=asc&state=PAID`);
+    const { status, body } = await richWallet.get(`${LIST_PATH}?limit=1&order=asc&state=PAID`);
     expect(status).toBe(200);
-    expect(body.metadata).toEqual({ total: 120, limit: 1 });
+    expect(body.metadata).toEqual({ total: PAYMENT_COUNT, limit: 1 });
   });
 });
 
@@ -164,11 +174,12 @@ function idsOf({ body }: Pick<ApiResponse, 'body'>): unknown[] {
   return body.data.quotes.map((quote: { quoteId: unknown }) => quote.quoteId);
 }
 
-/** Returns indexes into {@link ids}, newest first, from `from` until before `to`. */
-function newestPositions(from: number, to: number): number[] {
-  return Array.from({ length: to - from }, (_, index) => 119 - from - index);
+/** Returns a part of {@link richWalletIds}, newest first. */
+function newestIds(start: number, end: number): string[] {
+  return richWalletIds.toReversed().slice(start, end);
 }
 
-function newestFirst(from: number, to: number): (string | undefined)[] {
-  return newestPositions(from, to).map((position) => ids[position]);
+/** Returns the second after which {@link richWallet} received its `count` newest payments. */
+function secondBeforeNewest(count: number): number {
+  return FIRST_PAID_AT_SECONDS + PAYMENT_COUNT - 1 - count;
 }

@@ -2,39 +2,43 @@ import { Wallet } from '@cashu/cashu-ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import {
-  assignTestMint,
+  type RecipientClient,
+  requestJson,
+  TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import {
+  assignNewTestMint,
   startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
 /** The quote WebSocket (spec.md section 6). */
 
-const PATH = '/api/v2/ws/quote';
+const SOCKET_PATH = '/api/v2/ws/quote';
 
 /** RFC 6455 close codes. */
 const GOING_AWAY = 1001;
 const POLICY_VIOLATION = 1008;
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
-describe('the challenge', () => {
+describe('a challenge', () => {
   it('contains the socket URL with the host that the client used', async () => {
-    const socket = open(world.origin);
+    const socket = openSocket(environment.origin);
     expect(await socket.nextMessage()).toEqual({
       type: 'challenge',
-      payload: { url: `${world.origin}${PATH}`, method: 'GET' },
+      payload: { url: `${environment.origin}${SOCKET_PATH}`, method: 'GET' },
     });
   });
 });
 
-describe('the challenge response', () => {
-  it.each<[string, (wallet: TestWallet, url: string) => unknown]>([
+describe('a challenge response', () => {
+  it.each<[string, (wallet: RecipientClient, url: string) => unknown]>([
     ['signs another URL', (wallet) => wallet.signRequest('/api/v2/user/info')],
     [
       'is too old',
-      (wallet, url) => wallet.signRequest('', 'GET', { url, createdAt: 1_700_000_000 }),
+      (wallet, url) => wallet.signRequest('', 'GET', { url, createdAtSeconds: 1_700_000_000 }),
     ],
     [
       'lacks its scheme',
@@ -44,9 +48,9 @@ describe('the challenge response', () => {
     ['is not a string', () => ({ event: true })],
     ['is missing', () => undefined],
   ])('that %s gets an error, and the connection is closed', async (_case, respond) => {
-    const socket = open(world.origin);
+    const socket = openSocket(environment.origin);
     const { payload } = await socket.nextMessage();
-    socket.send('challenge-response', respond(world.newWallet(), payload.url));
+    socket.send('challenge-response', respond(environment.newWallet(), payload.url));
     expect(await socket.nextMessage()).toEqual({
       type: 'error',
       payload: expect.stringMatching(/\w/),
@@ -54,24 +58,24 @@ describe('the challenge response', () => {
     expect(await socket.waitForClose()).toBe(POLICY_VIOLATION);
   });
 
-  it('must arrive before the timeout, which then no longer applies', async () => {
-    const service = await useAdditionalService(world, {}, { socketAuthTimeoutMs: 2_000 });
-    const punctual = await signIn(world.newWallet(), service.publicOrigin);
-    const late = open(service.publicOrigin);
-    expect((await late.nextMessage()).type).toBe('challenge');
-    expect(await late.nextMessage()).toEqual({
+  it('must arrive before a timeout that does not apply to authenticated sockets', async () => {
+    const service = await useAdditionalService(environment, {}, { socketAuthTimeoutMs: 2_000 });
+    const authenticatedSocket = await signIn(environment.newWallet(), service.publicOrigin);
+    const silentSocket = openSocket(service.publicOrigin);
+    expect((await silentSocket.nextMessage()).type).toBe('challenge');
+    expect(await silentSocket.nextMessage()).toEqual({
       type: 'error',
       payload: 'Authentication timed out.',
     });
-    expect(await late.waitForClose()).toBe(POLICY_VIOLATION);
-    expect(await punctual.drainMessages()).toEqual([]);
+    expect(await silentSocket.waitForClose()).toBe(POLICY_VIOLATION);
+    expect(await authenticatedSocket.drainMessages()).toEqual([]);
   });
 });
 
 describe('a client message', () => {
   it('of type ping gets a pong before and after authentication', async () => {
-    const wallet = world.newWallet();
-    const socket = open(world.origin);
+    const wallet = environment.newWallet();
+    const socket = openSocket(environment.origin);
     const { payload } = await socket.nextMessage();
     socket.send('ping');
     expect(await socket.nextMessage()).toEqual({ type: 'pong' });
@@ -81,8 +85,8 @@ describe('a client message', () => {
     expect(await socket.nextMessage()).toEqual({ type: 'pong' });
   });
 
-  it('of unknown type is ignored', async () => {
-    const socket = await openSocket(world.newWallet());
+  it('of an unknown type or format is ignored', async () => {
+    const socket = await signIn(environment.newWallet());
     const { connection } = socket;
     for (const message of [
       'hello',
@@ -106,12 +110,15 @@ describe('a client message', () => {
 describe('an update', () => {
   it('is sent once to each socket of the recipient and to no other socket', async () => {
     const { wallet, mint } = await createWalletWithMint();
-    const otherWallet = world.newWallet();
-    const sockets = [await openSocket(wallet), await openSocket(wallet)];
-    const otherSockets = [await openSocket(otherWallet), open(world.origin)];
+    const otherWallet = environment.newWallet();
+    const sockets = [await signIn(wallet), await signIn(wallet)];
+    const otherSockets = [await signIn(otherWallet), openSocket(environment.origin)];
     await otherSockets[1]?.nextMessage();
 
-    const update = { type: 'update', payload: { quoteId: await createPayment(wallet, mint) } };
+    const update = {
+      type: 'update',
+      payload: { quoteId: await requestAndPayInvoice(wallet, mint) },
+    };
     for (const socket of sockets) {
       expect(await socket.nextMessage()).toEqual(update);
     }
@@ -120,11 +127,11 @@ describe('an update', () => {
     }
   });
 
-  it('is sent when the mint starts and finishes issuing a quote', async () => {
+  it('is sent when the mint starts and when it finishes issuing the ecash of a quote', async () => {
     const { wallet, mint } = await createWalletWithMint();
     mint.switches.issueDelayMs = 1_000;
-    const socket = await openSocket(wallet);
-    await createPayment(wallet, mint);
+    const socket = await signIn(wallet);
+    await requestAndPayInvoice(wallet, mint);
     const { payload } = await socket.nextMessage();
 
     const cashu = new Wallet(mint.url, { unit: 'sat' });
@@ -132,7 +139,7 @@ describe('an update', () => {
     const minting = cashu.mintProofsBolt11(21, payload.quoteId);
     for (const state of ['INFLIGHT', 'ISSUED']) {
       expect(await socket.nextMessage()).toEqual({ type: 'update', payload });
-      expect(await wallet.listQuotes()).toMatchObject([{ quoteId: payload.quoteId, state }]);
+      expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId: payload.quoteId, state }]);
     }
     await minting;
     expect(await socket.drainMessages()).toEqual([]);
@@ -140,13 +147,13 @@ describe('an update', () => {
 });
 
 it('sends an error before a shutdown closes the sockets, so that wallets reconnect', async () => {
-  const service = await startAdditionalService(world, {});
-  const signedIn = await signIn(world.newWallet(), service.publicOrigin);
-  const unauthenticated = open(service.publicOrigin);
+  const service = await startAdditionalService(environment, {});
+  const authenticated = await signIn(environment.newWallet(), service.publicOrigin);
+  const unauthenticated = openSocket(service.publicOrigin);
   expect((await unauthenticated.nextMessage()).type).toBe('challenge');
 
   const stopped = service.stop();
-  for (const socket of [signedIn, unauthenticated]) {
+  for (const socket of [authenticated, unauthenticated]) {
     expect(await socket.nextMessage()).toEqual({
       type: 'error',
       payload: 'The server is restarting. Please reconnect.',
@@ -157,8 +164,8 @@ it('sends an error before a shutdown closes the sockets, so that wallets reconne
 });
 
 describe('a plain HTTP request', () => {
-  it('gets a 400 that names the WebSocket endpoint', async () => {
-    const { status, body } = await requestJson(world.origin, PATH);
+  it('gets a 400 with the reason that this is a WebSocket endpoint', async () => {
+    const { status, body } = await requestJson(environment.origin, SOCKET_PATH);
     expect({ status, body }).toEqual({
       status: 400,
       body: { error: true, message: 'This is a WebSocket endpoint.' },
@@ -166,32 +173,32 @@ describe('a plain HTTP request', () => {
   });
 });
 
-function open(base: string, path = PATH, headers: Record<string, string> = {}): TestQuoteSocket {
-  const socket = new TestQuoteSocket(base, path, headers);
+/** Opens a socket without authentication. */
+function openSocket(origin: string): TestQuoteSocket {
+  const socket = new TestQuoteSocket(origin);
   onTestFinished(() => socket.connection.terminate());
   return socket;
 }
 
-function openSocket(wallet: TestWallet): Promise<TestQuoteSocket> {
-  return signIn(wallet, world.origin);
-}
-
-async function signIn(wallet: TestWallet, base: string): Promise<TestQuoteSocket> {
-  const socket = open(base);
+async function signIn(
+  wallet: RecipientClient,
+  origin = environment.origin,
+): Promise<TestQuoteSocket> {
+  const socket = openSocket(origin);
   const { payload } = await socket.nextMessage();
   socket.send('challenge-response', wallet.signRequest('', 'GET', payload));
   expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
   return socket;
 }
 
-async function createWalletWithMint(): Promise<{ wallet: TestWallet; mint: TestMint }> {
-  const wallet = world.newWallet();
-  return { wallet, mint: await assignTestMint(wallet) };
+async function createWalletWithMint(): Promise<{ wallet: RecipientClient; mint: TestMint }> {
+  const wallet = environment.newWallet();
+  return { wallet, mint: await assignNewTestMint(wallet) };
 }
 
-/** Requests an invoice and pays it. Returns the quote's id. */
-async function createPayment(wallet: TestWallet, mint: TestMint, amountSat = 21) {
-  const { pr } = await world.requestInvoice(wallet, amountSat);
+/** Requests and pays an invoice. Returns the id of its quote. */
+async function requestAndPayInvoice(wallet: RecipientClient, mint: TestMint) {
+  const { pr } = await environment.requestInvoice(wallet, 21);
   mint.pay(pr);
   return quoteIdOf(mint, pr);
 }

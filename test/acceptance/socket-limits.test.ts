@@ -4,32 +4,32 @@ import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Service } from '../../src/service.ts';
-import { encodeFrame, OPCODES, RawWebSocket } from '../helpers/raw-websocket.ts';
+import { encodeFrame, RawWebSocket, WS_OPCODES } from '../helpers/network/raw-websocket-client.ts';
+import { type RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import {
-  assignTestMint,
+  assignNewTestMint,
   startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** Limits of the quote WebSocket for untrusted clients. */
+/** Limits for clients of the quote WebSocket. */
 
-const PATH = '/api/v2/ws/quote';
+const SOCKET_PATH = '/api/v2/ws/quote';
 
 /** RFC 6455 close codes. */
 const POLICY_VIOLATION = 1008;
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
 describe('the socket limit per address', () => {
   it('rejects further handshakes with 429 and Retry-After', async () => {
-    const { publicOrigin: base } = await useAdditionalService(world, {
+    const { publicOrigin: origin } = await useAdditionalService(environment, {
       LIMIT_SOCKETS_PER_ADDRESS: '2',
     });
-    const first = await openSocket(base);
-    await openSocket(base);
-    const rejection = await getHandshakeRejection(base);
+    const first = await openSocket(origin);
+    await openSocket(origin);
+    const rejection = await getHandshakeRejection(origin);
     expect(rejection.statusCode).toBe(429);
     expect(rejection.headers).toMatchObject({
       'retry-after': '60',
@@ -42,52 +42,52 @@ describe('the socket limit per address', () => {
     expect(await first.drainMessages()).toEqual([]);
   });
 
-  it('counts open sockets correctly after every kind of close', async () => {
-    const { publicOrigin: base } = await useAdditionalService(world, {
+  it('does not count closed sockets, however they were closed', async () => {
+    const { publicOrigin: origin } = await useAdditionalService(environment, {
       LIMIT_SOCKETS_PER_ADDRESS: '2',
     });
     for (let round = 0; round < 3; round += 1) {
-      (await openSocketWithRetry(base)).connection.terminate();
-      await (await openSocketWithRetry(base)).close();
-      const unauthenticated = await openSocketWithRetry(base);
+      (await openSocketWithRetry(origin)).connection.terminate();
+      await (await openSocketWithRetry(origin)).close();
+      const unauthenticated = await openSocketWithRetry(origin);
       unauthenticated.send('challenge-response', 'nonsense');
       await unauthenticated.waitForClose();
     }
-    await openSocketWithRetry(base);
-    await openSocketWithRetry(base);
-    expect((await getHandshakeRejection(base)).statusCode).toBe(429);
+    await openSocketWithRetry(origin);
+    await openSocketWithRetry(origin);
+    expect((await getHandshakeRejection(origin)).statusCode).toBe(429);
   });
 });
 
-it('rejects further handshakes of all addresses over the total socket limit', async () => {
-  const { publicOrigin: base } = await useAdditionalService(world, {
+it('rejects handshakes from every address when the total socket limit is reached', async () => {
+  const { publicOrigin: origin } = await useAdditionalService(environment, {
     LIMIT_SOCKETS: '2',
     TRUST_PROXY: '127.0.0.1',
   });
-  const first = await openSocket(base, from('192.0.2.1'));
-  await openSocket(base, from('192.0.2.2'));
-  const rejection = await getHandshakeRejection(base, from('192.0.2.3'));
+  const first = await openSocket(origin, forwardedFor('192.0.2.1'));
+  await openSocket(origin, forwardedFor('192.0.2.2'));
+  const rejection = await getHandshakeRejection(origin, forwardedFor('192.0.2.3'));
   expect(rejection.statusCode).toBe(429);
   expect(rejection.headers['retry-after']).toBe('60');
   await first.close();
-  await openSocketWithRetry(base, from('192.0.2.3'));
+  await openSocketWithRetry(origin, forwardedFor('192.0.2.3'));
 });
 
 describe('the socket limit per key', () => {
-  it('closes the oldest socket; the others still receive every update', async () => {
-    const { publicOrigin: base } = await useAdditionalService(world, {
+  it('closes the oldest socket, while the others still receive updates', async () => {
+    const { publicOrigin: origin } = await useAdditionalService(environment, {
       LIMIT_SOCKETS_PER_KEY: '2',
     });
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
-    const [oldest, newer] = [await signIn(wallet, base), await signIn(wallet, base)];
-    const otherUser = await signIn(world.newWallet(), base);
-    const newest = await signIn(wallet, base);
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const [oldest, newer] = [await signIn(wallet, origin), await signIn(wallet, origin)];
+    const otherUser = await signIn(environment.newWallet(), origin);
+    const newest = await signIn(wallet, origin);
     expect(await oldest.waitForClose()).toBe(POLICY_VIOLATION);
-    // An error message would make its client reconnect and evict the next socket.
+    // An error message would make the client reconnect, which would close the next socket.
     expect(oldest.unreadMessages).toEqual([]);
 
-    const { pr } = await world.requestInvoice(wallet, 21);
+    const { pr } = await environment.requestInvoice(wallet, 21);
     mint.pay(pr);
     for (const socket of [newer, newest]) {
       expect((await socket.nextMessage()).type).toBe('update');
@@ -98,12 +98,12 @@ describe('the socket limit per key', () => {
 });
 
 describe('the message limit per socket', () => {
-  // 5 per second with a burst of 10; the challenge response uses one of them.
+  // The limit of 5 messages per second allows bursts of 10. The challenge response is one of the 10.
   const REMAINING_BURST = 9;
   let service: Service;
 
   beforeAll(async () => {
-    service = await startAdditionalService(world, { LIMIT_SOCKET_MESSAGES: '5' });
+    service = await startAdditionalService(environment, { LIMIT_SOCKET_MESSAGES: '5' });
   });
 
   afterAll(() => service.stop());
@@ -111,33 +111,35 @@ describe('the message limit per socket', () => {
   it.each<[string, Buffer]>([
     ['messages', encodeFrame('{"type":"ping"}')],
     ['empty messages', encodeFrame('')],
-    ['binary messages', encodeFrame(Buffer.from([0xff, 0]), { opcode: OPCODES.binary })],
-    ['pings', encodeFrame('', { opcode: OPCODES.ping })],
-    ['pongs', encodeFrame('', { opcode: OPCODES.pong })],
-  ])('closes only the socket that sends too many %s', async (_case, message) => {
-    const base = service.publicOrigin;
-    const other = await signIn(world.newWallet(), base);
-    const raw = await openRaw(base);
-    await raw.authenticate(world.newWallet().withOrigin(base).signRequest(PATH));
-    // Well over the limit, because it refills while a slow machine reads the messages.
-    raw.send(Buffer.concat(Array.from({ length: 2 * REMAINING_BURST }, () => message)));
-    await raw.waitForText(closeFrame(POLICY_VIOLATION));
-    expect(raw.received).toContain('{"type":"error","payload":"Too many messages."}');
+    ['binary messages', encodeFrame(Buffer.from([0xff, 0]), { opcode: WS_OPCODES.binary })],
+    ['pings', encodeFrame('', { opcode: WS_OPCODES.ping })],
+    ['pongs', encodeFrame('', { opcode: WS_OPCODES.pong })],
+  ])('closes only the socket that sends too many %s', async (_case, frame) => {
+    const origin = service.publicOrigin;
+    const other = await signIn(environment.newWallet(), origin);
+    const rawSocket = await openRawSocket(origin);
+    await rawSocket.authenticate(
+      environment.newWallet().withOrigin(origin).signRequest(SOCKET_PATH),
+    );
+    // Well over the limit, because the service allows more messages each second while it reads these.
+    rawSocket.send(Buffer.concat(Array.from({ length: 2 * REMAINING_BURST }, () => frame)));
+    await rawSocket.waitForText(encodeCloseFrame(POLICY_VIOLATION));
+    expect(rawSocket.received).toContain('{"type":"error","payload":"Too many messages."}');
     expect(await other.drainMessages()).toEqual([]);
   });
 });
 
-describe('a client that does not read', () => {
-  it('is disconnected without delaying updates to other sockets of its key', async () => {
-    const { publicOrigin: base } = await useAdditionalService(world, {});
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
-    const unresponsive = await openRaw(base);
-    await unresponsive.authenticate(wallet.withOrigin(base).signRequest(PATH));
+describe('an unresponsive client', () => {
+  it('is disconnected if it does not read, without delaying updates to other sockets of its key', async () => {
+    const { publicOrigin: origin } = await useAdditionalService(environment, {});
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const unresponsive = await openRawSocket(origin);
+    await unresponsive.authenticate(wallet.withOrigin(origin).signRequest(SOCKET_PATH));
     unresponsive.connection.pause();
-    const socket = await signIn(wallet, base);
+    const socket = await signIn(wallet, origin);
 
-    const { pr } = await world.requestInvoice(wallet, 21);
+    const { pr } = await environment.requestInvoice(wallet, 21);
     const flood = floodUntilClosed(unresponsive, encodeFrame('{"type":"ping"}'));
     mint.pay(pr);
     expect((await socket.nextMessage()).type).toBe('update');
@@ -145,42 +147,44 @@ describe('a client that does not read', () => {
   });
 
   it('is disconnected if it sends no matching pong, whatever else it sends', async () => {
-    const { publicOrigin: base } = await useAdditionalService(
-      world,
+    const { publicOrigin: origin } = await useAdditionalService(
+      environment,
       {},
       { socketHeartbeatIntervalMs: 500 },
     );
-    const reading = await signIn(world.newWallet(), base);
-    const unresponsive = await openRaw(base);
-    await unresponsive.authenticate(world.newWallet().withOrigin(base).signRequest(PATH));
+    const responsive = await signIn(environment.newWallet(), origin);
+    const unresponsive = await openRawSocket(origin);
+    await unresponsive.authenticate(
+      environment.newWallet().withOrigin(origin).signRequest(SOCKET_PATH),
+    );
     unresponsive.connection.on('data', () => {
-      unresponsive.send(encodeFrame('', { opcode: OPCODES.pong }));
-      unresponsive.send(encodeFrame('12345678', { opcode: OPCODES.pong }));
+      unresponsive.send(encodeFrame('', { opcode: WS_OPCODES.pong }));
+      unresponsive.send(encodeFrame('12345678', { opcode: WS_OPCODES.pong }));
       unresponsive.send(encodeFrame('{"type":"hello"}'));
     });
     await unresponsive.waitForText('The connection was silent. Please reconnect.');
     await unresponsive.waitForClose();
     for (let pings = 0; pings < 3; pings += 1) {
-      await once(reading.connection, 'ping');
+      await once(responsive.connection, 'ping');
     }
-    expect(await reading.drainMessages()).toEqual([]);
+    expect(await responsive.drainMessages()).toEqual([]);
   });
 });
 
-async function openRaw(base: string, handshake?: string): Promise<RawWebSocket> {
-  const raw = await RawWebSocket.connect(base, handshake);
+async function openRawSocket(origin: string): Promise<RawWebSocket> {
+  const rawSocket = await RawWebSocket.connect(origin);
   onTestFinished(() => {
-    raw.connection.destroy();
+    rawSocket.connection.destroy();
   });
-  return raw;
+  return rawSocket;
 }
 
 /** Opens a socket and waits for its challenge. */
 async function openSocket(
-  base: string,
+  origin: string,
   headers: Record<string, string> = {},
 ): Promise<TestQuoteSocket> {
-  const socket = new TestQuoteSocket(base, PATH, headers);
+  const socket = new TestQuoteSocket(origin, SOCKET_PATH, headers);
   onTestFinished(() => socket.connection.terminate());
   await once(socket.connection, 'open');
   expect((await socket.nextMessage()).type).toBe('challenge');
@@ -189,55 +193,55 @@ async function openSocket(
 
 /** Retries until the server has noticed that an earlier connection is closed. */
 async function openSocketWithRetry(
-  base: string,
+  origin: string,
   headers: Record<string, string> = {},
 ): Promise<TestQuoteSocket> {
   for (;;) {
     try {
-      return await openSocket(base, headers);
+      return await openSocket(origin, headers);
     } catch (error) {
       expect(String(error)).toContain('429');
     }
   }
 }
 
-async function signIn(wallet: TestWallet, base: string): Promise<TestQuoteSocket> {
-  const socket = await openSocket(base);
-  socket.send('challenge-response', wallet.withOrigin(base).signRequest(PATH));
+async function signIn(wallet: RecipientClient, origin: string): Promise<TestQuoteSocket> {
+  const socket = await openSocket(origin);
+  socket.send('challenge-response', wallet.withOrigin(origin).signRequest(SOCKET_PATH));
   expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
   return socket;
 }
 
 /** Returns the HTTP response to a rejected handshake. */
 async function getHandshakeRejection(
-  base: string,
+  origin: string,
   headers: Record<string, string> = {},
 ): Promise<IncomingMessage> {
-  const connection = new WebSocket(`${base.replace(/^http/, 'ws')}${PATH}`, { headers });
+  const connection = new WebSocket(`${origin.replace(/^http/, 'ws')}${SOCKET_PATH}`, { headers });
   onTestFinished(() => connection.terminate());
   connection.on('error', () => undefined);
   const [, response] = await once(connection, 'unexpected-response');
   return response;
 }
 
-function from(address: string): Record<string, string> {
+function forwardedFor(address: string): Record<string, string> {
   return { 'x-forwarded-for': address };
 }
 
-/** Encodes an unmasked close frame without a reason. */
-function closeFrame(code: number): string {
+/** Returns an unmasked close frame without a reason, as text. */
+function encodeCloseFrame(code: number): string {
   return Buffer.from([0x88, 2, code >> 8, code & 0xff]).toString('latin1');
 }
 
 /** Sends the same frame as fast as possible until the server closes the connection. */
-async function floodUntilClosed(raw: RawWebSocket, message: Buffer): Promise<void> {
-  const batch = Buffer.concat(Array.from({ length: 1_000 }, () => message));
-  while (!raw.connection.closed && raw.connection.writable) {
-    if (!raw.send(batch)) {
+async function floodUntilClosed(rawSocket: RawWebSocket, frame: Buffer): Promise<void> {
+  const batch = Buffer.concat(Array.from({ length: 1_000 }, () => frame));
+  while (!rawSocket.connection.closed && rawSocket.connection.writable) {
+    if (!rawSocket.send(batch)) {
       await new Promise((resolve) => {
-        raw.connection.once('drain', resolve).once('close', resolve);
+        rawSocket.connection.once('drain', resolve).once('close', resolve);
       });
     }
   }
-  await raw.waitForClose();
+  await rawSocket.waitForClose();
 }

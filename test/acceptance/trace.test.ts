@@ -5,44 +5,51 @@ import type { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
-import { isPostgres } from '../helpers/database.ts';
-import { eventually } from '../helpers/eventually.ts';
-import { assignUsername } from '../helpers/names.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { runOperatorCommand } from '../helpers/operator-command.ts';
-import { createPreparedDatabase, type PreparedDatabase } from '../helpers/prepared-database.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { startRelay } from '../helpers/start-test-relay.ts';
 import {
-  assignTestMint,
+  createDatabaseWithAlice,
+  type DatabaseWithAlice,
+} from '../helpers/database/database-with-alice.ts';
+import { isPostgres } from '../helpers/database/test-database.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import {
+  assignNewTestMint,
   createTestEnvironment,
   setLockQuotes,
   type TestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** Updates are recorded shortly after they are sent. */
+/** The service records an update shortly after it sends the update. */
 const RECORD_TIMEOUT = { timeout: 30_000 };
 
-const HIDDEN = '(hidden: anyone who has it can take the money; see --reveal)';
+const HIDDEN_QUOTE_ID = '(hidden: anyone who has it can take the money; see --reveal)';
 
 describe('nutpost trace while the service runs', () => {
-  let world: TestEnvironment;
+  let environment: TestEnvironment;
 
   beforeAll(async () => {
-    world = await createTestEnvironment({
+    environment = await createTestEnvironment({
       env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
       overrides: { scanIntervalMs: 5 },
     });
   });
 
-  afterAll(() => world.close());
+  afterAll(() => environment.close());
 
   it('traces an unpaid invoice and hides secrets', async () => {
     const { mint, requestInvoice } = await createRecipient();
     const { pr, quoteId, verify } = await requestInvoice();
-    // The process claims the mint of a new quote in the background.
+    // The service starts to watch the mint of a new quote in the background.
     const { exitCode, stdout, stderr } = await eventually(async () => {
       const result = await trace(`lightning:${pr.toUpperCase()}`);
       expect(result.stdout).toContain(' watches this mint.\n');
@@ -52,7 +59,7 @@ describe('nutpost trace while the service runs', () => {
     for (const text of [
       'State         UNPAID: the mint has not received a payment yet\n',
       `Mint          ${mint.url}\n`,
-      `Quote id      ${HIDDEN}\n`,
+      `Quote id      ${HIDDEN_QUOTE_ID}\n`,
       `Payment hash  ${paymentHashOf(pr)}\n`,
       'The mint is polled until ',
       'The payer can pay the invoice until ',
@@ -74,7 +81,7 @@ describe('nutpost trace while the service runs', () => {
     const { stdout } = await trace('--json', '--reveal', paymentHashOf(pr));
     expect(JSON.parse(stdout)).toMatchObject({
       outcome: 'payments',
-      payments: [{ quoteId, state: 'UNPAID', outlook: { kind: 'awaiting_payment' } }],
+      payments: [{ quoteId, state: 'UNPAID', paymentStatus: { kind: 'awaiting_payment' } }],
     });
   });
 
@@ -100,17 +107,19 @@ describe('nutpost trace while the service runs', () => {
     await socket.close();
   });
 
-  const ALL_THREE_ATTEMPTED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
+  const ALL_RELAYS_ATTEMPTED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
 
   it('traces the delivery of a zap receipt to each relay and hides the payer’s text', async () => {
-    const accepting = await startRelay();
-    const rejecting = await startRelay({ rejectionMessage: 'blocked: no\u0007t\u202e you' });
+    const acceptingRelay = await startFakeRelay();
+    const rejectingRelay = await startFakeRelay({
+      rejectionMessage: 'blocked: no\u0007t\u202e you',
+    });
     const unreachableUrl = 'ws://127.0.0.1:1';
     const { mint, wallet, requestInvoice } = await createRecipient();
     const { text } = createZapRequest({
       recipient: wallet.pubkey,
       amountMsat: 21_000,
-      relays: [accepting.url, rejecting.url, unreachableUrl],
+      relays: [acceptingRelay.url, rejectingRelay.url, unreachableUrl],
       comment: 'for your eyes',
     });
     const query = `${buildZapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
@@ -120,12 +129,12 @@ describe('nutpost trace while the service runs', () => {
     );
 
     mint.pay(pr);
-    const { stdout } = await traceUntil(ALL_THREE_ATTEMPTED, pr);
-    const [receiptId] = [...accepting.events.keys()];
+    const { stdout } = await traceUntil(ALL_RELAYS_ATTEMPTED, pr);
+    const [receiptId] = [...acceptingRelay.events.keys()];
     expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Created `);
-    expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted after 1 attempt, `));
+    expect(stdout).toMatch(new RegExp(`  ${acceptingRelay.url}\n    Accepted after 1 attempt, `));
     expect(stdout).toMatch(
-      new RegExp(`  ${rejecting.url}\n    Rejected after .+: blocked: not you\n`),
+      new RegExp(`  ${rejectingRelay.url}\n    Rejected after .+: blocked: not you\n`),
     );
     expect(stdout).toMatch(
       new RegExp(
@@ -137,9 +146,9 @@ describe('nutpost trace while the service runs', () => {
     expect(json.payments).toMatchObject([{ isZap: true, hasComment: true }]);
     expect(json.payments[0].receipt).toMatchObject({
       id: receiptId,
-      relays: expect.arrayContaining([
-        expect.objectContaining({ relay: accepting.url, state: 'accepted', tries: 1 }),
-        expect.objectContaining({ relay: unreachableUrl, state: 'open', tries: 0 }),
+      deliveries: expect.arrayContaining([
+        expect.objectContaining({ relayUrl: acceptingRelay.url, state: 'accepted', attempts: 1 }),
+        expect.objectContaining({ relayUrl: unreachableUrl, state: 'open', attempts: 0 }),
       ]),
     });
     expect(stdout + JSON.stringify(json)).not.toContain('for your');
@@ -159,30 +168,30 @@ describe('nutpost trace while the service runs', () => {
 
   it('finds a recipient by npub, key, name and address', async () => {
     const { mint, wallet, requestInvoice } = await createRecipient();
-    await assignUsername(world.database, wallet.pubkey, 'alice');
-    const [paid, open] = [await requestInvoice(), await requestInvoice()];
+    await assignUsername(environment.database, wallet.pubkey, 'alice');
+    const [paid, unpaid] = [await requestInvoice(), await requestInvoice()];
     const socket = await wallet.openSocket();
     mint.pay(paid.pr);
     await socket.nextMessage();
     await socket.close();
-    for (const text of [
+    for (const subject of [
       wallet.npub.toUpperCase(),
       wallet.pubkey,
       'Alice',
       'alice@example.com',
       `${wallet.npub}@example.com`,
     ]) {
-      const { exitCode, stdout } = await trace(text);
-      expect(exitCode, text).toBe(0);
-      expect(stdout, text).toContain(`alice (${wallet.npub})\n\n1 payment; the newest 1, with`);
-      expect(stdout, text).toMatch(new RegExp(`21 sat  PAID +${paymentHashOf(paid.pr)}\n`));
-      expect(stdout, text).toMatch(new RegExp(`21 sat  UNPAID +${paymentHashOf(open.pr)}\n`));
+      const { exitCode, stdout } = await trace(subject);
+      expect(exitCode, subject).toBe(0);
+      expect(stdout, subject).toContain(`alice (${wallet.npub})\n\n1 payment; the newest 1, with`);
+      expect(stdout, subject).toMatch(new RegExp(`21 sat  PAID +${paymentHashOf(paid.pr)}\n`));
+      expect(stdout, subject).toMatch(new RegExp(`21 sat  UNPAID +${paymentHashOf(unpaid.pr)}\n`));
     }
-    expect((await trace('alice', '--reveal')).stdout).toContain(open.quoteId);
+    expect((await trace('alice', '--reveal')).stdout).toContain(unpaid.quoteId);
   });
 
   it('exits with 1 if nothing is found', async () => {
-    const { npub } = world.newWallet();
+    const { npub } = environment.newWallet();
     expect(await trace(npub)).toEqual({
       exitCode: 1,
       stdout: '',
@@ -194,44 +203,47 @@ describe('nutpost trace while the service runs', () => {
     });
     const { exitCode, stdout, stderr } = await trace('--json', '--', '-unheard-of');
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' });
-    expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', soughtAs: ['quote_id'] });
+    expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', triedKinds: ['quote_id'] });
   });
 
   /** Creates a recipient with their own mint. */
   async function createRecipient() {
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const requestInvoice = async (
       query = 'amount=21000',
     ): Promise<{ pr: string; quoteId: string; verify: string }> => {
       const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-      const { body } = await requestJson(world.origin, path);
+      const { body } = await requestJson(environment.origin, path);
       return { ...body, quoteId: quoteOf(mint, body.pr).id };
     };
     return { wallet, mint, requestInvoice };
   }
 
   function trace(...args: string[]): Promise<CommandResult> {
-    return runOperatorCommand(world.database, ['trace', ...args]);
+    return runOperatorCommand(environment.database, ['trace', ...args]);
   }
 
-  async function traceUntil(text: string | RegExp, subject: string): Promise<CommandResult> {
+  async function traceUntil(
+    expectedText: string | RegExp,
+    subject: string,
+  ): Promise<CommandResult> {
     return vi.waitFor(async () => {
       const result = await trace(subject);
-      expect(result.stdout).toMatch(text);
+      expect(result.stdout).toMatch(expectedText);
       return result;
     }, RECORD_TIMEOUT);
   }
 });
 
-// On PostgreSQL, the lease of a killed process lasts for a few more seconds.
+// Skipped on PostgreSQL, where the lease of a killed process lasts for a few more seconds.
 describe.skipIf(isPostgres)('nutpost trace on SQLite', () => {
   it('traces a payment while the service runs, after it was killed and after it stopped', async () => {
-    const mint = await startMint();
+    const mint = await startTestMint();
     const { env } = await usePreparedDatabase();
-    const start = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
-    const killed = start();
-    const wallet = new TestWallet(await killed.waitUntilListening());
+    const startService = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
+    const firstProcess = startService();
+    const wallet = new RecipientClient(await firstProcess.waitForUrl());
     const { body } = await requestJson(
       wallet.origin,
       `/.well-known/lnurlp/${wallet.npub}?amount=21000`,
@@ -244,37 +256,41 @@ describe.skipIf(isPostgres)('nutpost trace on SQLite', () => {
     };
 
     expect(await trace()).toEqual(expected);
-    await killed.kill();
+    await firstProcess.kill();
     expect(await trace()).toEqual(expected);
-    const next = start();
-    await next.waitUntilListening();
-    await next.stop();
-    const last = await trace();
-    expect(last).toEqual(expected);
-    expect(last.stdout).toContain('No process watches this mint at the moment: is the service');
+    const secondProcess = startService();
+    await secondProcess.waitForUrl();
+    await secondProcess.stop();
+    const lastResult = await trace();
+    expect(lastResult).toEqual(expected);
+    expect(lastResult.stdout).toContain(
+      'No process watches this mint at the moment: is the service',
+    );
   });
 });
 
-it('rejects a database with an older schema without changing it', async () => {
-  const { env, location } = await usePreparedDatabase();
-  const { db, close } = await openDatabase(location, () => undefined);
-  const removed = await sql`
+describe('nutpost trace on a database with an older schema', () => {
+  it('exits with 1 and asks for a migration', async () => {
+    const { env, location } = await usePreparedDatabase();
+    const { db, close } = await openDatabase(location, () => undefined);
+    const removedMigration = await sql`
     delete from kysely_migration
     where name = (select max(name) from kysely_migration) returning name
   `.execute(db);
-  await close();
-  expect(removed.rows).toHaveLength(1);
-  expect(await runNutpostCommand(['trace', 'alice'], env)).toEqual({
-    code: 1,
-    stdout: '',
-    stderr:
-      'The database is older than this version of nutpost. Upgrade the service to this version,' +
-      ' then run `nutpost migrate`.\n',
+    await close();
+    expect(removedMigration.rows).toHaveLength(1);
+    expect(await runNutpostCommand(['trace', 'alice'], env)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'The database is older than this version of nutpost. Upgrade the service to this version,' +
+        ' then run `nutpost migrate`.\n',
+    });
   });
 });
 
-async function usePreparedDatabase(): Promise<PreparedDatabase> {
-  const prepared = await createPreparedDatabase();
+async function usePreparedDatabase(): Promise<DatabaseWithAlice> {
+  const prepared = await createDatabaseWithAlice();
   onTestFinished(() => prepared.remove());
   return prepared;
 }

@@ -1,47 +1,47 @@
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { type ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import {
   setLockQuotes,
   setMint,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { type ApiResponse, TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** See spec.md sections 4.3 to 4.5. */
+/** Reading and changing a user's settings (spec.md sections 4.3 to 4.5). */
 
 const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
 const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
 describe('a user without stored settings', () => {
   it('gets the default mint, no lock and no name', async () => {
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     const { status, headers, body } = await wallet.get('/api/v2/user/info');
     expect(status).toBe(200);
     expect(headers.get('access-control-allow-origin')).toBe('*');
     expect(body).toEqual({
       error: false,
-      data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: false } },
+      data: { user: { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: false } },
     });
   });
 
   it('follows changes of the default mint and the default lock setting', async () => {
-    const mint = await startMint();
+    const mint = await startTestMint();
     const wallet = await createWalletOfSecondService({
       DEFAULT_MINT_URL: mint.url.toUpperCase(),
       DEFAULT_LOCK_QUOTES: 'true',
     });
-    expect(await getUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
+    expect(await fetchUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
   });
 });
 
 describe('PATCH /api/v2/user/mint', () => {
   it('returns the updated user and applies to the next payment', async () => {
-    const wallet = world.newWallet();
-    const mint = await startMint();
+    const wallet = environment.newWallet();
+    const mint = await startTestMint();
     const { status, body } = await setMint(wallet, mint.url);
     expect({ status, body }).toEqual({
       status: 200,
@@ -50,8 +50,8 @@ describe('PATCH /api/v2/user/mint', () => {
         data: { user: { pubkey: wallet.pubkey, mintUrl: mint.url, lockQuote: false } },
       },
     });
-    expect(await getUser(wallet)).toEqual(body.data.user);
-    const { pr } = await world.requestInvoice(wallet, 21);
+    expect(await fetchUser(wallet)).toEqual(body.data.user);
+    const { pr } = await environment.requestInvoice(wallet, 21);
     expect([...mint.quotes.values()].map((quote) => quote.request)).toEqual([pr]);
   });
 
@@ -60,9 +60,9 @@ describe('PATCH /api/v2/user/mint', () => {
     ['upper case', (url: string) => url.toUpperCase()],
     ['a hexadecimal IP address', (url: string) => url.replace('127.0.0.1', '0x7f.1')],
   ])('normalizes %s in the URL', async (_case, rewriteUrl) => {
-    const wallet = world.newWallet();
-    const { body } = await setMint(wallet, rewriteUrl(world.mint.url));
-    expect(body.data.user.mintUrl).toBe(world.mint.url);
+    const wallet = environment.newWallet();
+    const { body } = await setMint(wallet, rewriteUrl(environment.mint.url));
+    expect(body.data.user.mintUrl).toBe(environment.mint.url);
   });
 
   it.each([
@@ -71,76 +71,87 @@ describe('PATCH /api/v2/user/mint', () => {
     ['a URL with a password', 'http://user:pass@127.0.0.1'],
     ['an overlong URL', `http://127.0.0.1/${'x'.repeat(1_000)}`],
   ])('rejects %s', async (_case, mintUrl) => {
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     expectRejected(await setMint(wallet, mintUrl), UNKNOWN_MINT);
-    expect((await getUser(wallet)).mintUrl).toBe(world.mint.url);
+    expect((await fetchUser(wallet)).mintUrl).toBe(environment.mint.url);
   });
 
   it('rejects a server that is not a mint', async () => {
-    expectRejected(await setMint(world.newWallet(), world.origin), UNKNOWN_MINT);
-    expectRejected(await setMint(world.newWallet(), `${world.mint.url}/elsewhere`), UNKNOWN_MINT);
+    expectRejected(await setMint(environment.newWallet(), environment.origin), UNKNOWN_MINT);
+    expectRejected(
+      await setMint(environment.newWallet(), `${environment.mint.url}/elsewhere`),
+      UNKNOWN_MINT,
+    );
   });
 
   it('rejects a mint without locking support while locking is on', async () => {
-    const wallet = world.newWallet();
-    const mint = await startMint({ supportsLocking: false });
+    const wallet = environment.newWallet();
+    const mint = await startTestMint({ supportsLocking: false });
     await setLockQuotes(wallet, true);
     expectRejected(await setMint(wallet, mint.url), NO_LOCKING);
-    expect(await getUser(wallet)).toMatchObject({ mintUrl: world.mint.url, lockQuote: true });
+    expect(await fetchUser(wallet)).toMatchObject({
+      mintUrl: environment.mint.url,
+      lockQuote: true,
+    });
   });
 
-  it('rejects http and private addresses unless ALLOW_PRIVATE_NETWORKS is set', async () => {
+  it('rejects http URLs and private addresses unless ALLOW_PRIVATE_NETWORKS is set', async () => {
     const wallet = await createWalletOfSecondService({
       DEFAULT_MINT_URL: 'https://mint.example/',
       ALLOW_PRIVATE_NETWORKS: 'false',
     });
-    expect((await getUser(wallet)).mintUrl).toBe('https://mint.example');
-    const before = world.mint.requestCounts['GET /v1/info'];
-    expectRejected(await setMint(wallet, world.mint.url), UNKNOWN_MINT);
-    expectRejected(await setMint(wallet, world.mint.url.replace('http', 'https')), UNKNOWN_MINT);
+    expect((await fetchUser(wallet)).mintUrl).toBe('https://mint.example');
+    const infoRequestsBefore = environment.mint.requestCounts['GET /v1/info'];
+    expectRejected(await setMint(wallet, environment.mint.url), UNKNOWN_MINT);
+    expectRejected(
+      await setMint(wallet, environment.mint.url.replace('http', 'https')),
+      UNKNOWN_MINT,
+    );
     expectRejected(await setMint(wallet, 'https://localhost:1'), UNKNOWN_MINT);
-    expect(world.mint.requestCounts['GET /v1/info']).toBe(before);
+    expect(environment.mint.requestCounts['GET /v1/info']).toBe(infoRequestsBefore);
   });
 
   it('leaves existing quotes at the mint that created them', async () => {
-    const wallet = world.newWallet();
-    const mint = await startMint();
+    const wallet = environment.newWallet();
+    const mint = await startTestMint();
     const socket = await wallet.openSocket();
-    const { pr } = await world.requestInvoice(wallet, 21);
+    const { pr } = await environment.requestInvoice(wallet, 21);
     await setMint(wallet, mint.url);
-    world.mint.pay(pr);
+    environment.mint.pay(pr);
     await socket.nextMessage();
     await socket.close();
-    expect(await wallet.listQuotes()).toMatchObject([{ mintUrl: world.mint.url, request: pr }]);
+    expect(await wallet.listPaidQuotes()).toMatchObject([
+      { mintUrl: environment.mint.url, request: pr },
+    ]);
   });
 });
 
 describe('PATCH /api/v2/user/lock', () => {
   it('turns locking on and off', async () => {
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     const { status, body } = await setLockQuotes(wallet, true);
     expect({ status, body }).toEqual({
       status: 200,
       body: {
         error: false,
-        data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: true } },
+        data: { user: { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: true } },
       },
     });
-    expect(await getUser(wallet)).toMatchObject({ lockQuote: true });
+    expect(await fetchUser(wallet)).toMatchObject({ lockQuote: true });
     expect((await setLockQuotes(wallet, false)).body.data.user.lockQuote).toBe(false);
-    expect(await getUser(wallet)).toMatchObject({ lockQuote: false });
+    expect(await fetchUser(wallet)).toMatchObject({ lockQuote: false });
   });
 
   it('rejects locking if the mint does not support it', async () => {
-    const wallet = world.newWallet();
-    const mint = await startMint({ supportsLocking: false });
+    const wallet = environment.newWallet();
+    const mint = await startTestMint({ supportsLocking: false });
     await setMint(wallet, mint.url);
     expectRejected(await setLockQuotes(wallet, true), NO_LOCKING);
-    expect(await getUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
+    expect(await fetchUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
   });
 
   it('turns locking off even if the mint is unreachable', async () => {
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     const mint = await TestMint.start();
     await setMint(wallet, mint.url);
     await setLockQuotes(wallet, true);
@@ -151,20 +162,20 @@ describe('PATCH /api/v2/user/lock', () => {
     });
   });
 
-  it('applies to later invoices and leaves earlier ones unchanged', async () => {
-    const wallet = world.newWallet();
+  it('applies to later invoices and leaves earlier invoices unchanged', async () => {
+    const wallet = environment.newWallet();
     const socket = await wallet.openSocket();
-    const before = await world.requestInvoice(wallet, 1);
+    const invoiceBefore = await environment.requestInvoice(wallet, 1);
     await setLockQuotes(wallet, true);
-    const between = await world.requestInvoice(wallet, 2);
+    const lockedInvoice = await environment.requestInvoice(wallet, 2);
     await setLockQuotes(wallet, false);
-    const after = await world.requestInvoice(wallet, 3);
-    for (const { pr } of [before, between, after]) {
-      world.mint.pay(pr);
+    const invoiceAfter = await environment.requestInvoice(wallet, 3);
+    for (const { pr } of [invoiceBefore, lockedInvoice, invoiceAfter]) {
+      environment.mint.pay(pr);
       await socket.nextMessage();
     }
     await socket.close();
-    expect(await wallet.listQuotes()).toMatchObject([
+    expect(await wallet.listPaidQuotes()).toMatchObject([
       { amount: 3, locked: false },
       { amount: 2, locked: true },
       { amount: 1, locked: false },
@@ -175,21 +186,21 @@ describe('PATCH /api/v2/user/lock', () => {
     ['missing', {}],
     ['a string', { lockQuotes: 'true' }],
     ['null', { lockQuotes: null }],
-  ])('names the field if it is %s', async (_case, body) => {
+  ])('rejects a lockQuotes field that is %s, and names the field', async (_case, body) => {
     expectRejected(
-      await world.newWallet().send('PATCH', '/api/v2/user/lock', body),
+      await environment.newWallet().send('PATCH', '/api/v2/user/lock', body),
       'lockQuotes: must be true or false',
     );
   });
 });
 
-/** Creates a wallet of a second service that uses the same database. */
-async function createWalletOfSecondService(env: Record<string, string>): Promise<TestWallet> {
-  const service = await useAdditionalService(world, env);
-  return new TestWallet(service.publicOrigin);
+/** Creates a wallet that uses a second service on the same database. */
+async function createWalletOfSecondService(env: Record<string, string>): Promise<RecipientClient> {
+  const service = await useAdditionalService(environment, env);
+  return new RecipientClient(service.publicOrigin);
 }
 
-async function getUser(wallet: TestWallet) {
+async function fetchUser(wallet: RecipientClient) {
   return (await wallet.get('/api/v2/user/info')).body.data.user;
 }
 

@@ -2,78 +2,82 @@ import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { HISTORY_RETENTION_MS } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { TestClock } from '../helpers/test-clock.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
 import {
   createTestEnvironment,
   startAdditionalService,
   type TestEnvironment,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import type { TestWallet } from '../helpers/test-wallet.ts';
-import { buyUsername, fetchUsernameOwner } from '../helpers/username-buyer.ts';
+} from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
 
 /** Username purchases with failures, races and restarts (spec.md section 4.6). */
 
 const PRICE_SAT = 16;
+const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60_000;
 const ENV = { USERNAME_PRICE_SAT: String(PRICE_SAT) };
 
 const clock = new TestClock();
-const world = useTestEnvironment({ env: ENV, overrides: { clock: clock.now } });
+const environment = useTestEnvironment({ env: ENV, overrides: { clock: clock.now } });
 let payer: EcashPayer;
-let wallet: TestWallet;
+let wallet: RecipientClient;
 
 beforeAll(async () => {
-  payer = await EcashPayer.open(world.mint);
+  payer = await EcashPayer.open(environment.mint);
 });
 
 beforeEach(() => {
-  wallet = world.newWallet();
+  wallet = environment.newWallet();
 });
 
 afterEach(() => {
   recoverMint();
-  // Longer than the cooldown after several mint failures.
-  clock.advance(60_000);
+  // Longer than the longest backoff after mint failures.
+  clock.advance(60 * SECOND_MS);
 });
 
-it('sells a name once and spends one token if forty purchases run concurrently', async () => {
-  const buyers = Array.from({ length: 5 }, () => world.newWallet());
-  const proofs = await mintPriceProofs(40);
-  const race = await Promise.all(
+it('sells a name once and spends one token if 5 buyers pay 8 times each at once', async () => {
+  const [buyerCount, purchasesPerBuyer] = [5, 8];
+  const buyers = Array.from({ length: buyerCount }, () => environment.newWallet());
+  const proofs = await mintPriceProofs(buyerCount * purchasesPerBuyer);
+  const purchases = await Promise.all(
     proofs.map(async ({ dleq: _slowToCheck, ...proof }, index) => {
-      const buyer = buyers[index % buyers.length] as TestWallet;
-      const { status, body } = await buyUsername(buyer, 'wanted', payer.encodeToken([proof]));
+      const buyer = buyers[index % buyers.length] as RecipientClient;
+      const { status, body } = await requestUsername(buyer, 'wanted', payer.encodeToken([proof]));
       return { pubkey: buyer.pubkey, result: `${status} ${body.message ?? ''}` };
     }),
   );
-  expect(world.mint.requestCounts['POST /v1/swap']).toBe(1);
-  const winner = await fetchUsernameOwner(world.origin, 'wanted');
+  expect(environment.mint.requestCounts['POST /v1/swap']).toBe(1);
+  const winner = await fetchUsernameOwner(environment.origin, 'wanted');
   const listResults = (isWinner: boolean) =>
-    race.filter(({ pubkey }) => (pubkey === winner) === isWinner).map(({ result }) => result);
-  expect(listResults(true)).toEqual(Array(8).fill('201 '));
-  expect(listResults(false)).toEqual(Array(32).fill('409 This username is already taken.'));
+    purchases.filter(({ pubkey }) => (pubkey === winner) === isWinner).map(({ result }) => result);
+  expect(listResults(true)).toEqual(Array(purchasesPerBuyer).fill('201 '));
+  expect(listResults(false)).toEqual(
+    Array((buyerCount - 1) * purchasesPerBuyer).fill('409 This username is already taken.'),
+  );
   const states = await payer.wallet.checkProofsStates(proofs);
-  const spent = race.filter((_, index) => states[index]?.state !== 'UNSPENT');
-  expect(spent.map(({ pubkey }) => pubkey)).toEqual([winner]);
+  const spendingPurchases = purchases.filter((_, index) => states[index]?.state !== 'UNSPENT');
+  expect(spendingPurchases.map(({ pubkey }) => pubkey)).toEqual([winner]);
 });
 
-it('assigns the last requested name even if the clock goes backwards', async () => {
+it('assigns the name that was requested last, even if the clock goes backwards', async () => {
   await buy('first');
-  clock.advance(-3_000);
+  clock.advance(-3 * SECOND_MS);
   const { body } = await buy('second');
   expect(body.data.user.name).toBe('second');
-  expect(await fetchUsernameOwner(world.origin, 'second')).toBe(wallet.pubkey);
-  clock.advance(-3_000);
-  expect((await buyUsername(wallet, 'first')).body.data.user.name).toBe('first');
+  expect(await fetchUsernameOwner(environment.origin, 'second')).toBe(wallet.pubkey);
+  clock.advance(-3 * SECOND_MS);
+  expect((await requestUsername(wallet, 'first')).body.data.user.name).toBe('first');
 });
 
 it('keeps reporting a purchase as in progress while the mint does not confirm whether the token is spent', async () => {
   const token = await startStuckPurchase('silent');
-  world.mint.switches.chaos = { rates: { error: 1 } };
+  environment.mint.switches.chaos = { rates: { error: 1 } };
   clock.advance(DAY_MS);
-  const { status, body } = await buyUsername(wallet, 'silent', token);
+  const { status, body } = await requestUsername(wallet, 'silent', token);
   expect(status).toBe(500);
   expect(body.message).toMatch(/in progress/);
 });
@@ -83,68 +87,74 @@ it.each([
   ['no price', { USERNAME_PRICE_SAT: '0' }],
   ['sales disabled', { USERNAME_PRICE_SAT: '' }],
   ['another mint', { ...ENV, USERNAME_MINT_URL: 'http://127.0.0.1:1' }],
-])('completes a pending purchase after a restart with %s', async (change, env) => {
-  const name = `changing${change.replaceAll(/\W/g, '')}`;
+])('completes a pending purchase in a second service with %s', async (difference, env) => {
+  const name = `changing${difference.replaceAll(/\W/g, '')}`;
   const token = await startStuckPurchase(name);
   recoverMint();
-  const next = await startAdditionalService(world, env, { clock: clock.now });
-  const { status, body } = await buyUsername(wallet.withOrigin(next.publicOrigin), name, token);
-  await next.stop();
+  const secondService = await startAdditionalService(environment, env, { clock: clock.now });
+  const buyer = wallet.withOrigin(secondService.publicOrigin);
+  const { status, body } = await requestUsername(buyer, name, token);
+  await secondService.stop();
   expect({ status, name: body.data?.user.name }).toEqual({ status: 201, name });
   expect(await payer.fetchTokenState(token)).toBe('SPENT');
 });
 
-it('accepts a token of a new keyset when the keyset cache expires', async () => {
-  const fresh = await startFreshEnvironment();
-  const buyer = fresh.newWallet();
-  const first = await (await EcashPayer.open(fresh.mint)).mintToken(PRICE_SAT);
-  expect((await buyUsername(buyer, 'before', first)).status).toBe(201);
-  clock.advance(1_000);
-  fresh.mint.rotateKeyset();
-  const token = await (await EcashPayer.open(fresh.mint)).mintToken(PRICE_SAT);
-  expect((await buyUsername(buyer, 'after', token)).status).toBe(402);
-  clock.advance(5_000);
-  expect((await buyUsername(buyer, 'after', token)).status).toBe(201);
+it('accepts a token of a new keyset, but requests the keysets of the mint at most every 5 s', async () => {
+  const separateEnvironment = await createSeparateEnvironment();
+  const buyer = separateEnvironment.newWallet();
+  const tokenOfOldKeyset = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(
+    PRICE_SAT,
+  );
+  expect((await requestUsername(buyer, 'before', tokenOfOldKeyset)).status).toBe(201);
+  clock.advance(SECOND_MS);
+  separateEnvironment.mint.rotateKeyset();
+  const tokenOfNewKeyset = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(
+    PRICE_SAT,
+  );
+  expect((await requestUsername(buyer, 'after', tokenOfNewKeyset)).status).toBe(402);
+  clock.advance(5 * SECOND_MS);
+  expect((await requestUsername(buyer, 'after', tokenOfNewKeyset)).status).toBe(201);
 });
 
-it('does not reserve a name for a token that is pending in another operation', async () => {
+it('does not reserve a name for a token that is pending in another swap', async () => {
   const proofs = await payer.mintProofs(PRICE_SAT);
   const token = payer.encodeToken(proofs);
-  const hold = world.mint.holdNext('POST /v1/swap', 'during');
-  const swapping = payer.wallet.receive(proofs);
+  const hold = environment.mint.holdNext('POST /v1/swap', 'during');
+  const otherSwap = payer.wallet.receive(proofs);
   await hold.reached;
   expect(await payer.fetchTokenState(token)).toBe('PENDING');
 
-  const { status, body } = await buyUsername(wallet, 'squatted', token);
+  const { status, body } = await requestUsername(wallet, 'squatted', token);
   expect({ status, message: body.message }).toEqual({
     status: 402,
     message: 'The token is being spent elsewhere.',
   });
   const validToken = await payer.mintToken(PRICE_SAT);
-  expect((await buyUsername(world.newWallet(), 'squatted', validToken)).status).toBe(201);
+  expect((await requestUsername(environment.newWallet(), 'squatted', validToken)).status).toBe(201);
   hold.release();
-  await swapping;
+  await otherSwap;
 });
 
-it('does not sell with a TREASURY_SECRET that differs from that of another service', async () => {
+it('sells nothing at a service after another one started with a different TREASURY_SECRET', async () => {
   const differentSecret = { TREASURY_SECRET: 'not the one that sealed it, but as long' };
-  const fresh = await startFreshEnvironment();
-  const buyer = fresh.newWallet();
-  const second = await startAdditionalService(
-    fresh,
+  const separateEnvironment = await createSeparateEnvironment();
+  const buyer = separateEnvironment.newWallet();
+  const laterService = await startAdditionalService(
+    separateEnvironment,
     { ...ENV, ...differentSecret },
     { clock: clock.now },
   );
-  const token = await (await EcashPayer.open(fresh.mint)).mintToken(PRICE_SAT);
-  expect((await buyUsername(buyer, 'sealed', token)).status).toBe(500);
-  expect((await buyUsername(buyer.withOrigin(second.publicOrigin), 'sealed', token)).status).toBe(
-    201,
-  );
-  await second.stop();
+  const token = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(PRICE_SAT);
+  expect((await requestUsername(buyer, 'sealed', token)).status).toBe(500);
+  const laterBuyer = buyer.withOrigin(laterService.publicOrigin);
+  expect((await requestUsername(laterBuyer, 'sealed', token)).status).toBe(201);
+  await laterService.stop();
   // A service does not start with a secret that cannot decrypt the stored proofs.
-  await expect(startAdditionalService(fresh, ENV)).rejects.toThrow(/^TREASURY_SECRET: is not/);
+  await expect(startAdditionalService(separateEnvironment, ENV)).rejects.toThrow(
+    /^TREASURY_SECRET: is not/,
+  );
   const noSecret = { TREASURY_SECRET: '', DATA_DIR: '/nonexistent' };
-  await expect(startAdditionalService(fresh, noSecret)).rejects.toThrow(
+  await expect(startAdditionalService(separateEnvironment, noSecret)).rejects.toThrow(
     /^TREASURY_SECRET: is missing/,
   );
 });
@@ -153,69 +163,75 @@ it('keeps the current name if a wallet repeats an older purchase request', async
   const token = await startStuckPurchase('older');
   recoverMint();
   await buy('newer');
-  expect((await buyUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
-  expect((await buyUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
-  expect(await fetchUsernameOwner(world.origin, 'newer')).toBe(wallet.pubkey);
-  // The older name was paid for, so it stays reserved for this key.
-  expect((await buyUsername(world.newWallet(), 'older')).status).toBe(409);
-  expect((await buyUsername(wallet, 'older')).body.data.user.name).toBe('older');
+  expect((await requestUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
+  expect((await requestUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
+  expect(await fetchUsernameOwner(environment.origin, 'newer')).toBe(wallet.pubkey);
+  // The wallet paid for the older name, so this name stays reserved for its key.
+  expect((await requestUsername(environment.newWallet(), 'older')).status).toBe(409);
+  expect((await requestUsername(wallet, 'older')).body.data.user.name).toBe('older');
 });
 
-it('does not return a revoked name for the token that bought it', async () => {
+it('does not assign a revoked name again to the token that bought it', async () => {
   const token = await payer.mintToken(PRICE_SAT);
-  expect((await buyUsername(wallet, 'taken', token)).status).toBe(201);
-  const store = new Store(world.database.db);
+  expect((await requestUsername(wallet, 'taken', token)).status).toBe(201);
+  const store = new Store(environment.database.db);
   await store.transaction((tx) => tx.usernames.revoke('taken'));
-  const { status, body } = await buyUsername(wallet, 'taken', token);
+  const { status, body } = await requestUsername(wallet, 'taken', token);
   expect(status).toBe(402);
   expect(body.message).toMatch(/another purchase/);
-  expect(await fetchUsernameOwner(world.origin, 'taken')).toBeUndefined();
+  expect(await fetchUsernameOwner(environment.origin, 'taken')).toBeUndefined();
 });
 
 it('deletes failed purchases after the retention period and keeps completed ones', async () => {
-  const spent = await payer.mintProofs(PRICE_SAT);
-  await payer.wallet.receive(spent);
-  expect((await buyUsername(wallet, 'nothing', payer.encodeToken(spent))).status).toBe(402);
-  await buy('something');
-  const { purchases } = new Store(world.database.db);
+  const MAX_PRUNED_ROWS = 10;
+  const spentProofs = await payer.mintProofs(PRICE_SAT);
+  await payer.wallet.receive(spentProofs);
+  expect((await requestUsername(wallet, 'failed', payer.encodeToken(spentProofs))).status).toBe(
+    402,
+  );
+  await buy('bought');
+  const { purchases } = new Store(environment.database.db);
   expect(await purchases.countByState(wallet.pubkey)).toEqual({ open: 0, completed: 1, failed: 1 });
-  expect(await purchases.pruneFailed(10)).toBe(false);
+  expect(await purchases.pruneFailed(MAX_PRUNED_ROWS)).toBe(false);
   expect((await purchases.countByState(wallet.pubkey)).failed).toBe(1);
-  await world.database.db
+  await environment.database.db
     .updateTable('username_purchases')
     .set({ closed_at: Date.now() - HISTORY_RETENTION_MS - 1 })
     .execute();
-  await purchases.pruneFailed(10);
+  await purchases.pruneFailed(MAX_PRUNED_ROWS);
   expect(await purchases.countByState(wallet.pubkey)).toEqual({ open: 0, completed: 1, failed: 0 });
 });
 
-/** Starts a service with an empty database. */
-async function startFreshEnvironment(): Promise<TestEnvironment> {
-  const fresh = await createTestEnvironment({ env: ENV, overrides: { clock: clock.now } });
-  onTestFinished(() => fresh.close());
-  return fresh;
+/** Starts another mint and another service with an empty database. */
+async function createSeparateEnvironment(): Promise<TestEnvironment> {
+  const separateEnvironment = await createTestEnvironment({
+    env: ENV,
+    overrides: { clock: clock.now },
+  });
+  onTestFinished(() => separateEnvironment.close());
+  return separateEnvironment;
 }
 
 async function buy(name: string) {
-  const response = await buyUsername(wallet, name, await payer.mintToken(PRICE_SAT));
+  const response = await requestUsername(wallet, name, await payer.mintToken(PRICE_SAT));
   expect({ status: response.status, body: response.body }).toMatchObject({ status: 201 });
   return response;
 }
 
-/** Ends the mint's failures and the cooldown that follows them. */
+/** Ends the mint's failures and the backoff that they caused. */
 function recoverMint(): void {
-  world.mint.switches.chaos = null;
-  clock.advance(3_000);
+  environment.mint.switches.chaos = null;
+  clock.advance(3 * SECOND_MS);
 }
 
-/** Starts a purchase whose swap succeeds at the mint, but whose response is lost. Returns the token. */
+/** Starts a purchase that stays pending: the swap succeeds at the mint, but its response is lost. */
 async function startStuckPurchase(name: string): Promise<string> {
   const token = await payer.mintToken(PRICE_SAT);
-  world.mint.switches.chaos = {
+  environment.mint.switches.chaos = {
     rates: {},
     ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 }, 'POST /v1/checkstate': { error: 1 } },
   };
-  const { status, body } = await buyUsername(wallet, name, token);
+  const { status, body } = await requestUsername(wallet, name, token);
   expect({ status, message: body.message }).toEqual({
     status: 500,
     message: expect.stringContaining('in progress'),
@@ -223,14 +239,15 @@ async function startStuckPurchase(name: string): Promise<string> {
   return token;
 }
 
-/** Mints twenty proofs per request: larger requests would block the test mint, which runs in this process. */
+/** Mints proofs that are worth the price each. */
 async function mintPriceProofs(count: number): Promise<Proof[]> {
   const proofs: Proof[] = [];
+  // Larger requests would block this process, which also runs the test mint.
   const amounts = Array<number>(20).fill(PRICE_SAT);
   const sumSat = amounts.length * PRICE_SAT;
   while (proofs.length < count) {
     const { quote, request } = await payer.wallet.createMintQuoteBolt11(sumSat);
-    world.mint.pay(request);
+    environment.mint.pay(request);
     proofs.push(...(await payer.wallet.ops.mintBolt11(sumSat, quote).asRandom(amounts).run()));
   }
   return proofs;

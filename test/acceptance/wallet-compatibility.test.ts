@@ -1,26 +1,26 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { insertPayments } from '../helpers/quotes.ts';
+import { createSdkClient, subscribeWithSdk } from '../helpers/recipients/npubcash-sdk.ts';
+import { insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import {
-  assignTestMint,
+  assignNewTestMint,
   setLockQuotes,
   startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, type TestWallet } from '../helpers/test-wallet.ts';
-import { createSdkClient, subscribeWithSdk } from '../helpers/wallet-sdk.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** Behavior that specific wallets rely on beyond the specification. */
+/** Behavior that specific wallets rely on and that the specification does not require. */
 
-const LIST = '/api/v2/wallet/quotes';
+const LIST_PATH = '/api/v2/wallet/quotes';
 
-const world = useTestEnvironment();
+const environment = useTestEnvironment();
 
-describe('npubcash-sdk, which reads pages of 50 and fails on responses that are not JSON', () => {
+describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses as JSON', () => {
   it('reads each payment once across several pages', async () => {
-    const wallet = world.newWallet();
-    const ids = await insertPayments(world.database, wallet.pubkey, 120);
+    const wallet = environment.newWallet();
+    const ids = await insertPaidQuotes(environment.database, wallet.pubkey, 120);
     const quotes = await createSdkClient(wallet).getAllQuotes();
     expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.reverse());
   });
@@ -29,14 +29,14 @@ describe('npubcash-sdk, which reads pages of 50 and fails on responses that are 
     ['its base URL', ''],
     ['a base URL with a trailing slash, which it doubles', '/'],
   ])(
-    'receives an update via %s and immediately finds the payment in the list',
+    'receives an update via %s and then immediately finds the payment in the list',
     async (_case, suffix) => {
-      const wallet = world.newWallet();
-      const mint = await assignTestMint(wallet);
-      const sdk = createSdkClient(wallet, `${world.origin}${suffix}`);
+      const wallet = environment.newWallet();
+      const mint = await assignNewTestMint(wallet);
+      const sdk = createSdkClient(wallet, `${environment.origin}${suffix}`);
       const { ready, updated } = subscribeWithSdk(sdk);
       await ready;
-      await createPayment(wallet, mint, 21);
+      await payInvoice(wallet, mint, 21);
       const quoteId = await updated;
       expect(await sdk.getAllQuotes()).toMatchObject([
         { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
@@ -47,21 +47,21 @@ describe('npubcash-sdk, which reads pages of 50 and fails on responses that are 
   it('changes settings', async () => {
     const consoleSpy = vi.spyOn(console, 'log').mockReturnValue(undefined);
     onTestFinished(() => consoleSpy.mockRestore());
-    const wallet = world.newWallet();
+    const wallet = environment.newWallet();
     const { settings } = createSdkClient(wallet);
     expect((await settings.setLock(true)).data.user).toEqual({
       pubkey: wallet.pubkey,
-      mintUrl: world.mint.url,
+      mintUrl: environment.mint.url,
       lockQuote: true,
     });
-    const { data } = await settings.setMintUrl(`${world.mint.url}/`);
-    expect(data.user.mintUrl).toBe(world.mint.url);
+    const { data } = await settings.setMintUrl(`${environment.mint.url}/`);
+    expect(data.user.mintUrl).toBe(environment.mint.url);
   });
 
   it('parses an API error', async () => {
     const consoleSpy = vi.spyOn(console, 'error').mockReturnValue(undefined);
     onTestFinished(() => consoleSpy.mockRestore());
-    const { settings } = createSdkClient(world.newWallet());
+    const { settings } = createSdkClient(environment.newWallet());
     await expect(settings.setMintUrl('nonsense')).rejects.toMatchObject({
       name: 'ApiError',
       statusCode: 400,
@@ -69,10 +69,10 @@ describe('npubcash-sdk, which reads pages of 50 and fails on responses that are 
     });
   });
 
-  it('gets an error message before the server closes its socket, because it only reconnects after one', async () => {
-    const service = await startAdditionalService(world, {});
+  it('gets an error message before the server closes its socket, because it reconnects only after an error message', async () => {
+    const service = await startAdditionalService(environment, {});
     const { failed, ready } = subscribeWithSdk(
-      createSdkClient(world.newWallet(), service.publicOrigin),
+      createSdkClient(environment.newWallet(), service.publicOrigin),
     );
     await ready;
     await service.stop();
@@ -80,33 +80,34 @@ describe('npubcash-sdk, which reads pages of 50 and fails on responses that are 
   });
 });
 
-describe('coco, which only accepts quotes with a paidAt after its newest one', () => {
-  it('sees every payment of the same second when it syncs after each', async () => {
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
+describe('coco, which ignores quotes that were not paid after its newest quote', () => {
+  it('receives all payments of one second if it synchronizes after each payment', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
-    const seen: unknown[] = [];
-    let watermark = 0;
+    const receivedAmounts: unknown[] = [];
+    let newestPaidAt = 0;
     for (let amountSat = 1; amountSat <= 4; amountSat += 1) {
-      await createPayment(wallet, mint, amountSat);
+      await payInvoice(wallet, mint, amountSat);
       await socket.nextMessage();
-      const fresh = (await createSdkClient(wallet).getQuotesSince(watermark)).filter(
-        (quote) => quote.paidAt > watermark,
+      const newQuotes = (await createSdkClient(wallet).getQuotesSince(newestPaidAt)).filter(
+        (quote) => quote.paidAt > newestPaidAt,
       );
-      seen.push(...fresh.map((quote) => quote.amount));
-      watermark = Math.max(watermark, ...fresh.map((quote) => quote.paidAt));
+      receivedAmounts.push(...newQuotes.map((quote) => quote.amount));
+      newestPaidAt = Math.max(newestPaidAt, ...newQuotes.map((quote) => quote.paidAt));
     }
     await socket.close();
-    expect(seen).toEqual([1, 2, 3, 4]);
-    expect(watermark).toBeLessThanOrEqual(Date.now() / 1000 + 5);
+    expect(receivedAmounts).toEqual([1, 2, 3, 4]);
+    // The service gives each payment a separate second, at most 5 s ahead of the clock.
+    expect(newestPaidAt).toBeLessThanOrEqual(Date.now() / 1000 + 5);
   });
 });
 
 describe('the cdk wallet, which parses strictly and signs settings requests with NIP-98', () => {
-  it('can send Content-Type without a body and probe unknown routes', async () => {
-    const wallet = world.newWallet();
+  it('can send Content-Type without a body and gets 404 from unknown routes', async () => {
+    const wallet = environment.newWallet();
     const signedGet = (path: string) =>
-      requestJson(world.origin, path, {
+      requestJson(environment.origin, path, {
         headers: { authorization: wallet.signRequest(path), 'content-type': 'application/json' },
       });
     expect((await signedGet('/api/v2/user/info')).body.data.user.pubkey).toBe(wallet.pubkey);
@@ -115,89 +116,96 @@ describe('the cdk wallet, which parses strictly and signs settings requests with
       expect((await signedGet(path)).status).toBe(404);
     }
     const { body } = await signedGet('/api/v2/auth/nip98');
-    const list = await requestJson(world.origin, LIST, {
+    const list = await requestJson(environment.origin, LIST_PATH, {
       headers: { authorization: `Bearer ${body.data.token}`, 'content-type': 'application/json' },
     });
     expect(list.status).toBe(200);
   });
 
-  it('gets the lock state that the mint confirmed for each quote, because one error fails its batch', async () => {
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
+  it('gets the lock state that the mint confirmed for each quote, because one wrong state fails its whole batch', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
     for (const lockQuotes of [false, true]) {
       await setLockQuotes(wallet, lockQuotes);
-      await createPayment(wallet, mint, 1);
+      await payInvoice(wallet, mint, 1);
       await socket.nextMessage();
     }
     await socket.close();
-    for (const quote of await wallet.listQuotes()) {
-      const lock = mint.quotes.get(String(quote['quoteId']))?.pubkey;
-      expect(quote['locked']).toBe(lock === `02${wallet.pubkey}`);
+    for (const quote of await wallet.listPaidQuotes()) {
+      const lockPubkey = mint.quotes.get(String(quote['quoteId']))?.pubkey;
+      expect(quote['locked']).toBe(lockPubkey === `02${wallet.pubkey}`);
     }
   });
 
-  it('finds later payments when it lists quotes since the newest createdAt', async () => {
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
+  it('finds later payments if it lists quotes since the newest createdAt that it knows', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
-    const older = await world.requestInvoice(wallet, 1);
-    const newer = await world.requestInvoice(wallet, 2);
+    const older = await environment.requestInvoice(wallet, 1);
+    const newer = await environment.requestInvoice(wallet, 2);
     mint.pay(newer.pr);
     await socket.nextMessage();
-    const createdAt = (await wallet.listQuotes()).map((quote) => Number(quote['createdAt']));
+    const quotes = await wallet.listPaidQuotes();
+    const newestCreatedAt = Math.max(...quotes.map((quote) => Number(quote['createdAt'])));
     mint.pay(older.pr);
     await socket.nextMessage();
     await socket.close();
-    const later = await wallet.listQuotes(Math.max(...createdAt));
-    expect(later.map((quote) => quote['request'])).toContain(older.pr);
+    const laterQuotes = await wallet.listPaidQuotes(newestCreatedAt);
+    expect(laterQuotes.map((quote) => quote['request'])).toContain(older.pr);
   });
 });
 
 describe('cashu.me, which signs every request and stops at an empty page', () => {
   it('reads each payment once with one NIP-98 event for all pages', async () => {
-    const wallet = world.newWallet();
-    const ids = await insertPayments(world.database, wallet.pubkey, 120);
-    const authorization = wallet.signRequest(LIST);
-    const page = async (offset: number): Promise<string[]> => {
-      const { body } = await requestJson(world.origin, `${LIST}?offset=${offset}`, {
+    const wallet = environment.newWallet();
+    const ids = await insertPaidQuotes(environment.database, wallet.pubkey, 120);
+    const authorization = wallet.signRequest(LIST_PATH);
+    const fetchPage = async (offset: number): Promise<string[]> => {
+      const { body } = await requestJson(environment.origin, `${LIST_PATH}?offset=${offset}`, {
         headers: { authorization },
       });
       return body.data.quotes.map((quote: { quoteId: string }) => quote.quoteId);
     };
-    const seen: string[] = [];
-    for (let part = await page(0); part.length > 0; part = await page(seen.length)) {
-      seen.push(...part);
+    const seenIds: string[] = [];
+    for (let page = await fetchPage(0); page.length > 0; page = await fetchPage(seenIds.length)) {
+      seenIds.push(...page);
     }
-    expect(seen).toEqual(ids.reverse());
-    expect(await Promise.all([page(0), page(50), page(100)])).toEqual([
+    expect(seenIds).toEqual(ids.reverse());
+    expect(await Promise.all([fetchPage(0), fetchPage(50), fetchPage(100)])).toEqual([
       ids.slice(0, 50),
       ids.slice(50, 100),
       ids.slice(100),
     ]);
   });
 
-  it('gets identical mint URLs in every response and after a restart, because it compares them as text', async () => {
-    const wallet = world.newWallet();
-    const mint = await assignTestMint(wallet);
+  it('gets identical mint URLs from all endpoints and services, because it compares them as text', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
-    await createPayment(wallet, mint, 21);
+    await payInvoice(wallet, mint, 21);
     const { payload } = await socket.nextMessage();
     await socket.close();
-    const restarted = await useAdditionalService(world, { DEFAULT_MINT_URL: `${world.mint.url}/` });
-    for (const base of [world.origin, restarted.publicOrigin]) {
-      const paths = ['/api/v2/user/info', LIST].map(async (path) => {
-        const headers = { authorization: wallet.signRequest(path, 'GET', { url: base + path }) };
-        return (await requestJson(base, path, { headers })).body.data;
+    const secondService = await useAdditionalService(environment, {
+      DEFAULT_MINT_URL: `${environment.mint.url}/`,
+    });
+    for (const origin of [environment.origin, secondService.publicOrigin]) {
+      const responses = ['/api/v2/user/info', LIST_PATH].map(async (path) => {
+        const headers = { authorization: wallet.signRequest(path, 'GET', { url: origin + path }) };
+        return (await requestJson(origin, path, { headers })).body.data;
       });
-      const [info, list] = await Promise.all(paths);
+      const [info, list] = await Promise.all(responses);
       expect(info.user.mintUrl).toBe(mint.url);
       expect(list.quotes).toMatchObject([{ quoteId: payload.quoteId, mintUrl: mint.url }]);
     }
   });
 });
 
-async function createPayment(wallet: TestWallet, mint: TestMint, amountSat: number): Promise<void> {
-  const { pr } = await world.requestInvoice(wallet, amountSat);
+async function payInvoice(
+  wallet: RecipientClient,
+  mint: TestMint,
+  amountSat: number,
+): Promise<void> {
+  const { pr } = await environment.requestInvoice(wallet, amountSat);
   mint.pay(pr);
 }

@@ -6,20 +6,23 @@ import { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { startRelay } from '../helpers/start-test-relay.ts';
-import { TestClock } from '../helpers/test-clock.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
-import { countDeliveriesByState, readDeliveriesTo } from '../helpers/zap-receipt-outbox.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  countDeliveriesByState,
+  readDeliveriesToRelay,
+} from '../helpers/relays/zap-receipt-deliveries.ts';
 import {
   buildZapQuery,
   createZapRequest,
   TEST_ZAP_SECRET_KEY,
   type ZapRequestOptions,
-} from '../helpers/zap-requests.ts';
+} from '../helpers/relays/zap-requests.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
 
 /** Zaps from the payer's request to the receipt at the relays (NIP-57). */
 
@@ -32,8 +35,8 @@ let testDatabase: TestDatabase;
 let database: Database;
 let mint: TestMint;
 let clock: TestClock;
-let operatorRelay: TestRelay;
-let running: Service | null = null;
+let operatorRelay: FakeNostrRelay;
+let service: Service | null = null;
 
 beforeAll(async () => {
   testDatabase = await createTestDatabase();
@@ -49,12 +52,12 @@ afterAll(async () => {
 
 beforeEach(async () => {
   clock = new TestClock();
-  operatorRelay = await TestRelay.start({ now: clock.now });
-  await start();
+  operatorRelay = await FakeNostrRelay.start({ now: clock.now });
+  await startServiceUnderTest();
 });
 
 afterEach(async () => {
-  await stop();
+  await stopService();
   await operatorRelay.close();
   await database.db.deleteFrom('quotes').execute();
   await database.db.deleteFrom('relays').execute();
@@ -62,37 +65,37 @@ afterEach(async () => {
 
 describe('a paid zap', () => {
   it('has one valid receipt at each requested relay and at the operator’s relay', async () => {
-    const relay = await startRelay();
+    const relay = await startFakeRelay();
     const zap = await payZap({ relays: [relay.url, operatorRelay.url, `${relay.url}/`] });
-    for (const each of [relay, operatorRelay]) {
-      await each.waitForEvents(1);
-      const [receipt] = each.events.values();
+    for (const receivingRelay of [relay, operatorRelay]) {
+      await receivingRelay.waitForEvents(1);
+      const [receipt] = receivingRelay.events.values();
       await expectValidReceipt(receipt, zap);
-      expect([...each.receiveCounts.values()]).toEqual([1]);
+      expect([...receivingRelay.receiveCounts.values()]).toEqual([1]);
     }
     expect([...relay.events]).toEqual([...operatorRelay.events]);
-    const [quote] = await zap.wallet.listQuotes();
+    const [quote] = await zap.wallet.listPaidQuotes();
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
 });
 
-describe('a receipt that a relay rejects', () => {
-  it('temporarily is retried unchanged with backoff', async () => {
-    const relay = await startRelay({ rejectionMessage: 'error: could not write' });
+describe('a receipt that a relay rejects temporarily', () => {
+  it('is retried unchanged with backoff', async () => {
+    const relay = await startFakeRelay({ rejectionMessage: 'error: could not write' });
     await payZap({ relays: [relay.url] });
     await operatorRelay.waitForEvents(1);
     const [receipt] = operatorRelay.events.values();
-    const id = receipt?.id ?? '';
+    const receiptId = receipt?.id ?? '';
     for (const [attempts, backoffMs] of [
       [1, 10 * SECOND_MS],
       [2, 30 * SECOND_MS],
       [3, 90 * SECOND_MS],
     ] as const) {
       await eventually(async () =>
-        expect(await readDelivery(relay, id)).toMatchObject({ attempts }),
+        expect(await readDelivery(relay, receiptId)).toMatchObject({ attempts }),
       );
-      expect(await readDelivery(relay, id)).toMatchObject({
+      expect(await readDelivery(relay, receiptId)).toMatchObject({
         state: 'open',
         last_result: 'error: could not write',
         next_attempt_at: clock.nowMs + backoffMs,
@@ -102,28 +105,28 @@ describe('a receipt that a relay rejects', () => {
     relay.switches.rejectionMessage = null;
     clock.advance(10 * MINUTE_MS);
     await relay.waitForEvents(1);
-    expect(JSON.stringify(relay.events.get(id))).toBe(JSON.stringify(receipt));
-    await waitForCounts(relay, { accepted: 1 });
+    expect(JSON.stringify(relay.events.get(receiptId))).toBe(JSON.stringify(receipt));
+    await waitForDeliveryCounts(relay, { accepted: 1 });
   });
 });
 
 describe('a service that restarts without zap support', () => {
   it('still delivers pending receipts', async () => {
-    const relay = await startRelay();
+    const relay = await startFakeRelay();
     await relay.stop();
     await payZap({ relays: [relay.url] });
     await operatorRelay.waitForEvents(1);
-    await stop();
+    await stopService();
     await relay.restart();
     clock.advance(HOUR_MS);
-    await start({});
+    await startServiceUnderTest({});
     await relay.waitForEvents(1);
     expect([...relay.events]).toEqual([...operatorRelay.events]);
   });
 });
 
 interface PaidZap {
-  wallet: TestWallet;
+  wallet: RecipientClient;
   /** The signed zap request. */
   event: Event;
   text: string;
@@ -131,9 +134,10 @@ interface PaidZap {
   pr: string;
 }
 
-async function start(env?: Record<string, string>): Promise<void> {
-  const zaps = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: operatorRelay.url };
-  running = await startService(testConfig(mint.url, env ?? zaps), {
+/** @param env replaces the settings that enable zaps */
+async function startServiceUnderTest(env?: Record<string, string>): Promise<void> {
+  const zapEnv = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: operatorRelay.url };
+  service = await startService(createTestConfig(mint.url, env ?? zapEnv), {
     database,
     clock: clock.now,
     log: createLogger('silent'),
@@ -142,20 +146,20 @@ async function start(env?: Record<string, string>): Promise<void> {
   });
 }
 
-async function stop(): Promise<void> {
-  await running?.stop();
-  running = null;
+async function stopService(): Promise<void> {
+  await service?.stop();
+  service = null;
 }
 
-function runningService(): Service {
-  if (running === null) {
+function getRunningService(): Service {
+  if (service === null) {
     throw new Error('the service is stopped');
   }
-  return running;
+  return service;
 }
 
-function newWallet(): TestWallet {
-  return new TestWallet(runningService().publicOrigin, clock.now);
+function newWallet(): RecipientClient {
+  return new RecipientClient(getRunningService().publicOrigin, clock.now);
 }
 
 /** Requests an invoice for a zap and pays it at the mint. */
@@ -169,22 +173,22 @@ async function payZap(
     comment: 'für dich 🥜',
     ...overrides,
   });
-  const pr = await pay(wallet, buildZapQuery(text, AMOUNT_MSAT));
+  const pr = await requestAndPayInvoice(wallet, buildZapQuery(text, AMOUNT_MSAT));
   return { wallet, event, text, pr };
 }
 
-async function pay(wallet: TestWallet, query: string): Promise<string> {
+async function requestAndPayInvoice(wallet: RecipientClient, query: string): Promise<string> {
   const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-  const { body } = await requestJson(runningService().url, path);
+  const { body } = await requestJson(getRunningService().url, path);
   expect(body).toHaveProperty('pr');
   mint.pay(body.pr);
   return body.pr;
 }
 
-/** Makes the checks of NIP-57 appendix F. */
+/** Validates a receipt as a client does (NIP-57 appendix F). */
 async function expectValidReceipt(receipt: Event | undefined, zap: PaidZap): Promise<void> {
   const { body } = await requestJson(
-    runningService().url,
+    getRunningService().url,
     `/.well-known/lnurlp/${zap.wallet.npub}`,
   );
   if (receipt === undefined) {
@@ -192,23 +196,25 @@ async function expectValidReceipt(receipt: Event | undefined, zap: PaidZap): Pro
   }
   expect(verifyEvent({ ...receipt })).toBe(true);
   expect(receipt).toMatchObject({ kind: Zap, pubkey: body.nostrPubkey, content: '' });
-  const tag = (name: string) => receipt.tags.find(([first]) => first === name)?.[1];
-  expect(tag('p')).toBe(zap.wallet.pubkey);
-  expect(tag('P')).toBe(zap.event.pubkey);
-  expect(tag('bolt11')).toBe(zap.pr);
-  expect(tag('description')).toBe(zap.text);
-  expect(validateZapRequest(tag('description') ?? '')).toBeNull();
+  const tagValue = (name: string) => receipt.tags.find(([first]) => first === name)?.[1];
+  expect(tagValue('p')).toBe(zap.wallet.pubkey);
+  expect(tagValue('P')).toBe(zap.event.pubkey);
+  expect(tagValue('bolt11')).toBe(zap.pr);
+  expect(tagValue('description')).toBe(zap.text);
+  expect(validateZapRequest(tagValue('description') ?? '')).toBeNull();
   expect(getSatoshisAmountFromBolt11(zap.pr)).toBe(AMOUNT_MSAT / 1_000);
-  expect(tag('preimage')).toBeUndefined();
+  expect(tagValue('preimage')).toBeUndefined();
 }
 
-async function waitForCounts(relay: TestRelay, counts: Record<string, number>): Promise<void> {
+async function waitForDeliveryCounts(
+  relay: FakeNostrRelay,
+  counts: Record<string, number>,
+): Promise<void> {
   await eventually(async () =>
     expect(await countDeliveriesByState(database, relay.url)).toEqual(counts),
   );
 }
 
-/** Reads the delivery row of a receipt for a relay. */
-async function readDelivery(relay: TestRelay, id: string) {
-  return (await readDeliveriesTo(database, relay.url)).get(id);
+async function readDelivery(relay: FakeNostrRelay, id: string) {
+  return (await readDeliveriesToRelay(database, relay.url)).get(id);
 }

@@ -6,7 +6,7 @@ import { exitCodeOf, renderReport } from '../../bench/harness/report.ts';
 it.each([
   [['nothing-of-ours'], 'Unknown figure: nothing-of-ours'],
   [['--runs', '0', 'start'], '--runs must be a whole number of at least 1'],
-])('rejects %j and lists the available figures', (args, message) => {
+])('bench/run.ts rejects the arguments %j and lists the available figures', (args, message) => {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['bench/run.ts', ...args], {
     encoding: 'utf8',
   });
@@ -25,39 +25,42 @@ it.each<[string, Bound, Measurement[]]>([
     { maxValue: 30 },
     [{ service: 1 }, { service: 31 }, { service: 40 }],
   ],
-])('fails with --must-reach for %s', (_, bound, runs) => {
-  const outcome = { rows: [rowOf({ bound, runs })], failures: [] };
+])(
+  'reports a missed bound for %s, and exits with 1 if --must-reach is set',
+  (_case, bound, runs) => {
+    const outcome = { rows: [createRow({ bound, runs })], failures: [] };
 
-  expect(exitCodeOf(outcome, true)).toBe(1);
-  expect(exitCodeOf(outcome, false)).toBe(0);
-  expect(renderReport(outcome)).toContain('MISSED');
-});
+    expect(exitCodeOf(outcome, true)).toBe(1);
+    expect(exitCodeOf(outcome, false)).toBe(0);
+    expect(renderReport(outcome)).toContain('MISSED');
+  },
+);
 
 it.each<[string, Bound, Measurement[]]>([
   ['a ratio', { minRatio: 0.6 }, [{ service: 60, floor: 100 }]],
   ['a value', { maxValue: 30 }, [{ service: 30 }, { service: 1 }, { service: 99 }]],
-])('passes with --must-reach for %s at its bound', (_, bound, runs) => {
-  const outcome = { rows: [rowOf({ bound, runs })], failures: [] };
+])('exits with 0 with --must-reach for %s at its bound', (_case, bound, runs) => {
+  const outcome = { rows: [createRow({ bound, runs })], failures: [] };
 
   expect(exitCodeOf(outcome, true)).toBe(0);
   expect(renderReport(outcome)).toContain('reached');
 });
 
-it('fails if a response was wrong, even if the figure is good', () => {
-  const outcome = { rows: [rowOf({ problems: ['wrong response: 500'] })], failures: [] };
+it('exits with 1 after a wrong response even if the figure reaches its bound', () => {
+  const outcome = { rows: [createRow({ problems: ['wrong response: 500'] })], failures: [] };
 
   expect(exitCodeOf(outcome, false)).toBe(1);
   expect(renderReport(outcome)).toContain('PROBLEM: wrong response: 500');
 });
 
-it('fails if a figure could not be measured', () => {
-  const outcome = { rows: [rowOf({})], failures: ['sockets: EMFILE'] };
+it('exits with 1 if a figure could not be measured', () => {
+  const outcome = { rows: [createRow({})], failures: ['sockets: EMFILE'] };
 
   expect(exitCodeOf(outcome, false)).toBe(1);
   expect(renderReport(outcome)).toContain('NOT MEASURED: sockets: EMFILE');
 });
 
-function rowOf(row: Partial<ResultRow>): ResultRow {
+function createRow(row: Partial<ResultRow>): ResultRow {
   const runs = [{ service: 1 }];
   return { title: 'a figure', unit: 'ms', runs, bound: { maxValue: 1 }, problems: [], ...row };
 }

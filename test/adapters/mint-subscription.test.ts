@@ -14,17 +14,32 @@ import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket
 import { HostSemaphore } from '../../src/net/host-semaphore.ts';
 import {
   AsyncQueue,
+  buildQuoteNotification,
+  type FakeMintConnection,
   FakeWebSocketMint,
-  type MintConnection,
-  quoteNotification,
-} from '../helpers/fake-websocket-mint.ts';
-import { createTestRateLimiter } from '../helpers/test-mint-rate-limiter.ts';
+} from '../helpers/mints/fake-websocket-mint.ts';
+import { createTestMintRateLimiter } from '../helpers/mints/mint-rate-limiter-fixture.ts';
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
 
-/** No delays, except for unresponsive or hostile peers. */
-const FAST: SubscriptionTiming = {
+/** The delay after the first rate limit error of a mint. */
+const RATE_LIMIT_COOLDOWN_MS = 2 * SECOND_MS;
+
+/** The limits of one connection, and of the quotes that wait to be subscribed. */
+const MAX_QUOTES_PER_CONNECTION = 1_000;
+const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
+const MAX_PENDING_QUOTES = 750;
+
+/** Frames that a mint may send between two pings of the client: 50, plus 10 per subscribed quote. */
+const MAX_FRAMES_WITH_ONE_QUOTE = 60;
+const FRAME_BYTES = 4096;
+
+/** The WebSocket status of a connection that ended without a closing handshake. */
+const ABNORMAL_CLOSURE = 1006;
+
+/** Shortens batching and reconnect delays. Rate limit delays, ping intervals and timeouts stay as in production. */
+const FAST_TIMING: SubscriptionTiming = {
   ...SUBSCRIPTION_TIMING,
   batchIntervalMs: 1,
   initialReconnectDelayMs: 1,
@@ -33,14 +48,14 @@ const FAST: SubscriptionTiming = {
   stableAfterMs: 0,
 };
 
-// Runs before cleanups of `onTestFinished`, which need real time.
+// Runs before the `onTestFinished` cleanups, which need real time.
 afterEach(() => void vi.useRealTimers());
 
-describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', (style) => {
-  it('reports the state of a quote and then its payment', async () => {
+describe.each(['nutshell', 'cdk'] as const)('MintSubscription to a mint like %s', (style) => {
+  it('reports the current state of a quote and then its payment', async () => {
     const mint = await startMint({ switches: { style, omitsExpiryAndPubkeyAfterCreation: true } });
     const quote = await createQuote(mint);
-    const { subscription, observations } = subscribe(mint.url);
+    const { subscription, observations } = createSubscription(mint.url);
     subscription.subscribe([quote.quoteId]);
     expect(await observations.next()).toMatchObject({ quoteId: quote.quoteId, state: 'UNPAID' });
     expect(subscription.isCovered(quote.quoteId)).toBe(true);
@@ -53,10 +68,10 @@ describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', 
     });
   });
 
-  it('reports, after a reconnect, the changes of the time without a connection', async () => {
+  it('reports a payment that was made while the socket was disconnected', async () => {
     const mint = await startMint({ switches: { style } });
     const quote = await createQuote(mint);
-    const { subscription, observations } = subscribe(mint.url);
+    const { subscription, observations } = createSubscription(mint.url);
     subscription.subscribe([quote.quoteId]);
     expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
     mint.dropSockets();
@@ -66,99 +81,109 @@ describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', 
 });
 
 describe('MintSubscription', () => {
-  it("opens the socket below the mint's path when the first quote is watched", async () => {
+  it('connects to /v1/ws below the mint URL when the first quote is subscribed', async () => {
     const mint = await FakeWebSocketMint.start();
-    const { subscription } = subscribe(`${mint.url}/Bitcoin`);
+    const { subscription } = createSubscription(`${mint.url}/Bitcoin`);
     expect(mint.requestedPaths).toEqual([]);
     subscription.subscribe(['a']);
     await mint.connections.next();
     expect(mint.requestedPaths).toEqual(['/Bitcoin/v1/ws']);
   });
 
-  it('subscribes a quote immediately, and those of the next 50 ms with one message', async () => {
+  it('subscribes the first quote immediately and batches the quotes of the next 50 ms', async () => {
     useFakeTime();
-    const { subscription, peer } = await subscribed(['first'], SUBSCRIPTION_TIMING);
+    const { subscription, connection } = await startSubscribed(['first'], SUBSCRIPTION_TIMING);
     subscription.subscribe(['a', 'b']);
     vi.advanceTimersByTime(49);
     subscription.subscribe(['b', 'c']);
-    expect(peer.requests.size).toBe(0);
+    expect(connection.requests.size).toBe(0);
     vi.advanceTimersByTime(1);
-    expect(await peer.requests.next()).toEqual({
+    expect(await connection.requests.next()).toEqual({
       jsonrpc: '2.0',
       id: 2,
       method: 'subscribe',
       params: { kind: 'bolt11_mint_quote', subId: 'quotes-2', filters: ['a', 'b', 'c'] },
     });
-    await passTime(SECOND);
+    await advanceTime(SECOND_MS);
     subscription.subscribe(['d']);
-    expect((await peer.requests.next()).params.filters).toEqual(['d']);
+    expect((await connection.requests.next()).params.filters).toEqual(['d']);
   });
 
-  it('sends messages less often on a connection that has had many', async () => {
+  it('needs only one connection for 600 quotes that arrive at intervals of 50 ms', async () => {
     useFakeTime();
-    const { mint, subscription, peer } = await subscribed(['first'], SUBSCRIPTION_TIMING);
+    const { mint, subscription, connection } = await startSubscribed(
+      ['first'],
+      SUBSCRIPTION_TIMING,
+    );
     const subscribedIds: string[] = [];
     for (let count = 0; count < 600; count += 1) {
       subscription.subscribe([`quote-${count}`]);
       vi.advanceTimersByTime(50);
-      await turn();
-      for (const call of peer.requests.drain()) {
-        subscribedIds.push(...call.params.filters);
-        peer.confirmSubscription(call);
+      await waitForEventLoopTurn();
+      for (const request of connection.requests.drain()) {
+        subscribedIds.push(...request.params.filters);
+        connection.confirmSubscription(request);
       }
     }
     expect(mint.requestedPaths).toHaveLength(1);
+    // The last quotes still wait for their batch.
     expect(subscribedIds.length).toBeGreaterThan(580);
   });
 
-  it('covers a quote from its first report until the socket closes', async () => {
-    const { subscription, peer, observations, closings } = await subscribed(['a', 'b']);
+  it('covers a quote from its first reported state until the socket closes', async () => {
+    const { subscription, connection, observations, reconnectDelaysMs } = await startSubscribed([
+      'a',
+      'b',
+    ]);
     expect(subscription.isCovered('a')).toBe(false);
-    peer.sendQuoteState('a', 'UNPAID');
+    connection.sendQuoteState('a', 'UNPAID');
     await observations.next();
     expect(['a', 'b', 'c'].map((id) => subscription.isCovered(id))).toEqual([true, false, false]);
-    peer.socket.close();
-    await closings.next();
+    connection.socket.close();
+    await reconnectDelaysMs.next();
     expect(subscription.isCovered('a')).toBe(false);
   });
 
-  it('resubscribes the quotes that are still watched after the mint closed the socket', async () => {
-    const { mint, subscription, peer } = await subscribed(['a', 'b']);
+  it('resubscribes only the quotes that are not ignored after the mint closes the socket', async () => {
+    const { mint, subscription, connection } = await startSubscribed(['a', 'b']);
     subscription.ignore(['a']);
-    peer.socket.close();
-    const next = await mint.connections.next();
-    expect((await next.requests.next()).params.filters).toEqual(['b']);
+    connection.socket.close();
+    const newConnection = await mint.connections.next();
+    expect((await newConnection.requests.next()).params.filters).toEqual(['b']);
   });
 
-  it('does not reconnect while nothing is watched', async () => {
-    const { mint, subscription, peer, closings } = await subscribed(['a']);
+  it('does not reconnect until a new quote is subscribed if all quotes are ignored', async () => {
+    const { mint, subscription, connection, reconnectDelaysMs } = await startSubscribed(['a']);
     subscription.ignore(['a']);
-    peer.socket.close();
-    await closings.next();
+    connection.socket.close();
+    await reconnectDelaysMs.next();
     subscription.subscribe(['b']);
-    const next = await mint.connections.next();
-    expect((await next.requests.next()).params.filters).toEqual(['b']);
+    const newConnection = await mint.connections.next();
+    expect((await newConnection.requests.next()).params.filters).toEqual(['b']);
     expect(mint.requestedPaths).toHaveLength(2);
   });
 
   it.each([
     ['an error', { error: { code: -32602, message: 'Invalid params' } }],
-    ['a confirmation without OK', { result: { status: 'ERROR' } }],
-  ])('does not subscribe quotes again that the mint rejects with %s', async (_what, answer) => {
-    const { subscription, peer, answers } = await subscribed(['a']);
+    ['a status other than OK', { result: { status: 'ERROR' } }],
+  ])('does not resubscribe a quote that the mint rejects with %s', async (_case, response) => {
+    const { subscription, connection, subscribeOutcomes } = await startSubscribed(['a']);
     subscription.subscribe(['b']);
-    const { id } = await peer.requests.next();
-    peer.send({ jsonrpc: '2.0', id, ...answer });
-    expect(await answers.next()).toBe('rejected');
+    const { id } = await connection.requests.next();
+    connection.send({ jsonrpc: '2.0', id, ...response });
+    expect(await subscribeOutcomes.next()).toBe('rejected');
     expect(subscription.isCovered('b')).toBe(false);
     subscription.subscribe(['b', 'c']);
-    expect((await peer.requests.next()).params.filters).toEqual(['c']);
+    expect((await connection.requests.next()).params.filters).toEqual(['c']);
   });
 
-  it('ignores messages that are malformed, unknown or about other quotes', async () => {
-    const { subscription, peer, observations, anomalies } = await subscribed(['a', 'unwatched']);
-    subscription.ignore(['unwatched']);
-    peer.sendText('this is not JSON');
+  it('ignores messages that are malformed, of unknown type or about unsubscribed quotes', async () => {
+    const { subscription, connection, observations, anomalies } = await startSubscribed([
+      'a',
+      'ignored',
+    ]);
+    subscription.ignore(['ignored']);
+    connection.sendText('this is not JSON');
     for (const message of [
       null,
       [],
@@ -168,441 +193,475 @@ describe('MintSubscription', () => {
       { jsonrpc: '2.0', method: 'subscribe', params: { payload: { quote: 'a' } } },
       { jsonrpc: '2.0', method: 'other', params: { payload: { quote: 'a', state: 'PAID' } } },
     ]) {
-      peer.send(message);
+      connection.send(message);
     }
-    peer.socket.send(Buffer.from(JSON.stringify(quoteNotification('a', 'PAID'))));
-    peer.sendQuoteState('stranger', 'PAID');
-    peer.sendQuoteState('unwatched', 'PAID');
-    peer.sendQuoteState('a', 'SOMETHING');
-    peer.sendQuoteState('a', 'PENDING');
+    const binaryMessage = Buffer.from(JSON.stringify(buildQuoteNotification('a', 'PAID')));
+    connection.socket.send(binaryMessage);
+    connection.sendQuoteState('never-subscribed', 'PAID');
+    connection.sendQuoteState('ignored', 'PAID');
+    connection.sendQuoteState('a', 'UNKNOWN_STATE');
+    // Only this message is valid.
+    connection.sendQuoteState('a', 'PENDING');
     expect(await observations.next()).toEqual({ quoteId: 'a', state: 'INFLIGHT' });
     expect(observations.size).toBe(0);
     expect(anomalies.drain()).toEqual(['unsolicited_notification']);
   });
 
-  it('reports each state once, and once more on a new connection', async () => {
-    const { mint, peer, observations } = await subscribed(['a']);
+  it('reports a repeated state once, and again after a reconnect', async () => {
+    const { mint, connection, observations } = await startSubscribed(['a']);
     for (const state of ['UNPAID', 'UNPAID', 'PAID', 'PAID', 'UNPAID']) {
-      peer.sendQuoteState('a', state);
+      connection.sendQuoteState('a', state);
     }
     for (const state of ['UNPAID', 'PAID', 'UNPAID']) {
       expect(await observations.next()).toMatchObject({ state });
     }
-    peer.socket.close();
-    const next = await mint.connections.next();
-    next.confirmSubscription(await next.requests.next());
-    next.sendQuoteState('a', 'UNPAID');
+    connection.socket.close();
+    const newConnection = await mint.connections.next();
+    newConnection.confirmSubscription(await newConnection.requests.next());
+    newConnection.sendQuoteState('a', 'UNPAID');
     expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
     expect(observations.size).toBe(0);
   });
 
-  it('reconnects with exponential backoff while the mint is down', async () => {
+  it('reconnects with exponential backoff while the mint rejects handshakes', async () => {
     const mint = await FakeWebSocketMint.start();
     mint.upgradeRejectionStatus = 404;
-    const { subscription, closings } = subscribe(mint.url, {
+    const { subscription, reconnectDelaysMs } = createSubscription(mint.url, {
       initialReconnectDelayMs: 2,
       maxReconnectDelayMs: 16,
-      stableAfterMs: MINUTE,
+      stableAfterMs: MINUTE_MS,
     });
     subscription.subscribe(['a']);
-    for (const longestMs of [2, 4, 8, 16, 16]) {
-      const reconnectInMs = await closings.next();
-      expect(reconnectInMs).toBeGreaterThanOrEqual(longestMs / 2);
-      expect(reconnectInMs).toBeLessThanOrEqual(longestMs);
+    for (const maxDelayMs of [2, 4, 8, 16, 16]) {
+      const delayMs = await reconnectDelaysMs.next();
+      expect(delayMs).toBeGreaterThanOrEqual(maxDelayMs / 2);
+      expect(delayMs).toBeLessThanOrEqual(maxDelayMs);
     }
     mint.upgradeRejectionStatus = null;
-    const peer = await mint.connections.next();
-    expect((await peer.requests.next()).params.filters).toEqual(['a']);
+    const connection = await mint.connections.next();
+    expect((await connection.requests.next()).params.filters).toEqual(['a']);
   });
 
-  it('replaces a connection whose peer no longer responds to pings', async () => {
+  it('replaces a connection if the mint does not respond to a ping', async () => {
     useFakeTime('setInterval', 'clearInterval');
-    const { mint, closings } = await subscribed(['a'], {}, { autoPong: false });
-    vi.advanceTimersByTime(30 * SECOND);
-    vi.advanceTimersByTime(30 * SECOND);
-    await closings.next();
-    vi.advanceTimersByTime(2);
+    const { mint, reconnectDelaysMs } = await startSubscribed(['a'], {}, { autoPong: false });
+    vi.advanceTimersByTime(FAST_TIMING.pingIntervalMs);
+    vi.advanceTimersByTime(FAST_TIMING.pingIntervalMs);
+    await reconnectDelaysMs.next();
+    vi.advanceTimersByTime(FAST_TIMING.maxReconnectDelayMs);
     await mint.connections.next();
   });
 
-  it('replaces a connection on which the mint does not respond to a subscription', async () => {
+  it('replaces a connection if the mint does not respond to a subscription', async () => {
     useFakeTime();
-    const { mint, subscription, peer, answers, closings } = await subscribed(['a']);
+    const { mint, subscription, connection, subscribeOutcomes, reconnectDelaysMs } =
+      await startSubscribed(['a']);
     subscription.subscribe(['b']);
-    vi.advanceTimersByTime(1);
-    await peer.requests.next();
-    vi.advanceTimersByTime(15 * SECOND);
-    expect(await answers.next()).toBe('no_response');
-    await closings.next();
-    vi.advanceTimersByTime(2);
-    const next = await mint.connections.next();
-    const filters = (await next.requests.next()).params.filters;
-    expect(filters).toEqual(['a', 'b']);
+    vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+    await connection.requests.next();
+    vi.advanceTimersByTime(FAST_TIMING.responseTimeoutMs);
+    expect(await subscribeOutcomes.next()).toBe('no_response');
+    await reconnectDelaysMs.next();
+    vi.advanceTimersByTime(FAST_TIMING.maxReconnectDelayMs);
+    const newConnection = await mint.connections.next();
+    expect((await newConnection.requests.next()).params.filters).toEqual(['a', 'b']);
   });
 });
 
-describe('MintSubscription with a full connection', () => {
-  it('keeps it open beside the next one, and both report', async () => {
-    const { mint, subscription, peer, observations } = await full('old');
+describe('MintSubscription whose connection is full', () => {
+  it('opens a second connection for a new quote and receives reports on both connections', async () => {
+    const { mint, subscription, connection, observations } = await startWithFullConnection('old');
     subscription.subscribe(['new']);
-    const next = await mint.connections.next();
-    expect((await next.requests.next()).params.filters).toEqual(['new']);
-    peer.sendQuoteState('old-999', 'PAID');
+    const newConnection = await mint.connections.next();
+    expect((await newConnection.requests.next()).params.filters).toEqual(['new']);
+    connection.sendQuoteState('old-999', 'PAID');
     expect(await observations.next()).toMatchObject({ quoteId: 'old-999', state: 'PAID' });
-    next.sendQuoteState('new', 'PAID');
+    newConnection.sendQuoteState('new', 'PAID');
     expect(await observations.next()).toMatchObject({ quoteId: 'new', state: 'PAID' });
     expect(subscription.isCovered('old-999')).toBe(true);
   });
 
-  it('considers a connection full after a hundred subscriptions', async () => {
-    const { mint, subscription, peer } = await subscribed(['quote-0']);
-    for (const quoteId of idsOf('quote', 100).slice(1)) {
+  it('opens a second connection after 100 subscriptions on the first', async () => {
+    const { mint, subscription, connection } = await startSubscribed(['quote-0']);
+    for (const quoteId of createQuoteIds('quote', MAX_SUBSCRIPTIONS_PER_CONNECTION).slice(1)) {
       subscription.subscribe([quoteId]);
-      peer.confirmSubscription(await peer.requests.next());
+      connection.confirmSubscription(await connection.requests.next());
     }
     subscription.subscribe(['one-more']);
-    const next = await mint.connections.next();
-    expect((await next.requests.next()).params.filters).toEqual(['one-more']);
-    expect(peer.requests.size).toBe(0);
+    const newConnection = await mint.connections.next();
+    expect((await newConnection.requests.next()).params.filters).toEqual(['one-more']);
+    expect(connection.requests.size).toBe(0);
   });
 
-  it('closes the oldest for a fourth one and leaves its quotes to polling', async () => {
-    const harness = await full('first');
-    const { mint, subscription, closings } = harness;
-    const ended = once(harness.peer.socket, 'close');
+  it('closes the oldest connection without resubscribing its quotes when it opens a fourth', async () => {
+    const harness = await startWithFullConnection('first');
+    const { mint, subscription, reconnectDelaysMs } = harness;
+    const oldestClosed = once(harness.connection.socket, 'close');
     for (const name of ['second', 'third']) {
       subscription.subscribe([name]);
-      await fill({ ...harness, peer: await nextConnection(harness) }, idsOf(name, 999));
+      const connection = await confirmNextConnection(harness);
+      await subscribeInPortions(
+        { ...harness, connection },
+        createQuoteIds(name, MAX_QUOTES_PER_CONNECTION - 1),
+      );
     }
     subscription.subscribe(['fourth']);
-    const last = await nextConnection(harness);
-    await ended;
-    expect([mint.requestedPaths.length, closings.size, last.requests.size]).toEqual([4, 0, 0]);
+    const fourthConnection = await confirmNextConnection(harness);
+    await oldestClosed;
+    expect(mint.requestedPaths).toHaveLength(4);
+    // The client plans no reconnect and subscribes no quotes of the closed connection.
+    expect([reconnectDelaysMs.size, fourthConnection.requests.size]).toEqual([0, 0]);
   });
 
-  it('resubscribes only some quotes of a lost connection, leaving room for new ones', async () => {
-    const harness = await full('quote');
-    harness.peer.socket.terminate();
-    const next = await harness.mint.connections.next();
-    const { filters } = (await next.requests.next()).params;
-    expect(filters).toEqual(idsOf('quote', 1_000).slice(-750));
-  });
-
-  it('omits older quotes rather than one that was just created', async () => {
-    const mint = await FakeWebSocketMint.start();
-    const { subscription } = subscribe(mint.url);
-    subscription.subscribe(['new']);
-    subscription.subscribeOlder(idsOf('old', 1_000));
-    const { filters } = (await (await mint.connections.next()).requests.next()).params;
-    expect(filters).toEqual([...idsOf('old', 1_000).slice(-749), 'new']);
+  it('resubscribes only the newest 750 of 1,000 quotes after the connection is lost', async () => {
+    const harness = await startWithFullConnection('quote');
+    harness.connection.socket.terminate();
+    const newConnection = await harness.mint.connections.next();
+    const { filters } = (await newConnection.requests.next()).params;
+    expect(filters).toEqual(
+      createQuoteIds('quote', MAX_QUOTES_PER_CONNECTION).slice(-MAX_PENDING_QUOTES),
+    );
   });
 });
 
-describe('MintSubscription with a mint that limits messages', () => {
+describe('MintSubscription.subscribeOlder', () => {
+  it('drops the oldest quotes rather than a new one if more than 750 wait to be subscribed', async () => {
+    const mint = await FakeWebSocketMint.start();
+    const { subscription } = createSubscription(mint.url);
+    subscription.subscribe(['new']);
+    const oldIds = createQuoteIds('old', 1_000);
+    subscription.subscribeOlder(oldIds);
+    const { filters } = (await (await mint.connections.next()).requests.next()).params;
+    expect(filters).toEqual([...oldIds.slice(-(MAX_PENDING_QUOTES - 1)), 'new']);
+  });
+});
+
+describe('MintSubscription to a rate-limiting mint', () => {
   it.each([429, 500])(
-    'is connected to again after 2 s if it refuses a handshake with %i',
+    'reconnects 2 s after the mint rejects a handshake with HTTP %i',
     async (status) => {
       useFakeTime();
       const mint = await FakeWebSocketMint.start();
       mint.upgradeRejectionStatus = status;
-      const { subscription, closings } = subscribe(mint.url);
+      const { subscription, reconnectDelaysMs } = createSubscription(mint.url);
       subscription.subscribe(['a']);
-      vi.advanceTimersByTime(1);
-      await closings.next();
+      vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+      await reconnectDelaysMs.next();
       mint.upgradeRejectionStatus = null;
-      await passTime(2 * SECOND - 10);
+      await advanceTime(RATE_LIMIT_COOLDOWN_MS - 10);
       expect(mint.requestedPaths).toHaveLength(1);
-      await passTime(100);
-      const peer = await mint.connections.next();
-      expect((await peer.requests.next()).params.filters).toEqual(['a']);
+      await advanceTime(100);
+      const connection = await mint.connections.next();
+      expect((await connection.requests.next()).params.filters).toEqual(['a']);
     },
   );
 
   it.each([
-    ['no message', 0, 'Error: Rate limit exceeded'],
-    ['the message', 2, 'RATE LIMIT reached, try later'],
+    ['without a request id', 0, 'Error: Rate limit exceeded'],
+    ['with a request id', 2, 'RATE LIMIT reached, try later'],
   ])(
-    'receives rejected quotes again on the same connection after 2 s if its error names %s',
-    async (_what, id, message) => {
+    'resubscribes on the same connection 2 to 3 s after a rate limit error %s',
+    async (_case, id, message) => {
       useFakeTime();
-      const { mint, subscription, peer, answers } = await subscribed(['a']);
+      const { mint, subscription, connection, subscribeOutcomes } = await startSubscribed(['a']);
       subscription.subscribe(['b']);
-      vi.advanceTimersByTime(1);
-      await peer.requests.next();
-      peer.send({ jsonrpc: '2.0', error: { code: -32000, message }, id });
-      expect(await answers.next()).toBe('rate_limited');
-      await passTime(2 * SECOND - 10);
+      vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+      await connection.requests.next();
+      connection.send({ jsonrpc: '2.0', error: { code: -32000, message }, id });
+      expect(await subscribeOutcomes.next()).toBe('rate_limited');
+      await advanceTime(RATE_LIMIT_COOLDOWN_MS - 10);
       subscription.subscribe(['c']);
-      expect(peer.requests.size).toBe(0);
-      await passTime(1_010);
-      const again = await peer.requests.next();
-      expect(again.params.filters.toSorted()).toEqual(['b', 'c']);
-      peer.confirmSubscription(again);
-      expect(await answers.next()).toBe('confirmed');
+      expect(connection.requests.size).toBe(0);
+      await advanceTime(SECOND_MS + 10);
+      const resubscription = await connection.requests.next();
+      expect(resubscription.params.filters.toSorted()).toEqual(['b', 'c']);
+      connection.confirmSubscription(resubscription);
+      expect(await subscribeOutcomes.next()).toBe('confirmed');
       expect(mint.requestedPaths).toHaveLength(1);
     },
   );
 });
 
-describe('MintSubscription with a silent socket', () => {
-  it('does not rely on the socket after a poll found a payment, until the mint reports a change', async () => {
-    const { subscription, peer, observations } = await subscribed(['a', 'b']);
+describe('MintSubscription.recordPolledChanges', () => {
+  it('makes quotes uncovered after a missed report until the mint reports a change again', async () => {
+    const { subscription, connection, observations } = await startSubscribed(['a', 'b']);
     for (const quoteId of ['a', 'b']) {
-      peer.sendQuoteState(quoteId, 'UNPAID');
+      connection.sendQuoteState(quoteId, 'UNPAID');
       await observations.next();
     }
     subscription.recordPolledChanges(['unknown']);
     expect(subscription.isCovered('b')).toBe(true);
     subscription.recordPolledChanges(['a']);
     expect(subscription.isCovered('b')).toBe(false);
-    peer.sendQuoteState('a', 'PAID');
+    connection.sendQuoteState('a', 'PAID');
     await observations.next();
     expect(subscription.isCovered('b')).toBe(true);
   });
 });
 
-describe('MintSubscription with a flooding mint', () => {
+describe('MintSubscription to a mint that floods its connection', () => {
   it.each([
-    ['many messages', 'noise', 57],
-    ['a few long ones', 'x'.repeat(10 * 4096), 5],
-  ])('disconnects for ten minutes after %s', async (_what, text, admitted) => {
+    ['many short messages', 1],
+    ['a few long messages', 10],
+  ])('disconnects for ten minutes after %s', async (_case, framesPerMessage) => {
     useFakeTime();
-    const harness = await subscribed(['a'], { floodCooldownMs: 10 * MINUTE });
-    const { peer, mint, closings, anomalies } = harness;
-    const ended = once(peer.socket, 'close');
-    // The limit is 60 for one quote; the handshake and the confirmation were the first.
-    for (let count = 0; count < admitted; count += 1) {
-      peer.sendText(text);
+    const harness = await startSubscribed(['a'], { floodCooldownMs: 10 * MINUTE_MS });
+    const { connection, mint, reconnectDelaysMs, anomalies } = harness;
+    const socketClosed = once(connection.socket, 'close');
+    const text = 'x'.repeat(framesPerMessage * FRAME_BYTES);
+    // The handshake, the confirmation of the subscription and the ping below count as frames too.
+    const maxMessages = Math.floor((MAX_FRAMES_WITH_ONE_QUOTE - 3) / framesPerMessage);
+    for (let count = 0; count < maxMessages; count += 1) {
+      connection.sendText(text);
     }
-    const answered = once(peer.socket, 'pong');
-    peer.socket.ping();
-    await answered;
+    await sendPings(connection, 1);
     expect(anomalies.size).toBe(0);
-    peer.sendText(text);
+    connection.sendText(text);
     expect(await anomalies.next()).toBe('socket_flood');
-    expect(await closings.next()).toBe(10 * MINUTE);
-    // No closing handshake, because the flood would continue during it.
-    expect((await ended)[0]).toBe(1006);
-    await passTime(10 * MINUTE - 100);
+    expect(await reconnectDelaysMs.next()).toBe(10 * MINUTE_MS);
+    // The client skips the closing handshake, because the flood would continue during it.
+    expect((await socketClosed)[0]).toBe(ABNORMAL_CLOSURE);
+    await advanceTime(10 * MINUTE_MS - 100);
     expect(mint.requestedPaths).toHaveLength(1);
-    await passTime(200);
+    await advanceTime(200);
     await mint.connections.next();
   });
 
-  it('disconnects after many pings in a burst, but not after many over a long time', async () => {
+  it('disconnects after 60 pings in a burst but not after 200 pings in two minutes', async () => {
     useFakeTime('setInterval', 'clearInterval');
-    const { peer, observations, anomalies } = await subscribed(['a']);
+    const { connection, observations, anomalies } = await startSubscribed(['a']);
     for (let interval = 0; interval < 4; interval += 1) {
-      await ping(peer, 50);
-      const pinged = once(peer.socket, 'ping');
-      vi.advanceTimersByTime(30 * SECOND);
-      await pinged;
-      await peer.waitUntilRead(observations, 'a');
+      await sendPings(connection, 50);
+      const clientPinged = once(connection.socket, 'ping');
+      vi.advanceTimersByTime(FAST_TIMING.pingIntervalMs);
+      await clientPinged;
+      await connection.waitUntilClientHasRead(observations, 'a');
     }
     expect(anomalies.size).toBe(0);
-    await ping(peer, 55);
+    await sendPings(connection, 55);
     for (let count = 0; count < 5; count += 1) {
-      peer.socket.ping();
+      connection.socket.ping();
     }
     expect(await anomalies.next()).toBe('socket_flood');
   });
 });
 
-describe('the socket limit of a process', () => {
-  it('retries a mint without a slot after a minute', async () => {
+describe('MintSubscription with one connection slot for all mints', () => {
+  it('tries to connect again after a minute if another mint used the slot', async () => {
     useFakeTime();
-    const slots = slotsOf(1);
-    const first = await subscribed(['a'], { slots });
+    const connectionSlots = createConnectionSlots(1);
+    const otherMint = await startSubscribed(['a'], { connectionSlots });
     const mint = await FakeWebSocketMint.start();
-    const { subscription } = subscribe(mint.url, { slots, maxReconnectDelayMs: MINUTE });
+    const { subscription } = createSubscription(mint.url, {
+      connectionSlots,
+      maxReconnectDelayMs: MINUTE_MS,
+    });
     subscription.subscribe(['b']);
-    await passTime(1);
-    await first.subscription.close();
-    await passTime(MINUTE - 10);
+    await advanceTime(FAST_TIMING.batchIntervalMs);
+    await otherMint.subscription.close();
+    await advanceTime(MINUTE_MS - 10);
     expect(mint.requestedPaths).toHaveLength(0);
-    await passTime(20);
+    await advanceTime(20);
     await mint.connections.next();
   });
 
-  it('releases slots however a connection ends', async () => {
-    const slots = slotsOf(1);
-    const harness = await subscribed(['a'], { slots });
-    const { mint, subscription, closings } = harness;
+  it('releases the slot after a closed, rejected or terminated connection and on close()', async () => {
+    const connectionSlots = createConnectionSlots(1);
+    const harness = await startSubscribed(['a'], { connectionSlots });
+    const { mint, subscription, reconnectDelaysMs } = harness;
     mint.upgradeRejectionStatus = 404;
-    harness.peer.socket.close();
-    await closings.next();
-    await closings.next();
+    harness.connection.socket.close();
+    // One delay follows the closed connection, and one the rejected handshake.
+    await reconnectDelaysMs.next();
+    await reconnectDelaysMs.next();
     mint.upgradeRejectionStatus = null;
-    const peer = await nextConnection(harness);
-    peer.socket.terminate();
-    await nextConnection(harness);
-    expect(slots.count).toBe(1);
+    const connection = await confirmNextConnection(harness);
+    connection.socket.terminate();
+    await confirmNextConnection(harness);
+    expect(connectionSlots.count).toBe(1);
     await subscription.close();
-    expect(slots.count).toBe(0);
+    expect(connectionSlots.count).toBe(0);
   });
 });
 
 describe('MintSubscription.close', () => {
-  it('closes its sockets and calls no callback later', async () => {
-    const { mint, subscription, peer, observations, sockets } = await subscribed(['a', 'b']);
-    const closed = Promise.withResolvers<void>();
-    (await sockets.next()).once('message', () => closed.resolve(subscription.close()));
-    const ended = once(peer.socket, 'close');
-    peer.sendQuoteState('a', 'PAID');
-    peer.sendQuoteState('b', 'PAID');
-    await closed.promise;
-    await ended;
+  it('closes the socket and reports no states after that', async () => {
+    const { mint, subscription, connection, observations, clientSockets } = await startSubscribed([
+      'a',
+      'b',
+    ]);
+    const subscriptionClosed = Promise.withResolvers<void>();
+    const clientSocket = await clientSockets.next();
+    clientSocket.once('message', () => subscriptionClosed.resolve(subscription.close()));
+    const mintSocketClosed = once(connection.socket, 'close');
+    connection.sendQuoteState('a', 'PAID');
+    connection.sendQuoteState('b', 'PAID');
+    await subscriptionClosed.promise;
+    await mintSocketClosed;
     subscription.subscribe(['c']);
-    await turn();
+    await waitForEventLoopTurn();
     expect(observations.drain()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
     expect([subscription.isCovered('a'), mint.requestedPaths.length]).toEqual([false, 1]);
   });
 
-  it('works while it connects, waits to reconnect, or has never connected', async () => {
+  it('resolves before the first connection, while connecting and before a reconnect', async () => {
     const mint = await FakeWebSocketMint.start();
-    await subscribe(mint.url).subscription.close();
-    const connecting = subscribe(mint.url);
+    await createSubscription(mint.url).subscription.close();
+    const connecting = createSubscription(mint.url);
     connecting.subscription.subscribe(['a']);
-    await connecting.sockets.next();
+    await connecting.clientSockets.next();
     await connecting.subscription.close();
     mint.upgradeRejectionStatus = 503;
-    const waiting = subscribe(mint.url, {
-      initialReconnectDelayMs: MINUTE,
-      maxReconnectDelayMs: MINUTE,
+    const awaitingReconnect = createSubscription(mint.url, {
+      initialReconnectDelayMs: MINUTE_MS,
+      maxReconnectDelayMs: MINUTE_MS,
     });
-    waiting.subscription.subscribe(['a']);
-    await waiting.closings.next();
-    await waiting.subscription.close();
+    awaitingReconnect.subscription.subscribe(['a']);
+    await awaitingReconnect.reconnectDelaysMs.next();
+    await awaitingReconnect.subscription.close();
   });
 });
 
-/** Fakes the clock and timers, but not `setImmediate`, so that sockets work. */
-function useFakeTime(...more: ('setInterval' | 'clearInterval')[]): void {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', ...more] });
+/** Fakes the clock and `setTimeout`. `setImmediate` stays real, because sockets need it. */
+function useFakeTime(...otherTimers: ('setInterval' | 'clearInterval')[]): void {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', ...otherTimers] });
 }
 
-/** Advances virtual time in steps, with a turn of the event loop after each. */
-async function passTime(durationMs: number): Promise<void> {
+/** Advances fake time in steps. After each step, pending socket events are handled. */
+async function advanceTime(durationMs: number): Promise<void> {
   const stepMs = Math.max(1, durationMs / 100);
   for (let passedMs = 0; passedMs < durationMs; passedMs += stepMs) {
     vi.advanceTimersByTime(Math.min(stepMs, durationMs - passedMs));
-    await turn();
+    await waitForEventLoopTurn();
   }
 }
 
-/** Sends pings one by one: the WebSocket library limits pings without a pong. */
-async function ping(peer: MintConnection, times: number): Promise<void> {
+/** Waits for each pong, because the WebSocket library limits the number of unanswered pings. */
+async function sendPings(connection: FakeMintConnection, times: number): Promise<void> {
   for (let count = 0; count < times; count += 1) {
-    const answered = once(peer.socket, 'pong');
-    peer.socket.ping();
-    await answered;
+    const pong = once(connection.socket, 'pong');
+    connection.socket.ping();
+    await pong;
   }
 }
 
-/** Waits for one turn of the event loop. */
-async function turn(): Promise<void> {
+async function waitForEventLoopTurn(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
+type Harness = Awaited<ReturnType<typeof startSubscribed>>;
+
 interface HarnessOptions extends Partial<SubscriptionTiming> {
-  slots?: HostSemaphore;
+  connectionSlots?: HostSemaphore;
 }
 
-function slotsOf(max: number): HostSemaphore {
-  return new HostSemaphore({ max, maxPerHost: 8, exemptUrls: [], allowPrivateNetworks: true });
+function createConnectionSlots(max: number): HostSemaphore {
+  return new HostSemaphore({ max, maxPerHost: 8, exemptUrls: [], isPortPartOfHost: true });
 }
 
-/** Creates a subscription to a fake mint that has confirmed these quotes. */
-async function subscribed(
+/** Subscribes quotes at a new fake mint, which confirms the subscription. */
+async function startSubscribed(
   quoteIds: string[],
   options: HarnessOptions = {},
   mintOptions: { autoPong?: boolean } = {},
 ) {
   const mint = await FakeWebSocketMint.start(mintOptions);
-  const harness = subscribe(mint.url, options);
+  const harness = createSubscription(mint.url, options);
   harness.subscription.subscribe(quoteIds);
   if (vi.isFakeTimers()) {
-    vi.advanceTimersByTime(options.batchIntervalMs ?? FAST.batchIntervalMs);
+    vi.advanceTimersByTime(options.batchIntervalMs ?? FAST_TIMING.batchIntervalMs);
   }
-  const peer = await mint.connections.next();
-  const first = await peer.requests.next();
-  peer.confirmSubscription(first);
-  await harness.answers.next();
-  return { mint, peer, first, ...harness };
+  const connection = await mint.connections.next();
+  connection.confirmSubscription(await connection.requests.next());
+  await harness.subscribeOutcomes.next();
+  return { mint, connection, ...harness };
 }
 
-/** Creates a subscription with 1,000 quotes on its first connection, its maximum. */
-async function full(name: string) {
-  const [first = '', ...others] = idsOf(name, 1_000);
-  const harness = await subscribed([first]);
-  await fill(harness, others);
+/** Subscribes as many quotes on the first connection as fit on it. */
+async function startWithFullConnection(idPrefix: string) {
+  const [firstId = '', ...otherIds] = createQuoteIds(idPrefix, MAX_QUOTES_PER_CONNECTION);
+  const harness = await startSubscribed([firstId]);
+  await subscribeInPortions(harness, otherIds);
   return harness;
 }
 
-/** Watches quotes in portions, because only a few hundred may be pending. */
-async function fill(
-  { subscription, peer, answers }: Awaited<ReturnType<typeof subscribed>>,
+/** Subscribes quotes in portions, because at most `MAX_PENDING_QUOTES` can wait to be subscribed. */
+async function subscribeInPortions(
+  { subscription, connection, subscribeOutcomes }: Harness,
   quoteIds: readonly string[],
 ): Promise<void> {
-  for (let from = 0; from < quoteIds.length; from += 500) {
-    subscription.subscribe(quoteIds.slice(from, from + 500));
-    peer.confirmSubscription(await peer.requests.next());
-    await answers.next();
+  const portionSize = 500;
+  for (let start = 0; start < quoteIds.length; start += portionSize) {
+    subscription.subscribe(quoteIds.slice(start, start + portionSize));
+    connection.confirmSubscription(await connection.requests.next());
+    await subscribeOutcomes.next();
   }
 }
 
 /** Waits for the next connection to the mint and confirms its first subscription. */
-async function nextConnection({
+async function confirmNextConnection({
   mint,
-  answers,
-}: Awaited<ReturnType<typeof subscribed>>): Promise<MintConnection> {
-  const connected = mint.connections.next();
-  while (vi.isFakeTimers() && !(await isSettled(connected))) {
-    await passTime(1);
+  subscribeOutcomes,
+}: Harness): Promise<FakeMintConnection> {
+  const nextConnection = mint.connections.next();
+  while (vi.isFakeTimers() && !(await isSettled(nextConnection))) {
+    await advanceTime(1);
   }
-  const peer = await connected;
-  peer.confirmSubscription(await peer.requests.next());
-  expect(await answers.next()).toBe('confirmed');
-  return peer;
+  const connection = await nextConnection;
+  connection.confirmSubscription(await connection.requests.next());
+  expect(await subscribeOutcomes.next()).toBe('confirmed');
+  return connection;
 }
 
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([promise, Promise.resolve('pending')])) !== 'pending';
 }
 
-function subscribe(mintUrl: string, { slots = slotsOf(10), ...timing }: HarnessOptions = {}) {
+/** Creates a subscription without quotes, and queues of everything that it reports, logs and opens. */
+function createSubscription(
+  mintUrl: string,
+  { connectionSlots = createConnectionSlots(10), ...timing }: HarnessOptions = {},
+) {
   const observations = new AsyncQueue<QuoteObservation>();
-  const answers = new AsyncQueue<string>();
-  const closings = new AsyncQueue<number>();
+  const subscribeOutcomes = new AsyncQueue<string>();
+  /** The subscription logs one delay for each connection that closes, so tests also use this to wait for a close. */
+  const reconnectDelaysMs = new AsyncQueue<number>();
   const anomalies = new AsyncQueue<MintAnomaly>();
-  const sockets = new AsyncQueue<WebSocket>();
+  const clientSockets = new AsyncQueue<WebSocket>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
   const subscription = new MintSubscription({
     mintUrl,
     connect: (url) => {
       const socket = connect(url);
-      sockets.push(socket);
+      clientSockets.push(socket);
       return socket;
     },
-    limiter: createTestRateLimiter().limiter,
-    connectionSlots: slots,
+    limiter: createTestMintRateLimiter().limiter,
+    connectionSlots,
     anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
     onObservation: (observation) => observations.push(observation),
     monotonicMs: () => performance.now(),
     log: {
       debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
         if (fields.outcome !== undefined) {
-          answers.push(fields.outcome);
+          subscribeOutcomes.push(fields.outcome);
         }
         if (fields.reconnectInMs !== undefined) {
-          closings.push(fields.reconnectInMs);
+          reconnectDelaysMs.push(fields.reconnectInMs);
         }
       },
     },
-    timing: { ...FAST, ...timing },
+    timing: { ...FAST_TIMING, ...timing },
   });
   onTestFinished(() => subscription.close());
-  return { subscription, observations, answers, closings, anomalies, sockets };
+  return {
+    subscription,
+    observations,
+    subscribeOutcomes,
+    reconnectDelaysMs,
+    anomalies,
+    clientSockets,
+  };
 }
 
 async function startMint(options: TestMintOptions): Promise<TestMint> {
@@ -618,6 +677,6 @@ async function createQuote({ url }: TestMint): Promise<{ quoteId: string; reques
   return { quoteId: quote, request };
 }
 
-function idsOf(name: string, count: number): string[] {
-  return Array.from({ length: count }, (_, index) => `${name}-${index}`);
+function createQuoteIds(prefix: string, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 }

@@ -2,7 +2,7 @@ import { CheckStateEnum, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 
-/** Features that crash and rate limit tests rely on. `test/acceptance/demo.test.ts` covers collecting payments. */
+// test/acceptance/demo.test.ts covers the collection of payments.
 
 const FEE_PPK = 600;
 const { SPENT, UNSPENT, PENDING } = CheckStateEnum;
@@ -17,7 +17,7 @@ beforeEach(async () => {
 
 afterEach(() => mint.close());
 
-describe('with an unmodified wallet, the mint', () => {
+describe('TestMint with a cashu-ts wallet', () => {
   let wallet: Wallet;
 
   beforeEach(async () => {
@@ -28,46 +28,54 @@ describe('with an unmodified wallet, the mint', () => {
   it.each([
     ['nutshell', { pending: 11002, pendingOutput: 11004, repeated: 11001 }],
     ['cdk', { pending: 11002, pendingOutput: 11008, repeated: 11003 }],
-  ] as const)('lets proofs be spent once, like %s', async (style, codes) => {
-    mint.switches.style = style;
-    const proofs = await mintedProofs(8);
-    const preview = await wallet.prepareSwapToReceive(proofs);
-    const hold = mint.holdNext('POST /v1/swap', 'during');
-    const swapped = wallet.completeSwap(preview);
-    await hold.reached;
-    expect(await statesOf(proofs)).toEqual([PENDING]);
-    await expect(wallet.receive(proofs)).rejects.toMatchObject({ code: codes.pending });
-    const { inputs } = await wallet.prepareSwapToReceive(await mintedProofs(8));
-    const sameOutputs = wallet.completeSwap({ ...preview, inputs });
-    await expect(sameOutputs).rejects.toMatchObject({ code: codes.pendingOutput });
+  ] as const)(
+    'lets proofs be spent only once and uses the error codes of %s',
+    async (style, codes) => {
+      mint.switches.style = style;
+      const proofs = await mintProofs(8);
+      const preview = await wallet.prepareSwapToReceive(proofs);
+      const swapHold = mint.holdNext('POST /v1/swap', 'during');
+      const swapping = wallet.completeSwap(preview);
+      await swapHold.reached;
+      expect(await readStates(proofs)).toEqual([PENDING]);
+      await expect(wallet.receive(proofs)).rejects.toMatchObject({ code: codes.pending });
+      const { inputs } = await wallet.prepareSwapToReceive(await mintProofs(8));
+      const swapToSameOutputs = wallet.completeSwap({ ...preview, inputs });
+      await expect(swapToSameOutputs).rejects.toMatchObject({ code: codes.pendingOutput });
 
-    hold.release();
-    expect(new Set(await statesOf((await swapped).keep))).toEqual(new Set([UNSPENT]));
-    expect(await statesOf(proofs)).toEqual([SPENT]);
-    await expect(wallet.completeSwap(preview)).rejects.toMatchObject({ code: codes.repeated });
-  });
+      swapHold.release();
+      expect(new Set(await readStates((await swapping).keep))).toEqual(new Set([UNSPENT]));
+      expect(await readStates(proofs)).toEqual([SPENT]);
+      await expect(wallet.completeSwap(preview)).rejects.toMatchObject({ code: codes.repeated });
+    },
+  );
 
-  async function mintedProofs(amountSat: number): Promise<Proof[]> {
+  async function mintProofs(amountSat: number): Promise<Proof[]> {
     const quote = await wallet.createMintQuoteBolt11(amountSat);
     mint.pay(quote.request);
     return wallet.mintProofsBolt11(amountSat, quote);
   }
 
-  async function statesOf(proofs: Proof[]): Promise<string[]> {
+  async function readStates(proofs: Proof[]): Promise<string[]> {
     return (await wallet.checkProofsStates(proofs)).map(({ state }) => state);
   }
 });
 
 it.each([
-  // Every request restarts an elastic window; a sliding one admits as many as have left it.
+  // Numbers are expected statuses, or pauses in ms. Every request, even a rejected one, restarts an elastic window.
   ['elastic', 60_000, [200, 200, 429, 59_000, 429, 59_000, 429, 60_000, 200, 200, 429]],
   ['elastic', 3_000, [200, 200, 429, 3_000, 200]],
   ['sliding', 3_000, [200, 200, 429, 2_999, 429, 1, 200, 200, 429]],
 ] as const)(
-  'limits requests with a window that is %s, %i ms: %j',
-  async (window, windowMs, course) => {
-    mint.switches.rateLimit = { requestsPerWindow: 2, window, windowMs, retryAfterSeconds: 7 };
-    for (const statusOrPause of course) {
+  'TestMint admits two requests per %s window of %i ms: %j',
+  async (windowKind, windowMs, statusesAndPauses) => {
+    mint.switches.rateLimit = {
+      requestsPerWindow: 2,
+      windowKind,
+      windowMs,
+      retryAfterSeconds: 7,
+    };
+    for (const statusOrPause of statusesAndPauses) {
       if (statusOrPause === 200 || statusOrPause === 429) {
         const { status, headers } = await fetch(`${mint.url}/v1/keysets`);
         expect(status).toBe(statusOrPause);

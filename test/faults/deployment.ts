@@ -5,25 +5,25 @@ import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { isPortFree, MAX_TEST_PORT } from '../../scripts/server-process.ts';
 import { type Database, openExistingDatabase } from '../../src/database/database.ts';
-import { NO_LIMITS } from '../helpers/no-limits.ts';
+import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
 import { ServiceProcess } from './service-process.ts';
 import { sleepUnlessAborted } from './storm-client.ts';
 
 export type DatabaseKind = 'sqlite' | 'postgres';
 
-/** Above the ports of `findFreePort`, and below Linux's default ephemeral range. */
+/** These ports are above those of `findFreePort`, and below those that Linux assigns to outgoing connections. */
 const MIN_PORT = MAX_TEST_PORT + 1;
 const MAX_PORT = 32_767;
 
-/** The processes of the service in a storm, and the database that they share. */
+/** The processes of the service during a storm (a run of a fault test), and the database that they share. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
 /**
- * Starts one process on SQLite, or several processes that share a PostgreSQL database.
+ * Starts the service: one process on SQLite, or several processes that share a PostgreSQL database.
  *
  * @param options.folder directory for data and logs
  * @param options.processCount number of processes on PostgreSQL; default 2
- * @param options.env additional settings
+ * @param options.env additional settings of the service
  * @param options.onUnexpectedExit called when a process exits without being stopped
  */
 export async function startDeployment(options: {
@@ -37,13 +37,13 @@ export async function startDeployment(options: {
   const { database, folder, defaultMintUrl, processCount = 2, onUnexpectedExit } = options;
   await mkdir(folder, { recursive: true });
   const cluster = database === 'postgres' ? await startPostgresCluster() : null;
-  const names = ['one', 'two', 'three'].slice(0, cluster === null ? 1 : processCount);
-  const ports = await findStablePorts(names.length);
+  const processNames = ['one', 'two', 'three'].slice(0, cluster === null ? 1 : processCount);
+  const ports = await findStablePorts(processNames.length);
   const dataDir = path.join(folder, 'data');
   const env = {
     DEFAULT_MINT_URL: defaultMintUrl,
     ALLOW_PRIVATE_NETWORKS: 'true',
-    ...NO_LIMITS,
+    ...DISABLED_LIMITS_ENV,
     PUBLIC_ORIGINS: ports.map((port) => `http://127.0.0.1:${port}`).join(','),
     ...(cluster === null
       ? { DATA_DIR: dataDir }
@@ -53,7 +53,7 @@ export async function startDeployment(options: {
   const processes: readonly ServiceProcess[] = ports.map(
     (port, index) =>
       new ServiceProcess({
-        name: names[index] as string,
+        name: processNames[index] as string,
         port,
         folder,
         env,
@@ -62,40 +62,40 @@ export async function startDeployment(options: {
   );
   const deployment = {
     processes,
-    kills: 0,
+    killCount: 0,
 
-    /** Returns the origin of a random process that is up, or of any process if none is up. */
-    anyOrigin(random: SeededRandom): string {
-      const up = processes.filter((each) => each.isUp);
-      return random.pick(up.length === 0 ? processes : up).origin;
+    /** Returns the origin of a random process that is up, or of a random process if all are down. */
+    pickOrigin(random: SeededRandom): string {
+      const running = processes.filter(({ isUp }) => isUp);
+      return random.pick(running.length === 0 ? processes : running).origin;
     },
 
     async kill(target: ServiceProcess): Promise<void> {
-      deployment.kills += 1;
+      deployment.killCount += 1;
       await target.kill();
     },
 
-    /** Restarts a killed process after a delay, and waits until it is ready. */
+    /** Starts a killed process after its downtime, and waits until the process is ready. */
     async restart(target: ServiceProcess, downtimeMs: number, signal: AbortSignal): Promise<void> {
       await sleepUnlessAborted(downtimeMs, signal);
       target.start();
       await target.waitUntilReady();
     },
 
-    async withDatabase<T>(use: (database: Database) => Promise<T>): Promise<T> {
-      const opened = await openExistingDatabase(
+    async withDatabase<T>(callback: (database: Database) => Promise<T>): Promise<T> {
+      const openedDatabase = await openExistingDatabase(
         cluster === null ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url: cluster.url },
         () => undefined,
       );
       try {
-        return await use(opened);
+        return await callback(openedDatabase);
       } finally {
-        await opened.close();
+        await openedDatabase.close();
       }
     },
 
     async [Symbol.asyncDispose](): Promise<void> {
-      await Promise.all(processes.map((each) => each.killPermanently()));
+      await Promise.all(processes.map((serviceProcess) => serviceProcess.killPermanently()));
       await cluster?.stop();
     },
   };
@@ -109,13 +109,13 @@ export async function startDeployment(options: {
 }
 
 async function startAll(processes: readonly ServiceProcess[]): Promise<void> {
-  for (const each of processes) {
-    each.start();
+  for (const serviceProcess of processes) {
+    serviceProcess.start();
   }
-  await Promise.all(processes.map((each) => each.waitUntilReady()));
+  await Promise.all(processes.map((serviceProcess) => serviceProcess.waitUntilReady()));
 }
 
-/** Returns free ports that the system does not assign to other programs meanwhile. */
+/** Returns free ports that stay free while a process restarts, because Linux does not assign them itself. */
 export async function findStablePorts(count: number): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {

@@ -7,23 +7,23 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
-/** A start takes about a second, but much longer on a busy machine. */
+/** A start takes about a second on an idle machine, and much longer on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
 
-const START_POLL_MS = 50;
-const START_POLL_TIMEOUT_MS = 2_000;
+const READINESS_POLL_INTERVAL_MS = 50;
+const READINESS_REQUEST_TIMEOUT_MS = 2_000;
 
-/** The service limits its shutdown to ten seconds. */
+/** Longer than the service's own limit for a shutdown, which is 10 s. */
 const STOP_TIMEOUT_MS = 15_000;
 
 /** pino's level number for `error`. */
 const ERROR_LEVEL = 50;
 
-/** A process of the service that a test kills and restarts, always on the same port and database. */
+/** A process of the service that a test can kill and restart. Its port and database stay the same. */
 export class ServiceProcess {
   readonly name: string;
   readonly origin: string;
-  /** Output of every start. */
+  /** This file collects the output of all starts of the process. */
   readonly logFile: string;
   readonly #env: Record<string, string>;
   readonly #onUnexpectedExit: (description: string) => void;
@@ -32,7 +32,7 @@ export class ServiceProcess {
   #isExitExpected = false;
   #isKilledPermanently = false;
 
-  /** @param options.onUnexpectedExit called if it exits without being stopped or killed */
+  /** @param options.onUnexpectedExit called if the process exits without being stopped or killed */
   constructor(options: {
     name: string;
     port: number;
@@ -44,17 +44,17 @@ export class ServiceProcess {
     this.name = name;
     this.origin = `http://127.0.0.1:${port}`;
     this.logFile = path.join(folder, `${name}.log`);
-    // A killed process leaves temporary files, which are deleted with the folder.
+    // A killed process leaves its temporary files. In this folder, they are deleted with the folder.
     this.#env = { PATH: process.env['PATH'] ?? '', TMPDIR: folder, PORT: String(port), ...env };
     this.#onUnexpectedExit = onUnexpectedExit;
   }
 
-  /** Whether it has responded to a request since its last start. */
+  /** Whether the process has responded to a request since its last start. */
   get isUp(): boolean {
     return this.#isUp;
   }
 
-  /** Null while it is not running. */
+  /** Null while the process is not running. */
   get pid(): number | null {
     return this.#child?.pid ?? null;
   }
@@ -68,12 +68,12 @@ export class ServiceProcess {
     if (this.#isKilledPermanently) {
       throw new Error(`${this.name} was killed permanently`);
     }
-    const log = openSync(this.logFile, 'a');
+    const logFd = openSync(this.logFile, 'a');
     const child = spawn(process.execPath, [PROGRAM, 'serve'], {
       env: this.#env,
-      stdio: ['ignore', log, log],
+      stdio: ['ignore', logFd, logFd],
     });
-    closeSync(log);
+    closeSync(logFd);
     this.#child = child;
     this.#isExitExpected = false;
     const killChild = () => child.kill('SIGKILL');
@@ -90,47 +90,48 @@ export class ServiceProcess {
     });
   }
 
-  /** @throws Error if it exits or does not respond in time */
+  /** @throws Error if the process exits or does not respond in time */
   async waitUntilReady(): Promise<void> {
-    const deadline = Date.now() + START_TIMEOUT_MS;
-    while (this.#child !== null && Date.now() < deadline) {
-      const signal = AbortSignal.timeout(START_POLL_TIMEOUT_MS);
+    const deadlineMs = Date.now() + START_TIMEOUT_MS;
+    while (this.#child !== null && Date.now() < deadlineMs) {
+      const signal = AbortSignal.timeout(READINESS_REQUEST_TIMEOUT_MS);
       const response = await fetch(`${this.origin}/api/v2/info`, { signal }).catch(() => null);
       if (response?.ok === true) {
         this.#isUp = true;
         return;
       }
-      await delay(START_POLL_MS);
+      await delay(READINESS_POLL_INTERVAL_MS);
     }
     const problem = this.#child === null ? 'exited during its start' : 'does not respond';
     throw new Error(`${this.name} ${problem}: see ${this.logFile}`);
   }
 
-  /** Kills it with SIGKILL, like a crash. */
+  /** Kills the process with SIGKILL, like a crash. */
   async kill(): Promise<void> {
     await this.#terminate('SIGKILL');
   }
 
-  /** Kills it and prevents further starts. */
+  /** Kills the process and prevents further starts. */
   async killPermanently(): Promise<void> {
     this.#isKilledPermanently = true;
     await this.kill();
   }
 
-  /** Stops it with SIGTERM, like an operator. @returns whether it shut down cleanly */
+  /** Stops the process with SIGTERM, like an operator. @returns whether the process shut down cleanly */
   async stop(): Promise<boolean> {
-    const timer = setTimeout(() => this.#child?.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    const killTimer = setTimeout(() => this.#child?.kill('SIGKILL'), STOP_TIMEOUT_MS);
     const code = await this.#terminate('SIGTERM');
-    clearTimeout(timer);
+    clearTimeout(killTimer);
     return code === 0;
   }
 
-  /** Returns logged errors, and output that is not a log line. */
+  /** Returns logged errors, and output that is not in the format of the log. */
   async readUnexpectedLogLines(): Promise<string[]> {
     const lines = (await readFile(this.logFile, 'utf8')).split('\n');
     return lines.filter((line) => line !== '' && isUnexpectedLogLine(line));
   }
 
+  /** @returns the exit code; null if the process was not running or a signal killed it */
   async #terminate(signal: NodeJS.Signals): Promise<number | null> {
     const child = this.#child;
     if (child === null) {
@@ -138,9 +139,9 @@ export class ServiceProcess {
     }
     this.#isExitExpected = true;
     this.#isUp = false;
-    const exited = once(child, 'exit') as Promise<[number | null]>;
+    const exit = once(child, 'exit') as Promise<[number | null]>;
     child.kill(signal);
-    return (await exited)[0];
+    return (await exit)[0];
   }
 }
 
@@ -148,7 +149,7 @@ function isUnexpectedLogLine(line: string): boolean {
   try {
     return (JSON.parse(line) as { level: number }).level >= ERROR_LEVEL;
   } catch {
-    // A kill can truncate a log line. The next start appends to that line.
+    // Not JSON: a kill truncated this log line, and the next start appended its first line to it.
     return !line.startsWith('{"level":');
   }
 }

@@ -1,19 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { UndocumentedResponseError } from '../helpers/openapi-validator.ts';
-import { type ApiResponse, requestJson } from '../helpers/test-wallet.ts';
-import type { CheckResults } from './check-results.ts';
+import { type ApiResponse, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { UndocumentedResponseError } from '../helpers/service/openapi-validator.ts';
+import type { CheckRecorder } from './check-recorder.ts';
 
-/** The service waits at most 12 s for a mint, and retries once if the mint is busy. */
+/** Longer than any response takes: the service waits at most 12 s for a mint, and retries once if the mint is busy. */
 const RESPONSE_TIMEOUT_MS = 30_000;
 
 /**
- * Sends one request to a process that may be killed at any moment. Adds a problem if the response does not
- * match the API description.
+ * Sends one request to a process that may be killed at any moment. Adds a problem if the response does not match the
+ * API description.
  *
  * @returns null if no complete response arrived
  */
 export async function tryRequest(
-  checkResults: CheckResults,
+  checkRecorder: CheckRecorder,
   origin: string,
   path: string,
   init: RequestInit = {},
@@ -24,13 +24,13 @@ export async function tryRequest(
     return await requestJson(origin, path, { ...init, signal });
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof UndocumentedResponseError) {
-      checkResults.addProblem('responseFormat', error.message);
+      checkRecorder.addProblem('responseFormat', error.message);
     }
     return null;
   }
 }
 
-/** Waits until the time has passed or the signal aborts. @returns false if the signal aborted */
+/** @returns false if the signal aborted */
 export async function sleepUnlessAborted(ms: number, signal: AbortSignal): Promise<boolean> {
   await delay(ms, undefined, { signal }).catch(() => undefined);
   return !signal.aborted;

@@ -1,46 +1,52 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import { type CheckResult, CheckResults } from './check-results.ts';
+import { CheckRecorder, type CheckResult } from './check-recorder.ts';
 import { type DatabaseKind, type Deployment, startDeployment } from './deployment.ts';
 import { sleepUnlessAborted, tryRequest } from './storm-client.ts';
 
-/** How long a payer keeps requesting an invoice. */
+/** A payer who gets no invoice retries for this time. */
 const MAX_INVOICE_WAIT_MS = 60_000;
 
-/** Delay between two requests of one payer. */
-const MIN_RETRY_MS = 150;
-const MAX_RETRY_MS = 1_200;
+/** Delay between two invoice requests of one payer. */
+const MIN_RETRY_DELAY_MS = 150;
+const MAX_RETRY_DELAY_MS = 1_200;
 
 export interface StormOptions {
   database: DatabaseKind;
+  /** Determines the random choices. */
   seed: string;
   paymentCount: number;
-  /** Number of kills on both databases together. */
+  /** Number of kills, for the storms on SQLite and PostgreSQL together. */
   killCount: number;
   /** Directory for the data and logs of the processes. */
   folder: string;
-  /** Aborts the storm, which then throws. */
+  /** If the signal aborts, the storm throws. */
   signal: AbortSignal;
   logProgress: (line: string) => void;
 }
 
 export interface StormResult {
   checkResults: readonly CheckResult[];
+  /** What happened in the storm, for the printed report. */
   counts: Record<string, string>;
 }
 
-/** State that all storms have in common. */
+/**
+ * A test in which the service runs under load while its processes are killed and its mints fail. This state is common
+ * to all storms.
+ */
 export interface Storm {
   deployment: Deployment;
-  checkResults: CheckResults;
+  checkRecorder: CheckRecorder;
   random: SeededRandom;
   /** Aborts when the storm ends or is interrupted. */
   signal: AbortSignal;
+  /** Aborts `signal`. */
   end: () => void;
-  /** Invoice requests that were rejected or got no response. */
-  retries: number;
-  /** How long each payer waited for an invoice, in milliseconds. */
+  /** Number of invoice requests that were rejected or got no response. */
+  failedInvoiceRequests: number;
+  /** How long each payer waited for an invoice. */
   invoiceWaitsMs: number[];
 }
 
@@ -49,92 +55,95 @@ export interface Invoice {
   verify: string;
 }
 
-/** Starts the service, which is stopped when the stack is disposed of. */
+/** Starts the service. Disposing of the stack kills its processes. */
 export async function startStorm(
   name: string,
   options: StormOptions,
   stack: AsyncDisposableStack,
-  parts: {
+  setup: {
     checks: Readonly<Record<string, string>>;
     defaultMintUrl: string;
     processCount?: 2 | 3;
     env?: Record<string, string>;
   },
 ): Promise<Storm> {
-  const { checks, ...rest } = parts;
-  const checkResults = new CheckResults(checks);
+  const { checks, ...deploymentOptions } = setup;
+  const checkRecorder = new CheckRecorder(checks);
   const deployment = stack.use(
     await startDeployment({
-      ...rest,
+      ...deploymentOptions,
       database: options.database,
       folder: path.join(options.folder, `${name}-${options.database}`),
-      onUnexpectedExit: (description) => checkResults.addProblem('processes', description),
+      onUnexpectedExit: (description) => checkRecorder.addProblem('processes', description),
     }),
   );
   const end = new AbortController();
   stack.defer(() => end.abort());
   return {
     deployment,
-    checkResults,
+    checkRecorder,
     random: new SeededRandom(`${options.seed}/${name}/${options.database}`),
     signal: AbortSignal.any([end.signal, options.signal]),
     end: () => end.abort(),
-    retries: 0,
+    failedInvoiceRequests: 0,
     invoiceWaitsMs: [],
   };
 }
 
 /**
- * Requests an invoice from random processes until one returns it.
+ * Requests an invoice from random processes until a process returns the invoice.
  *
- * @param path path and query of the LNURL callback
- * @returns null after {@link MAX_INVOICE_WAIT_MS}, and adds a problem
+ * @param callbackPath path and query of the LNURL callback
+ * @returns null if there is no invoice after {@link MAX_INVOICE_WAIT_MS}; this also adds a problem
  */
 export async function requestInvoice(
   storm: Storm,
   payerNumber: number,
-  path: string,
+  callbackPath: string,
 ): Promise<Invoice | null> {
-  const { deployment, checkResults, signal } = storm;
+  const { deployment, checkRecorder, signal } = storm;
   const random = storm.random.fork(`payer ${payerNumber}`);
   const startedAtMs = performance.now();
   const waitedMs = () => performance.now() - startedAtMs;
   while (waitedMs() < MAX_INVOICE_WAIT_MS && !signal.aborted) {
-    const response = await tryRequest(checkResults, deployment.anyOrigin(random), path);
+    const origin = deployment.pickOrigin(random);
+    const response = await tryRequest(checkRecorder, origin, callbackPath);
     if (typeof response?.body?.pr === 'string' && waitedMs() < MAX_INVOICE_WAIT_MS) {
       storm.invoiceWaitsMs.push(waitedMs());
       return response.body as Invoice;
     }
-    storm.retries += 1;
-    await sleepUnlessAborted(random.between(MIN_RETRY_MS, MAX_RETRY_MS), signal);
+    storm.failedInvoiceRequests += 1;
+    await sleepUnlessAborted(random.between(MIN_RETRY_DELAY_MS, MAX_RETRY_DELAY_MS), signal);
   }
-  checkResults.addProblem(
+  checkRecorder.addProblem(
     'invoices',
     `payer ${payerNumber}: no invoice in ${MAX_INVOICE_WAIT_MS / 1000} s`,
   );
   return null;
 }
 
+/** @param findSecrets returns the secrets that a log must not contain but does */
 export async function stopAndCheckProcesses(
-  { deployment, checkResults }: Storm,
+  { deployment, checkRecorder }: Storm,
   findSecrets: (log: string) => readonly string[] = () => [],
 ): Promise<void> {
-  for (const each of deployment.processes) {
-    if (!(await each.stop())) {
-      checkResults.addProblem('processes', `${each.name} did not shut down cleanly`);
+  for (const serviceProcess of deployment.processes) {
+    const { name, logFile } = serviceProcess;
+    if (!(await serviceProcess.stop())) {
+      checkRecorder.addProblem('processes', `${name} did not shut down cleanly`);
     }
-    for (const line of await each.readUnexpectedLogLines()) {
-      checkResults.addProblem('processes', `${each.name} logged: ${line}`);
+    for (const line of await serviceProcess.readUnexpectedLogLines()) {
+      checkRecorder.addProblem('processes', `${name} logged: ${line}`);
     }
-    const secrets = findSecrets(await readFile(each.logFile, 'utf8'));
+    const secrets = findSecrets(await readFile(logFile, 'utf8'));
     if (secrets.length > 0) {
-      checkResults.addProblem('secrets', `${each.name} logged ${secrets.length} secrets`);
+      checkRecorder.addProblem('secrets', `${name} logged ${secrets.length} secrets`);
     }
   }
 }
 
-/** Describes each count that is zero. A storm without faults would prove nothing. */
-export function describeMissing(counts: Readonly<Record<string, number>>): string[] {
+/** Describes each fault that never happened. Without the faults, a storm would prove nothing. */
+export function describeZeroCounts(counts: Readonly<Record<string, number>>): string[] {
   return Object.entries(counts)
     .filter(([, count]) => count === 0)
     .map(([name]) => `no ${name}`);

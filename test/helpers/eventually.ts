@@ -1,13 +1,13 @@
 import { vi } from 'vitest';
 
-/** Far longer than anything that a test waits for; only a failing test waits this long. */
-const MAX_WAIT_MS = 90_000;
+/** Longer than anything that a test waits for, so only a failing test waits this long. */
+const TIMEOUT_MS = 90_000;
 
 const RETRY_INTERVAL_MS = 20;
 
-/** Retries until `assertion` no longer throws, and returns its result. */
+/** Calls `assertion` repeatedly until it does not throw, and returns its result. */
 export function eventually<T>(assertion: () => T): Promise<Awaited<T>> {
-  return vi.waitFor(assertion, { timeout: MAX_WAIT_MS, interval: RETRY_INTERVAL_MS }) as Promise<
+  return vi.waitFor(assertion, { timeout: TIMEOUT_MS, interval: RETRY_INTERVAL_MS }) as Promise<
     Awaited<T>
   >;
 }

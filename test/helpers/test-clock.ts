@@ -1,13 +1,13 @@
-/** A manual clock. Milliseconds since 1970. */
+/** A clock that changes only when a test changes it. */
 export class TestClock {
+  /** Milliseconds since 1970. */
   nowMs: number;
 
-  /** @param nowMs the start; use the real time if other code signs events */
+  /** @param nowMs must be close to the real time if code without this clock signs events */
   constructor(nowMs = Date.now()) {
     this.nowMs = nowMs;
   }
 
-  /** Returns the time; bound, so that it can be passed as a function. */
   readonly now = (): number => this.nowMs;
 
   advance(ms: number): void {

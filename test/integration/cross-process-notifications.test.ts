@@ -8,27 +8,28 @@ import {
   encodeQuoteUpdates,
   NEW_QUOTES_CHANNEL,
   QUOTE_UPDATES_CHANNEL,
-} from '../../src/quotes/quote-notifications.ts';
+} from '../../src/quotes/process-notifications.ts';
 import { createUpdateLog, QuoteSubscribers } from '../../src/quotes/quote-updates.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { recordNotifications, waitForNotifications } from '../helpers/notification-barrier.ts';
-
-/** Notifications between processes, through the database. */
+import {
+  recordNotifications,
+  waitForNotificationDelivery,
+} from '../helpers/database/database-notifications.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 
 const log = createLogger('silent');
-const ignore = () => undefined;
+const noop = () => undefined;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let store: Store;
 
 beforeAll(() => {
   store = new Store(database.db);
 });
 
-it('reads updates that follow unreadable payloads', async () => {
+it('delivers the updates that follow unreadable payloads', async () => {
   const subscribers = new QuoteSubscribers();
-  const listening = await database.listen({
+  const listener = await database.listen({
     channels: {
       [QUOTE_UPDATES_CHANNEL]: (payload) => {
         for (const update of decodeQuoteUpdates(payload)) {
@@ -36,71 +37,71 @@ it('reads updates that follow unreadable payloads', async () => {
         }
       },
     },
-    onMissedNotifications: ignore,
-    onError: ignore,
+    onMissedNotifications: noop,
+    onError: noop,
     clock: Date.now,
   });
-  onTestFinished(() => listening.close());
+  onTestFinished(() => listener.close());
   const pubkey = newPubkey();
-  const received = subscribe(subscribers, pubkey);
+  const receivedQuoteIds = recordUpdates(subscribers, pubkey);
   const updates = encodeQuoteUpdates([{ id: 7, pubkey, quoteId: 'one' }]);
   await store.transaction((tx) =>
     tx.notify(QUOTE_UPDATES_CHANNEL, ['nonsense', '[["a","b"]]', ...updates]),
   );
-  await waitForNotifications(database);
-  expect(received).toEqual(['one']);
+  await waitForNotificationDelivery(database);
+  expect(receivedQuoteIds).toEqual(['one']);
 });
 
-it('commits and receives later notifications after a handler failed', async () => {
+it('delivers later notifications after a handler throws, and reports the error', async () => {
   const received: string[] = [];
   const onError = vi.fn();
-  const broken = new Error('broken');
-  const listening = await database.listen({
+  const handlerError = new Error('handler failed');
+  const listener = await database.listen({
     channels: {
-      broken: () => {
-        throw broken;
+      throwing: () => {
+        throw handlerError;
       },
-      good: (payload) => received.push(payload),
+      working: (payload) => received.push(payload),
     },
-    onMissedNotifications: ignore,
+    onMissedNotifications: noop,
     onError,
     clock: Date.now,
   });
-  onTestFinished(() => listening.close());
+  onTestFinished(() => listener.close());
   await store.transaction(async (tx) => {
-    await tx.notify('broken', ['1', '2']);
-    await tx.notify('good', ['3']);
+    await tx.notify('throwing', ['1', '2']);
+    await tx.notify('working', ['3']);
   });
-  await waitForNotifications(database);
+  await waitForNotificationDelivery(database);
   expect(received).toEqual(['3']);
-  expect(onError.mock.calls).toEqual([[broken], [broken]]);
+  expect(onError.mock.calls).toEqual([[handlerError], [handlerError]]);
 });
 
-it('announces quotes that are created at the same moment together', async () => {
-  const announced = await recordNotifications(database, NEW_QUOTES_CHANNEL);
-  const announce = createQuoteAnnouncer(store, log);
-  const quotes = Array.from({ length: 200 }, (_, index) => issuedQuote(`quote-${index}`));
+it('needs few notifications to announce many quotes that are created at the same time', async () => {
+  const takePayloads = await recordNotifications(database, NEW_QUOTES_CHANNEL);
+  const announcer = createQuoteAnnouncer(store, log);
+  const quotes = Array.from({ length: 200 }, (_, index) => newQuote(`quote-${index}`));
   for (const quote of quotes) {
-    announce.add(quote);
+    announcer.add(quote);
   }
-  await announce.stop();
-  const payloads = await announced();
+  await announcer.stop();
+  const payloads = await takePayloads();
   expect(payloads.flatMap(decodeQuoteAnnouncements)).toEqual(quotes);
-  // PostgreSQL commits transactions that notify one after the other.
+  // PostgreSQL cannot commit transactions with notifications concurrently, so there must be few of them.
   expect(payloads.length).toBeLessThan(5);
 });
 
 it('stops although the database does not respond', async () => {
-  const unanswered = () => new Promise<never>(() => undefined);
-  const announce = createQuoteAnnouncer({ transaction: unanswered }, log);
-  const updateLog = createUpdateLog({ add: unanswered }, Date.now, log);
-  announce.add(issuedQuote('q'));
+  const neverResolve = () => new Promise<never>(() => undefined);
+  const announcer = createQuoteAnnouncer({ transaction: neverResolve }, log);
+  const updateLog = createUpdateLog({ add: neverResolve }, Date.now, log);
+  announcer.add(newQuote('q'));
   updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
-  await Promise.all([announce.stop(), updateLog.stop()]);
+  await Promise.all([announcer.stop(), updateLog.stop()]);
 });
 
-/** Subscribes like a socket. @returns the quote ids of its updates */
-function subscribe(subscribers: QuoteSubscribers, pubkey: string): string[] {
+/** Subscribes like a quote socket. @returns a list that grows by the quote id of each update */
+function recordUpdates(subscribers: QuoteSubscribers, pubkey: string): string[] {
   const quoteIds: string[] = [];
   subscribers.add(pubkey, {
     sendUpdate: (quoteId) => quoteIds.push(quoteId) > 0,
@@ -109,7 +110,7 @@ function subscribe(subscribers: QuoteSubscribers, pubkey: string): string[] {
   return quoteIds;
 }
 
-function issuedQuote(quoteId: string) {
+function newQuote(quoteId: string) {
   return { id: 7, mintUrl: 'https://mint.example/path', quoteId, createdAtMs: 1, expiresAtMs: 2 };
 }
 

@@ -3,16 +3,16 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
 import { startService } from '../../src/service.ts';
-import { createDataDir } from '../helpers/database.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { testConfig } from '../helpers/test-environment.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** A port on which nothing listens. */
+/** Nothing listens on this port. */
 const MINT_URL = 'http://127.0.0.1:1';
 
 let dataDir: string;
@@ -23,78 +23,89 @@ beforeEach(async () => {
   dataDir = path.join(created.dataDir, 'data');
 });
 
-it('is private from the first start', async () => {
-  const { lines } = await start();
-  expect(lines.join('')).not.toContain('data_dir_permissions');
-  expect(fs.readdirSync(dataDir)).toEqual(
-    expect.arrayContaining(['lock.sqlite', 'nutpost.sqlite', 'nutpost.sqlite-wal']),
-  );
-  expect(modeOf(dataDir)).toBe(0o700);
-  for (const name of fs.readdirSync(dataDir)) {
-    expect(modeOf(path.join(dataDir, name)), name).toBe(0o600);
-  }
-});
-
-it('causes one warning at start if other users can enter it', async () => {
-  fs.mkdirSync(dataDir);
-  fs.chmodSync(dataDir, 0o755);
-  const { lines } = await start();
-  const warnings = lines.filter((line) => line.includes('"event":"data_dir_permissions"'));
-  expect(warnings).toEqual([expect.stringContaining(`chmod -R go= ${dataDir}`)]);
-});
-
-it('is not used by a command of another user, which would leave files that the service cannot change', async () => {
-  const location = { kind: 'sqlite', dataDir } as const;
-  const database = await openDatabase(location, () => undefined);
-  await database.close();
-  const before = fs.readdirSync(dataDir);
-  const getuid = vi.spyOn(process, 'getuid').mockReturnValue(fs.statSync(dataDir).uid + 1);
-  onTestFinished(() => getuid.mockRestore());
-  await expect(openExistingDatabase(location, () => undefined)).rejects.toThrow(
-    `DATA_DIR: ${dataDir} cannot be used (it belongs to another user).` +
-      ' Run this command as the user that runs the service.',
-  );
-  expect(fs.readdirSync(dataDir)).toEqual(before);
-});
-
-it.each([
-  ['an empty file', ''],
-  ['a database of another program', 'create table notes (text)'],
-])('is not changed by a command or the doctor if it contains %s', async (_, schema) => {
-  fs.mkdirSync(dataDir);
-  const other = new DatabaseSync(sqliteFilePath(dataDir));
-  other.exec(schema);
-  other.close();
-  const before = fs.readFileSync(sqliteFilePath(dataDir));
-  expect(await runNutpostCommand(['name', 'show', 'alice'], { DATA_DIR: dataDir })).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('The database is older than this version of nutpost'),
+describe('the data directory', () => {
+  it('is private from the first start', async () => {
+    const { lines } = await startCapturingLog();
+    expect(lines.join('')).not.toContain('data_dir_permissions');
+    expect(fs.readdirSync(dataDir)).toEqual(
+      expect.arrayContaining(['lock.sqlite', 'nutpost.sqlite', 'nutpost.sqlite-wal']),
+    );
+    expect(modeOf(dataDir)).toBe(0o700);
+    for (const name of fs.readdirSync(dataDir)) {
+      expect(modeOf(path.join(dataDir, name)), name).toBe(0o600);
+    }
   });
-  await runNutpostCommand(['doctor'], { DATA_DIR: dataDir });
-  expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
-  expect(fs.readFileSync(sqliteFilePath(dataDir))).toEqual(before);
+
+  it('causes one warning at the start of the service if other users have access to it', async () => {
+    fs.mkdirSync(dataDir);
+    fs.chmodSync(dataDir, 0o755);
+    const { lines } = await startCapturingLog();
+    const warnings = lines.filter((line) => line.includes('"event":"data_dir_permissions"'));
+    expect(warnings).toEqual([expect.stringContaining(`chmod -R go= ${dataDir}`)]);
+  });
+
+  // Otherwise the command could create files that the service cannot change.
+  it('is rejected by a command that another user runs', async () => {
+    const location = { kind: 'sqlite', dataDir } as const;
+    const database = await openDatabase(location, () => undefined);
+    await database.close();
+    const filesBefore = fs.readdirSync(dataDir);
+    const getuid = vi.spyOn(process, 'getuid').mockReturnValue(fs.statSync(dataDir).uid + 1);
+    onTestFinished(() => getuid.mockRestore());
+    await expect(openExistingDatabase(location, () => undefined)).rejects.toThrow(
+      `DATA_DIR: ${dataDir} cannot be used (it belongs to another user).` +
+        ' Run this command as the user that runs the service.',
+    );
+    expect(fs.readdirSync(dataDir)).toEqual(filesBefore);
+  });
+
+  it.each([
+    ['an empty file', ''],
+    ['a database of another program', 'create table notes (text)'],
+  ])(
+    'is not changed by an operator command or the doctor if its database is %s',
+    async (_name, schema) => {
+      fs.mkdirSync(dataDir);
+      const foreignDatabase = new DatabaseSync(sqliteFilePath(dataDir));
+      foreignDatabase.exec(schema);
+      foreignDatabase.close();
+      const bytesBefore = fs.readFileSync(sqliteFilePath(dataDir));
+      expect(
+        await runNutpostCommand(['name', 'show', 'alice'], { DATA_DIR: dataDir }),
+      ).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('The database is older than this version of nutpost'),
+      });
+      await runNutpostCommand(['doctor'], { DATA_DIR: dataDir });
+      expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
+      expect(fs.readFileSync(sqliteFilePath(dataDir))).toEqual(bytesBefore);
+    },
+  );
+
+  it('can be opened while another connection holds a lock for a moment as it closes the database', async () => {
+    const location = { kind: 'sqlite', dataDir } as const;
+    await (await openDatabase(location, () => undefined)).close();
+    const worker = new Worker(LOCK_FOR_A_MOMENT, {
+      eval: true,
+      workerData: sqliteFilePath(dataDir),
+    });
+    const exited = once(worker, 'exit');
+    await once(worker, 'message');
+    const database = await openExistingDatabase(location, () => undefined);
+    await database.close();
+    await exited;
+  });
+
+  it('is rejected with a short message if its path is too long for SQLite', async () => {
+    const longPath = path.join(dataDir, ...Array.from({ length: 4 }, () => 'x'.repeat(200)));
+    const location = { kind: 'sqlite', dataDir: longPath } as const;
+    const problem = 'lock.sqlite cannot be used (unable to open database file).';
+    await expect(openDatabase(location, () => undefined)).rejects.toThrow(problem);
+  });
 });
 
-it('is opened as soon as another process that is closing it releases its lock', async () => {
-  const location = { kind: 'sqlite', dataDir } as const;
-  await (await openDatabase(location, () => undefined)).close();
-  const closing = new Worker(CLOSING, { eval: true, workerData: sqliteFilePath(dataDir) });
-  const exited = once(closing, 'exit');
-  await once(closing, 'message');
-  const database = await openExistingDatabase(location, () => undefined);
-  await database.close();
-  await exited;
-});
-
-it('is reported in one sentence if its path is too long for SQLite', async () => {
-  const long = path.join(dataDir, ...Array.from({ length: 4 }, () => 'x'.repeat(200)));
-  const location = { kind: 'sqlite', dataDir: long } as const;
-  const problem = 'lock.sqlite cannot be used (unable to open database file).';
-  await expect(openDatabase(location, () => undefined)).rejects.toThrow(problem);
-});
-
-/** Locks a database as SQLite does while the last connection closes a large one. */
-const CLOSING = `
+/** The program of a worker: locks the database as SQLite does while the last connection closes a large database. */
+const LOCK_FOR_A_MOMENT = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { DatabaseSync } = require('node:sqlite');
   const database = new DatabaseSync(workerData);
@@ -103,9 +114,10 @@ const CLOSING = `
   setTimeout(() => database.close(), 300);
 `;
 
-async function start(): Promise<LogCapture> {
+/** Starts a service for the duration of the test. @returns its log */
+async function startCapturingLog(): Promise<LogCapture> {
   const captured = new LogCapture('warn');
-  const config = testConfig(MINT_URL, { DATA_DIR: dataDir });
+  const config = createTestConfig(MINT_URL, { DATA_DIR: dataDir });
   const service = await startService(config, { log: captured.log });
   onTestFinished(() => service.stop());
   return captured;

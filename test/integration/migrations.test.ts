@@ -2,25 +2,25 @@ import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
 import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
-import { createDataDir, createUnmigratedDatabase } from '../helpers/database.ts';
-import { createPreparedDatabase } from '../helpers/prepared-database.ts';
+import { createDatabaseWithAlice } from '../helpers/database/database-with-alice.ts';
+import { createDataDir, createUnmigratedDatabase } from '../helpers/database/test-database.ts';
 
-it('reports each migration', async () => {
+it('reports each migration that it applies', async () => {
   const names = Object.keys(migrations);
-  const bare = await createUnmigratedDatabase();
-  onTestFinished(() => bare.drop());
-  expect(await progressOf(bare.location)).toEqual(
+  const unmigrated = await createUnmigratedDatabase();
+  onTestFinished(() => unmigrated.drop());
+  expect(await openAndRecordProgress(unmigrated.location)).toEqual(
     names.map((name) => `Applying migration ${name}`),
   );
 });
 
-it('reports nothing if there is no migration to run', async () => {
-  const { location, remove } = await createPreparedDatabase();
+it('reports nothing if all migrations were applied before', async () => {
+  const { location, remove } = await createDatabaseWithAlice();
   onTestFinished(remove);
-  expect(await progressOf(location)).toEqual([]);
+  expect(await openAndRecordProgress(location)).toEqual([]);
 });
 
-it('rejects a database of a newer version', async () => {
+it('rejects a database that a newer version migrated', async () => {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   const open = () => openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
@@ -34,8 +34,8 @@ it('rejects a database of a newer version', async () => {
   );
 });
 
-/** Opens the database and returns what it reports. */
-async function progressOf(location: DatabaseLocation): Promise<string[]> {
+/** Opens and closes a database. @returns the reported lines */
+async function openAndRecordProgress(location: DatabaseLocation): Promise<string[]> {
   const lines: string[] = [];
   const onProgress = (line: string) => void lines.push(line);
   const database = await openDatabase(location, () => undefined, onProgress);

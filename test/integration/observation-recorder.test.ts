@@ -10,29 +10,27 @@ import {
   decodeQuoteUpdates,
   QUOTE_UPDATES_CHANNEL,
   type QuoteUpdate,
-} from '../../src/quotes/quote-notifications.ts';
+} from '../../src/quotes/process-notifications.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { recordNotifications } from '../helpers/notification-barrier.ts';
+import { recordNotifications } from '../helpers/database/database-notifications.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
-  DEFAULT_CREATED_AT_MS,
+  DEFAULT_QUOTE_CREATED_AT_MS,
   randomPubkey,
   UNREACHABLE_MINT_URL,
-} from '../helpers/quotes.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-
-/** Recording what mints report. */
 
 const HOUR_MS = 3_600_000;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let store: Store;
 let clock: TestClock;
-let recordObservations: ObservationRecorder;
+let recorder: ObservationRecorder;
 let pubkey: string;
 
 beforeAll(() => {
@@ -40,75 +38,75 @@ beforeAll(() => {
 });
 
 beforeEach(() => {
-  clock = new TestClock(DEFAULT_CREATED_AT_MS + 1_000);
-  recordObservations = createObservationRecorder(store, { clock: clock.now });
+  clock = new TestClock(DEFAULT_QUOTE_CREATED_AT_MS + 1_000);
+  recorder = createObservationRecorder(store, { clock: clock.now });
   pubkey = randomPubkey();
 });
 
 describe('a payment', () => {
-  it('is recorded and announced once if the socket and polls report it concurrently', async () => {
-    const quote = await keep();
-    const ear = await openEar();
+  it('is recorded once, with one update, if the socket and polls report it concurrently', async () => {
+    const quote = await insertQuote();
+    const takeUpdates = await recordUpdates();
     const sources = Array.from({ length: 24 }, (_, index) => (index % 2 ? 'socket' : 'poll'));
     await Promise.all(sources.map((source) => record([observe(quote, 'PAID')], source)));
-    expect(await list()).toEqual([
+    expect(await listPayments()).toEqual([
       { quoteId: quote.quoteId, state: 'PAID', paidAtMs: clock.nowMs },
     ]);
-    expect(await paidCount()).toBe(1);
-    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+    expect(await readPaidCount()).toBe(1);
+    expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
   });
 
-  it('stays paid if the mint later reports it as unpaid', async () => {
-    const quote = await keep();
+  it('never returns to an earlier state, even if the mint later reports one', async () => {
+    const quote = await insertQuote();
     await record([observe(quote, 'PAID')]);
-    const ear = await openEar();
+    const takeUpdates = await recordUpdates();
     clock.advance(30 * 24 * HOUR_MS);
     await record([observe(quote, 'UNPAID')], 'socket');
     await record([observe(quote, 'UNPAID')], 'poll');
-    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
+    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
     await record([observe(quote, 'ISSUED')], 'poll');
     for (const state of ['UNPAID', 'PAID', 'INFLIGHT'] as const) {
       await record([observe(quote, state)], 'poll');
     }
-    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
-    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
+    expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
   });
 
-  it('keeps its place in the list while its mint signs, and announces each change', async () => {
-    const quote = await keep();
-    const ear = await openEar();
+  it('keeps its time of payment while the mint changes its state, and causes an update for each change', async () => {
+    const quote = await insertQuote();
+    const takeUpdates = await recordUpdates();
     const paidAtMs = clock.nowMs;
     for (const state of ['INFLIGHT', 'PAID', 'INFLIGHT', 'ISSUED'] as const) {
       await record([observe(quote, state)]);
-      expect(await list()).toEqual([{ quoteId: quote.quoteId, state, paidAtMs }]);
-      expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+      expect(await listPayments()).toEqual([{ quoteId: quote.quoteId, state, paidAtMs }]);
+      expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
       clock.advance(2_000);
     }
-    expect(await paidCount()).toBe(1);
+    expect(await readPaidCount()).toBe(1);
   });
 
-  it('is rejected if the mint reports another amount or invoice', async () => {
-    const quote = await keep({ amountSat: 21 });
+  it('is not recorded if the mint reports a different amount or invoice', async () => {
+    const quote = await insertQuote({ amountSat: 21 });
     await record([{ ...observe(quote, 'PAID'), amountSat: 22 }]);
     await record([{ ...observe(quote, 'PAID'), request: `${quote.request}x` }]);
-    expect(await list()).toEqual([]);
+    expect(await listPayments()).toEqual([]);
     await record([
       { ...observe(quote, 'PAID'), amountSat: 21, request: quote.request.toUpperCase() },
     ]);
-    expect(await list()).toMatchObject([{ quoteId: quote.quoteId }]);
+    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId }]);
   });
 
-  it('is ignored if another mint reports it, or the quote is unknown', async () => {
-    const quote = await keep();
-    const other = [{ ...observe(quote, 'PAID'), source: 'poll' as const }];
-    expect(await recordObservations.record('https://other.example', other)).toEqual([]);
+  it('is not recorded if another mint reports it, or if its quote is unknown', async () => {
+    const quote = await insertQuote();
+    const observations = [{ ...observe(quote, 'PAID'), source: 'poll' as const }];
+    expect(await recorder.record('https://other.example', observations)).toEqual([]);
     expect(await record([{ quoteId: 'unknown', state: 'PAID' }])).toEqual([]);
-    expect(await list()).toEqual([]);
+    expect(await listPayments()).toEqual([]);
     expect(await store.users.findByPubkey(pubkey)).toBeNull();
   });
 
-  it('changes state if it was imported without its invoice', async () => {
-    const quote = await keep({ request: '' });
+  it('is recorded with any reported invoice if its quote was imported without one', async () => {
+    const quote = await insertQuote({ request: '' });
     const reported = {
       quoteId: quote.quoteId,
       amountSat: quote.amountSat,
@@ -116,14 +114,14 @@ describe('a payment', () => {
     };
     await record([{ ...reported, state: 'INFLIGHT' }]);
     await record([{ ...reported, state: 'PAID' }]);
-    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
+    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
   });
 });
 
 describe('an unpaid quote', () => {
-  it('expires with the response that ends its watch, without an update', async () => {
-    const quote = await keep();
-    const ear = await openEar();
+  it('expires when the watcher stops to watch it, without an update', async () => {
+    const quote = await insertQuote();
+    const takeUpdates = await recordUpdates();
     expect(await record([observe(quote, 'UNPAID')])).toMatchObject([
       { state: 'UNPAID', hasStateChanged: false, isWatched: true },
     ]);
@@ -137,92 +135,103 @@ describe('an unpaid quote', () => {
         source: 'poll',
       },
     ]);
-    expect(await ear()).toEqual([]);
-    expect(await list()).toEqual([]);
-    expect(await watchedIds()).not.toContain(quote.quoteId);
+    expect(await takeUpdates()).toEqual([]);
+    expect(await listPayments()).toEqual([]);
+    expect(await listWatchedIds()).not.toContain(quote.quoteId);
   });
 
-  it('can still be paid after it expired, and is watched again', async () => {
-    const quote = await keep();
+  it('can be paid after it expired, and is watched again then', async () => {
+    const quote = await insertQuote();
     await record([{ ...observe(quote, 'UNPAID'), shouldEndWatch: true }]);
-    const ear = await openEar();
+    const takeUpdates = await recordUpdates();
     expect(await record([observe(quote, 'PAID')], 'socket')).toMatchObject([{ isWatched: true }]);
-    expect(await list()).toEqual([
+    expect(await listPayments()).toEqual([
       { quoteId: quote.quoteId, state: 'PAID', paidAtMs: clock.nowMs },
     ]);
-    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
-    expect(await watchedIds()).toContain(quote.quoteId);
+    expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+    expect(await listWatchedIds()).toContain(quote.quoteId);
   });
 });
 
-describe('a batch', () => {
-  it('assigns each recipient a dense sequence, and announces every quote once', async () => {
+describe('a batch of payments', () => {
+  it('gets consecutive sequence numbers per recipient, and causes one update per quote', async () => {
     const other = randomPubkey();
-    const quotes = await keepMany([pubkey, other, pubkey, pubkey, other]);
-    const ear = await openEar();
+    const quotes = await insertQuotes([pubkey, other, pubkey, pubkey, other]);
+    const takeUpdates = await recordUpdates();
     await record(quotes.map((quote) => observe(quote, 'PAID')));
-    const later = await keepMany([pubkey]);
+    const laterQuotes = await insertQuotes([pubkey]);
     clock.advance(60_000);
-    await record(later.map((quote) => observe(quote, 'PAID')));
-    expect(await placesOf(pubkey)).toEqual([1, 2, 3, 4]);
-    expect(await placesOf(other)).toEqual([1, 2]);
-    expect(await paidCount()).toBe(4);
-    const told = (await ear()).map((update) => update.quoteId);
-    expect(told.toSorted()).toEqual([...quotes, ...later].map((quote) => quote.quoteId).toSorted());
+    await record(laterQuotes.map((quote) => observe(quote, 'PAID')));
+    expect(await sequenceNumbersOf(pubkey)).toEqual([1, 2, 3, 4]);
+    expect(await sequenceNumbersOf(other)).toEqual([1, 2]);
+    expect(await readPaidCount()).toBe(4);
+    const updatedIds = (await takeUpdates()).map((update) => update.quoteId);
+    const paidIds = [...quotes, ...laterQuotes].map((quote) => quote.quoteId);
+    expect(updatedIds.toSorted()).toEqual(paidIds.toSorted());
   });
 
-  it('runs beside batches of the same quotes in any order without deadlock or double counting', async () => {
+  it('is recorded without deadlock or double counting beside batches with the same quotes', async () => {
     const recipients = [pubkey, randomPubkey(), randomPubkey(), randomPubkey()];
-    const quotes = await keepMany(Array.from({ length: 10 }, () => recipients).flat());
-    const ear = await openEar();
-    const rotated = (by: number) => [...quotes.slice(by), ...quotes.slice(0, by)];
-    const batches = [rotated(0), rotated(0).reverse(), rotated(13), rotated(29).reverse()];
-    const answers = [...batches, ...batches].map((batch, index) =>
+    const quotes = await insertQuotes(Array.from({ length: 10 }, () => recipients).flat());
+    const takeUpdates = await recordUpdates();
+    const rotateQuotes = (by: number) => [...quotes.slice(by), ...quotes.slice(0, by)];
+    const batches = [
+      rotateQuotes(0),
+      rotateQuotes(0).reverse(),
+      rotateQuotes(13),
+      rotateQuotes(29).reverse(),
+    ];
+    const recordings = [...batches, ...batches].map((batch, index) =>
       record(
         batch.map((quote) => observe(quote, index < batches.length ? 'PAID' : 'ISSUED')),
         index % 2 === 0 ? 'poll' : 'socket',
       ),
     );
-    await Promise.all(answers);
+    await Promise.all(recordings);
     for (const recipient of recipients) {
-      expect(await placesOf(recipient)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+      expect(await sequenceNumbersOf(recipient)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
-    // If ISSUED is recorded first, PAID changes nothing.
-    const told = await ear();
-    expect(told.length).toBeGreaterThanOrEqual(quotes.length);
-    expect(told.length).toBeLessThanOrEqual(2 * quotes.length);
-    expect((await list()).map((quote) => quote.state)).toEqual(Array(10).fill('ISSUED'));
+    // A quote that is first recorded as ISSUED has one update, other quotes have two.
+    const updates = await takeUpdates();
+    expect(updates.length).toBeGreaterThanOrEqual(quotes.length);
+    expect(updates.length).toBeLessThanOrEqual(2 * quotes.length);
+    expect((await listPayments()).map((quote) => quote.state)).toEqual(Array(10).fill('ISSUED'));
   });
 
-  it('records all others if the database rejects one, and logs that one until an operator repairs it', async () => {
-    const capture = new LogCapture('error');
-    recordObservations = createObservationRecorder(store, { clock: clock.now, log: capture.log });
-    const [before, spoilt] = (await keepMany([pubkey, pubkey])) as [NewQuote, NewQuote];
-    await record([observe(before, 'PAID')]);
+  it('is recorded except for a quote with inconsistent rows, which is logged until its repair', async () => {
+    const logs = new LogCapture('error');
+    recorder = createObservationRecorder(store, { clock: clock.now, log: logs.log });
+    const [first, inconsistent] = (await insertQuotes([pubkey, pubkey])) as [NewQuote, NewQuote];
+    await record([observe(first, 'PAID')]);
+    // Without its user, the next payment would get the sequence number of the first one again.
     await database.db.deleteFrom('users').where('pubkey', '=', pubkey).execute();
 
     const other = randomPubkey();
-    const [fine] = (await keepMany([other])) as [NewQuote];
-    expect(await record([observe(fine, 'PAID'), observe(spoilt, 'PAID')])).toMatchObject([
-      { quoteId: fine.quoteId, state: 'PAID', hasStateChanged: true },
-      { quoteId: spoilt.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
+    const [consistent] = (await insertQuotes([other])) as [NewQuote];
+    expect(
+      await record([observe(consistent, 'PAID'), observe(inconsistent, 'PAID')]),
+    ).toMatchObject([
+      { quoteId: consistent.quoteId, state: 'PAID', hasStateChanged: true },
+      { quoteId: inconsistent.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
     ]);
-    expect(await placesOf(other)).toEqual([1]);
-    const [held] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [spoilt.quoteId]);
-    expect(capture.lines).toHaveLength(1);
-    expect(JSON.parse(capture.lines[0] ?? '')).toMatchObject({
+    expect(await sequenceNumbersOf(other)).toEqual([1]);
+    const [row] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [
+      inconsistent.quoteId,
+    ]);
+    expect(logs.lines).toHaveLength(1);
+    expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
       event: 'quote_rows_inconsistent',
       mintUrl: UNREACHABLE_MINT_URL,
-      quotes: [held?.id],
+      quotes: [row?.id],
       err: { message: expect.stringMatching(/quotes_listed_page|quotes\.paid_seq/) },
     });
-    for (const secret of [spoilt.quoteId, spoilt.request, spoilt.verifyToken]) {
-      expect(capture.lines[0]).not.toContain(secret);
+    for (const secret of [inconsistent.quoteId, inconsistent.request, inconsistent.verifyToken]) {
+      expect(logs.lines[0]).not.toContain(secret);
     }
 
     await database.db.insertInto('users').values({ pubkey, paid_count: 1 }).execute();
-    await record([observe(spoilt, 'PAID')]);
-    expect(await placesOf(pubkey)).toEqual([1, 2]);
+    await record([observe(inconsistent, 'PAID')]);
+    expect(await sequenceNumbersOf(pubkey)).toEqual([1, 2]);
   });
 });
 
@@ -230,7 +239,7 @@ function record(
   observations: readonly Omit<SourcedObservation, 'source'>[],
   source: ObservationSource = 'poll',
 ): Promise<RecordedQuote[]> {
-  return recordObservations.record(
+  return recorder.record(
     UNREACHABLE_MINT_URL,
     observations.map((observation) => ({ ...observation, source })),
   );
@@ -240,14 +249,14 @@ function observe(quote: NewQuote, state: ObservedState): QuoteObservation {
   return { quoteId: quote.quoteId, state };
 }
 
-async function keep(given: Partial<NewQuote> = {}): Promise<NewQuote> {
-  const quote = buildUnpaidQuote(pubkey, given);
+async function insertQuote(overrides: Partial<NewQuote> = {}): Promise<NewQuote> {
+  const quote = buildUnpaidQuote(pubkey, overrides);
   await store.quotes.insert([quote]);
   return quote;
 }
 
-/** One quote for each, in their order. */
-async function keepMany(recipients: readonly string[]): Promise<NewQuote[]> {
+/** Inserts one quote for each recipient. @returns the quotes in the same order */
+async function insertQuotes(recipients: readonly string[]): Promise<NewQuote[]> {
   const quotes = recipients.map((recipient) => buildUnpaidQuote(recipient));
   for (const quote of quotes) {
     await store.quotes.insert([quote]);
@@ -255,13 +264,17 @@ async function keepMany(recipients: readonly string[]): Promise<NewQuote[]> {
   return quotes;
 }
 
-/** The newest payments of a recipient, the newest first. */
-async function list(of: string = pubkey) {
-  const { quotes } = await store.quotes.listPaid(of, { sinceSeconds: null, limit: 50, offset: 0 });
+/** Lists the payments of the recipient, newest first. */
+async function listPayments() {
+  const { quotes } = await store.quotes.listPaid(pubkey, {
+    sinceSeconds: null,
+    limit: 50,
+    offset: 0,
+  });
   return quotes.map(({ quoteId, state, paidAtMs }) => ({ quoteId, state, paidAtMs }));
 }
 
-async function placesOf(recipient: string): Promise<(number | null)[]> {
+async function sequenceNumbersOf(recipient: string): Promise<(number | null)[]> {
   const rows = await database.db
     .selectFrom('quotes')
     .select('paid_seq')
@@ -271,22 +284,22 @@ async function placesOf(recipient: string): Promise<(number | null)[]> {
   return rows.map((row) => row.paid_seq);
 }
 
-async function paidCount(): Promise<number | undefined> {
+async function readPaidCount(): Promise<number | undefined> {
   return (await store.users.lockPaymentCounters([pubkey]))[0]?.paidCount;
 }
 
-async function watchedIds(): Promise<string[]> {
+async function listWatchedIds(): Promise<string[]> {
   return (await store.watchedQuotes.listWatchedByMint(UNREACHABLE_MINT_URL, 0, 10_000)).map(
     ({ quoteId }) => quoteId,
   );
 }
 
 /** @returns a function that returns the updates since its last call */
-async function openEar(): Promise<() => Promise<Omit<QuoteUpdate, 'id'>[]>> {
-  const received = await recordNotifications(database, QUOTE_UPDATES_CHANNEL);
-  return async () => (await received()).flatMap(decodeQuoteUpdates).map(withoutRow);
+async function recordUpdates(): Promise<() => Promise<Omit<QuoteUpdate, 'id'>[]>> {
+  const takePayloads = await recordNotifications(database, QUOTE_UPDATES_CHANNEL);
+  return async () => (await takePayloads()).flatMap(decodeQuoteUpdates).map(withoutRowId);
 }
 
-function withoutRow({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
+function withoutRowId({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
   return { pubkey, quoteId };
 }

@@ -3,19 +3,17 @@ import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 
 import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
 import { HISTORY_RETENTION_DAYS, pruneHistory } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/quotes.ts';
-import { insertReceipts } from '../helpers/zap-receipt-outbox.ts';
-
-/** Old history and receipts are pruned. */
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import { insertZapReceipts } from '../helpers/relays/zap-receipt-deliveries.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let store: Store;
-let id: number;
-let old: QuoteEvent;
-let young: QuoteEvent;
+let quoteRowId: number;
+let expiredEvent: QuoteEvent;
+let retainedEvent: QuoteEvent;
 
 beforeAll(() => {
   store = new Store(database.db);
@@ -23,56 +21,64 @@ beforeAll(() => {
 
 beforeEach(async () => {
   const quote = buildUnpaidQuote(randomPubkey());
-  id = (await store.quotes.insert([quote]))[0] ?? 0;
-  const oldestKeptMs = Date.now() - HISTORY_RETENTION_DAYS * DAY_MS;
-  old = { atMs: oldestKeptMs - DAY_MS, kind: 'update_sent', socketCount: 1 };
-  young = { atMs: oldestKeptMs + DAY_MS, kind: 'update_sent', socketCount: 1 };
-  await store.quoteEvents.add([old, young].map((event) => ({ quoteRowId: id, ...event })));
+  quoteRowId = (await store.quotes.insert([quote]))[0] ?? 0;
+  const retentionStartMs = Date.now() - HISTORY_RETENTION_DAYS * DAY_MS;
+  expiredEvent = { atMs: retentionStartMs - DAY_MS, kind: 'update_sent', socketCount: 1 };
+  retainedEvent = { atMs: retentionStartMs + DAY_MS, kind: 'update_sent', socketCount: 1 };
+  await store.quoteEvents.add(
+    [expiredEvent, retainedEvent].map((event) => ({ quoteRowId, ...event })),
+  );
 });
 
-it('prunes history in small batches', async () => {
-  await addMany(1_234, old.atMs);
+it('deletes expired events of quotes in batches of 500, and keeps recent ones', async () => {
+  await insertQuoteEvents(1_234, expiredEvent.atMs);
   const pruneEvents = vi.spyOn(store.quoteEvents, 'prune');
   onTestFinished(() => pruneEvents.mockRestore());
   await prune();
   expect(pruneEvents.mock.calls).toEqual([[500], [500], [500]]);
-  expect(await store.quoteEvents.listByQuote(id)).toEqual([young]);
+  expect(await store.quoteEvents.listByQuote(quoteRowId)).toEqual([retainedEvent]);
 });
 
-describe('zap receipts', () => {
-  const LONG_AGO_MS = Date.now() - (HISTORY_RETENTION_DAYS + 1) * DAY_MS;
-  const RECENTLY_MS = LONG_AGO_MS + 2 * DAY_MS;
+describe('the pruning of zap receipts and relays', () => {
+  const EXPIRED_AT_MS = Date.now() - (HISTORY_RETENTION_DAYS + 1) * DAY_MS;
+  const RETAINED_AT_MS = Date.now() - (HISTORY_RETENTION_DAYS - 1) * DAY_MS;
 
   beforeEach(async () => {
     await database.db.deleteFrom('zap_receipts').execute();
     await database.db.deleteFrom('relays').execute();
   });
 
-  it('are given up after two days, and deleted with their deliveries after thirty', async () => {
+  it('gives up old deliveries, and deletes expired receipts but not their quotes', async () => {
     const relays = ['wss://relay.example'];
-    await insertReceipts(database, { events: 1_234, relays, createdAtMs: LONG_AGO_MS });
-    const [young] = await insertReceipts(database, { events: 1, relays, createdAtMs: RECENTLY_MS });
+    await insertZapReceipts(database, { events: 1_234, relays, createdAtMs: EXPIRED_AT_MS });
+    const [retained] = await insertZapReceipts(database, {
+      events: 1,
+      relays,
+      createdAtMs: RETAINED_AT_MS,
+    });
     await prune();
     const { db } = database;
-    expect(await db.selectFrom('zap_receipts').select('id').execute()).toEqual([{ id: young?.id }]);
+    expect(await db.selectFrom('zap_receipts').select('id').execute()).toEqual([
+      { id: retained?.id },
+    ]);
     expect(
       await db.selectFrom('zap_receipt_deliveries').select(['receipt', 'state']).execute(),
-    ).toEqual([{ receipt: young?.id, state: 'given_up' }]);
+    ).toEqual([{ receipt: retained?.id, state: 'given_up' }]);
     const { count } = db.fn;
-    const quotes = await db.selectFrom('quotes').select(count('id').as('left')).execute();
-    expect(Number(quotes[0]?.left)).toBeGreaterThanOrEqual(1_235);
+    const quotes = await db.selectFrom('quotes').select(count('id').as('remaining')).execute();
+    expect(Number(quotes[0]?.remaining)).toBeGreaterThanOrEqual(1_235);
   });
 
-  it('leave relays behind, which are deleted after the same time', async () => {
+  it('deletes a relay that was last used before the retention period', async () => {
     for (const [url, atMs] of [
-      ['wss://old.example', LONG_AGO_MS],
-      ['wss://young.example', RECENTLY_MS],
+      ['wss://old.example', EXPIRED_AT_MS],
+      ['wss://recent.example', RETAINED_AT_MS],
     ] as const) {
       await database.db.insertInto('relays').values({ url, last_attempt_at: atMs }).execute();
     }
     await prune();
     const relays = await database.db.selectFrom('relays').select('url').execute();
-    expect(relays).toEqual([{ url: 'wss://young.example' }]);
+    expect(relays).toEqual([{ url: 'wss://recent.example' }]);
   });
 });
 
@@ -80,11 +86,11 @@ function prune(): Promise<void> {
   return pruneHistory(store, Date.now(), new AbortController().signal);
 }
 
-/** Adds events directly, because the store limits the events of one quote. */
-async function addMany(count: number, atMs: number): Promise<void> {
+/** Inserts rows directly, because the store limits the events of a quote. */
+async function insertQuoteEvents(count: number, atMs: number): Promise<void> {
   await sql`
     with recursive series (n) as (select 1 union all select n + 1 from series where n < ${count})
     insert into quote_events (quote, at, kind, detail)
-    select cast(${id} as bigint), cast(${atMs} as bigint), 'update_sent', '{"socketCount": 1}' from series
+    select cast(${quoteRowId} as bigint), cast(${atMs} as bigint), 'update_sent', '{"socketCount": 1}' from series
   `.execute(database.db);
 }

@@ -7,29 +7,31 @@ import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { createTreasury } from '../../src/usernames/create-usernames.ts';
 import { openProof, Sealer } from '../../src/usernames/ecash/sealer.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { createTreasury } from '../../src/usernames/usernames-module.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../helpers/recipients/username-requests.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { createTestConfig, TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TEST_TREASURY_SECRET, testConfig } from '../helpers/test-environment.ts';
-import { TestWallet } from '../helpers/test-wallet.ts';
-import { buyUsername } from '../helpers/username-buyer.ts';
 
-/** A process hangs in the middle of a purchase; another process recovers the purchase. */
+/** In these tests, a process stalls during a username purchase, and another process recovers the purchase. */
 
 const PRICE_SAT = 21;
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
+const MAX_BACKOFF_MS = 10 * MINUTE_MS;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let clock: TestClock;
 let mint: TestMint;
 let payer: EcashPayer;
 let logs: LogCapture;
+const cleanups: (() => Promise<void>)[] = [];
 
 beforeEach(async () => {
   clock = new TestClock();
@@ -40,170 +42,173 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await mint.close();
-  await Promise.all(stops.splice(0).map((stop) => stop()));
+  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
   for (const table of ['treasury_proofs', 'username_purchases', 'users', 'usernames'] as const) {
     await database.db.deleteFrom(table).execute();
   }
   expect(logs.lines).toEqual([]);
 });
 
-/** Stops what a test started. */
-const stops: (() => Promise<void>)[] = [];
-
 describe('an abandoned purchase', () => {
-  it('is completed by the buyer’s next request if that comes before recovery', async () => {
-    const { wallet, token } = await abandon(mint.holdNext('POST /v1/swap', 'after'));
+  it('is completed by the buyer’s next request if that arrives before the recovery job', async () => {
+    const { wallet, token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'after'));
+    // The purchase is not due yet when the recovery job of the new process runs for the first time.
     clock.advance(-SECOND_MS);
-    const base = await startProcess();
+    const origin = await startProcess();
     clock.advance(SECOND_MS);
-    expect((await buyUsername(wallet.withOrigin(base), 'left', token)).status).toBe(201);
+    expect((await requestUsername(wallet.withOrigin(origin), 'alice', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
 
-  it('is completed once although its process continues after another one completed it', async () => {
+  it('is completed only once if its own process continues after another process completed it', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'before');
-    const { wallet, token, answer } = await abandon(hold);
-    await openRun().round();
+    const { wallet, token, status } = await abandonPurchase(hold);
+    await createRecoveryJob().run();
     await expectSoldOnce(token);
     hold.release();
-    // The process may not know the result; then it asks the client to repeat the request.
-    expect([201, 500]).toContain(await answer);
-    expect((await buyUsername(wallet, 'left', token)).status).toBe(201);
+    // 500 tells the client to repeat the request. The process sends it if it does not know the result.
+    expect([201, 500]).toContain(await status);
+    expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
 });
 
-it('leases a purchase from when it is recorded, however long the mint took before', async () => {
-  const keysets = mint.holdNext('GET /v1/keysets', 'before');
-  const swap = mint.holdNext('POST /v1/swap', 'before');
-  const { answer } = await begin(keysets);
+it('starts the lease of a purchase when it records it, after waiting for the mint', async () => {
+  const keysetsHold = mint.holdNext('GET /v1/keysets', 'before');
+  const swapHold = mint.holdNext('POST /v1/swap', 'before');
+  const { status } = await beginPurchase(keysetsHold);
   clock.advance(45 * SECOND_MS);
-  keysets.release();
-  await swap.reached;
-  const opened = await database.db
+  keysetsHold.release();
+  await swapHold.reached;
+  const purchase = await database.db
     .selectFrom('username_purchases')
     .select(['created_at', 'next_attempt_at', 'lease_expires_at'])
     .executeTakeFirstOrThrow();
   const nowMs = clock.now();
-  expect(opened).toMatchObject({ created_at: nowMs, next_attempt_at: nowMs });
-  expect(opened.lease_expires_at).toBeGreaterThan(nowMs);
-  swap.release();
-  expect(await answer).toBe(201);
+  expect(purchase).toMatchObject({ created_at: nowMs, next_attempt_at: nowMs });
+  expect(purchase.lease_expires_at).toBeGreaterThan(nowMs);
+  swapHold.release();
+  expect(await status).toBe(201);
 });
 
-describe('a mint that reports the token', () => {
-  it('as pending is polled until it is not', async () => {
+describe('a purchase', () => {
+  it('stays open while the mint reports the token as pending, and is completed afterwards', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'during');
-    const { token } = await abandon(hold);
-    const run = openRun();
-    await run.round();
-    expect(await states()).toEqual(['open']);
+    const { token } = await abandonPurchase(hold);
+    const recoveryJob = createRecoveryJob();
+    await recoveryJob.run();
+    expect(await readPurchaseStates()).toEqual(['open']);
     clock.advance(2 * MINUTE_MS);
-    await run.round();
-    expect(await states()).toEqual(['open']);
+    await recoveryJob.run();
+    expect(await readPurchaseStates()).toEqual(['open']);
     expect(mint.requestCounts['POST /v1/swap']).toBe(1);
     hold.release();
     await eventually(async () => expect(await payer.fetchTokenState(token)).toBe('SPENT'));
     clock.advance(2 * MINUTE_MS);
-    await run.round();
-    // The first process runs again, and may be the one that completes it.
-    await eventually(async () => expect(await states()).toEqual(['completed']));
+    await recoveryJob.run();
+    // The first process received its response, so either process may complete the purchase.
+    await eventually(async () => expect(await readPurchaseStates()).toEqual(['completed']));
     await expectSoldOnce(token);
   });
 
-  it('as spent elsewhere is believed after a second check a minute later', async () => {
+  it('fails when the mint reports the token as spent elsewhere twice, a minute apart', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'before');
-    const { token, proofs } = await abandon(hold);
+    const { token, proofs } = await abandonPurchase(hold);
     await payer.wallet.receive(proofs);
-    const run = openRun();
-    await run.round();
+    const recoveryJob = createRecoveryJob();
+    await recoveryJob.run();
     clock.advance(59 * SECOND_MS);
-    await run.round();
-    expect(await states()).toEqual(['open']);
+    await recoveryJob.run();
+    expect(await readPurchaseStates()).toEqual(['open']);
     clock.advance(2 * SECOND_MS);
-    await run.round();
-    expect(await states()).toEqual(['failed']);
+    await recoveryJob.run();
+    expect(await readPurchaseStates()).toEqual(['failed']);
     expect(await database.db.selectFrom('treasury_proofs').select('y').execute()).toEqual([]);
 
-    const base = await startProcess();
-    const next = new TestWallet(base, clock.now);
-    expect((await buyUsername(next, 'left', token)).status).toBe(402);
-    const { status } = await buyUsername(next, 'left', await payer.mintToken(PRICE_SAT));
+    const nextBuyer = new RecipientClient(await startProcess(), clock.now);
+    expect((await requestUsername(nextBuyer, 'alice', token)).status).toBe(402);
+    const { status } = await requestUsername(nextBuyer, 'alice', await payer.mintToken(PRICE_SAT));
     expect(status).toBe(201);
   });
 });
 
-describe('a mint that changed its keyset', () => {
+describe('recovery', () => {
   it.each([
-    ['with the same fee', 0],
-    ['with a higher fee', 2_000],
-  ])('%s meanwhile pays in the new one', async (_what, inputFeePpk) => {
-    const { token } = await abandon(mint.holdNext('POST /v1/swap', 'before'));
-    clock.advance(10 * SECOND_MS);
-    const keysetId = mint.rotateKeyset({ inputFeePpk });
-    await openRun().round();
-    await expectSoldOnce(token);
-    expect(new Set((await kept()).map(({ id }) => id))).toEqual(new Set([keysetId]));
-  });
-});
+    ['the same fee', 0],
+    ['a higher fee', 2_000],
+  ])(
+    'gets ecash of the new keyset if the mint changed to a keyset with %s',
+    async (_name, inputFeePpk) => {
+      const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'before'));
+      clock.advance(10 * SECOND_MS);
+      const keysetId = mint.rotateKeyset({ inputFeePpk });
+      await createRecoveryJob().run();
+      await expectSoldOnce(token);
+      expect(new Set((await readTreasuryProofs()).map(({ id }) => id))).toEqual(
+        new Set([keysetId]),
+      );
+    },
+  );
 
-describe('a mint that cannot be reached', () => {
-  it('for hours is retried with backoff, and the purchase is completed when it is back', async () => {
-    const { token } = await abandon(mint.holdNext('POST /v1/swap', 'after'));
+  it('retries with backoff while the mint is unreachable, and completes the purchase afterwards', async () => {
+    const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'after'));
     mint.switches.chaos = { rates: { cutBefore: 1 } };
-    const run = openRun();
-    const askedBefore = mint.requestCounts['POST /v1/checkstate'];
+    const recoveryJob = createRecoveryJob();
+    const checksBefore = mint.requestCounts['POST /v1/checkstate'];
     for (let passedMs = 0; passedMs < 3 * HOUR_MS; passedMs += 30 * SECOND_MS) {
       clock.advance(30 * SECOND_MS);
-      await run.round();
+      await recoveryJob.run();
     }
-    const asked = mint.requestCounts['POST /v1/checkstate'] - askedBefore;
-    expect(asked).toBeGreaterThanOrEqual(3 * 6);
-    expect(asked).toBeLessThanOrEqual(3 * 6 + 10);
-    expect(await states()).toEqual(['open']);
+    const checks = mint.requestCounts['POST /v1/checkstate'] - checksBefore;
+    // The first retries are more frequent than the last ones.
+    const checksAtMaxBackoff = (3 * HOUR_MS) / MAX_BACKOFF_MS;
+    expect(checks).toBeGreaterThanOrEqual(checksAtMaxBackoff);
+    expect(checks).toBeLessThanOrEqual(checksAtMaxBackoff + 10);
+    expect(await readPurchaseStates()).toEqual(['open']);
 
     mint.switches.chaos = null;
-    clock.advance(11 * MINUTE_MS);
-    await run.round();
+    clock.advance(MAX_BACKOFF_MS + MINUTE_MS);
+    await recoveryJob.run();
     await expectSoldOnce(token);
   });
 });
 
-/** Begins a purchase whose process hangs at the hold, and expires its lease. */
-async function abandon(hold: Hold) {
-  const begun = await begin(hold);
+/** Begins a purchase whose process stalls at the hold, and lets its lease expire. */
+async function abandonPurchase(hold: Hold) {
+  const purchase = await beginPurchase(hold);
   await expireLeases();
-  return begun;
+  return purchase;
 }
 
-async function begin(hold: Hold) {
-  const wallet = new TestWallet(await startProcess(), clock.now);
+/** Begins a purchase, and resolves when the mint holds a request of it. */
+async function beginPurchase(hold: Hold) {
+  const wallet = new RecipientClient(await startProcess(), clock.now);
   const proofs: Proof[] = await payer.mintProofs(PRICE_SAT);
   const token = payer.encodeToken(proofs);
-  const answer = buyUsername(wallet, 'left', token).then(
-    ({ status }) => status,
-    () => 'none',
+  const status = requestUsername(wallet, 'alice', token).then(
+    (response) => response.status,
+    () => 'no response',
   );
   await hold.reached;
-  return { wallet, token, proofs, answer };
+  return { wallet, token, proofs, status };
 }
 
 /** @returns the public origin of the service */
 async function startProcess(): Promise<string> {
-  const service = await startService(config(), { database, log: logs.log, clock: clock.now });
-  stops.push(() => service.stop());
+  const service = await startService(createConfig(), { database, log: logs.log, clock: clock.now });
+  cleanups.push(() => service.stop());
   return service.publicOrigin;
 }
 
-/** The recovery job of another process, run by the test instead of every five seconds. */
-function openRun(): { round: () => Promise<void> } {
+/** Creates the recovery job of another process. The test runs it instead of a timer. */
+function createRecoveryJob(): { run: () => Promise<void> } {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
-  stops.push(() => fetch.close());
+  cleanups.push(() => fetch.close());
   const store = new Store(database.db);
   const { log } = logs;
   const monotonicMs = clock.now;
   const treasury = createTreasury({
-    settings: config(),
+    settings: createConfig(),
     store,
     mints: {
       treasuryFetch: fetch,
@@ -213,11 +218,11 @@ function openRun(): { round: () => Promise<void> } {
     monotonicMs,
     log,
   });
-  return { round: async () => treasury?.processor.resumeDue() };
+  return { run: async () => treasury?.processor.resumeDue() };
 }
 
-function config() {
-  return testConfig(mint.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) });
+function createConfig() {
+  return createTestConfig(mint.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) });
 }
 
 async function expireLeases(): Promise<void> {
@@ -227,13 +232,13 @@ async function expireLeases(): Promise<void> {
   `.execute(database.db);
 }
 
-async function states(): Promise<string[]> {
+async function readPurchaseStates(): Promise<string[]> {
   const rows = await database.db.selectFrom('username_purchases').select('state').execute();
   return rows.map(({ state }) => state);
 }
 
-/** Opens the proofs of the treasury. */
-async function kept() {
+/** Returns the decrypted proofs of the treasury. */
+async function readTreasuryProofs() {
   const rows = await database.db
     .selectFrom('treasury_proofs')
     .select(['y', 'proof as sealed'])
@@ -242,12 +247,12 @@ async function kept() {
   return await Promise.all(rows.map((row) => openProof(sealer, row)));
 }
 
-/** Expects one completed purchase, and that the treasury has the value of its token, unspent. */
+/** Expects one completed purchase, and unspent ecash of the price in the treasury. */
 async function expectSoldOnce(token: string): Promise<void> {
-  expect(await states()).toEqual(['completed']);
+  expect(await readPurchaseStates()).toEqual(['completed']);
   expect(await payer.fetchTokenState(token)).toBe('SPENT');
-  const proofs = await kept();
+  const proofs = await readTreasuryProofs();
   expect(proofs.reduce((sum, { amount }) => sum + amount, 0)).toBe(PRICE_SAT);
-  const spent = await payer.wallet.checkProofsStates(proofs);
-  expect(new Set(spent.map(({ state }) => state))).toEqual(new Set(['UNSPENT']));
+  const proofStates = await payer.wallet.checkProofsStates(proofs);
+  expect(new Set(proofStates.map(({ state }) => state))).toEqual(new Set(['UNSPENT']));
 }

@@ -3,23 +3,26 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { createDataDir, isPostgres } from '../helpers/database.ts';
-import { randomPubkey } from '../helpers/quotes.ts';
+import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
+import { randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 
-/** How SQLite runs frequent queries. On PostgreSQL, test/postgres/query-cost.test.ts counts what they read. */
+/** Checks the query plans of SQLite. test/postgres/query-cost.test.ts measures queries on PostgreSQL. */
 
-const MINT = 'https://mint.example';
-const USERS = 2_000;
-const QUOTES = 10_000;
-const RELAY = 'wss://relay.example';
+const MINT_URL = 'https://mint.example';
+const USER_COUNT = 2_000;
+const QUOTE_COUNT = 10_000;
+const RELAY_URL = 'wss://relay.example';
 
-/** A plan step that reads a whole growing table. The index of due deliveries contains only pending ones. */
+/**
+ * A plan step that reads a whole growing table. A scan of `zap_receipt_deliveries_due` is fine, because this index
+ * contains only pending deliveries.
+ */
 const FULL_SCAN =
   /^SCAN (quotes|users|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
 
-type Call = (store: Store) => Promise<unknown>;
+type StoreCall = (store: Store) => Promise<unknown>;
 
-const pubkeys = Array.from({ length: USERS }, randomPubkey);
+const pubkeys = Array.from({ length: USER_COUNT }, randomPubkey);
 const [pubkey = ''] = pubkeys;
 const quoteIds = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
 const counters = pubkeys.map((each) => ({ pubkey: each, paidCount: 1, lastPaidAtMs: 1 }));
@@ -28,7 +31,7 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
   return { id: index + 1, state, watchUntilMs: null, payment: null };
 });
 
-const CALLS: [what: string, call: Call][] = [
+const CALLS: [name: string, call: StoreCall][] = [
   ['finds the owner of a name', ({ users }) => users.findByName('alice')],
   ['finds a recipient by key', ({ users }) => users.findByPubkey(pubkey)],
   [
@@ -38,7 +41,7 @@ const CALLS: [what: string, call: Call][] = [
         { pubkey, addressGroupHash: 'group' },
         { perRecipient: 100, perAddressGroup: 30, perPair: 10 },
         { min: 1, max: 1_000 },
-        QUOTES,
+        QUOTE_COUNT,
       ),
   ],
   [
@@ -46,38 +49,47 @@ const CALLS: [what: string, call: Call][] = [
     ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }),
   ],
   ['finds an invoice by its verify token', ({ quotes }) => quotes.findByVerifyToken('token')],
-  ['lists watched mints', ({ watchedQuotes: watch }) => watch.listWatchedMints()],
-  ['lists new quotes', ({ watchedQuotes: watch }) => watch.listWatchedAfter(QUOTES - 10, 1_000)],
+  ['lists watched mints', ({ watchedQuotes }) => watchedQuotes.listWatchedMints()],
+  [
+    'lists new quotes',
+    ({ watchedQuotes }) => watchedQuotes.listWatchedAfter(QUOTE_COUNT - 10, 1_000),
+  ],
   [
     'lists the watched quotes of a mint',
-    ({ watchedQuotes: watch }) => watch.listWatchedByMint(MINT, 100, 1_000),
+    ({ watchedQuotes }) => watchedQuotes.listWatchedByMint(MINT_URL, 100, 1_000),
   ],
-  ['finds held quotes', ({ watchedQuotes: watch }) => watch.lockByQuoteIds(MINT, quoteIds)],
-  ['changes quotes', ({ watchedQuotes: watch }) => watch.applyChanges(changes)],
+  [
+    'locks watched quotes by id',
+    ({ watchedQuotes }) => watchedQuotes.lockByQuoteIds(MINT_URL, quoteIds),
+  ],
+  ['applies changes to quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
   ['locks payment counters', ({ users }) => users.lockPaymentCounters(pubkeys.slice(0, 100))],
   ['saves payment counters', ({ users }) => users.savePaymentCounters(counters)],
   [
     'adds events',
-    ({ quoteEvents: events }) =>
-      events.add([{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
+    ({ quoteEvents }) =>
+      quoteEvents.add([{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
   ],
-  ['lists the events of a quote', ({ quoteEvents: events }) => events.listByQuote(1)],
+  ['lists the events of a quote', ({ quoteEvents }) => quoteEvents.listByQuote(1)],
   [
     'finds changes since a time',
-    ({ quoteEvents: events }) => events.listChangedSince(QUOTES, [pubkey]),
+    ({ quoteEvents }) => quoteEvents.listChangedSince(QUOTE_COUNT, [pubkey]),
   ],
-  ['deletes old events', ({ quoteEvents: events }) => events.prune(1_000)],
+  ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
   ['finds zap requests', ({ zapReceipts }) => zapReceipts.findZapRequests([1, 2])],
   ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],
-  ['deletes old receipts', ({ zapReceipts }) => zapReceipts.pruneReceipts(1_000)],
-  ['finds due relays', ({ receiptDeliveries: deliveries }) => deliveries.findDueRelays(QUOTES)],
+  ['deletes old zap receipts', ({ zapReceipts }) => zapReceipts.pruneReceipts(1_000)],
+  ['finds due relays', ({ receiptDeliveries }) => receiptDeliveries.findDueRelays(QUOTE_COUNT)],
   [
-    'claims receipts',
-    ({ receiptDeliveries: deliveries }) =>
-      deliveries.claimDue(RELAY, { nowMs: QUOTES, claimedUntilMs: 1, limit: 10 }),
+    'claims due deliveries',
+    ({ receiptDeliveries }) =>
+      receiptDeliveries.claimDue(RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
   ],
-  ['gives receipts up', ({ receiptDeliveries: deliveries }) => deliveries.giveUpOverdue(1, 10)],
-  ['counts the outbox', ({ backlog }) => backlog.countPendingDeliveries()],
+  [
+    'gives up overdue deliveries',
+    ({ receiptDeliveries }) => receiptDeliveries.giveUpOverdue(1, 10),
+  ],
+  ['counts pending deliveries', ({ backlog }) => backlog.countPendingDeliveries()],
   ['counts watched quotes', ({ backlog }) => backlog.countWatchedQuotes('a process')],
   ['traces a payment hash', ({ traces }) => traces.findByPaymentHash('hash', 5)],
   ['traces a quote id', ({ traces }) => traces.findByQuoteId('id-1', 5)],
@@ -91,8 +103,8 @@ describe.skipIf(isPostgres)('SQLite', () => {
   beforeAll(async () => {
     const { dataDir, remove } = await createDataDir();
     database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-    await fill(database);
-    // As at the end of an import.
+    await insertUsersAndQuotes(database);
+    // Collects the statistics that the query planner uses.
     await new Store(database.db).transaction(({ archive }) => archive.resetSequencesAndAnalyze());
     return async () => {
       await database.close();
@@ -100,31 +112,33 @@ describe.skipIf(isPostgres)('SQLite', () => {
     };
   });
 
-  it.each(CALLS)('%s by index', async (_what, call) => {
-    const plans = await plansOf(database, call);
-    expect(plans.length).toBeGreaterThan(0);
-    expect(plans.filter((step) => FULL_SCAN.test(step))).toEqual([]);
+  it.each(CALLS)('%s without reading a whole table', async (_name, call) => {
+    const planSteps = await explainStatements(database, call);
+    expect(planSteps.length).toBeGreaterThan(0);
+    expect(planSteps.filter((step) => FULL_SCAN.test(step))).toEqual([]);
   });
 
-  it('finds changes since a time by that time, not by all payments of the recipients', async () => {
-    const plans = await plansOf(database, ({ quoteEvents: events }) =>
-      events.listChangedSince(1, [pubkey]),
+  it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
+    const planSteps = await explainStatements(database, ({ quoteEvents }) =>
+      quoteEvents.listChangedSince(1, [pubkey]),
     );
-    expect(plans).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
+    expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
   });
 
-  it.each<[string, Call]>([
-    ['quotes', ({ watchedQuotes: watch }) => watch.applyChanges(changes)],
+  it.each<[string, StoreCall]>([
+    ['quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
     ['payment counters', ({ users }) => users.savePaymentCounters(counters)],
-  ])('changes 2,000 %s in a time that does not grow with their square', async (_what, call) => {
-    const startedAtMs = performance.now();
-    await call(new Store(database.db));
-    expect(performance.now() - startedAtMs).toBeLessThan(500);
-  });
+  ])(
+    'changes 2,000 %s in half a second, which quadratic time would exceed',
+    async (_name, call) => {
+      const startedAtMs = performance.now();
+      await call(new Store(database.db));
+      expect(performance.now() - startedAtMs).toBeLessThan(500);
+    },
+  );
 });
 
-/** No recipient has a name. */
-async function fill({ db }: Database): Promise<void> {
+async function insertUsersAndQuotes({ db }: Database): Promise<void> {
   const numbers = (count: number) => sql`
     with recursive numbers (n) as (
       select 1 union all select n + 1 from numbers where n < ${count}
@@ -135,33 +149,33 @@ async function fill({ db }: Database): Promise<void> {
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
                         created_at, expires_at, watch_until)
-    ${numbers(QUOTES)}
-    select ${MINT}, 'id-' || n, ${pubkey}, 'lnbc1', 21, 'UNPAID', 0, n, n, n from numbers
+    ${numbers(QUOTE_COUNT)}
+    select ${MINT_URL}, 'id-' || n, ${pubkey}, 'lnbc1', 21, 'UNPAID', 0, n, n, n from numbers
   `.execute(db);
   await sql`
     insert into quote_events (quote, at, kind, detail)
-    ${numbers(QUOTES)} select n, n, 'state', '{}' from numbers
+    ${numbers(QUOTE_COUNT)} select n, n, 'state', '{}' from numbers
   `.execute(db);
 }
 
-/** Returns the steps of the plans of all statements of a call, whose changes it rolls back. */
-async function plansOf({ db }: Database, call: Call): Promise<string[]> {
+/** Runs a call, rolls it back, and returns the plan steps of all its statements. */
+async function explainStatements({ db }: Database, call: StoreCall): Promise<string[]> {
   const nodes: RootOperationNode[] = [];
-  const undone = new Error('undone');
+  const rollback = new Error('rollback');
   await db
     .transaction()
     .execute(async (tx) => {
-      const recording = tx.withPlugin({
+      const recordingTx = tx.withPlugin({
         transformQuery: ({ node }) => {
           nodes.push(node);
           return node;
         },
         transformResult: async ({ result }) => result,
       });
-      await call(new Store(recording));
-      throw undone;
+      await call(new Store(recordingTx));
+      throw rollback;
     })
-    .catch((error: unknown) => expect(error).toBe(undone));
+    .catch((error: unknown) => expect(error).toBe(rollback));
   const steps: string[] = [];
   for (const node of nodes) {
     const { sql: text, parameters } = db.getExecutor().compileQuery(node, createQueryId());

@@ -5,59 +5,61 @@ import { Store } from '../../src/store.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
-  insertPayments,
+  insertPaidQuotes,
   UNREACHABLE_MINT_URL,
-} from '../helpers/quotes.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { useTestEnvironment } from '../helpers/test-environment.ts';
-import { requestJson } from '../helpers/test-wallet.ts';
 
-/**
- * Wallets read the list while payments arrive, each in its own way (`offset`, `since`). In any order of payments,
- * waits and page requests, each wallet ends with every payment exactly once.
- */
-
-/** The same cases in every run. */
+/** A fixed seed, so that every test run generates the same sequences of steps. */
 const SEED = 20_260_807;
-const RUNS = 20;
-
-/** A run makes some hundred requests. */
+/** Sequences per test. Each makes some hundred requests. */
+const SEQUENCES = 20;
 vi.setConfig({ testTimeout: 180_000 });
 
 const PAGE_SIZE = 50;
 
-/** Payments are a second apart in the list while that stays within five seconds of the clock. */
-const SPACING_MS = 1_000;
-const MAX_AHEAD_MS = 5_000;
+/**
+ * The service spaces the payment times of a recipient by a second. If payments are more frequent, these times get ahead
+ * of the clock, but never by more than five seconds.
+ */
+const PAYMENT_SPACING_MS = 1_000;
+const MAX_AHEAD_OF_CLOCK_MS = 5_000;
 
 const clock = new TestClock();
-const world = useTestEnvironment({ overrides: { clock: clock.now } });
+const environment = useTestEnvironment({ overrides: { clock: clock.now } });
 let store: Store;
 
 beforeAll(async () => {
-  store = new Store(world.database.db);
+  store = new Store(environment.database.db);
 });
 
-it('gives every kind of wallet every payment exactly once', async () => {
-  await checkAll(['offset by 50', 'offset by page', 'since the last', 'since before the last'], {
-    isPaced: true,
+it('returns every payment to every wallet, in any sequence of payments and page requests', async () => {
+  await checkRandomSequences(
+    ['offset by 50', 'offset by page', 'since the last', 'since before the last'],
+    {
+      isSlow: true,
+    },
+  );
+});
+
+it('returns every payment of a burst to wallets that do not skip quotes by their time', async () => {
+  await checkRandomSequences(['offset by 50', 'offset by page', 'since before the last'], {
+    isSlow: false,
   });
 });
 
-it('loses no payment of a burst for wallets without their own watermark', async () => {
-  await checkAll(['offset by 50', 'offset by page', 'since before the last'], { isPaced: false });
-});
+type ReadStrategy = keyof typeof READ_STRATEGIES;
 
-type Kind = keyof typeof KINDS;
-
-/** How today's wallets read (facts: npubcash-sdk, cashu.me, coco). */
-const KINDS = {
+/** How wallets read the list, in the code of npubcash-sdk, cashu.me and coco. */
+const READ_STRATEGIES = {
   'offset by 50': { sinceFor: () => null, nextOffset: byFifty, skips: () => false },
   'offset by page': { sinceFor: () => null, nextOffset: byPageLength, skips: () => false },
   'since the last': {
     sinceFor: (lastPaidAt: number) => lastPaidAt,
     nextOffset: byFifty,
-    // A watermark: the wallet ignores quotes that are not later.
+    // The wallet ignores quotes that are not later than the last one.
     skips: (paidAt: number, lastPaidAt: number) => paidAt <= lastPaidAt,
   },
   'since before the last': {
@@ -67,173 +69,192 @@ const KINDS = {
   },
 } as const;
 
-/** The SDK: advances the offset by fifty until the total is reached. */
+/** npubcash-sdk advances the offset by the page size until it reaches the total. */
 function byFifty(offset: number, _pageLength: number, total: number): number | null {
   return offset + PAGE_SIZE >= total ? null : offset + PAGE_SIZE;
 }
 
-/** cashu.me: advances the offset by the length of the page until a page is empty. */
+/** cashu.me advances the offset by the length of the page until a page is empty. */
 function byPageLength(offset: number, pageLength: number): number | null {
   return pageLength === 0 ? null : offset + pageLength;
 }
 
 type Step =
-  | { kind: 'pay' | 'wait'; amount: number }
-  | { kind: 'read'; amount: number; reader: number; isPaidMeanwhile: boolean };
+  | { kind: 'pay'; paymentCount: number }
+  | { kind: 'wait'; halfSeconds: number }
+  /** Reads a page, and makes the payments concurrently. */
+  | { kind: 'read'; readerIndex: number; paymentCount: number };
 
-async function checkAll(kinds: Kind[], { isPaced }: { isPaced: boolean }): Promise<void> {
-  const amount = fc.integer({ min: 1, max: isPaced ? 6 : 30 });
+/**
+ * Runs random sequences of steps. Checks that each reader finally has every payment.
+ *
+ * @param options.isSlow whether payments are so slow that no two payments have the same second
+ */
+async function checkRandomSequences(
+  strategies: ReadStrategy[],
+  { isSlow }: { isSlow: boolean },
+): Promise<void> {
+  const count = fc.integer({ min: 1, max: isSlow ? 6 : 30 });
   const step: fc.Arbitrary<Step> = fc.oneof(
-    fc.record({ kind: fc.constantFrom('pay' as const, 'wait' as const), amount }),
+    fc.record({ kind: fc.constant('pay' as const), paymentCount: count }),
+    fc.record({ kind: fc.constant('wait' as const), halfSeconds: count }),
     fc.record({
       kind: fc.constant('read' as const),
-      amount,
-      reader: fc.nat({ max: kinds.length - 1 }),
-      isPaidMeanwhile: fc.boolean(),
+      readerIndex: fc.nat({ max: strategies.length - 1 }),
+      paymentCount: fc.oneof(fc.constant(0), count),
     }),
   );
   const earlier = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 170 }));
   await fc.assert(
-    fc.asyncProperty(earlier, fc.array(step, { maxLength: 25 }), async (earlierPayments, steps) => {
-      // The previous case leaves no payment ahead of the clock, and no signature is too old.
+    fc.asyncProperty(earlier, fc.array(step, { maxLength: 25 }), async (earlierCount, steps) => {
+      // Payment times of the previous sequence may be ahead of the clock.
       clock.advance(60_000);
-      const wallet = world.newWallet();
+      const wallet = environment.newWallet();
       const { body } = await wallet.get('/api/v2/auth/nip98');
-      const payer = new Payer(wallet.pubkey, isPaced);
-      if (earlierPayments > 0) {
-        payer.paid.push(...(await insertPayments(world.database, wallet.pubkey, earlierPayments)));
+      const payer = new Payer(wallet.pubkey, isSlow);
+      if (earlierCount > 0) {
+        payer.paidQuoteIds.push(
+          ...(await insertPaidQuotes(environment.database, wallet.pubkey, earlierCount)),
+        );
       }
-      const readers = kinds.map((kind) => new Reader(kind, body.data.token, payer));
+      const readers = strategies.map((strategy) => new Reader(strategy, body.data.token, payer));
       for (const each of steps) {
-        if (each.kind === 'read') {
-          await Promise.all([
-            readers[each.reader]?.readPage(),
-            each.isPaidMeanwhile ? payer.pay(each.amount) : null,
-          ]);
-        } else if (each.kind === 'pay') {
-          await payer.pay(each.amount);
+        if (each.kind === 'wait') {
+          clock.advance(each.halfSeconds * 500);
         } else {
-          clock.advance(each.amount * 500);
+          await Promise.all([
+            each.kind === 'read' ? readers[each.readerIndex]?.readPage() : null,
+            payer.pay(each.paymentCount),
+          ]);
         }
       }
-      for (const each of readers) {
-        await each.finish();
-        expect([...each.collected].sort(), each.kind).toEqual([...payer.paid].sort());
+      for (const reader of readers) {
+        await reader.finish();
+        expect([...reader.quoteIds].sort(), reader.strategy).toEqual(
+          [...payer.paidQuoteIds].sort(),
+        );
       }
-      expect((await wallet.listQuotes()).map((quote) => quote['quoteId'])).toEqual(
-        payer.paid.toReversed(),
+      expect((await wallet.listPaidQuotes()).map((quote) => quote['quoteId'])).toEqual(
+        payer.paidQuoteIds.toReversed(),
       );
     }),
-    { seed: SEED, numRuns: RUNS },
+    { seed: SEED, numRuns: SEQUENCES },
   );
 }
 
-/** Pays one recipient, at any time or so slowly that no two payments share a second. */
+/** Makes payments to a recipient. */
 class Payer {
-  /** Ids, in the order of the payments. */
-  readonly paid: string[] = [];
+  /** In the order of the payments. */
+  readonly paidQuoteIds: string[] = [];
   readonly #pubkey: string;
-  readonly #isPaced: boolean;
+  readonly #isSlow: boolean;
   readonly #recorder = createObservationRecorder(store, { clock: clock.now });
   #lastPaidAtMs = 0;
 
-  constructor(pubkey: string, isPaced: boolean) {
+  constructor(pubkey: string, isSlow: boolean) {
     this.#pubkey = pubkey;
-    this.#isPaced = isPaced;
+    this.#isSlow = isSlow;
   }
 
-  /** Pays one by one at the pace, or all at the same time. */
+  /** Makes payments one by one if the payer is slow, otherwise all at the same time. */
   async pay(count: number): Promise<void> {
-    for (let paid = 0; this.#isPaced && paid < count; paid += 1) {
-      this.#waitForPace();
-      await this.#payAtOnce(1);
+    if (!this.#isSlow && count > 0) {
+      await this.#payBatch(count);
     }
-    if (!this.#isPaced) {
-      await this.#payAtOnce(count);
+    for (let paidCount = 0; this.#isSlow && paidCount < count; paidCount += 1) {
+      this.#advanceClockToNextPayment();
+      await this.#payBatch(1);
     }
   }
 
-  async #payAtOnce(count: number): Promise<void> {
+  async #payBatch(count: number): Promise<void> {
     const quotes = Array.from({ length: count }, () =>
       buildUnpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
     );
     await store.quotes.insert(quotes);
-    // Issued immediately, so that no mint must be polled.
+    // In this state, quotes are not watched, so the service sends no polls.
     const issued = { state: 'ISSUED', source: 'poll' } as const;
     await this.#recorder.record(
       UNREACHABLE_MINT_URL,
       quotes.map(({ quoteId }) => ({ quoteId, ...issued })),
     );
-    const held = await store.watchedQuotes.findByQuoteIds(
+    const rows = await store.watchedQuotes.findByQuoteIds(
       UNREACHABLE_MINT_URL,
       quotes.map((quote) => quote.quoteId),
     );
-    this.paid.push(...held.sort(byPaidAt).map((quote) => quote.quoteId));
+    this.paidQuoteIds.push(...rows.sort(byPaidAt).map((quote) => quote.quoteId));
   }
 
-  #waitForPace(): void {
-    const nextPaidAtMs = Math.max(clock.nowMs, this.#lastPaidAtMs + SPACING_MS);
-    clock.advance(Math.max(0, nextPaidAtMs - clock.nowMs - MAX_AHEAD_MS));
+  #advanceClockToNextPayment(): void {
+    const nextPaidAtMs = Math.max(clock.nowMs, this.#lastPaidAtMs + PAYMENT_SPACING_MS);
+    clock.advance(Math.max(0, nextPaidAtMs - clock.nowMs - MAX_AHEAD_OF_CLOCK_MS));
     this.#lastPaidAtMs = nextPaidAtMs;
   }
 }
 
-/** A wallet that synchronises page by page, and starts again after the last page. */
+/** A wallet that reads the list page by page, and starts again after the last page. */
 class Reader {
-  readonly kind: Kind;
-  readonly collected = new Set<string>();
-  readonly #token: string;
+  readonly strategy: ReadStrategy;
+  /** The quotes that the wallet received. */
+  readonly quoteIds = new Set<string>();
+  readonly #jwt: string;
   readonly #payer: Payer;
   #lastPaidAt = 0;
-  #sync: { since: number | null; offset: number; newest: number; mustFind: string[] } | null = null;
+  /** A pass over all pages. */
+  #pass: {
+    since: number | null;
+    offset: number;
+    newestPaidAt: number;
+    paidBeforePass: string[];
+  } | null = null;
 
-  constructor(kind: Kind, token: string, payer: Payer) {
-    this.kind = kind;
-    this.#token = token;
+  constructor(strategy: ReadStrategy, jwt: string, payer: Payer) {
+    this.strategy = strategy;
+    this.#jwt = jwt;
     this.#payer = payer;
   }
 
-  /** Requests the next page, or the first page of a new round. */
+  /** Requests the next page, or the first page of a new pass. Checks each completed pass. */
   async readPage(): Promise<void> {
-    const { sinceFor, nextOffset, skips } = KINDS[this.kind];
-    this.#sync ??= {
+    const { sinceFor, nextOffset, skips } = READ_STRATEGIES[this.strategy];
+    this.#pass ??= {
       since: sinceFor(this.#lastPaidAt),
       offset: 0,
-      newest: this.#lastPaidAt,
-      mustFind: [...this.#payer.paid],
+      newestPaidAt: this.#lastPaidAt,
+      paidBeforePass: [...this.#payer.paidQuoteIds],
     };
-    const sync = this.#sync;
-    const since = sync.since === null ? '' : `&since=${sync.since}`;
+    const pass = this.#pass;
+    const since = pass.since === null ? '' : `&since=${pass.since}`;
     const { body } = await requestJson(
-      world.origin,
-      `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${sync.offset}${since}`,
-      { headers: { authorization: `Bearer ${this.#token}` } },
+      environment.origin,
+      `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${pass.offset}${since}`,
+      { headers: { authorization: `Bearer ${this.#jwt}` } },
     );
     for (const { quoteId, paidAt } of body.data.quotes) {
       if (!skips(paidAt, this.#lastPaidAt)) {
-        this.collected.add(quoteId);
+        this.quoteIds.add(quoteId);
       }
-      sync.newest = Math.max(sync.newest, paidAt);
+      pass.newestPaidAt = Math.max(pass.newestPaidAt, paidAt);
     }
-    const offset = nextOffset(sync.offset, body.data.quotes.length, body.metadata.total);
+    const offset = nextOffset(pass.offset, body.data.quotes.length, body.metadata.total);
     if (offset !== null) {
-      sync.offset = offset;
+      pass.offset = offset;
       return;
     }
-    this.#sync = null;
-    this.#lastPaidAt = sync.newest;
-    const missing = sync.mustFind.filter((quoteId) => !this.collected.has(quoteId));
-    expect(missing, `${this.kind}: paid before the round began, and not found by it`).toEqual([]);
+    this.#pass = null;
+    this.#lastPaidAt = pass.newestPaidAt;
+    const missing = pass.paidBeforePass.filter((quoteId) => !this.quoteIds.has(quoteId));
+    expect(missing, `${this.strategy}: paid before this pass, but not returned`).toEqual([]);
   }
 
-  /** Finishes the current round, and does one more. */
+  /** Finishes the current pass, and makes one more. */
   async finish(): Promise<void> {
-    while (this.#sync !== null) {
+    while (this.#pass !== null) {
       await this.readPage();
     }
     do {
       await this.readPage();
-    } while (this.#sync !== null);
+    } while (this.#pass !== null);
   }
 }
 

@@ -1,10 +1,10 @@
 import { beforeEach, expect, it } from 'vitest';
 import { QuoteWriter } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/quotes.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 
-const database = useDatabase();
+const database = useTestDatabase();
 let store: Store;
 
 beforeEach(async () => {
@@ -12,63 +12,66 @@ beforeEach(async () => {
   await database.db.deleteFrom('quotes').execute();
 });
 
-it('resolves each insert with the id of its row, after the commit', async () => {
+it('returns the row id of each insert, after the commit', async () => {
   const writer = new QuoteWriter(store.quotes);
   const quotes = Array.from({ length: 250 }, () => buildUnpaidQuote(randomPubkey()));
   const ids = await Promise.all(quotes.map((quote) => writer.insert(quote)));
   const rows = await database.db.selectFrom('quotes').select(['id', 'quote_id']).execute();
-  const idOf = new Map(rows.map((row) => [row.quote_id, row.id]));
-  expect(ids).toEqual(quotes.map(({ quoteId }) => idOf.get(quoteId)));
+  const rowIdByQuoteId = new Map(rows.map((row) => [row.quote_id, row.id]));
+  expect(ids).toEqual(quotes.map(({ quoteId }) => rowIdByQuoteId.get(quoteId)));
 });
 
-it('stores the first of two quotes with the same id, also within one batch', async () => {
+it('stores only the first of two quotes with the same id, also within one batch', async () => {
   const writer = new QuoteWriter(store.quotes);
   const [first, second] = [randomPubkey(), randomPubkey()].map((pubkey) =>
     buildUnpaidQuote(pubkey, { quoteId: 'same' }),
   ) as [ReturnType<typeof buildUnpaidQuote>, ReturnType<typeof buildUnpaidQuote>];
-  const [id, ...rejected] = await Promise.all([writer.insert(first), writer.insert(second)]);
-  expect(id).toEqual(expect.any(Number));
-  expect([...rejected, await writer.insert(second)]).toEqual([null, null]);
+  const [rowId, ...duplicateResults] = await Promise.all([
+    writer.insert(first),
+    writer.insert(second),
+  ]);
+  expect(rowId).toEqual(expect.any(Number));
+  expect([...duplicateResults, await writer.insert(second)]).toEqual([null, null]);
   const rows = await database.db.selectFrom('quotes').select(['id', 'pubkey']).execute();
-  expect(rows).toEqual([{ id, pubkey: first.pubkey }]);
+  expect(rows).toEqual([{ id: rowId, pubkey: first.pubkey }]);
 });
 
-it('lets inserts that arrive during a commit share the next one', async () => {
-  const batches: number[] = [];
+it('writes all inserts that arrive during a commit in one batch after it', async () => {
+  const batchSizes: number[] = [];
   const commits = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const began = Promise.withResolvers<void>();
+  const firstCommitStarted = Promise.withResolvers<void>();
   const writer = new QuoteWriter({
     insert: async (quotes) => {
-      batches.push(quotes.length);
-      began.resolve();
-      await commits[batches.length - 1]?.promise;
+      batchSizes.push(quotes.length);
+      firstCommitStarted.resolve();
+      await commits[batchSizes.length - 1]?.promise;
       return quotes.map((_, index) => index);
     },
   });
   const inserts = [writer.insert(buildUnpaidQuote(randomPubkey()))];
-  await began.promise;
+  await firstCommitStarted.promise;
   for (let i = 0; i < 5; i += 1) {
     inserts.push(writer.insert(buildUnpaidQuote(randomPubkey())));
   }
   commits[0]?.resolve();
   commits[1]?.resolve();
   await Promise.all(inserts);
-  expect(batches).toEqual([1, 5]);
+  expect(batchSizes).toEqual([1, 5]);
 });
 
-it('rejects the inserts of a batch that fails, and stores later ones', async () => {
-  let isBroken = true;
+it('rejects the inserts of a failed batch, and stores later ones', async () => {
+  let isDiskFull = true;
   const writer = new QuoteWriter({
     insert: async (quotes) => {
-      if (isBroken) {
+      if (isDiskFull) {
         throw new Error('the disk is full');
       }
       return store.quotes.insert(quotes);
     },
   });
-  const failed = [1, 2].map(() => writer.insert(buildUnpaidQuote(randomPubkey())));
-  await expect(failed[0]).rejects.toThrow('the disk is full');
-  await expect(failed[1]).rejects.toThrow('the disk is full');
-  isBroken = false;
+  const failedInserts = [1, 2].map(() => writer.insert(buildUnpaidQuote(randomPubkey())));
+  await expect(failedInserts[0]).rejects.toThrow('the disk is full');
+  await expect(failedInserts[1]).rejects.toThrow('the disk is full');
+  isDiskFull = false;
   expect(await writer.insert(buildUnpaidQuote(randomPubkey()))).toEqual(expect.any(Number));
 });

@@ -1,25 +1,25 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
-  DEFAULT_CREATED_AT_MS,
+  DEFAULT_QUOTE_CREATED_AT_MS,
   randomPubkey,
   UNREACHABLE_MINT_URL,
-} from '../helpers/quotes.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
 import {
   countDeliveriesByState,
-  insertReceipts,
-  readDeliveriesTo,
-} from '../helpers/zap-receipt-outbox.ts';
+  insertZapReceipts,
+  readDeliveriesToRelay,
+} from '../helpers/relays/zap-receipt-deliveries.ts';
 
-/** Behaviour that only the stores show; everything else is tested through the service. */
+/** Behaviour of the stores that tests of the service do not cover. */
 
 const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let store: Store;
 let pubkey: string;
 
@@ -37,25 +37,28 @@ beforeEach(async () => {
 it('imports thousands of payments of the same second in one batch', async () => {
   const quotes = Array.from({ length: 5_000 }, (_, index) => ({
     ...buildUnpaidQuote(pubkey),
-    payment: { paidAtMs: DEFAULT_CREATED_AT_MS + index, paidSeq: index + 1 },
+    payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS + index, paidSeq: index + 1 },
     state: 'PAID' as const,
   }));
   expect(await store.npubcashImport.insertQuotes(quotes)).toHaveLength(5_000);
 });
 
-describe('recorded changes', () => {
-  it('remove the payer’s texts of an expired quote, and the address group of any closed quote', async () => {
-    const words = { addressGroupHash: 'group', comment: 'thanks', zapRequest: '{}' };
-    const [expired, paid] = [buildUnpaidQuote(pubkey, words), buildUnpaidQuote(pubkey, words)];
+describe('a change of a quote', () => {
+  it('removes the payer’s texts if it expires, and the address group if it expires or is paid', async () => {
+    const payerData = { addressGroupHash: 'group', comment: 'thanks', zapRequest: '{}' };
+    const [expired, paid] = [
+      buildUnpaidQuote(pubkey, payerData),
+      buildUnpaidQuote(pubkey, payerData),
+    ];
     await store.quotes.insert([expired]);
     await store.quotes.insert([paid]);
     await store.watchedQuotes.applyChanges([
-      { id: await idOf(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
+      { id: await findRowId(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
       {
-        id: await idOf(paid.quoteId),
+        id: await findRowId(paid.quoteId),
         state: 'PAID',
-        watchUntilMs: DEFAULT_CREATED_AT_MS,
-        payment: { paidAtMs: DEFAULT_CREATED_AT_MS, paidSeq: 1 },
+        watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS,
+        payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 },
       },
     ]);
     const rows = await database.db
@@ -65,22 +68,28 @@ describe('recorded changes', () => {
       .execute();
     expect(rows).toEqual([
       {
-        ...{ state: 'EXPIRED', address_group_hash: null, comment: null, zap_request: null },
+        state: 'EXPIRED',
+        address_group_hash: null,
+        comment: null,
+        zap_request: null,
         watch_until: null,
       },
       {
-        ...{ state: 'PAID', address_group_hash: null, comment: 'thanks', zap_request: '{}' },
-        watch_until: DEFAULT_CREATED_AT_MS,
+        state: 'PAID',
+        address_group_hash: null,
+        comment: 'thanks',
+        zap_request: '{}',
+        watch_until: DEFAULT_QUOTE_CREATED_AT_MS,
       },
     ]);
   });
 
-  async function idOf(quoteId: string): Promise<number> {
-    const [held] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]);
-    if (held === undefined) {
-      throw new Error('there is no such quote');
+  async function findRowId(quoteId: string): Promise<number> {
+    const [row] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]);
+    if (row === undefined) {
+      throw new Error('the quote does not exist');
     }
-    return held.id;
+    return row.id;
   }
 });
 
@@ -97,13 +106,11 @@ describe('a mint', () => {
     supportsDescriptionHash: true,
   };
 
-  it('keeps a rate limit per route, whichever process learned it', async () => {
+  it('has a stored rate limit per route, which can be removed', async () => {
     const mintUrl = `https://${randomPubkey().slice(0, 8)}.example`;
-    const [create, check] = [
-      { count: 20, isElastic: true },
-      { count: 60, isElastic: false },
-    ];
-    await store.mints.saveInfo(mintUrl, INFO, DEFAULT_CREATED_AT_MS);
+    const create = { count: 20, isElastic: true };
+    const check = { count: 60, isElastic: false };
+    await store.mints.saveInfo(mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
     await store.mints.saveRateLimit(mintUrl, 'create', create);
     await store.mints.saveRateLimit(mintUrl, 'check', check);
     expect(await store.mints.loadRateLimits(mintUrl)).toEqual({ create, check });
@@ -113,55 +120,60 @@ describe('a mint', () => {
 });
 
 describe('the history of a quote', () => {
-  const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
+  const stateChange = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
-  it('is stored in order, with the first events of each kind', async () => {
-    const id = await aQuote();
-    const other = await aQuote();
+  it('contains the first 20 events of each kind, in order', async () => {
+    const rowId = await insertQuote();
+    const otherRowId = await insertQuote();
     await store.quoteEvents.add([
-      { quoteRowId: id, atMs: DEFAULT_CREATED_AT_MS + 7, ...state },
-      { quoteRowId: other, atMs: DEFAULT_CREATED_AT_MS + 8, kind: 'update_sent', socketCount: 9 },
+      { quoteRowId: rowId, atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange },
+      {
+        quoteRowId: otherRowId,
+        atMs: DEFAULT_QUOTE_CREATED_AT_MS + 8,
+        kind: 'update_sent',
+        socketCount: 9,
+      },
     ]);
     for (let index = 1; index <= 30; index += 1) {
-      const atMs = DEFAULT_CREATED_AT_MS + 8 + index;
+      const atMs = DEFAULT_QUOTE_CREATED_AT_MS + 8 + index;
       await store.quoteEvents.add([
-        { quoteRowId: id, atMs, kind: 'update_sent', socketCount: index },
+        { quoteRowId: rowId, atMs, kind: 'update_sent', socketCount: index },
       ]);
     }
-    const events = await store.quoteEvents.listByQuote(id);
-    expect(events[0]).toEqual({ atMs: DEFAULT_CREATED_AT_MS + 7, ...state });
+    const events = await store.quoteEvents.listByQuote(rowId);
+    expect(events[0]).toEqual({ atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange });
     expect(events.slice(1)).toEqual(
       Array.from({ length: 20 }, (_, index) => ({
-        atMs: DEFAULT_CREATED_AT_MS + 9 + index,
+        atMs: DEFAULT_QUOTE_CREATED_AT_MS + 9 + index,
         kind: 'update_sent',
         socketCount: 1 + index,
       })),
     );
-    expect(await store.quoteEvents.listByQuote(other)).toHaveLength(1);
+    expect(await store.quoteEvents.listByQuote(otherRowId)).toHaveLength(1);
   });
 
-  async function aQuote(): Promise<number> {
+  async function insertQuote(): Promise<number> {
     return (await store.quotes.insert([buildUnpaidQuote(pubkey)]))[0] ?? 0;
   }
 });
 
 describe('the lease of a mint', () => {
-  const MINTS = ['https://a.example', 'https://b.example'];
+  const MINT_URLS = ['https://a.example', 'https://b.example'];
 
-  it('cannot be claimed by a process without a live lease', async () => {
-    expect(await store.leases.claimMints('stranger', MINTS)).toEqual([]);
+  it('cannot be claimed by a process that has no lease itself', async () => {
+    expect(await store.leases.claimMints('unregistered process', MINT_URLS)).toEqual([]);
   });
 
-  it('is free if a dead process has a lease in the future because the clock was set back', async () => {
-    await store.leases.renewLease('dead');
-    await store.leases.claimMints('dead', MINTS);
-    await setAliveUntil('dead', 3_600_000);
-    await store.leases.renewLease('one');
-    expect(await store.leases.claimMints('one', MINTS)).toEqual(MINTS);
+  it('can be claimed if the lease of its process ends implausibly late, because the clock was set back', async () => {
+    await store.leases.renewProcessLease('dead');
+    await store.leases.claimMints('dead', MINT_URLS);
+    await setLeaseEnd('dead', 3_600_000);
+    await store.leases.renewProcessLease('live');
+    expect(await store.leases.claimMints('live', MINT_URLS)).toEqual(MINT_URLS);
     expect(await store.leases.countProcesses()).toBe(1);
   });
 
-  async function setAliveUntil(processId: string, fromNowMs: number): Promise<void> {
+  async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {
     await database.db
       .updateTable('watch_processes')
       .set({ lease_expires_at: Date.now() + fromNowMs })
@@ -170,42 +182,42 @@ describe('the lease of a mint', () => {
   }
 });
 
-describe('the outbox of zap receipts', () => {
-  const ONE = 'wss://one.example';
-  const TWO = 'wss://two.example';
-  const MADE_AT = 1_750_000_000_000;
+describe('the store of zap receipt deliveries', () => {
+  const RELAY_URL = 'wss://one.example';
+  const OTHER_RELAY_URL = 'wss://two.example';
+  const CREATED_AT_MS = 1_750_000_000_000;
 
-  const plant = (count: number, relays: readonly string[], atMs = MADE_AT) =>
-    insertReceipts(database, { events: count, relays, createdAtMs: atMs });
+  const insertReceipts = (count: number, relays: readonly string[], atMs = CREATED_AT_MS) =>
+    insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
-  const claim = (url: string, nowMs = MADE_AT, limit = 100, on = store) =>
-    on.receiptDeliveries.claimDue(url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
+  const claim = (url: string, nowMs: number, limit: number) =>
+    store.receiptDeliveries.claimDue(url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
 
-  const backOff = (url: string, backoffUntilMs: number) =>
-    record(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
+  const recordBackoff = (url: string, backoffUntilMs: number) =>
+    recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
-  const record = (
+  const recordBatch = (
     url: string,
     batch: Partial<Parameters<Store['receiptDeliveries']['recordBatch']>[1]>,
   ) =>
     store.receiptDeliveries.recordBatch(
       url,
       { updates: [], relayStatus: null, hasAccepted: false, ...batch },
-      MADE_AT,
+      CREATED_AT_MS,
     );
 
-  it('claims the newest due receipts as they were signed', async () => {
-    await plant(1, [ONE]);
-    const [newest] = await plant(1, [ONE], MADE_AT + SECOND_MS);
-    await plant(1, [ONE], MADE_AT + 2 * SECOND_MS);
-    await plant(1, [TWO]);
-    expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
+  it('claims the newest due receipt of the relay, with its signed event unchanged', async () => {
+    await insertReceipts(1, [RELAY_URL]);
+    const [newest] = await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + SECOND_MS);
+    await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + 2 * SECOND_MS);
+    await insertReceipts(1, [OTHER_RELAY_URL]);
+    expect(await claim(RELAY_URL, CREATED_AT_MS + SECOND_MS, 1)).toEqual([
       { ...newest, attempts: 0, paymentHash: null },
     ]);
   });
 
-  it('ignores results of a delivery that has ended', async () => {
-    const [receipt] = await plant(1, [ONE]);
+  it('ignores a result of a delivery that the relay has already accepted', async () => {
+    const [receipt] = await insertReceipts(1, [RELAY_URL]);
     const id = receipt?.id ?? '';
     const accepted = {
       id,
@@ -214,33 +226,34 @@ describe('the outbox of zap receipts', () => {
       nextAttemptAtMs: null,
       lastResult: '',
     } as const;
-    await record(ONE, { updates: [accepted] });
-    const late = {
+    await recordBatch(RELAY_URL, { updates: [accepted] });
+    const lateResult = {
       id,
       state: 'open',
       attempts: 2,
-      nextAttemptAtMs: MADE_AT,
+      nextAttemptAtMs: CREATED_AT_MS,
       lastResult: '',
     } as const;
-    await record(ONE, { updates: [late] });
-    expect((await readDeliveriesTo(database, ONE)).get(id)).toMatchObject({
+    await recordBatch(RELAY_URL, { updates: [lateResult] });
+    expect((await readDeliveriesToRelay(database, RELAY_URL)).get(id)).toMatchObject({
       state: 'accepted',
       attempts: 1,
     });
   });
 
-  it('gives up open deliveries after two days; those never sent keep the relay’s error', async () => {
-    await plant(3, [ONE, TWO]);
-    await plant(1, [ONE], MADE_AT + DAY_MS);
-    await backOff(ONE, MADE_AT);
-    const end = MADE_AT + 2 * DAY_MS;
-    await store.receiptDeliveries.giveUpOverdue(end - 1, 100);
-    expect(await countDeliveriesByState(database, ONE)).toEqual({ open: 4 });
-    expect(await store.receiptDeliveries.giveUpOverdue(end, 4)).toBe(true);
-    expect(await store.receiptDeliveries.giveUpOverdue(end, 4)).toBe(false);
-    expect(await countDeliveriesByState(database, ONE)).toEqual({ given_up: 3, open: 1 });
-    expect(await countDeliveriesByState(database, TWO)).toEqual({ given_up: 3 });
-    const deliveries = [...(await readDeliveriesTo(database, ONE)).values()];
+  it('gives up open deliveries two days after their creation, and stores the last error of the relay', async () => {
+    await insertReceipts(3, [RELAY_URL, OTHER_RELAY_URL]);
+    await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + DAY_MS);
+    await recordBackoff(RELAY_URL, CREATED_AT_MS);
+    const deadlineMs = CREATED_AT_MS + 2 * DAY_MS;
+    await store.receiptDeliveries.giveUpOverdue(deadlineMs - 1, 100);
+    expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ open: 4 });
+    // Returns whether more deliveries may be overdue, because the batch was full.
+    expect(await store.receiptDeliveries.giveUpOverdue(deadlineMs, 4)).toBe(true);
+    expect(await store.receiptDeliveries.giveUpOverdue(deadlineMs, 4)).toBe(false);
+    expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ given_up: 3, open: 1 });
+    expect(await countDeliveriesByState(database, OTHER_RELAY_URL)).toEqual({ given_up: 3 });
+    const deliveries = [...(await readDeliveriesToRelay(database, RELAY_URL)).values()];
     expect(deliveries.filter(({ last_result }) => last_result === 'timed out')).toHaveLength(3);
   });
 });

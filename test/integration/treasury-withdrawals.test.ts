@@ -2,15 +2,18 @@ import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Sealer, sealProofs } from '../../src/usernames/ecash/sealer.ts';
 import type { WithdrawalResult } from '../../src/usernames/treasury.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { TEST_TREASURY_SECRET } from '../helpers/test-environment.ts';
-import { TreasuryFixture } from '../helpers/treasury-fixture.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
+import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Withdrawals from the treasury. */
+const ALL_ECASH = { mintUrl: null, amountSat: null };
 
-const EVERYTHING = { mintUrl: null, amountSat: null };
+const KEYSET_ID = '00ad268c4d1f5826';
+const USERNAME_PRICE_SAT = 1_000;
+/** The proofs in which the treasury receives the price of a username. */
+const PROOF_AMOUNTS_SAT = [512, 256, 128, 64, 32, 8];
 
-const database = useDatabase();
+const database = useTestDatabase();
 
 afterEach(async () => {
   await database.db.deleteFrom('treasury_proofs').execute();
@@ -18,56 +21,57 @@ afterEach(async () => {
 });
 
 describe('a withdrawal', () => {
-  it('returns all proofs unchanged', async () => {
-    const world = await TreasuryFixture.open(database);
-    await world.addEcash(21, 21, 100);
-    const treasury = world.createTreasury();
-    const result = await treasury.withdraw(EVERYTHING);
+  it('returns all ecash as a token that can be redeemed, and leaves the treasury empty', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await fixture.addEcash(21, 21, 100);
+    const treasury = fixture.createTreasury();
+    const result = await treasury.withdraw(ALL_ECASH);
     expect(result).toMatchObject({ outcome: 'token', amountSat: 142 });
-    expect(await world.redeem(tokenOf(result))).toBe(142);
-    expect(await treasury.withdraw(EVERYTHING)).toEqual({ outcome: 'empty' });
+    expect(await fixture.redeem(tokenOf(result))).toBe(142);
+    expect(await treasury.withdraw(ALL_ECASH)).toEqual({ outcome: 'empty' });
   });
 
-  it('of an amount takes proofs with exactly that sum, or none', async () => {
-    const world = await TreasuryFixture.open(database);
-    await world.addEcash(21);
-    const treasury = world.createTreasury();
+  it('returns exactly the requested amount, or nothing if no proofs have that sum', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await fixture.addEcash(21);
+    const treasury = fixture.createTreasury();
     expect(await treasury.withdraw({ mintUrl: null, amountSat: 7 })).toEqual({
       outcome: 'not_exact',
       requestedSat: 7,
       availableSat: 5,
     });
-    expect(await world.readBalanceSat()).toBe(21);
+    expect(await fixture.readBalanceSat()).toBe(21);
     const result = await treasury.withdraw({ mintUrl: null, amountSat: 5 });
-    expect(await world.redeem(tokenOf(result))).toBe(5);
-    expect(await world.readBalanceSat()).toBe(16);
+    expect(await fixture.redeem(tokenOf(result))).toBe(5);
+    expect(await fixture.readBalanceSat()).toBe(16);
   });
 
-  it('chooses from all proofs if there are more than fit in one token', async () => {
-    const world = await TreasuryFixture.open(database);
-    await earnNames(world);
-    const treasury = world.createTreasury();
-    // The 500 largest of the 600 proofs cannot form either amount.
-    for (const amountSat of [8, 1_000]) {
+  it('chooses from all proofs, even if one token cannot contain all of them', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await addProofsOfSoldUsernames(fixture);
+    const treasury = fixture.createTreasury();
+    // Both amounts need a proof of 8 sat, which is not among the 500 largest of the 600 proofs.
+    for (const amountSat of [8, USERNAME_PRICE_SAT]) {
       const result = await treasury.withdraw({ mintUrl: null, amountSat });
       expect(result).toMatchObject({ outcome: 'token', amountSat });
-      expect(proofsOf(result)).toBe(amountSat === 8 ? 1 : 6);
+      expect(countProofs(result)).toBe(amountSat === 8 ? 1 : PROOF_AMOUNTS_SAT.length);
     }
   });
 
-  it('of everything takes the largest proofs that fit in one token, and returns what is left', async () => {
-    const world = await TreasuryFixture.open(database);
-    await earnNames(world);
-    const treasury = world.createTreasury();
-    const result = await treasury.withdraw(EVERYTHING);
+  it('returns the 500 largest proofs if all ecash has more proofs, and reports how much is left', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await addProofsOfSoldUsernames(fixture);
+    const treasury = fixture.createTreasury();
+    const result = await treasury.withdraw(ALL_ECASH);
+    // The 100 proofs of 8 sat are left.
     expect(result).toMatchObject({ outcome: 'token', amountSat: 99_200, leftSat: 800 });
-    expect(await treasury.withdraw(EVERYTHING)).toMatchObject({ amountSat: 800, leftSat: 0 });
+    expect(await treasury.withdraw(ALL_ECASH)).toMatchObject({ amountSat: 800, leftSat: 0 });
   });
 
-  it('of an amount that needs too many proofs names the amount to withdraw first', async () => {
-    const world = await TreasuryFixture.open(database);
-    await earnNames(world);
-    const treasury = world.createTreasury();
+  it('fails if the amount needs too many proofs, and reports how much one token can contain', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await addProofsOfSoldUsernames(fixture);
+    const treasury = fixture.createTreasury();
     expect(await treasury.withdraw({ mintUrl: null, amountSat: 99_992 })).toEqual({
       outcome: 'too_many_proofs',
       requestedSat: 99_992,
@@ -84,48 +88,56 @@ describe('a withdrawal', () => {
     });
   });
 
-  it('never returns a proof twice when several run concurrently', async () => {
-    const world = await TreasuryFixture.open(database);
-    await world.addEcash(100, 100);
-    const orders = [100, 100, 4, 64, null, null];
+  it('never returns a proof that a concurrent withdrawal returns', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await fixture.addEcash(100, 100);
+    const amountsSat = [100, 100, 4, 64, null, null];
     const results = await Promise.all(
-      orders.map((amountSat) => world.createTreasury().withdraw({ mintUrl: null, amountSat })),
+      amountsSat.map((amountSat) =>
+        fixture.createTreasury().withdraw({ mintUrl: null, amountSat }),
+      ),
     );
     let withdrawnSat = 0;
     for (const result of results) {
       if (result.outcome === 'token') {
-        // The mint takes each proof once.
-        expect(await world.redeem(result.token)).toBe(result.amountSat);
+        // The mint accepts each proof only once.
+        expect(await fixture.redeem(result.token)).toBe(result.amountSat);
         withdrawnSat += result.amountSat;
       }
     }
     expect(withdrawnSat).toBeGreaterThan(0);
-    expect(withdrawnSat + (await world.readBalanceSat())).toBe(200);
-    const stored = await world.createTreasury().listWithdrawals();
-    expect(stored.reduce((sum, { amountSat }) => sum + amountSat, 0)).toBe(withdrawnSat);
+    expect(withdrawnSat + (await fixture.readBalanceSat())).toBe(200);
+    const withdrawals = await fixture.createTreasury().listWithdrawals();
+    expect(withdrawals.reduce((sum, { amountSat }) => sum + amountSat, 0)).toBe(withdrawnSat);
   });
 
-  it('fails with a treasury secret other than the one that sealed the ecash', async () => {
-    const world = await TreasuryFixture.open(database);
-    await world.addEcash(21);
-    const other = world.createTreasury('yet another secret, as long as it has to be');
-    await expect(other.withdraw(EVERYTHING)).rejects.toThrow(/^TREASURY_SECRET: key /);
-    expect(await world.readBalanceSat()).toBe(21);
-    const result = await world.createTreasury().withdraw(EVERYTHING);
+  it('fails with a treasury secret different from the one that encrypted the ecash', async () => {
+    const fixture = await TreasuryFixture.open(database);
+    await fixture.addEcash(21);
+    const treasuryWithOtherSecret = fixture.createTreasury(
+      'yet another secret, as long as it has to be',
+    );
+    await expect(treasuryWithOtherSecret.withdraw(ALL_ECASH)).rejects.toThrow(
+      /^TREASURY_SECRET: key /,
+    );
+    expect(await fixture.readBalanceSat()).toBe(21);
+    const result = await fixture.createTreasury().withdraw(ALL_ECASH);
     const id = result.outcome === 'token' ? result.id : '';
-    await expect(other.readWithdrawalToken(id)).rejects.toThrow(/^TREASURY_SECRET: key /);
-    // The service does not need the secret for a token that was withdrawn.
-    expect(await world.store.treasury.hasSealedData()).toBe(false);
+    await expect(treasuryWithOtherSecret.readWithdrawalToken(id)).rejects.toThrow(
+      /^TREASURY_SECRET: key /,
+    );
+    // Withdrawn tokens do not count as data for which the service needs the secret.
+    expect(await fixture.store.treasury.hasSealedData()).toBe(false);
   });
 });
 
-/** What 100 names of 1000 sat earn: 600 proofs of 512, 256, 128, 64, 32 and 8 sat. */
-async function earnNames({ store, mint }: TreasuryFixture): Promise<void> {
-  const proofs = Array.from({ length: 100 }, (_, name) =>
-    [512, 256, 128, 64, 32, 8].map((amount) => ({
-      id: '00ad268c4d1f5826',
+/** Adds the proofs of 100 sold usernames, which are 600 proofs. */
+async function addProofsOfSoldUsernames({ store, mint }: TreasuryFixture): Promise<void> {
+  const proofs = Array.from({ length: 100 }, (_, saleIndex) =>
+    PROOF_AMOUNTS_SAT.map((amount) => ({
+      id: KEYSET_ID,
       amount,
-      secret: `${name} ${amount}`,
+      secret: `${saleIndex} ${amount}`,
       C: `02${'0'.repeat(64)}`,
     })),
   );
@@ -133,10 +145,11 @@ async function earnNames({ store, mint }: TreasuryFixture): Promise<void> {
   await store.treasury.addProofs(await sealProofs(sealer, mint.url, proofs.flat()));
 }
 
-function proofsOf(result: WithdrawalResult): number {
-  return getDecodedToken(tokenOf(result), ['00ad268c4d1f5826']).proofs.length;
+function countProofs(result: WithdrawalResult): number {
+  return getDecodedToken(tokenOf(result), [KEYSET_ID]).proofs.length;
 }
 
+/** Returns the token of a successful withdrawal. */
 function tokenOf(result: WithdrawalResult): string {
   expect(result.outcome).toBe('token');
   return result.outcome === 'token' ? result.token : '';

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
@@ -7,187 +6,203 @@ import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/quotes.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { TestClock } from '../helpers/test-clock.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import {
+  type RecipientClient,
+  requestJson,
+  type TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
 import {
   createTestEnvironment,
   setLockQuotes,
   setMint,
   useAdditionalService,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, type TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
 
-/** The watcher in a running service records every payment, whatever mints and clocks do. */
+/** Routes of a mint, as keys of `requestCounts`. */
+const CREATE_ROUTE = 'POST /v1/mint/quote/bolt11';
+const BATCH_CHECK_ROUTE = 'POST /v1/mint/quote/bolt11/check';
+const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 
-const CREATE = 'POST /v1/mint/quote/bolt11';
-const BATCH = 'POST /v1/mint/quote/bolt11/check';
-const READ = 'GET /v1/mint/quote/bolt11/:id';
-
-/** The command line kills a service that takes longer to stop. */
+/** The process ends by force if stopping the service takes longer. */
 const STOP_DEADLINE_MS = 10_000;
 
-/** The poll intervals of a quote: young and unpaid, subscribed, paid, or INFLIGHT. */
-const FIRST_POLL_MS = 4_000;
-const COVERED_POLL_MS = 20_000;
-const PAID_POLL_MS = 20_000;
-const INFLIGHT_POLL_MS = 3_000;
+/** How often the watcher polls a quote, which depends on its state and on whether there is a subscription. */
+const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
+const SUBSCRIBED_QUOTE_POLL_INTERVAL_MS = 20_000;
+const PAID_QUOTE_POLL_INTERVAL_MS = 20_000;
+const INFLIGHT_QUOTE_POLL_INTERVAL_MS = 3_000;
 
-/** The interval of the rescan for quotes that were not announced. */
-const RESCAN_MS = 15_000;
-/** How long a mint keeps its watcher after its last quote. */
-const LINGER_MS = 10 * 60_000;
+/** How often the watcher scans the database for quotes whose announcement it missed. */
+const RESCAN_INTERVAL_MS = 15_000;
+/** How long the watcher stays connected to a mint without watched quotes. */
+const MINT_IDLE_TIMEOUT_MS = 10 * 60_000;
 
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** No pause between polls: a test only advances the clock. */
-const FAST = { scanIntervalMs: 5, pollIntervalMs: 0 };
+/** Short real intervals, so that only the test clock determines when the watcher polls. */
+const FAST_INTERVALS = { scanIntervalMs: 5, pollIntervalMs: 0 };
 
 const clock = new TestClock();
-const errors = new LogCapture('error');
-const world = useTestEnvironment({ overrides: { ...FAST, clock: clock.now, log: errors.log } });
+const errorLogs = new LogCapture('error');
+const environment = useTestEnvironment({
+  overrides: { ...FAST_INTERVALS, clock: clock.now, log: errorLogs.log },
+});
 let store: Store;
 
 beforeAll(() => {
-  store = new Store(world.database.db);
+  store = new Store(environment.database.db);
 });
 
 describe('a payment', () => {
-  it('is reported by the mint’s socket', async () => {
-    const { mint, wallet, updates } = await receiveAt();
-    const { pr } = await world.requestInvoice(wallet, 21);
-    // A mint's first quote is also polled once.
-    await polled(mint, 1);
-    await subscribed(mint);
+  it('is learned from the mint’s WebSocket', async () => {
+    const { mint, wallet, updates } = await createRecipient();
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    // The first quote of a mint is also polled once.
+    await waitForPolls(mint, 1);
+    await waitForSubscription(mint);
     mint.pay(pr);
     const quoteId = await nextUpdate(updates);
-    expect(await wallet.listQuotes()).toMatchObject([
+    expect(await wallet.listPaidQuotes()).toMatchObject([
       { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
     ]);
-    expect(await sourceOf(quoteId)).toBe('socket');
+    expect(await findSourceOfLastChange(quoteId)).toBe('socket');
   });
 
   it.each([
-    ['in batches', 'advertised'],
-    ['in batches that the mint does not advertise', 'unadvertised'],
-    ['one by one, after one batch', 'absent'],
-  ] as const)('is found by polling alone, %s', async (_how, batch) => {
-    // Later answers of the mint contain neither the expiry nor the lock.
-    const switches = { hasWebSocket: false, batch, omitsExpiryAndPubkeyAfterCreation: true };
-    const { mint, wallet, updates } = await receiveAt(switches);
+    ['batch checks', 'advertised'],
+    ['batch checks that the mint does not advertise', 'unadvertised'],
+    ['single checks, because the only batch check fails', 'absent'],
+  ] as const)('is found without a WebSocket by %s', async (_name, batchCheck) => {
+    const switches = { hasWebSocket: false, batchCheck, omitsExpiryAndPubkeyAfterCreation: true };
+    const { mint, wallet, updates } = await createRecipient(switches);
     await setLockQuotes(wallet, true);
-    const { pr } = await world.requestInvoice(wallet, 21);
-    await polled(mint, 1);
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    await waitForPolls(mint, 1);
     mint.pay(pr);
-    const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
-    const [quote] = await wallet.listQuotes();
+    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
+    // The expiry and the lock are those of the mint's first response.
+    const [quote] = await wallet.listPaidQuotes();
     expect(quote).toMatchObject({ quoteId, state: 'PAID', locked: true });
     expect(Number(quote?.['expiresAt']) - Number(quote?.['createdAt'])).toBe(3_600);
-    expect(await sourceOf(quoteId)).toBe('poll');
-    const { batches, reads } = pollsOf(mint);
-    expect([batches > 1, reads > 0]).toEqual(batch === 'absent' ? [false, true] : [true, false]);
+    expect(await findSourceOfLastChange(quoteId)).toBe('poll');
+    const { batches, reads } = countPolls(mint);
+    expect([batches > 1, reads > 0]).toEqual(
+      batchCheck === 'absent' ? [false, true] : [true, false],
+    );
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
 
-  it('made while the service was down is found after its restart', async () => {
-    const own = await createTestEnvironment({
+  it('is found after a restart if it was made while the service was down', async () => {
+    const ownEnvironment = await createTestEnvironment({
       mint: { switches: { hasWebSocket: false }, now: clock.now },
-      overrides: { ...FAST, clock: clock.now },
+      overrides: { ...FAST_INTERVALS, clock: clock.now },
     });
-    onTestFinished(() => own.close());
-    const { pr, verify } = await own.requestInvoice(own.newWallet(), 21);
-    await own.service.stop();
-    own.mint.pay(pr);
+    onTestFinished(() => ownEnvironment.close());
+    const { pr, verify } = await ownEnvironment.requestInvoice(ownEnvironment.newWallet(), 21);
+    await ownEnvironment.service.stop();
+    ownEnvironment.mint.pay(pr);
 
-    const back = await useAdditionalService(own, {}, { ...FAST, clock: clock.now });
+    const restarted = await useAdditionalService(
+      ownEnvironment,
+      {},
+      { ...FAST_INTERVALS, clock: clock.now },
+    );
     const { pathname } = new URL(verify);
     await eventually(async () => {
-      expect((await requestJson(back.url, pathname)).body.settled).toBe(true);
+      expect((await requestJson(restarted.url, pathname)).body.settled).toBe(true);
     });
   });
 
   it('is found after its invoice has expired', async () => {
-    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false, expirySeconds: 60 });
-    const { pr } = await world.requestInvoice(wallet, 21);
+    const { mint, wallet, updates } = await createRecipient({
+      hasWebSocket: false,
+      expirySeconds: 60,
+    });
+    const { pr } = await environment.requestInvoice(wallet, 21);
     clock.advance(HOUR_MS);
-    await polled(mint, 1);
+    await waitForPolls(mint, 1);
     mint.pay(pr);
-    await nextUpdate(updates, { every: 2 * HOUR_MS });
-    expect(await wallet.listQuotes()).toMatchObject([{ state: 'PAID' }]);
+    await nextUpdate(updates, { stepMs: 2 * HOUR_MS });
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID' }]);
   });
 
-  it('is reported for the first quote of a mint without waiting for a scan', async () => {
-    const own = await createTestEnvironment({ overrides: { scanIntervalMs: HOUR_MS } });
-    onTestFinished(() => own.close());
-    const wallet = own.newWallet();
+  it('is learned from the WebSocket for the first quote of a mint, without waiting for a scan', async () => {
+    const ownEnvironment = await createTestEnvironment({ overrides: { scanIntervalMs: HOUR_MS } });
+    onTestFinished(() => ownEnvironment.close());
+    const wallet = ownEnvironment.newWallet();
     const socket = await openSocket(wallet);
-    const { pr } = await own.requestInvoice(wallet, 21);
-    await subscribed(own.mint);
-    own.mint.pay(pr);
+    const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
+    await waitForSubscription(ownEnvironment.mint);
+    ownEnvironment.mint.pay(pr);
     await nextUpdate(socket);
   });
 
-  it('is recorded as soon as the database works again', async () => {
-    const { mint, wallet, updates } = await receiveAt();
-    const { pr } = await world.requestInvoice(wallet, 21);
-    await subscribed(mint);
-    const { db } = world.database;
+  it('is recorded when the database works again after an error', async () => {
+    const { mint, wallet, updates } = await createRecipient();
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    await waitForSubscription(mint);
+    const { db } = environment.database;
     await sql`alter table quote_events rename to broken`.execute(db);
     mint.pay(pr);
-    await errors.waitForText('mint_watch_failed');
-    expect(await wallet.listQuotes()).toEqual([]);
+    await errorLogs.waitForText('mint_watch_failed');
+    expect(await wallet.listPaidQuotes()).toEqual([]);
     await sql`alter table broken rename to quote_events`.execute(db);
     await nextUpdate(updates);
   });
 });
 
-describe('a poll without news', () => {
-  it('writes nothing', async () => {
-    const { mint, wallet } = await receiveAt({ hasWebSocket: false });
-    await world.requestInvoice(wallet, 21);
-    const paid = await world.requestInvoice(wallet, 34);
+describe('a poll without state changes', () => {
+  it('writes nothing to the database', async () => {
+    const { mint, wallet } = await createRecipient({ hasWebSocket: false });
+    await environment.requestInvoice(wallet, 21);
+    const paid = await environment.requestInvoice(wallet, 34);
     mint.pay(paid.pr);
-    await whileTimePasses(FIRST_POLL_MS, async () => {
-      expect(await wallet.listQuotes()).toHaveLength(1);
+    await advanceClockUntil(NEW_QUOTE_POLL_INTERVAL_MS, async () => {
+      expect(await wallet.listPaidQuotes()).toHaveLength(1);
     });
-    const before = await rowVersions(wallet);
-    const { batches } = pollsOf(mint);
-    await whileTimePasses(PAID_POLL_MS, () => {
-      expect(pollsOf(mint).batches).toBeGreaterThan(batches + 5);
+    const rowsBefore = await readQuoteRows(wallet);
+    const { batches } = countPolls(mint);
+    await advanceClockUntil(PAID_QUOTE_POLL_INTERVAL_MS, () => {
+      expect(countPolls(mint).batches).toBeGreaterThan(batches + 5);
     });
-    expect(await rowVersions(wallet)).toEqual(before);
+    expect(await readQuoteRows(wallet)).toEqual(rowsBefore);
   });
 
-  async function rowVersions(wallet: TestWallet): Promise<unknown[]> {
+  /** Reads the two quotes of the wallet with the number of their events. */
+  async function readQuoteRows(wallet: RecipientClient): Promise<unknown[]> {
     const { rows } = await sql`
-      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'update_sent') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(
-      world.database.db,
-    );
+      select quotes.*,
+        (select count(*) from quote_events
+         where quote = quotes.id and kind <> 'update_sent') as events
+      from quotes where pubkey = ${wallet.pubkey} order by id`.execute(environment.database.db);
     expect(rows).toHaveLength(2);
     return rows;
   }
 });
 
 describe('a quote whose announcement was lost', () => {
-  it('is found by the next rescan, however many others were issued since', async () => {
-    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false });
-    await world.requestInvoice(wallet, 21);
-    await polled(mint, 1);
+  it('is found by the next rescan, although many newer quotes exist', async () => {
+    const { mint, wallet, updates } = await createRecipient({ hasWebSocket: false });
+    await environment.requestInvoice(wallet, 21);
+    await waitForPolls(mint, 1);
 
+    // Creates a quote as another process does, but without its announcement.
     const body = JSON.stringify({ amount: 21, unit: 'sat' });
     const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
-    const created = (await response.json()) as { quote: string; request: string };
-    const { quote: quoteId, request: pr } = created;
-    const known = { quoteId, request: pr, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await store.quotes.insert([buildUnpaidQuote(wallet.pubkey, known)]);
+    const { quote, request } = (await response.json()) as { quote: string; request: string };
+    const fields = { quoteId: quote, request, mintUrl: mint.url, createdAtMs: clock.nowMs };
+    await store.quotes.insert([buildUnpaidQuote(wallet.pubkey, fields)]);
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
-    mint.pay(pr);
-    expect(await nextUpdate(updates, { every: RESCAN_MS })).toBe(quoteId);
+    mint.pay(request);
+    expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
   });
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
@@ -197,31 +212,34 @@ describe('a quote whose announcement was lost', () => {
   }
 });
 
-describe('a quote whose ecash is minted', () => {
-  it('is found by polling alone, with the time of signing', async () => {
-    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false, issueDelayMs: 1_000 });
-    await pay(mint, wallet, 21);
-    const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
-    const collected = collect(mint, 21, quoteId);
+describe('the minting of ecash for a paid quote', () => {
+  it('is found by polling, first as INFLIGHT while the mint signs, then as ISSUED', async () => {
+    const { mint, wallet, updates } = await createRecipient({
+      hasWebSocket: false,
+      issueDelayMs: 1_000,
+    });
+    await requestAndPay(mint, wallet, 21);
+    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
+    const minted = mintEcash(mint, 21, quoteId);
     await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
-    expect(await nextUpdate(updates, { every: PAID_POLL_MS })).toBe(quoteId);
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
-    await collected;
-    expect(await nextUpdate(updates, { every: INFLIGHT_POLL_MS })).toBe(quoteId);
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
+    expect(await nextUpdate(updates, { stepMs: PAID_QUOTE_POLL_INTERVAL_MS })).toBe(quoteId);
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
+    await minted;
+    expect(await nextUpdate(updates, { stepMs: INFLIGHT_QUOTE_POLL_INTERVAL_MS })).toBe(quoteId);
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
   });
 
-  it('ends the watch of its mint after a while, until the next invoice', async () => {
-    const { mint, wallet, updates } = await receiveAt();
-    await pay(mint, wallet, 21);
-    await collect(mint, 21, await nextUpdate(updates));
+  it('lets the watcher disconnect from the mint after a while, until the next invoice', async () => {
+    const { mint, wallet, updates } = await createRecipient();
+    await requestAndPay(mint, wallet, 21);
+    await mintEcash(mint, 21, await nextUpdate(updates));
     await nextUpdate(updates);
-    await whileTimePasses(LINGER_MS, () => expect(mint.openSocketCount).toBe(0));
+    await advanceClockUntil(MINT_IDLE_TIMEOUT_MS, () => expect(mint.openSocketCount).toBe(0));
 
-    await pay(mint, wallet, 34);
+    await requestAndPay(mint, wallet, 34);
     await nextUpdate(updates);
-    await subscribed(mint);
-    expect(await wallet.listQuotes()).toMatchObject([
+    await waitForSubscription(mint);
+    expect(await wallet.listPaidQuotes()).toMatchObject([
       { amount: 34, state: 'PAID' },
       { amount: 21, state: 'ISSUED' },
     ]);
@@ -229,288 +247,320 @@ describe('a quote whose ecash is minted', () => {
 });
 
 describe('a mint that does not respond', () => {
-  it('does not delay the stop of the service', async () => {
-    const own = await createTestEnvironment({ overrides: { ...FAST, clock: clock.now } });
-    onTestFinished(() => own.close());
-    const wallet = own.newWallet();
-    await own.requestInvoice(wallet, 21);
-    await subscribed(own.mint);
-    await polled(own.mint, 1);
-    own.mint.switches.isUnresponsive = true;
-    await whileTimePasses(COVERED_POLL_MS, () => expect(pollsOf(own.mint).batches).toBe(2));
-    const waiting = requestJson(own.origin, `/.well-known/lnurlp/${wallet.npub}?amount=34000`);
-    await eventually(() => expect(own.mint.requestCounts[CREATE]).toBe(2));
+  it('does not prevent the service from stopping in time', async () => {
+    const ownEnvironment = await createTestEnvironment({
+      overrides: { ...FAST_INTERVALS, clock: clock.now },
+    });
+    onTestFinished(() => ownEnvironment.close());
+    const wallet = ownEnvironment.newWallet();
+    await ownEnvironment.requestInvoice(wallet, 21);
+    await waitForSubscription(ownEnvironment.mint);
+    await waitForPolls(ownEnvironment.mint, 1);
+    ownEnvironment.mint.switches.isUnresponsive = true;
+    await advanceClockUntil(SUBSCRIBED_QUOTE_POLL_INTERVAL_MS, () =>
+      expect(countPolls(ownEnvironment.mint).batches).toBe(2),
+    );
+    const pendingInvoice = requestJson(
+      ownEnvironment.origin,
+      `/.well-known/lnurlp/${wallet.npub}?amount=34000`,
+    );
+    await eventually(() => expect(ownEnvironment.mint.requestCounts[CREATE_ROUTE]).toBe(2));
 
-    const startedAt = performance.now();
-    await own.service.stop();
-    expect(performance.now() - startedAt).toBeLessThan(STOP_DEADLINE_MS);
-    expect((await waiting).body).toMatchObject({ status: 'ERROR' });
+    const stopStartedAtMs = performance.now();
+    await ownEnvironment.service.stop();
+    expect(performance.now() - stopStartedAtMs).toBeLessThan(STOP_DEADLINE_MS);
+    expect((await pendingInvoice).body).toMatchObject({ status: 'ERROR' });
   });
 });
 
-describe('a faulty mint', () => {
-  const PAYMENTS = 12;
+describe('the watcher', () => {
+  const PAYMENT_COUNT = 12;
 
   it.each<[string, Partial<TestMintSwitches>]>([
-    ['cuts and garbles every third response', onPolls({ garbage: 0.2, cutAfter: 0.2 })],
-    ['rate-limits every third request', onPolls({ rateLimit: 0.2, bareRateLimit: 0.2 })],
-    ['fails every batch', onBatches({ error: 1 })],
-    ['answers batches in another order, and twice', onBatches({ shuffledBatch: 1 })],
-    ['no longer has its batch route', { hasWebSocket: false, batch: 'absent' }],
-    ['accepts smaller batches than it advertised', { hasWebSocket: false, maxBatchSize: 3 }],
-    ['is silent on its socket', { isWebSocketSilent: true }],
     [
-      'loses every other message of its socket and sends stale states',
+      'truncates or corrupts a third of its responses',
+      faultyChecks({ garbage: 0.2, cutAfter: 0.2 }),
+    ],
+    [
+      'rejects a third of the requests with a rate limit',
+      faultyChecks({ rateLimit: 0.2, bareRateLimit: 0.2 }),
+    ],
+    ['fails every batch check', faultyBatchChecks({ error: 1 })],
+    [
+      'returns the quotes of a batch check in another order, and twice',
+      faultyBatchChecks({ shuffledBatch: 1 }),
+    ],
+    ['removed its route for batch checks', { hasWebSocket: false, batchCheck: 'absent' }],
+    ['accepts only smaller batches than it advertised', { hasWebSocket: false, maxBatchSize: 3 }],
+    ['sends nothing on its WebSocket', { isWebSocketSilent: true }],
+    [
+      'loses half of its WebSocket messages and sends outdated states',
       { chaos: { rates: { lostMessage: 0.5, staleFirstState: 1 } } },
     ],
-  ])('that %s loses no payment', async (_how, switches) => {
-    const { mint, wallet } = await receiveAt();
-    const invoices = await askInvoices(wallet, PAYMENTS);
+  ])('records every payment at a mint that %s', async (_name, switches) => {
+    const { mint, wallet } = await createRecipient();
+    const invoices = await requestInvoices(wallet, PAYMENT_COUNT);
     Object.assign(mint.switches, switches);
     for (const { pr } of invoices) {
       mint.pay(pr);
     }
-    await whileTimePasses(SECOND_MS, async () => {
-      expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+    await advanceClockUntil(SECOND_MS, async () => {
+      expect(await wallet.listPaidQuotes()).toHaveLength(PAYMENT_COUNT);
     });
   });
 
   it.each(['nutshell', 'cdk'] as const)(
-    'that rejects a batch for one unknown id, like %s, loses no payment',
+    'records every payment at a mint that rejects a batch with an unknown quote, as %s does',
     async (style) => {
-      const { mint, wallet } = await receiveAt({ hasWebSocket: false, style });
+      const { mint, wallet } = await createRecipient({ hasWebSocket: false, style });
       const invoices: { pr: string }[] = [];
-      for (let index = 0; index < PAYMENTS; index += 1) {
+      for (let index = 0; index < PAYMENT_COUNT; index += 1) {
         if (index % 5 === 0) {
           await insertUnknownQuote(mint, clock.nowMs);
         }
-        invoices.push(...(await askInvoices(wallet, 1)));
+        invoices.push(...(await requestInvoices(wallet, 1)));
       }
       for (const { pr } of invoices) {
         mint.pay(pr);
       }
-      await whileTimePasses(SECOND_MS, async () => {
-        expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+      await advanceClockUntil(SECOND_MS, async () => {
+        expect(await wallet.listPaidQuotes()).toHaveLength(PAYMENT_COUNT);
       });
     },
   );
 
-  it('without a batch route is asked for young quotes first, and for old ones too', async () => {
-    const OLD = 150;
-    const { mint, wallet } = await receiveAt({ hasWebSocket: false, batch: 'absent' });
-    for (let index = 0; index < OLD; index += 1) {
+  it('checks new quotes first at a mint without batch checks, and then old ones', async () => {
+    const OLD_QUOTE_COUNT = 150;
+    const { mint, wallet } = await createRecipient({ hasWebSocket: false, batchCheck: 'absent' });
+    for (let index = 0; index < OLD_QUOTE_COUNT; index += 1) {
       await insertUnknownQuote(mint, clock.nowMs - 5 * HOUR_MS);
     }
-    await pay(mint, wallet, 21);
-    await whileTimePasses(SECOND_MS, async () => {
-      expect(await wallet.listQuotes()).toHaveLength(1);
+    await requestAndPay(mint, wallet, 21);
+    await advanceClockUntil(SECOND_MS, async () => {
+      expect(await wallet.listPaidQuotes()).toHaveLength(1);
     });
-    await whileTimePasses(SECOND_MS, () => {
-      expect(mint.requestCounts[READ]).toBeGreaterThan(OLD);
+    await advanceClockUntil(SECOND_MS, () => {
+      expect(mint.requestCounts[SINGLE_CHECK_ROUTE]).toBeGreaterThan(OLD_QUOTE_COUNT);
     });
   });
 });
 
-describe('outages', () => {
-  const wall = new TestClock();
-  const monotonic = new TestClock();
-  const hard = useTestEnvironment({
-    mint: { now: monotonic.now, switches: { hasWebSocket: false } },
+describe('the watcher with separate wall and monotonic clocks', () => {
+  const wallClock = new TestClock();
+  const monotonicClock = new TestClock();
+  const ownEnvironment = useTestEnvironment({
+    mint: { now: monotonicClock.now, switches: { hasWebSocket: false } },
     overrides: {
-      ...FAST,
-      clock: wall.now,
-      monotonicMs: monotonic.now,
+      ...FAST_INTERVALS,
+      clock: wallClock.now,
+      monotonicMs: monotonicClock.now,
       fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
     },
   });
-  let wallet: TestWallet;
+  let wallet: RecipientClient;
 
   beforeEach(() => {
-    wallet = hard.newWallet();
+    wallet = ownEnvironment.newWallet();
   });
 
-  it('end no watch when the wall clock jumps ahead by a year and back', async () => {
-    const { pr } = await hard.requestInvoice(wallet, 21);
-    wall.advance(365 * DAY_MS);
-    monotonic.advance(2 * HOUR_MS);
-    await polledAgain();
-    wall.advance(-365 * DAY_MS);
-    hard.mint.pay(pr);
-    await untilListed();
+  it('still finds a payment after the wall clock jumps ahead by a year and back', async () => {
+    const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
+    wallClock.advance(365 * DAY_MS);
+    monotonicClock.advance(2 * HOUR_MS);
+    await waitForNextPoll();
+    wallClock.advance(-365 * DAY_MS);
+    ownEnvironment.mint.pay(pr);
+    await waitForPaidQuote();
   });
 
-  it('of many mints delay no payment at another mint; dead mints are polled a few at a time', async () => {
-    const DEAD = 60;
-    const dead = await startDeadMints(DEAD);
-    for (const mintUrl of dead.urls) {
-      await new Store(hard.database.db).quotes.insert([
-        buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wall.nowMs }),
+  it('finds payments at a working mint in time while it polls many unresponsive mints', async () => {
+    const UNRESPONSIVE_MINT_COUNT = 60;
+    const unresponsive = await startUnresponsiveMints(UNRESPONSIVE_MINT_COUNT);
+    for (const mintUrl of unresponsive.urls) {
+      await new Store(ownEnvironment.database.db).quotes.insert([
+        buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wallClock.nowMs }),
       ]);
     }
     const updates = await openSocket(wallet);
-    // Each is polled once before it is known to be dead.
-    await eventually(() => expect(dead.polled.size).toBe(DEAD));
-    await eventually(() => expect(dead.open).toBe(0));
-    dead.mostAtOnce = 0;
+    // The limit on concurrent polls applies to mints that failed before.
+    await eventually(() => expect(unresponsive.polledMints.size).toBe(UNRESPONSIVE_MINT_COUNT));
+    await eventually(() => expect(unresponsive.concurrentPolls).toBe(0));
+    unresponsive.pollCount = 0;
+    unresponsive.maxConcurrentPolls = 0;
     for (let round = 0; round < 3; round += 1) {
-      const { pr } = await hard.requestInvoice(wallet, 21);
-      monotonic.advance(4 * SECOND_MS);
-      hard.mint.pay(pr);
-      monotonic.advance(60 * SECOND_MS);
+      const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
+      monotonicClock.advance(4 * SECOND_MS);
+      ownEnvironment.mint.pay(pr);
+      monotonicClock.advance(60 * SECOND_MS);
       expect((await updates.nextMessage()).type).toBe('update');
     }
     await eventually(() => {
-      monotonic.advance(SECOND_MS);
-      expect(dead.polls).toBeGreaterThanOrEqual(3 * DEAD);
+      monotonicClock.advance(SECOND_MS);
+      expect(unresponsive.pollCount).toBeGreaterThanOrEqual(2 * UNRESPONSIVE_MINT_COUNT);
     });
-    expect(dead.mostAtOnce).toBeGreaterThan(1);
-    expect(dead.mostAtOnce).toBeLessThanOrEqual(32);
+    expect(unresponsive.maxConcurrentPolls).toBeGreaterThan(1);
+    expect(unresponsive.maxConcurrentPolls).toBeLessThanOrEqual(32);
   });
 
-  async function untilListed(): Promise<void> {
+  async function waitForPaidQuote(): Promise<void> {
     await eventually(async () => {
-      monotonic.advance(SECOND_MS);
-      expect(await wallet.listQuotes()).toHaveLength(1);
+      monotonicClock.advance(SECOND_MS);
+      expect(await wallet.listPaidQuotes()).toHaveLength(1);
     });
   }
 
-  async function polledAgain(): Promise<void> {
-    const { batches } = pollsOf(hard.mint);
+  async function waitForNextPoll(): Promise<void> {
+    const { batches } = countPolls(ownEnvironment.mint);
     await eventually(() => {
-      monotonic.advance(SECOND_MS);
-      expect(pollsOf(hard.mint).batches).toBeGreaterThan(batches);
+      monotonicClock.advance(SECOND_MS);
+      expect(countPolls(ownEnvironment.mint).batches).toBeGreaterThan(batches);
     });
   }
 
-  /** Mints that accept requests and never respond. Counts the polls that are open concurrently. */
-  async function startDeadMints(mints: number) {
-    const dead = {
+  /** Starts mints that accept requests and never respond, and counts the polls to all of them. */
+  async function startUnresponsiveMints(mintCount: number) {
+    const mints = {
       urls: [] as string[],
-      polled: new Set<number>(),
-      polls: 0,
-      open: 0,
-      mostAtOnce: 0,
+      polledMints: new Set<number>(),
+      pollCount: 0,
+      concurrentPolls: 0,
+      maxConcurrentPolls: 0,
     };
-    for (let index = 0; index < mints; index += 1) {
-      const server = createServer((incoming) => {
-        if (incoming.method !== 'POST') {
+    for (let index = 0; index < mintCount; index += 1) {
+      const server = createServer((request) => {
+        if (request.method !== 'POST') {
           return;
         }
-        dead.polled.add(index);
-        dead.polls += 1;
-        dead.open += 1;
-        dead.mostAtOnce = Math.max(dead.mostAtOnce, dead.open);
-        incoming.once('close', () => {
-          dead.open -= 1;
+        mints.polledMints.add(index);
+        mints.pollCount += 1;
+        mints.concurrentPolls += 1;
+        mints.maxConcurrentPolls = Math.max(mints.maxConcurrentPolls, mints.concurrentPolls);
+        request.once('close', () => {
+          mints.concurrentPolls -= 1;
         });
       });
       const { url, close } = await listenOnLoopback(server);
       onTestFinished(close);
-      dead.urls.push(url);
+      mints.urls.push(url);
     }
-    return dead;
+    return mints;
   }
 });
 
-function onPolls(rates: object): Partial<TestMintSwitches> {
+/** @param rates the probabilities of faults in responses to batch and single checks */
+function faultyChecks(rates: object): Partial<TestMintSwitches> {
   return {
     hasWebSocket: false,
-    chaos: { rates: {}, ratesByRoute: { [BATCH]: rates, [READ]: rates } },
+    chaos: { rates: {}, ratesByRoute: { [BATCH_CHECK_ROUTE]: rates, [SINGLE_CHECK_ROUTE]: rates } },
   };
 }
 
-function onBatches(rates: object): Partial<TestMintSwitches> {
-  return { hasWebSocket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates } } };
+function faultyBatchChecks(rates: object): Partial<TestMintSwitches> {
+  return {
+    hasWebSocket: false,
+    chaos: { rates: {}, ratesByRoute: { [BATCH_CHECK_ROUTE]: rates } },
+  };
 }
 
-async function askInvoices(wallet: TestWallet, count: number): Promise<{ pr: string }[]> {
+async function requestInvoices(wallet: RecipientClient, count: number): Promise<{ pr: string }[]> {
   const invoices: { pr: string }[] = [];
   for (let index = 0; index < count; index += 1) {
-    invoices.push(await world.requestInvoice(wallet, 21));
+    invoices.push(await environment.requestInvoice(wallet, 21));
   }
   return invoices;
 }
 
+/** Inserts a watched quote that its mint does not know. */
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
-  const stranger = randomBytes(32).toString('hex');
-  await store.quotes.insert([buildUnpaidQuote(stranger, { mintUrl, createdAtMs })]);
+  await store.quotes.insert([buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
 }
 
-/** A recipient with an open quote socket and a mint that only this test uses. */
-async function receiveAt(switches: Partial<TestMintSwitches> = {}): Promise<{
+/** Creates a recipient with an open quote socket, and a mint for this test only. */
+async function createRecipient(switches: Partial<TestMintSwitches> = {}): Promise<{
   mint: TestMint;
-  wallet: TestWallet;
+  wallet: RecipientClient;
   updates: TestQuoteSocket;
 }> {
-  const mint = await startMint(switches, { now: clock.now });
-  const wallet = world.newWallet();
+  const mint = await startTestMint(switches, { now: clock.now });
+  const wallet = environment.newWallet();
   expect((await setMint(wallet, mint.url)).status).toBe(200);
   return { mint, wallet, updates: await openSocket(wallet) };
 }
 
-async function openSocket(wallet: TestWallet): Promise<TestQuoteSocket> {
+async function openSocket(wallet: RecipientClient): Promise<TestQuoteSocket> {
   const socket = await wallet.openSocket();
   onTestFinished(() => socket.close());
   return socket;
 }
 
 /**
- * The id of the next `update`.
+ * Waits for the next update.
  *
- * @param options.every lets time pass in steps of this length until it arrives
+ * @param options.stepMs how far to advance the clock every 50 ms until the update arrives
+ * @returns the quote id
  */
 async function nextUpdate(
   updates: TestQuoteSocket,
-  options: { every?: number } = {},
+  options: { stepMs?: number } = {},
 ): Promise<string> {
-  const { every = 0 } = options;
-  const passing = setInterval(() => clock.advance(every), 50);
+  const { stepMs = 0 } = options;
+  const clockTimer = setInterval(() => clock.advance(stepMs), 50);
   const message = await updates.nextMessage();
-  clearInterval(passing);
+  clearInterval(clockTimer);
   expect(message.type).toBe('update');
   return message.payload.quoteId;
 }
 
-/** A wallet turns a paid quote into ecash. */
-async function collect(mint: TestMint, amountSat: number, quoteId: string): Promise<void> {
+/** Mints the ecash of a paid quote, as the recipient's wallet does. */
+async function mintEcash(mint: TestMint, amountSat: number, quoteId: string): Promise<void> {
   const wallet = new Wallet(mint.url, { unit: 'sat' });
   await wallet.loadMint();
   await wallet.mintProofsBolt11(amountSat, quoteId);
 }
 
-/** An invoice of a recipient who chose this mint, and its payment. */
-async function pay(mint: TestMint, wallet: TestWallet, amountSat: number): Promise<void> {
-  const { pr } = await world.requestInvoice(wallet, amountSat);
+/** Requests and pays an invoice of a recipient who uses this mint. */
+async function requestAndPay(
+  mint: TestMint,
+  wallet: RecipientClient,
+  amountSat: number,
+): Promise<void> {
+  const { pr } = await environment.requestInvoice(wallet, amountSat);
   mint.pay(pr);
 }
 
-async function subscribed(mint: TestMint): Promise<void> {
+async function waitForSubscription(mint: TestMint): Promise<void> {
   await eventually(() => expect(mint.openSocketCount).toBe(1));
 }
 
-function pollsOf(mint: TestMint): { batches: number; reads: number } {
-  return { batches: mint.requestCounts[BATCH], reads: mint.requestCounts[READ] };
+function countPolls(mint: TestMint): { batches: number; reads: number } {
+  return {
+    batches: mint.requestCounts[BATCH_CHECK_ROUTE],
+    reads: mint.requestCounts[SINGLE_CHECK_ROUTE],
+  };
 }
 
-/** Resolves when the mint got this many polls. */
-async function polled(mint: TestMint, polls: number): Promise<void> {
+/** Waits until the mint has received this many polls. */
+async function waitForPolls(mint: TestMint, pollCount: number): Promise<void> {
   await eventually(() => {
-    const { batches, reads } = pollsOf(mint);
-    expect(batches + reads).toBeGreaterThanOrEqual(polls);
+    const { batches, reads } = countPolls(mint);
+    expect(batches + reads).toBeGreaterThanOrEqual(pollCount);
   });
 }
 
-/** Lets time pass in steps of this length until something holds. */
-async function whileTimePasses(stepMs: number, holds: () => void | Promise<void>): Promise<void> {
+/** Advances the clock in steps of this length until the assertion holds. */
+async function advanceClockUntil(
+  stepMs: number,
+  assertion: () => void | Promise<void>,
+): Promise<void> {
   await eventually(async () => {
     clock.advance(stepMs);
-    await holds();
+    await assertion();
   });
 }
 
-/** Where the last change of a quote was observed. */
-async function sourceOf(quoteId: string): Promise<string | undefined> {
-  const { id } = await world.database.db
+/** Returns how the watcher learned of the last state change of a quote. */
+async function findSourceOfLastChange(quoteId: string): Promise<string | undefined> {
+  const { id } = await environment.database.db
     .selectFrom('quotes')
     .select('id')
     .where('quote_id', '=', quoteId)

@@ -9,203 +9,197 @@ import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import { createUnpayableInvoice } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
 import {
   buildUnpaidQuote,
-  DEFAULT_CREATED_AT_MS,
+  DEFAULT_QUOTE_CREATED_AT_MS,
   UNREACHABLE_MINT_URL,
-} from '../helpers/quotes.ts';
-import { createUnpayableInvoice } from '../helpers/scripted-mint.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
+import { createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
-
-/** When the receipt of a zap is made, and that it is, on either database. */
 
 const OPERATOR_RELAY = 'wss://operator.example';
 
-const database = useDatabase();
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Relays may reject receipts whose time is further in the future. */
+const MAX_RECEIPT_AHEAD_OF_CLOCK_MS = 5_000;
+
+const database = useTestDatabase();
 let store: Store;
 let signer: EventSigner;
 let clock: TestClock;
-let log: LogCapture;
+let logs: LogCapture;
 let pubkey: string;
 
-beforeAll(() => {
-  store = new Store(database.db);
-});
-
 beforeAll(async () => {
+  store = new Store(database.db);
   signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
 });
 
 beforeEach(async () => {
   await database.db.deleteFrom('quotes').execute();
-  clock = new TestClock(DEFAULT_CREATED_AT_MS + 1_234);
-  log = new LogCapture('warn');
+  clock = new TestClock(DEFAULT_QUOTE_CREATED_AT_MS + 1_234);
+  logs = new LogCapture('warn');
   pubkey = randomBytes(32).toString('hex');
 });
 
-describe('a zap that is paid', () => {
-  it('has a receipt that relays take after the clock was set back, and is listed last', async () => {
-    const process = newProcess();
-    clock.advance(86_400_000);
-    const first = await keepZap();
-    await process.record(first, 'PAID');
-    clock.advance(-86_400_000);
-    const second = await keepZap();
-    await process.record(second, 'PAID');
-    const { quotes: listed } = await listOf(pubkey);
+describe('a paid zap', () => {
+  it('is listed as the newest payment after the clock was set back, but its receipt has a plausible time', async () => {
+    const recorder = createRecorder();
+    clock.advance(DAY_MS);
+    const first = await insertZapQuote();
+    await recorder.record(first, 'PAID');
+    clock.advance(-DAY_MS);
+    const second = await insertZapQuote();
+    await recorder.record(second, 'PAID');
+    const { quotes: listed } = await listPayments();
     expect(listed.map(({ quoteId }) => quoteId)).toEqual([second.quoteId, first.quoteId]);
-    expect(listed[0]?.paidAtMs).toBeGreaterThan(clock.nowMs + 86_000_000);
-    expect((await receiptOf(second)).created_at).toBe(Math.floor((clock.nowMs + 5_000) / 1000));
+    expect(listed[0]?.paidAtMs).toBeGreaterThan(clock.nowMs + 0.99 * DAY_MS);
+    const latestCreatedAtMs = clock.nowMs + MAX_RECEIPT_AHEAD_OF_CLOCK_MS;
+    expect((await readReceipt(second)).created_at).toBe(Math.floor(latestCreatedAtMs / 1000));
   });
 
-  it('has a receipt even if no relay can be used', async () => {
-    const quote = await keepZap({ relays: ['wss://127.0.0.1', 'nonsense'] });
-    const process = newProcess({ relays: [] });
-    await process.record(quote, 'PAID');
-    expect(await receiptOf(quote)).toMatchObject({ kind: 9735 });
-    expect(await traced(quote)).toMatchObject({ deliveries: [] });
+  it('has a receipt even if none of its relay URLs is allowed', async () => {
+    const quote = await insertZapQuote({ relays: ['wss://127.0.0.1', 'nonsense'] });
+    const recorder = createRecorder({ operatorRelays: [] });
+    await recorder.record(quote, 'PAID');
+    expect(await readReceipt(quote)).toMatchObject({ kind: 9735 });
+    expect(await findStoredReceipt(quote)).toMatchObject({ deliveries: [] });
   });
 
   it.each(['INFLIGHT', 'ISSUED'] as const)(
-    'has its receipt at the first sign of the payment, %s, and keeps it to the byte',
-    async (first) => {
-      const quote = await keepZap();
-      const process = newProcess();
-      await process.record(quote, first);
-      const text = await receiptTextOf(quote);
+    'gets a receipt when the first reported state is %s, and the receipt never changes',
+    async (firstState) => {
+      const quote = await insertZapQuote();
+      const recorder = createRecorder();
+      await recorder.record(quote, firstState);
+      const receiptJson = await readReceiptJson(quote);
       for (const state of ['PAID', 'INFLIGHT', 'ISSUED', 'UNPAID'] as const) {
         clock.advance(60_000);
-        await process.record(quote, state);
+        await recorder.record(quote, state);
       }
-      expect(await receiptTextOf(quote)).toBe(text);
-      expect(process.told).toBe(1);
+      expect(await readReceiptJson(quote)).toBe(receiptJson);
+      expect(recorder.notificationCount).toBe(1);
     },
   );
 
-  it('that many observe at once has one receipt, and somebody is told of it once', async () => {
-    const quotes = [await keepZap(), await keepZap()];
-    const [here, elsewhere] = [newProcess(), newProcess()];
+  it('gets one receipt, with one notification, if two processes record it many times concurrently', async () => {
+    const quotes = [await insertZapQuote(), await insertZapQuote()];
+    const [first, second] = [createRecorder(), createRecorder()];
     await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        (index % 2 === 0 ? here : elsewhere).record(
+        (index % 2 === 0 ? first : second).record(
           index % 3 === 0 ? quotes : quotes.toReversed(),
           'PAID',
         ),
       ),
     );
-    expect(await receiptCount()).toBe(2);
-    expect(here.told + elsewhere.told).toBe(1);
+    expect(await countReceipts()).toBe(2);
+    // Both receipts were created in one transaction, and only its process was notified.
+    expect(first.notificationCount + second.notificationCount).toBe(1);
     for (const quote of quotes) {
-      expect((await traced(quote))?.deliveries).toHaveLength(2);
-      expect(verifyEvent(await receiptOf(quote))).toBe(true);
+      expect((await findStoredReceipt(quote))?.deliveries).toHaveLength(2);
+      expect(verifyEvent(await readReceipt(quote))).toBe(true);
     }
   });
 });
 
-describe('a payment without a receipt', () => {
-  it('is a zap whose request was changed by hand, of which the operator is told', async () => {
-    const spoilt = await keepZap();
-    const fine = await keepZap();
+describe('a paid zap whose stored zap request is invalid', () => {
+  it('is recorded without a receipt, and logged', async () => {
+    const invalid = await insertZapQuote();
+    const valid = await insertZapQuote();
     await database.db
       .updateTable('quotes')
       .set({ zap_request: '{"pubkey":"a secret"' })
-      .where('quote_id', '=', spoilt.quoteId)
+      .where('quote_id', '=', invalid.quoteId)
       .execute();
-    await newProcess().record([spoilt, fine], 'PAID');
-    expect((await listOf(pubkey)).total).toBe(2);
-    expect(await receiptCount()).toBe(1);
-    expect(log.lines).toHaveLength(1);
-    expect(JSON.parse(log.lines[0] ?? '')).toMatchObject({
-      quotes: [await rowOf(spoilt)],
+    await createRecorder().record([invalid, valid], 'PAID');
+    expect((await listPayments()).total).toBe(2);
+    expect(await countReceipts()).toBe(1);
+    expect(logs.lines).toHaveLength(1);
+    expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
+      quotes: [await findRowId(invalid)],
       event: 'zap_request_unreadable',
     });
-    expect(log.lines[0]).not.toContain('a secret');
-    expect(log.lines[0]).not.toContain(spoilt.quoteId);
+    expect(logs.lines[0]).not.toContain('a secret');
+    expect(logs.lines[0]).not.toContain(invalid.quoteId);
   });
 });
 
-/** A process that records what mints say. */
-function newProcess(given: { relays?: string[] } = {}) {
-  const receipts = createReceiptSigner({
+/** Creates a recorder as in a separate process. */
+function createRecorder({ operatorRelays = [OPERATOR_RELAY] } = {}) {
+  const receiptSigner = createReceiptSigner({
     signer,
-    operatorRelays: given.relays ?? [OPERATOR_RELAY],
+    operatorRelays,
     allowPrivateNetworks: false,
-    log: log.log,
+    log: logs.log,
   });
-  const process = {
-    /** How often it was notified of new receipts. */
-    told: 0,
+  const recorder = {
+    /** Number of notifications about new receipts. */
+    notificationCount: 0,
     async record(quotes: NewQuote | readonly NewQuote[], state: ObservedState): Promise<void> {
-      await recordObservations.record(
+      await observationRecorder.record(
         UNREACHABLE_MINT_URL,
         [quotes].flat().map(({ quoteId }) => ({ quoteId, state, source: 'poll' })),
       );
     },
   };
   const onReceiptsCreated = () => {
-    process.told += 1;
+    recorder.notificationCount += 1;
   };
-  const recordObservations = new ObservationRecorder({
+  const observationRecorder = new ObservationRecorder({
     store,
-    anomalies: new MintAnomalyCounter(log.log),
-    zaps: { receipts, onReceiptsCreated },
+    anomalies: new MintAnomalyCounter(logs.log),
+    zaps: { signReceipts: receiptSigner, onReceiptsCreated },
     clock: clock.now,
-    log: log.log,
+    log: logs.log,
   });
-  return process;
+  return recorder;
 }
 
-interface ZapOptions {
-  recipient?: string;
-  amountSat?: number;
-  relays?: string[];
-}
-
-async function keepZap(given: ZapOptions = {}): Promise<NewQuote> {
-  const quote = newZap(given);
-  await store.quotes.insert([quote]);
-  return quote;
-}
-
-function newZap({ recipient = pubkey, amountSat = 21, relays }: ZapOptions = {}): NewQuote {
+/** Inserts an unpaid quote with a zap request. */
+async function insertZapQuote(options: { relays?: string[] } = {}): Promise<NewQuote> {
+  const amountSat = 21;
   const amountMsat = amountSat * 1000;
   const comment = 'a "good" note 🥜';
-  const { text } = createZapRequest({ recipient, amountMsat, comment, ...(relays && { relays }) });
-  return buildUnpaidQuote(recipient, {
+  const { text } = createZapRequest({ recipient: pubkey, amountMsat, comment, ...options });
+  const quote = buildUnpaidQuote(pubkey, {
     amountSat,
     request: createUnpayableInvoice(amountMsat),
     zapRequest: text,
   });
+  await store.quotes.insert([quote]);
+  return quote;
 }
 
-function listOf(recipient: string) {
-  return store.quotes.listPaid(recipient, { sinceSeconds: null, limit: 50, offset: 0 });
+function listPayments() {
+  return store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 });
 }
 
-async function rowOf({ quoteId }: NewQuote): Promise<number> {
+async function findRowId({ quoteId }: NewQuote): Promise<number> {
   return (await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
 }
 
-async function traced(quote: NewQuote) {
-  return store.zapReceipts.findByQuote(await rowOf(quote));
+async function findStoredReceipt(quote: NewQuote) {
+  return store.zapReceipts.findByQuote(await findRowId(quote));
 }
 
-async function receiptTextOf(quote: NewQuote): Promise<string> {
+async function readReceiptJson(quote: NewQuote): Promise<string> {
   const { event } = await database.db
     .selectFrom('zap_receipts')
     .select('event')
-    .where('quote', '=', await rowOf(quote))
+    .where('quote', '=', await findRowId(quote))
     .executeTakeFirstOrThrow();
   return event;
 }
 
-async function receiptOf(quote: NewQuote | undefined): Promise<Event> {
-  return JSON.parse(quote === undefined ? '' : await receiptTextOf(quote));
+async function readReceipt(quote: NewQuote): Promise<Event> {
+  return JSON.parse(await readReceiptJson(quote));
 }
 
-async function receiptCount(): Promise<number> {
+async function countReceipts(): Promise<number> {
   return (await database.db.selectFrom('zap_receipts').select('id').execute()).length;
 }

@@ -2,60 +2,72 @@ import { startNutshell } from '../../scripts/nutshell.ts';
 import type { Database } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createTestDatabase } from '../helpers/database.ts';
-import { startMintProxy } from '../helpers/mint-proxy.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import type { TestQuoteSocket } from '../helpers/test-wallet.ts';
+import { createTestDatabase } from '../helpers/database/test-database.ts';
+import { startFaultInjectingMintProxy } from '../helpers/mints/fault-injecting-mint-proxy.ts';
+import type { TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** A Nutshell mint, and a service that uses it. */
+/** A Nutshell mint, and a service whose default mint it is. */
 export interface NutshellDeployment extends AsyncDisposable {
-  /** The mint's URL for the service, and its URL without the proxy. */
+  /** The mint's URL as the service uses it, through the proxy if there is one. */
   mintUrl: string;
-  directUrl: string;
+  /** The mint's URL without the proxy. */
+  directMintUrl: string;
   service: Service;
   database: Database;
 }
 
 /**
- * @param options.nutshell settings of the mint
+ * Starts the mint and the service. Starts a proxy between them if `shouldBlock` or `shouldDropResponse` is given.
+ *
+ * @param options.nutshellEnv settings of the mint
  * @param options.env settings of the service
- * @param options.blocks paths to which a proxy responds with 404
- * @param options.loses paths whose responses a proxy loses after the mint did its work
+ * @param options.shouldBlock selects paths to which the proxy responds with 404
+ * @param options.shouldDropResponse selects paths whose request the mint handles, and whose response the proxy drops
  */
 export async function startNutshellDeployment(options: {
-  nutshell: Record<string, string>;
+  nutshellEnv: Record<string, string>;
   env?: Record<string, string>;
   shouldBlock?: (path: string) => boolean;
   shouldDropResponse?: (path: string) => boolean;
 }): Promise<NutshellDeployment> {
   const { shouldBlock, shouldDropResponse, env = {} } = options;
-  const end = new AsyncDisposableStack();
-  const nutshell = await startNutshell({ env: options.nutshell });
-  end.defer(() => nutshell.stop());
+  const cleanup = new AsyncDisposableStack();
+  const nutshell = await startNutshell({ env: options.nutshellEnv });
+  cleanup.defer(() => nutshell.stop());
   let mintUrl = nutshell.url;
   if (shouldBlock !== undefined || shouldDropResponse !== undefined) {
-    const proxy = await startMintProxy(mintUrl, shouldBlock ?? (() => false), shouldDropResponse);
-    end.defer(() => proxy.close());
+    const proxy = await startFaultInjectingMintProxy(
+      mintUrl,
+      shouldBlock ?? (() => false),
+      shouldDropResponse,
+    );
+    cleanup.defer(() => proxy.close());
     mintUrl = proxy.url;
   }
   const testDatabase = await createTestDatabase();
-  end.defer(() => testDatabase.drop());
+  cleanup.defer(() => testDatabase.drop());
   const database = await testDatabase.open();
-  end.defer(() => database.close());
-  const service = await startService(testConfig(mintUrl, env), {
+  cleanup.defer(() => database.close());
+  const service = await startService(createTestConfig(mintUrl, env), {
     database,
     log: createLogger('silent'),
   });
-  end.defer(() => service.stop());
-  const directUrl = nutshell.url;
-  return { mintUrl, directUrl, service, database, [Symbol.asyncDispose]: () => end.disposeAsync() };
+  cleanup.defer(() => service.stop());
+  return {
+    mintUrl,
+    directMintUrl: nutshell.url,
+    service,
+    database,
+    [Symbol.asyncDispose]: () => cleanup.disposeAsync(),
+  };
 }
 
-/** Waits for an `update`. @returns its quote id */
+/** Waits until the socket receives an `update`. @returns the quote id of the update */
 export async function waitForUpdate(socket: TestQuoteSocket): Promise<string> {
   const { type, payload } = await socket.nextMessage();
   if (type !== 'update') {
-    throw new Error(`a socket received ${type}`);
+    throw new Error(`the socket received '${type}' instead of an update`);
   }
   return payload.quoteId;
 }

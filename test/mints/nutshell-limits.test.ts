@@ -1,113 +1,115 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import {
   type NutshellDeployment,
   startNutshellDeployment,
   waitForUpdate,
 } from './nutshell-deployment.ts';
 
-/** Many recipients at one Nutshell with its default limits, which are elastic. */
+/**
+ * Many recipients receive a payment at one Nutshell with its default rate limits. These limits are elastic: a rejected
+ * request also restarts the time that a client must wait.
+ */
 
-const RECIPIENTS = 40;
+const RECIPIENT_COUNT = 40;
 
-/** Nutshell exempts 127.0.0.1 from its limits, and no other address. */
+/** Nutshell applies its limits to every address except 127.0.0.1. */
 const HOST_WITH_LIMITS = '::1';
 
-/** Nutshell's fake backend pays every invoice after this time, or when the quote is read. */
-const PAYS_AFTER_SECONDS = 3;
+/** Nutshell's fake Lightning backend pays every invoice after this time, or earlier if the quote is read. */
+const PAYMENT_DELAY_SECONDS = 3;
 
-/** Three payers for each invoice that the mint allows. */
-const BETWEEN_PAYERS_MS = 1_000;
+/** A new payer per second. That is three times as many invoices as the mint's limit of 20 a minute allows. */
+const NEW_PAYER_INTERVAL_MS = 1_000;
 
-const PAYER_RETRY_MS = 5_000;
+const PAYER_RETRY_DELAY_MS = 5_000;
 const MINUTE_MS = 60_000;
 
-/** A mint with an elastic limit of 20 a minute must give at least this many. */
+/** The service must get at least this many invoices from a mint with an elastic limit of 20 a minute. */
 const MIN_INVOICES_PER_MINUTE = 12;
-const RUN_TIMEOUT_MS = (RECIPIENTS / MIN_INVOICES_PER_MINUTE + 2) * MINUTE_MS;
+const SETUP_TIMEOUT_MS = (RECIPIENT_COUNT / MIN_INVOICES_PER_MINUTE + 2) * MINUTE_MS;
 
-/** For 95 % of the payments. */
-const NOTIFIED_WITHIN_MS = 5_000;
+const MAX_NOTIFICATION_P95_MS = 5_000;
 
-/** More than Nutshell allows on a route that the service does not use. */
+/** More requests per minute than Nutshell allows on any route. */
 const REQUESTS_OVER_ANY_LIMIT = 61;
 
 interface NotifiedPayment {
-  recipient: TestWallet;
+  recipient: RecipientClient;
   quoteId: string;
-  /** When the payer had the invoice (`performance.now()`). */
+  /** When the payer received the invoice (`performance.now()`). */
   invoicedAtMs: number;
-  /** From the payment at the mint to the recipient's `update`. */
-  notifiedAfterMs: number;
+  /** Time from the payment at the mint to the recipient's `update`. */
+  notificationDelayMs: number;
 }
 
-let site: NutshellDeployment;
+let deployment: NutshellDeployment;
 let payments: NotifiedPayment[];
 
 beforeAll(async () => {
-  site = await startNutshellDeployment({
-    nutshell: {
+  deployment = await startNutshellDeployment({
+    nutshellEnv: {
       MINT_LISTEN_HOST: HOST_WITH_LIMITS,
-      FAKEWALLET_DELAY_INCOMING_PAYMENT: String(PAYS_AFTER_SECONDS),
+      FAKEWALLET_DELAY_INCOMING_PAYMENT: String(PAYMENT_DELAY_SECONDS),
     },
     env: { TRUST_PROXY: '127.0.0.1' },
   });
   payments = await Promise.all(
-    Array.from({ length: RECIPIENTS }, async (_, index) => {
-      await delay(index * BETWEEN_PAYERS_MS);
+    Array.from({ length: RECIPIENT_COUNT }, async (_, index) => {
+      await delay(index * NEW_PAYER_INTERVAL_MS);
       return await payNewRecipient(index);
     }),
   );
-}, RUN_TIMEOUT_MS);
+}, SETUP_TIMEOUT_MS);
 
-afterAll(() => site[Symbol.asyncDispose]());
+afterAll(() => deployment[Symbol.asyncDispose]());
 
-it('lists exactly one payment for each recipient', async () => {
+it('lists exactly one payment for each recipient, each with a different quote', async () => {
   for (const { recipient, quoteId } of payments) {
-    expect(await recipient.listQuotes()).toMatchObject([
-      { quoteId, state: 'PAID', mintUrl: site.mintUrl },
+    expect(await recipient.listPaidQuotes()).toMatchObject([
+      { quoteId, state: 'PAID', mintUrl: deployment.mintUrl },
     ]);
   }
-  expect(new Set(payments.map(({ quoteId }) => quoteId)).size).toBe(RECIPIENTS);
+  expect(new Set(payments.map(({ quoteId }) => quoteId)).size).toBe(RECIPIENT_COUNT);
 });
 
-it('sends update within 5 s of a payment at p95', () => {
-  const delaysMs = payments.map(({ notifiedAfterMs }) => notifiedAfterMs);
-  expect(percentile(delaysMs, 0.95)).toBeLessThanOrEqual(NOTIFIED_WITHIN_MS);
+it('sends 95 % of the updates within 5 s of the payment', () => {
+  const delaysMs = payments.map(({ notificationDelayMs }) => notificationDelayMs);
+  expect(percentile(delaysMs, 0.95)).toBeLessThanOrEqual(MAX_NOTIFICATION_P95_MS);
 });
 
-it('gives 12 invoices a minute', () => {
+it('returns at least 12 invoices a minute', () => {
   const timesMs = payments.map(({ invoicedAtMs }) => invoicedAtMs);
   const minutes = (Math.max(...timesMs) - Math.min(...timesMs)) / MINUTE_MS;
-  expect(RECIPIENTS / minutes).toBeGreaterThanOrEqual(MIN_INVOICES_PER_MINUTE);
+  expect(RECIPIENT_COUNT / minutes).toBeGreaterThanOrEqual(MIN_INVOICES_PER_MINUTE);
 });
 
-it('really limits the requests of this machine', async () => {
+it('runs against a mint that limits the requests of this machine', async () => {
   const statuses = new Set<number>();
-  for (let asked = 0; asked < REQUESTS_OVER_ANY_LIMIT; asked += 1) {
-    statuses.add((await fetch(`${site.directUrl}/v1/keysets`)).status);
+  for (let sent = 0; sent < REQUESTS_OVER_ANY_LIMIT; sent += 1) {
+    statuses.add((await fetch(`${deployment.directMintUrl}/v1/keysets`)).status);
   }
   expect(statuses).toEqual(new Set([200, 429]));
 });
 
 /** Opens a recipient's socket, gets an invoice, and waits for the `update` of its payment. */
 async function payNewRecipient(index: number): Promise<NotifiedPayment> {
-  const recipient = new TestWallet(site.service.publicOrigin);
+  const recipient = new RecipientClient(deployment.service.publicOrigin);
   const socket = await recipient.openSocket();
-  // Payers of one address get only a share of what the mint allows.
+  // Each payer has a different address, because the service limits the share of each address of the mint's limit.
   const headers = { 'x-forwarded-for': `198.18.0.${index}` };
   const path = `/.well-known/lnurlp/${recipient.npub}?amount=21000`;
-  while ((await requestJson(site.service.url, path, { headers })).body.pr === undefined) {
-    await delay(PAYER_RETRY_MS);
+  while ((await requestJson(deployment.service.url, path, { headers })).body.pr === undefined) {
+    await delay(PAYER_RETRY_DELAY_MS);
   }
   const invoicedAtMs = performance.now();
   const quoteId = await waitForUpdate(socket);
-  const paidAtMs = invoicedAtMs + PAYS_AFTER_SECONDS * 1_000;
-  // A poll makes the fake backend pay early.
-  const notifiedAfterMs = Math.max(0, performance.now() - paidAtMs);
+  const paidAtMs = invoicedAtMs + PAYMENT_DELAY_SECONDS * 1_000;
+  // Negative if a poll of the service made the fake backend pay earlier.
+  const notificationDelayMs = Math.max(0, performance.now() - paidAtMs);
   expect(await socket.drainMessages()).toEqual([]);
   await socket.close();
-  return { recipient, quoteId, invoicedAtMs, notifiedAfterMs };
+  return { recipient, quoteId, invoicedAtMs, notificationDelayMs };
 }

@@ -1,133 +1,138 @@
-import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
+import { getEncodedToken, type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Store } from '../../src/store.ts';
-import { createTreasurySealer } from '../../src/usernames/create-usernames.ts';
 import { Treasury } from '../../src/usernames/treasury.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import { TestWallet } from '../helpers/test-wallet.ts';
-import { buyUsername } from '../helpers/username-buyer.ts';
+import { createTreasurySealer } from '../../src/usernames/usernames-module.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../helpers/recipients/username-requests.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 import { type NutshellDeployment, startNutshellDeployment } from './nutshell-deployment.ts';
 
-/** Usernames that are bought with ecash of Nutshell, which takes a fee for each proof (NUT-02). */
+/** Buys usernames with ecash of Nutshell, which charges a fee for each proof of a swap (NUT-02). */
 
 const PRICE_SAT = 21;
 
-/** A tenth of a sat for each proof: what pays 21 sat has three and costs one. */
+/** 0.1 sat per proof. The tokens in these tests have a few proofs, so that each fee is rounded up to 1 sat. */
 const FEE_PPK = '100';
 const FEE_SAT = 1;
 
-describe('a username, bought with ecash of a mint that takes a fee', () => {
-  let site: NutshellDeployment;
-  let cashu: Wallet;
-  let losesSwaps = false;
+/** Less than the price of one name. */
+const WITHDRAWN_SAT = 16;
+
+describe('username purchase with ecash of a mint that charges a fee', () => {
+  let deployment: NutshellDeployment;
+  let cashuWallet: Wallet;
+  let shouldDropSwapResponses = false;
 
   beforeAll(async () => {
-    site = await startNutshellDeployment({
-      nutshell: { MINT_INPUT_FEE_PPK: FEE_PPK, FAKEWALLET_DELAY_INCOMING_PAYMENT: '0' },
+    deployment = await startNutshellDeployment({
+      nutshellEnv: { MINT_INPUT_FEE_PPK: FEE_PPK, FAKEWALLET_DELAY_INCOMING_PAYMENT: '0' },
       env: { USERNAME_PRICE_SAT: String(PRICE_SAT) },
-      shouldDropResponse: (path) => losesSwaps && path === '/v1/swap',
+      shouldDropResponse: (path) => shouldDropSwapResponses && path === '/v1/swap',
     });
-    cashu = new Wallet(site.mintUrl, { unit: 'sat' });
-    await cashu.loadMint();
+    cashuWallet = new Wallet(deployment.mintUrl, { unit: 'sat' });
+    await cashuWallet.loadMint();
   }, 60_000);
 
-  afterAll(() => site[Symbol.asyncDispose]());
+  afterAll(() => deployment[Symbol.asyncDispose]());
 
   it.each([
-    ['exactly', PRICE_SAT],
-    // As cdk's wallet does.
-    ['withfee', PRICE_SAT + FEE_SAT],
+    { tokenValue: 'the price', name: 'exactly', amountSat: PRICE_SAT },
+    // cdk's wallet adds the fee.
+    { tokenValue: 'the price plus the fee', name: 'withfee', amountSat: PRICE_SAT + FEE_SAT },
   ])(
-    'is paid with the price, or with the fee on top (%s)',
-    async (name, amountSat) => {
-      const before = await earnedSat();
-      const token = encode(await proofs(amountSat));
-      expect((await buyUsername(newWallet(), name, token)).status).toBe(201);
-      expect((await earnedSat()) - before).toBe(amountSat - FEE_SAT);
+    'accepts a token that is worth $tokenValue',
+    async ({ name, amountSat }) => {
+      const balanceBeforeSat = await readTreasuryBalanceSat();
+      const token = encodeToken(await mintProofs(amountSat));
+      expect((await requestUsername(newWallet(), name, token)).status).toBe(201);
+      expect((await readTreasuryBalanceSat()) - balanceBeforeSat).toBe(amountSat - FEE_SAT);
     },
     30_000,
   );
 
-  it('rejects a token that is too small, forged or spent, and the buyer keeps it', async () => {
+  it('rejects a token that is too small, forged or spent, and then accepts a valid token', async () => {
     const wallet = newWallet();
-    const good = await proofs(PRICE_SAT);
-    const short = encode(await proofs(PRICE_SAT - 1));
-    expect((await buyUsername(wallet, 'rejected', short)).body.message).toMatch(/worth 20 sat/);
-    const unsigned = good.map(({ id, amount, C, secret }) => ({
+    const valid = await mintProofs(PRICE_SAT);
+    const tooSmall = encodeToken(await mintProofs(PRICE_SAT - 1));
+    expect((await requestUsername(wallet, 'rejected', tooSmall)).body.message).toMatch(
+      /worth 20 sat/,
+    );
+    const forged = valid.map(({ id, amount, C, secret }) => ({
       id,
       amount,
       C,
       secret: `${secret}0`,
     }));
-    const rejection = await buyUsername(wallet, 'rejected', encode(unsigned));
-    expect(rejection).toMatchObject({
+    const forgedRejection = await requestUsername(wallet, 'rejected', encodeToken(forged));
+    expect(forgedRejection).toMatchObject({
       status: 402,
       body: { message: 'The mint does not accept the token.' },
     });
-    const spent = await proofs(PRICE_SAT);
-    await cashu.receive(spent);
-    const rejectionOfSpent = await buyUsername(wallet, 'rejected', encode(spent));
-    expect(rejectionOfSpent).toMatchObject({
+    const spent = await mintProofs(PRICE_SAT);
+    await cashuWallet.receive(spent);
+    const spentRejection = await requestUsername(wallet, 'rejected', encodeToken(spent));
+    expect(spentRejection).toMatchObject({
       status: 402,
       body: { message: 'The token has already been spent.' },
     });
-    expect((await buyUsername(wallet, 'rejected', encode(good))).status).toBe(201);
+    expect((await requestUsername(wallet, 'rejected', encodeToken(valid))).status).toBe(201);
   }, 60_000);
 
-  it('is sold although the response to the swap is lost, because the mint restores the signatures', async () => {
+  it('completes the purchase if the response to the swap is lost, and returns 201 again for a retry', async () => {
     const wallet = newWallet();
-    const before = await earnedSat();
-    const token = encode(await proofs(PRICE_SAT));
-    losesSwaps = true;
-    const answer = await buyUsername(wallet, 'lostanswer', token);
-    losesSwaps = false;
-    expect(answer.status).toBe(201);
-    expect((await earnedSat()) - before).toBe(PRICE_SAT - FEE_SAT);
-    expect((await buyUsername(wallet, 'lostanswer', token)).status).toBe(201);
+    const balanceBeforeSat = await readTreasuryBalanceSat();
+    const token = encodeToken(await mintProofs(PRICE_SAT));
+    shouldDropSwapResponses = true;
+    const response = await requestUsername(wallet, 'lostresponse', token);
+    shouldDropSwapResponses = false;
+    expect(response.status).toBe(201);
+    expect((await readTreasuryBalanceSat()) - balanceBeforeSat).toBe(PRICE_SAT - FEE_SAT);
+    expect((await requestUsername(wallet, 'lostresponse', token)).status).toBe(201);
   }, 60_000);
 
-  it('earns ecash that the operator can withdraw as tokens', async () => {
-    const store = new Store(site.database.db);
-    const sealer = createTreasurySealer(testConfig(site.mintUrl));
+  it('lets the operator withdraw the earned ecash as tokens', async () => {
+    const store = new Store(deployment.database.db);
+    const sealer = createTreasurySealer(createTestConfig(deployment.mintUrl));
     const treasury = sealer && new Treasury({ store, sealer, clock: Date.now });
-    const before = await earnedSat();
-    expect(before).toBeGreaterThan(60);
+    const balanceSat = await readTreasuryBalanceSat();
+    // The tests above sold four names.
+    expect(balanceSat).toBeGreaterThan(3 * (PRICE_SAT - FEE_SAT));
 
-    const part = await treasury?.withdraw({ mintUrl: null, amountSat: 16 });
+    const part = await treasury?.withdraw({ mintUrl: null, amountSat: WITHDRAWN_SAT });
     if (part?.outcome !== 'token') {
       throw new Error(`no token: ${JSON.stringify(part)}`);
     }
-    const received = await cashu.receive(part.token);
-    const sum = received.reduce((sat, { amount }) => sat + amount.toNumber(), 0);
-    expect(sum).toBe(16 - FEE_SAT);
+    const receivedProofs = await cashuWallet.receive(part.token);
+    expect(sumProofs(receivedProofs).toNumber()).toBe(WITHDRAWN_SAT - FEE_SAT);
 
     const rest = await treasury?.withdraw({ mintUrl: null, amountSat: null });
     if (rest?.outcome !== 'token') {
       throw new Error(`no token: ${JSON.stringify(rest)}`);
     }
-    expect(rest.amountSat).toBe(before - 16);
-    const { proofs: restOf } = cashu.decodeToken(rest.token);
-    const states = await cashu.checkProofsStates(restOf);
+    expect(rest.amountSat).toBe(balanceSat - WITHDRAWN_SAT);
+    const { proofs } = cashuWallet.decodeToken(rest.token);
+    const states = await cashuWallet.checkProofsStates(proofs);
     expect(new Set(states.map(({ state }) => state))).toEqual(new Set(['UNSPENT']));
   }, 60_000);
 
-  function newWallet(): TestWallet {
-    return new TestWallet(site.service.publicOrigin);
+  function newWallet(): RecipientClient {
+    return new RecipientClient(deployment.service.publicOrigin);
   }
 
-  /** New proofs; Nutshell’s fake backend pays every invoice. */
-  async function proofs(amountSat: number): Promise<Proof[]> {
-    const quote = await cashu.createMintQuoteBolt11(amountSat);
-    await cashu.checkMintQuoteBolt11(quote.quote);
-    return await cashu.mintProofsBolt11(amountSat, quote.quote);
+  /** Mints proofs without a payment: Nutshell's fake Lightning backend pays every invoice. */
+  async function mintProofs(amountSat: number): Promise<Proof[]> {
+    const quote = await cashuWallet.createMintQuoteBolt11(amountSat);
+    await cashuWallet.checkMintQuoteBolt11(quote.quote);
+    return await cashuWallet.mintProofsBolt11(amountSat, quote.quote);
   }
 
-  function encode(tokens: Proof[]): string {
-    return getEncodedToken({ mint: site.mintUrl, unit: 'sat', proofs: tokens });
+  function encodeToken(proofs: Proof[]): string {
+    return getEncodedToken({ mint: deployment.mintUrl, unit: 'sat', proofs });
   }
 
-  async function earnedSat(): Promise<number> {
-    const rows = await site.database.db
+  async function readTreasuryBalanceSat(): Promise<number> {
+    const rows = await deployment.database.db
       .selectFrom('treasury_proofs')
       .select('amount_sat')
       .execute();

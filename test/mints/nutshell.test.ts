@@ -1,58 +1,61 @@
 import { sumProofs, Wallet } from '@cashu/cashu-ts';
 import { nip57, verifyEvent } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { readInvoiceField } from '../helpers/invoice-field.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
-import { createSdkClient } from '../helpers/wallet-sdk.ts';
+import { readInvoiceField } from '../helpers/recipients/invoice-field.ts';
+import { createSdkClient } from '../helpers/recipients/npubcash-sdk.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
 import {
   buildZapQuery,
   createZapRequest,
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
-} from '../helpers/zap-requests.ts';
+} from '../helpers/relays/zap-requests.ts';
 import {
   type NutshellDeployment,
   startNutshellDeployment,
   waitForUpdate,
 } from './nutshell-deployment.ts';
 
-/** Nutshell's fake backend pays every invoice by itself: on its socket after a second. */
-const NUTSHELL = { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' };
+/** Nutshell's fake Lightning backend pays every invoice after one second, or earlier if the quote is read. */
+const NUTSHELL_ENV = { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' };
 
 const TIMEOUT_MS = 60_000;
 
-let site: NutshellDeployment;
+let deployment: NutshellDeployment;
+
+const isQuotePoll = (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path);
+const isWebSocketUpgrade = (path: string) => path === '/v1/ws';
 
 describe.each([
-  ['its WebSocket alone', (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path)],
-  ['polling alone', (path: string) => path === '/v1/ws'],
-])('payments at Nutshell, seen through %s', (_way, blocks) => {
+  { source: 'the WebSocket', shouldBlock: isQuotePoll },
+  { source: 'polls', shouldBlock: isWebSocketUpgrade },
+])('payments at Nutshell that the service learns about only through $source', ({ shouldBlock }) => {
   beforeAll(async () => {
-    site = await startNutshellDeployment({ nutshell: NUTSHELL, shouldBlock: blocks });
+    deployment = await startNutshellDeployment({ nutshellEnv: NUTSHELL_ENV, shouldBlock });
   }, TIMEOUT_MS);
 
-  afterAll(() => site[Symbol.asyncDispose]());
+  afterAll(() => deployment[Symbol.asyncDispose]());
 
   it.each([
-    [21, false],
-    [34, true],
+    { kind: 'an unlocked', amountSat: 21, locked: false },
+    { kind: 'a locked', amountSat: 34, locked: true },
   ])(
-    'end as %i sat in a wallet; locked: %s',
-    async (amountSat, locked) => {
-      const recipient = new TestWallet(site.service.publicOrigin);
+    'lets a wallet mint the ecash of $kind quote after its update',
+    async ({ amountSat, locked }) => {
+      const recipient = new RecipientClient(deployment.service.publicOrigin);
       await recipient.send('PATCH', '/api/v2/user/lock', { lockQuotes: locked });
       const socket = await recipient.openSocket();
       const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}`;
-      const { body: invoice } = await requestJson(site.service.url, path);
+      const { body: invoice } = await requestJson(deployment.service.url, path);
       const quoteId = await waitForUpdate(socket);
       expect(await createSdkClient(recipient).getAllQuotes()).toMatchObject([
-        { quoteId, amount: amountSat, state: 'PAID', locked, mintUrl: site.mintUrl },
+        { quoteId, amount: amountSat, state: 'PAID', locked, mintUrl: deployment.mintUrl },
       ]);
       const verified = await requestJson('', invoice.verify);
       expect(verified.body).toMatchObject({ status: 'OK', settled: true, pr: invoice.pr });
 
-      const wallet = new Wallet(site.directUrl, { unit: 'sat' });
+      const wallet = new Wallet(deployment.directMintUrl, { unit: 'sat' });
       await wallet.loadMint();
       const privkey = Buffer.from(recipient.secretKey).toString('hex');
       if (locked) {
@@ -62,32 +65,32 @@ describe.each([
       const proofs = await wallet.mintProofsBolt11(amountSat, quoteId, options);
       expect(sumProofs(proofs).toNumber()).toBe(amountSat);
       expect(await waitForUpdate(socket)).toBe(quoteId);
-      expect(await recipient.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
+      expect(await recipient.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
       await socket.close();
     },
     TIMEOUT_MS,
   );
 });
 
-describe('at Nutshell', () => {
+describe('invoices from Nutshell', () => {
   beforeAll(async () => {
     const env = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
-    site = await startNutshellDeployment({ nutshell: NUTSHELL, env });
+    deployment = await startNutshellDeployment({ nutshellEnv: NUTSHELL_ENV, env });
   }, TIMEOUT_MS);
 
-  afterAll(() => site[Symbol.asyncDispose]());
+  afterAll(() => deployment[Symbol.asyncDispose]());
 
-  it('a paid zap has its receipt at the relay that the payer reads', async () => {
-    const relay = await TestRelay.start();
+  it('publishes the receipt of a paid zap at the relay in the zap request', async () => {
+    const relay = await FakeNostrRelay.start();
     onTestFinished(() => relay.close());
-    const { npub, pubkey } = new TestWallet(site.service.publicOrigin);
+    const { npub, pubkey } = new RecipientClient(deployment.service.publicOrigin);
     const { text } = createZapRequest({
       recipient: pubkey,
       amountMsat: 21_000,
       relays: [relay.url],
     });
     const path = `/.well-known/lnurlp/${npub}?${buildZapQuery(text, 21_000)}`;
-    const { pr } = (await requestJson(site.service.url, path)).body;
+    const { pr } = (await requestJson(deployment.service.url, path)).body;
     expect(readInvoiceField(pr, 'description')).toContain(npub);
 
     await relay.waitForEvents(1);
@@ -100,13 +103,14 @@ describe('at Nutshell', () => {
   });
 
   it.each([
-    ['thanks for the nuts', 'thanks for the nuts'],
-    ['🥜'.repeat(255), '🥜'.repeat(159)],
-  ])('a comment is the description of the invoice: %s', async (comment, description) => {
-    const { npub } = new TestWallet(site.service.publicOrigin);
+    { length: 'a short', comment: 'thanks for the nuts', description: 'thanks for the nuts' },
+    // A description has at most 639 bytes (BOLT 11), and each of these characters has four.
+    { length: 'a long', comment: '🥜'.repeat(255), description: '🥜'.repeat(Math.floor(639 / 4)) },
+  ])('puts $length comment into the invoice description', async ({ comment, description }) => {
+    const { npub } = new RecipientClient(deployment.service.publicOrigin);
     const query = `amount=21000&comment=${encodeURIComponent(comment)}`;
     const path = `/.well-known/lnurlp/${npub}?${query}`;
-    const { pr } = (await requestJson(site.service.url, path)).body;
+    const { pr } = (await requestJson(deployment.service.url, path)).body;
     expect(readInvoiceField(pr, 'description')).toBe(description);
   });
 });

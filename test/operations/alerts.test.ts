@@ -7,170 +7,179 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { findPromtool, type Promtool } from '../../scripts/promtool.ts';
 import { createLogger } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { type Scrape, scrapeMetrics } from '../helpers/metrics-scrape.ts';
-import { createOperationsDatabase } from '../helpers/postgres-database.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
-import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { type MetricsScrape, scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** docs/monitoring: the configuration of Prometheus and Grafana, compared with a running service. */
+/** Compares the Prometheus and Grafana configuration in docs/monitoring with the metrics of a running service. */
 
-const FOLDER = path.join(import.meta.dirname, '../../docs/monitoring');
-const ALERTS = path.join(FOLDER, 'alerts.yml');
-const ALERT_TESTS = path.join(FOLDER, 'alerts.test.yml');
+const MONITORING_DIR = path.join(import.meta.dirname, '../../docs/monitoring');
+const ALERT_RULES_FILE = path.join(MONITORING_DIR, 'alerts.yml');
+const ALERT_TESTS_FILE = path.join(MONITORING_DIR, 'alerts.test.yml');
 
-/** Labels and series that Prometheus adds to each target. */
-const ADDED_SERIES = ['up'];
-const ADDED_LABELS = ['job', 'instance', 'le'];
+/** The service does not export these series and labels. Prometheus adds them; histograms have the label `le`. */
+const EXTERNAL_SERIES = ['up'];
+const EXTERNAL_LABELS = ['job', 'instance', 'le'];
+
+/** The service uses the default pool size of node-postgres. */
+const POOL_SIZE = 10;
 
 let promtool: Promtool;
-let metrics: Scrape;
-let scratch: string;
-let rules: { alert: string; expr: string }[];
-let expressions: string[];
+let metrics: MetricsScrape;
+let temporaryDir: string;
+let alertRules: { alert: string; expr: string }[];
+let dashboardExpressions: string[];
 
 beforeAll(async () => {
-  scratch = await mkdtemp(path.join(tmpdir(), 'nutpost-alerts-'));
+  temporaryDir = await mkdtemp(path.join(tmpdir(), 'nutpost-alerts-'));
   promtool = await findPromtool();
   metrics = await scrapeBusyService();
-  rules = parse(await readFile(ALERTS, 'utf8')).groups.flatMap(
-    (group: { rules: typeof rules }) => group.rules,
+  alertRules = parse(await readFile(ALERT_RULES_FILE, 'utf8')).groups.flatMap(
+    (group: { rules: typeof alertRules }) => group.rules,
   );
-  expressions = [...rules.map(({ expr }) => expr), ...(await dashboardExpressions())];
+  dashboardExpressions = await readDashboardExpressions();
 }, 120_000);
 
 afterAll(async () => {
   await promtool.remove();
-  await rm(scratch, { recursive: true, force: true });
+  await rm(temporaryDir, { recursive: true, force: true });
 });
 
-describe('the metrics of a service on PostgreSQL', () => {
-  it('follow Prometheus’ conventions for names and help texts', async () => {
+describe('metrics of a service on PostgreSQL', () => {
+  it('passes `promtool check metrics`', async () => {
     expect(await promtool.run(['check', 'metrics'], metrics.text)).toEqual({
-      isWell: true,
+      hasPassed: true,
       output: '',
     });
   });
 
-  it('report how database connections are used', () => {
+  it('reports how many database connections are idle, busy and not open', () => {
     const name = 'nutpost_database_pool_connections';
-    const of = (state: string) => metrics.sumSeries(name, { state }) ?? Number.NaN;
-    expect(of('idle') + of('busy')).toBeGreaterThan(0);
-    expect(of('idle') + of('busy') + of('not_open')).toBe(10);
+    const connections = (state: string) => metrics.sumSeries(name, { state }) ?? Number.NaN;
+    const openConnections = connections('idle') + connections('busy');
+    expect(openConnections).toBeGreaterThan(0);
+    expect(openConnections + connections('not_open')).toBe(POOL_SIZE);
     expect(metrics.sumSeries('nutpost_database_pool_waiting')).toBe(0);
   });
 
-  it('have all series and labels that the alerts and the dashboard query', () => {
-    const asked = expressions.flatMap(seriesOf);
-    expect(asked.length).toBeGreaterThan(50);
-    const missing = asked.filter(
-      ({ name, labels }) => !ADDED_SERIES.includes(name) && !metrics.hasSeries(name, labels),
+  it('has all series and labels that the alerts and the dashboard query', () => {
+    const expressions = [...alertRules.map(({ expr }) => expr), ...dashboardExpressions];
+    const queriedSeries = expressions.flatMap(findSeries);
+    expect(queriedSeries.length).toBeGreaterThan(50);
+    const missing = queriedSeries.filter(
+      ({ name, labels }) => !EXTERNAL_SERIES.includes(name) && !metrics.hasSeries(name, labels),
     );
     expect(missing).toEqual([]);
   });
 });
 
-describe('the alert rules', () => {
-  it('are valid, and so is the configuration that loads them', async () => {
-    const { isWell, output } = await promtool.run([
+describe('alert rules', () => {
+  it('passes `promtool check config` together with the Prometheus configuration', async () => {
+    const { hasPassed, output } = await promtool.run([
       'check',
       'config',
-      path.join(FOLDER, 'prometheus.yml'),
+      path.join(MONITORING_DIR, 'prometheus.yml'),
     ]);
-    expect(output).toContain(`${rules.length} rules found`);
-    expect(isWell, output).toBe(true);
+    expect(output).toContain(`${alertRules.length} rules found`);
+    expect(hasPassed, output).toBe(true);
   });
 
-  it('fire when they should, and not earlier', async () => {
-    const { isWell, output } = await promtool.run(['test', 'rules', ALERT_TESTS]);
-    expect(isWell, output).toBe(true);
+  it('passes the unit tests of the rules in alerts.test.yml', async () => {
+    const { hasPassed, output } = await promtool.run(['test', 'rules', ALERT_TESTS_FILE]);
+    expect(hasPassed, output).toBe(true);
   });
 
-  it('each have a test', async () => {
-    const { tests } = parse(await readFile(ALERT_TESTS, 'utf8')) as {
+  it('has for each rule a test in which the alert fires', async () => {
+    const { tests } = parse(await readFile(ALERT_TESTS_FILE, 'utf8')) as {
       tests: { alert_rule_test: { alertname: string; exp_alerts: unknown[] }[] }[];
     };
-    const raised = tests
+    const firingCases = tests
       .flatMap(({ alert_rule_test: cases }) => cases)
       .filter(({ exp_alerts: expected }) => expected.length > 0);
-    expect(new Set(raised.map(({ alertname }) => alertname))).toEqual(
-      new Set(rules.map(({ alert }) => alert)),
+    expect(new Set(firingCases.map(({ alertname }) => alertname))).toEqual(
+      new Set(alertRules.map(({ alert }) => alert)),
     );
   });
 });
 
-describe('the dashboard', () => {
+describe('Grafana dashboard', () => {
   it('has valid PromQL queries', async () => {
-    const file = path.join(scratch, 'dashboard.yml');
-    const records = (await dashboardExpressions()).map((expr, index) => ({
+    const file = path.join(temporaryDir, 'dashboard.yml');
+    // promtool checks only rule files, so each query becomes a recording rule.
+    const recordingRules = dashboardExpressions.map((expr, index) => ({
       record: `panel_${index}`,
       expr: expr.replaceAll('$__rate_interval', '5m'),
     }));
-    await writeFile(file, ruleFile(records));
-    const { isWell, output } = await promtool.run(['check', 'rules', file]);
-    expect(isWell, output).toBe(true);
+    await writeFile(file, stringify({ groups: [{ name: 'all', rules: recordingRules }] }));
+    const { hasPassed, output } = await promtool.run(['check', 'rules', file]);
+    expect(hasPassed, output).toBe(true);
   });
 
-  it('shows every series of nutpost', async () => {
-    const shown = new Set((await dashboardExpressions()).flatMap(seriesOf).map(({ name }) => name));
-    const told = [...metrics.metricNames].filter((name) => name.startsWith('nutpost_'));
-    const hidden = told.filter((name) => !/_(count|sum)$/.test(name) && !shown.has(name));
-    expect(hidden).toEqual([]);
+  it('shows every series of nutpost, except counts and sums of histograms', () => {
+    const shown = new Set(dashboardExpressions.flatMap(findSeries).map(({ name }) => name));
+    const exported = [...metrics.metricNames].filter((name) => name.startsWith('nutpost_'));
+    const missing = exported.filter((name) => !/_(count|sum)$/.test(name) && !shown.has(name));
+    expect(missing).toEqual([]);
   });
 });
 
-function ruleFile(contents: readonly object[]): string {
-  return stringify({ groups: [{ name: 'all', rules: contents }] });
-}
-
-async function dashboardExpressions(): Promise<string[]> {
-  const { panels } = JSON.parse(await readFile(path.join(FOLDER, 'dashboard.json'), 'utf8')) as {
+async function readDashboardExpressions(): Promise<string[]> {
+  const { panels } = JSON.parse(
+    await readFile(path.join(MONITORING_DIR, 'dashboard.json'), 'utf8'),
+  ) as {
     panels: { targets?: { expr: string }[] }[];
   };
   return panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 }
 
-function seriesOf(expression: string): { name: string; labels: string[] }[] {
-  const found = expression.matchAll(/\b(up|(?:nutpost|nodejs|process)_\w+)(?:\{([^}]*)\})?/g);
-  return [...found].map(([, name = '', matchers = '']) => ({
+/** Returns the series that a PromQL expression queries, with the labels that the expression matches. */
+function findSeries(expression: string): { name: string; labels: string[] }[] {
+  const selectors = expression.matchAll(/\b(up|(?:nutpost|nodejs|process)_\w+)(?:\{([^}]*)\})?/g);
+  return [...selectors].map(([, name = '', matchers = '']) => ({
     name,
     labels: [...matchers.matchAll(/(\w+)(?:=|!=|=~|!~)"/g)]
       .map(([, label = '']) => label)
-      .filter((label) => !ADDED_LABELS.includes(label)),
+      .filter((label) => !EXTERNAL_LABELS.includes(label)),
   }));
 }
 
-/** After an invoice, a zap for an unreachable relay, and a rejection by the mint. */
-async function scrapeBusyService(): Promise<Scrape> {
-  await using end = new AsyncDisposableStack();
+/** Scrapes a service after a paid zap whose relay is unreachable, and after a 429 response of the mint. */
+async function scrapeBusyService(): Promise<MetricsScrape> {
+  await using cleanup = new AsyncDisposableStack();
   const mint = await TestMint.start();
-  end.defer(() => mint.close());
+  cleanup.defer(() => mint.close());
   const database = await createOperationsDatabase();
-  end.defer(() => database.drop());
+  cleanup.defer(() => database.drop());
   const settings = {
     DATABASE_URL: database.url,
     METRICS_PORT: '0',
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
     ZAP_RELAYS: 'ws://127.0.0.1:9',
   };
-  const service = await startService(testConfig(mint.url, settings), {
+  const service = await startService(createTestConfig(mint.url, settings), {
     log: createLogger('silent'),
   });
-  end.defer(() => service.stop());
+  cleanup.defer(() => service.stop());
 
-  const wallet = new TestWallet(service.publicOrigin);
-  const address = `/.well-known/lnurlp/${wallet.npub}`;
+  const wallet = new RecipientClient(service.publicOrigin);
+  const lnurlPath = `/.well-known/lnurlp/${wallet.npub}`;
   const { text } = createZapRequest({ recipient: wallet.pubkey, amountMsat: 1_000 });
-  const { body } = await requestJson(service.url, `${address}?${buildZapQuery(text, 1_000)}`);
+  const { body } = await requestJson(service.url, `${lnurlPath}?${buildZapQuery(text, 1_000)}`);
   mint.pay(body.pr);
-  await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
+  await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(1));
   mint.switches.rateLimit = { requestsPerWindow: 1 };
   return await eventually(async () => {
-    await requestJson(service.url, `${address}?amount=1000`);
-    const scraped = await scrapeMetrics(service);
-    expect(scraped.metricNames).toContain('nutpost_mint_limit_requests');
-    expect(scraped.sumSeries('nutpost_backlog_fresh')).toBe(1);
-    return scraped;
+    await requestJson(service.url, `${lnurlPath}?amount=1000`);
+    const scrape = await scrapeMetrics(service);
+    expect(scrape.metricNames).toContain('nutpost_mint_limit_requests');
+    expect(scrape.sumSeries('nutpost_backlog_fresh')).toBe(1);
+    return scrape;
   });
 }

@@ -7,76 +7,82 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store.ts';
-import { createDataDir } from '../helpers/database.ts';
-import { insertFixtureRows } from '../helpers/database-fixture.ts';
-import { runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { runOperatorCommand } from '../helpers/operator-command.ts';
-import { createOperationsDatabase } from '../helpers/postgres-database.ts';
-import { FIRST_PAID_AT_MS, insertPayments, randomPubkey } from '../helpers/quotes.ts';
-import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
-import { TestTerminal } from '../helpers/test-terminal.ts';
+import { insertRowsInEveryTable } from '../helpers/database/rows-of-every-table.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
+import {
+  FIRST_PAID_AT_MS,
+  insertPaidQuotes,
+  randomPubkey,
+} from '../helpers/recipients/quote-fixtures.ts';
+import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** `nutpost export` and `nutpost import`: moves between SQLite and PostgreSQL. */
+/** Moves a database between SQLite and PostgreSQL with `nutpost export` and `nutpost import`. */
 
-const USERS = 100;
+const USER_COUNT = 100;
 const QUOTES_PER_USER = 200;
 const MOVE_TIMEOUT_MS = 120_000;
 
-/** JavaScript's own memory: little more than a process needs without the archive. */
-const HEAP_MB = 112;
+/** Heap limit of both processes. It is too small for the whole archive, so they must stream the archive. */
+const MAX_HEAP_MB = 112;
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
+/** The highest quote id of `insertRowsInEveryTable`. */
+const LAST_QUOTE_ID = 900;
+
 let dataDir: string;
-let remove: () => Promise<void>;
+let removeDataDir: () => Promise<void>;
 
 beforeAll(async () => {
-  ({ dataDir, remove } = await createDataDir());
-  await fill({ kind: 'sqlite', dataDir });
+  ({ dataDir, remove: removeDataDir } = await createDataDir());
+  await insertManyPayments({ kind: 'sqlite', dataDir });
 }, MOVE_TIMEOUT_MS);
 
-afterAll(() => remove());
+afterAll(() => removeDataDir());
 
 it(
-  'moves 20,000 quotes through a pipe, and keeps every user’s list',
+  'moves 20,000 quotes from SQLite to PostgreSQL through a pipe, and keeps the quote list of every user',
   async () => {
     const { url, drop } = await createOperationsDatabase();
     onTestFinished(drop);
     const env = { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET };
     expect(await runNutpostCommand(['migrate'], env)).toMatchObject({ code: 0 });
 
-    const exporting = start('export', { DATA_DIR: dataDir });
-    const importing = start('import', env);
-    const [stderr] = await Promise.all([
+    const exporting = startCommand('export', { DATA_DIR: dataDir });
+    const importing = startCommand('import', env);
+    const [exportSummary] = await Promise.all([
       text(exporting.stderr),
       once(exporting, 'exit').then(([code]) => expect(code).toBe(0)),
       once(importing, 'exit').then(([code]) => expect(code).toBe(0)),
       pipeline(exporting.stdout, importing.stdin),
     ]);
 
-    expect(stderr).toMatch(/ {2}users +100\n {2}quotes +20,000\n {2}quote_events +20,000\n/);
-    const before = await listsOf({ kind: 'sqlite', dataDir });
-    expect(before.map(({ total }) => total)).toEqual(Array(USERS).fill(QUOTES_PER_USER));
-    expect(await listsOf({ kind: 'postgres', url })).toEqual(before);
+    expect(exportSummary).toMatch(/ {2}users +100\n {2}quotes +20,000\n {2}quote_events +20,000\n/);
+    const sqliteLists = await readQuoteLists({ kind: 'sqlite', dataDir });
+    expect(sqliteLists.map(({ total }) => total)).toEqual(Array(USER_COUNT).fill(QUOTES_PER_USER));
+    expect(await readQuoteLists({ kind: 'postgres', url })).toEqual(sqliteLists);
   },
   MOVE_TIMEOUT_MS,
 );
 
-it('moves every stored value from SQLite to PostgreSQL and back', async () => {
+it('moves every stored value from SQLite to PostgreSQL and to another SQLite database', async () => {
   const { url, drop } = await createOperationsDatabase();
   onTestFinished(drop);
-  const [first, server, back] = [
-    await openNewFile(),
-    await open({ kind: 'postgres', url }),
-    await openNewFile(),
-  ];
-  await insertFixtureRows(first);
-  const archive = await exportOf(first);
-  expect(await moved(archive, server)).toEqual(rowsOf(archive));
-  expect(await moved(archive, back)).toEqual(rowsOf(archive));
-  // Neither database assigns an id twice.
-  for (const { db } of [server, back]) {
-    const { quote_id: copied, ...quote } = await db
+  const source = await openNewSqliteDatabase();
+  const postgresTarget = await open({ kind: 'postgres', url });
+  const sqliteTarget = await openNewSqliteDatabase();
+  await insertRowsInEveryTable(source);
+  const archive = await exportArchive(source);
+  for (const target of [postgresTarget, sqliteTarget]) {
+    expect(await importAndExport(archive, target)).toEqual(rowsOf(archive));
+  }
+  // A new quote gets an id that no imported quote has.
+  for (const { db } of [postgresTarget, sqliteTarget]) {
+    const { quote_id: importedQuoteId, ...quote } = await db
       .selectFrom('quotes')
       .select(['mint_url', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state', 'locked'])
       .select(['created_at', 'expires_at'])
@@ -84,27 +90,27 @@ it('moves every stored value from SQLite to PostgreSQL and back', async () => {
       .executeTakeFirstOrThrow();
     const { id } = await db
       .insertInto('quotes')
-      .values({ ...quote, quote_id: `after ${copied}` })
+      .values({ ...quote, quote_id: `new ${importedQuoteId}` })
       .returning('id')
       .executeTakeFirstOrThrow();
-    expect(id).toBe(901);
+    expect(id).toBe(LAST_QUOTE_ID + 1);
   }
 });
 
-it('exports a snapshot of SQLite without blocking the service', async () => {
+it('exports a snapshot of SQLite without blocking writes', async () => {
   const { db } = await open({ kind: 'sqlite', dataDir });
-  const exporting = start('export', { DATA_DIR: dataDir });
-  // The export pauses when the pipe is full.
-  const [first] = await once(exporting.stdout, 'data');
+  const exporting = startCommand('export', { DATA_DIR: dataDir });
+  // While this test does not read, the pipe is full and the export waits.
+  const [firstChunk] = await once(exporting.stdout, 'data');
   exporting.stdout.pause();
   const { numUpdatedRows } = await db
     .updateTable('quotes')
     .set({ comment: 'new' })
     .executeTakeFirst();
-  expect(numUpdatedRows).toBe(BigInt(USERS * QUOTES_PER_USER));
+  expect(numUpdatedRows).toBe(BigInt(USER_COUNT * QUOTES_PER_USER));
   expect(exporting.exitCode).toBeNull();
-  const archive = first + (await text(exporting.stdout));
-  expect(archive.match(/"comment":null/g)).toHaveLength(USERS * QUOTES_PER_USER);
+  const archive = firstChunk + (await text(exporting.stdout));
+  expect(archive.match(/"comment":null/g)).toHaveLength(USER_COUNT * QUOTES_PER_USER);
 });
 
 async function open(location: DatabaseLocation): Promise<Database> {
@@ -113,39 +119,39 @@ async function open(location: DatabaseLocation): Promise<Database> {
   return database;
 }
 
-async function openNewFile(): Promise<Database> {
-  const folder = await createDataDir();
-  onTestFinished(folder.remove);
-  return open({ kind: 'sqlite', dataDir: folder.dataDir });
+async function openNewSqliteDatabase(): Promise<Database> {
+  const newDataDir = await createDataDir();
+  onTestFinished(newDataDir.remove);
+  return open({ kind: 'sqlite', dataDir: newDataDir.dataDir });
 }
 
-/** Imports an archive, and exports it again. */
-async function moved(archive: string, to: Database): Promise<string[]> {
-  const terminal = new TestTerminal(archive);
-  expect(await runOperatorCommand(to, ['import'], { terminal })).toMatchObject({
+/** Imports an archive, and exports the database again. @returns the rows of the new archive */
+async function importAndExport(archive: string, target: Database): Promise<string[]> {
+  const terminal = new FakeTerminal(archive);
+  expect(await runOperatorCommand(target, ['import'], { terminal })).toMatchObject({
     exitCode: 0,
     stderr: '',
   });
-  return rowsOf(await exportOf(to));
+  return rowsOf(await exportArchive(target));
 }
 
-async function exportOf(database: Database): Promise<string> {
-  const terminal = new TestTerminal();
+async function exportArchive(database: Database): Promise<string> {
+  const terminal = new FakeTerminal();
   await runOperatorCommand(database, ['export'], { terminal });
   return terminal.output;
 }
 
-/** All lines but the header, which contains the time. */
+/** Returns the lines of an archive without the header, because the header contains the time of the export. */
 function rowsOf(archive: string): string[] {
   return archive.split('\n').slice(1);
 }
 
-/** Payments as wallets see them, with a line of history each. */
-async function fill(location: DatabaseLocation): Promise<void> {
+/** Inserts paid quotes for every user, with one event in the history of each quote. */
+async function insertManyPayments(location: DatabaseLocation): Promise<void> {
   const database = await openDatabase(location, () => undefined);
   const states = ['PAID', 'ISSUED', 'INFLIGHT'] as const;
-  for (let user = 0; user < USERS; user += 1) {
-    await insertPayments(
+  for (let user = 0; user < USER_COUNT; user += 1) {
+    await insertPaidQuotes(
       database,
       randomPubkey(),
       Array.from({ length: QUOTES_PER_USER }, (_, index) => ({
@@ -161,8 +167,8 @@ async function fill(location: DatabaseLocation): Promise<void> {
   await database.close();
 }
 
-/** The quote list of each user, in the order of the users' keys. */
-async function listsOf(location: DatabaseLocation) {
+/** Returns the quote list of each user, sorted by the users' keys. */
+async function readQuoteLists(location: DatabaseLocation) {
   const database = await openDatabase(location, () => undefined);
   const { quotes } = new Store(database.db);
   const users = await database.db.selectFrom('users').select('pubkey').orderBy('pubkey').execute();
@@ -175,8 +181,8 @@ async function listsOf(location: DatabaseLocation) {
   return lists;
 }
 
-function start(command: string, env: Record<string, string>) {
-  const child = spawn(process.execPath, [`--max-old-space-size=${HEAP_MB}`, PROGRAM, command], {
+function startCommand(command: string, env: Record<string, string>) {
+  const child = spawn(process.execPath, [`--max-old-space-size=${MAX_HEAP_MB}`, PROGRAM, command], {
     env: { DEFAULT_MINT_URL: 'https://mint.example', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });

@@ -7,30 +7,31 @@ import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { runProgram } from '../../scripts/debian-packages.ts';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase } from '../../src/database/database.ts';
-import { createDataDir } from '../helpers/database.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
 import { installRequiredPrograms } from './documents/example-environment.ts';
 import { parseMarkdown } from './documents/markdown.ts';
 
-/** The commands in docs/operations/backup.md that copy the SQLite file. */
+/** Runs the commands in docs/operations/backup.md that copy the SQLite file. */
 
 const PAGE = path.resolve(import.meta.dirname, '../../docs/operations/backup.md');
 
-const COPY = 'copy.sqlite';
+/** Name of the copy in the documented commands. */
+const COPY_NAME = 'copy.sqlite';
 
-const COMMANDS = parseMarkdown(fs.readFileSync(PAGE, 'utf8'))
+const COPY_COMMANDS = parseMarkdown(fs.readFileSync(PAGE, 'utf8'))
   .blocks.map(({ text }) => text)
-  .filter((text) => text.includes(`'${COPY}'`))
+  .filter((text) => text.includes(`'${COPY_NAME}'`))
   .map((script) => ({ tool: script.includes('node -e') ? 'Node' : 'sqlite3', script }));
 
-/** Large enough that the writer commits many times while it is copied: 40 MB. */
-const ROWS = 4_000;
-const LONG = 'x'.repeat(10_000);
+/** 40 MB in total. The file is so large that the writer commits many times during a copy. */
+const ROW_COUNT = 4_000;
+const LONG_VALUE = 'x'.repeat(10_000);
 
-/** A copy takes a second. */
-const LIMIT_SECONDS = 30;
+/** A copy takes about a second. */
+const COPY_TIMEOUT_SECONDS = 30;
 
-/** Commits a thousand times a second. */
-const WRITER = `
+/** Program of a worker thread that commits up to a thousand times a second. */
+const WRITER_PROGRAM = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { DatabaseSync } = require('node:sqlite');
   const database = new DatabaseSync(workerData, { timeout: 10_000 });
@@ -46,41 +47,50 @@ const WRITER = `
 
 beforeAll(installRequiredPrograms);
 
-it.each(COMMANDS)(
-  'makes a complete, private copy while the service writes: $tool',
+it.each(COPY_COMMANDS)(
+  'copies the complete database with $tool during writes, readable only by the owner',
   async ({ script }) => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
     const file = sqliteFilePath(dataDir);
     await (await openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).close();
-    fill(file);
-    const writer = new Worker(WRITER, { eval: true, workerData: file });
+    insertRows(file);
+    const writer = new Worker(WRITER_PROGRAM, { eval: true, workerData: file });
     onTestFinished(async () => void (await writer.terminate()));
     await once(writer, 'message');
 
-    await runProgram('timeout', [`${LIMIT_SECONDS}`, 'sh', '-ec', `cd "$DATA_DIR"; ${script}`], {
-      env: { DATA_DIR: dataDir, PATH: `${path.dirname(process.execPath)}:${process.env['PATH']}` },
-    });
+    await runProgram(
+      'timeout',
+      [`${COPY_TIMEOUT_SECONDS}`, 'sh', '-ec', `cd "$DATA_DIR"; ${script}`],
+      {
+        env: {
+          DATA_DIR: dataDir,
+          PATH: `${path.dirname(process.execPath)}:${process.env['PATH']}`,
+        },
+      },
+    );
 
-    const copy = path.join(dataDir, COPY);
+    const copy = path.join(dataDir, COPY_NAME);
     expect(fs.statSync(copy).mode & 0o777).toBe(0o600);
     const database = new DatabaseSync(copy);
     onTestFinished(() => database.close());
     expect(database.prepare('pragma integrity_check').get()).toEqual({ integrity_check: 'ok' });
-    expect(database.prepare('select count(*) as count from relays').get()).toEqual({ count: ROWS });
+    expect(database.prepare('select count(*) as count from relays').get()).toEqual({
+      count: ROW_COUNT,
+    });
   },
 );
 
-it('finds both commands', () => {
-  expect(COMMANDS.map(({ tool }) => tool)).toEqual(['sqlite3', 'Node']);
+it('finds both copy commands in the document', () => {
+  expect(COPY_COMMANDS.map(({ tool }) => tool)).toEqual(['sqlite3', 'Node']);
 });
 
-function fill(file: string): void {
+function insertRows(file: string): void {
   const database = new DatabaseSync(file);
   const insert = database.prepare('insert into relays (url, last_result) values (?, ?)');
   database.exec('begin');
-  for (let row = 0; row < ROWS; row += 1) {
-    insert.run(`wss://${row}.example`, LONG);
+  for (let row = 0; row < ROW_COUNT; row += 1) {
+    insert.run(`wss://${row}.example`, LONG_VALUE);
   }
   database.exec('commit');
   database.close();

@@ -11,115 +11,122 @@ import { runProgram } from '../../scripts/debian-packages.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 
-/** The Dockerfile and the compose file, without a container engine. */
+/** Tests the Dockerfile and the compose file without a container engine. */
 
-/** Packages are installed. */
+/** The tests install npm and Debian packages. */
 const INSTALL_TIMEOUT_MS = 300_000;
 vi.setConfig({ testTimeout: INSTALL_TIMEOUT_MS, hookTimeout: INSTALL_TIMEOUT_MS });
 
-const PROJECT = path.resolve(import.meta.dirname, '../..');
+const PROJECT_DIR = path.resolve(import.meta.dirname, '../..');
 
-const projectFile = (name: string) => readFile(path.join(PROJECT, name), 'utf8');
+const readProjectFile = (name: string) => readFile(path.join(PROJECT_DIR, name), 'utf8');
 
-/** The files that `.dockerignore` sends to the engine. */
-let context: string[];
+/** The build context: the project files that `.dockerignore` does not exclude. */
+let buildContext: string[];
 let dockerfile: string;
 
 beforeAll(async () => {
-  dockerfile = (await projectFile('Dockerfile')).replaceAll(/\s*\\\n\s*/g, ' ');
-  context = sentToEngine(await projectFile('.dockerignore'), await projectFiles());
+  dockerfile = (await readProjectFile('Dockerfile')).replaceAll(/\s*\\\n\s*/g, ' ');
+  buildContext = excludeIgnoredFiles(
+    await readProjectFile('.dockerignore'),
+    await listProjectFiles(),
+  );
 });
 
-describe('the Dockerfile', () => {
-  it('sends no secret, data, test or demo to the engine', () => {
-    const folders = new Set(context.map((file) => file.split('/')[0]));
-    expect([...folders].toSorted()).toEqual(
+describe('Dockerfile', () => {
+  it('has only the source and package files in its build context', () => {
+    const topLevelEntries = new Set(buildContext.map((file) => file.split('/')[0]));
+    expect([...topLevelEntries].toSorted()).toEqual(
       ['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json', 'src'].toSorted(),
     );
-    expect(context.filter((file) => file.startsWith('demo/'))).toEqual([]);
+    expect(buildContext.filter((file) => file.startsWith('demo/'))).toEqual([]);
   });
 
-  it('uses the Node version that the service needs, an unprivileged user and a volume', async () => {
-    const { engines } = JSON.parse(await projectFile('package.json'));
-    const version = /\d+/.exec(engines.node)?.[0];
-    expect(valuesOf('FROM')).toEqual([
-      `node:${version}-slim AS dependencies`,
-      `node:${version}-slim`,
+  it('uses the required Node version, an unprivileged user, and a volume for DATA_DIR', async () => {
+    const { engines } = JSON.parse(await readProjectFile('package.json'));
+    const nodeVersion = /\d+/.exec(engines.node)?.[0];
+    expect(findInstructions('FROM')).toEqual([
+      `node:${nodeVersion}-slim AS dependencies`,
+      `node:${nodeVersion}-slim`,
     ]);
-    expect(valuesOf('USER')).toEqual(['node']);
-    expect(valuesOf('VOLUME')).toEqual([imageEnv()['DATA_DIR']]);
-    expect(imageEnv()['HOST']).toBe('0.0.0.0');
+    expect(findInstructions('USER')).toEqual(['node']);
+    expect(findInstructions('VOLUME')).toEqual([readImageEnv()['DATA_DIR']]);
+    expect(readImageEnv()['HOST']).toBe('0.0.0.0');
   });
 
-  it('makes a service that is healthy, stops in order, and needs no development package', async () => {
-    const app = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
-    onTestFinished(() => rm(app, { recursive: true, force: true }));
-    for (const file of context.filter(isCopied)) {
-      await cp(path.join(PROJECT, file), path.join(app, file));
+  it('builds a service that becomes healthy and stops cleanly, without development packages', async () => {
+    const appDir = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
+    onTestFinished(() => rm(appDir, { recursive: true, force: true }));
+    for (const file of buildContext.filter(isCopiedIntoImage)) {
+      await cp(path.join(PROJECT_DIR, file), path.join(appDir, file));
     }
-    const [install = ''] = valuesOf('RUN').filter((command) => command.startsWith('npm '));
-    await runProgram('/bin/sh', ['-c', install], { cwd: app });
-    const mint = await startMint();
+    const [installCommand = ''] = findInstructions('RUN').filter((command) =>
+      command.startsWith('npm '),
+    );
+    await runProgram('/bin/sh', ['-c', installCommand], { cwd: appDir });
+    const mint = await startTestMint();
     const env = {
-      ...imageEnv(),
+      ...readImageEnv(),
       PATH: process.env['PATH'] ?? '',
-      DATA_DIR: path.join(app, 'data'),
+      DATA_DIR: path.join(appDir, 'data'),
       PORT: String(await findFreePort('127.0.0.1')),
       DEFAULT_MINT_URL: mint.url,
       ALLOW_PRIVATE_NETWORKS: 'true',
     };
-    const start = (command: string[]) => {
-      const child = spawn(command[0] ?? '', command.slice(1), { cwd: app, env });
+    const startCommand = (command: string[]) => {
+      const child = spawn(command[0] ?? '', command.slice(1), { cwd: appDir, env });
       onTestFinished(() => void child.kill('SIGKILL'));
       return child;
     };
-    const healthcheck = async () => {
-      const [code] = await once(start(listOf('HEALTHCHECK')), 'exit');
+    const runHealthCheck = async () => {
+      const [code] = await once(startCommand(parseExecForm('HEALTHCHECK')), 'exit');
       return code;
     };
-    expect(await healthcheck()).toBe(1);
+    expect(await runHealthCheck()).toBe(1);
 
-    const service = start(listOf('CMD'));
-    const output = text(service.stdout);
-    const errors = text(service.stderr);
+    const service = startCommand(parseExecForm('CMD'));
+    const stdout = text(service.stdout);
+    const stderr = text(service.stderr);
     await vi.waitFor(
       async () => {
-        expect(service.exitCode, 'it ended').toBeNull();
-        expect(await healthcheck()).toBe(0);
+        expect(service.exitCode, 'exit code of the service').toBeNull();
+        expect(await runHealthCheck()).toBe(0);
       },
       { timeout: INSTALL_TIMEOUT_MS, interval: 200 },
     );
     service.kill('SIGTERM');
     const [code] = await once(service, 'exit');
-    expect({ code, errors: await errors }).toEqual({ code: 0, errors: '' });
-    expect(await output).toContain('nutpost has stopped');
+    expect({ code, stderr: await stderr }).toEqual({ code: 0, stderr: '' });
+    expect(await stdout).toContain('nutpost has stopped');
   });
 });
 
-describe('the compose file', () => {
-  type Service = Record<string, unknown> & { environment: Record<string, string> };
-  let services: Record<'nutpost' | 'postgres' | 'caddy', Service>;
+describe('compose file', () => {
+  type ComposeService = Record<string, unknown> & { environment: Record<string, string> };
+  let services: Record<'nutpost' | 'postgres' | 'caddy', ComposeService>;
   let volumes: Record<string, unknown>;
   let networks: { default: { enable_ipv6: boolean; ipam: { config: { subnet: string }[] } } };
 
   beforeAll(async () => {
-    const file = await projectFile('docker-compose.yml');
+    const file = await readProjectFile('docker-compose.yml');
     ({ services, volumes, networks } = parse(file, { merge: true }));
   });
 
-  it('keeps data in declared volumes, and mounts files that exist', async () => {
-    const mounts = Object.values(services).flatMap(({ volumes: each }) => each as string[]);
+  it('declares every named volume that it mounts, and mounts only existing project files', async () => {
+    const mounts = Object.values(services).flatMap((service) => service['volumes'] as string[]);
     const sources = mounts.map((mount) => mount.split(':')[0] ?? '');
-    const files = sources.filter((source) => source.startsWith('./'));
-    const named = sources.filter((source) => !source.startsWith('./'));
-    expect(named.toSorted()).toEqual(Object.keys(volumes).toSorted());
-    expect(mounts).toContain(`data:${imageEnv()['DATA_DIR']}`);
-    expect(await projectFiles()).toEqual(expect.arrayContaining(files.map(path.normalize)));
+    const mountedFiles = sources.filter((source) => source.startsWith('./'));
+    const namedVolumes = sources.filter((source) => !source.startsWith('./'));
+    expect(namedVolumes.toSorted()).toEqual(Object.keys(volumes).toSorted());
+    expect(mounts).toContain(`data:${readImageEnv()['DATA_DIR']}`);
+    expect(await listProjectFiles()).toEqual(
+      expect.arrayContaining(mountedFiles.map(path.normalize)),
+    );
   });
 
-  it('gives nutpost no privileges and enough time to stop', () => {
+  it('drops the privileges of nutpost and gives it 15 s to stop', () => {
     expect(services.nutpost).toMatchObject({
       init: true,
       read_only: true,
@@ -129,9 +136,9 @@ describe('the compose file', () => {
     });
   });
 
-  it('trusts the networks of its proxies only', () => {
+  it('trusts only its own container networks as proxies, and publishes nutpost only on localhost', () => {
     const subnets = networks.default.ipam.config.map(({ subnet }) => subnet);
-    // IPv6 clients keep their addresses only if the containers have IPv6 too.
+    // Without IPv6 in the containers, nutpost would not see the addresses of IPv6 clients.
     expect(networks.default.enable_ipv6).toBe(true);
     expect(subnets.map((subnet) => isIPv6(subnet.split('/')[0] ?? ''))).toEqual([false, true]);
     expect(services.nutpost.environment['TRUST_PROXY']).toBe(`\${TRUST_PROXY:-${subnets}}`);
@@ -140,15 +147,15 @@ describe('the compose file', () => {
   });
 
   it.each(['https://one.example', 'https://one.example, https://two.example'])(
-    'lets Caddy serve %s',
+    'configures Caddy to serve the hosts of PUBLIC_ORIGINS="%s"',
     async (origins) => {
       expect(services.caddy.environment['PUBLIC_ORIGINS']).toBe(
         services.nutpost.environment['PUBLIC_ORIGINS'],
       );
       await installReverseProxies(['caddy']);
-      const file = path.join(PROJECT, 'docker/Caddyfile');
-      const { listen, routes } = (await adaptCaddyfile(file, { PUBLIC_ORIGINS: origins })).apps.http
-        .servers.srv0;
+      const caddyfile = path.join(PROJECT_DIR, 'docker/Caddyfile');
+      const { listen, routes } = (await adaptCaddyfile(caddyfile, { PUBLIC_ORIGINS: origins })).apps
+        .http.servers.srv0;
       expect(listen).toEqual([':443']);
       const { publicOrigins } = readConfig({
         DEFAULT_MINT_URL: 'https://mint.example',
@@ -161,52 +168,55 @@ describe('the compose file', () => {
   );
 });
 
-/** The arguments of each instruction of this kind. */
-function valuesOf(instruction: string): string[] {
+/** Returns the arguments of each instruction of a kind, such as `COPY`. */
+function findInstructions(instruction: string): string[] {
   const lines = dockerfile.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
   return [...lines].map(([, value = '']) => value);
 }
 
-/** The last instruction of this kind, in the form without a shell, because a shell does not forward signals. */
-function listOf(instruction: string): string[] {
+/**
+ * Returns the command of the last instruction of a kind. Throws if the instruction is not in the exec form, a JSON
+ * array: the other form starts a shell, which does not forward signals.
+ */
+function parseExecForm(instruction: string): string[] {
   return JSON.parse(
-    valuesOf(instruction)
+    findInstructions(instruction)
       .at(-1)
       ?.replace(/^[^[]*/, '') ?? '',
   ) as string[];
 }
 
-function imageEnv(): Record<string, string> {
-  const pairs = valuesOf('ENV').flatMap((value) => value.split(/\s+/));
+function readImageEnv(): Record<string, string> {
+  const pairs = findInstructions('ENV').flatMap((value) => value.split(/\s+/));
   return Object.fromEntries(pairs.map((pair) => pair.split('=')));
 }
 
-/** Whether an instruction copies a file from the context. */
-function isCopied(file: string): boolean {
-  const sources = valuesOf('COPY')
+/** Returns whether a `COPY` instruction copies a file of the build context into the image. */
+function isCopiedIntoImage(file: string): boolean {
+  const sources = findInstructions('COPY')
     .filter((value) => !value.startsWith('--from'))
     .flatMap((value) => value.split(/\s+/).slice(0, -1));
   return sources.some((source) => file === source || file.startsWith(`${source}/`));
 }
 
-/** Files that git tracks or would add. */
-async function projectFiles(): Promise<string[]> {
+/** Returns the files that git tracks or would add. */
+async function listProjectFiles(): Promise<string[]> {
   const { stdout } = await runProgram(
     'git',
     ['ls-files', '--cached', '--others', '--exclude-standard', '--deduplicate'],
-    { cwd: PROJECT, maxBuffer: 2 ** 24 },
+    { cwd: PROJECT_DIR, maxBuffer: 2 ** 24 },
   );
   return stdout.split('\n').filter((file) => file !== '');
 }
 
-/** The last matching line of `.dockerignore` counts. Ours has `*` and plain names. */
-function sentToEngine(dockerignore: string, files: readonly string[]): string[] {
-  const rules = dockerignore.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+/** Supports only `*` and plain paths. As in Docker, the last matching line of `.dockerignore` decides. */
+function excludeIgnoredFiles(dockerignore: string, files: readonly string[]): string[] {
+  const patterns = dockerignore.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return files.filter((file) => {
-    const last = rules.findLast((rule) => {
-      const name = rule.replace(/^!/, '');
+    const decidingPattern = patterns.findLast((pattern) => {
+      const name = pattern.replace(/^!/, '');
       return name === '*' || file === name || file.startsWith(`${name}/`);
     });
-    return last?.startsWith('!') ?? true;
+    return decidingPattern?.startsWith('!') ?? true;
   });
 }

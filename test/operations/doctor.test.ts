@@ -6,26 +6,30 @@ import { findFreePort } from '../../scripts/server-process.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { checkPostgres } from '../../src/operator/doctor/check-database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
-import { NO_LIMITS } from '../helpers/no-limits.ts';
 import {
   createOperationsDatabase,
   type TemporaryPostgresDatabase,
-} from '../helpers/postgres-database.ts';
-import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
+} from '../helpers/database/temporary-postgres-database.ts';
+import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** What `nutpost doctor` finds wrong with a PostgreSQL server. */
+/** Tests the problems of a PostgreSQL server that `nutpost doctor` reports. */
+
+/** How long the doctor waits for its own notification (`check-database.ts`). */
+const NOTIFICATION_TIMEOUT_MS = 3_000;
 
 let mint: TestMint;
 let database: TemporaryPostgresDatabase;
 let client: pg.Client;
-let name: string;
-let port: number;
+let databaseName: string;
+/** No service listens on this port. */
+let servicePort: number;
 
 beforeAll(async () => {
   mint = await TestMint.start();
-  port = await findFreePort('127.0.0.1');
+  servicePort = await findFreePort('127.0.0.1');
   database = await createOperationsDatabase();
-  name = new URL(database.url).pathname.slice(1);
+  databaseName = new URL(database.url).pathname.slice(1);
   client = new pg.Client({ connectionString: database.url });
   await client.connect();
 });
@@ -36,58 +40,60 @@ afterAll(async () => {
   await mint.close();
 });
 
-it('warns before the first start, and reports the state of migrations afterwards', async () => {
-  const before = await codes();
-  expect(before).toContain('warning database.migrations');
-  expect(before.filter((code) => code.startsWith('problem'))).toEqual([]);
+it('warns about missing migrations, accepts current migrations, and rejects unknown migrations', async () => {
+  const beforeMigration = await runDoctorForCodes();
+  expect(beforeMigration).toContain('warning database.migrations');
+  expect(beforeMigration.filter((code) => code.startsWith('problem'))).toEqual([]);
 
   const opened = await openDatabase({ kind: 'postgres', url: database.url }, () => undefined);
   await opened.close();
-  const after = await codes();
-  // The server of the tests is tuned for speed.
-  expect(after).toContain('warning database.durability');
-  expect(after).toContain('ok database.migrations');
+  const afterMigration = await runDoctorForCodes();
+  // The PostgreSQL server of the tests runs without fsync, because that is faster.
+  expect(afterMigration).toContain('warning database.durability');
+  expect(afterMigration).toContain('ok database.migrations');
   await client.query(
     `insert into kysely_migration (name, timestamp) values ('9999_future', 'now')`,
   );
-  expect(await codes()).toContain('problem database.migrations');
+  expect(await runDoctorForCodes()).toContain('problem database.migrations');
   await client.query(`delete from kysely_migration where name = '9999_future'`);
 });
 
-it('reports an unreachable server, without the password, and a missing database', async () => {
+it('reports an unreachable server and a missing database, without the password', async () => {
   for (const url of [
     'postgres://nutpost:hunter2@127.0.0.1:1/nutpost',
-    database.url.replace(name, 'missing'),
+    database.url.replace(databaseName, 'missing'),
   ]) {
-    const found = await findings(url);
-    expect(found.map(toCode)).toContain('problem database.reachable');
-    expect(JSON.stringify(found)).not.toContain('hunter2');
+    const findings = await runDoctorOn(url);
+    expect(findings.map(toCode)).toContain('problem database.reachable');
+    expect(JSON.stringify(findings)).not.toContain('hunter2');
   }
 });
 
 it('reports a read-only database', async () => {
-  await client.query(`alter database ${name} set default_transaction_read_only to on`);
-  expect(await codes()).toContain('problem database.read_only');
-  await client.query(`alter database ${name} reset default_transaction_read_only`);
-  expect(await codes()).not.toContain('problem database.read_only');
+  await client.query(`alter database ${databaseName} set default_transaction_read_only to on`);
+  expect(await runDoctorForCodes()).toContain('problem database.read_only');
+  await client.query(`alter database ${databaseName} reset default_transaction_read_only`);
+  expect(await runDoctorForCodes()).not.toContain('problem database.read_only');
 });
 
-it('reports a user without the right to read or to write, and checks the rest', async () => {
+it('reports a database user without the right to read or write, and still checks the mint', async () => {
   const role = `stranger_${randomBytes(4).toString('hex')}`;
-  const location = new URL(database.url);
-  location.username = role;
+  const urlOfRole = new URL(database.url);
+  urlOfRole.username = role;
   await client.query(`create role ${role} login`);
   onTestFinished(async () => {
     await client.query(`drop owned by ${role}`);
     await client.query(`drop role ${role}`);
   });
-  expect(await codes(location.href)).toEqual(
+  expect(await runDoctorForCodes(urlOfRole.href)).toEqual(
     expect.arrayContaining(['problem database.reachable', 'ok mint.reachable']),
   );
   await client.query(`grant select on all tables in schema public to ${role}`);
-  expect(await codes(location.href)).toContain('problem database.read_only');
+  expect(await runDoctorForCodes(urlOfRole.href)).toContain('problem database.read_only');
   await client.query(`grant insert, update, delete on all tables in schema public to ${role}`);
-  expect((await codes(location.href)).filter((code) => code.startsWith('problem'))).toEqual([]);
+  expect(
+    (await runDoctorForCodes(urlOfRole.href)).filter((code) => code.startsWith('problem')),
+  ).toEqual([]);
 });
 
 it('reports a server whose notifications do not arrive', async () => {
@@ -95,28 +101,33 @@ it('reports a server whose notifications do not arrive', async () => {
   onTestFinished(() => opened.close());
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  const listen = async () => {
-    // After the timeout has started.
-    setImmediate(() => vi.advanceTimersByTime(3_000));
+  const listenWithoutNotifications = async () => {
+    // The doctor starts its timeout after `listen`, so the fake time advances later.
+    setImmediate(() => vi.advanceTimersByTime(NOTIFICATION_TIMEOUT_MS));
     return { isConnected: true, close: async () => undefined };
   };
-  const examination = await checkPostgres({ ...opened, listen }, mint.url, Date.now);
-  expect(examination.findings.map(toCode)).toContain('problem database.notifications');
+  const { findings } = await checkPostgres(
+    { ...opened, listen: listenWithoutNotifications },
+    mint.url,
+    Date.now,
+  );
+  expect(findings.map(toCode)).toContain('problem database.notifications');
 });
 
-function findings(url: string) {
+function runDoctorOn(databaseUrl: string) {
   return runDoctor(() => undefined, {
-    ...NO_LIMITS,
-    PORT: `${port}`,
-    DATABASE_URL: url,
+    ...DISABLED_LIMITS_ENV,
+    PORT: `${servicePort}`,
+    DATABASE_URL: databaseUrl,
     JWT_SECRET: TEST_JWT_SECRET,
     DEFAULT_MINT_URL: mint.url,
     ALLOW_PRIVATE_NETWORKS: 'true',
   });
 }
 
-async function codes(url = database.url): Promise<string[]> {
-  return (await findings(url)).map(toCode);
+/** Returns the level and the check of each finding, such as `warning database.migrations`. */
+async function runDoctorForCodes(url = database.url): Promise<string[]> {
+  return (await runDoctorOn(url)).map(toCode);
 }
 
 function toCode({ level, check }: { level: string; check: string }): string {

@@ -13,55 +13,61 @@ import { type Example, type ExpectedOutput, extractExamples } from './documents/
 import { parseMarkdown } from './documents/markdown.ts';
 import { buildExpectedPattern, normaliseOutput } from './documents/output-matching.ts';
 
-/** Runs the examples of the README and docs/, and compares their output (documents/examples.ts). */
+/** Runs the marked code blocks of README.md and docs/, and compares their output with the documents. */
 
 /** A document has up to thirty commands, some of which take a second to start. */
 const DOCUMENT_TIMEOUT_MS = 300_000;
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
-const DOCUMENTS = ['README.md', ...globSync('docs/**/*.md', { cwd: ROOT }).sort()]
+const DOCUMENTS_WITH_EXAMPLES = ['README.md', ...globSync('docs/**/*.md', { cwd: ROOT }).sort()]
   .map((name) => {
     const { blocks } = parseMarkdown(readFileSync(path.join(ROOT, name), 'utf8'));
     return { name, examples: extractExamples(blocks) };
   })
   .filter(({ examples }) => examples.length > 0);
 
-/** Documents that must contain marked examples. */
-const MUST_HAVE_EXAMPLES = ['README.md', 'docs/api.md', 'docs/operations/backup.md'];
+/** Each of these documents must have at least one example. */
+const REQUIRED_DOCUMENTS = ['README.md', 'docs/api.md', 'docs/operations/backup.md'];
 
-const end = new AsyncDisposableStack();
-let stage: ExampleEnvironment;
+const cleanup = new AsyncDisposableStack();
+let environment: ExampleEnvironment;
 
 beforeAll(async () => {
-  stage = await startExampleEnvironment(end);
+  environment = await startExampleEnvironment(cleanup);
 }, DOCUMENT_TIMEOUT_MS);
 
-afterAll(() => end.disposeAsync());
+afterAll(() => cleanup.disposeAsync());
 
-it('finds examples where they are expected', () => {
-  expect(DOCUMENTS.map(({ name }) => name)).toEqual(expect.arrayContaining(MUST_HAVE_EXAMPLES));
+it('finds examples in the documents that must have examples', () => {
+  expect(DOCUMENTS_WITH_EXAMPLES.map(({ name }) => name)).toEqual(
+    expect.arrayContaining(REQUIRED_DOCUMENTS),
+  );
 });
 
-it.each(DOCUMENTS)(
-  'prints what $name shows',
+it.each(DOCUMENTS_WITH_EXAMPLES)(
+  'prints the output that $name shows',
   { timeout: DOCUMENT_TIMEOUT_MS },
   async ({ name, examples }) => {
     await using stack = new AsyncDisposableStack();
-    const hasOwnService = examples.some(({ kind }) => kind === 'service');
-    const ownPort = hasOwnService ? await findFreePort('127.0.0.1') : null;
-    const terminal = await openExampleTerminal(stage, ownPort, stack);
+    const startsService = examples.some(({ kind }) => kind === 'service');
+    const exampleServicePort = startsService ? await findFreePort('127.0.0.1') : null;
+    const terminal = await openExampleTerminal(environment, exampleServicePort, stack);
     for (const example of examples) {
-      await follow(example, terminal, `${name}:${example.line}`);
+      await runExample(example, terminal, `${name}:${example.line}`);
     }
   },
 );
 
-async function follow(example: Example, terminal: ExampleTerminal, place: string): Promise<void> {
+async function runExample(
+  example: Example,
+  terminal: ExampleTerminal,
+  location: string,
+): Promise<void> {
   switch (example.kind) {
     case 'commands':
       for (const { script, output } of example.steps) {
-        await expectStep(terminal, script, output, place);
+        await runAndCompareOutput(terminal, script, output, location);
       }
       return;
     case 'service':
@@ -69,22 +75,24 @@ async function follow(example: Example, terminal: ExampleTerminal, place: string
       return;
     case 'program':
       await writeFile(path.join(terminal.folder, 'example.mjs'), terminal.toActual(example.script));
-      await expectStep(terminal, 'node example.mjs', example.output, place);
+      await runAndCompareOutput(terminal, 'node example.mjs', example.output, location);
       return;
     case 'file':
       await writeFile(path.join(terminal.folder, example.name), terminal.toActual(example.text));
   }
 }
 
-async function expectStep(
-  { shell, toActual: real, toDocumented: shown }: ExampleTerminal,
+async function runAndCompareOutput(
+  { shell, toActual, toDocumented }: ExampleTerminal,
   script: string,
-  output: ExpectedOutput | null,
-  place: string,
+  expectedOutput: ExpectedOutput | null,
+  location: string,
 ): Promise<void> {
-  const { hasFailed, printed } = await shell.run(real(script));
-  expect(hasFailed, `${place}: ${printed}`).toBe(false);
-  if (output !== null) {
-    expect(normaliseOutput(shown(printed), output), place).toMatch(buildExpectedPattern(output));
+  const { hasFailed, printed } = await shell.run(toActual(script));
+  expect(hasFailed, `${location}: ${printed}`).toBe(false);
+  if (expectedOutput !== null) {
+    expect(normaliseOutput(toDocumented(printed), expectedOutput), location).toMatch(
+      buildExpectedPattern(expectedOutput),
+    );
   }
 }

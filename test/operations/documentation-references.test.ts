@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, it } from 'vitest';
 import { findBrokenReferences } from './documents/references.ts';
 
-/** Checks that the files, links, commands and settings in the documents exist. */
+/** Checks that the files, links, commands and settings that the documents name exist. */
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
@@ -17,14 +17,14 @@ const usage = execFileSync(process.execPath, [path.join(ROOT, 'bin/nutpost.js'),
 });
 const project = { root: ROOT, usage };
 
-it.each(DOCUMENTS)('%s refers only to existing files, commands and settings', (name) => {
+it.each(DOCUMENTS)('finds no broken reference in %s', (name) => {
   const text = readFileSync(path.join(ROOT, name), 'utf8');
   expect(findBrokenReferences(name, text, project)).toEqual([]);
 });
 
-it('reports references to what does not exist', () => {
+it('reports a link, an npm script and a setting that do not exist', () => {
   const text = '[a page](no-such-page.md), `npm run no-such-script`, `LIMIT_NONSENSE=1`';
-  expect(findBrokenReferences('docs/planted.md', text, project)).toEqual([
+  expect(findBrokenReferences('docs/example.md', text, project)).toEqual([
     'link no-such-page.md',
     'npm run no-such-script',
     'setting LIMIT_NONSENSE',

@@ -5,83 +5,94 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { FaultyDisk } from '../helpers/faulty-disk.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type ApiResponse, requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
+import {
+  type ApiResponse,
+  RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 
-const PAYERS = 4;
-const READERS = 2;
-const EVERY_MS = 10;
+const PAYER_COUNT = 4;
+const READER_COUNT = 2;
+const REQUEST_DELAY_MS = 10;
 
-/** Requests of each kind before, during and after the full disk. */
-const ANSWERS = 50;
+/** The test waits for this many responses in each phase: before, during and after the full disk. */
+const RESPONSES_PER_PHASE = 50;
 
-/** A response that takes longer counts as a hang, even on a busy machine. */
-const ANSWER_WITHIN_MS = 5_000;
+/** A slower response fails the test. Even on a busy machine, no response takes this long. */
+const RESPONSE_TIMEOUT_MS = 5_000;
 
-/** Readiness changes with the next write, and mints are polled again. */
-const RECOVERY_MS = 30_000;
+/** After the disk has space again, the next write restores the readiness, and the next poll finds the payment. */
+const PHASE_TIMEOUT_MS = 30_000;
 
-const UNAVAILABLE = {
+/** The LNURL response while the database is unavailable. */
+const UNAVAILABLE_RESPONSE = {
   status: 'ERROR',
   reason: 'The service is temporarily unavailable. Please try again.',
 };
 
-/** A disk that can be filled. */
-interface Disk {
+interface FillableDisk {
+  /** Settings of a service that stores its data on the disk. */
   env: Record<string, string>;
   simulateFull(): void;
   clearFull(): void;
 }
 
+/** Only root can mount a file system. */
 const canMount = spawnSync('unshare', ['--mount', 'true']).status === 0;
 
-const DISKS: [name: string, create: () => Disk][] = [
-  ['refuses writes', () => new FaultyDisk()],
-  ...(canMount ? [['is a small file system', smallFileSystem] as [string, () => Disk]] : []),
+const DISKS: { disk: string; createDisk: () => FillableDisk }[] = [
+  { disk: 'simulated disk', createDisk: () => new FaultyDisk() },
+  ...(canMount ? [{ disk: 'small file system', createDisk: mountSmallFileSystem }] : []),
 ];
 
 it.each(DISKS)(
-  'recovers without a restart when the disk has space again: %s',
-  async (_, create) => {
+  'recovers without a restart when a full $disk has space again',
+  async ({ createDisk }) => {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
-    const disk = create();
+    const disk = createDisk();
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
-    const url = await service.waitUntilListening();
-    const load = new Load(url);
+    const url = await service.waitForUrl();
+    const traffic = new SimulatedTraffic(url);
 
-    await load.answers('invoices', ANSWERS);
-    const [early] = load.invoices as [Invoice];
+    await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
+    const [firstInvoice] = traffic.invoices as [Invoice];
     disk.simulateFull();
-    await load.answers('refusals', ANSWERS);
+    await traffic.waitForResponses('rejections', RESPONSES_PER_PHASE);
     expect(service.stdout).toContain('"event":"database_unavailable"');
     await vi.waitFor(async () => {
-      expect(await ready(url)).toMatchObject({
+      expect(await fetchReadiness(url)).toMatchObject({
         status: 503,
         body: { checks: { database: 'failing' } },
       });
-    }, RECOVERY_MS);
-    mint.pay(early.pr);
-    await load.answers('lists', ANSWERS);
+    }, PHASE_TIMEOUT_MS);
+    mint.pay(firstInvoice.pr);
+    await traffic.waitForResponses('lists', RESPONSES_PER_PHASE);
 
     disk.clearFull();
-    await load.answers('invoices', ANSWERS);
-    await vi.waitFor(async () => expect((await ready(url)).status).toBe(200), RECOVERY_MS);
-    await load.end();
-    for (const { pr, verify } of load.invoices) {
+    await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
+    await vi.waitFor(
+      async () => expect((await fetchReadiness(url)).status).toBe(200),
+      PHASE_TIMEOUT_MS,
+    );
+    await traffic.stop();
+    for (const { pr, verify } of traffic.invoices) {
       expect((await requestJson(url, new URL(verify).pathname)).body).toMatchObject({ pr });
     }
     await vi.waitFor(
       async () =>
-        expect((await requestJson(url, new URL(early.verify).pathname)).body.settled).toBe(true),
-      RECOVERY_MS,
+        expect((await requestJson(url, new URL(firstInvoice.verify).pathname)).body.settled).toBe(
+          true,
+        ),
+      PHASE_TIMEOUT_MS,
     );
     expect(await service.stop()).toMatchObject({ code: 0 });
   },
 );
 
-it('fails to start on a full disk with one sentence', async () => {
+it('exits at the start with a one-sentence error if the disk is full', async () => {
   const disk = new FaultyDisk();
   disk.simulateFull();
   const { code, stderr } = await new NutpostProcess('serve', disk.env).waitForExit();
@@ -89,127 +100,130 @@ it('fails to start on a full disk with one sentence', async () => {
   expect(code).toBe(1);
 });
 
-it.each(DISKS)('ends a command and a restart with one sentence: %s', async (_, create) => {
-  const disk = create();
-  const service = new NutpostProcess('serve', disk.env);
-  const url = await service.waitUntilListening();
-  disk.simulateFull();
-  const command = new NutpostProcess(`user block ${new TestWallet(url).npub}`, disk.env);
-  expect(await command.waitForExit()).toEqual({
-    code: 1,
-    signal: null,
-    stderr: 'The database is unavailable: database or disk is full.\n',
-  });
-  await service.kill();
-  const restart = await new NutpostProcess('serve', disk.env).waitForExit();
-  // Whether the lock of the directory or the database fails first depends on the disk.
-  expect(restart.stderr).toMatch(
-    /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
-  );
-  expect(restart.code).toBe(1);
-});
+it.each(DISKS)(
+  'ends a command and a restart with a one-sentence error on a full $disk',
+  async ({ createDisk }) => {
+    const disk = createDisk();
+    const service = new NutpostProcess('serve', disk.env);
+    const url = await service.waitForUrl();
+    disk.simulateFull();
+    const command = new NutpostProcess(`user block ${new RecipientClient(url).npub}`, disk.env);
+    expect(await command.waitForExit()).toEqual({
+      code: 1,
+      signal: null,
+      stderr: 'The database is unavailable: database or disk is full.\n',
+    });
+    await service.kill();
+    const restart = await new NutpostProcess('serve', disk.env).waitForExit();
+    // It depends on the disk whether the lock file of DATA_DIR or the database fails first.
+    expect(restart.stderr).toMatch(
+      /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
+    );
+    expect(restart.code).toBe(1);
+  },
+);
 
 interface Invoice {
   pr: string;
   verify: string;
 }
 
-/** Simulates payers, wallets and a supervisor. Fails if a response is late or unexpected. */
-class Load {
+/** Requests of payers, wallets and a supervisor, repeated until the end. Fails if a response is late or unexpected. */
+class SimulatedTraffic {
   readonly invoices: Invoice[] = [];
-  readonly #counts = { invoices: 0, refusals: 0, lists: 0, live: 0 };
+  readonly #counts = { invoices: 0, rejections: 0, lists: 0, livenessChecks: 0 };
   readonly #url: string;
-  readonly #wallet: TestWallet;
+  readonly #wallet: RecipientClient;
   readonly #loops: Promise<unknown>;
   #isOver = false;
 
   constructor(url: string) {
     this.#url = url;
-    // Without PUBLIC_ORIGINS, signatures are for this host.
-    this.#wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
+    // Without PUBLIC_ORIGINS, the service expects signatures for localhost.
+    this.#wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
     this.#loops = Promise.all([
-      ...Array.from({ length: PAYERS }, () => this.#repeat(() => this.#pay())),
-      ...Array.from({ length: READERS }, () => this.#repeat(() => this.#list())),
-      this.#repeat(() => this.#live()),
+      ...Array.from({ length: PAYER_COUNT }, () => this.#repeat(() => this.#requestInvoice())),
+      ...Array.from({ length: READER_COUNT }, () => this.#repeat(() => this.#listQuotes())),
+      this.#repeat(() => this.#checkLiveness()),
     ]);
     onTestFinished(() => {
       this.#isOver = true;
     });
   }
 
-  /** Waits for this many more responses of a kind, and readiness checks. */
-  async answers(kind: 'invoices' | 'refusals' | 'lists', count: number): Promise<void> {
+  /** Waits for this many more responses of a kind, and for another liveness check. */
+  async waitForResponses(kind: 'invoices' | 'rejections' | 'lists', count: number): Promise<void> {
     const before = { ...this.#counts };
-    const arrived = vi.waitFor(
+    const responses = vi.waitFor(
       () => {
         expect(this.#counts[kind]).toBeGreaterThanOrEqual(before[kind] + count);
-        expect(this.#counts.live).toBeGreaterThan(before.live);
+        expect(this.#counts.livenessChecks).toBeGreaterThan(before.livenessChecks);
       },
-      { timeout: RECOVERY_MS, interval: EVERY_MS },
+      { timeout: PHASE_TIMEOUT_MS, interval: REQUEST_DELAY_MS },
     );
-    await Promise.race([arrived, this.#loops]);
-    await arrived;
+    await Promise.race([responses, this.#loops]);
+    await responses;
   }
 
-  async end(): Promise<void> {
+  async stop(): Promise<void> {
     this.#isOver = true;
     await this.#loops;
   }
 
-  async #repeat(ask: () => Promise<void>): Promise<void> {
+  async #repeat(sendRequest: () => Promise<void>): Promise<void> {
     while (!this.#isOver) {
-      await ask();
-      await delay(EVERY_MS);
+      await sendRequest();
+      await delay(REQUEST_DELAY_MS);
     }
   }
 
-  async #pay(): Promise<void> {
-    const { body } = await this.#ask(`/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`);
+  async #requestInvoice(): Promise<void> {
+    const { body } = await this.#request(`/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`);
     if ('pr' in body) {
       this.invoices.push(body);
       this.#counts.invoices += 1;
     } else {
-      expect(body).toEqual(UNAVAILABLE);
-      this.#counts.refusals += 1;
+      expect(body).toEqual(UNAVAILABLE_RESPONSE);
+      this.#counts.rejections += 1;
     }
   }
 
-  async #list(): Promise<void> {
-    const list = '/api/v2/wallet/quotes';
-    const headers = { authorization: this.#wallet.signRequest(list) };
-    expect((await this.#ask(list, { headers })).status).toBe(200);
+  async #listQuotes(): Promise<void> {
+    const listPath = '/api/v2/wallet/quotes';
+    const headers = { authorization: this.#wallet.signRequest(listPath) };
+    expect((await this.#request(listPath, { headers })).status).toBe(200);
     this.#counts.lists += 1;
   }
 
-  async #live(): Promise<void> {
-    expect((await this.#ask('/health/live')).status).toBe(200);
-    this.#counts.live += 1;
+  async #checkLiveness(): Promise<void> {
+    expect((await this.#request('/health/live')).status).toBe(200);
+    this.#counts.livenessChecks += 1;
   }
 
-  #ask(where: string, init: RequestInit = {}): Promise<ApiResponse> {
-    return requestJson(this.#url, where, {
+  #request(path: string, init: RequestInit = {}): Promise<ApiResponse> {
+    return requestJson(this.#url, path, {
       ...init,
-      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
     });
   }
 }
 
-function ready(url: string): Promise<ApiResponse> {
+function fetchReadiness(url: string): Promise<ApiResponse> {
   return requestJson(url, '/health/ready');
 }
 
-/** A file system in memory that a second file fills. */
-function smallFileSystem(): Disk {
+/** Mounts a small file system in memory. A second file fills it. */
+function mountSmallFileSystem(): FillableDisk {
   const folder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-small-'));
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=20m', 'tmpfs', folder]);
   onTestFinished(() => {
     execFileSync('umount', ['--lazy', folder]);
     fs.rmdirSync(folder);
   });
-  const ballast = path.join(folder, 'ballast');
+  const fillingFile = path.join(folder, 'ballast');
   return {
     env: { DATA_DIR: path.join(folder, 'data') },
-    simulateFull: () => void spawnSync('dd', ['if=/dev/zero', `of=${ballast}`, 'bs=4k']),
-    clearFull: () => fs.rmSync(ballast),
+    simulateFull: () => void spawnSync('dd', ['if=/dev/zero', `of=${fillingFile}`, 'bs=4k']),
+    clearFull: () => fs.rmSync(fillingFile),
   };
 }

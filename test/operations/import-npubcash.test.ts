@@ -4,241 +4,292 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { type Database, openDatabase } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createDataDir } from '../helpers/database.ts';
-import { runNutpostCommand } from '../helpers/nutpost-process.ts';
-import { runOperatorCommand } from '../helpers/operator-command.ts';
-import { createOperationsDatabase } from '../helpers/postgres-database.ts';
-import { TEST_JWT_SECRET, TEST_TREASURY_SECRET, testConfig } from '../helpers/test-environment.ts';
-import { TestTerminal } from '../helpers/test-terminal.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import {
+  createTestConfig,
+  TEST_JWT_SECRET,
+  TEST_TREASURY_SECRET,
+} from '../helpers/service/test-environment.ts';
 import { NpubcashDatabase, type NpubcashQuote } from './npubcash/npubcash-database.ts';
 
-/** The import from npubcash: what users see before and after, over the HTTP API. */
+/** Imports an npubcash database and compares what the HTTP API returns with the npubcash data. */
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Old enough that payments are no longer watched. */
+/** A whole second, so long ago that the service no longer watches the payments of that time. */
 const LONG_AGO_MS = Math.floor((Date.now() - 100 * DAY_MS) / 1000) * 1000;
 
-/** The spellings of two mints. */
-const CANONICAL = new Map([
+/** Normalised URL by mint URL. The keys are different spellings of two mints. */
+const NORMALISED_MINT_URLS = new Map([
   ['https://mint.example', 'https://mint.example'],
   ['https://Mint.Example/', 'https://mint.example'],
   ['https://mint.example:443', 'https://mint.example'],
   ['https://other.example/Bitcoin//', 'https://other.example/Bitcoin'],
 ]);
 
-/** Lists of none to three pages. */
-const LENGTHS = [0, 1, 2, 49, 50, 51, 130];
+/** Lengths of the recipients' lists: from an empty list to three pages of 50. */
+const LIST_LENGTHS = [0, 1, 2, 49, 50, 51, 130];
 
-/** All of these payments, and one that occurs in several rows. */
-const PAID = LENGTHS.reduce((sum, length) => sum + length, 0) + 1;
+/** The payments of these lists, and one payment that occurs in several rows. */
+const PAYMENT_COUNT = LIST_LENGTHS.reduce((sum, length) => sum + length, 0) + 1;
 
-/** 32 bytes that are not a point on the curve. */
-const NO_KEY = '0'.repeat(64);
+/** 32 bytes that are not a public key. */
+const INVALID_PUBKEY = '0'.repeat(64);
 
-const end = new AsyncDisposableStack();
-/** The expected reason to skip a row, by table and id. */
+const cleanup = new AsyncDisposableStack();
+/** The reason for which the import must skip a row, by the table and id of the row. */
 const expectedSkips = new Map<string, string>();
-const recipients: TestWallet[] = [];
+const recipients: RecipientClient[] = [];
 let mint: TestMint;
-let old: NpubcashDatabase;
+let npubcash: NpubcashDatabase;
 let databaseUrl: string;
 let database: Database;
 let service: Service;
 
 beforeAll(async () => {
   mint = await TestMint.start();
-  end.defer(() => mint.close());
-  old = await NpubcashDatabase.create();
-  end.defer(() => old.close());
+  cleanup.defer(() => mint.close());
+  npubcash = await NpubcashDatabase.create();
+  cleanup.defer(() => npubcash.close());
   const { url, drop } = await createOperationsDatabase();
-  end.defer(drop);
+  cleanup.defer(drop);
   databaseUrl = url;
   database = await openDatabase({ kind: 'postgres', url }, () => undefined);
-  end.defer(() => database.close());
-  service = await startService(testConfig(mint.url), {
-    ...{ database, log: createLogger('silent'), pollIntervalMs: 0 },
+  cleanup.defer(() => database.close());
+  service = await startService(createTestConfig(mint.url), {
+    database,
+    log: createLogger('silent'),
+    pollIntervalMs: 0,
   });
-  end.defer(() => service.stop());
-  for (const length of LENGTHS) {
+  cleanup.defer(() => service.stop());
+  for (const length of LIST_LENGTHS) {
     const wallet = newWallet();
     recipients.push(wallet);
     await addPayments(wallet, length);
   }
 });
 
-afterAll(() => end.disposeAsync());
+afterAll(() => cleanup.disposeAsync());
 
-it('gives every recipient the list from npubcash, skips invalid rows, and adds nothing when run again', async () => {
+it('imports every payment list, skips invalid rows, and adds nothing when run again', async () => {
   const wallets = [newWallet(), newWallet()];
-  const [wallet, another] = wallets.toSorted((a, b) => (a.pubkey < b.pubkey ? -1 : 1)) as [
-    TestWallet,
-    TestWallet,
-  ];
-  recipients.push(wallet, another);
+  // The import reads paid rows in the order of the public keys, and skips further rows of the same quote.
+  const [wallet, walletWithHigherKey] = wallets.toSorted((a, b) =>
+    a.pubkey < b.pubkey ? -1 : 1,
+  ) as [RecipientClient, RecipientClient];
+  recipients.push(wallet, walletWithHigherKey);
   const { pubkey } = wallet;
-  await addSkipped('bad_pubkey', { pubkey: NO_KEY });
-  await addSkipped('bad_pubkey', { pubkey: wallet.npub });
-  await addSkipped('bad_mint_url', { pubkey, mintUrl: 'mint.example' });
-  await addSkipped('bad_quote_id', { pubkey, quoteId: '' });
-  await addSkipped('other_unit', { pubkey, unit: 'usd' });
-  await addSkipped('bad_amount', { pubkey, amount: 0, request: 'lnbc1' });
-  await addSkipped('unknown_state', { pubkey, state: 'REFUNDED' });
-  await addSkipped('no_invoice', { pubkey, request: null, state: 'UNPAID', paidAtMs: null });
-  const twice = { pubkey, quoteId: randomUUID() };
-  await addSkipped('same_quote_twice', { ...twice, state: 'UNPAID', paidAtMs: null });
-  await addSkipped('same_quote_twice', { ...twice, state: 'ISSUED', paidAtMs: LONG_AGO_MS + 1 });
-  await old.addQuote({ ...twice, mintUrl: 'https://Mint.Example/', paidAtMs: LONG_AGO_MS });
-  await addSkipped('same_quote_twice', { ...twice, pubkey: another.pubkey });
+  await addSkippedQuote('bad_pubkey', { pubkey: INVALID_PUBKEY });
+  await addSkippedQuote('bad_pubkey', { pubkey: wallet.npub });
+  await addSkippedQuote('bad_mint_url', { pubkey, mintUrl: 'mint.example' });
+  await addSkippedQuote('bad_quote_id', { pubkey, quoteId: '' });
+  await addSkippedQuote('other_unit', { pubkey, unit: 'usd' });
+  await addSkippedQuote('bad_amount', { pubkey, amount: 0, request: 'lnbc1' });
+  await addSkippedQuote('unknown_state', { pubkey, state: 'REFUNDED' });
+  await addSkippedQuote('no_invoice', { pubkey, request: null, state: 'UNPAID', paidAtMs: null });
+  const sameQuote = { pubkey, quoteId: randomUUID() };
+  await addSkippedQuote('same_quote_twice', { ...sameQuote, state: 'UNPAID', paidAtMs: null });
+  await addSkippedQuote('same_quote_twice', {
+    ...sameQuote,
+    state: 'ISSUED',
+    paidAtMs: LONG_AGO_MS + 1,
+  });
+  await npubcash.addQuote({
+    ...sameQuote,
+    mintUrl: 'https://Mint.Example/',
+    paidAtMs: LONG_AGO_MS,
+  });
+  await addSkippedQuote('same_quote_twice', { ...sameQuote, pubkey: walletWithHigherKey.pubkey });
 
-  const dry = await runImport('--dry-run');
-  expect(await Promise.all(recipients.map((each) => each.listQuotes()))).toEqual(
+  const dryRunOutput = await runImport('--dry-run');
+  expect(await Promise.all(recipients.map((recipient) => recipient.listPaidQuotes()))).toEqual(
     recipients.map(() => []),
   );
-  // As an operator runs it.
-  const { code, stdout } = await runNutpostCommand(['import-npubcash', old.url], {
+  // The other runs call the command in this process. This run starts it like an operator.
+  const { code, stdout } = await runNutpostCommand(['import-npubcash', npubcash.url], {
     DATABASE_URL: databaseUrl,
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
   });
   expect(code).toBe(0);
-  expect(stdout).toContain(`  Payments  ${PAID} new, 0 already here`);
-  expect(dry).toBe(stdout.replace('Imported:', 'An import would add (nothing was changed):'));
-  expect(skipsIn(stdout)).toEqual(expectedSkips);
-  await expectEqualLists();
+  expect(stdout).toContain(`  Payments  ${PAYMENT_COUNT} new, 0 already here`);
+  expect(dryRunOutput).toBe(
+    stdout.replace('Imported:', 'An import would add (nothing was changed):'),
+  );
+  expect(parseSkips(stdout)).toEqual(expectedSkips);
+  await expectImportedLists();
 
-  const again = await runImport();
-  expect(again).toContain(`  Payments  0 new, ${PAID} already here`);
-  expect(skipsIn(again)).toEqual(expectedSkips);
-  await expectEqualLists();
+  const secondOutput = await runImport();
+  expect(secondOutput).toContain(`  Payments  0 new, ${PAYMENT_COUNT} already here`);
+  expect(parseSkips(secondOutput)).toEqual(expectedSkips);
+  await expectImportedLists();
 });
 
-it('lists a payment as paid now if wallets would miss it at its original time', async () => {
+it('lists an imported payment with the time of the import if the list already has a newer payment', async () => {
   const wallet = newWallet();
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
   mint.pay((await requestJson(service.url, path)).body.pr);
-  await expect.poll(() => wallet.listQuotes()).toHaveLength(1);
-  const [{ paidAt } = {}] = await wallet.listQuotes();
-  const [earlier, undated] = [randomUUID(), randomUUID()];
-  await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: LONG_AGO_MS, quoteId: earlier });
-  await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: null, quoteId: undated });
+  await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(1);
+  const [{ paidAt } = {}] = await wallet.listPaidQuotes();
+  const [earlierQuoteId, undatedQuoteId] = [randomUUID(), randomUUID()];
+  await npubcash.addQuote({
+    pubkey: wallet.pubkey,
+    paidAtMs: LONG_AGO_MS,
+    quoteId: earlierQuoteId,
+  });
+  await npubcash.addQuote({ pubkey: wallet.pubkey, paidAtMs: null, quoteId: undatedQuoteId });
   const socket = await wallet.openSocket();
   onTestFinished(() => socket.close());
   expect(await runImport()).toContain('2 payments listed as paid now');
   expect(await socket.nextMessage()).toMatchObject({ type: 'update' });
-  // Wallets ignore payments that are not later than the newest one they have seen.
-  const list = await wallet.listQuotes();
-  const news = list.filter((quote) => Number(quote['paidAt']) > Number(paidAt));
-  expect(news.map(({ quoteId }) => quoteId)).toEqual([undated, earlier]);
+  // A wallet requests only payments that are later than the newest payment it knows.
+  const list = await wallet.listPaidQuotes();
+  const newPayments = list.filter((quote) => Number(quote['paidAt']) > Number(paidAt));
+  expect(newPayments.map(({ quoteId }) => quoteId)).toEqual([undatedQuoteId, earlierQuoteId]);
 });
 
-it('watches invoices that may still be paid, and payments that npubcash missed', async () => {
+it('watches imported invoices that may still be paid or may be paid without a record in npubcash', async () => {
   const wallet = newWallet();
   const { pubkey } = wallet;
-  const [open, expired, missed] = [await newInvoice(), await newInvoice(), await newInvoice()];
+  const [open, expired, missed] = [
+    await createMintInvoice(),
+    await createMintInvoice(),
+    await createMintInvoice(),
+  ];
   const nowMs = Date.now();
-  await old.addQuote({ ...open, pubkey, state: 'UNPAID', createdAtMs: nowMs });
-  await old.addQuote({ ...expired, pubkey, state: 'EXPIRED', createdAtMs: nowMs - 2 * HOUR_MS });
-  await old.addQuote({ ...missed, pubkey, state: 'UNPAID', createdAtMs: nowMs - 3 * DAY_MS });
-  await old.addQuote({ pubkey, state: 'EXPIRED', createdAtMs: LONG_AGO_MS });
+  await npubcash.addQuote({ ...open, pubkey, state: 'UNPAID', createdAtMs: nowMs });
+  await npubcash.addQuote({
+    ...expired,
+    pubkey,
+    state: 'EXPIRED',
+    createdAtMs: nowMs - 2 * HOUR_MS,
+  });
+  await npubcash.addQuote({ ...missed, pubkey, state: 'UNPAID', createdAtMs: nowMs - 3 * DAY_MS });
+  await npubcash.addQuote({ pubkey, state: 'EXPIRED', createdAtMs: LONG_AGO_MS });
   mint.pay(expired.request);
   mint.pay(missed.request);
   const stdout = await runImport();
   expect(stdout).toContain('  Invoices  4 new');
   expect(stdout).toContain('3 quotes watched from now on.');
-  await expect.poll(() => wallet.listQuotes()).toHaveLength(2);
+  await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(2);
   mint.pay(open.request);
-  await expect.poll(() => wallet.listQuotes()).toHaveLength(3);
+  await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(3);
 });
 
-it('imports names, settings and blocks, and keeps later changes made here', async () => {
-  const [alice, bob, blocked, loud] = [newWallet(), newWallet(), newWallet(), newWallet()];
+it('imports names, settings and blocks, and a second import keeps changes made since then', async () => {
+  const [alice, bob, blocked, uppercaseUser] = [newWallet(), newWallet(), newWallet(), newWallet()];
   await addSkippedUser('name_taken', { pubkey: blocked.pubkey, name: 'ALICE' });
-  await old.addUser({ pubkey: alice.pubkey, name: 'alice', mint_url: `${mint.url}/` });
-  await old.addUser({ pubkey: bob.pubkey, mint_url: mint.url, lock_quote: true });
-  await old.addUser({ pubkey: loud.pubkey.toUpperCase(), name: 'Loud' });
-  await addSkippedUser('has_another_name', { pubkey: loud.pubkey.toUpperCase(), name: 'Second' });
+  await npubcash.addUser({ pubkey: alice.pubkey, name: 'alice', mint_url: `${mint.url}/` });
+  await npubcash.addUser({ pubkey: bob.pubkey, mint_url: mint.url, lock_quote: true });
+  await npubcash.addUser({ pubkey: uppercaseUser.pubkey.toUpperCase(), name: 'Loud' });
+  await addSkippedUser('has_another_name', {
+    pubkey: uppercaseUser.pubkey.toUpperCase(),
+    name: 'Second',
+  });
   await addSkippedUser('bad_name', { pubkey: newWallet().pubkey, name: 'no spaces' });
   await addSkippedUser('bad_mint_url', { pubkey: newWallet().pubkey, mint_url: 'nowhere' });
   await addSkippedUser('bad_pubkey', { pubkey: 'nobody' });
-  await old.blockRecipient(blocked.pubkey);
-  const counts = ['Users     6 new, 1 already', 'Names     2 new, 0', 'Blocks    1 new, 0'];
-  for (const text of [await runImport('--dry-run'), await runImport()]) {
-    expect(counts.filter((each) => !text.includes(each))).toEqual([]);
-    expect(skipsIn(text)).toEqual(expectedSkips);
+  await npubcash.blockRecipient(blocked.pubkey);
+  const summaryLines = ['Users     6 new, 1 already', 'Names     2 new, 0', 'Blocks    1 new, 0'];
+  for (const output of [await runImport('--dry-run'), await runImport()]) {
+    expect(summaryLines.filter((line) => !output.includes(line))).toEqual([]);
+    expect(parseSkips(output)).toEqual(expectedSkips);
   }
 
   const { pubkey } = alice;
-  expect(await infoOf(alice)).toEqual({
-    ...{ pubkey, name: 'alice', mintUrl: mint.url, lockQuote: false },
+  expect(await fetchUserInfo(alice)).toEqual({
+    pubkey,
+    name: 'alice',
+    mintUrl: mint.url,
+    lockQuote: false,
   });
-  expect(await infoOf(loud)).toMatchObject({ name: 'loud' });
-  expect(await infoOf(bob)).toEqual({ pubkey: bob.pubkey, mintUrl: mint.url, lockQuote: true });
-  expect(await discover(blocked.npub)).toMatchObject({ reason: 'Recipient unavailable.' });
+  expect(await fetchUserInfo(uppercaseUser)).toMatchObject({ name: 'loud' });
+  expect(await fetchUserInfo(bob)).toEqual({
+    pubkey: bob.pubkey,
+    mintUrl: mint.url,
+    lockQuote: true,
+  });
+  expect(await fetchLnurlResponse(blocked.npub)).toMatchObject({
+    reason: 'Recipient unavailable.',
+  });
 
   await bob.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
   await runOperatorCommand(database, ['user', 'unblock', blocked.npub]);
-  const again = await runImport();
-  expect(again).toContain('Users     0 new');
-  expect(again).toContain('Blocks    0 new');
-  expect(await infoOf(bob)).toMatchObject({ lockQuote: false });
-  expect(await discover(blocked.npub)).toMatchObject({ tag: 'payRequest' });
+  const secondOutput = await runImport();
+  expect(secondOutput).toContain('Users     0 new');
+  expect(secondOutput).toContain('Blocks    0 new');
+  expect(await fetchUserInfo(bob)).toMatchObject({ lockQuote: false });
+  expect(await fetchLnurlResponse(blocked.npub)).toMatchObject({ tag: 'payRequest' });
 });
 
-it('reports what it does not import, without secrets', async () => {
-  await old.addProofs();
+it('reports the proofs that it does not import, without their secrets', async () => {
+  await npubcash.addProofs();
   const stdout = await runImport();
   expect(stdout).toContain('proofs: 2 rows, 10 sat, UNSPENT (your earnings');
   expect(stdout).not.toMatch(/secret-of-a-proof|another-secret/);
 });
 
-describe('an import of many payments', () => {
-  let many: NpubcashDatabase;
-  const wallets = ['one', 'two', 'three'].map(() => new TestWallet('http://localhost'));
+describe('import of many payments', () => {
+  const paymentsPerRecipient = 700;
+  const wallets = Array.from({ length: 3 }, () => new RecipientClient('http://localhost'));
+  let largeNpubcash: NpubcashDatabase;
 
   beforeAll(async () => {
-    many = await NpubcashDatabase.create();
-    end.defer(() => many.close());
+    largeNpubcash = await NpubcashDatabase.create();
+    cleanup.defer(() => largeNpubcash.close());
     const pubkeys = wallets.map(({ pubkey }) => pubkey);
-    await many.addManyPayments(pubkeys, 700, LONG_AGO_MS);
+    await largeNpubcash.addManyPayments(pubkeys, paymentsPerRecipient, LONG_AGO_MS);
   });
 
   it('continues after an interruption without missing, duplicate or misordered payments', async () => {
-    const terminal = new LeavingTerminal();
+    const terminal = new InterruptingTerminal();
     await expect(
-      runOperatorCommand(database, ['import-npubcash', many.url], { terminal }),
+      runOperatorCommand(database, ['import-npubcash', largeNpubcash.url], { terminal }),
     ).rejects.toThrow();
-    const { stdout } = await runOperatorCommand(database, ['import-npubcash', many.url]);
-    const [, rest, first] = /Payments {2}([\d,]+) new, ([\d,]+) already/.exec(stdout) ?? [];
-    expect([numberOf(first), numberOf(rest)]).not.toContain(0);
-    expect(numberOf(first) + numberOf(rest)).toBe(2_100);
-    await expectLists(service.publicOrigin);
+    const { stdout } = await runOperatorCommand(database, ['import-npubcash', largeNpubcash.url]);
+    const [, secondRunCount, firstRunCount] =
+      /Payments {2}([\d,]+) new, ([\d,]+) already/.exec(stdout) ?? [];
+    expect([parseCount(firstRunCount), parseCount(secondRunCount)]).not.toContain(0);
+    expect(parseCount(firstRunCount) + parseCount(secondRunCount)).toBe(
+      wallets.length * paymentsPerRecipient,
+    );
+    await expectPaymentLists(service.publicOrigin);
   });
 
   it('writes to the SQLite database of a running service', async () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
-    const config = testConfig(mint.url, { DATA_DIR: dataDir });
-    const onSqlite = await startService(config, { log: createLogger('silent') });
-    onTestFinished(() => onSqlite.stop());
-    const { code } = await runNutpostCommand(['import-npubcash', many.url], { DATA_DIR: dataDir });
+    const config = createTestConfig(mint.url, { DATA_DIR: dataDir });
+    const sqliteService = await startService(config, { log: createLogger('silent') });
+    onTestFinished(() => sqliteService.stop());
+    const { code } = await runNutpostCommand(['import-npubcash', largeNpubcash.url], {
+      DATA_DIR: dataDir,
+    });
     expect(code).toBe(0);
-    await expectLists(onSqlite.publicOrigin);
+    await expectPaymentLists(sqliteService.publicOrigin);
   });
 
-  async function expectLists(origin: string): Promise<void> {
+  async function expectPaymentLists(origin: string): Promise<void> {
     for (const wallet of wallets) {
-      const expected = await many.listPayments(wallet.pubkey, new Set(), CANONICAL);
-      expect(await wallet.withOrigin(origin).listQuotes()).toEqual(expected);
+      const expected = await largeNpubcash.listPayments(
+        wallet.pubkey,
+        new Set(),
+        NORMALISED_MINT_URLS,
+      );
+      expect(await wallet.withOrigin(origin).listPaidQuotes()).toEqual(expected);
     }
   }
 });
 
-it('rejects a URL without a server, a database of something else, and other arguments', async () => {
-  const nowhere = 'postgres://somebody:a-password@127.0.0.1:1/npubcash';
-  await expect(runOperatorCommand(database, ['import-npubcash', nowhere])).rejects.toThrow(
+it('rejects an unreachable server, a database of another program, and an argument that is no URL', async () => {
+  const unreachableUrl = 'postgres://npubcash:a-password@127.0.0.1:1/npubcash';
+  await expect(runOperatorCommand(database, ['import-npubcash', unreachableUrl])).rejects.toThrow(
     /^Cannot connect to the npubcash database \((?!.*a-password)/,
   );
   await expect(runOperatorCommand(database, ['import-npubcash', databaseUrl])).rejects.toThrow(
@@ -249,25 +300,28 @@ it('rejects a URL without a server, a database of something else, and other argu
   });
 });
 
-/** A terminal that closes during the import of quotes. */
-class LeavingTerminal extends TestTerminal {
+/** Interrupts the command when it reports that it has imported 1,000 quotes. */
+class InterruptingTerminal extends FakeTerminal {
   override reportProgress(line: string): void {
-    if (/^\d.* quotes/.test(line) && numberOf(line.split(' ')[0]) >= 1_000) {
+    if (/^\d.* quotes/.test(line) && parseCount(line.split(' ')[0]) >= 1_000) {
       this.abort();
     }
   }
 }
 
-function newWallet(): TestWallet {
-  return new TestWallet(service.publicOrigin);
+function newWallet(): RecipientClient {
+  return new RecipientClient(service.publicOrigin);
 }
 
-/** Some payments share a moment, rows are not in the order of payment, and keys differ in case. */
-async function addPayments({ pubkey }: TestWallet, howMany: number): Promise<void> {
-  const spellings = [...CANONICAL.keys()];
-  for (let index = 0; index < howMany; index += 1) {
-    const second = (index * 37) % Math.ceil(howMany / 2);
-    await old.addQuote({
+/**
+ * Adds payments to one recipient. Some have the same time, the rows are not sorted by time, and the public key is in
+ * upper or lower case.
+ */
+async function addPayments({ pubkey }: RecipientClient, count: number): Promise<void> {
+  const spellings = [...NORMALISED_MINT_URLS.keys()];
+  for (let index = 0; index < count; index += 1) {
+    const second = (index * 37) % Math.ceil(count / 2);
+    await npubcash.addQuote({
       pubkey: index % 5 === 0 ? pubkey.toUpperCase() : pubkey,
       paidAtMs: LONG_AGO_MS + second * 1000 + (index % 3) * 250,
       amount: index + 1,
@@ -280,41 +334,47 @@ async function addPayments({ pubkey }: TestWallet, howMany: number): Promise<voi
   }
 }
 
-async function addSkipped(reason: string, quote: Partial<NpubcashQuote> & { pubkey: string }) {
-  const id = await old.addQuote({ paidAtMs: LONG_AGO_MS, ...quote });
+/** Adds a row that the import must skip for this reason. */
+async function addSkippedQuote(reason: string, quote: Partial<NpubcashQuote> & { pubkey: string }) {
+  const id = await npubcash.addQuote({ paidAtMs: LONG_AGO_MS, ...quote });
   expectedSkips.set(`mint_quotes ${id}`, reason);
 }
 
 async function addSkippedUser(reason: string, user: Parameters<NpubcashDatabase['addUser']>[0]) {
-  expectedSkips.set(`l_users ${await old.addUser(user)}`, reason);
+  expectedSkips.set(`l_users ${await npubcash.addUser(user)}`, reason);
 }
 
 async function runImport(...options: string[]): Promise<string> {
-  const terminal = new TestTerminal();
-  const result = await runOperatorCommand(database, ['import-npubcash', old.url, ...options], {
+  const terminal = new FakeTerminal();
+  const result = await runOperatorCommand(database, ['import-npubcash', npubcash.url, ...options], {
     terminal,
   });
   expect(result).toMatchObject({ exitCode: 0, stderr: '' });
   return terminal.output + result.stdout;
 }
 
-async function infoOf(wallet: TestWallet) {
+async function fetchUserInfo(wallet: RecipientClient) {
   return (await wallet.get('/api/v2/user/info')).body.data.user;
 }
 
-async function discover(user: string) {
+async function fetchLnurlResponse(user: string) {
   return (await requestJson(service.url, `/.well-known/lnurlp/${user}`)).body;
 }
 
-async function expectEqualLists(): Promise<void> {
+async function expectImportedLists(): Promise<void> {
   const skippedIds = [...expectedSkips.keys()].map((row) => Number(row.split(' ')[1]));
   for (const wallet of recipients) {
-    const before = await old.listPayments(wallet.pubkey, new Set(skippedIds), CANONICAL);
-    expect(await wallet.listQuotes()).toEqual(before);
+    const expected = await npubcash.listPayments(
+      wallet.pubkey,
+      new Set(skippedIds),
+      NORMALISED_MINT_URLS,
+    );
+    expect(await wallet.listPaidQuotes()).toEqual(expected);
   }
 }
 
-async function newInvoice() {
+/** Creates a quote at the test mint. @returns its npubcash fields */
+async function createMintInvoice() {
   const { body } = await requestJson(mint.url, '/v1/mint/quote/bolt11', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -323,13 +383,13 @@ async function newInvoice() {
   return { mintUrl: `${mint.url}/`, quoteId: body.quote, request: body.request, paidAtMs: null };
 }
 
-/** The reasons by row. */
-function skipsIn(text: string): Map<string, string> {
+/** Returns the reasons that the import printed, by row. */
+function parseSkips(text: string): Map<string, string> {
   return new Map(
     [...text.matchAll(/^skipped (.*): (\w+)$/gm)].map(([, row = '', reason = '']) => [row, reason]),
   );
 }
 
-function numberOf(text = ''): number {
+function parseCount(text = ''): number {
   return Number(text.replaceAll(',', ''));
 }

@@ -5,67 +5,77 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase } from '../../src/database/database.ts';
-import { FaultyDisk } from '../helpers/faulty-disk.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 
-const RECIPIENTS = 4;
-/** Enough for several checkpoints. Half of the invoices are paid. */
-const INVOICES_EACH = 60;
+const RECIPIENT_COUNT = 4;
+/** Enough that SQLite makes several checkpoints. Half of the invoices are paid. */
+const INVOICES_PER_RECIPIENT = 60;
 
-const CUTS = 60;
+const POWER_CUT_COUNT = 60;
 
-/** Unsynced writes may be on the disk or lost. */
-const SURVIVAL: readonly (() => boolean)[] = [() => false, () => true, () => Math.random() < 0.5];
+/** A power cut can lose all unsynced writes, no unsynced write, or some of them. */
+const SURVIVAL_RULES: readonly (() => boolean)[] = [
+  () => false,
+  () => true,
+  () => Math.random() < 0.5,
+];
 
 interface Invoice {
   request: string;
   verifyPath: string;
-  /** Positions in the log of disk writes when the payer got the invoice, and when its payment was reported. */
-  issuedAt: number;
-  paidAt: number;
+  /** Position in the log of disk operations when the payer received the invoice. */
+  issuedPosition: number;
+  /** Position when the service reported the payment. Infinity: the invoice is unpaid. */
+  paidPosition: number;
 }
 
-it('keeps every acknowledged invoice and payment, whenever the power fails', async () => {
-  const mint = await startMint();
+it('keeps every invoice that it returned and every payment that it reported before a power cut', async () => {
+  const mint = await startTestMint();
   const disk = new FaultyDisk();
   const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
-  const url = await service.waitUntilListening();
-  const recipients = Array.from({ length: RECIPIENTS }, () => receive(url, mint, disk));
-  const invoices = (await Promise.all(recipients)).flat();
+  const url = await service.waitForUrl();
+  const simulations = Array.from({ length: RECIPIENT_COUNT }, () =>
+    simulateRecipient(url, mint, disk),
+  );
+  const invoices = (await Promise.all(simulations)).flat();
   await service.kill();
-  const end = disk.journalPosition();
+  const endPosition = disk.operationLogPosition();
 
-  for (let cut = 0; cut < CUTS; cut += 1) {
-    const position = Math.round(Math.random() * end);
-    const survives = SURVIVAL[cut % SURVIVAL.length] as () => boolean;
-    const dataDir = disk.simulatePowerCut(position, survives);
-    const reopened = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-    await reopened.close();
-    const { integrity, found } = readBack(dataDir);
-    const context = `cut ${cut} at ${position} of ${end}`;
+  for (let cut = 0; cut < POWER_CUT_COUNT; cut += 1) {
+    const position = Math.round(Math.random() * endPosition);
+    const shouldSurvive = SURVIVAL_RULES[cut % SURVIVAL_RULES.length] as () => boolean;
+    const dataDir = disk.simulatePowerCut(position, shouldSurvive);
+    const recovered = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+    await recovered.close();
+    const { integrity, paidByRequest } = readInvoices(dataDir);
+    const context = `cut ${cut} at ${position} of ${endPosition}`;
     expect(integrity, context).toBe('ok');
-    for (const { request: key, issuedAt, paidAt } of invoices) {
-      expect(issuedAt > position || found.has(key), context).toBe(true);
-      expect(paidAt > position || found.get(key) === true, context).toBe(true);
+    for (const { request, issuedPosition, paidPosition } of invoices) {
+      expect(issuedPosition > position || paidByRequest.has(request), context).toBe(true);
+      expect(paidPosition > position || paidByRequest.get(request) === true, context).toBe(true);
     }
     fs.rmSync(dataDir, { recursive: true });
   }
 
-  const next = new NutpostProcess('serve', {
-    DATA_DIR: disk.simulatePowerCut(end, () => false),
+  const restarted = new NutpostProcess('serve', {
+    DATA_DIR: disk.simulatePowerCut(endPosition, () => false),
     DEFAULT_MINT_URL: mint.url,
   });
-  const nextUrl = await next.waitUntilListening();
-  for (const { verifyPath, request: pr, paidAt } of invoices) {
-    const settled = paidAt < Number.POSITIVE_INFINITY;
-    expect((await requestJson(nextUrl, verifyPath)).body).toMatchObject({ settled, pr });
+  const restartedUrl = await restarted.waitForUrl();
+  for (const { verifyPath, request: pr, paidPosition } of invoices) {
+    const settled = Number.isFinite(paidPosition);
+    expect((await requestJson(restartedUrl, verifyPath)).body).toMatchObject({ settled, pr });
   }
 });
 
-// Otherwise the test above could pass on a disk that keeps everything.
-it.each(['full', 'off'] as const)('loses what synchronous = %s does not sync', (synchronous) => {
+// If the simulated disk kept unsynced writes, the test above could not fail.
+it.each([
+  { outcome: 'keeps', synchronous: 'full' },
+  { outcome: 'loses', synchronous: 'off' },
+])('$outcome a write of SQLite with synchronous = $synchronous', ({ outcome, synchronous }) => {
   const disk = new FaultyDisk();
   fs.mkdirSync(disk.dataDir);
   const script = `
@@ -75,25 +85,29 @@ it.each(['full', 'off'] as const)('loses what synchronous = %s does not sync', (
     process.kill(process.pid, 'SIGKILL');`;
   spawnSync(process.execPath, ['-e', script], { env: disk.env });
   const database = new DatabaseSync(
-    sqliteFilePath(disk.simulatePowerCut(disk.journalPosition(), () => false)),
+    sqliteFilePath(disk.simulatePowerCut(disk.operationLogPosition(), () => false)),
   );
   onTestFinished(() => database.close());
   const { count } = database.prepare('select count(*) as count from kept').get() ?? {};
-  expect(count).toBe(synchronous === 'full' ? 1 : 0);
+  expect(count).toBe(outcome === 'keeps' ? 1 : 0);
 });
 
-/** Requests the invoices of one recipient, and pays every second one. */
-async function receive(url: string, mint: TestMint, disk: FaultyDisk): Promise<Invoice[]> {
-  const { npub } = new TestWallet(url);
+/** Requests invoices for one recipient, and pays every second invoice. */
+async function simulateRecipient(
+  url: string,
+  mint: TestMint,
+  disk: FaultyDisk,
+): Promise<Invoice[]> {
+  const { npub } = new RecipientClient(url);
   const invoices: Invoice[] = [];
-  while (invoices.length < INVOICES_EACH) {
+  while (invoices.length < INVOICES_PER_RECIPIENT) {
     const { body } = await requestJson(url, `/.well-known/lnurlp/${npub}?amount=21000`);
     const verifyPath = new URL(body.verify).pathname;
     const invoice = {
       request: body.pr,
       verifyPath,
-      issuedAt: disk.journalPosition(),
-      paidAt: Number.POSITIVE_INFINITY,
+      issuedPosition: disk.operationLogPosition(),
+      paidPosition: Number.POSITIVE_INFINITY,
     };
     invoices.push(invoice);
     if (invoices.length % 2 === 0) {
@@ -102,17 +116,21 @@ async function receive(url: string, mint: TestMint, disk: FaultyDisk): Promise<I
         async () => expect((await requestJson(url, verifyPath)).body.settled).toBe(true),
         { timeout: 30_000, interval: 10 },
       );
-      invoice.paidAt = disk.journalPosition();
+      invoice.paidPosition = disk.operationLogPosition();
     }
   }
   return invoices;
 }
 
-/** Returns the payment requests that a database has, and whether each is paid. */
-function readBack(dataDir: string): { integrity: unknown; found: Map<unknown, boolean> } {
+/** Returns the result of SQLite's integrity check, and for each invoice in the database whether it is paid. */
+function readInvoices(dataDir: string): {
+  integrity: unknown;
+  paidByRequest: Map<unknown, boolean>;
+} {
   const database = new DatabaseSync(sqliteFilePath(dataDir));
   const integrity = database.prepare('pragma integrity_check').get()?.['integrity_check'];
   const rows = database.prepare(`select request, state = 'PAID' as paid from quotes`).all();
   database.close();
-  return { integrity, found: new Map(rows.map(({ request: key, paid }) => [key, paid === 1])) };
+  const paidByRequest = new Map(rows.map(({ request, paid }) => [request, paid === 1]));
+  return { integrity, paidByRequest };
 }

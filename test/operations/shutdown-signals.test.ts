@@ -4,53 +4,54 @@ import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { createDataDir } from '../helpers/database.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { createOperationsDatabase } from '../helpers/postgres-database.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/**
- * Shutdown by a signal, by a second signal, through npm, and if an orderly shutdown is impossible.
- */
+/** Tests how the service exits after signals, also through npm, and if the database blocks the shutdown. */
 
-const PROJECT = path.resolve(import.meta.dirname, '../..');
+const PROJECT_DIR = path.resolve(import.meta.dirname, '../..');
 
 let dataDir: string;
 
 beforeAll(async () => {
-  const made = await createDataDir();
-  dataDir = made.dataDir;
-  return made.remove;
+  const created = await createDataDir();
+  dataDir = created.dataDir;
+  return created.remove;
 });
 
-it('exits immediately at a second signal', async () => {
-  const mint = await startMint();
-  const process = new NutpostProcess('serve', {
+it('exits with code 1 at a second signal, although a request is pending', async () => {
+  const mint = await startTestMint();
+  const service = new NutpostProcess('serve', {
     DATA_DIR: dataDir,
     DEFAULT_MINT_URL: mint.url,
     STOP_DELAY_SECONDS: '5',
   });
-  const url = await process.waitUntilListening();
-  const hold = mint.holdNext('POST /v1/mint/quote/bolt11', 'before');
-  onTestFinished(() => hold.release());
-  const waiting = requestJson(url, `/.well-known/lnurlp/${new TestWallet(url).npub}?amount=21000`);
-  const cutOff = expect(waiting).rejects.toThrow();
-  await hold.reached;
+  const url = await service.waitForUrl();
+  const heldRequest = mint.holdNext('POST /v1/mint/quote/bolt11', 'before');
+  onTestFinished(() => heldRequest.release());
+  const pendingRequest = requestJson(
+    url,
+    `/.well-known/lnurlp/${new RecipientClient(url).npub}?amount=21000`,
+  );
+  const requestFails = expect(pendingRequest).rejects.toThrow();
+  await heldRequest.reached;
 
-  const ended = process.stop();
+  const exit = service.stop();
   await eventually(async () =>
     expect((await requestJson(url, '/health/ready')).body.status).toBe('stopping'),
   );
-  await process.stop();
-  // An orderly shutdown waits for clients and exits with 0.
-  expect(await ended).toEqual({ code: 1, signal: null, stderr: '' });
-  await cutOff;
+  await service.stop();
+  // A shutdown after one signal would wait for the pending request and exit with code 0.
+  expect(await exit).toEqual({ code: 1, signal: null, stderr: '' });
+  await requestFails;
 });
 
-it('exits after 10 s with an error if the database blocks the shutdown', async () => {
+it('exits with an error if the database blocks the shutdown for 10 s', async () => {
   const mint = await TestMint.start();
   const { url: databaseUrl, drop } = await createOperationsDatabase();
   const database = new pg.Client({ connectionString: databaseUrl });
@@ -59,22 +60,22 @@ it('exits after 10 s with an error if the database blocks the shutdown', async (
     await drop();
     await mint.close();
   });
-  const process = new NutpostProcess('serve', {
+  const service = new NutpostProcess('serve', {
     DATABASE_URL: databaseUrl,
     JWT_SECRET: TEST_JWT_SECRET,
     DEFAULT_MINT_URL: mint.url,
   });
-  const url = await process.waitUntilListening();
-  await requestJson(url, `/.well-known/lnurlp/${new TestWallet(url).npub}?amount=21000`);
+  const url = await service.waitForUrl();
+  await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}?amount=21000`);
   await database.connect();
-  const leases = () => database.query('select from mint_leases where process_id is not null');
-  await eventually(async () => expect((await leases()).rowCount).toBe(1));
+  const selectLeases = () => database.query('select from mint_leases where process_id is not null');
+  await eventually(async () => expect((await selectLeases()).rowCount).toBe(1));
 
-  // The lease of the mint cannot be released.
+  // The table lock prevents the release of the mint lease.
   await database.query('begin');
   await database.query('lock table mint_leases');
 
-  expect(await process.stop()).toEqual({
+  expect(await service.stop()).toEqual({
     code: 1,
     signal: null,
     stderr: 'The shutdown took more than 10 s: exiting immediately.\n',
@@ -82,16 +83,19 @@ it('exits after 10 s with an error if the database blocks the shutdown', async (
 });
 
 it.each([
-  // As a supervisor or a container does.
-  ['a signal to npm', (npm: ChildProcess) => process.kill(Number(npm.pid), 'SIGTERM')],
-  // A terminal sends the signal to npm and the service; npm forwards it once more.
-  [
-    'Ctrl-C in the terminal of npm',
-    (npm: ChildProcess) => process.kill(-Number(npm.pid), 'SIGINT'),
-  ],
-])('%s ends the service in order', async (_what, signal) => {
+  // A supervisor or a container engine does this.
+  {
+    cause: 'SIGTERM to npm',
+    sendSignal: (npm: ChildProcess) => process.kill(Number(npm.pid), 'SIGTERM'),
+  },
+  // A terminal sends SIGINT to npm and to the service. npm forwards the signal, so the service receives two.
+  {
+    cause: 'Ctrl-C in the terminal of npm',
+    sendSignal: (npm: ChildProcess) => process.kill(-Number(npm.pid), 'SIGINT'),
+  },
+])('exits with code 0 after $cause', async ({ sendSignal }) => {
   const npm = spawn('npm', ['start'], {
-    cwd: PROJECT,
+    cwd: PROJECT_DIR,
     detached: true,
     stdio: ['ignore', 'pipe', 'inherit'],
     env: {
@@ -102,29 +106,28 @@ it.each([
       LOG_FORMAT: 'json',
     },
   });
-  onTestFinished(() => endGroup(npm));
+  onTestFinished(() => killProcessGroup(npm));
   let output = '';
-  const isListening = Promise.withResolvers<void>();
+  const listening = Promise.withResolvers<void>();
   npm.stdout?.on('data', (chunk) => {
     output += chunk;
     if (output.includes('nutpost is listening')) {
-      isListening.resolve();
+      listening.resolve();
     }
   });
-  const closed = once(npm, 'close');
-  await Promise.race([isListening.promise, closed]);
-  // npm starts the service once.
+  const exit = once(npm, 'close');
+  await Promise.race([listening.promise, exit]);
   expect(output.match(/nutpost is listening/g)).toHaveLength(1);
-  signal(npm);
-  expect(await closed).toEqual([0, null]);
+  sendSignal(npm);
+  expect(await exit).toEqual([0, null]);
   expect(output).toContain('nutpost has stopped');
 });
 
-/** Kills processes that a failed test left. */
-function endGroup(leader: ChildProcess): void {
+/** Kills the processes that a failed test leaves. */
+function killProcessGroup(leader: ChildProcess): void {
   try {
     process.kill(-Number(leader.pid), 'SIGKILL');
   } catch {
-    // No process is left, as expected.
+    // After a successful test, no process is left.
   }
 }

@@ -3,25 +3,26 @@ import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { createOperationsDatabase } from '../helpers/postgres-database.ts';
-import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** One of two processes is stopped while wallets and payers use it. */
+/** Stops one of two service processes while wallets and payers use it. */
 
 const HOST = '127.0.0.1';
-const SOCKETS = 100;
-const REQUESTS_EVERY_MS = 20;
+const SOCKET_COUNT = 100;
+const REQUEST_INTERVAL_MS = 20;
+const REQUESTS_PER_INVOICE = 10;
 
-/** A load balancer detects late that a process is not ready. */
-const CHECK_EVERY_MS = 500;
+/** A load balancer notices up to this much later that a process is not ready. */
+const HEALTH_CHECK_INTERVAL_MS = 500;
 
-/** Measured from the signal. */
-const TAKEOVER_WITHIN_MS = 2_000;
-const STOP_WITHIN_MS = 10_000;
+/** These times start at the signal to stop. */
+const MAX_LEASE_RELEASE_MS = 2_000;
+const MAX_STOP_MS = 10_000;
 
-it('interrupts no request, sends every socket the reason for closing, and releases its mints', async () => {
+it('stops without failing a request, sends an error to every socket, and releases its mint leases', async () => {
   const mint = await TestMint.start();
   const { url: databaseUrl, drop } = await createOperationsDatabase();
   const database = new pg.Client({ connectionString: databaseUrl });
@@ -39,84 +40,89 @@ it('interrupts no request, sends every socket the reason for closing, and releas
     DEFAULT_MINT_URL: mint.url,
     STOP_DELAY_SECONDS: '2',
   };
-  const start = (port: number) => new NutpostProcess('serve', { ...settings, PORT: `${port}` });
-  const leaving = start(ports[0]);
-  const first = await leaving.waitUntilListening();
-  const wallet = new TestWallet(first);
-  const invoices = [await askInvoice(first, wallet)];
-  const [owner] = await vi.waitFor(async () => {
-    const found = await ownersOf(database);
-    expect(found).toHaveLength(1);
-    return found;
+  const startProcess = (port: number) =>
+    new NutpostProcess('serve', { ...settings, PORT: `${port}` });
+  const stoppingProcess = startProcess(ports[0]);
+  const stoppingUrl = await stoppingProcess.waitForUrl();
+  const wallet = new RecipientClient(stoppingUrl);
+  const invoices = [await requestInvoice(stoppingUrl, wallet)];
+  const [stoppingProcessId] = await vi.waitFor(async () => {
+    const leaseHolders = await readLeaseHolders(database);
+    expect(leaseHolders).toHaveLength(1);
+    return leaseHolders;
   });
-  const second = await start(ports[1]).waitUntilListening();
-  const sockets = await Promise.all(Array.from({ length: SOCKETS }, () => wallet.openSocket()));
+  const remainingUrl = await startProcess(ports[1]).waitForUrl();
+  const sockets = await Promise.all(
+    Array.from({ length: SOCKET_COUNT }, () => wallet.openSocket()),
+  );
 
-  let target = first;
+  let balancerTarget = stoppingUrl;
   let isOver = false;
-  const asking: Promise<void>[] = [];
-  const paying = (async () => {
-    for (let turn = 0; !isOver; turn += 1) {
-      const where = target;
-      asking.push(
-        turn % 10 === 0
-          ? askInvoice(where, wallet).then((invoice) => void invoices.push(invoice))
-          : expectAnswer(where, `/.well-known/lnurlp/${wallet.npub}`),
+  const requests: Promise<void>[] = [];
+  const sendingRequests = (async () => {
+    for (let count = 0; !isOver; count += 1) {
+      requests.push(
+        count % REQUESTS_PER_INVOICE === 0
+          ? requestInvoice(balancerTarget, wallet).then((invoice) => void invoices.push(invoice))
+          : expectSuccess(balancerTarget, `/.well-known/lnurlp/${wallet.npub}`),
       );
-      await delay(REQUESTS_EVERY_MS);
+      await delay(REQUEST_INTERVAL_MS);
     }
   })();
   const balancing = (async () => {
     do {
-      await delay(CHECK_EVERY_MS);
-    } while ((await requestJson(first, '/health/ready').catch(() => null))?.status === 200);
-    target = second;
+      await delay(HEALTH_CHECK_INTERVAL_MS);
+    } while ((await requestJson(stoppingUrl, '/health/ready').catch(() => null))?.status === 200);
+    balancerTarget = remainingUrl;
   })();
-  await delay(2 * CHECK_EVERY_MS);
+  await delay(2 * HEALTH_CHECK_INTERVAL_MS);
 
-  const toldAtMs = performance.now();
-  const ending = leaving.stop();
-  await vi.waitFor(async () => expect(await ownersOf(database)).not.toContain(owner), {
-    timeout: TAKEOVER_WITHIN_MS,
-    interval: 20,
-  });
+  const signalledAtMs = performance.now();
+  const exit = stoppingProcess.stop();
+  await vi.waitFor(
+    async () => expect(await readLeaseHolders(database)).not.toContain(stoppingProcessId),
+    {
+      timeout: MAX_LEASE_RELEASE_MS,
+      interval: 20,
+    },
+  );
   for (const socket of sockets) {
     expect(await socket.nextMessage()).toMatchObject({ type: 'error' });
     await socket.waitForClose();
   }
-  expect(await ending).toEqual({ code: 0, signal: null, stderr: '' });
-  expect(performance.now() - toldAtMs).toBeLessThan(STOP_WITHIN_MS);
+  expect(await exit).toEqual({ code: 0, signal: null, stderr: '' });
+  expect(performance.now() - signalledAtMs).toBeLessThan(MAX_STOP_MS);
   await balancing;
-  await delay(CHECK_EVERY_MS);
+  await delay(HEALTH_CHECK_INTERVAL_MS);
   isOver = true;
-  await paying;
-  await Promise.all(asking);
+  await sendingRequests;
+  await Promise.all(requests);
 
-  // Every invoice that was returned is paid and listed.
+  // The remaining process lists the payment of every invoice that either process returned.
   for (const invoice of invoices) {
     mint.pay(invoice);
   }
   await vi.waitFor(
     async () => {
-      const listed = await wallet.withOrigin(second).listQuotes();
+      const listed = await wallet.withOrigin(remainingUrl).listPaidQuotes();
       expect(listed.map((quote) => quote['request']).toSorted()).toEqual(invoices.toSorted());
     },
     { timeout: 60_000, interval: 200 },
   );
 });
 
-async function askInvoice(base: string, { npub }: TestWallet): Promise<string> {
+async function requestInvoice(base: string, { npub }: RecipientClient): Promise<string> {
   const { status, body } = await requestJson(base, `/.well-known/lnurlp/${npub}?amount=21000`);
   expect({ status, pr: body.pr }).toEqual({ status: 200, pr: expect.any(String) });
   return body.pr;
 }
 
-async function expectAnswer(base: string, path: string): Promise<void> {
+async function expectSuccess(base: string, path: string): Promise<void> {
   expect((await requestJson(base, path)).status).toBe(200);
 }
 
-/** The processes that watch a mint. */
-async function ownersOf(database: pg.Client): Promise<string[]> {
+/** Returns the ids of the processes that hold a mint lease. */
+async function readLeaseHolders(database: pg.Client): Promise<string[]> {
   const { rows } = await database.query<{ process_id: string }>(
     'select process_id from mint_leases where process_id is not null',
   );

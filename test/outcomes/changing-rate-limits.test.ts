@@ -3,8 +3,12 @@ import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
 import type { SentResponse } from '../../demo/test-mint/state.ts';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { setMint, type TestEnvironment, useTestEnvironment } from '../helpers/test-environment.ts';
-import { requestJson } from '../helpers/test-wallet.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import {
+  setMint,
+  type TestEnvironment,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import {
   calculateServedShare,
   filterRequestedBetween,
@@ -17,99 +21,97 @@ import {
 import { TEN_TIMES_FASTER } from './time-scale.ts';
 import { UpdateRecorder } from './update-recorder.ts';
 
-/** Mints that send Retry-After, raise their limits or are down, at ten times the real speed. */
-
 const time = TEN_TIMES_FASTER;
-const MINUTE = 60;
+const MINUTE_SECONDS = 60;
 
 const CREATE = 'POST /v1/mint/quote/bolt11';
 const CHECK = 'POST /v1/mint/quote/bolt11/check';
 
 const TEST_TIMEOUT_MS = 180_000;
 
-const world = useTestEnvironment({ env: TRUST_PROXY_ENV, overrides: time.serviceOverrides });
+const environment = useTestEnvironment({ env: TRUST_PROXY_ENV, overrides: time.serviceOverrides });
 
 describe('a mint that sends Retry-After', () => {
-  /** Sent in real seconds. */
+  /** In real seconds, because the service reads the header as real time. */
   const RETRY_AFTER_SECONDS = 4;
-  const COOLDOWN = time.toSeconds(RETRY_AFTER_SECONDS * 1_000);
+  const COOLDOWN_SECONDS = time.toSeconds(RETRY_AFTER_SECONDS * 1_000);
 
   it.concurrent.each([
-    { route: CREATE, other: CHECK },
-    { route: CHECK, other: CREATE },
+    { route: CREATE, otherRoute: CHECK },
+    { route: CHECK, otherRoute: CREATE },
   ] as const)(
-    'gets no requests on $route for exactly that long, while $other continues',
-    async ({ route, other }) => {
-      await using site = await openSite({ hasWebSocket: false });
-      const payers = site.sendPayers({ perMinute: 60, minutes: 2 });
+    'receives no request $route until Retry-After elapses, but continues to receive $otherRoute',
+    async ({ route, otherRoute }) => {
+      await using scenario = await startScenario({ hasWebSocket: false });
+      const simulation = scenario.simulatePayers({ payersPerMinute: 60, minutes: 2 });
       await time.sleepSeconds(20);
-      site.mint.rateLimitNext(route, { retryAfterSeconds: RETRY_AFTER_SECONDS });
-      await payers;
-      const rejections = site.responses.filter(({ status }) => status === 429);
+      scenario.mint.rateLimitNext(route, { retryAfterSeconds: RETRY_AFTER_SECONDS });
+      await simulation;
+      const rejections = scenario.responses.filter(({ status }) => status === 429);
       expect(rejections).toMatchObject([{ route }]);
-      const from = time.toSeconds(rejections[0]?.sentAtMs ?? 0);
-      // Requests in flight at the time of the rejection arrive after it.
-      const later = site.requestTimes(route).filter((at) => at > from + 5 * time.latencySeconds);
-      const next = Math.min(...later);
-      expect(next - from).toBeGreaterThanOrEqual(COOLDOWN);
-      expect(next - from).toBeLessThanOrEqual(COOLDOWN + 10);
-      const meanwhile = site.requestTimes(other).filter((at) => at > from && at < from + COOLDOWN);
-      // The polling schedule is not scaled: one or two polls are due in these four real seconds.
-      expect(meanwhile).not.toEqual([]);
+      const rejectedAt = time.toSeconds(rejections[0]?.sentAtMs ?? 0);
+      // Ignores requests that were in flight during the rejection and arrive shortly after it.
+      const nextRequestAt = Math.min(
+        ...scenario
+          .listRequestTimes(route)
+          .filter((at) => at > rejectedAt + 5 * time.latencySeconds),
+      );
+      const pauseSeconds = nextRequestAt - rejectedAt;
+      expect(pauseSeconds).toBeGreaterThanOrEqual(COOLDOWN_SECONDS);
+      expect(pauseSeconds).toBeLessThanOrEqual(COOLDOWN_SECONDS + 10);
+      // The polling schedule is not accelerated: one or two polls are due in these four real seconds.
+      const otherRequestTimes = scenario.listRequestTimes(otherRoute);
+      expect(
+        otherRequestTimes.filter((at) => at > rejectedAt && at < rejectedAt + COOLDOWN_SECONDS),
+      ).not.toEqual([]);
     },
     TEST_TIMEOUT_MS,
   );
 });
 
-describe('a mint that raises its limit', () => {
+describe('a mint that changes its rate limit', () => {
   const LIMITED_MINUTES = 4;
   const ADAPTING_MINUTES = 5;
   const MEASURED_MINUTES = 2;
 
   it.concurrent(
-    'from 20 to 60 per minute is used at the new limit within 5 minutes',
+    'creates 45 invoices per minute 5 minutes after it raises its limit from 20 to 60',
     async () => {
-      const payers = await measureRaise(sliding(20), sliding(60));
-      // 75 % of the limit, as at 20 per minute.
-      expect(payers.after.length / MEASURED_MINUTES).toBeGreaterThanOrEqual(45);
-      expect(payers.before.length / LIMITED_MINUTES).toBeLessThanOrEqual(25);
+      const measured = await measureLimitChange(createSlidingLimit(20), createSlidingLimit(60));
+      expect(measured.invoicesAfterAdaptation / MEASURED_MINUTES).toBeGreaterThanOrEqual(45);
+      expect(measured.invoicesBeforeChange / LIMITED_MINUTES).toBeLessThanOrEqual(25);
     },
     TEST_TIMEOUT_MS,
   );
 
   it.concurrent(
-    'from 20 per minute in an elastic window to no limit serves every payer within 5 minutes',
+    'serves every payer 5 minutes after it removes an elastic limit of 20 per minute',
     async () => {
-      const payers = await measureRaise(
-        { requestsPerWindow: 20, windowMs: time.mintWindowMs },
-        null,
-      );
-      expect(payers.share).toBe(1);
+      const elasticLimit: RateLimit = { requestsPerWindow: 20, windowMs: time.mintWindowMs };
+      const measured = await measureLimitChange(elasticLimit, null);
+      expect(measured.servedShareAfterAdaptation).toBe(1);
     },
     TEST_TIMEOUT_MS,
   );
 
-  function sliding(perMinute: number): RateLimit {
-    return { requestsPerWindow: perMinute, window: 'sliding', windowMs: time.mintWindowMs };
+  function createSlidingLimit(requestsPerWindow: number): RateLimit {
+    return { requestsPerWindow, windowKind: 'sliding', windowMs: time.mintWindowMs };
   }
 
-  async function measureRaise(
-    from: RateLimit,
-    to: RateLimit | null,
-  ): Promise<{ before: number[]; after: number[]; share: number }> {
-    await using site = await openSite({ rateLimit: from });
+  async function measureLimitChange(oldLimit: RateLimit, newLimit: RateLimit | null) {
+    await using scenario = await startScenario({ rateLimit: oldLimit });
     const startedAt = time.nowSeconds();
-    const raisedAt = startedAt + LIMITED_MINUTES * MINUTE;
-    const adaptedAt = raisedAt + ADAPTING_MINUTES * MINUTE;
+    const changedAt = startedAt + LIMITED_MINUTES * MINUTE_SECONDS;
+    const adaptedAt = changedAt + ADAPTING_MINUTES * MINUTE_SECONDS;
     const minutes = LIMITED_MINUTES + ADAPTING_MINUTES + MEASURED_MINUTES;
-    const payers = site.sendPayers({ perMinute: 90, minutes });
-    await time.sleepSeconds(raisedAt - time.nowSeconds());
-    site.mint.switches.rateLimit = to;
-    const all = await payers;
+    const simulation = scenario.simulatePayers({ payersPerMinute: 90, minutes });
+    await time.sleepSeconds(changedAt - time.nowSeconds());
+    scenario.mint.switches.rateLimit = newLimit;
+    const payers = await simulation;
     return {
-      before: listInvoiceTimes(all, startedAt, raisedAt),
-      after: listInvoiceTimes(all, adaptedAt),
-      share: calculateServedShare(filterRequestedBetween(all, adaptedAt)),
+      invoicesBeforeChange: listInvoiceTimes(payers, startedAt, changedAt).length,
+      invoicesAfterAdaptation: listInvoiceTimes(payers, adaptedAt).length,
+      servedShareAfterAdaptation: calculateServedShare(filterRequestedBetween(payers, adaptedAt)),
     };
   }
 });
@@ -120,14 +122,14 @@ describe('a mint that is down for 10 minutes', () => {
 
   it.concurrent.each([
     {
-      failure: 'refuses connections',
+      failure: 'refused connections',
       fail: (mint: TestMint) => mint.stopListening(),
       recover: (mint: TestMint) => mint.startListening(),
     },
     {
-      failure: 'fails every request',
+      failure: 'failed every request',
       fail: async (mint: TestMint) => {
-        mint.switches.chaos = { rates: { error: 1, brokenOpening: 1 } };
+        mint.switches.chaos = { rates: { error: 1, rejectedUpgrade: 1 } };
         mint.dropSockets();
       },
       recover: async (mint: TestMint) => {
@@ -135,62 +137,62 @@ describe('a mint that is down for 10 minutes', () => {
       },
     },
   ])(
-    'and $failure is used again within 15 s of its recovery',
+    'creates invoices and reports payments within 15 s of its recovery if it $failure',
     async ({ fail, recover }) => {
-      await using site = await openSite();
-      await using updates = await UpdateRecorder.open(time, [site.wallet]);
-      const invoice = await site.getInvoice();
-      await fail(site.mint);
+      await using scenario = await startScenario();
+      await using updates = await UpdateRecorder.open(time, [scenario.wallet]);
+      const invoice = await scenario.requestInvoice();
+      await fail(scenario.mint);
       const minutes = DOWN_MINUTES + 1;
-      const payers = site.sendPayers({ perMinute: 60, minutes });
-      await time.sleepSeconds(DOWN_MINUTES * MINUTE);
-      const { id: quoteId } = site.mint.pay(invoice);
-      await recover(site.mint);
+      const simulation = scenario.simulatePayers({ payersPerMinute: 60, minutes });
+      await time.sleepSeconds(DOWN_MINUTES * MINUTE_SECONDS);
+      const { id: quoteId } = scenario.mint.pay(invoice);
+      await recover(scenario.mint);
       const recoveredAt = time.nowSeconds();
-      const [delay] = await updates.waitForDelays([{ quoteId, paidAt: recoveredAt }]);
-      expect(delay).toBeLessThanOrEqual(RECOVERY_SECONDS);
-      const all = await payers;
-      const [firstInvoiceAt = Infinity] = listInvoiceTimes(all, recoveredAt);
+      const [delaySeconds] = await updates.waitForDelays([{ quoteId, paidAtSeconds: recoveredAt }]);
+      expect(delaySeconds).toBeLessThanOrEqual(RECOVERY_SECONDS);
+      const payers = await simulation;
+      const [firstInvoiceAt = Infinity] = listInvoiceTimes(payers, recoveredAt);
       expect(firstInvoiceAt - recoveredAt).toBeLessThanOrEqual(RECOVERY_SECONDS);
       expect(
-        calculateServedShare(filterRequestedBetween(all, recoveredAt + RECOVERY_SECONDS)),
+        calculateServedShare(filterRequestedBetween(payers, recoveredAt + RECOVERY_SECONDS)),
       ).toBe(1);
     },
     TEST_TIMEOUT_MS,
   );
 });
 
-/** A mint, a recipient who uses it, and the responses that the mint sent. */
-interface Site extends AsyncDisposable {
+/** A mint, a recipient who uses it, and the responses of the mint. */
+interface MintScenario extends AsyncDisposable {
   mint: TestMint;
   wallet: ReturnType<TestEnvironment['newWallet']>;
   responses: readonly SentResponse[];
-  /** Returns when the mint received the requests of a route, in unscaled seconds. */
-  requestTimes(route: SentResponse['route']): number[];
-  getInvoice(): Promise<string>;
-  sendPayers(load: Pick<PayerLoad, 'perMinute' | 'minutes'>): Promise<PayerResult[]>;
+  /** Returns when the mint received the requests of a route, in simulated seconds. */
+  listRequestTimes(route: SentResponse['route']): number[];
+  requestInvoice(): Promise<string>;
+  simulatePayers(load: Pick<PayerLoad, 'payersPerMinute' | 'minutes'>): Promise<PayerResult[]>;
 }
 
-async function openSite(switches: Partial<TestMintSwitches> = {}): Promise<Site> {
+async function startScenario(switches: Partial<TestMintSwitches> = {}): Promise<MintScenario> {
   const responses: SentResponse[] = [];
   const onResponse = (response: SentResponse) => responses.push(response);
   const mint = await TestMint.start({ switches, onResponse });
-  const wallet = world.newWallet();
+  const wallet = environment.newWallet();
   await setMint(wallet, mint.url);
   return {
     mint,
     wallet,
     responses,
-    requestTimes: (route) =>
+    listRequestTimes: (route) =>
       responses
         .filter((response) => response.route === route)
         .map(({ receivedAtMs }) => time.toSeconds(receivedAtMs)),
-    getInvoice: async () => {
+    requestInvoice: async () => {
       const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-      return (await requestJson(world.service.url, path)).body.pr;
+      return (await requestJson(environment.service.url, path)).body.pr;
     },
-    sendPayers: (load) =>
-      simulatePayers({ time, service: world.service, recipients: [wallet], ...load }),
+    simulatePayers: (load) =>
+      simulatePayers({ time, service: environment.service, recipients: [wallet], ...load }),
     [Symbol.asyncDispose]: () => mint.close(),
   };
 }

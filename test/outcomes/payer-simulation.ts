@@ -1,11 +1,11 @@
 import type { Service } from '../../src/service.ts';
-import { requestJson, type TestWallet } from '../helpers/test-wallet.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import type { TimeScale } from './time-scale.ts';
 
-/** One payer's invoice request. Times are in unscaled seconds. */
+/** One payer's invoice request. Times are in seconds of the {@link TimeScale}. */
 export interface PayerResult {
-  requestedAt: number;
-  respondedAt: number;
+  requestedAtSeconds: number;
+  respondedAtSeconds: number;
   /** Null if the service returned an error. */
   invoice: string | null;
 }
@@ -13,41 +13,47 @@ export interface PayerResult {
 export interface PayerLoad {
   time: TimeScale;
   service: Service;
-  /** Paid in round-robin order. */
-  recipients: readonly TestWallet[];
-  perMinute: number;
+  /** The payers take turns through this list. */
+  recipients: readonly RecipientClient[];
+  payersPerMinute: number;
   minutes: number;
-  /** Number of distinct client addresses. Default 12. */
+  /** How many client addresses the payers use. Default: 12. */
   addressCount?: number;
-  /** Called for each invoice as soon as the payer receives it; awaited at the end. */
+  /** Called as soon as a payer receives an invoice. The simulation waits for the returned promises. */
   onInvoice?: (invoice: string) => void | Promise<void>;
 }
 
 const DEFAULT_ADDRESS_COUNT = 12;
 
-/** Makes the service use the payers' addresses from `X-Forwarded-For`. */
+/** Makes the service trust the client addresses in `X-Forwarded-For`. */
 export const TRUST_PROXY_ENV = { TRUST_PROXY: '127.0.0.1' };
 
-/** Starts payers at a constant rate without waiting for earlier ones (open-loop load). */
+/** Starts payers at a constant rate, without waiting until earlier payers have their invoices. */
 export async function simulatePayers(load: PayerLoad): Promise<PayerResult[]> {
-  const { time, perMinute, minutes } = load;
-  const startedAt = time.nowSeconds();
+  const { time, payersPerMinute, minutes } = load;
+  const startedAtSeconds = time.nowSeconds();
   const payers: Promise<PayerResult>[] = [];
-  for (let number = 0; number < perMinute * minutes; number += 1) {
-    await time.sleepSeconds(Math.max(0, startedAt + (number * 60) / perMinute - time.nowSeconds()));
-    payers.push(requestInvoiceOnce(load, number));
+  for (let payerIndex = 0; payerIndex < payersPerMinute * minutes; payerIndex += 1) {
+    await time.sleepSeconds(
+      Math.max(0, startedAtSeconds + (payerIndex * 60) / payersPerMinute - time.nowSeconds()),
+    );
+    payers.push(requestInvoice(load, payerIndex));
   }
   return Promise.all(payers);
 }
 
-async function requestInvoiceOnce(load: PayerLoad, number: number): Promise<PayerResult> {
+async function requestInvoice(load: PayerLoad, payerIndex: number): Promise<PayerResult> {
   const { time, service, recipients, addressCount = DEFAULT_ADDRESS_COUNT, onInvoice } = load;
-  const npub = recipients[number % recipients.length]?.npub;
-  const headers = { 'x-forwarded-for': `198.18.${number % addressCount}.1` };
-  const requestedAt = time.nowSeconds();
+  const npub = recipients[payerIndex % recipients.length]?.npub;
+  const headers = { 'x-forwarded-for': `198.18.${payerIndex % addressCount}.1` };
+  const requestedAtSeconds = time.nowSeconds();
   const path = `/.well-known/lnurlp/${npub}?amount=21000`;
   const { body } = await requestJson(service.url, path, { headers });
-  const result = { requestedAt, respondedAt: time.nowSeconds(), invoice: body.pr ?? null };
+  const result = {
+    requestedAtSeconds,
+    respondedAtSeconds: time.nowSeconds(),
+    invoice: body.pr ?? null,
+  };
   if (result.invoice !== null) {
     await onInvoice?.(result.invoice);
   }
@@ -63,7 +69,9 @@ export function filterRequestedBetween(
   from: number,
   to = Infinity,
 ): PayerResult[] {
-  return payers.filter(({ requestedAt }) => requestedAt >= from && requestedAt < to);
+  return payers.filter(
+    ({ requestedAtSeconds }) => requestedAtSeconds >= from && requestedAtSeconds < to,
+  );
 }
 
 /** Returns the sorted times at which payers received invoices from `from` until before `to`. */
@@ -73,7 +81,7 @@ export function listInvoiceTimes(
   to = Infinity,
 ): number[] {
   return payers
-    .flatMap(({ invoice, respondedAt }) => (invoice === null ? [] : [respondedAt]))
-    .filter((at) => at >= from && at < to)
+    .flatMap(({ invoice, respondedAtSeconds }) => (invoice === null ? [] : [respondedAtSeconds]))
+    .filter((atSeconds) => atSeconds >= from && atSeconds < to)
     .sort((a, b) => a - b);
 }

@@ -2,23 +2,24 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { RATE_LIMITER_TIMING, type RateLimiterTiming } from '../../src/mints/route-rate-limiter.ts';
 import type { ServiceOverrides } from '../../src/service.ts';
 import { MIN_POLL_INTERVAL_MS } from '../../src/watcher/quote-poller.ts';
-import { SCAN_INTERVAL_MS } from '../../src/watcher/quote-watcher.ts';
+import { SCAN_INTERVAL_MS } from '../../src/watcher/watch-coordinator.ts';
 
-/** Time that a burst of requests takes to reach a mint, independent of the speed. */
+/** The real time that a burst of requests takes to reach a mint. */
 const LATENCY_MS = 100;
 
 /**
- * Runs load, mints and the rate limiter faster than real time. All numbers are unscaled seconds.
- * The polling schedule and the clock are not scaled.
+ * Accelerates payers, mints and the rate limiter: at speed 10, six real seconds are a simulated minute. The polling
+ * schedule and the wall clock keep their real speed. All durations are simulated unless a comment says otherwise.
  */
 export interface TimeScale {
+  /** Returns the current time on the same clock as {@link toSeconds}. */
   nowSeconds(): number;
-  /** Converts a `performance.now()` timestamp. */
+  /** Converts a `performance.now()` timestamp to simulated seconds. */
   toSeconds(monotonicMs: number): number;
   sleepSeconds(seconds: number): Promise<void>;
-  /** Time that a burst of requests may take to reach a mint; not scaled. */
+  /** How long a burst of requests may take to reach a mint. A higher speed makes this longer. */
   latencySeconds: number;
-  /** Real duration of a mint's one-minute window. */
+  /** The length of a mint's one-minute window in real milliseconds. */
   mintWindowMs: number;
   serviceOverrides: ServiceOverrides;
 }
@@ -29,10 +30,10 @@ export const REAL_TIME = createTimeScale(1);
 
 function createTimeScale(speed: number): TimeScale {
   const toSeconds = (monotonicMs: number) => (monotonicMs * speed) / 1_000;
-  const scaled = Object.entries(RATE_LIMITER_TIMING).map(([name, ms]) => [name, ms / speed]);
-  const mintTiming = Object.fromEntries(scaled) as unknown as RateLimiterTiming;
-  // The limiter's window exceeds a minute by one second to cover latency, which does not scale.
-  mintTiming.windowMs += LATENCY_MS * (1 - 1 / speed);
+  const scaledEntries = Object.entries(RATE_LIMITER_TIMING).map(([name, ms]) => [name, ms / speed]);
+  const mintLimiterTiming = Object.fromEntries(scaledEntries) as unknown as RateLimiterTiming;
+  // The limiter's window is a minute and a second of latency. The latency is not accelerated.
+  mintLimiterTiming.windowMs += LATENCY_MS * (1 - 1 / speed);
   return {
     nowSeconds: () => toSeconds(performance.now()),
     toSeconds,
@@ -40,7 +41,7 @@ function createTimeScale(speed: number): TimeScale {
     latencySeconds: toSeconds(LATENCY_MS),
     mintWindowMs: 60_000 / speed,
     serviceOverrides: {
-      mintLimiterTiming: mintTiming,
+      mintLimiterTiming,
       pollIntervalMs: MIN_POLL_INTERVAL_MS / speed,
       scanIntervalMs: SCAN_INTERVAL_MS / speed,
     },

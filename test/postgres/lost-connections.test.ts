@@ -8,29 +8,27 @@ import { withPreparedStatements } from '../../src/database/prepared-statements.t
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { eventually } from '../helpers/eventually.ts';
 
-/** The network to the server is cut: connections break without notice, and new ones reach another server. */
+/** In these tests, existing connections to PostgreSQL stop working without an error, and new ones work. */
 
-/** A query times out after this. */
 const QUERY_TIMEOUT_MS = 35_000;
 
-/** The interval and the timeout of the listening connection's heartbeat. */
-const HEARTBEAT_MS = 2_000;
-const GIVE_UP_MS = 20_000;
+/** The connection for LISTEN sends heartbeats, and reconnects after a timeout. */
+const HEARTBEAT_INTERVAL_MS = 2_000;
+const HEARTBEAT_TIMEOUT_MS = 20_000;
 
-/** The error of a query that timed out. */
-const TIMED_OUT = { kind: 'unavailable', cause: new Error('Query read timeout') };
+const QUERY_TIMEOUT_ERROR = { kind: 'unavailable', cause: new Error('Query read timeout') };
 
-let path: CutPath;
-/** The URL of the server through the proxy. */
+let proxy: InterruptibleProxy;
+/** The URL of the database through the proxy. */
 let url: URL;
 let db: Kysely<DatabaseSchema>;
 
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
   const server = process.env['TEST_DATABASE_URL'] ?? '';
-  path = await CutPath.to(new URL(server));
+  proxy = await InterruptibleProxy.start(new URL(server));
   url = new URL(server);
-  url.host = `127.0.0.1:${path.port}`;
+  url.host = `127.0.0.1:${proxy.port}`;
   const pool = withPreparedStatements(
     createPool(url.href, () => undefined, false),
     () => undefined,
@@ -40,38 +38,38 @@ beforeEach(async () => {
 
 afterEach(async () => {
   vi.useRealTimers();
-  // First, because a pool does not end while a query waits for a response.
-  await path.close();
+  // The pool waits for its pending queries, so the proxy must end their connections first.
+  await proxy.close();
   await db.destroy();
 });
 
-it('fails one query by timeout, and runs the next one', async () => {
-  await ask(db);
-  path.cut();
+it('fails a query with a timeout, and runs the next one on a new connection', async () => {
+  await runQuery(db);
+  proxy.interruptConnections();
 
-  const failing = expect(ask(db)).rejects.toMatchObject(TIMED_OUT);
-  await path.swallowed();
+  const failure = expect(runQuery(db)).rejects.toMatchObject(QUERY_TIMEOUT_ERROR);
+  await proxy.waitForDroppedData();
   vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
-  await failing;
+  await failure;
 
-  expect(await ask(db)).toBe(1);
+  expect(await runQuery(db)).toBe(1);
 });
 
-it('fails a transaction with the query that timed out, without waiting for its rollback', async () => {
+it('fails a transaction when its query times out, without waiting for a rollback', async () => {
   const transaction = db.transaction().execute(async (tx) => {
-    await ask(tx);
-    path.cut();
-    await ask(tx);
+    await runQuery(tx);
+    proxy.interruptConnections();
+    await runQuery(tx);
   });
-  const failing = expect(transaction).rejects.toMatchObject(TIMED_OUT);
-  await path.swallowed();
+  const failure = expect(transaction).rejects.toMatchObject(QUERY_TIMEOUT_ERROR);
+  await proxy.waitForDroppedData();
   vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
-  await failing;
+  await failure;
 
-  expect(await ask(db)).toBe(1);
+  expect(await runQuery(db)).toBe(1);
 });
 
-it('reconnects the listening connection, and reports since when notifications may be lost', async () => {
+it('reconnects the connection for LISTEN, and reports since when notifications may have been missed', async () => {
   const onMissedNotifications = vi.fn();
   const listener = {
     channels: { anything: () => undefined },
@@ -79,30 +77,31 @@ it('reconnects the listening connection, and reports since when notifications ma
     onError: () => undefined,
     clock: Date.now,
   };
-  const listening = await listenOnPostgres(url.href, listener, () => undefined);
-  onTestFinished(() => listening.close());
-  const beforeMs = Date.now();
-  path.cut();
-  vi.advanceTimersByTime(HEARTBEAT_MS);
+  const listenConnection = await listenOnPostgres(url.href, listener, () => undefined);
+  onTestFinished(() => listenConnection.close());
+  const interruptedAtMs = Date.now();
+  proxy.interruptConnections();
+  vi.advanceTimersByTime(HEARTBEAT_INTERVAL_MS);
   expect(onMissedNotifications).not.toHaveBeenCalled();
 
-  vi.advanceTimersByTime(GIVE_UP_MS);
+  vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
   await eventually(() => expect(onMissedNotifications).toHaveBeenCalled());
-  expect(onMissedNotifications.mock.calls[0]?.[0]).toBeLessThanOrEqual(beforeMs);
-  expect(listening.isConnected).toBe(true);
+  expect(onMissedNotifications.mock.calls[0]?.[0]).toBeLessThanOrEqual(interruptedAtMs);
+  expect(listenConnection.isConnected).toBe(true);
 });
 
-async function ask(on: Kysely<DatabaseSchema>): Promise<number | undefined> {
-  const { rows } = await sql<{ one: number }>`select ${1}::int as one`.execute(on);
+/** @returns 1 */
+async function runQuery(connection: Kysely<DatabaseSchema>): Promise<number | undefined> {
+  const { rows } = await sql<{ one: number }>`select ${1}::int as one`.execute(connection);
   return rows[0]?.one;
 }
 
-/** A proxy to a server. Existing connections can be cut; new ones work. */
-class CutPath {
+/** A TCP proxy that can stop forwarding on its existing connections. */
+class InterruptibleProxy {
   readonly port: number;
   readonly #server: Server;
-  readonly #ends = new Set<Socket>();
-  readonly #swallowed = Promise.withResolvers<void>();
+  readonly #sockets = new Set<Socket>();
+  readonly #droppedData = Promise.withResolvers<void>();
 
   private constructor(server: Server, target: URL) {
     this.port = (server.address() as AddressInfo).port;
@@ -110,35 +109,35 @@ class CutPath {
     server.on('connection', (client) => {
       const upstream = connect(Number(target.port || 5432), target.hostname);
       client.pipe(upstream).pipe(client);
-      for (const end of [client, upstream]) {
-        this.#ends.add(end);
-        end.on('error', () => undefined);
+      for (const socket of [client, upstream]) {
+        this.#sockets.add(socket);
+        socket.on('error', () => undefined);
       }
     });
   }
 
-  static async to(target: URL): Promise<CutPath> {
+  static async start(target: URL): Promise<InterruptibleProxy> {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
-    return new CutPath(server, target);
+    return new InterruptibleProxy(server, target);
   }
 
-  /** Drops everything sent on the existing connections. */
-  cut(): void {
-    for (const end of this.#ends) {
-      end.unpipe();
-      end.on('data', () => this.#swallowed.resolve()).resume();
+  /** Drops all data that is sent on the existing connections from now on. */
+  interruptConnections(): void {
+    for (const socket of this.#sockets) {
+      socket.unpipe();
+      socket.on('data', () => this.#droppedData.resolve()).resume();
     }
   }
 
-  /** Resolves when something was dropped. */
-  async swallowed(): Promise<void> {
-    await this.#swallowed.promise;
+  /** Waits until data was dropped. */
+  async waitForDroppedData(): Promise<void> {
+    await this.#droppedData.promise;
   }
 
   async close(): Promise<void> {
-    for (const end of this.#ends) {
-      end.destroy();
+    for (const socket of this.#sockets) {
+      socket.destroy();
     }
     this.#server.close();
     await once(this.#server, 'close');

@@ -4,52 +4,52 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { openTestDatabase, postgresUrl } from '../helpers/database.ts';
-import { findListenerPids } from '../helpers/postgres-backends.ts';
+import { findListenerPids } from '../helpers/database/postgres-locks.ts';
+import { openTestDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
   UNREACHABLE_MINT_URL,
-} from '../helpers/quotes.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import { TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** Another process sends notifications while this process's listening connection is broken. */
-
-it('sends updates of payments recorded during the outage to sockets that stayed open', async () => {
-  const { testDatabase, database: elsewhere } = await openTestDatabase();
-  const url = postgresUrl(testDatabase);
-  const config = testConfig(UNREACHABLE_MINT_URL, { DATABASE_URL: url });
+it('sends updates for payments that were recorded while the connection for LISTEN was broken', async () => {
+  const { testDatabase, database: otherProcess } = await openTestDatabase();
+  const url = requirePostgresUrl(testDatabase);
+  const config = createTestConfig(UNREACHABLE_MINT_URL, { DATABASE_URL: url });
   const service = await startService(config, { log: createLogger('silent') });
   onTestFinished(() => service.stop());
-  const wallet = new TestWallet(service.publicOrigin);
+  const wallet = new RecipientClient(service.publicOrigin);
   const socket = await wallet.openSocket();
-  const store = new Store(elsewhere.db);
+  const store = new Store(otherProcess.db);
   const quotes = Array.from({ length: 3 }, () => buildUnpaidQuote(wallet.pubkey));
   for (const quote of quotes) {
     await store.quotes.insert([quote]);
   }
 
-  const name = new URL(url).pathname.slice(1);
-  await onServer(`alter database ${name} allow_connections false`);
-  const listening = await findListenerPids(elsewhere);
-  expect(listening).toHaveLength(1);
-  await sql`select pg_terminate_backend(${listening[0]}::int, 10000)`.execute(elsewhere.db);
+  // Ends the connection for LISTEN, and prevents a new one.
+  const databaseName = new URL(url).pathname.slice(1);
+  await runOnServer(`alter database ${databaseName} allow_connections false`);
+  const listenerPids = await findListenerPids(otherProcess);
+  expect(listenerPids).toHaveLength(1);
+  await sql`select pg_terminate_backend(${listenerPids[0]}::int, 10000)`.execute(otherProcess.db);
   await createObservationRecorder(store).record(
     UNREACHABLE_MINT_URL,
     quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID', source: 'poll' })),
   );
   expect(await socket.drainMessages()).toEqual([]);
-  await onServer(`alter database ${name} allow_connections true`);
+  await runOnServer(`alter database ${databaseName} allow_connections true`);
 
   for (const { quoteId } of quotes) {
     expect(await socket.nextMessage()).toEqual({ type: 'update', payload: { quoteId } });
   }
-  expect(await wallet.listQuotes()).toHaveLength(quotes.length);
+  expect(await wallet.listPaidQuotes()).toHaveLength(quotes.length);
   await socket.close();
 });
 
-async function onServer(statement: string): Promise<void> {
+/** Runs a statement on a separate connection, in another database. */
+async function runOnServer(statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: process.env['TEST_DATABASE_URL'] });
   await client.connect();
   await client.query(statement);

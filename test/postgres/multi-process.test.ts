@@ -7,94 +7,101 @@ import { type Service, startService } from '../../src/service.ts';
 import {
   createTestDatabase,
   createUnmigratedDatabase,
-  postgresUrl,
+  requirePostgresUrl,
   type TestDatabase,
-} from '../helpers/database.ts';
+} from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import {
+  RecipientClient,
+  requestJson,
+  type TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { createTestConfig, TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TEST_JWT_SECRET, testConfig } from '../helpers/test-environment.ts';
-import { requestJson, type TestQuoteSocket, TestWallet } from '../helpers/test-wallet.ts';
 
-/** Several processes on one PostgreSQL database: each mint is watched by one of them. */
+/** Several processes share a PostgreSQL database. Only the process with the lease of a mint watches it. */
 
-/** After a kill -9, another process watches the mint within this time. */
-const TAKEOVER_MS = 20_000;
+/** If a process is killed, another one watches the mint within this time. */
+const TAKEOVER_TIMEOUT_MS = 20_000;
 
-/** Processes look for mints every second, and renew their lease every three. */
-const OWNED_WITHIN_MS = 30_000;
+/** Processes try to lease mints every second. This is longer, because the machine may be busy. */
+const LEASE_TIMEOUT_MS = 30_000;
 
-const INVOICES = 5;
+const INVOICE_COUNT = 5;
+/** How often the watcher polls a new quote. */
+const POLL_INTERVAL_MS = 4_000;
 
 let testDatabase: TestDatabase;
-/** The connections of two processes. */
-let here: Database;
-let there: Database;
+/** Separate connections for two services, as in two processes. */
+let firstDatabase: Database;
+let secondDatabase: Database;
 
 beforeEach(async () => {
   testDatabase = await createTestDatabase();
-  [here, there] = await Promise.all([testDatabase.open(), testDatabase.open()]);
+  [firstDatabase, secondDatabase] = await Promise.all([testDatabase.open(), testDatabase.open()]);
 });
 
 afterEach(async () => {
-  await Promise.all([here.close(), there.close()]);
+  await Promise.all([firstDatabase.close(), secondDatabase.close()]);
   await testDatabase.drop();
 });
 
-it('migrates an empty database once if several processes start at the same moment', async () => {
-  const bare = await createUnmigratedDatabase();
-  const env = { DATABASE_URL: postgresUrl(bare), JWT_SECRET: TEST_JWT_SECRET };
+it('applies each migration once if several processes start at the same time', async () => {
+  const unmigrated = await createUnmigratedDatabase();
+  const env = { DATABASE_URL: requirePostgresUrl(unmigrated), JWT_SECRET: TEST_JWT_SECRET };
   const processes = Array.from({ length: 4 }, () => new NutpostProcess('migrate', env));
   for (const process of processes) {
     expect(await process.waitForExit()).toEqual({ code: 0, signal: null, stderr: '' });
   }
-  const database = await bare.open();
+  const database = await unmigrated.open();
   onTestFinished(async () => {
     await database.close();
-    await bare.drop();
+    await unmigrated.drop();
   });
-  const rows = await sql<{ name: string }>`select name from kysely_migration`.execute(database.db);
-  const names = rows.rows.map(({ name }) => name);
+  const { rows } = await sql<{ name: string }>`
+    select name from kysely_migration`.execute(database.db);
+  const names = rows.map(({ name }) => name);
   expect(names).not.toEqual([]);
   expect(new Set(names).size).toBe(names.length);
 });
 
 it.each([
-  ['on the socket of the mint', { hasWebSocket: true }],
+  ['on the WebSocket of the mint', { hasWebSocket: true }],
   ['by polling', { hasWebSocket: false }],
 ])(
-  'lists payments seen %s once, and updates the sockets of every process once',
-  async (_way, switches) => {
-    const { mint, clock, first, second } = await two(switches);
-    const wallet = new TestWallet(first.publicOrigin, clock.now);
-    const invoices = [];
-    for (let index = 0; index < INVOICES; index += 1) {
-      invoices.push(await askInvoice(index % 2 === 0 ? first : second, wallet));
+  'lists each payment once if it is observed %s, and sends each update once on the sockets of both processes',
+  async (_name, switches) => {
+    const { mint, clock, first, second } = await startTwoServices(switches);
+    const wallet = new RecipientClient(first.publicOrigin, clock.now);
+    const invoices: string[] = [];
+    for (let index = 0; index < INVOICE_COUNT; index += 1) {
+      invoices.push(await requestInvoice(index % 2 === 0 ? first : second, wallet));
     }
-    const reader = wallet.withOrigin(second.publicOrigin);
+    const walletAtSecond = wallet.withOrigin(second.publicOrigin);
     const sockets = [
       await wallet.openSocket(),
       await wallet.openSocket(),
-      await reader.openSocket(),
+      await walletAtSecond.openSocket(),
     ];
-    await theOwner();
+    await waitForLeaseHolder();
     await eventually(() => expect(mint.openSocketCount).toBe(switches.hasWebSocket ? 1 : 0));
     for (const invoice of invoices) {
       mint.pay(invoice);
     }
     if (!switches.hasWebSocket) {
       await eventually(() => {
-        clock.advance(4_000);
-        expect(sockets[0]?.unreadMessages).toHaveLength(INVOICES);
+        clock.advance(POLL_INTERVAL_MS);
+        expect(sockets[0]?.unreadMessages).toHaveLength(INVOICE_COUNT);
       });
     }
     for (const socket of sockets) {
-      const quoteIds = await updatesOf(socket);
-      expect(new Set(quoteIds).size).toBe(INVOICES);
+      const quoteIds = await receiveUpdates(socket);
+      expect(new Set(quoteIds).size).toBe(INVOICE_COUNT);
     }
-    expect(await wallet.listQuotes()).toHaveLength(INVOICES);
-    expect(await reader.listQuotes()).toHaveLength(INVOICES);
+    expect(await wallet.listPaidQuotes()).toHaveLength(INVOICE_COUNT);
+    expect(await walletAtSecond.listPaidQuotes()).toHaveLength(INVOICE_COUNT);
     for (const socket of sockets) {
       expect(await socket.drainMessages()).toEqual([]);
       await socket.close();
@@ -103,77 +110,77 @@ it.each([
 );
 
 it('polls a mint from one process only', async () => {
-  const { mint, clock, first, second } = await two({ hasWebSocket: false });
-  const wallet = new TestWallet(first.publicOrigin, clock.now);
-  await askInvoice(first, wallet);
-  await askInvoice(second, wallet);
-  await theOwner();
-  const polls = () => mint.requestCounts['POST /v1/mint/quote/bolt11/check'];
-  await eventually(() => expect(polls()).toBe(1));
-  let advances = 0;
+  const { mint, clock, first, second } = await startTwoServices({ hasWebSocket: false });
+  const wallet = new RecipientClient(first.publicOrigin, clock.now);
+  await requestInvoice(first, wallet);
+  await requestInvoice(second, wallet);
+  await waitForLeaseHolder();
+  const countPolls = () => mint.requestCounts['POST /v1/mint/quote/bolt11/check'];
+  await eventually(() => expect(countPolls()).toBe(1));
+  let elapsedIntervals = 0;
   for (let poll = 2; poll <= 12; poll += 1) {
     await eventually(() => {
-      clock.advance(4_000);
-      advances += 1;
-      expect(polls()).toBeGreaterThanOrEqual(poll);
+      clock.advance(POLL_INTERVAL_MS);
+      elapsedIntervals += 1;
+      expect(countPolls()).toBeGreaterThanOrEqual(poll);
     });
   }
-  // Two processes would have sent twice as many.
-  expect(polls()).toBeLessThanOrEqual(advances + 1);
+  // Two processes would have sent two polls per interval.
+  expect(countPolls()).toBeLessThanOrEqual(elapsedIntervals + 1);
 });
 
 it(
-  'moves a mint to another process within 20 seconds after kill -9',
+  'watches the mints of a killed process in another process within 20 seconds',
   async () => {
-    const mint = await startMint({ hasWebSocket: false });
-    const killed = new NutpostProcess('serve', {
-      DATABASE_URL: postgresUrl(testDatabase),
+    const mint = await startTestMint({ hasWebSocket: false });
+    const killedProcess = new NutpostProcess('serve', {
+      DATABASE_URL: requirePostgresUrl(testDatabase),
       JWT_SECRET: TEST_JWT_SECRET,
       DEFAULT_MINT_URL: mint.url,
     });
-    const url = await killed.waitUntilListening();
-    const wallet = new TestWallet(url);
-    const invoice = await askInvoice({ url }, wallet);
-    const owner = await theOwner();
-    const other = await start(here, mint.url);
+    const url = await killedProcess.waitForUrl();
+    const wallet = new RecipientClient(url);
+    const invoice = await requestInvoice({ url }, wallet);
+    const killedProcessId = await waitForLeaseHolder();
+    const other = await start(firstDatabase, mint.url);
 
-    await killed.kill();
+    await killedProcess.kill();
     mint.pay(invoice);
-    const reader = wallet.withOrigin(other.publicOrigin);
-    await vi.waitFor(async () => expect(await reader.listQuotes()).toHaveLength(1), {
-      timeout: TAKEOVER_MS,
+    const walletAtOther = wallet.withOrigin(other.publicOrigin);
+    await vi.waitFor(async () => expect(await walletAtOther.listPaidQuotes()).toHaveLength(1), {
+      timeout: TAKEOVER_TIMEOUT_MS,
       interval: 200,
     });
-    expect(await theOwner()).not.toBe(owner);
+    expect(await waitForLeaseHolder()).not.toBe(killedProcessId);
   },
-  3 * TAKEOVER_MS,
+  3 * TAKEOVER_TIMEOUT_MS,
 );
 
-it('continues to watch after a running process lost its lease', async () => {
-  const { mint, clock, first } = await two({ hasWebSocket: false });
-  const wallet = new TestWallet(first.publicOrigin, clock.now);
-  const invoice = await askInvoice(first, wallet);
-  await theOwner();
-  await sql`delete from watch_processes`.execute(here.db);
-  await theOwner();
+it('continues to watch a mint after all processes lost their leases', async () => {
+  const { mint, clock, first } = await startTwoServices({ hasWebSocket: false });
+  const wallet = new RecipientClient(first.publicOrigin, clock.now);
+  const invoice = await requestInvoice(first, wallet);
+  await waitForLeaseHolder();
+  await sql`delete from watch_processes`.execute(firstDatabase.db);
+  await waitForLeaseHolder();
   mint.pay(invoice);
   await eventually(async () => {
-    clock.advance(4_000);
-    expect(await wallet.listQuotes()).toHaveLength(1);
+    clock.advance(POLL_INTERVAL_MS);
+    expect(await wallet.listPaidQuotes()).toHaveLength(1);
   });
 });
 
-/** Two services, as in two processes, with a fixed clock. */
-async function two(switches: Partial<TestMintSwitches>) {
+/** Starts two services with the same mint and test clock, but separate connections. */
+async function startTwoServices(switches: Partial<TestMintSwitches>) {
   const clock = new TestClock();
-  const mint = await startMint(switches, { now: clock.now });
-  const first = await start(here, mint.url, clock);
-  const second = await start(there, mint.url, clock);
+  const mint = await startTestMint(switches, { now: clock.now });
+  const first = await start(firstDatabase, mint.url, clock);
+  const second = await start(secondDatabase, mint.url, clock);
   return { mint, clock, first, second };
 }
 
 async function start(database: Database, mintUrl: string, clock?: TestClock): Promise<Service> {
-  const service = await startService(testConfig(mintUrl), {
+  const service = await startService(createTestConfig(mintUrl), {
     database,
     log: createLogger('silent'),
     pollIntervalMs: 0,
@@ -184,26 +191,30 @@ async function start(database: Database, mintUrl: string, clock?: TestClock): Pr
   return service;
 }
 
-async function askInvoice(service: Pick<Service, 'url'>, wallet: TestWallet): Promise<string> {
+async function requestInvoice(
+  service: Pick<Service, 'url'>,
+  wallet: RecipientClient,
+): Promise<string> {
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
   return (await requestJson(service.url, path)).body.pr;
 }
 
-/** Waits for a process to lease the mint, and returns its id. */
-async function theOwner(): Promise<string | undefined> {
+/** Waits until a process has the lease of the only mint. @returns the id of the process */
+async function waitForLeaseHolder(): Promise<string | undefined> {
   return await vi.waitFor(
     async () => {
-      const rows = await here.db.selectFrom('mint_leases').select('process_id').execute();
+      const rows = await firstDatabase.db.selectFrom('mint_leases').select('process_id').execute();
       expect(rows).toHaveLength(1);
       return rows[0]?.process_id;
     },
-    { timeout: OWNED_WITHIN_MS },
+    { timeout: LEASE_TIMEOUT_MS },
   );
 }
 
-async function updatesOf(socket: TestQuoteSocket): Promise<string[]> {
+/** Receives an update for each invoice. @returns the quote ids */
+async function receiveUpdates(socket: TestQuoteSocket): Promise<string[]> {
   const quoteIds: string[] = [];
-  while (quoteIds.length < INVOICES) {
+  while (quoteIds.length < INVOICE_COUNT) {
     const message = await socket.nextMessage();
     expect(message.type).toBe('update');
     quoteIds.push(message.payload.quoteId);

@@ -3,53 +3,62 @@ import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createDatabaseOpener } from '../helpers/database.ts';
+import { createDatabaseOpener } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { testConfig } from '../helpers/test-environment.ts';
-import { type ApiResponse, requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import {
+  type ApiResponse,
+  RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
+import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** Limits on open invoices hold for all processes of a database together. */
+/** Separate connections for two services, as in two processes. */
+let firstDatabase: Database;
+let secondDatabase: Database;
 
-let here: Database;
-let there: Database;
-
-const ends = new AsyncDisposableStack();
+const cleanups = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  const openOnce = await createDatabaseOpener(ends);
-  [here, there] = [await openOnce(), await openOnce()];
+  const openOnce = await createDatabaseOpener(cleanups);
+  [firstDatabase, secondDatabase] = [await openOnce(), await openOnce()];
 });
 
-afterAll(() => ends.disposeAsync());
+afterAll(() => cleanups.disposeAsync());
 
 it.each([
   ['LIMIT_OPEN_INVOICES_PER_RECIPIENT'],
   ['LIMIT_OPEN_INVOICES_PER_ADDRESS'],
   ['LIMIT_OPEN_INVOICES_PER_PAIR'],
-])('%s is shared by two processes, and a payment makes room in both', async (limit) => {
-  const mint = await startMint();
-  // Each case has its own JWT secret, so addresses hash differently and earlier invoices do not count.
-  const env = { [limit]: '4', JWT_SECRET: `the secret of the test of ${limit}` };
-  const [first, second] = [await start(here, mint, env), await start(there, mint, env)];
-  const wallet = new TestWallet(first.publicOrigin);
-  const invoices = await inTurn([first, second, first, second], wallet);
-  expect(statusesOf(invoices)).toEqual([200, 200, 200, 200]);
-  expect(statusesOf(await inTurn([first, second], wallet))).toEqual([429, 429]);
+])(
+  'applies %s to the open invoices of two processes together, before and after some are paid',
+  async (limit) => {
+    const mint = await startTestMint();
+    // The hashes of addresses depend on the JWT secret. With a new secret, invoices of earlier cases do not count.
+    const env = { [limit]: '4', JWT_SECRET: `the secret of the test of ${limit}` };
+    const [first, second] = [
+      await start(firstDatabase, mint, env),
+      await start(secondDatabase, mint, env),
+    ];
+    const wallet = new RecipientClient(first.publicOrigin);
+    const invoices = await requestInvoices([first, second, first, second], wallet);
+    expect(statusesOf(invoices)).toEqual([200, 200, 200, 200]);
+    expect(statusesOf(await requestInvoices([first, second], wallet))).toEqual([429, 429]);
 
-  mint.pay(invoices[0]?.body.pr);
-  mint.pay(invoices[1]?.body.pr);
-  await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(2));
-  expect(statusesOf(await inTurn([second, first], wallet))).toEqual([200, 200]);
-  expect(statusesOf(await inTurn([second, first], wallet))).toEqual([429, 429]);
-});
+    mint.pay(invoices[0]?.body.pr);
+    mint.pay(invoices[1]?.body.pr);
+    await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(2));
+    expect(statusesOf(await requestInvoices([second, first], wallet))).toEqual([200, 200]);
+    expect(statusesOf(await requestInvoices([second, first], wallet))).toEqual([429, 429]);
+  },
+);
 
 async function start(
   database: Database,
   mint: TestMint,
   env: Record<string, string>,
 ): Promise<Service> {
-  const service = await startService(testConfig(mint.url, env), {
+  const service = await startService(createTestConfig(mint.url, env), {
     database,
     log: createLogger('silent'),
   });
@@ -57,15 +66,18 @@ async function start(
   return service;
 }
 
-/** Requests an invoice for one recipient from each service in turn. */
-async function inTurn(services: readonly Service[], wallet: TestWallet): Promise<ApiResponse[]> {
-  const answers: ApiResponse[] = [];
+/** Requests an invoice for one recipient from each service, one after the other. */
+async function requestInvoices(
+  services: readonly Service[],
+  wallet: RecipientClient,
+): Promise<ApiResponse[]> {
+  const responses: ApiResponse[] = [];
   for (const { url } of services) {
-    answers.push(await requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`));
+    responses.push(await requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`));
   }
-  return answers;
+  return responses;
 }
 
-function statusesOf(answers: readonly ApiResponse[]): number[] {
-  return answers.map(({ status }) => status);
+function statusesOf(responses: readonly ApiResponse[]): number[] {
+  return responses.map(({ status }) => status);
 }

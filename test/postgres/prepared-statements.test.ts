@@ -2,49 +2,40 @@ import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { Store } from '../../src/store.ts';
-import { useDatabase } from '../helpers/database.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 
-/** Prepared statements on the PostgreSQL server. */
-
-/** Far more statements than the service has. */
-const MANY = 400;
-
-/** The most statements that a connection keeps prepared. */
-const MAX_KEPT = 300;
+/** How many statements a connection may keep prepared. The service has far fewer. */
+const MAX_PREPARED_STATEMENTS = 300;
 
 /** PostgreSQL switches to a generic plan after fewer executions. */
-const OFTEN = 20;
+const EXECUTIONS = 20;
 
-const database = useDatabase();
+const database = useTestDatabase();
 let db: Kysely<DatabaseSchema>;
 
 beforeAll(() => {
   ({ db } = database);
 });
 
-it('parses a repeated statement once, and soon stops planning it', async () => {
+it('prepares a repeated statement once, and soon uses a generic plan', async () => {
   await db.connection().execute(async (connection) => {
-    for (let asked = 0; asked < OFTEN; asked += 1) {
-      await sql`select ${asked}::int as once_and_again`.execute(connection);
+    for (let execution = 0; execution < EXECUTIONS; execution += 1) {
+      await sql`select ${execution}::int as repeated`.execute(connection);
     }
-    const { rows } = await sql<{ statement: string; planned: number; kept: number }>`
-      select statement, custom_plans as planned, generic_plans as kept from pg_prepared_statements
-      where statement like '%as once_and_again'`.execute(connection);
+    const { rows } = await sql<{ statement: string; generic_plans: number }>`
+      select statement, generic_plans from pg_prepared_statements
+      where statement like '%as repeated'`.execute(connection);
     expect(rows).toEqual([
-      {
-        statement: 'select $1::int as once_and_again',
-        planned: expect.any(Number),
-        kept: expect.any(Number),
-      },
+      { statement: 'select $1::int as repeated', generic_plans: expect.any(Number) },
     ]);
-    expect(rows[0]?.kept).toBeGreaterThanOrEqual(OFTEN / 2);
+    expect(rows[0]?.generic_plans).toBeGreaterThanOrEqual(EXECUTIONS / 2);
   });
 });
 
-it('does not reuse a connection whose statement failed a transaction', async () => {
+it('closes a connection after a transaction failed because a table has changed', async () => {
   await sql`create table words (id int primary key)`.execute(db);
-  const read = (on: Kysely<DatabaseSchema>) =>
-    sql`select * from words where id > ${0}::int`.execute(on);
+  const read = (connection: Kysely<DatabaseSchema>) =>
+    sql`select * from words where id > ${0}::int`.execute(connection);
   const readTwice = () =>
     db.transaction().execute(async (tx) => {
       await read(tx);
@@ -58,36 +49,37 @@ it('does not reuse a connection whose statement failed a transaction', async () 
   await expect(readTwice()).resolves.toMatchObject({ rows: [] });
 });
 
-it('uses one statement for a set of any size', async () => {
+it('uses the same statement for lists of any length', async () => {
   await db.connection().execute(async (connection) => {
     const store = new Store(connection);
-    for (let size = 1; size <= 5; size += 1) {
-      const ids = Array.from({ length: size }, (_, index) => `of-${size}-${index}`);
-      await store.purchases.findByProofs(ids);
+    for (let length = 1; length <= 5; length += 1) {
+      const ys = Array.from({ length }, (_, index) => `y-${length}-${index}`);
+      await store.purchases.findByProofs(ys);
       await store.treasury.addProofs(
-        ids.map((y) => ({ y, mintUrl: 'https://mint.example', amountSat: 1, sealed: 'sealed' })),
+        ys.map((y) => ({ y, mintUrl: 'https://mint.example', amountSat: 1, sealed: 'sealed' })),
       );
     }
-    const texts = await keptBy(connection);
-    for (const part of ['purchase_proofs', 'treasury_proofs']) {
-      expect(texts.filter((text) => text.includes(part))).toHaveLength(1);
+    const statements = await listPreparedStatements(connection);
+    for (const table of ['purchase_proofs', 'treasury_proofs']) {
+      expect(statements.filter((statement) => statement.includes(table))).toHaveLength(1);
     }
   });
 });
 
 // Last, because it fills the statement cache.
-it('bounds the number of statements on the server', async () => {
+it('limits the number of prepared statements of a connection', async () => {
   await db.connection().execute(async (connection) => {
-    for (let text = 0; text < MANY; text += 1) {
-      const asked = CompiledQuery.raw(`select $1::int as text_${text}`, [text]);
-      const { rows } = await connection.executeQuery(asked);
-      expect(rows).toEqual([{ [`text_${text}`]: text }]);
+    for (let index = 0; index < MAX_PREPARED_STATEMENTS + 100; index += 1) {
+      const query = CompiledQuery.raw(`select $1::int as column_${index}`, [index]);
+      const { rows } = await connection.executeQuery(query);
+      expect(rows).toEqual([{ [`column_${index}`]: index }]);
     }
-    expect((await keptBy(connection)).length).toBeLessThanOrEqual(MAX_KEPT);
+    const statements = await listPreparedStatements(connection);
+    expect(statements.length).toBeLessThanOrEqual(MAX_PREPARED_STATEMENTS);
   });
 });
 
-async function keptBy(connection: Kysely<DatabaseSchema>): Promise<string[]> {
+async function listPreparedStatements(connection: Kysely<DatabaseSchema>): Promise<string[]> {
   const { rows } = await sql<{ statement: string }>`
     select statement from pg_prepared_statements`.execute(connection);
   return rows.map(({ statement }) => statement);

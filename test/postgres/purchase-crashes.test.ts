@@ -3,132 +3,141 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { openTestDatabase, postgresUrl, type TestDatabase } from '../helpers/database.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type BlockedWrite, blockWrites, waitUntil } from '../helpers/postgres-backends.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/test-environment.ts';
-import { TestWallet } from '../helpers/test-wallet.ts';
-import { buyUsername, fetchUsernameOwner } from '../helpers/username-buyer.ts';
+import { type BlockingPoint, blockWrites, waitUntil } from '../helpers/database/postgres-locks.ts';
+import {
+  openTestDatabase,
+  requirePostgresUrl,
+  type TestDatabase,
+} from '../helpers/database/test-database.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
-/** A process is killed at each step of a purchase; another process completes the purchase. */
+/** These tests kill a process during a username purchase. Another process completes the purchase. */
 
-/** A power of two, so that a token is one proof. */
+/** A power of two, so that a token contains a single proof. */
 const PRICE_SAT = 16;
+const USERNAME = 'alice';
 
-/** Two starts of a process on a busy machine. */
+/** A test starts two processes, which takes long on a busy machine. */
 const TEST_TIMEOUT_MS = 180_000;
 
-/** Recovery runs every five seconds. */
-const SETTLED_WITHIN_MS = 90_000;
+/** The recovery job runs every five seconds. This is longer, because the machine may be busy. */
+const RECOVERY_TIMEOUT_MS = 90_000;
 
 let testDatabase: TestDatabase;
 let database: Database;
 let mint: TestMint;
 let payer: EcashPayer;
-/** Releases the locks of a test. */
-let clear: BlockedWrite['unblock'];
+/** Ends what blocks the killed process. */
+let unblock: BlockingPoint['unblock'];
 
 beforeEach(async () => {
   ({ testDatabase, database } = await openTestDatabase());
-  mint = await startMint();
+  mint = await startTestMint();
   payer = await EcashPayer.open(mint);
-  clear = () => undefined;
+  unblock = () => undefined;
 });
 
-afterEach(() => clear());
+afterEach(() => unblock());
 
-/** @param hangUp disconnects the buyer */
-type StopAt = (hangUp: () => void) => Promise<BlockedWrite> | BlockedWrite;
+/** Blocks the process at a step of the purchase. @param disconnectBuyer aborts the buyer's request */
+type BlockProcess = (disconnectBuyer: () => void) => Promise<BlockingPoint> | BlockingPoint;
 
-/** `isRecorded`: the journal has the purchase, so it is finished without the buyer. */
 interface Step {
-  stopAt: StopAt;
+  block: BlockProcess;
+  /** Whether the database has the purchase at this step, so that it is completed without the buyer. */
   isRecorded: boolean;
-  /** Whether the obstacle stays until the purchase is completed. */
-  clearsLate?: boolean;
+  /** Whether the step stays blocked until the purchase is completed. */
+  unblocksLate?: boolean;
 }
 
 const STEPS: Record<string, Step> = {
   'before it is recorded': {
-    stopAt: () => blockWrites(database, 'username_purchase_proofs', 'username_purchase_proofs'),
+    block: () => blockWrites(database, 'username_purchase_proofs', 'username_purchase_proofs'),
     isRecorded: false,
   },
-  'before the mint gets the token': {
-    stopAt: () => stopOf(mint.holdNext('POST /v1/swap', 'before')),
+  'before the mint receives the token': {
+    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'before')),
     isRecorded: true,
   },
-  'before the mint gets the token, which arrives later': {
-    stopAt: () => stopOf(mint.holdNext('POST /v1/swap', 'before')),
+  'before the mint receives the token, which arrives after the recovery': {
+    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'before')),
     isRecorded: true,
-    clearsLate: true,
+    unblocksLate: true,
   },
   'while the mint redeems the token': {
-    stopAt: () => stopOf(mint.holdNext('POST /v1/swap', 'during')),
+    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'during')),
     isRecorded: true,
   },
   'after the mint redeemed the token': {
-    stopAt: () => stopOf(mint.holdNext('POST /v1/swap', 'after')),
+    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'after')),
     isRecorded: true,
   },
   'before the proofs are stored': {
-    stopAt: () => blockWrites(database, 'treasury_proofs', 'treasury_proofs'),
+    block: () => blockWrites(database, 'treasury_proofs', 'treasury_proofs'),
     isRecorded: true,
   },
-  'before the buyer is answered': { stopAt: stopAfterCommit, isRecorded: true },
+  'after the purchase is completed and before the response': {
+    block: blockAfterCompletion,
+    isRecorded: true,
+  },
 };
 
 it.each(Object.entries(STEPS))(
-  'finishes a purchase whose process is killed %s, once',
-  async (_step, { stopAt, isRecorded, clearsLate = false }) => {
+  'sells the username once if the process is killed %s',
+  async (_name, { block, isRecorded, unblocksLate = false }) => {
     const [first, second] = [startProcess(), startProcess()];
-    const there = await second.waitForOrigin();
-    const wallet = new TestWallet(await first.waitForOrigin());
+    const secondOrigin = await second.waitForOrigin();
+    const wallet = new RecipientClient(await first.waitForOrigin());
     const token = await payer.mintToken(PRICE_SAT);
-    await crash(first, stopAt, wallet, token);
-    if (!clearsLate) {
-      await clear();
+    await killDuringPurchase(first, block, wallet, token);
+    if (!unblocksLate) {
+      await unblock();
     }
     if (isRecorded) {
-      // The buyer does not retry.
+      // The purchase is completed without another request of the buyer.
       await vi.waitFor(
         async () => {
           await expireLeases();
-          expect(await purchases()).toEqual(['completed']);
+          expect(await readPurchaseStates()).toEqual(['completed']);
         },
-        { timeout: SETTLED_WITHIN_MS },
+        { timeout: RECOVERY_TIMEOUT_MS },
       );
-      await expectSoldOnce(wallet, token, there);
+      await expectSoldOnce(wallet, token, secondOrigin);
     } else {
-      expect(await purchases()).toEqual([]);
+      expect(await readPurchaseStates()).toEqual([]);
       expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
     }
-    await clear();
-    const answer = await buyUsername(wallet.withOrigin(there), 'crashed', token);
-    expect(answer).toMatchObject({ status: 201, body: { data: { user: { name: 'crashed' } } } });
-    expect((await buyUsername(new TestWallet(there), 'crashed')).status).toBe(409);
-    await expectSoldOnce(wallet, token, there);
+    await unblock();
+    const retry = await requestUsername(wallet.withOrigin(secondOrigin), USERNAME, token);
+    expect(retry).toMatchObject({ status: 201, body: { data: { user: { name: USERNAME } } } });
+    expect((await requestUsername(new RecipientClient(secondOrigin), USERNAME)).status).toBe(409);
+    await expectSoldOnce(wallet, token, secondOrigin);
   },
   TEST_TIMEOUT_MS,
 );
 
 it(
-  'leaves a purchase to the process that holds its lease; a request to another process waits for the result',
+  'sends requests to the mint only from the process with the lease of the purchase',
   async () => {
     const [first, second] = [startProcess(), startProcess()];
-    const there = await second.waitForOrigin();
-    const wallet = new TestWallet(await first.waitForOrigin());
+    const secondOrigin = await second.waitForOrigin();
+    const wallet = new RecipientClient(await first.waitForOrigin());
     const token = await payer.mintToken(PRICE_SAT);
     const hold = mint.holdNext('POST /v1/swap', 'before');
-    const answer = buyUsername(wallet, 'kept', token);
+    const firstRequest = requestUsername(wallet, USERNAME, token);
     await hold.reached;
-    const other = buyUsername(wallet.withOrigin(there), 'kept', token);
-    const rival = buyUsername(new TestWallet(there), 'kept', await payer.mintToken(PRICE_SAT));
-    expect((await rival).status).toBe(409);
+    const repeatedRequest = requestUsername(wallet.withOrigin(secondOrigin), USERNAME, token);
+    const otherBuyer = new RecipientClient(secondOrigin);
+    const otherToken = await payer.mintToken(PRICE_SAT);
+    expect((await requestUsername(otherBuyer, USERNAME, otherToken)).status).toBe(409);
     hold.release();
-    expect((await answer).status).toBe(201);
-    expect((await other).status).toBe(201);
+    expect((await firstRequest).status).toBe(201);
+    expect((await repeatedRequest).status).toBe(201);
     expect(mint.requestCounts['POST /v1/swap']).toBe(1);
     expect(mint.requestCounts['POST /v1/checkstate']).toBe(0);
   },
@@ -137,7 +146,7 @@ it(
 
 function startProcess(): NutpostProcess {
   return new NutpostProcess('serve', {
-    DATABASE_URL: postgresUrl(testDatabase),
+    DATABASE_URL: requirePostgresUrl(testDatabase),
     DEFAULT_MINT_URL: mint.url,
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
@@ -145,36 +154,36 @@ function startProcess(): NutpostProcess {
   });
 }
 
-/** Kills a process at a step of a purchase. The buyer gets no response. */
-async function crash(
+/** Requests a username and kills the process at a step of the purchase. The buyer gets no response. */
+async function killDuringPurchase(
   process: NutpostProcess,
-  stopAt: StopAt,
-  wallet: TestWallet,
+  block: BlockProcess,
+  wallet: RecipientClient,
   token: string,
 ): Promise<void> {
   const buyer = new AbortController();
-  const stop = await stopAt(() => buyer.abort());
-  ({ unblock: clear } = stop);
-  const answer = buyUsername(wallet, 'crashed', token, buyer.signal).then(
-    ({ status }) => status,
-    () => 'none',
+  const blockingPoint = await block(() => buyer.abort());
+  ({ unblock } = blockingPoint);
+  const status = requestUsername(wallet, USERNAME, token, buyer.signal).then(
+    (response) => response.status,
+    () => 'no response',
   );
-  await stop.reached;
+  await blockingPoint.reached;
   await process.kill();
-  expect(await answer).toBe('none');
+  expect(await status).toBe('no response');
 }
 
-function stopOf(hold: Hold): BlockedWrite {
+function toBlockingPoint(hold: Hold): BlockingPoint {
   return { reached: hold.reached, unblock: () => hold.release() };
 }
 
-/** The buyer disconnects before the purchase is completed. */
-function stopAfterCommit(hangUp: () => void): BlockedWrite {
+/** Completes the purchase after the buyer disconnects. */
+function blockAfterCompletion(disconnectBuyer: () => void): BlockingPoint {
   const hold = mint.holdNext('POST /v1/swap', 'after');
   const reached = hold.reached.then(async () => {
-    hangUp();
+    disconnectBuyer();
     hold.release();
-    await waitUntil(async () => (await purchases()).join() === 'completed');
+    await waitUntil(async () => (await readPurchaseStates()).join() === 'completed');
   });
   return { reached, unblock: () => undefined };
 }
@@ -187,16 +196,20 @@ async function expireLeases(): Promise<void> {
   `.execute(database.db);
 }
 
-async function purchases(): Promise<string[]> {
+async function readPurchaseStates(): Promise<string[]> {
   const rows = await database.db.selectFrom('username_purchases').select('state').execute();
   return rows.map(({ state }) => state);
 }
 
-/** Expects that the buyer got the name for one token, and that the treasury has its value. */
-async function expectSoldOnce(wallet: TestWallet, token: string, base: string): Promise<void> {
-  expect(await fetchUsernameOwner(base, 'crashed')).toBe(wallet.pubkey);
+/** Expects that the buyer has the username, and that the treasury has its price once. */
+async function expectSoldOnce(
+  wallet: RecipientClient,
+  token: string,
+  origin: string,
+): Promise<void> {
+  expect(await fetchUsernameOwner(origin, USERNAME)).toBe(wallet.pubkey);
   expect(await payer.fetchTokenState(token)).toBe('SPENT');
-  expect(await purchases()).toEqual(['completed']);
-  const kept = await database.db.selectFrom('treasury_proofs').select('amount_sat').execute();
-  expect(kept.reduce((sum, { amount_sat }) => sum + Number(amount_sat), 0)).toBe(PRICE_SAT);
+  expect(await readPurchaseStates()).toEqual(['completed']);
+  const proofs = await database.db.selectFrom('treasury_proofs').select('amount_sat').execute();
+  expect(proofs.reduce((sum, { amount_sat }) => sum + Number(amount_sat), 0)).toBe(PRICE_SAT);
 }

@@ -6,50 +6,55 @@ import { QuoteStore } from '../../src/quotes/quote-store.ts';
 import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
-import { useDatabase } from '../helpers/database.ts';
-import { measureQueryCost } from '../helpers/query-cost.ts';
+import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
   FIRST_PAID_AT_MS,
-  insertPayments,
+  insertPaidQuotes,
   randomPubkey,
-} from '../helpers/quotes.ts';
-import { insertReceipts } from '../helpers/zap-receipt-outbox.ts';
+} from '../helpers/recipients/quote-fixtures.ts';
+import { insertZapReceipts } from '../helpers/relays/zap-receipt-deliveries.ts';
 
-/** Frequent queries read only the rows that they return, however many there are. */
+/** Frequent queries must not read many more rows than they return, however large the tables are. */
 
 const MINUTE_MS = 60_000;
-const OPEN_QUOTES = 3_000;
-const PAYMENTS = 5_050;
+const OPEN_QUOTE_COUNT = 3_000;
+const PAYMENT_COUNT = 5_050;
 const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
+const GROUP_QUOTE_COUNT = 530;
 
-const database = useDatabase();
+const database = useTestDatabase();
 /** A recipient with many payments and many open quotes. */
 let pubkey: string;
-/** A quote of another recipient. */
-const wanted = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
-const { paymentHash, quoteId, verifyToken } = wanted;
+/** The only quote of another recipient. */
+const quote = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
+const { paymentHash, quoteId, verifyToken } = quote;
 
 beforeAll(async () => {
   await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
     database.db,
   );
   pubkey = randomPubkey();
-  await insertPayments(database, pubkey, PAYMENTS);
-  await insertOpen(OPEN_QUOTES, { mint: 'm1', recipient: pubkey });
-  await new Store(database.db).quotes.insert([wanted]);
+  await insertPaidQuotes(database, pubkey, PAYMENT_COUNT);
+  await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint: 'm1', recipient: pubkey });
+  await new Store(database.db).quotes.insert([quote]);
   for (const mint of ['m3', 'm4']) {
-    await insertOpen(OPEN_QUOTES, { mint, recipient: randomPubkey() });
-    await insertPayments(database, randomPubkey(), OPEN_QUOTES);
+    await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint, recipient: randomPubkey() });
+    await insertPaidQuotes(database, randomPubkey(), OPEN_QUOTE_COUNT);
   }
-  await insertOpen(500, { mint: 'm4', recipient: randomPubkey(), group: ADDRESS_GROUP });
-  await insertOpen(30, { mint: 'm1', recipient: pubkey, group: ADDRESS_GROUP });
+  await insertOpenQuotes(GROUP_QUOTE_COUNT - 30, {
+    mint: 'm4',
+    recipient: randomPubkey(),
+    group: ADDRESS_GROUP,
+  });
+  await insertOpenQuotes(30, { mint: 'm1', recipient: pubkey, group: ADDRESS_GROUP });
 });
 
 describe.each([
-  ['without statistics', false],
-  ['with statistics', true],
-])('%s', (_when, isAnalyzed) => {
+  ['without table statistics', false],
+  ['with table statistics', true],
+])('PostgreSQL %s', (_name, isAnalyzed) => {
   beforeAll(async () => {
     if (isAnalyzed) {
       await sql`vacuum analyze`.execute(database.db);
@@ -57,34 +62,38 @@ describe.each([
   });
 
   it.each([
-    ['a payment hash', 1, (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
-    // A row for each of the five mints, and the quote twice.
-    ['a quote id', 7, (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
-    // Ten, and the recipient's counter.
-    ["a recipient's payments", 11, (traces: TraceStore) => traces.listPayments(pubkey, 10)],
-    ["a recipient's open quotes", 11, (traces: TraceStore) => traces.listOpenQuotes(pubkey, 11)],
-  ])('a trace by %s reads %i rows', async (_what, rows, call) => {
+    [1, 'a payment hash', (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
+    // One row for each of the five mints, and the quote twice.
+    [7, 'a quote id', (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
+    // Ten payments, and the row of the recipient.
+    [11, 'the payments of a recipient', (traces: TraceStore) => traces.listPayments(pubkey, 10)],
+    [
+      11,
+      'the open quotes of a recipient',
+      (traces: TraceStore) => traces.listOpenQuotes(pubkey, 11),
+    ],
+  ])('reads at most %i rows for a trace of %s', async (maxRows, _name, call) => {
     const cost = await measureQueryCost(database.db, (db) => call(new TraceStore(db)));
-    // PostgreSQL 15 rounds the averages of loops.
+    // The number is not exact, because PostgreSQL 15 rounds the average rows per loop.
     expect(cost.rowsRead).toBeGreaterThan(0);
-    expect(cost.rowsRead).toBeLessThanOrEqual(rows);
+    expect(cost.rowsRead).toBeLessThanOrEqual(maxRows);
     expect(cost.pagesRead).toBeLessThan(60);
   });
 
-  it('reads a page at offset 5,000 for the same cost as the first page', async () => {
-    const costOfPage = (wanted: { sinceSeconds?: number; offset: number }) =>
+  it('reads as much for a page of the paid list at offset 5,000 as for the first page', async () => {
+    const costOfPage = (page: { sinceSeconds?: number; offset: number }) =>
       measureQueryCost(database.db, (db) =>
-        new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...wanted }),
+        new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...page }),
       );
     for (const offset of [0, 5_000]) {
       const { rowsRead: rows, pagesRead: pages } = await costOfPage({ offset });
-      // The page itself, and the recipient's counter.
+      // The 50 rows of the page, and the row of the recipient.
       expect(rows).toBe(51);
       expect(pages).toBeLessThan(30);
     }
     const sinceSeconds = FIRST_PAID_AT_MS / 1000 + 10;
     for (const offset of [0, 4_900]) {
-      // Also the last payment before `since`, and the one before that, which could have the same time.
+      // Also the last two payments before `since`, which could have the same time.
       expect((await costOfPage({ sinceSeconds, offset })).rowsRead).toBe(53);
     }
   });
@@ -102,90 +111,92 @@ describe.each([
     }
   });
 
-  it('counts open invoices up to the limits only', async () => {
+  it('stops reading at the limits when it counts open invoices', async () => {
     const limits = { perRecipient: 100, perAddressGroup: 30, perPair: 10 };
-    const counted = { min: 10 * MINUTE_MS, max: 60 * MINUTE_MS };
+    const ageLimitsMs = { min: 10 * MINUTE_MS, max: 60 * MINUTE_MS };
     const payer = { pubkey, addressGroupHash: ADDRESS_GROUP };
     const { rowsRead: rows } = await measureQueryCost(database.db, (db) =>
-      new QuoteStore(db).countOpenInvoices(payer, limits, counted, Date.now()),
+      new QuoteStore(db).countOpenInvoices(payer, limits, ageLimitsMs, Date.now()),
     );
-    expect(rows).toBeGreaterThanOrEqual(100 + 30 + 10);
-    // The pair is counted among the group's open invoices.
-    expect(rows).toBeLessThanOrEqual(100 + 30 + 530);
+    const { perRecipient, perAddressGroup, perPair } = limits;
+    expect(rows).toBeGreaterThanOrEqual(perRecipient + perAddressGroup + perPair);
+    // To count a pair, the query reads all open invoices of the address group.
+    expect(rows).toBeLessThanOrEqual(perRecipient + perAddressGroup + GROUP_QUOTE_COUNT);
   });
 });
 
-it('finds only the quote of a verify token', async () => {
+it('finds a quote by its exact verify token only', async () => {
   const store = new QuoteStore(database.db);
-  const found = { request: wanted.request, state: 'UNPAID' };
-  expect(await store.findByVerifyToken(verifyToken)).toEqual(found);
+  const expected = { request: quote.request, state: 'UNPAID' };
+  expect(await store.findByVerifyToken(verifyToken)).toEqual(expected);
   const hash = createHash('sha256').update(verifyToken).digest('hex');
-  for (const wrong of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
-    expect(await store.findByVerifyToken(wrong), wrong).toBeNull();
+  for (const wrongToken of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
+    expect(await store.findByVerifyToken(wrongToken), wrongToken).toBeNull();
   }
 });
 
-it('finds watched mints with one index entry each', async () => {
+it('finds the watched mints with a few index entries per mint', async () => {
   await sql`vacuum analyze quotes`.execute(database.db);
   const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, (db) =>
     new WatchedQuoteStore(db).listWatchedMints(),
   );
-  // PostgreSQL 15 rounds the averages of the loops.
+  // Three entries for each of four mints. Not exact, because PostgreSQL 15 rounds the average rows per loop.
   expect(rows).toBeLessThanOrEqual(4 * 3);
   expect(pages).toBeLessThan(40);
 });
 
-it('finds new quotes of all mints without reading other rows', async () => {
+it('finds new quotes without reading older ones', async () => {
   const store = new WatchedQuoteStore(database.db);
-  const newest = await store.findMaxId();
-  await insertOpen(5, { mint: 'm5', recipient: pubkey });
+  const maxIdBefore = await store.findMaxId();
+  await insertOpenQuotes(5, { mint: 'm5', recipient: pubkey });
   await sql`analyze quotes`.execute(database.db);
-  for (const read of [
-    (db: typeof database.db) => new WatchedQuoteStore(db).listWatchedAfter(newest, 1_000),
+  for (const query of [
+    (db: typeof database.db) => new WatchedQuoteStore(db).listWatchedAfter(maxIdBefore, 1_000),
     (db: typeof database.db) => new WatchedQuoteStore(db).findMaxId(),
   ]) {
-    const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, read);
+    const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, query);
     expect(rows).toBeLessThanOrEqual(5);
     expect(pages).toBeLessThan(10);
   }
 });
 
-describe('a large outbox of zap receipts', () => {
-  const MADE_AT_MS = Date.now();
-  const relays = Array.from({ length: 20 }, (_, index) => `wss://${index}.example`);
+describe('a query for due zap receipts', () => {
+  const CREATED_AT_MS = Date.now();
+  const relayUrls = Array.from({ length: 20 }, (_, index) => `wss://${index}.example`);
 
   it.each([
-    ['nothing is open', false],
-    ['everything is open', true],
-  ])('is scanned and claimed cheaply with statistics that %s', async (_what, isOpen) => {
-    const plant = () => insertReceipts(database, { events: 300, relays, createdAtMs: MADE_AT_MS });
+    ['no delivery is open', false],
+    ['all deliveries are open', true],
+  ])('reads few rows, even if the table statistics say that %s', async (_name, isOpen) => {
+    const insertReceipts = () =>
+      insertZapReceipts(database, { events: 300, relays: relayUrls, createdAtMs: CREATED_AT_MS });
     const analyze = () => sql`analyze zap_receipt_deliveries, zap_receipts`.execute(database.db);
     if (isOpen) {
-      await plant();
+      await insertReceipts();
       await analyze();
     } else {
-      await plant();
+      await insertReceipts();
       await sql`update zap_receipt_deliveries set state = 'accepted', next_attempt_at = null`.execute(
         database.db,
       );
       await analyze();
-      await plant();
+      await insertReceipts();
     }
-    const due = await measureQueryCost(database.db, (db) =>
-      new ReceiptDeliveryStore(db).findDueRelays(MADE_AT_MS),
+    const findCost = await measureQueryCost(database.db, (db) =>
+      new ReceiptDeliveryStore(db).findDueRelays(CREATED_AT_MS),
     );
-    expect(due.rowsRead).toBeLessThanOrEqual(6 * relays.length);
-    const claim = { nowMs: MADE_AT_MS, claimedUntilMs: MADE_AT_MS, limit: 10 };
-    const claimed = await measureQueryCost(database.db, (db) =>
+    expect(findCost.rowsRead).toBeLessThanOrEqual(6 * relayUrls.length);
+    const claim = { nowMs: CREATED_AT_MS, claimedUntilMs: CREATED_AT_MS, limit: 10 };
+    const claimCost = await measureQueryCost(database.db, (db) =>
       new ReceiptDeliveryStore(db).claimDue('wss://7.example', claim),
     );
-    // Selected, locked, updated, with the receipt and the payment hash of each.
-    expect(claimed.rowsRead).toBeLessThanOrEqual(10 * 10);
+    // For each claimed delivery, the query selects, locks and updates a row, and reads its receipt and its quote.
+    expect(claimCost.rowsRead).toBeLessThanOrEqual(10 * claim.limit);
   });
 });
 
-/** Inserts open quotes, a second apart, the newest of them created now. */
-async function insertOpen(
+/** Inserts open quotes. The newest one was created a second ago, and each other one a second earlier. */
+async function insertOpenQuotes(
   count: number,
   { mint, recipient, group = null }: { mint: string; recipient: string; group?: string | null },
 ): Promise<void> {

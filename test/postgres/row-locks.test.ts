@@ -5,14 +5,19 @@ import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { openTestDatabase, postgresUrl, type TestDatabase } from '../helpers/database.ts';
-import { waitForBlockedStatement } from '../helpers/postgres-backends.ts';
-import { buildUnpaidQuote, createObservationRecorder } from '../helpers/quotes.ts';
+import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
+import {
+  openTestDatabase,
+  requirePostgresUrl,
+  type TestDatabase,
+} from '../helpers/database/test-database.ts';
+import {
+  buildUnpaidQuote,
+  createObservationRecorder,
+} from '../helpers/recipients/quote-fixtures.ts';
 
-/** Payments while an open transaction locks some of their rows. */
-
-const HELD = '1'.repeat(64);
-const OTHER = '2'.repeat(64);
+const LOCKED_RECIPIENT = '1'.repeat(64);
+const OTHER_RECIPIENT = '2'.repeat(64);
 
 let testDatabase: TestDatabase;
 let database: Database;
@@ -23,56 +28,60 @@ beforeEach(async () => {
   store = new Store(database.db);
 });
 
-it('records payments of all other recipients immediately, and the locked one when the lock is released', async () => {
+it('records payments of other recipients while the row of one recipient is locked', async () => {
   const recorder = createObservationRecorder(store);
-  const record = async (recipient: string, mint: number) => {
-    const quote = buildUnpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
+  const recordPayment = async (recipient: string, mintIndex: number) => {
+    const quote = buildUnpaidQuote(recipient, { mintUrl: `https://mint-${mintIndex}.example` });
     await store.quotes.insert([quote]);
     await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
     return quote;
   };
-  await record(HELD, 0);
-  const release = await lock('update users set lock_quotes = lock_quotes where pubkey = $1', HELD);
+  await recordPayment(LOCKED_RECIPIENT, 0);
+  const unlock = await lockUser(LOCKED_RECIPIENT);
 
-  const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
-  const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
-  expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
-  expect(await paidPlaces(HELD)).toEqual([1]);
+  const delayedPayments = Promise.all(
+    [1, 2, 3].map((mint) => recordPayment(LOCKED_RECIPIENT, mint)),
+  );
+  const otherQuotes = await Promise.all(
+    [1, 2, 3, 4, 5].map((mint) => recordPayment(OTHER_RECIPIENT, mint)),
+  );
+  expect(await readStates(otherQuotes)).toEqual(otherQuotes.map(() => 'PAID'));
+  expect(await readSequenceNumbers(LOCKED_RECIPIENT)).toEqual([1]);
 
-  await release();
-  await late;
-  expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
-  expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
+  await unlock();
+  await delayedPayments;
+  expect(await readSequenceNumbers(LOCKED_RECIPIENT)).toEqual([1, 2, 3, 4]);
+  expect(await readSequenceNumbers(OTHER_RECIPIENT)).toEqual([1, 2, 3, 4, 5]);
 });
 
-it('stores the quotes of a batch in a fixed order, so that two processes cannot deadlock', async () => {
-  const [first, second] = ['a', 'b'].map((quoteId) => buildUnpaidQuote(OTHER, { quoteId })) as [
-    NewQuote,
-    NewQuote,
-  ];
-  const locked = Promise.withResolvers<void>();
-  const batchWaits = Promise.withResolvers<void>();
-  const earlier = store.transaction(async (tx) => {
+it('inserts the quotes of a batch in a fixed order, so that two processes cannot deadlock', async () => {
+  const [first, second] = ['a', 'b'].map((quoteId) =>
+    buildUnpaidQuote(OTHER_RECIPIENT, { quoteId }),
+  ) as [NewQuote, NewQuote];
+  const firstInserted = Promise.withResolvers<void>();
+  const batchBlocked = Promise.withResolvers<void>();
+  const transaction = store.transaction(async (tx) => {
     await tx.quotes.insert([first]);
-    locked.resolve();
-    await batchWaits.promise;
+    firstInserted.resolve();
+    await batchBlocked.promise;
     return await tx.quotes.insert([second]);
   });
-  await locked.promise;
+  await firstInserted.promise;
+  // If the batch inserted `second` before it waits for `first`, the transaction would wait for the batch.
   const batch = store.quotes.insert([second, first]);
   await waitForBlockedStatement(database);
-  batchWaits.resolve();
-  expect(await earlier).toEqual([expect.any(Number)]);
+  batchBlocked.resolve();
+  expect(await transaction).toEqual([expect.any(Number)]);
   expect(await batch).toEqual([null, null]);
 });
 
-/** Changes a row in an open transaction. @returns a function that ends the transaction */
-async function lock(change: string, key: string): Promise<() => Promise<void>> {
-  const client = new pg.Client({ connectionString: postgresUrl(testDatabase) });
+/** Locks the row of a user in an open transaction. @returns a function that ends the transaction */
+async function lockUser(pubkey: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ connectionString: requirePostgresUrl(testDatabase) });
   client.on('error', () => undefined);
   await client.connect();
   await client.query('begin');
-  await client.query(change, [key]);
+  await client.query('update users set lock_quotes = lock_quotes where pubkey = $1', [pubkey]);
   return async () => {
     await client.query('commit');
     await client.end();
@@ -83,7 +92,7 @@ function observe({ quoteId }: NewQuote, state: ObservedState): SourcedObservatio
   return { quoteId, state, source: 'poll' };
 }
 
-async function statesOf(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {
+async function readStates(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {
   return await Promise.all(
     quotes.map(
       async ({ verifyToken }) => (await store.quotes.findByVerifyToken(verifyToken))?.state,
@@ -91,7 +100,7 @@ async function statesOf(quotes: readonly NewQuote[]): Promise<(string | undefine
   );
 }
 
-async function paidPlaces(pubkey: string): Promise<(number | null)[]> {
+async function readSequenceNumbers(pubkey: string): Promise<(number | null)[]> {
   const rows = await database.db
     .selectFrom('quotes')
     .select('paid_seq')

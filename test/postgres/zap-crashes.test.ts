@@ -3,80 +3,85 @@ import { verifyEvent } from 'nostr-tools';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { openTestDatabase, postgresUrl, type TestDatabase } from '../helpers/database.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type BlockedWrite, blockWrites, waitUntil } from '../helpers/postgres-backends.ts';
-import { startMint } from '../helpers/start-test-mint.ts';
-import { startRelay } from '../helpers/start-test-relay.ts';
-import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
-import type { TestRelay } from '../helpers/test-relay.ts';
-import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { type BlockingPoint, blockWrites, waitUntil } from '../helpers/database/postgres-locks.ts';
+import {
+  openTestDatabase,
+  requirePostgresUrl,
+  type TestDatabase,
+} from '../helpers/database/test-database.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import type { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
   createZapRequest,
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
-} from '../helpers/zap-requests.ts';
+} from '../helpers/relays/zap-requests.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** A process is killed at each step from a payment to its receipt at every relay. */
+/** These tests kill a process while it creates or delivers the receipt of a zap. */
 
 const AMOUNT_MSAT = 21_000;
 
-/** Two starts of a process on a busy machine. */
+/** A test starts two processes, which takes long on a busy machine. */
 const TEST_TIMEOUT_MS = 240_000;
 
-const DELIVERED_WITHIN_MS = 120_000;
+const DELIVERY_TIMEOUT_MS = 120_000;
 
 let testDatabase: TestDatabase;
 let database: Database;
 let mint: TestMint;
-/** The relay that stops the receipt. The zap request names it and the second relay. */
-let first: TestRelay;
-let relays: TestRelay[];
-/** Releases the locks of a test. */
-let clear: BlockedWrite['unblock'];
+/** Does not respond at first in some tests. */
+let firstRelay: FakeNostrRelay;
+/** The first relay, another relay of the zap request, and the operator's relay. */
+let relays: FakeNostrRelay[];
+/** Ends what blocks the killed process. */
+let unblock: BlockingPoint['unblock'];
 
 beforeEach(async () => {
   ({ testDatabase, database } = await openTestDatabase());
-  mint = await startMint();
-  first = await startRelay();
-  relays = [first, await startRelay(), await startRelay()];
-  clear = () => undefined;
+  mint = await startTestMint();
+  firstRelay = await startFakeRelay();
+  relays = [firstRelay, await startFakeRelay(), await startFakeRelay()];
+  unblock = () => undefined;
 });
 
-afterEach(() => clear());
+afterEach(() => unblock());
 
-it.each<[string, () => BlockedWrite | Promise<BlockedWrite>]>([
+it.each<[string, () => BlockingPoint | Promise<BlockingPoint>]>([
   [
     'before the payment is recorded',
     () => blockWrites(database, 'zap_receipts', 'insert into zap_receipts '),
   ],
   [
-    'after a relay received the receipt and before it stored it',
-    () => stopAtFate('ignore', () => first.receiveCounts.size > 0),
+    'after a relay received the receipt, which the relay did not store',
+    () => blockAtFirstRelay('ignore', () => firstRelay.receiveCounts.size > 0),
   ],
   [
-    'after a relay stored it and before it confirms that',
-    () => stopAtFate('store_and_ignore', () => first.events.size > 0),
+    'after a relay stored the receipt and before the relay confirmed it',
+    () => blockAtFirstRelay('store_and_ignore', () => firstRelay.events.size > 0),
   ],
-  ['before the OK of the last relay is recorded', stopAtLastOk],
+  ['before it recorded the OK of the last relay', blockAtLastOk],
 ])(
-  'delivers a receipt whose process is killed %s exactly once',
-  async (_step, stopAt) => {
-    const zap = await crash(stopAt);
-    const sentBefore = relays.map(({ receiveCounts: timesSent }) => totalOf(timesSent));
-    const known = await deliveries();
-    const after = start();
-    await expectOneReceipt(zap, await after.waitForOrigin());
+  'delivers one receipt to all relays if the process is killed %s',
+  async (_name, block) => {
+    const zap = await payZapAndKillProcess(block);
+    const countsBefore = relays.map(({ receiveCounts }) => sum(receiveCounts));
+    const statesBefore = await readDeliveryStates();
+    const nextProcess = startProcess();
+    await expectOneReceipt(zap, await nextProcess.waitForOrigin());
     await vi.waitFor(
-      async () => expect(await deliveries()).toEqual(['accepted', 'accepted', 'accepted']),
-      { timeout: DELIVERED_WITHIN_MS },
+      async () => expect(await readDeliveryStates()).toEqual(['accepted', 'accepted', 'accepted']),
+      { timeout: DELIVERY_TIMEOUT_MS },
     );
-    await after.stop();
+    await nextProcess.stop();
     expect(relays.map(({ events }) => events.size)).toEqual([1, 1, 1]);
-    for (const [index, { receiveCounts: timesSent }] of relays.entries()) {
-      if (known[index] === 'accepted') {
-        expect(totalOf(timesSent)).toBe(sentBefore[index]);
+    for (const [index, { receiveCounts }] of relays.entries()) {
+      if (statesBefore[index] === 'accepted') {
+        expect(sum(receiveCounts)).toBe(countsBefore[index]);
       }
     }
   },
@@ -84,26 +89,26 @@ it.each<[string, () => BlockedWrite | Promise<BlockedWrite>]>([
 );
 
 it(
-  'leaves the receipts of a killed process to one that is running',
+  'delivers the receipts of a killed process from another process that is already running',
   async () => {
-    const other = await start().waitForOrigin();
-    const zap = await crash(() => stopAtFate('ignore', () => first.receiveCounts.size > 0));
-    await expectOneReceipt(zap, other);
+    const otherOrigin = await startProcess().waitForOrigin();
+    const zap = await payZapAndKillProcess(() =>
+      blockAtFirstRelay('ignore', () => firstRelay.receiveCounts.size > 0),
+    );
+    await expectOneReceipt(zap, otherOrigin);
   },
   TEST_TIMEOUT_MS,
 );
 
-/** A paid zap. */
-interface Zap {
-  wallet: TestWallet;
-  /** The zap request as its sender signed it. */
-  text: string;
+interface PaidZap {
+  recipient: RecipientClient;
+  zapRequestJson: string;
   invoice: string;
 }
 
-function start(): NutpostProcess {
+function startProcess(): NutpostProcess {
   return new NutpostProcess('serve', {
-    DATABASE_URL: postgresUrl(testDatabase),
+    DATABASE_URL: requirePostgresUrl(testDatabase),
     JWT_SECRET: TEST_JWT_SECRET,
     DEFAULT_MINT_URL: mint.url,
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
@@ -111,50 +116,56 @@ function start(): NutpostProcess {
   });
 }
 
-/** Pays a zap, kills the process at a step, and expires its leases and claims. */
-async function crash(stopAt: () => BlockedWrite | Promise<BlockedWrite>): Promise<Zap> {
-  const process = start();
-  const wallet = new TestWallet(await process.waitForOrigin());
-  const { text } = createZapRequest({
-    recipient: wallet.pubkey,
+/** Pays a zap, kills the process at a step of its work, and lets the leases and claims of the process expire. */
+async function payZapAndKillProcess(
+  block: () => BlockingPoint | Promise<BlockingPoint>,
+): Promise<PaidZap> {
+  const process = startProcess();
+  const recipient = new RecipientClient(await process.waitForOrigin());
+  const { text: zapRequestJson } = createZapRequest({
+    recipient: recipient.pubkey,
     amountMsat: AMOUNT_MSAT,
     relays: relays.slice(0, 2).map(({ url }) => url),
   });
-  const query = buildZapQuery(text, AMOUNT_MSAT);
-  const { body } = await requestJson(wallet.origin, `/.well-known/lnurlp/${wallet.npub}?${query}`);
-  const stop = await stopAt();
-  ({ unblock: clear } = stop);
+  const query = buildZapQuery(zapRequestJson, AMOUNT_MSAT);
+  const path = `/.well-known/lnurlp/${recipient.npub}?${query}`;
+  const { body } = await requestJson(recipient.origin, path);
+  const blockingPoint = await block();
+  ({ unblock } = blockingPoint);
   mint.pay(body.pr);
-  await stop.reached;
+  await blockingPoint.reached;
   await process.kill();
-  await clear();
+  await unblock();
   await sql`update watch_processes set lease_expires_at = 0`.execute(database.db);
   await sql`update zap_receipt_deliveries set next_attempt_at = 0 where state = 'open'`.execute(
     database.db,
   );
-  return { wallet, text, invoice: body.pr };
+  return { recipient, zapRequestJson, invoice: body.pr };
 }
 
-/** All relays have the same receipt, and the list agrees with it. */
-async function expectOneReceipt({ wallet, text, invoice }: Zap, base: string): Promise<void> {
+/** Waits until all relays have the same receipt, which must match the quote in the recipient's list. */
+async function expectOneReceipt(
+  { recipient, zapRequestJson, invoice }: PaidZap,
+  origin: string,
+): Promise<void> {
   await vi.waitFor(() => expect(relays.map(({ events }) => events.size)).toEqual([1, 1, 1]), {
-    timeout: DELIVERED_WITHIN_MS,
+    timeout: DELIVERY_TIMEOUT_MS,
   });
   const [receipt, ...others] = relays.flatMap(({ events }) => [...events.values()]);
   if (receipt === undefined) {
-    throw new Error('there is no receipt');
+    throw new Error('no relay has a receipt');
   }
   expect(others).toEqual([receipt, receipt]);
   expect(verifyEvent(receipt)).toBe(true);
   expect(receipt).toMatchObject({ kind: 9735, pubkey: TEST_ZAP_PUBKEY, content: '' });
-  expect(receipt.tags).toContainEqual(['description', text]);
+  expect(receipt.tags).toContainEqual(['description', zapRequestJson]);
   expect(receipt.tags).toContainEqual(['bolt11', invoice]);
-  const listed = await wallet.withOrigin(base).listQuotes();
-  expect(listed).toMatchObject([{ zapRequest: text, paidAt: receipt.created_at }]);
+  const quotes = await recipient.withOrigin(origin).listPaidQuotes();
+  expect(quotes).toMatchObject([{ zapRequest: zapRequestJson, paidAt: receipt.created_at }]);
 }
 
-/** The state of each relay's delivery. */
-async function deliveries(): Promise<string[]> {
+/** Returns the state of the delivery to each relay. */
+async function readDeliveryStates(): Promise<string[]> {
   const rows = await database.db
     .selectFrom('zap_receipt_deliveries')
     .select(['relay', 'state'])
@@ -162,32 +173,36 @@ async function deliveries(): Promise<string[]> {
   return relays.map(({ url }) => rows.find((row) => row.relay === url)?.state ?? 'none');
 }
 
-function stopAtFate(
-  eventFate: 'ignore' | 'store_and_ignore',
+/** Lets the first relay not respond. The point is reached when an event has arrived and the condition holds. */
+function blockAtFirstRelay(
+  eventHandling: 'ignore' | 'store_and_ignore',
   condition: () => boolean,
-): BlockedWrite {
-  first.switches.eventHandling = eventFate;
-  const answer = () => {
-    first.switches.eventHandling = 'answer';
+): BlockingPoint {
+  firstRelay.switches.eventHandling = eventHandling;
+  const unblock = () => {
+    firstRelay.switches.eventHandling = 'answer';
   };
-  return { reached: first.waitForEvents(condition), unblock: answer };
+  return { reached: firstRelay.waitForEvents(condition), unblock };
 }
 
-/** Waits until all relays have the receipt and the first relay's OK is not recorded yet. */
-function stopAtLastOk(): BlockedWrite {
-  const release = first.holdResponses();
-  const stopping = waitUntil(async () => {
-    return (await deliveries()).join() === 'open,accepted,accepted' && first.events.size === 1;
+/** The point is reached when all relays have the receipt and only the first relay's OK is not recorded yet. */
+function blockAtLastOk(): BlockingPoint {
+  const releaseResponses = firstRelay.holdResponses();
+  const blocking = waitUntil(async () => {
+    return (
+      (await readDeliveryStates()).join() === 'open,accepted,accepted' &&
+      firstRelay.events.size === 1
+    );
   }).then(async () => {
     const table = 'zap_receipt_deliveries';
-    const stop = await blockWrites(database, table, `update ${table}`);
-    release();
-    await stop.reached;
-    return stop;
+    const blockedWrite = await blockWrites(database, table, `update ${table}`);
+    releaseResponses();
+    await blockedWrite.reached;
+    return blockedWrite;
   });
-  return { reached: stopping, unblock: async () => (await stopping).unblock() };
+  return { reached: blocking, unblock: async () => (await blocking).unblock() };
 }
 
-function totalOf(counts: ReadonlyMap<string, number>): number {
-  return [...counts.values()].reduce((sum, count) => sum + count, 0);
+function sum(counts: ReadonlyMap<string, number>): number {
+  return [...counts.values()].reduce((total, count) => total + count, 0);
 }

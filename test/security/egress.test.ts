@@ -9,50 +9,48 @@ import { createDnsResolver } from '../../src/net/dns-resolver.ts';
 import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import {
+  type ConnectionAttempts,
+  type LoopbackConnectionCounter,
+  recordConnectionAttempts,
+  startLoopbackConnectionCounter,
+} from '../helpers/network/connection-detectors.ts';
+import {
   type DnsAnswer,
   type DnsRecord,
-  type DnsServer,
-  startDnsServer,
-} from '../helpers/dns-server.ts';
-import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import {
-  type ConnectionAttempts,
-  type LoopbackTrap,
-  openLoopbackTrap,
-  recordConnectionAttempts,
-} from '../helpers/loopback-trap.ts';
-import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/test-certificate.ts';
+  type FakeDnsServer,
+  startFakeDnsServer,
+} from '../helpers/network/fake-dns-server.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
+import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-certificate.ts';
 
-/** A public address of an unassigned block: no connection succeeds. */
-const NOBODY_PUBLIC = '3000::1';
+/** In an unassigned block, so that no host responds. */
+const UNUSED_PUBLIC_ADDRESS = '3000::1';
 
-/** Ends connections that the guard allowed. */
+/** Ends attempts to connect to {@link UNUSED_PUBLIC_ADDRESS}. */
 const CONNECT_TIMEOUT_MS = 200;
 
 const runFile = promisify(execFile);
 
-let trap: LoopbackTrap;
-let dns: DnsServer;
-let attempts: ConnectionAttempts;
-/** The records of the name server. */
-let zone: (name: string, type: 'A' | 'AAAA') => DnsAnswer;
+let loopbackCounter: LoopbackConnectionCounter;
+let dnsServer: FakeDnsServer;
+/** How the DNS server answers. Each test sets it. */
+let answerDnsQuery: (name: string, type: 'A' | 'AAAA') => DnsAnswer;
 const cleanups: (() => Promise<unknown>)[] = [];
 
 beforeAll(async () => {
-  trap = await openLoopbackTrap();
-  dns = await startDnsServer((name, type) => zone(name, type));
+  loopbackCounter = await startLoopbackConnectionCounter();
+  dnsServer = await startFakeDnsServer((name, type) => answerDnsQuery(name, type));
 });
 afterAll(async () => {
-  await dns.close();
-  await trap.close();
+  await dnsServer.close();
+  await loopbackCounter.close();
 });
 afterEach(async () => {
   await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
 });
 
-/** Untrusted clients choose mints and relays. Their URLs must not reach this machine or its network. */
-
-describe('a host that an untrusted client names', () => {
+describe('a mint or relay URL from an untrusted client', () => {
+  // Each host is an address of this machine, or resolves to one.
   it.each([
     '127.0.0.1',
     '127.1',
@@ -81,159 +79,162 @@ describe('a host that an untrusted client names', () => {
     'mint.example',
     'mint.example.',
     'mіnt.example',
-  ])('does not reach this machine as %s', async (host) => {
-    zone = everyWayHere;
-    const before = startRecording();
-    for (const answer of await everyWay(`${host}:${trap.port}`)) {
-      expect(answer).toBe('forbidden address');
+  ])('is rejected with the host %s', async (host) => {
+    answerDnsQuery = loopbackRecords;
+    const attempts = startRecording();
+    for (const reason of await failureReasons(`${host}:${loopbackCounter.port}`)) {
+      expect(reason).toBe('forbidden address');
     }
-    const unencrypted = guardedSocket()(`ws://${host}:${trap.port}/`);
-    expect(await refusalOf(unencrypted)).toBe('forbidden address');
-    expect(before.targets).toEqual([]);
-    expect(trap.connectionCount()).toBe(0);
+    const unencrypted = createGuardedConnector()(`ws://${host}:${loopbackCounter.port}/`);
+    expect(await webSocketFailureReason(unencrypted)).toBe('forbidden address');
+    expect(attempts.targets).toEqual([]);
+    expect(loopbackCounter.connectionCount()).toBe(0);
   });
 
-  it.each([
-    ['1', 'forbidden port'],
-    ['22', 'forbidden port'],
-    ['25', 'forbidden port'],
-    ['80', 'forbidden port'],
-    ['442', 'forbidden port'],
-    ['444', 'forbidden port'],
-    ['1023', 'forbidden port'],
-    ['0', 'forbidden port'],
-    ['443', 'allowed'],
-    ['1024', 'allowed'],
-    ['3338', 'allowed'],
-    ['65535', 'allowed'],
-  ])('is tried on port %s? %s', async (port, expected) => {
-    zone = always([{ type: 'AAAA', address: NOBODY_PUBLIC }]);
-    const recorded = startRecording();
-    const [answer] = await everyWay(`public.example:${port}`);
-    if (expected === 'allowed') {
-      const target = `[${NOBODY_PUBLIC}]:${port}`;
-      expect(recorded.targets).toEqual([target, target]);
-    } else {
-      expect([answer, recorded.targets]).toEqual([expected, []]);
-    }
+  it.each([0, 1, 22, 25, 80, 442, 444, 1023])('is rejected with port %i', async (port) => {
+    answerDnsQuery = publicRecords;
+    const attempts = startRecording();
+    const [fetchReason] = await failureReasons(`public.example:${port}`);
+    expect(fetchReason).toBe('forbidden port');
+    expect(attempts.targets).toEqual([]);
+  });
+
+  it.each([443, 1024, 3338, 65_535])('is accepted with port %i', async (port) => {
+    answerDnsQuery = publicRecords;
+    const attempts = startRecording();
+    await failureReasons(`public.example:${port}`);
+    const target = `[${UNUSED_PUBLIC_ADDRESS}]:${port}`;
+    expect(attempts.targets).toEqual([target, target]);
   });
 });
 
 describe('a host name that an attacker controls', () => {
-  it('is checked at each connection, which uses the checked address (DNS rebinding)', async () => {
-    // Public at the first lookup, this machine afterwards.
-    const asked = new Set<string>();
-    zone = (name, type) => {
-      const isFirst = !asked.has(`${type} ${name}`);
-      asked.add(`${type} ${name}`);
-      return isFirst ? publicOnly(name, type) : everyWayHere(name, type);
+  it('is resolved and checked again for each connection (DNS rebinding)', async () => {
+    // The first lookup returns a public address. Later lookups return addresses of this machine.
+    const lookups = new Set<string>();
+    answerDnsQuery = (name, type) => {
+      const isFirstLookup = !lookups.has(`${type} ${name}`);
+      lookups.add(`${type} ${name}`);
+      return isFirstLookup ? publicRecords(name, type) : loopbackRecords(name, type);
     };
-    const guarded = guardedFetch();
-    const connect = guardedSocket();
-    const host = `rebinding.example:${trap.port}`;
-    const recorded = startRecording();
+    const guarded = createGuardedFetch();
+    const connect = createGuardedConnector();
+    const host = `rebinding.example:${loopbackCounter.port}`;
+    const attempts = startRecording();
     const url = `https://${host}/`;
     const first = await guarded.request({ method: 'GET', url });
     const later = [
-      reasonOf(await guarded.request({ method: 'GET', url })),
-      await refusalOf(connect(`wss://${host}/`)),
-      reasonOf(await guarded.request({ method: 'POST', url, body: {} })),
+      fetchFailureReason(await guarded.request({ method: 'GET', url })),
+      await webSocketFailureReason(connect(`wss://${host}/`)),
+      fetchFailureReason(await guarded.request({ method: 'POST', url, body: {} })),
     ];
     expect(first).toMatchObject({ outcome: 'unreachable', isUnsent: true });
     expect(later).toEqual(['forbidden address', 'forbidden address', 'forbidden address']);
-    expect(recorded.targets).toEqual([`[${NOBODY_PUBLIC}]:${trap.port}`]);
-    expect(trap.connectionCount()).toBe(0);
+    expect(attempts.targets).toEqual([`[${UNUSED_PUBLIC_ADDRESS}]:${loopbackCounter.port}`]);
+    expect(loopbackCounter.connectionCount()).toBe(0);
   });
 
-  it('with private and public addresses is reached at the public ones only', async () => {
-    zone = (_name, type) =>
+  it('is contacted only at its public addresses if it also has private ones', async () => {
+    answerDnsQuery = (_name, type) =>
       type === 'A'
-        ? addresses('A', ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.0.1'])
-        : addresses('AAAA', ['::1', '::ffff:127.0.0.1', NOBODY_PUBLIC, 'fd00:ec2::254']);
-    const recorded = startRecording();
-    await everyWay(`mixed.example:${trap.port}`);
-    const target = `[${NOBODY_PUBLIC}]:${trap.port}`;
-    expect(recorded.targets).toEqual([target, target]);
-    expect(trap.connectionCount()).toBe(0);
+        ? addressRecords('A', ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.0.1'])
+        : addressRecords('AAAA', [
+            '::1',
+            '::ffff:127.0.0.1',
+            UNUSED_PUBLIC_ADDRESS,
+            'fd00:ec2::254',
+          ]);
+    const attempts = startRecording();
+    await failureReasons(`mixed.example:${loopbackCounter.port}`);
+    const target = `[${UNUSED_PUBLIC_ADDRESS}]:${loopbackCounter.port}`;
+    expect(attempts.targets).toEqual([target, target]);
+    expect(loopbackCounter.connectionCount()).toBe(0);
   });
 
-  it('is rejected if it is an alias of a private name', async () => {
-    zone = (name, type) => [
+  it('is rejected if it is an alias of a host name with private addresses', async () => {
+    answerDnsQuery = (name, type) => [
       { type: 'CNAME', target: 'between.example' },
       { type: 'CNAME', name: 'between.example', target: 'inside.example' },
-      ...everyWayHere(name, type).map((record) => ({ ...record, name: 'inside.example' })),
+      ...loopbackRecords(name, type).map((record) => ({ ...record, name: 'inside.example' })),
     ];
-    const recorded = startRecording();
-    for (const answer of await everyWay(`alias.example:${trap.port}`)) {
-      expect(answer).toBe('forbidden address');
+    const attempts = startRecording();
+    for (const reason of await failureReasons(`alias.example:${loopbackCounter.port}`)) {
+      expect(reason).toBe('forbidden address');
     }
-    expect(recorded.targets).toEqual([]);
-    expect(trap.connectionCount()).toBe(0);
+    expect(attempts.targets).toEqual([]);
+    expect(loopbackCounter.connectionCount()).toBe(0);
   });
 
-  it('does not delay other names if its name server never responds', async () => {
-    zone = (name, type) => (name.startsWith('silent') ? 'silence' : everyWayHere(name, type));
-    const guarded = guardedFetch();
-    const ended: string[] = [];
-    const ask = async (name: string) => {
-      await guarded.request({ method: 'GET', url: `https://${name}.example:${trap.port}/` });
-      ended.push(name);
+  it('does not delay requests to other hosts if its name server never responds', async () => {
+    answerDnsQuery = (name, type) =>
+      name.startsWith('silent') ? 'silence' : loopbackRecords(name, type);
+    const guarded = createGuardedFetch();
+    const completed: string[] = [];
+    const sendRequest = async (name: string) => {
+      await guarded.request({
+        method: 'GET',
+        url: `https://${name}.example:${loopbackCounter.port}/`,
+      });
+      completed.push(name);
     };
-    const silent = Array.from({ length: 100 }, (_, index) => ask(`silent-${index}`));
-    await ask('talking');
-    expect(ended).toEqual(['talking']);
-    await Promise.all(silent);
+    const delayed = Array.from({ length: 100 }, (_, index) => sendRequest(`silent-${index}`));
+    await sendRequest('responsive');
+    expect(completed).toEqual(['responsive']);
+    await Promise.all(delayed);
   });
 });
 
 describe('a private host', () => {
-  it('is reached if private networks are allowed (which shows that the listeners of these tests work)', async () => {
-    const ownTrap = await openLoopbackTrap();
-    const open = new GuardedFetch({
+  // Control: shows that the counter and the recorder notice connections.
+  it('is reached if private networks are allowed', async () => {
+    const ownCounter = await startLoopbackConnectionCounter();
+    const unrestrictedFetch = new GuardedFetch({
       allowPrivateNetworks: true,
       limits: { totalTimeoutMs: CONNECT_TIMEOUT_MS },
     });
-    const recorded = startRecording();
-    await open.request({ method: 'GET', url: `http://[::1]:${ownTrap.port}/` });
-    await open.request({ method: 'GET', url: `http://127.1:${ownTrap.port}/` });
-    expect(recorded.targets).toEqual([`[::1]:${ownTrap.port}`, `127.0.0.1:${ownTrap.port}`]);
-    expect(ownTrap.connectionCount()).toBe(2);
-    await open.close();
-    await ownTrap.close();
+    const attempts = startRecording();
+    await unrestrictedFetch.request({ method: 'GET', url: `http://[::1]:${ownCounter.port}/` });
+    await unrestrictedFetch.request({ method: 'GET', url: `http://127.1:${ownCounter.port}/` });
+    expect(attempts.targets).toEqual([`[::1]:${ownCounter.port}`, `127.0.0.1:${ownCounter.port}`]);
+    expect(ownCounter.connectionCount()).toBe(2);
+    await unrestrictedFetch.close();
+    await ownCounter.close();
   });
 });
 
 describe('a redirect to a private address', () => {
-  it.each([301, 302, 303, 307, 308])('with status %i is not followed', async (status) => {
+  it.each([301, 302, 303, 307, 308])('is not followed if its status is %i', async (status) => {
     const server = createServer((_request, response) => {
-      response.writeHead(status, { location: `http://127.0.0.1:${trap.port}/inside` }).end();
+      response
+        .writeHead(status, { location: `http://127.0.0.1:${loopbackCounter.port}/private` })
+        .end();
     });
     server.on('upgrade', (_request, socket) => {
       socket.end(
-        `HTTP/1.1 ${status} Elsewhere\r\nLocation: ws://127.0.0.1:${trap.port}/\r\nContent-Length: 0\r\n\r\n`,
+        `HTTP/1.1 ${status} Elsewhere\r\nLocation: ws://127.0.0.1:${loopbackCounter.port}/\r\nContent-Length: 0\r\n\r\n`,
       );
     });
     const host = await listen(server);
     const guarded = new GuardedFetch({ allowPrivateNetworks: true });
     cleanups.push(() => guarded.close());
     const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
-    const recorded = startRecording();
-    const answer = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
-    expect(answer).toMatchObject({ outcome: 'responded', status });
-    expect(await refusalOf(connect(`ws://${host}/`))).toContain(String(status));
-    expect(recorded.targets).toEqual([host, host]);
-    expect(trap.connectionCount()).toBe(0);
+    const attempts = startRecording();
+    const response = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
+    expect(response).toMatchObject({ outcome: 'responded', status });
+    expect(await webSocketFailureReason(connect(`ws://${host}/`))).toContain(String(status));
+    expect(attempts.targets).toEqual([host, host]);
+    expect(loopbackCounter.connectionCount()).toBe(0);
   });
 });
 
-describe('a proxy in the environment', () => {
-  it('is not used, although Node would use it', async () => {
-    const proxied: string[] = [];
+describe('a proxy in the environment variables', () => {
+  it('is not used, although Node’s own clients use it', async () => {
+    const proxiedUrls: string[] = [];
     const proxy = createServer((request, response) => {
-      proxied.push(request.url ?? '');
+      proxiedUrls.push(request.url ?? '');
       response.end('by proxy');
     }).on('connect', (request, socket) => {
-      proxied.push(request.url ?? '');
+      proxiedUrls.push(request.url ?? '');
       socket.end();
     });
     const target = createServer((_request, response) => response.end('direct'));
@@ -247,7 +248,7 @@ describe('a proxy in the environment', () => {
         [name.toUpperCase(), proxyUrl],
       ]),
     );
-    const outcomes = await connectWith(
+    const outcomes = await connectInProcess(
       { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
       targetUrl,
     );
@@ -256,7 +257,7 @@ describe('a proxy in the environment', () => {
       guardedSocket: 'open',
     });
     // Control: Node's own clients use the proxy.
-    expect(proxied.map((url) => url.replace(targetUrl, ''))).toEqual([
+    expect(proxiedUrls.map((url) => url.replace(targetUrl, ''))).toEqual([
       '/global-fetch',
       '/http-get',
     ]);
@@ -264,13 +265,13 @@ describe('a proxy in the environment', () => {
 });
 
 describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
-  it('is ignored, although Node would apply it', async () => {
+  it('is ignored, although Node’s own clients apply it', async () => {
     const target = createTlsServer(
       { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
       (_request, response) => response.end('unchecked'),
     );
     const url = `https://${await listen(target)}`;
-    expect(await connectWith({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
+    expect(await connectInProcess({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
       guardedFetch: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
       guardedSocket: expect.stringMatching(/self-signed certificate/),
       globalFetch: 'unchecked',
@@ -279,75 +280,78 @@ describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
   });
 });
 
-/** The outcome of each kind of connection in a process with this environment. */
-async function connectWith(env: Record<string, string>, targetUrl: string): Promise<unknown> {
-  const program = fileURLToPath(new URL('../helpers/connection-probe-process.ts', import.meta.url));
+/** Connects with each client in a process with these environment variables. @returns the result of each client */
+async function connectInProcess(env: Record<string, string>, targetUrl: string): Promise<unknown> {
+  const program = fileURLToPath(
+    new URL('../helpers/network/outgoing-connections-probe.ts', import.meta.url),
+  );
   const { stdout } = await runFile(process.execPath, [program, targetUrl], { env });
   return JSON.parse(stdout);
 }
 
 /** DNS records that point to this machine. */
-function everyWayHere(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
+function loopbackRecords(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
   return type === 'A'
-    ? addresses('A', ['127.0.0.1', '0.0.0.0', '127.255.255.254'])
-    : addresses('AAAA', ['::1', '::ffff:127.0.0.1', '::ffff:0:127.0.0.1', '64:ff9b::7f00:1']);
+    ? addressRecords('A', ['127.0.0.1', '0.0.0.0', '127.255.255.254'])
+    : addressRecords('AAAA', ['::1', '::ffff:127.0.0.1', '::ffff:0:127.0.0.1', '64:ff9b::7f00:1']);
 }
 
-function publicOnly(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
-  return type === 'A' ? [] : addresses('AAAA', [NOBODY_PUBLIC]);
+function publicRecords(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
+  return type === 'A' ? [] : addressRecords('AAAA', [UNUSED_PUBLIC_ADDRESS]);
 }
 
-function always(records: DnsRecord[]) {
-  return (_name: string, type: 'A' | 'AAAA') => records.filter((record) => record.type === type);
-}
-
-function addresses(type: 'A' | 'AAAA', texts: string[]): DnsRecord[] {
-  return texts.map((address) => ({ type, address }));
+function addressRecords(type: 'A' | 'AAAA', addresses: string[]): DnsRecord[] {
+  return addresses.map((address) => ({ type, address }));
 }
 
 function startRecording(): ConnectionAttempts {
-  attempts = recordConnectionAttempts();
+  const attempts = recordConnectionAttempts();
   cleanups.push(async () => attempts.stop());
   return attempts;
 }
 
-/** The production guard with the test's name server. */
-function guardedFetch(limits: { connectTimeoutMs?: number } = {}): GuardedFetch {
+/** Creates a client with the restrictions of production, and the DNS server of these tests. */
+function createGuardedFetch(): GuardedFetch {
   const guarded = new GuardedFetch({
     allowPrivateNetworks: false,
-    resolve: createDnsResolver([dns.address]),
-    limits: { connectTimeoutMs: CONNECT_TIMEOUT_MS, ...limits },
+    resolve: createDnsResolver([dnsServer.address]),
+    limits: { connectTimeoutMs: CONNECT_TIMEOUT_MS },
   });
   cleanups.push(() => guarded.close());
   return guarded;
 }
 
-function guardedSocket() {
+function createGuardedConnector() {
   return createGuardedWebSocketConnector({
     allowPrivateNetworks: false,
-    resolve: createDnsResolver([dns.address]),
+    resolve: createDnsResolver([dnsServer.address]),
     handshakeTimeoutMs: CONNECT_TIMEOUT_MS,
   });
 }
 
-/** Returns why connections to a host and port fail: the HTTP client of mints, and the WebSocket client of relays. */
-async function everyWay(authority: string): Promise<string[]> {
-  const answer = await guardedFetch().request({ method: 'GET', url: `https://${authority}/` });
-  return [reasonOf(answer), await refusalOf(guardedSocket()(`wss://${authority}/`))];
+/** Connects to a host and port by HTTPS and by WebSocket. @returns why each connection failed */
+async function failureReasons(authority: string): Promise<string[]> {
+  const response = await createGuardedFetch().request({
+    method: 'GET',
+    url: `https://${authority}/`,
+  });
+  return [
+    fetchFailureReason(response),
+    await webSocketFailureReason(createGuardedConnector()(`wss://${authority}/`)),
+  ];
 }
 
-function reasonOf(answer: GuardedResponse): string {
-  return answer.outcome === 'unreachable' ? answer.reason : `status ${answer.status}`;
+function fetchFailureReason(response: GuardedResponse): string {
+  return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 
-/** Returns the error of a socket. */
-async function refusalOf(socket: WebSocket): Promise<string> {
-  let refusal = '';
+async function webSocketFailureReason(socket: WebSocket): Promise<string> {
+  let reason = '';
   socket.on('error', (error) => {
-    refusal = error.message;
+    reason = error.message;
   });
   await new Promise((resolve) => socket.once('close', resolve));
-  return refusal;
+  return reason;
 }
 
 /** @returns host and port */

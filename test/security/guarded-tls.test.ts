@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { WebSocketServer } from 'ws';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
-import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/test-certificate.ts';
+import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-certificate.ts';
 
-/** Resolves every name to this machine, and treats it as a public host. */
+/** Resolves every host name to this machine, and treats the address as public. */
 vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
   ...(await importOriginal()),
   createGuardedLookup: () => (_hostname, options, callback) =>
@@ -18,13 +18,16 @@ vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
       : callback(null, '127.0.0.1', 4),
 }));
 
+/** The default of `GuardedFetch`. */
+const MAX_REQUESTS_PER_HOST = 32;
+
 const server = createServer(
   { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
   (_request, response) => response.end('hello'),
 );
-const sockets = new WebSocketServer({ server });
-const guarded = new GuardedFetch({ allowPrivateNetworks: false });
-const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
+const webSocketServer = new WebSocketServer({ server });
+const guardedFetch = new GuardedFetch({ allowPrivateNetworks: false });
+const connectWebSocket = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
 let port: number;
 
 beforeAll(async () => {
@@ -34,78 +37,76 @@ beforeAll(async () => {
   port = (server.address() as AddressInfo).port;
 });
 afterAll(async () => {
-  await guarded.close();
-  sockets.close();
+  await guardedFetch.close();
+  webSocketServer.close();
   server.close();
 });
 
-describe('the guard in production', () => {
-  it('allows a request to a public host over TLS', async () => {
-    const answer = await guarded.request({ method: 'GET', url: `https://mint.test:${port}/` });
-    expect(answer).toMatchObject({ outcome: 'responded', status: 200, text: 'hello' });
+describe('a client for untrusted hosts with the settings of production', () => {
+  it('allows an HTTPS request to a public host', async () => {
+    const result = await guardedFetch.request({ method: 'GET', url: `https://mint.test:${port}/` });
+    expect(result).toMatchObject({ outcome: 'responded', status: 200, text: 'hello' });
   });
 
-  it('allows a socket to a public host over TLS', async () => {
-    const arrival = once(sockets, 'connection');
-    const socket = connect(`wss://mint.test:${port}/v1/ws`);
+  it('allows a WebSocket over TLS to a public host', async () => {
+    const connection = once(webSocketServer, 'connection');
+    const socket = connectWebSocket(`wss://mint.test:${port}/v1/ws`);
     await once(socket, 'open');
-    const [, request] = await arrival;
+    const [, request] = await connection;
     expect([request.url, request.headers.host]).toEqual(['/v1/ws', `mint.test:${port}`]);
     socket.terminate();
     await once(socket, 'close');
   });
 
-  it('requires a certificate of the requested name', async () => {
-    const answer = await guarded.request({ method: 'GET', url: `https://other.test:${port}/` });
-    expect(answer).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
-    const [error] = await once(connect(`wss://other.test:${port}/`), 'error');
+  it('requires a certificate for the requested host name', async () => {
+    const url = `https://other.test:${port}/`;
+    const result = await guardedFetch.request({ method: 'GET', url });
+    expect(result).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
+    const [error] = await once(connectWebSocket(`wss://other.test:${port}/`), 'error');
     expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
   });
 
-  it('limits concurrent requests to a host across its ports', async () => {
+  it('limits the concurrent requests to all ports of a host, except to an operator origin', async () => {
     const arrivals = new EventEmitter();
-    const waiting: ServerResponse[] = [];
+    const pendingResponses: ServerResponse[] = [];
     const ports = await Promise.all(
-      Array.from({ length: 40 }, () =>
-        listenAt((_request, response) => {
-          waiting.push(response);
+      Array.from({ length: MAX_REQUESTS_PER_HOST + 8 }, () =>
+        startHttpsServer((_request, response) => {
+          pendingResponses.push(response);
           arrivals.emit('arrival');
         }),
       ),
     );
-    const own = await listenAt((_request, response) => response.end('own'));
-    const trusting = new GuardedFetch({
+    const operatorPort = await startHttpsServer((_request, response) => response.end('operator'));
+    const fetchWithOperatorOrigin = new GuardedFetch({
       allowPrivateNetworks: false,
-      operatorOrigins: [`https://mint.test:${own}`],
+      operatorOrigins: [`https://mint.test:${operatorPort}`],
     });
-    onTestFinished(() => trusting.close());
-    const ask = (port: number) =>
-      trusting.request({ method: 'GET', url: `https://mint.test:${port}/` });
-    const answers = ports.map(ask);
-    while (waiting.length < 32) {
+    onTestFinished(() => fetchWithOperatorOrigin.close());
+    const sendRequest = (port: number) =>
+      fetchWithOperatorOrigin.request({ method: 'GET', url: `https://mint.test:${port}/` });
+    const results = ports.map(sendRequest);
+    while (pendingResponses.length < MAX_REQUESTS_PER_HOST) {
       await once(arrivals, 'arrival');
     }
-    // An operator origin on the same host has its own slots.
-    expect(await ask(own)).toMatchObject({ text: 'own' });
-    expect(waiting).toHaveLength(32);
-    arrivals.on('arrival', () => waiting.at(-1)?.end('late'));
-    for (const response of waiting) {
+    expect(await sendRequest(operatorPort)).toMatchObject({ text: 'operator' });
+    expect(pendingResponses).toHaveLength(MAX_REQUESTS_PER_HOST);
+    arrivals.on('arrival', () => pendingResponses.at(-1)?.end('late'));
+    for (const response of pendingResponses) {
       response.end('late');
     }
-    expect(await Promise.all(answers)).toMatchObject(Array(40).fill({ text: 'late' }));
+    expect(await Promise.all(results)).toMatchObject(ports.map(() => ({ text: 'late' })));
   });
 });
 
-/** Another port of the same host. */
-async function listenAt(listener: RequestListener): Promise<number> {
-  const other = createServer({ key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE }, listener).listen(
-    0,
-    '127.0.0.1',
-  );
-  await once(other, 'listening');
+/** Starts another HTTPS server on this machine. @returns its port */
+async function startHttpsServer(listener: RequestListener): Promise<number> {
+  const tlsOptions = { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE };
+  const httpsServer = createServer(tlsOptions, listener).listen(0, '127.0.0.1');
+  await once(httpsServer, 'listening');
   onTestFinished(() => {
-    other.closeAllConnections();
-    other.close();
+    httpsServer.closeAllConnections();
+    httpsServer.close();
   });
-  return (other.address() as AddressInfo).port;
+  return (httpsServer.address() as AddressInfo).port;
 }

@@ -7,37 +7,39 @@ import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   flood,
-  type HostileBehavior,
   type HostileMint,
+  type HostileResponder,
   startHostileMint,
   trickle,
-} from '../helpers/hostile-mint.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
+} from '../helpers/mints/fake-hostile-mint.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
 import {
   createTestEnvironment,
   setMint,
   type TestEnvironment,
   useTestEnvironment,
-} from '../helpers/test-environment.ts';
-import { requestJson, type TestWallet } from '../helpers/test-wallet.ts';
+} from '../helpers/service/test-environment.ts';
 
-/** The timeout of a request to a mint; 15 s in production. */
-const TOTAL_TIMEOUT_MS = 1_000;
+/** Limits a request to a mint. Production allows 15 s. */
+const MINT_TIMEOUT_MS = 1_000;
 
 /** The payer gets a response within this time, even on a busy machine. */
-const IN_TIME_MS = 8 * TOTAL_TIMEOUT_MS;
+const MAX_RESPONSE_MS = 8 * MINT_TIMEOUT_MS;
 
-/** Parsing 3 MB of JSON takes about 150 ms; validating each of a million objects takes seconds. */
-const LONGEST_STALL_MS = 1_000;
+/** Parsing 3 MB of JSON takes about 150 ms. Validating each of a million objects would take seconds. */
+const MAX_EVENT_LOOP_STALL_MS = 1_000;
 
-/** Just within the response size limit. */
+const NANOSECONDS_PER_MS = 1e6;
+
+/** Below the response size limit of 4 MiB. */
 const LARGE_BODY_BYTES = 3.5 * 1024 * 1024;
 
-/** How much memory may grow over many attacks. */
-const MEMORY_TOLERANCE_BYTES = 5 * 1024 * 1024;
+/** Growth of memory usage over several rounds of attacks that does not count as a leak. */
+const ALLOWED_MEMORY_GROWTH_BYTES = 5 * 1024 * 1024;
 
-/** The payer's response to any failure of the mint (LUD-06). */
-const MINT_TROUBLE = {
+/** What a payer receives if the recipient's mint fails (LUD-06). */
+const MINT_FAILURE_RESPONSE = {
   status: 500,
   body: {
     status: 'ERROR',
@@ -48,199 +50,229 @@ const MINT_TROUBLE = {
 const OK = 'HTTP/1.1 200 OK\r\n';
 const JSON_HEAD = `${OK}Content-Type: application/json\r\n`;
 
-/** 32 MB of spaces in 32 kB. */
+/** 32 MiB of spaces, compressed to about 32 kB. */
 const BOMB_BODY = gzipSync(Buffer.alloc(32 * 1024 * 1024, ' '));
 const GZIP_BOMB = Buffer.concat([
   Buffer.from(`${JSON_HEAD}Content-Encoding: gzip\r\nContent-Length: ${BOMB_BODY.length}\r\n\r\n`),
   BOMB_BODY,
 ]);
 
-/** 3 MB. */
+/** 3 MB of JSON. */
 const MILLION_OBJECTS = `[${Array.from({ length: 1_000_000 }, () => '{}').join(',')}]`;
 
-const CHUNKED = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
+const CHUNKED_HEAD = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
 
-/** What a mint sends first and then repeats without end, or what it does with the connection. */
-const HOSTILITIES = (
+/** What the mint does: a description, the first bytes that it sends (or a function), and bytes that it then repeats. */
+const ATTACKS = (
   [
     ['sends a gzip bomb', GZIP_BOMB],
-    ['never ends its body', `${JSON_HEAD}\r\n`, ' '.repeat(16)],
-    ['never ends its chunks, of a byte each', CHUNKED, '1\r\n \r\n'],
-    ['never ends the extension of a chunk', `${CHUNKED}1;a=`, 'b'],
-    ['never ends its trailers', `${CHUNKED}0\r\n`, 'X-More: more\r\n'],
-    ['never ends its headers', OK, 'X-More: more and more\r\n'],
-    ['never ends one header', `${OK}X-Long: `, 'x'],
-    ['never ends its status line', 'HTTP/1.1 200 ', 'O'],
-    ['sends a thousand cookies', thousandCookies()],
-    ['never answers', () => undefined],
-    ['sends a byte now and then', (peer) => trickle(peer, `${JSON_HEAD}X: ${'x'.repeat(1e4)}`, 10)],
+    ['sends a body without end', `${JSON_HEAD}\r\n`, ' '.repeat(16)],
+    ['sends one-byte chunks without end', CHUNKED_HEAD, '1\r\n \r\n'],
+    ['sends a chunk extension without end', `${CHUNKED_HEAD}1;a=`, 'b'],
+    ['sends trailers without end', `${CHUNKED_HEAD}0\r\n`, 'X-More: more\r\n'],
+    ['sends headers without end', OK, 'X-More: more and more\r\n'],
+    ['sends a header value without end', `${OK}X-Long: `, 'x'],
+    ['sends a status line without end', 'HTTP/1.1 200 ', 'O'],
+    ['sends 1,000 cookies', thousandCookies()],
+    ['never responds', () => undefined],
     [
-      'sends a byte of its body now and then',
+      'sends its headers slowly, byte by byte',
+      (peer) => trickle(peer, `${JSON_HEAD}X: ${'x'.repeat(1e4)}`, 10),
+    ],
+    [
+      'sends its body slowly, byte by byte',
       (peer) => {
         peer.write(`${JSON_HEAD}\r\n`);
         trickle(peer, '{"quote": "', 10);
       },
     ],
-    ['nests its JSON two million deep', whole(nested())],
-    ['nests JSON that never closes', whole('['.repeat(LARGE_BODY_BYTES))],
-    ['sends JSON of another kind', whole('"quote"')],
-    ['answers in HTTP/1.0 without a length', (peer) => peer.end('HTTP/1.0 200 OK\r\n\r\n{}')],
-    ['answers in HTTP/0.9', (peer) => peer.end('{"quote": "1"}')],
-    ['answers in HTTP/2', (peer) => peer.end('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
-    ['hangs up at once', (peer) => peer.destroy()],
-    ['resets the connection', (peer) => peer.resetAndDestroy()],
-    ['hangs up in the middle of its body', (peer) => peer.end(whole('{"quote":').slice(0, -4))],
-    ['promises more than it sends', `${OK}Content-Length: 100\r\n\r\n{}`],
-    ['sends more than it promised', `${OK}Content-Length: 2\r\n\r\n{}{}{}`],
-    ['has two lengths', `${OK}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}`],
-    ['has a negative length', `${OK}Content-Length: -1\r\n\r\n{}`],
-    ['has an enormous length', `${OK}Content-Length: 99999999999999999999999\r\n\r\n{}`],
+    ['sends deeply nested JSON', jsonResponse(nestedJson())],
     [
-      'has a length and chunks',
-      `${CHUNKED.trim()}\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      'sends deeply nested JSON without closing brackets',
+      jsonResponse('['.repeat(LARGE_BODY_BYTES)),
     ],
-    ['switches protocols', 'HTTP/1.1 101 Hi\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'],
-    ['repeats 100 Continue', '', 'HTTP/1.1 100 Continue\r\n\r\n'],
-    ['never ends its early hints', '', 'HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n'],
-    ['sends a million empty objects', whole(MILLION_OBJECTS)],
-    ['says 200 and sends a page', whole('<html>'.repeat(10_000))],
-    ['answers with an unknown status', 'HTTP/1.1 999 No\r\n\r\n'],
-  ] as const satisfies readonly (readonly [string, string | Buffer | HostileBehavior, string?])[]
-).map(([what, act, repeated]): [string, HostileBehavior] => [
-  what,
+    ['sends a JSON string instead of an object', jsonResponse('"quote"')],
+    [
+      'responds in HTTP/1.0 without a Content-Length',
+      (peer) => peer.end('HTTP/1.0 200 OK\r\n\r\n{}'),
+    ],
+    ['responds in HTTP/0.9', (peer) => peer.end('{"quote": "1"}')],
+    ['responds in HTTP/2', (peer) => peer.end('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
+    ['closes the connection immediately', (peer) => peer.destroy()],
+    ['resets the connection', (peer) => peer.resetAndDestroy()],
+    [
+      'closes the connection in the middle of its body',
+      (peer) => peer.end(jsonResponse('{"quote":').slice(0, -4)),
+    ],
+    ['sends a body shorter than its Content-Length', `${OK}Content-Length: 100\r\n\r\n{}`],
+    ['sends a body longer than its Content-Length', `${OK}Content-Length: 2\r\n\r\n{}{}{}`],
+    [
+      'sends two different Content-Length headers',
+      `${OK}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}`,
+    ],
+    ['sends a negative Content-Length', `${OK}Content-Length: -1\r\n\r\n{}`],
+    ['sends an enormous Content-Length', `${OK}Content-Length: 99999999999999999999999\r\n\r\n{}`],
+    [
+      'sends a Content-Length and chunks',
+      `${CHUNKED_HEAD.trim()}\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+    ],
+    [
+      'responds with 101 Switching Protocols',
+      'HTTP/1.1 101 Hi\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n',
+    ],
+    ['sends 100 Continue without end', '', 'HTTP/1.1 100 Continue\r\n\r\n'],
+    ['sends 103 Early Hints without end', '', 'HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n'],
+    ['sends an array of a million empty objects', jsonResponse(MILLION_OBJECTS)],
+    ['responds with 200 and an HTML page', jsonResponse('<html>'.repeat(10_000))],
+    ['responds with the unknown status 999', 'HTTP/1.1 999 No\r\n\r\n'],
+  ] as const satisfies readonly (readonly [string, string | Buffer | HostileResponder, string?])[]
+).map(([description, start, endlessBytes]): [string, HostileResponder] => [
+  description,
   (peer) => {
-    if (typeof act === 'function') {
-      act(peer);
+    if (typeof start === 'function') {
+      start(peer);
     } else {
-      peer.write(act);
+      peer.write(start);
     }
-    if (repeated !== undefined) {
-      flood(peer, repeated);
+    if (endlessBytes !== undefined) {
+      flood(peer, endlessBytes);
     }
   },
 ]);
 
 const logs = new LogCapture('error');
-const world = useTestEnvironment({
-  overrides: { log: logs.log, fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS } },
+const environment = useTestEnvironment({
+  overrides: { log: logs.log, fetchLimits: { totalTimeoutMs: MINT_TIMEOUT_MS } },
 });
 
 describe('a hostile mint', () => {
-  it.each(HOSTILITIES)('that %s fails only its own payers', async (_what, beHostile) => {
-    const mint = await hostileMint(beHostile);
-    const wallet = world.newWallet();
-    await choose(wallet, mint);
-    const begunAt = performance.now();
-    const failed = askInvoice(wallet);
-    await mint.firstAttackedRequest;
-    const other = await world.requestInvoice(world.newWallet(), 21);
-    expect(other.pr).toMatch(/^ln/);
-    expect(await failed).toEqual(MINT_TROUBLE);
-    expect(performance.now() - begunAt).toBeLessThan(IN_TIME_MS);
+  it.each(ATTACKS)('fails only payments to its own users when it %s', async (_name, attack) => {
+    const mint = await useHostileMint(attack);
+    const recipient = environment.newWallet();
+    await selectMint(recipient, mint);
+    const startedAtMs = performance.now();
+    const invoiceResponse = sendInvoiceRequest(recipient);
+    await mint.firstHostileResponse;
+    await expectInvoiceFromDefaultMint();
+    expect(await invoiceResponse).toEqual(MINT_FAILURE_RESPONSE);
+    expect(performance.now() - startedAtMs).toBeLessThan(MAX_RESPONSE_MS);
     expect(logs.lines).toEqual([]);
   });
 
-  it('cannot be chosen', async () => {
-    const answers = await Promise.all(
-      HOSTILITIES.map(async ([what, beHostile]) => {
-        const mint = await hostileMint(beHostile, { shouldAttackInfoRequests: true });
-        const { status, body } = await setMint(world.newWallet(), mint.url);
-        return { what, status, message: body.message };
+  it('is rejected as the mint of a user when it attacks requests for its info', async () => {
+    const responses = await Promise.all(
+      ATTACKS.map(async ([name, attack]) => {
+        const mint = await useHostileMint(attack, { hasHostileInfo: true });
+        const { status, body } = await setMint(environment.newWallet(), mint.url);
+        return { name, status, message: body.message };
       }),
     );
     const message = 'Could not get mint info. Is this a valid mint url?';
-    expect(answers).toEqual(HOSTILITIES.map(([what]) => ({ what, status: 400, message })));
+    expect(responses).toEqual(ATTACKS.map(([name]) => ({ name, status: 400, message })));
     expect(logs.lines).toEqual([]);
   });
-});
 
-describe('a batch that a hostile mint', () => {
   it.each([
-    ['answers with a million empty objects', whole(MILLION_OBJECTS)],
+    ['200 and a million empty objects', jsonResponse(MILLION_OBJECTS)],
     [
-      'rejects with a million empty objects',
-      whole(`{"detail":${MILLION_OBJECTS}}`).replace('200 OK', '400 Bad Request'),
+      '400 and a million empty objects',
+      jsonResponse(`{"detail":${MILLION_OBJECTS}}`).replace('200 OK', '400 Bad Request'),
     ],
-  ])('%s does not block the event loop', async (_what, answer) => {
-    const mint = await hostileMint((peer) => peer.write(answer));
-    const guarded = new GuardedFetch({ allowPrivateNetworks: true });
-    onTestFinished(() => guarded.close());
-    const client = new MintClient({ fetch: guarded, clock: Date.now });
-    const quoteIds = Array.from({ length: 1_000 }, (_, index) => `quote-${index}`);
-    const stalls = monitorEventLoopDelay({ resolution: 10 });
-    stalls.enable();
-    const checked = client.checkQuotes(mint.url, quoteIds);
-    await mint.firstAttackedRequest;
-    const other = await world.requestInvoice(world.newWallet(), 21);
-    expect(other.pr).toMatch(/^ln/);
-    expect(['unavailable', 'rejected']).toContain((await checked).outcome);
-    stalls.disable();
-    expect(stalls.max / 1e6).toBeLessThan(LONGEST_STALL_MS);
-  });
+  ])(
+    'does not block the event loop when it answers a batch check with %s',
+    async (_name, answer) => {
+      const mint = await useHostileMint((peer) => peer.write(answer));
+      const guardedFetch = new GuardedFetch({ allowPrivateNetworks: true });
+      onTestFinished(() => guardedFetch.close());
+      const client = new MintClient({ fetch: guardedFetch, clock: Date.now });
+      const quoteIds = Array.from({ length: 1_000 }, (_, index) => `quote-${index}`);
+      const eventLoopDelay = monitorEventLoopDelay({ resolution: 10 });
+      eventLoopDelay.enable();
+      const batchCheck = client.checkQuotes(mint.url, quoteIds);
+      await mint.firstHostileResponse;
+      await expectInvoiceFromDefaultMint();
+      expect(['unavailable', 'rejected']).toContain((await batchCheck).outcome);
+      eventLoopDelay.disable();
+      const maxStallMs = eventLoopDelay.max / NANOSECONDS_PER_MS;
+      expect(maxStallMs).toBeLessThan(MAX_EVENT_LOOP_STALL_MS);
+    },
+  );
 });
 
-describe('many hostile mints', () => {
-  it('do not fill the memory', async () => {
+describe('the service', () => {
+  it('releases its memory after many attacks', async () => {
     // The first round fills caches.
-    await attackOnce();
-    const before = await memoryInUse();
+    await runAllAttacks();
+    const bytesBefore = await measureMemoryBytes();
     for (let round = 0; round < 3; round += 1) {
-      await attackOnce();
+      await runAllAttacks();
     }
-    expect((await memoryInUse()) - before).toBeLessThan(MEMORY_TOLERANCE_BYTES);
+    const growthBytes = (await measureMemoryBytes()) - bytesBefore;
+    expect(growthBytes).toBeLessThan(ALLOWED_MEMORY_GROWTH_BYTES);
   });
-});
 
-describe('mints that never respond', () => {
-  it('do not block the default mint, even with few connections', async () => {
-    const small = await createTestEnvironment({
-      overrides: { fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS, maxInFlight: 2 } },
+  it('reaches the default mint while unresponsive mints hold as many requests as the limit allows', async () => {
+    const maxInFlight = 2;
+    const limited = await createTestEnvironment({
+      overrides: { fetchLimits: { totalTimeoutMs: MINT_TIMEOUT_MS, maxInFlight } },
     });
-    onTestFinished(() => small.close());
-    const mints = [await hostileMint(() => undefined), await hostileMint(() => undefined)] as const;
-    const wallets = [small.newWallet(), small.newWallet()] as const;
-    await choose(wallets[0], mints[0]);
-    await choose(wallets[1], mints[1]);
-    const failing = wallets.map((wallet) => askInvoice(wallet, small));
-    await Promise.all(mints.map(({ firstAttackedRequest: firstVictim }) => firstVictim));
-    const invoice = await small.requestInvoice(small.newWallet(), 21);
-    expect(invoice.pr).toMatch(/^ln/);
-    expect(await Promise.all(failing)).toEqual([MINT_TROUBLE, MINT_TROUBLE]);
+    onTestFinished(() => limited.close());
+    const mints: HostileMint[] = [];
+    const recipients: RecipientClient[] = [];
+    while (mints.length < maxInFlight) {
+      const mint = await useHostileMint(() => undefined);
+      const recipient = limited.newWallet();
+      await selectMint(recipient, mint);
+      mints.push(mint);
+      recipients.push(recipient);
+    }
+    const failingRequests = recipients.map((recipient) => sendInvoiceRequest(recipient, limited));
+    await Promise.all(mints.map((mint) => mint.firstHostileResponse));
+    await expectInvoiceFromDefaultMint(limited);
+    expect(await Promise.all(failingRequests)).toEqual(mints.map(() => MINT_FAILURE_RESPONSE));
   });
 });
 
-/** Runs every attack concurrently, each at its own mint. */
-async function attackOnce(): Promise<void> {
-  const victims = await Promise.all(
-    HOSTILITIES.map(async ([, beHostile]) => {
-      const mint = await startHostileMint(beHostile);
-      const wallet = world.newWallet();
-      await choose(wallet, mint);
-      expect(await askInvoice(wallet)).toEqual(MINT_TROUBLE);
+/** Runs all attacks concurrently, each at its own mint. */
+async function runAllAttacks(): Promise<void> {
+  const hostileResponseCounts = await Promise.all(
+    ATTACKS.map(async ([, attack]) => {
+      const mint = await startHostileMint(attack);
+      const recipient = environment.newWallet();
+      await selectMint(recipient, mint);
+      expect(await sendInvoiceRequest(recipient)).toEqual(MINT_FAILURE_RESPONSE);
       await mint.close();
-      return mint.attackedRequestCount();
+      return mint.hostileResponseCount();
     }),
   );
   // With this many attacks, some requests time out before they are sent.
-  expect(victims.filter((count) => count > 0).length).toBeGreaterThan(HOSTILITIES.length / 2);
+  const sentAttacks = hostileResponseCounts.filter((count) => count > 0);
+  expect(sentAttacks.length).toBeGreaterThan(ATTACKS.length / 2);
 }
 
-async function hostileMint(
-  beHostile: HostileBehavior,
-  options: { shouldAttackInfoRequests?: boolean } = {},
+/** Starts a hostile mint for the duration of the test. */
+async function useHostileMint(
+  attack: HostileResponder,
+  options: { hasHostileInfo?: boolean } = {},
 ): Promise<HostileMint> {
-  const mint = await startHostileMint(beHostile, options);
+  const mint = await startHostileMint(attack, options);
   onTestFinished(() => mint.close());
   return mint;
 }
 
-async function choose(wallet: TestWallet, { url }: HostileMint): Promise<void> {
+async function selectMint(wallet: RecipientClient, { url }: HostileMint): Promise<void> {
   expect((await setMint(wallet, url)).status).toBe(200);
 }
 
-async function askInvoice(
-  wallet: TestWallet,
-  { service }: TestEnvironment = world,
+async function expectInvoiceFromDefaultMint(target: TestEnvironment = environment): Promise<void> {
+  const invoice = await target.requestInvoice(target.newWallet(), 21);
+  expect(invoice.pr).toMatch(/^ln/);
+}
+
+/** Requests an invoice, which may fail. */
+async function sendInvoiceRequest(
+  wallet: RecipientClient,
+  { service }: TestEnvironment = environment,
 ): Promise<{ status: number; body: unknown }> {
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
   const { status, body } = await requestJson(service.url, path);
@@ -252,24 +284,24 @@ function thousandCookies(): string {
   return `${JSON_HEAD}${cookies.join('')}Content-Length: 2\r\n\r\n{}`;
 }
 
-function nested(): string {
+function nestedJson(): string {
   return '['.repeat(LARGE_BODY_BYTES / 2) + ']'.repeat(LARGE_BODY_BYTES / 2);
 }
 
-function whole(body: string): string {
+function jsonResponse(body: string): string {
   return `${JSON_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`;
 }
 
-/** Bytes in use: the lowest of several readings, because closed connections release theirs one by one. */
-async function memoryInUse(): Promise<number> {
+/** Returns the lowest of several readings, because closed connections release their memory one by one. */
+async function measureMemoryBytes(): Promise<number> {
   setFlagsFromString('--expose-gc');
   const collectGarbage = runInNewContext('gc') as () => void;
-  let least = Number.POSITIVE_INFINITY;
+  let lowestBytes = Number.POSITIVE_INFINITY;
   for (let reading = 0; reading < 20; reading += 1) {
     await new Promise((resolve) => setImmediate(resolve));
     collectGarbage();
     const { heapUsed, external } = process.memoryUsage();
-    least = Math.min(least, heapUsed + external);
+    lowestBytes = Math.min(lowestBytes, heapUsed + external);
   }
-  return least;
+  return lowestBytes;
 }

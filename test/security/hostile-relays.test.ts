@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import { type Event, generateSecretKey } from 'nostr-tools';
-import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createLogger, type Logger } from '../../src/log.ts';
 import {
@@ -18,14 +18,12 @@ import {
   loadEventVerifier,
 } from '../../src/nostr/events.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
-import { flood } from '../helpers/hostile-mint.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-import { TEST_CERTIFICATE } from '../helpers/test-certificate.ts';
-import type { TrickleMode } from '../helpers/trickling-relay-worker.ts';
+import { flood } from '../helpers/mints/fake-hostile-mint.ts';
+import { TEST_CERTIFICATE } from '../helpers/network/test-certificate.ts';
+import type { SentContent } from '../helpers/relays/byte-by-byte-relay-worker.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
 
-/** Hostile relays. `egress.test.ts` covers their addresses. */
-
-/** Every name resolves to this machine, as if it were public. */
+/** Resolves every host name to this machine, and treats the address as public. */
 vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
   ...(await importOriginal()),
   createGuardedLookup: () => (_hostname, options, callback) =>
@@ -34,28 +32,28 @@ vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
       : callback(null, '127.0.0.1', 4),
 }));
 
-/** The largest message. */
-const MESSAGE_BYTES = 256 * 1024;
+/** The service disconnects a relay that sends a larger message. */
+const MAX_MESSAGE_BYTES = 256 * 1024;
 
-/** A busy machine may stall this long; the attacks would stall several times longer. */
-const LONGEST_STALL_MS = 1_000;
+/** Busy machines stall the event loop for less than this. An effective attack stalls it several times longer. */
+const MAX_EVENT_LOOP_STALL_MS = 1_000;
 
-/** Longer than any test, so that something else must end the exchange. */
-const NEVER_MS = 60_000;
+/** Much longer than the requests of these tests take, so that no timeout ends them. */
+const UNREACHED_TIMEOUT_MS = 60_000;
 
-const ID = 'a'.repeat(64);
-
-/** Messages of the maximum length, each with as many mistakes as fit. */
-const OVERFULL: readonly (readonly [string, string])[] = [
-  ['tags that are numbers', eventWith(`[${listOf('1')}]`)],
-  ['a tag of numbers', eventWith(`[[${listOf('1')}]]`)],
-  ['tags that are objects', eventWith(`[${listOf('{}')}]`)],
-  ['numbers', `[${listOf('1')}]`],
-  ['more than an OK has', `["OK",${listOf('1')}]`],
-  ['more than a CLOSED has', `["CLOSED",${listOf('[]')}]`],
-  ['an object for each part of an event', `["EVENT",{},${listOf('{}')}]`],
-  ['nothing but brackets', '['.repeat(MESSAGE_BYTES / 2) + ']'.repeat(MESSAGE_BYTES / 2)],
+/** Messages of almost the maximum size, filled with invalid elements. */
+const MALFORMED_MESSAGES: readonly (readonly [string, string])[] = [
+  ['an event whose tags are numbers', eventMessage(`[${repeatToFill('1')}]`)],
+  ['an event with a tag of numbers', eventMessage(`[[${repeatToFill('1')}]]`)],
+  ['an event whose tags are objects', eventMessage(`[${repeatToFill('{}')}]`)],
+  ['an array of numbers', `[${repeatToFill('1')}]`],
+  ['an OK with too many elements', `["OK",${repeatToFill('1')}]`],
+  ['a CLOSED with too many elements', `["CLOSED",${repeatToFill('[]')}]`],
+  ['an EVENT with too many elements', `["EVENT",{},${repeatToFill('{}')}]`],
+  ['deeply nested arrays', '['.repeat(MAX_MESSAGE_BYTES / 2) + ']'.repeat(MAX_MESSAGE_BYTES / 2)],
 ];
+
+const NANOSECONDS_PER_MS = 1e6;
 
 let signer: EventSigner;
 let verifyEvent: EventVerifier;
@@ -65,123 +63,140 @@ beforeAll(async () => {
   verifyEvent = await loadEventVerifier();
 });
 
-it.each(OVERFULL)('stays connected to a relay that sends %s', async (_what, text) => {
-  expect(text.length).toBeLessThanOrEqual(MESSAGE_BYTES);
-  const url = await startRelay((send, _kind, id) => {
-    send(text);
+it.each(MALFORMED_MESSAGES)('stays connected to a relay that sends %s', async (_name, message) => {
+  expect(message.length).toBeLessThanOrEqual(MAX_MESSAGE_BYTES);
+  const relayUrl = await startFakeRelay((send, _kind, id) => {
+    send(message);
     send(JSON.stringify(['OK', id, true, '']));
   });
-  expect(await openPool().publish(url, signed())).toEqual({ outcome: 'accepted', message: '' });
+  const result = await openPool().publish(relayUrl, signTextNote());
+  expect(result).toEqual({ outcome: 'accepted', message: '' });
 });
 
 it.each([
   ['85,000 empty tags', Array.from({ length: 85_000 }, () => [])],
-  ['a tag of 80,000 empty texts', [Array.from({ length: 80_000 }, () => '')]],
-  ['two thousand tags', Array.from({ length: 2_000 }, () => ['r', 'wss://relay.example'])],
-])('ignores an event with %s before its signature is verified', async (_what, tags) => {
-  const verified: string[] = [];
-  const url = await startRelay(answerWith(relayList(tags)));
-  const pool = openPool({ verifyEvent: ({ id }) => verified.push(id) > 0 });
-  expect(await pool.query(url, {}, NEVER_MS)).toEqual({ outcome: 'none' });
-  expect(verified).toEqual([]);
+  ['a tag of 80,000 empty strings', [Array.from({ length: 80_000 }, () => '')]],
+  ['2,000 tags', Array.from({ length: 2_000 }, () => ['r', 'wss://relay.example'])],
+])('ignores an event with %s without verifying its signature', async (_name, tags) => {
+  const verifiedIds: string[] = [];
+  const relayUrl = await startFakeRelay(serveEvent(signRelayList(tags)));
+  const pool = openPool({ verifyEvent: ({ id }) => verifiedIds.push(id) > 0 });
+  expect(await pool.query(relayUrl, {}, UNREACHED_TIMEOUT_MS)).toEqual({ outcome: 'none' });
+  expect(verifiedIds).toEqual([]);
 });
 
-it('reads an event with five hundred relays', async () => {
+it('accepts a relay list with 500 relays', async () => {
   const tags = Array.from({ length: 500 }, (_, i) => ['r', `wss://relay-${i}.example`, 'write']);
-  const event = relayList(tags);
-  const url = await startRelay(answerWith(event));
-  const answer = await openPool().query(url, {}, NEVER_MS);
-  expect(answer).toMatchObject({ outcome: 'found', event: { id: event.id } });
+  const relayList = signRelayList(tags);
+  const relayUrl = await startFakeRelay(serveEvent(relayList));
+  const result = await openPool().query(relayUrl, {}, UNREACHED_TIMEOUT_MS);
+  expect(result).toMatchObject({ outcome: 'found', event: { id: relayList.id } });
 });
 
-it('closes only the connection whose message handler throws', async () => {
+it('logs an exception in the message handler, closes that connection, and can connect again', async () => {
   const { lines, log } = new LogCapture('error');
-  const url = await startRelay(answerWith(relayList([])));
+  const relayUrl = await startFakeRelay(serveEvent(signRelayList([])));
   const pool = openPool({
     log,
     verifyEvent: () => {
-      throw new TypeError('a bug of ours');
+      throw new TypeError('simulated bug');
     },
   });
-  expect(await pool.query(url, {}, NEVER_MS)).toEqual({ outcome: 'no_response' });
-  expect(lines.join()).toContain('a bug of ours');
-  expect(await pool.publish(url, signed())).toEqual({ outcome: 'accepted', message: '' });
-});
-
-describe('a slow relay', () => {
-  // If the connection is not closed, `publish` never resolves.
-  it.each<[TrickleMode]>([['message'], ['short messages'], ['after goodbye']])(
-    'that sends byte by byte (%s) does not block the event loop',
-    async (workerData) => {
-      setDefaultCACertificates([...getCACertificates('default'), TEST_CERTIFICATE]);
-      const worker = new Worker(new URL('../helpers/trickling-relay-worker.ts', import.meta.url), {
-        workerData,
-      });
-      onTestFinished(async () => {
-        await worker.terminate();
-      });
-      const [port] = await once(worker, 'message');
-      const stalls = monitorEventLoopDelay({ resolution: 10 });
-      stalls.enable();
-      const gone = Promise.withResolvers<void>();
-      const guarded = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
-      const pool = openPool({
-        connect: (url) => guarded(url).once('close', () => gone.resolve()),
-      });
-      const answer = await pool.publish(`wss://mint.test:${port}`, signed());
-      await gone.promise;
-      stalls.disable();
-      expect(answer).toEqual({ outcome: 'no_response' });
-      expect(stalls.max / 1e6).toBeLessThan(LONGEST_STALL_MS);
-    },
-  );
-
-  it.each([
-    'HTTP/1.1 100 Continue',
-    'HTTP/1.1 102 Processing',
-    'HTTP/1.1 103 Early Hints\r\nLink: </x>',
-  ])('that repeats %j instead of a handshake is not a relay', async (interim) => {
-    const server = createServer((peer) => {
-      peer.on('error', () => undefined);
-      peer.once('data', () => flood(peer, `${interim}\r\n\r\n`));
-    });
-    expect(await openPool().publish(await listen(server), signed())).toEqual({
-      outcome: 'unreachable',
-      reason: 'not a relay',
-    });
-  });
-
-  it('may send one interim response', async () => {
-    const upstream = await startRelay(answerWith(relayList([])));
-    const server = createServer((peer) => {
-      peer.on('error', () => undefined);
-      peer.write('HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n');
-      peer.pipe(connect(Number(new URL(upstream).port), '127.0.0.1')).pipe(peer);
-    });
-    const answer = await openPool().publish(await listen(server), signed());
-    expect(answer).toMatchObject({ outcome: 'accepted' });
+  const result = await pool.query(relayUrl, {}, UNREACHED_TIMEOUT_MS);
+  expect(result).toEqual({ outcome: 'no_response' });
+  expect(lines.join()).toContain('simulated bug');
+  expect(await pool.publish(relayUrl, signTextNote())).toEqual({
+    outcome: 'accepted',
+    message: '',
   });
 });
 
-/** As many entries as fit in a message with some more bytes. */
-function listOf(entry: string): string {
-  return Array(Math.floor((MESSAGE_BYTES - 500) / (entry.length + 1)))
-    .fill(entry)
+it.each<[string, SentContent]>([
+  ['a long message byte by byte', 'long message'],
+  ['short messages byte by byte', 'short messages'],
+  ['a close frame, then more bytes one by one', 'after close frame'],
+])(
+  'disconnects a relay that sends %s, and does not block the event loop',
+  async (_name, trickleMode) => {
+    setDefaultCACertificates([...getCACertificates('default'), TEST_CERTIFICATE]);
+    const worker = new Worker(
+      new URL('../helpers/relays/byte-by-byte-relay-worker.ts', import.meta.url),
+      {
+        workerData: trickleMode,
+      },
+    );
+    onTestFinished(async () => {
+      await worker.terminate();
+    });
+    const [port] = await once(worker, 'message');
+    const eventLoopDelay = monitorEventLoopDelay({ resolution: 10 });
+    eventLoopDelay.enable();
+    const disconnected = Promise.withResolvers<void>();
+    const connectGuarded = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
+    const pool = openPool({
+      connect: (url) => connectGuarded(url).once('close', () => disconnected.resolve()),
+    });
+    const result = await pool.publish(`wss://mint.test:${port}`, signTextNote());
+    await disconnected.promise;
+    eventLoopDelay.disable();
+    expect(result).toEqual({ outcome: 'no_response' });
+    const maxStallMs = eventLoopDelay.max / NANOSECONDS_PER_MS;
+    expect(maxStallMs).toBeLessThan(MAX_EVENT_LOOP_STALL_MS);
+  },
+);
+
+it.each([
+  'HTTP/1.1 100 Continue',
+  'HTTP/1.1 102 Processing',
+  'HTTP/1.1 103 Early Hints\r\nLink: </x>',
+])('disconnects a host that endlessly repeats the response %j', async (interimResponse) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => flood(socket, `${interimResponse}\r\n\r\n`));
+  });
+  const url = await listenOnFreePort(server);
+  expect(await openPool().publish(url, signTextNote())).toEqual({
+    outcome: 'unreachable',
+    reason: 'not a relay',
+  });
+});
+
+it('connects to a relay that sends one interim response before the handshake', async () => {
+  const relayUrl = await startFakeRelay(serveEvent(signRelayList([])));
+  const proxy = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.write('HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n');
+    socket.pipe(connect(Number(new URL(relayUrl).port), '127.0.0.1')).pipe(socket);
+  });
+  const result = await openPool().publish(await listenOnFreePort(proxy), signTextNote());
+  expect(result).toMatchObject({ outcome: 'accepted' });
+});
+
+/** Returns as many comma-separated copies as fit in a message, with 500 bytes left for the rest of the message. */
+function repeatToFill(element: string): string {
+  return Array(Math.floor((MAX_MESSAGE_BYTES - 500) / (element.length + 1)))
+    .fill(element)
     .join(',');
 }
 
-function eventWith(tags: string): string {
+function eventMessage(tagsJson: string): string {
+  const hex = 'a'.repeat(64);
   return (
-    `["EVENT","q1",{"id":"${ID}","pubkey":"${ID}","sig":"${ID}${ID}","kind":1,` +
-    `"created_at":1,"content":"","tags":${tags}}]`
+    `["EVENT","q1",{"id":"${hex}","pubkey":"${hex}","sig":"${hex}${hex}","kind":1,` +
+    `"created_at":1,"content":"","tags":${tagsJson}}]`
   );
 }
 
-/** @param id of the event, or of the subscription */
-type Script = (send: (text: string) => void, kind: string, id: string) => void;
+/**
+ * Responds to a message of the service.
+ *
+ * @param kind `EVENT`, `REQ` or `CLOSE`
+ * @param id the event id or the subscription id
+ */
+type MessageHandler = (send: (text: string) => void, kind: string, id: string) => void;
 
-/** Responds to each query with the event, and accepts all events that are published. */
-function answerWith(event: Event): Script {
+/** Creates a handler that returns this event to every query, and accepts all published events. */
+function serveEvent(event: Event): MessageHandler {
   return (send, kind, id) => {
     if (kind === 'REQ') {
       send(JSON.stringify(['EVENT', id, event]));
@@ -192,7 +207,7 @@ function answerWith(event: Event): Script {
   };
 }
 
-async function startRelay(onMessage: Script): Promise<string> {
+async function startFakeRelay(onMessage: MessageHandler): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await once(server, 'listening');
   onTestFinished(async () => {
@@ -205,19 +220,20 @@ async function startRelay(onMessage: Script): Promise<string> {
       onMessage((text) => socket.send(text), kind, subject.id ?? subject);
     });
   });
-  return urlOf(server);
+  return webSocketUrl(server);
 }
 
-async function listen(server: ReturnType<typeof createServer>): Promise<string> {
+/** @returns the server's WebSocket URL */
+async function listenOnFreePort(server: Server): Promise<string> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(async () => {
     server.close();
   });
-  return urlOf(server);
+  return webSocketUrl(server);
 }
 
-function urlOf(server: { address(): unknown }): string {
+function webSocketUrl(server: { address(): unknown }): string {
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
@@ -227,22 +243,26 @@ function openPool(
   const pool = new RelayPool({
     connect:
       options.connect ??
-      createGuardedWebSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs: NEVER_MS }),
+      createGuardedWebSocketConnector({
+        allowPrivateNetworks: true,
+        handshakeTimeoutMs: UNREACHED_TIMEOUT_MS,
+      }),
     signer,
     verifyEvent: options.verifyEvent ?? verifyEvent,
     clock: Date.now,
     log: options.log ?? createLogger('silent'),
-    timeouts: { responseTimeoutMs: NEVER_MS },
+    timeouts: { responseTimeoutMs: UNREACHED_TIMEOUT_MS },
   });
   onTestFinished(() => pool.close());
   return pool;
 }
 
-function relayList(tags: string[][]): Event {
+/** Signs a relay list (NIP-65). */
+function signRelayList(tags: string[][]): Event {
   return signer.sign({ kind: 10_002, tags, content: '', created_at: 1_700_000_000 });
 }
 
-function signed(content = 'hello'): { id: string; eventJson: string } {
-  const event = signer.sign({ kind: 1, tags: [], content, created_at: 1_700_000_000 });
+function signTextNote(): { id: string; eventJson: string } {
+  const event = signer.sign({ kind: 1, tags: [], content: 'hello', created_at: 1_700_000_000 });
   return { id: event.id, eventJson: JSON.stringify(event) };
 }

@@ -1,139 +1,146 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
-import { sendRawBytes, sendRawRequest } from '../helpers/raw-http.ts';
-import { useTestEnvironment } from '../helpers/test-environment.ts';
-import { TestQuoteSocket, TestWallet } from '../helpers/test-wallet.ts';
+import { sendRawBytes, sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import { RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import {
   requestThroughProxy,
-  startTwoDomainService,
-  type TwoDomainService,
-} from '../helpers/two-domain-service.ts';
+  type ServiceBehindProxy,
+  startServiceBehindProxy,
+} from '../helpers/service/service-behind-proxy.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /**
- * Public URLs are always on one of our origins: on the origin of the request if it is ours, otherwise on the
- * canonical one.
+ * URLs in responses use the origin of the request if that is a configured public origin. Otherwise they use the first
+ * configured origin, the canonical one.
  */
 
-const STRANGER = 'evil.example';
+const UNKNOWN_HOST = 'evil.example';
 
-const SOCKET = '/api/v2/ws/quote';
+const SOCKET_PATH = '/api/v2/ws/quote';
 
-const ONE = 'https://one.example';
-const TWO = 'https://two.example';
-const SIX = 'https://[2001:db8::6]';
-const PUBLIC_ORIGINS = [ONE, TWO, SIX].join(',');
+const CANONICAL_ORIGIN = 'https://one.example';
+const SECOND_ORIGIN = 'https://two.example';
+const IPV6_ORIGIN = 'https://[2001:db8::6]';
+const PUBLIC_ORIGINS = [CANONICAL_ORIGIN, SECOND_ORIGIN, IPV6_ORIGIN].join(',');
 
-const world = useTestEnvironment({ env: { PUBLIC_ORIGINS } });
+const environment = useTestEnvironment({ env: { PUBLIC_ORIGINS } });
 
-describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
-  let domains: TwoDomainService;
+describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) => {
+  let domains: ServiceBehindProxy;
 
   beforeAll(async () => {
-    domains = await startTwoDomainService(world, kind, { shouldAddHttpOrigin: true });
+    domains = await startServiceBehindProxy(environment, kind, { shouldAddHttpOrigin: true });
   });
   afterAll(() => domains?.close());
 
-  /** The origin of the callback that a request on `two.example` gets, or `nothing`. */
-  async function originAnswered(
+  /** Sends an LNURL-pay request to the second domain. @returns the origin of its callback URL, or null on an error */
+  async function requestCallbackOrigin(
     headers: Record<string, string> = {},
-    toTarget: (path: string) => string = (path) => path,
-  ): Promise<string> {
-    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
-    const answer = await requestThroughProxy(domains.secondOrigin, toTarget(path), { headers });
-    expect(answer.text).not.toContain(STRANGER);
-    return answer.text.includes('"callback"')
-      ? JSON.parse(answer.text).callback.replace(path, '')
-      : 'nothing';
+    toRequestTarget: (path: string) => string = (path) => path,
+  ): Promise<string | null> {
+    const path = `/.well-known/lnurlp/${environment.newWallet().npub}`;
+    const target = toRequestTarget(path);
+    const { text } = await requestThroughProxy(domains.secondOrigin, target, { headers });
+    expect(text).not.toContain(UNKNOWN_HOST);
+    return text.includes('"callback"') ? JSON.parse(text).callback.replace(path, '') : null;
   }
 
-  it.each<[string, (one: string) => Record<string, string>]>([
-    ['X-Forwarded-Host', () => ({ 'x-forwarded-host': STRANGER })],
-    ['X-Forwarded-Host with another domain of ours', (one) => ({ 'x-forwarded-host': one })],
+  it.each<[string, (canonicalHost: string) => Record<string, string>]>([
+    ['X-Forwarded-Host', () => ({ 'x-forwarded-host': UNKNOWN_HOST })],
+    ['X-Forwarded-Host with the other domain', (host) => ({ 'x-forwarded-host': host })],
     ['X-Forwarded-Proto', () => ({ 'x-forwarded-proto': 'http' })],
-    ['Forwarded', (one) => ({ forwarded: `host=${one};proto=http` })],
-    ['X-Original-Host', (one) => ({ 'x-original-host': one, 'x-host': one })],
-  ])('ignores %s', async (_name, headersFor) => {
-    const headers = headersFor(new URL(domains.canonicalOrigin).host);
-    expect(await originAnswered(headers)).toBe(domains.secondOrigin);
+    ['Forwarded', (host) => ({ forwarded: `host=${host};proto=http` })],
+    ['X-Original-Host and X-Host', (host) => ({ 'x-original-host': host, 'x-host': host })],
+  ])('ignores %s from the client', async (_name, createHeaders) => {
+    const headers = createHeaders(new URL(domains.canonicalOrigin).host);
+    expect(await requestCallbackOrigin(headers)).toBe(domains.secondOrigin);
   });
 
-  it('accepts a host in capitals, and a target with its origin', async () => {
+  it('accepts a Host in upper case, and a request target with an origin', async () => {
     const host = new URL(domains.secondOrigin).host.toUpperCase();
-    expect(await originAnswered({ host })).toBe(domains.secondOrigin);
-    expect(await originAnswered({}, (path) => `${domains.secondOrigin}${path}`)).toBe(
+    expect(await requestCallbackOrigin({ host })).toBe(domains.secondOrigin);
+    expect(await requestCallbackOrigin({}, (path) => `${domains.secondOrigin}${path}`)).toBe(
       domains.secondOrigin,
     );
   });
 
-  it('gives an unknown host the canonical origin', async () => {
-    // Caddy serves its configured names only.
-    const origin = kind === 'caddy' ? 'nothing' : domains.canonicalOrigin;
-    expect(await originAnswered({ host: STRANGER })).toBe(origin);
-    expect(await originAnswered({ host: `two.example.${STRANGER}` })).toBe(origin);
+  it('uses the canonical origin for an unknown host, unless the proxy rejects the request', async () => {
+    // Caddy serves only the host names in its configuration.
+    const origin = kind === 'caddy' ? null : domains.canonicalOrigin;
+    expect(await requestCallbackOrigin({ host: UNKNOWN_HOST })).toBe(origin);
+    expect(await requestCallbackOrigin({ host: `two.example.${UNKNOWN_HOST}` })).toBe(origin);
   });
 
-  it('never returns the host of a request target that is not ours', async () => {
-    const answered = await originAnswered({}, (path) => `https://${STRANGER}${path}`);
-    expect([domains.canonicalOrigin, domains.secondOrigin, 'nothing']).toContain(answered);
+  it('never returns the unknown host of a request target', async () => {
+    const origin = await requestCallbackOrigin({}, (path) => `https://${UNKNOWN_HOST}${path}`);
+    expect([domains.canonicalOrigin, domains.secondOrigin, null]).toContain(origin);
   });
 });
 
 describe('a service without a trusted proxy', () => {
-  const npub = new TestWallet(ONE).npub;
-  const PATH = `/.well-known/lnurlp/${npub}`;
+  const npub = new RecipientClient(CANONICAL_ORIGIN).npub;
+  const lnurlPath = `/.well-known/lnurlp/${npub}`;
 
-  it.each<[string, Record<string, string>, string]>([
-    ['one of ours', { host: 'two.example' }, TWO],
-    ['one of ours in capitals', { host: 'TWO.Example' }, TWO],
-    ['one of ours with its default port', { host: 'two.example:443' }, TWO],
-    ['one of ours with a final dot', { host: 'two.example.' }, TWO],
-    ['our IPv6 address', { host: '[2001:DB8::6]:443' }, SIX],
-    ['one of ours at another port', { host: 'two.example:8443' }, ONE],
-    ['a stranger', { host: STRANGER }, ONE],
-    ['one that ends like ours', { host: `evil-two.example` }, ONE],
-    ['one that begins like ours', { host: `two.example.${STRANGER}` }, ONE],
-    ['no host at all', { host: '"><script>' }, ONE],
-    ['two hosts', { host: `two.example, ${STRANGER}` }, ONE],
-    ['nobody', { host: '' }, ONE],
+  it.each<[string, string, Record<string, string>]>([
+    [SECOND_ORIGIN, 'a configured host', { host: 'two.example' }],
+    [SECOND_ORIGIN, 'a configured host in other letter case', { host: 'TWO.Example' }],
+    [SECOND_ORIGIN, 'a configured host with its default port', { host: 'two.example:443' }],
+    [SECOND_ORIGIN, 'a configured host with a final dot', { host: 'two.example.' }],
+    [IPV6_ORIGIN, 'a configured IPv6 address', { host: '[2001:DB8::6]:443' }],
+    [CANONICAL_ORIGIN, 'a configured host with a different port', { host: 'two.example:8443' }],
+    [CANONICAL_ORIGIN, 'an unknown host', { host: UNKNOWN_HOST }],
+    [CANONICAL_ORIGIN, 'a host that ends with a configured one', { host: 'evil-two.example' }],
     [
-      'ours, with another X-Forwarded-Host',
+      CANONICAL_ORIGIN,
+      'a host that begins with a configured one',
+      { host: `two.example.${UNKNOWN_HOST}` },
+    ],
+    [CANONICAL_ORIGIN, 'text that is not a host', { host: '"><script>' }],
+    [CANONICAL_ORIGIN, 'a list of two hosts', { host: `two.example, ${UNKNOWN_HOST}` }],
+    [CANONICAL_ORIGIN, 'an empty string', { host: '' }],
+    [
+      SECOND_ORIGIN,
+      'a configured host and X-Forwarded-Host is another configured host',
       { host: 'two.example', 'x-forwarded-host': 'one.example' },
-      TWO,
     ],
     [
-      'another host, with our X-Forwarded-Host',
-      { host: STRANGER, 'x-forwarded-host': 'two.example' },
-      ONE,
+      CANONICAL_ORIGIN,
+      'an unknown host and X-Forwarded-Host is a configured host',
+      { host: UNKNOWN_HOST, 'x-forwarded-host': 'two.example' },
     ],
-  ])('chooses the origin if Host names %s', async (_case, headers, origin) => {
-    const { body } = await sendRawRequest(world.service.url, PATH, { headers });
-    expect(body.callback).toBe(`${origin}${PATH}`);
+  ])('uses %s in URLs if Host is %s', async (origin, _name, headers) => {
+    const { body } = await sendRawRequest(environment.service.url, lnurlPath, { headers });
+    expect(body.callback).toBe(`${origin}${lnurlPath}`);
     expect(body.metadata).toContain(`"${npub}@${new URL(origin).host}"`);
-    const challenge = await new TestQuoteSocket(world.service.url, SOCKET, headers).nextMessage();
-    expect(challenge.payload.url).toBe(`${origin}${SOCKET}`);
+    const socket = new TestQuoteSocket(environment.service.url, SOCKET_PATH, headers);
+    const challenge = await socket.nextMessage();
+    expect(challenge.payload.url).toBe(`${origin}${SOCKET_PATH}`);
   });
 
   it.each([
-    ['no Host', `GET ${PATH} HTTP/1.0\r\n`, ONE],
-    ['an empty Host', `GET ${PATH} HTTP/1.1\r\nHost:\r\n`, ONE],
+    [CANONICAL_ORIGIN, 'no Host header', `GET ${lnurlPath} HTTP/1.0\r\n`],
+    [CANONICAL_ORIGIN, 'an empty Host header', `GET ${lnurlPath} HTTP/1.1\r\nHost:\r\n`],
     [
-      'two Hosts, ours second',
-      `GET ${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\nHost: two.example\r\n`,
-      ONE,
+      CANONICAL_ORIGIN,
+      'two Host headers and only the second one is a configured host',
+      `GET ${lnurlPath} HTTP/1.1\r\nHost: ${UNKNOWN_HOST}\r\nHost: two.example\r\n`,
     ],
     [
-      'a request target on another host',
-      `GET http://${STRANGER}${PATH} HTTP/1.1\r\nHost: two.example\r\n`,
-      TWO,
+      SECOND_ORIGIN,
+      'a target with an unknown host and a Host header with a configured one',
+      `GET http://${UNKNOWN_HOST}${lnurlPath} HTTP/1.1\r\nHost: two.example\r\n`,
     ],
     [
-      'a request target on ours and another Host',
-      `GET http://two.example${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\n`,
-      ONE,
+      CANONICAL_ORIGIN,
+      'a target with a configured host and a Host header with an unknown one',
+      `GET http://two.example${lnurlPath} HTTP/1.1\r\nHost: ${UNKNOWN_HOST}\r\n`,
     ],
-  ])('chooses the origin if a request has %s', async (_case, head, origin) => {
-    const answer = await sendRawBytes(world.service.url, `${head}Connection: close\r\n\r\n`);
-    expect(answer).toContain(`"callback":"${origin}${PATH}"`);
-    expect(answer).not.toContain(STRANGER);
+  ])('uses %s in URLs if a request has %s', async (origin, _name, head) => {
+    const response = await sendRawBytes(
+      environment.service.url,
+      `${head}Connection: close\r\n\r\n`,
+    );
+    expect(response).toContain(`"callback":"${origin}${lnurlPath}"`);
+    expect(response).not.toContain(UNKNOWN_HOST);
   });
 });

@@ -12,49 +12,54 @@ import {
   type ReverseProxyKind,
 } from '../../scripts/reverse-proxy.ts';
 import type { ServiceOverrides } from '../../src/service.ts';
-import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { assignTestMint, useTestEnvironment } from '../helpers/test-environment.ts';
-import { requestJson, TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
+import {
+  type RecipientClient,
+  requestJson,
+  TestQuoteSocket,
+} from '../helpers/recipients/recipient-client.ts';
+import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
 import {
   connectToProxy,
   requestThroughProxy,
-  startTwoDomainService,
-  type TwoDomainService,
-} from '../helpers/two-domain-service.ts';
-import { buyUsername, fetchUsernameOwner } from '../helpers/username-buyer.ts';
+  type ServiceBehindProxy,
+  startServiceBehindProxy,
+} from '../helpers/service/service-behind-proxy.ts';
+import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** One service on two domains (spec.md section 9), behind each example of docs/proxies/, with TLS. */
+/** These tests run each example configuration of docs/proxies/ in a real proxy, with TLS (spec.md section 9). */
 
-const LIST = '/api/v2/wallet/quotes';
-const SOCKET = '/api/v2/ws/quote';
+const QUOTES_PATH = '/api/v2/wallet/quotes';
+const SOCKET_PATH = '/api/v2/ws/quote';
 
-const PRICE_SAT = 21;
+const USERNAME_PRICE_SAT = 21;
 
-/** More than the tests request from one address, except the test of this limit. */
-const INVOICES_A_MINUTE = 12;
+/** Only the test of this limit requests as many invoices from one address. */
+const MAX_INVOICES_PER_MINUTE = 12;
 
-/** Longer than a token that pays for a name, and than most programs accept in a header. */
+/** Makes a token longer than most programs accept in a header, and longer than one for a username usually is. */
 const LONG_MEMO = 'm'.repeat(20 * 1024);
 
-/** The idle timeouts of the examples; Caddy has none. */
+/** The idle timeouts in the example configurations. Caddy has none. */
 const IDLE_SOCKET_TIMEOUTS = [
   ['nginx', 'proxy_read_timeout 120s'],
   ['haproxy', 'timeout tunnel 120s'],
 ] as const;
 
-/** Several pings, each of which needs a pong before the next. A busy machine may be slow. */
-const PATIENCE = '4s';
-const HEARTBEAT_MS = 1_000;
+/** Several heartbeats long, because a busy machine may delay some of them. */
+const SHORT_IDLE_TIMEOUT = '4s';
+const HEARTBEAT_INTERVAL_MS = 1_000;
 
-/** Another service of the world may watch the mint, and finds new quotes when it scans. */
-const LOOKS_OFTEN: ServiceOverrides = { scanIntervalMs: 5 };
+/** If another service of these tests has the lease of the mint, that service finds new quotes in its next scan. */
+const FREQUENT_SCANS: ServiceOverrides = { scanIntervalMs: 5 };
 
-/** A client's IPv6 address, if this machine has IPv6. */
-const IPV6_CLIENTS = PROXY_ADDRESSES.filter(isIPv6);
+/** One address, or none if this machine has no IPv6. */
+const IPV6_CLIENT_ADDRESSES = PROXY_ADDRESSES.filter(isIPv6);
 
-/** The connection limits of the examples; Caddy has none. */
-const CONNECTION_BOUNDS = { nginx: 'limit_conn nutpost 250', haproxy: 'sc0_conn_cur gt 250' };
+/** The connection limits in the example configurations. Caddy has none. */
+const CONNECTION_LIMITS = { nginx: 'limit_conn nutpost 250', haproxy: 'sc0_conn_cur gt 250' };
 
+/** The timeouts for request headers in the example configurations. */
 const HEADER_TIMEOUTS = [
   ['nginx', 'client_header_timeout 10s'],
   ['haproxy', 'timeout http-request 10s'],
@@ -64,51 +69,56 @@ const HEADER_TIMEOUTS = [
 /** An RFC 6455 close code. */
 const ABNORMAL_CLOSURE = 1006;
 
-const world = useTestEnvironment({ overrides: LOOKS_OFTEN });
+const environment = useTestEnvironment({ overrides: FREQUENT_SCANS });
 
-describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) => {
-  let domains: TwoDomainService;
-  let one: string;
-  let two: string;
+describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) => {
+  let service: ServiceBehindProxy;
+  let canonicalOrigin: string;
+  let secondOrigin: string;
 
   beforeAll(async () => {
-    domains = await startTwoDomainService(world, kind, {
-      overrides: LOOKS_OFTEN,
-      env: { USERNAME_PRICE_SAT: String(PRICE_SAT), LIMIT_INVOICES: String(INVOICES_A_MINUTE) },
+    service = await startServiceBehindProxy(environment, kind, {
+      overrides: FREQUENT_SCANS,
+      env: {
+        USERNAME_PRICE_SAT: String(USERNAME_PRICE_SAT),
+        LIMIT_INVOICES: String(MAX_INVOICES_PER_MINUTE),
+      },
     });
-    ({ canonicalOrigin: one, secondOrigin: two } = domains);
+    ({ canonicalOrigin, secondOrigin } = service);
   });
-  afterAll(() => domains?.close());
+  afterAll(() => service?.close());
 
-  it('share payments: a payment on one is listed and announced on the other', async () => {
-    const wallet = world.newWallet().withOrigin(two);
-    const mint = await assignTestMint(wallet);
+  it('reports on both domains the payment of an invoice that one of them returned', async () => {
+    const wallet = environment.newWallet().withOrigin(secondOrigin);
+    const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
     onTestFinished(() => socket.close());
-    const invoice = await askInvoice(one, wallet);
-    expect(invoice.verify).toMatch(new RegExp(`^${one}/lnurl/verify/[0-9a-f]{64}$`));
+    const invoice = await requestInvoice(canonicalOrigin, wallet);
+    expect(invoice.verify).toMatch(new RegExp(`^${canonicalOrigin}/lnurl/verify/[0-9a-f]{64}$`));
     mint.pay(invoice.pr);
 
     const { payload } = await socket.nextMessage();
-    const [quote] = await wallet.listQuotes();
+    const [quote] = await wallet.listPaidQuotes();
     expect(quote).toMatchObject({ ...payload, request: invoice.pr, state: 'PAID', amount: 21 });
-    expect(await wallet.withOrigin(one).listQuotes()).toEqual([quote]);
-    for (const origin of [one, two]) {
+    expect(await wallet.withOrigin(canonicalOrigin).listPaidQuotes()).toEqual([quote]);
+    for (const origin of [canonicalOrigin, secondOrigin]) {
       const { body } = await requestJson(origin, new URL(invoice.verify).pathname);
       expect(body.settled).toBe(true);
     }
   });
 
-  it('accept a signature for either domain only', async () => {
-    const wallet = world.newWallet();
-    const { port } = new URL(one);
-    const statusOf = async (origin: string, signedOrigin: string) => {
-      const authorization = wallet.signRequest(LIST, 'GET', { url: `${signedOrigin}${LIST}` });
-      return (await requestJson(origin, LIST, { headers: { authorization } })).status;
+  it('accepts a signature for a URL on either domain, but on no other origin', async () => {
+    const wallet = environment.newWallet();
+    const { port } = new URL(canonicalOrigin);
+    const requestStatus = async (origin: string, signedOrigin: string) => {
+      const authorization = wallet.signRequest(QUOTES_PATH, 'GET', {
+        url: `${signedOrigin}${QUOTES_PATH}`,
+      });
+      return (await requestJson(origin, QUOTES_PATH, { headers: { authorization } })).status;
     };
-    for (const signed of [one, two]) {
-      expect(await statusOf(one, signed)).toBe(200);
-      expect(await statusOf(two, signed)).toBe(200);
+    for (const signed of [canonicalOrigin, secondOrigin]) {
+      expect(await requestStatus(canonicalOrigin, signed)).toBe(200);
+      expect(await requestStatus(secondOrigin, signed)).toBe(200);
     }
     for (const signed of [
       `https://three.example:${port}`,
@@ -116,56 +126,61 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
       `http://one.example:${port}`,
       `https://one.example.:${port}`,
       `https://one.example:${port}@two.example:${port}`,
-      domains.directUrl,
+      service.directUrl,
     ]) {
-      expect([signed, await statusOf(one, signed)]).toEqual([signed, 401]);
+      expect([signed, await requestStatus(canonicalOrigin, signed)]).toEqual([signed, 401]);
     }
   });
 
-  it('each request a signature of their own quote socket URL, and accept either', async () => {
+  it('requests a signature for the quote socket URL of the same domain, and also accepts one for the other domain', async () => {
     for (const [origin, other] of [
-      [one, two],
-      [two, one],
+      [canonicalOrigin, secondOrigin],
+      [secondOrigin, canonicalOrigin],
     ] as const) {
       const socket = new TestQuoteSocket(origin);
       onTestFinished(() => socket.close());
       expect(await socket.nextMessage()).toEqual({
         type: 'challenge',
-        payload: { url: `${origin}${SOCKET}`, method: 'GET' },
+        payload: { url: `${origin}${SOCKET_PATH}`, method: 'GET' },
       });
-      socket.send('challenge-response', world.newWallet().withOrigin(other).signRequest(SOCKET));
+      socket.send(
+        'challenge-response',
+        environment.newWallet().withOrigin(other).signRequest(SOCKET_PATH),
+      );
       expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
     }
   });
 
-  it('sell a name once, for a long token too, as an address on both', async () => {
-    const wallet = world.newWallet().withOrigin(one);
+  it('accepts a long payment token for a username, which then works on both domains', async () => {
+    const wallet = environment.newWallet().withOrigin(canonicalOrigin);
     const name = `alice${kind}`;
-    const payer = await EcashPayer.open(world.mint);
+    const payer = await EcashPayer.open(environment.mint);
     const token = getEncodedToken({
-      mint: world.mint.url,
+      mint: environment.mint.url,
       unit: 'sat',
-      proofs: await payer.mintProofs(PRICE_SAT),
+      proofs: await payer.mintProofs(USERNAME_PRICE_SAT),
       memo: LONG_MEMO,
     });
     expect(token.length).toBeGreaterThan(20 * 1024);
-    const offer = await buyUsername(wallet, name);
-    expect(offer.status).toBe(402);
-    expect(offer.headers.get('x-cashu')).toMatch(/^creqA/);
-    const bought = await buyUsername(wallet, name, token);
-    expect(bought).toMatchObject({ status: 201, body: { data: { user: { name } } } });
+    const unpaid = await requestUsername(wallet, name);
+    expect(unpaid.status).toBe(402);
+    expect(unpaid.headers.get('x-cashu')).toMatch(/^creqA/);
+    const paid = await requestUsername(wallet, name, token);
+    expect(paid).toMatchObject({ status: 201, body: { data: { user: { name } } } });
 
-    expect((await buyUsername(world.newWallet().withOrigin(two), name)).status).toBe(409);
-    for (const origin of [one, two]) {
+    expect(
+      (await requestUsername(environment.newWallet().withOrigin(secondOrigin), name)).status,
+    ).toBe(409);
+    for (const origin of [canonicalOrigin, secondOrigin]) {
       expect(await fetchUsernameOwner(origin, name)).toBe(wallet.pubkey);
       const { body } = await requestJson(origin, `/.well-known/lnurlp/${name.toUpperCase()}`);
       expect(body.metadata).toContain(`${name}@${new URL(origin).host}`);
     }
   });
 
-  it('let web pages read every response, errors included', async () => {
+  it('allows web pages to read responses, including errors', async () => {
     const origin = 'https://wallet.example';
-    const preflight = await requestThroughProxy(two, LIST, {
+    const preflight = await requestThroughProxy(secondOrigin, QUOTES_PATH, {
       method: 'OPTIONS',
       headers: {
         origin,
@@ -177,142 +192,148 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
     expect(preflight.headers.get('access-control-allow-methods')).toContain('PATCH');
     expect(preflight.headers.get('access-control-allow-headers')).toContain('X-Cashu');
-    const refused = await requestThroughProxy(two, LIST, { headers: { origin } });
-    expect(refused.status).toBe(401);
-    expect(refused.headers.get('access-control-allow-origin')).toBe('*');
-    expect(refused.headers.get('access-control-expose-headers')).toContain('X-Cashu');
+    const rejected = await requestThroughProxy(secondOrigin, QUOTES_PATH, { headers: { origin } });
+    expect(rejected.status).toBe(401);
+    expect(rejected.headers.get('access-control-allow-origin')).toBe('*');
+    expect(rejected.headers.get('access-control-expose-headers')).toContain('X-Cashu');
   });
 
-  it('support HTTP/2', async () => {
-    const wallet = world.newWallet().withOrigin(two);
-    const session = connectHttp2(two);
+  it('supports HTTP/2', async () => {
+    const wallet = environment.newWallet().withOrigin(secondOrigin);
+    const session = connectHttp2(secondOrigin);
     onTestFinished(() => session.close());
     await once(session, 'connect');
     expect(session.alpnProtocol).toBe('h2');
-    const ask = async (path: string, headers: Record<string, string> = {}) => {
+    const sendRequest = async (path: string, headers: Record<string, string> = {}) => {
       const stream = session.request({ ':path': path, ...headers });
       return JSON.parse(await text(stream));
     };
-    const [offer, list, challenged] = await Promise.all([
-      ask(`/.well-known/lnurlp/${wallet.npub}`),
-      ask(LIST, { authorization: wallet.signRequest(LIST) }),
-      ask(LIST, { authorization: 'Nostr x', 'x-cashu': LONG_MEMO }),
+    const [lnurlResponse, quoteList, rejection] = await Promise.all([
+      sendRequest(`/.well-known/lnurlp/${wallet.npub}`),
+      sendRequest(QUOTES_PATH, { authorization: wallet.signRequest(QUOTES_PATH) }),
+      sendRequest(QUOTES_PATH, { authorization: 'Nostr x', 'x-cashu': LONG_MEMO }),
     ]);
-    expect(offer.callback).toBe(`${two}/.well-known/lnurlp/${wallet.npub}`);
-    expect(list).toMatchObject({ error: false, metadata: { total: 0 } });
-    expect(challenged).toMatchObject({ error: true });
+    expect(lnurlResponse.callback).toBe(`${secondOrigin}/.well-known/lnurlp/${wallet.npub}`);
+    expect(quoteList).toMatchObject({ error: false, metadata: { total: 0 } });
+    expect(rejection).toMatchObject({ error: true });
   });
 
-  it('count requests by the client’s real address, not by a forged one', async () => {
-    const { npub } = world.newWallet();
-    let requests = 0;
-    const statusOf = async (from: string) => {
+  it('limits requests by the address of the connection, not by an address in a header', async () => {
+    const { npub } = environment.newWallet();
+    let requestCount = 0;
+    const requestStatus = async (clientAddress: string) => {
       const target = `/.well-known/lnurlp/${npub}?amount=1000`;
-      requests += 1;
-      const address = `192.0.2.${requests}`;
+      requestCount += 1;
+      const forgedAddress = `192.0.2.${requestCount}`;
       const headers = {
-        'x-forwarded-for': address,
-        'x-real-ip': address,
-        forwarded: `for=${address}`,
+        'x-forwarded-for': forgedAddress,
+        'x-real-ip': forgedAddress,
+        forwarded: `for=${forgedAddress}`,
       };
-      return (await requestThroughProxy(one, target, { from, headers })).status;
+      return (await requestThroughProxy(canonicalOrigin, target, { clientAddress, headers }))
+        .status;
     };
-    for (const client of ['127.0.0.2', ...IPV6_CLIENTS]) {
-      for (let asked = 0; asked < INVOICES_A_MINUTE; asked += 1) {
-        expect(await statusOf(client)).toBe(200);
+    for (const client of ['127.0.0.2', ...IPV6_CLIENT_ADDRESSES]) {
+      for (let sent = 0; sent < MAX_INVOICES_PER_MINUTE; sent += 1) {
+        expect(await requestStatus(client)).toBe(200);
       }
-      expect(await statusOf(client)).toBe(429);
+      expect(await requestStatus(client)).toBe(429);
     }
-    expect(await statusOf('127.0.0.3')).toBe(200);
+    expect(await requestStatus('127.0.0.3')).toBe(200);
   });
 });
 
 describe('an idle quote socket', () => {
-  it('outlives the timeout of a proxy because of the pings of the service', async () => {
-    const open = async (
+  it('outlives the idle timeout of a proxy only if the service sends pings', async () => {
+    const openSocketThroughProxy = async (
       kind: ReverseProxyKind,
       timeout: string,
-      surroundings: ServiceOverrides,
+      overrides: ServiceOverrides,
     ) => {
-      const changes = [[timeout, timeout.replace('120s', PATIENCE)]] as const;
-      const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
-        overrides: surroundings,
-        proxyConfigReplacements: changes,
+      const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
+        overrides,
+        proxyConfigReplacements: [[timeout, timeout.replace('120s', SHORT_IDLE_TIMEOUT)]],
       });
       onTestFinished(close);
-      const socket = new TestQuoteSocket(one);
+      const socket = new TestQuoteSocket(canonicalOrigin);
       // A proxy may reset the connection.
       socket.connection.on('error', () => undefined);
       return socket;
     };
-    const opened: { pinged: TestQuoteSocket; silent: TestQuoteSocket }[] = [];
+    const sockets: { withPings: TestQuoteSocket; withoutPings: TestQuoteSocket }[] = [];
     for (const [kind, timeout] of IDLE_SOCKET_TIMEOUTS) {
-      const pinged = await open(kind, timeout, { socketHeartbeatIntervalMs: HEARTBEAT_MS });
-      opened.push({ pinged, silent: await open(kind, timeout, {}) });
+      const withPings = await openSocketThroughProxy(kind, timeout, {
+        socketHeartbeatIntervalMs: HEARTBEAT_INTERVAL_MS,
+      });
+      const withoutPings = await openSocketThroughProxy(kind, timeout, {});
+      sockets.push({ withPings, withoutPings });
     }
-    for (const { pinged, silent } of opened) {
-      expect(await silent.waitForClose()).toBe(ABNORMAL_CLOSURE);
-      expect(pinged.connection.readyState).toBe(WebSocket.OPEN);
-      await once(pinged.connection, 'ping');
+    for (const { withPings, withoutPings } of sockets) {
+      expect(await withoutPings.waitForClose()).toBe(ABNORMAL_CLOSURE);
+      expect(withPings.connection.readyState).toBe(WebSocket.OPEN);
+      await once(withPings.connection, 'ping');
     }
   });
 });
 
-describe('a client that exceeds a limit', () => {
+describe('a client that exceeds a limit of the proxy', () => {
   it.each([
-    ['quote sockets', 'nginx', opensSocket],
-    ['quote sockets', 'haproxy', opensSocket],
-    ['connections for half-sent requests', 'haproxy', holdsHalfRequest],
-  ] as const)('gets a limited number of %s from %s', async (_what, kind, opens) => {
-    const bound = CONNECTION_BOUNDS[kind];
-    const changes = [[bound, bound.replace('250', '3')]] as const;
-    const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
-      proxyConfigReplacements: changes,
+    ['another quote socket', 'nginx', tryOpenSocket],
+    ['another quote socket', 'haproxy', tryOpenSocket],
+    ['another connection for an incomplete request', 'haproxy', tryStartRequest],
+  ] as const)('cannot open %s to %s, but other clients can', async (_name, kind, tryOpen) => {
+    const limit = CONNECTION_LIMITS[kind];
+    const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
+      proxyConfigReplacements: [[limit, limit.replace('250', '3')]],
     });
     onTestFinished(close);
-    for (const client of ['127.0.0.4', ...IPV6_CLIENTS]) {
-      for (const isOpened of [true, true, true, false]) {
-        expect(await opens(one, client)).toBe(isOpened);
+    for (const client of ['127.0.0.4', ...IPV6_CLIENT_ADDRESSES]) {
+      for (const isAllowed of [true, true, true, false]) {
+        expect(await tryOpen(canonicalOrigin, client)).toBe(isAllowed);
       }
     }
-    expect(await opens(one, '127.0.0.5')).toBe(true);
+    expect(await tryOpen(canonicalOrigin, '127.0.0.5')).toBe(true);
   });
 
-  it('gets an error from nginx that payers and wallets can read', async () => {
-    const bound = CONNECTION_BOUNDS.nginx;
-    const { canonicalOrigin: one, close } = await startTwoDomainService(world, 'nginx', {
-      proxyConfigReplacements: [[bound, bound.replace('250', '1')]],
+  it('gets a JSON error from nginx in the formats of payers and wallets', async () => {
+    const limit = CONNECTION_LIMITS.nginx;
+    const { canonicalOrigin, close } = await startServiceBehindProxy(environment, 'nginx', {
+      proxyConfigReplacements: [[limit, limit.replace('250', '1')]],
     });
     onTestFinished(close);
-    expect(await opensSocket(one, '127.0.0.4')).toBe(true);
-    const refused = await requestThroughProxy(one, LIST, { from: '127.0.0.4' });
-    expect(refused.status).toBe(429);
-    expect(refused.headers.get('retry-after')).toBe('10');
-    expect(refused.headers.get('access-control-allow-origin')).toBe('*');
-    expect(refused.headers.get('content-type')).toMatch(/^application\/json/);
-    expect(JSON.parse(refused.text)).toMatchObject({ error: true, status: 'ERROR' });
+    expect(await tryOpenSocket(canonicalOrigin, '127.0.0.4')).toBe(true);
+    const rejected = await requestThroughProxy(canonicalOrigin, QUOTES_PATH, {
+      clientAddress: '127.0.0.4',
+    });
+    expect(rejected.status).toBe(429);
+    expect(rejected.headers.get('retry-after')).toBe('10');
+    expect(rejected.headers.get('access-control-allow-origin')).toBe('*');
+    expect(rejected.headers.get('content-type')).toMatch(/^application\/json/);
+    expect(JSON.parse(rejected.text)).toMatchObject({ error: true, status: 'ERROR' });
   });
 
   it.each(HEADER_TIMEOUTS)(
-    'cannot hold connections of %s with half-sent requests',
+    'loses its connections to %s when it sends incomplete requests',
     async (kind, timeout) => {
-      const changes = [[timeout, timeout.replace('10s', '500ms')]] as const;
-      const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
-        proxyConfigReplacements: changes,
+      const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
+        proxyConfigReplacements: [[timeout, timeout.replace('10s', '500ms')]],
       });
       onTestFinished(close);
-      const halves = Array.from({ length: 20 }, () => sendHalfRequest(one, '127.0.0.6'));
-      for (const said of await Promise.all(halves.map((half) => text(half)))) {
-        expect(said).toMatch(/^(?:$|HTTP\/1\.[01] 408 )/);
+      const connections = Array.from({ length: 20 }, () =>
+        sendIncompleteRequest(canonicalOrigin, '127.0.0.6'),
+      );
+      // `text` resolves when the proxy closes the connection.
+      for (const response of await Promise.all(connections.map((socket) => text(socket)))) {
+        expect(response).toMatch(/^(?:$|HTTP\/1\.[01] 408 )/);
       }
     },
   );
 });
 
-/** Opens a quote socket and keeps it open. @returns whether it opened */
-function opensSocket(origin: string, client: string): Promise<boolean> {
-  const socket = new WebSocket(`${origin.replace('https:', 'wss:')}${SOCKET}`, {
-    createConnection: () => connectToProxy(origin, client),
+/** Opens a quote socket and keeps it open. @returns false if the proxy rejects it */
+function tryOpenSocket(origin: string, clientAddress: string): Promise<boolean> {
+  const socket = new WebSocket(`${origin.replace('https:', 'wss:')}${SOCKET_PATH}`, {
+    createConnection: () => connectToProxy(origin, clientAddress),
   });
   onTestFinished(() => socket.terminate());
   return once(socket, 'open').then(
@@ -321,26 +342,26 @@ function opensSocket(origin: string, client: string): Promise<boolean> {
   );
 }
 
-/** Sends half a request and keeps the connection. @returns whether it opened */
-function holdsHalfRequest(origin: string, client: string): Promise<boolean> {
-  return once(sendHalfRequest(origin, client), 'secureConnect').then(
+/** Sends an incomplete request and keeps the connection. @returns false if the proxy rejects it */
+function tryStartRequest(origin: string, clientAddress: string): Promise<boolean> {
+  return once(sendIncompleteRequest(origin, clientAddress), 'secureConnect').then(
     () => true,
     () => false,
   );
 }
 
-/** A request whose headers never end. */
-function sendHalfRequest(origin: string, client: string): TLSSocket {
-  const connection = connectToProxy(origin, client);
+/** Sends a request without the end of its headers. */
+function sendIncompleteRequest(origin: string, clientAddress: string): TLSSocket {
+  const connection = connectToProxy(origin, clientAddress);
   onTestFinished(() => void connection.destroy());
-  connection.write(`GET ${LIST} HTTP/1.1\r\nHost: ${new URL(origin).host}\r\n`);
+  connection.write(`GET ${QUOTES_PATH} HTTP/1.1\r\nHost: ${new URL(origin).host}\r\n`);
   return connection;
 }
 
-/** A payer's invoice for 21 sat. */
-async function askInvoice(
+/** Requests an invoice for 21 sat. */
+async function requestInvoice(
   origin: string,
-  { npub }: TestWallet,
+  { npub }: RecipientClient,
 ): Promise<{ pr: string; verify: string }> {
   return (await requestJson(origin, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
 }

@@ -2,24 +2,24 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 import { TestMint } from '../../demo/test-mint.ts';
 import { JwtIssuer } from '../../src/http/jwt.ts';
-import { type TestQuoteSocket, TestWallet } from '../helpers/test-wallet.ts';
+import { RecipientClient, type TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import { JWT_SECRET, SoakServiceProcess } from './soak-service-process.ts';
 
 const HOUR_MS = 60 * 60_000;
 
-/** The clock advances by two hours after each part of a day's invoices, so that they expire. */
+/** After each twelfth of a day's invoices, the clock advances by two hours, so that unpaid invoices expire. */
 const PARTS_PER_DAY = 12;
 
-/** The service watches unpaid invoices for about a day, so their number is constant from the third day on. */
+/** The service watches unpaid invoices for about a day, so the number of watched invoices is constant from day 3. */
 const WARM_UP_DAYS = 2;
 
-/** The mint deletes invoices this long after their expiry, when the service no longer watches them. */
+/** The mint deletes quotes this long after their expiry. The service no longer watches them then. */
 const MINT_RETENTION_SECONDS = 3 * 24 * 60 * 60;
 
-/** Enough to keep the service busy, but few enough that latencies are not mostly queueing. */
+/** These clients keep the service busy. With more clients, response times would mostly measure queueing. */
 const CONCURRENT_CLIENTS = 6;
 
-/** Not a multiple of three, so that each recipient gets both paid and unpaid invoices. */
+/** Not a multiple of {@link INVOICES_PER_PAYMENT}, so that each recipient has both paid and unpaid invoices. */
 const RECIPIENT_COUNT = 50;
 
 /** One recipient in five has an open quote socket. */
@@ -29,26 +29,28 @@ const RECIPIENTS_PER_SOCKET = 5;
 const INVOICES_PER_PAYMENT = 3;
 const PAYMENT_DELAY_MS = 50;
 
-const INVOICES_PER_LIST = 2;
+/** Wallets request one list page for every two invoices. */
+const INVOICES_PER_LIST_REQUEST = 2;
 const PAGE_SIZE = 50;
 
-/** Each payer address is used again only after this many invoices. */
-const ADDRESS_COUNT = 20_000;
+/** Number of payer addresses. Each invoice is requested from the next address. */
+const PAYER_ADDRESS_COUNT = 20_000;
 
 const USER_AGENT = 'soak';
 
-/** Time for the last payments to appear in the lists. */
+/** How long the last payments may take to appear in the lists. */
 const LAST_PAYMENTS_TIMEOUT_MS = 60_000;
 
-/** Response times in milliseconds. */
+/** The response times of all requests of a day. */
 export interface DayLatencies {
   invoicesMs: number[];
   listsMs: number[];
 }
 
 interface Recipient {
-  wallet: TestWallet;
+  wallet: RecipientClient;
   paymentCount: number;
+  /** Headers of the wallet's list requests. */
   headers: Record<string, string>;
 }
 
@@ -57,22 +59,22 @@ interface ListPage {
   metadata: { total: number };
 }
 
-/** Simulates a small operator's service with its mint, payers and wallets. */
+/** Simulates the service of a small operator, a mint, payers and recipients' wallets. */
 export class SoakScenario {
   readonly service: SoakServiceProcess;
   readonly #mint: TestMint;
   readonly #recipients: readonly Recipient[];
   readonly #jwt = new JwtIssuer(JWT_SECRET, null);
   #sockets: TestQuoteSocket[] = [];
-  #issuedCount = 0;
-  #listCount = 0;
+  #invoiceCount = 0;
+  #listRequestCount = 0;
 
   /** @param folder directory for the service's data and log */
   static async start(folder: string): Promise<SoakScenario> {
-    let now = Date.now;
-    const mint = await TestMint.start({ now: () => now() });
+    let mintClock = Date.now;
+    const mint = await TestMint.start({ now: () => mintClock() });
     const service = await SoakServiceProcess.start(folder, mint.url);
-    now = service.now;
+    mintClock = service.now;
     const scenario = new SoakScenario(service, mint);
     for (const [i, { wallet }] of scenario.#recipients.entries()) {
       if (i % RECIPIENTS_PER_SOCKET === 0) {
@@ -86,54 +88,61 @@ export class SoakScenario {
     this.service = service;
     this.#mint = mint;
     this.#recipients = Array.from({ length: RECIPIENT_COUNT }, () => ({
-      wallet: new TestWallet(service.url, service.now),
+      wallet: new RecipientClient(service.url, service.now),
       paymentCount: 0,
       headers: {},
     }));
   }
 
-  get issuedInvoiceCount(): number {
-    return this.#issuedCount;
+  get invoiceCount(): number {
+    return this.#invoiceCount;
   }
 
-  /** Fills a list page for every recipient, so that the first measured lists are as long as the last, and runs some days. */
+  /**
+   * Prepares the measured days. First pays one page of invoices for every recipient, because later lists also fill a
+   * page. Then runs some days.
+   */
   async warmUp(invoicesPerDay: number): Promise<void> {
-    await this.#runClients(RECIPIENT_COUNT * PAGE_SIZE, 1, { invoicesMs: [], listsMs: [] });
+    const invoicesPerPayment = 1;
+    const latencies = { invoicesMs: [], listsMs: [] };
+    await this.#runClients(RECIPIENT_COUNT * PAGE_SIZE, invoicesPerPayment, latencies);
     for (let day = 0; day < WARM_UP_DAYS; day += 1) {
       await this.runDay(invoicesPerDay);
     }
   }
 
-  async runDay(invoices: number): Promise<DayLatencies> {
-    const times: DayLatencies = { invoicesMs: [], listsMs: [] };
+  async runDay(invoiceCount: number): Promise<DayLatencies> {
+    const latencies: DayLatencies = { invoicesMs: [], listsMs: [] };
     for (let part = 0; part < PARTS_PER_DAY; part += 1) {
-      await this.#runClients(Math.ceil(invoices / PARTS_PER_DAY), INVOICES_PER_PAYMENT, times);
+      const invoicesOfPart = Math.ceil(invoiceCount / PARTS_PER_DAY);
+      await this.#runClients(invoicesOfPart, INVOICES_PER_PAYMENT, latencies);
     }
-    return times;
+    return latencies;
   }
 
-  /** Compares the lists and the updates with the payments. @returns a description of each difference */
+  /** Returns a description of each recipient whose list lacks payments, or whose socket lacks updates. */
   async findMissingPayments(): Promise<string[]> {
     await this.#renewTokens();
     const deadlineMs = performance.now() + LAST_PAYMENTS_TIMEOUT_MS;
     const missing: string[] = [];
     for (const [i, recipient] of this.#recipients.entries()) {
-      let { total } = (await this.#list(recipient, '')).metadata;
+      let { total } = (await this.#fetchPage(recipient, '')).metadata;
       while (total < recipient.paymentCount && performance.now() < deadlineMs) {
         await delay(100);
-        total = (await this.#list(recipient, '')).metadata.total;
+        total = (await this.#fetchPage(recipient, '')).metadata.total;
       }
       if (total !== recipient.paymentCount) {
         missing.push(
-          `recipient ${i} has ${total} of ${recipient.paymentCount} payments in the list`,
+          `the list of recipient ${i} contains ${total} of ${recipient.paymentCount} payments`,
         );
       }
       const socket =
         i % RECIPIENTS_PER_SOCKET === 0 ? this.#sockets[i / RECIPIENTS_PER_SOCKET] : null;
-      const updated = new Set(socket?.unreadMessages.map(({ payload }) => payload?.quoteId));
-      if (socket && updated.size < recipient.paymentCount) {
+      const updatedQuotes = new Set(socket?.unreadMessages.map(({ payload }) => payload?.quoteId));
+      if (socket && updatedQuotes.size < recipient.paymentCount) {
         missing.push(
-          `recipient ${i} was sent ${updated.size} updates of ${recipient.paymentCount} payments`,
+          `the socket of recipient ${i} received updates of ${updatedQuotes.size} ` +
+            `of ${recipient.paymentCount} payments`,
         );
       }
     }
@@ -148,28 +157,31 @@ export class SoakScenario {
     await this.#mint.close();
   }
 
-  /** Runs clients until this many invoices are requested, and then advances the clock. */
+  /**
+   * Simulates one part of a day: concurrent clients request invoices, pay some of them and request lists. Then
+   * advances the clock.
+   */
   async #runClients(
-    invoices: number,
+    invoiceCount: number,
     invoicesPerPayment: number,
-    times: DayLatencies,
+    latencies: DayLatencies,
   ): Promise<void> {
     await this.#renewTokens();
-    const remaining = Array.from({ length: invoices }).values();
+    const targetCount = this.#invoiceCount + invoiceCount;
     const payments: Promise<void>[] = [];
     const runClient = async () => {
-      for (const _ of remaining) {
-        const number = this.#issuedCount;
-        this.#issuedCount += 1;
-        const recipient = this.#recipients[number % RECIPIENT_COUNT] as Recipient;
+      while (this.#invoiceCount < targetCount) {
+        const invoiceNumber = this.#invoiceCount;
+        this.#invoiceCount += 1;
+        const recipient = this.#recipients[invoiceNumber % RECIPIENT_COUNT] as Recipient;
         const startedAtMs = performance.now();
-        const invoice = await this.#requestInvoice(recipient, number);
-        times.invoicesMs.push(performance.now() - startedAtMs);
-        if (number % invoicesPerPayment === 0) {
+        const invoice = await this.#requestInvoice(recipient, invoiceNumber);
+        latencies.invoicesMs.push(performance.now() - startedAtMs);
+        if (invoiceNumber % invoicesPerPayment === 0) {
           payments.push(this.#pay(recipient, invoice));
         }
-        if (number % INVOICES_PER_LIST === 0) {
-          await this.#readList(times);
+        if (invoiceNumber % INVOICES_PER_LIST_REQUEST === 0) {
+          await this.#readList(latencies);
         }
       }
     };
@@ -179,15 +191,18 @@ export class SoakScenario {
     this.#mint.deleteExpiredQuotes(this.service.now() / 1000 - MINT_RETENTION_SECONDS);
   }
 
-  async #requestInvoice({ wallet }: Recipient, number: number): Promise<string> {
-    const address = number % ADDRESS_COUNT;
+  async #requestInvoice({ wallet }: Recipient, invoiceNumber: number): Promise<string> {
+    const address = invoiceNumber % PAYER_ADDRESS_COUNT;
+    const amountSat = 1 + (invoiceNumber % 5_000);
     const response = await request(
-      `${this.service.url}/.well-known/lnurlp/${wallet.npub}?amount=${1_000 * (1 + (number % 5_000))}`,
+      `${this.service.url}/.well-known/lnurlp/${wallet.npub}?amount=${1_000 * amountSat}`,
       { headers: { 'x-forwarded-for': `81.2.${address >> 8}.${address & 0xff}` } },
     );
     const { pr } = (await response.body.json()) as { pr?: string };
     if (pr === undefined) {
-      throw new Error(`the request for invoice ${number} failed: HTTP ${response.statusCode}`);
+      throw new Error(
+        `the request for invoice ${invoiceNumber} failed: HTTP ${response.statusCode}`,
+      );
     }
     return pr;
   }
@@ -198,18 +213,22 @@ export class SoakScenario {
     recipient.paymentCount += 1;
   }
 
-  /** Reads the newest page, the last hours, or an older page like a wallet, and marks listed paid quotes as issued. */
-  async #readList(times: DayLatencies): Promise<void> {
-    const number = this.#listCount;
-    this.#listCount += 1;
-    const recipient = this.#recipients[number % RECIPIENT_COUNT] as Recipient;
-    const oldest = Math.max(0, recipient.paymentCount - PAGE_SIZE);
-    const since = Math.floor((this.service.now() - 12 * HOUR_MS) / 1000);
-    const queries = ['', `&since=${since}`, '', `&offset=${(number * 7) % (oldest + 1)}`];
+  /**
+   * Reads a recipient's list like a wallet: the newest page, the quotes of the last 12 hours, or an older page. Then
+   * marks the listed quotes as issued at the mint.
+   */
+  async #readList(latencies: DayLatencies): Promise<void> {
+    const requestNumber = this.#listRequestCount;
+    this.#listRequestCount += 1;
+    const recipient = this.#recipients[requestNumber % RECIPIENT_COUNT] as Recipient;
+    const maxOffset = Math.max(0, recipient.paymentCount - PAGE_SIZE);
+    const varyingOffset = (requestNumber * 7) % (maxOffset + 1);
+    const sinceSeconds = Math.floor((this.service.now() - 12 * HOUR_MS) / 1000);
+    const queries = ['', `&since=${sinceSeconds}`, '', `&offset=${varyingOffset}`];
+    const query = queries[Math.floor(requestNumber / RECIPIENT_COUNT) % queries.length] ?? '';
     const startedAtMs = performance.now();
-    const query = queries[Math.floor(number / RECIPIENT_COUNT) % queries.length] ?? '';
-    const { data } = await this.#list(recipient, query);
-    times.listsMs.push(performance.now() - startedAtMs);
+    const { data } = await this.#fetchPage(recipient, query);
+    latencies.listsMs.push(performance.now() - startedAtMs);
     for (const { quoteId, state } of data.quotes) {
       if (state === 'PAID' && this.#mint.quotes.get(quoteId)?.state === 'PAID') {
         await this.#mint.markIssued(quoteId);
@@ -217,7 +236,7 @@ export class SoakScenario {
     }
   }
 
-  async #list({ headers }: Recipient, query: string): Promise<ListPage> {
+  async #fetchPage({ headers }: Recipient, query: string): Promise<ListPage> {
     const path = `/api/v2/wallet/quotes?limit=${PAGE_SIZE}${query}`;
     const response = await request(`${this.service.url}${path}`, { headers });
     if (response.statusCode !== 200) {
@@ -227,6 +246,7 @@ export class SoakScenario {
     return (await response.body.json()) as ListPage;
   }
 
+  /** Issues new JWTs, because the old ones expire when the clock advances. */
   async #renewTokens(): Promise<void> {
     const nowSeconds = Math.floor(this.service.now() / 1000);
     for (const [i, recipient] of this.#recipients.entries()) {

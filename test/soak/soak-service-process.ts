@@ -3,11 +3,14 @@ import { once } from 'node:events';
 import { openSync } from 'node:fs';
 import path from 'node:path';
 
-const PROGRAM = import.meta.resolve('./service-main.ts');
+const PROGRAM = new URL('./service-with-adjustable-clock.ts', import.meta.url);
 
 export const JWT_SECRET = 'a secret for the soak test, with 32 letters';
 
-/** A service with realistic settings. The test acts as its reverse proxy and sets the payers' addresses. */
+/**
+ * The service in a child process, with its default limits. It trusts the test as a reverse proxy, so that the test
+ * can send requests from different client addresses.
+ */
 export class SoakServiceProcess {
   readonly url: string;
   readonly #child: ChildProcess;
@@ -16,7 +19,7 @@ export class SoakServiceProcess {
   /** @param folder directory for the database (`data`) and the log (`service.log`) */
   static async start(folder: string, mintUrl: string): Promise<SoakServiceProcess> {
     const log = openSync(path.join(folder, 'service.log'), 'w');
-    const child = fork(new URL(PROGRAM), {
+    const child = fork(PROGRAM, {
       execArgv: ['--expose-gc'],
       stdio: ['ignore', log, log, 'ipc'],
       env: {
@@ -46,7 +49,7 @@ export class SoakServiceProcess {
     this.url = url;
   }
 
-  /** The service's clock, which the mint and the wallets share. Milliseconds since 1970. */
+  /** The service's clock, in milliseconds since 1970. The mint and the wallets use it, too. */
   readonly now = (): number => Date.now() + this.#clockOffsetMs;
 
   async advanceClock(ms: number): Promise<void> {
@@ -55,7 +58,7 @@ export class SoakServiceProcess {
     await once(this.#child, 'message');
   }
 
-  /** Collects garbage. @returns the resident memory in MB */
+  /** Returns the service's resident memory in MB after a garbage collection. */
   async measureMemoryMb(): Promise<number> {
     this.#child.send('collect garbage');
     const [bytes] = (await once(this.#child, 'message')) as [number];

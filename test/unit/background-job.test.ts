@@ -1,19 +1,21 @@
 import { expect, it } from 'vitest';
 import { BackgroundJob } from '../../src/background-job.ts';
 
-it('leaves no timer behind after it stops', async () => {
-  const before = timers();
-  const background = new BackgroundJob({
+const ONE_HOUR_MS = 3_600_000;
+
+it('clears its timer when it stops', async () => {
+  const timerCountBefore = countTimers();
+  const job = new BackgroundJob({
     work: async () => undefined,
-    intervalMs: 3_600_000,
+    intervalMs: ONE_HOUR_MS,
     onError: () => undefined,
   });
-  await background.run();
-  expect(timers()).toBe(before + 1);
-  await background.stop();
-  expect(timers()).toBe(before);
+  await job.run();
+  expect(countTimers()).toBe(timerCountBefore + 1);
+  await job.stop();
+  expect(countTimers()).toBe(timerCountBefore);
 });
 
-function timers(): number {
+function countTimers(): number {
   return process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
 }

@@ -3,43 +3,50 @@ import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, readConfig, SETTING_NAMES } from '../../src/config.ts';
 
-const NEEDED = { DEFAULT_MINT_URL: 'https://mint.example' };
+const MINIMAL_SETTINGS = { DEFAULT_MINT_URL: 'https://mint.example' };
 const SECRET = 'a secret of thirty-two characters';
-const EXAMPLE = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+const ENV_EXAMPLE = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
 const NSEC = nip19.nsecEncode(Buffer.alloc(32, 7));
-const ON_SERVER = { DATABASE_URL: 'postgres://db', JWT_SECRET: SECRET };
+const POSTGRES_SETTINGS = { DATABASE_URL: 'postgres://db', JWT_SECRET: SECRET };
 
 describe('readConfig', () => {
-  it('uses the defaults that .env.example documents', () => {
-    const documented = Object.fromEntries(
-      [...EXAMPLE.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
-        name,
-        value,
-      ]),
-    );
+  const documentedSettings = Object.fromEntries(
+    [...ENV_EXAMPLE.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
+      name,
+      value,
+    ]),
+  );
+  /** For these settings, .env.example shows an example instead of the default. */
+  const namesWithExamples = [
+    'PUBLIC_ORIGINS',
+    'TRUST_PROXY',
+    'DATABASE_URL',
+    'USERNAME_PRICE_SAT',
+    'USERNAME_MINT_URL',
+    'USERNAME_RESERVED',
+    'ZAP_RELAYS',
+    'METRICS_PORT',
+  ];
+
+  it('accepts the examples in .env.example', () => {
     const secrets = {
       JWT_SECRET: SECRET,
       TREASURY_SECRET: SECRET,
       ZAP_SECRET_KEY: '01'.repeat(32),
     };
-    expect(() => readConfig({ ...documented, ...secrets })).not.toThrow();
-    const examples = [
-      'PUBLIC_ORIGINS',
-      'TRUST_PROXY',
-      'DATABASE_URL',
-      'USERNAME_PRICE_SAT',
-      'USERNAME_MINT_URL',
-      'USERNAME_RESERVED',
-      'ZAP_RELAYS',
-      'METRICS_PORT',
-    ];
-    expect(examples.filter((name) => !documented[name])).toEqual([]);
-    const defaults = Object.entries(documented).filter(([name]) => !examples.includes(name));
-    expect(readConfig(Object.fromEntries(defaults))).toEqual(readConfig(NEEDED));
+    expect(() => readConfig({ ...documentedSettings, ...secrets })).not.toThrow();
+    expect(namesWithExamples.filter((name) => !documentedSettings[name])).toEqual([]);
   });
 
-  it('requires only a mint', () => {
-    expect(readConfig(NEEDED)).toMatchObject({
+  it('uses the defaults in .env.example', () => {
+    const defaults = Object.entries(documentedSettings).filter(
+      ([name]) => !namesWithExamples.includes(name),
+    );
+    expect(readConfig(Object.fromEntries(defaults))).toEqual(readConfig(MINIMAL_SETTINGS));
+  });
+
+  it('requires only DEFAULT_MINT_URL', () => {
+    expect(readConfig(MINIMAL_SETTINGS)).toMatchObject({
       publicOrigins: [],
       database: { kind: 'sqlite', dataDir: './data' },
       jwtSecret: null,
@@ -111,26 +118,29 @@ describe('readConfig', () => {
   });
 
   it('reads the zap key as an nsec', () => {
-    const { zaps } = readConfig({ ...NEEDED, ZAP_SECRET_KEY: NSEC });
+    const { zaps } = readConfig({ ...MINIMAL_SETTINGS, ZAP_SECRET_KEY: NSEC });
     expect(zaps.secretKey).toBe('07'.repeat(32));
   });
 
-  it('ignores empty and unknown settings', () => {
+  it('ignores empty and unknown variables', () => {
     const ignored = { PORT: '', PUBLIC_ORIGINS: ' ', DATABASE_URL: '', PATH: '/bin' };
-    expect(readConfig({ ...NEEDED, ...ignored })).toEqual(readConfig(NEEDED));
+    expect(readConfig({ ...MINIMAL_SETTINGS, ...ignored })).toEqual(readConfig(MINIMAL_SETTINGS));
   });
 
   it.each([
-    ['free names on a server', { ...ON_SERVER, USERNAME_PRICE_SAT: '0' }],
-    ['paid names on SQLite', { USERNAME_PRICE_SAT: '21' }],
-    ['metrics on another host', { METRICS_HOST: '10.0.0.1', METRICS_PORT: '3000' }],
-    ['metrics on IPv6', { HOST: '0.0.0.0', METRICS_HOST: '::1', METRICS_PORT: '3000' }],
-    ['metrics on any port', { PORT: '0', METRICS_PORT: '0' }],
+    ['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }],
+    ['paid usernames with SQLite', { USERNAME_PRICE_SAT: '21' }],
+    ['the same port on two IPv4 hosts', { METRICS_HOST: '10.0.0.1', METRICS_PORT: '3000' }],
+    [
+      'the same port on IPv4 and IPv6',
+      { HOST: '0.0.0.0', METRICS_HOST: '::1', METRICS_PORT: '3000' },
+    ],
+    ['two ports that the system chooses', { PORT: '0', METRICS_PORT: '0' }],
   ])('accepts %s', (_case, settings) => {
-    expect(problemsOf({ ...NEEDED, ...settings })).toEqual([]);
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
   });
 
-  const SENDABLE =
+  const EMPTY_SENDABLE_RANGE =
     /^MIN_SENDABLE_MSAT: the range up to MAX_SENDABLE_MSAT must contain a whole sat$/;
   const SAME_PORT = /^METRICS_PORT: must differ from PORT$/;
 
@@ -144,8 +154,8 @@ describe('readConfig', () => {
     [{ TRUST_PROXY: 'true' }, /^TRUST_PROXY: must be IP addresses or CIDRs separated by commas/],
     [{ TRUST_PROXY: '10.0.0.0/33' }, /^TRUST_PROXY: /],
     [{ TRUST_PROXY: '10.0.0.0/0' }, /^TRUST_PROXY: /],
-    [{ ...ON_SERVER, DATABASE_URL: 'mysql://db' }, /^DATABASE_URL: must be a postgres:/],
-    [{ ...ON_SERVER, JWT_SECRET: undefined }, /^JWT_SECRET: is required with DATABASE_URL/],
+    [{ ...POSTGRES_SETTINGS, DATABASE_URL: 'mysql://db' }, /^DATABASE_URL: must be a postgres:/],
+    [{ ...POSTGRES_SETTINGS, JWT_SECRET: undefined }, /^JWT_SECRET: is required with DATABASE_URL/],
     [{ JWT_SECRET: 'short' }, /^JWT_SECRET: must have at least 32 characters/],
     [{ JWT_SECRET_PREVIOUS: 'short' }, /^JWT_SECRET_PREVIOUS: must have at least 32 characters/],
     [{ JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET }, /^JWT_SECRET_PREVIOUS: must differ/],
@@ -155,15 +165,18 @@ describe('readConfig', () => {
     [{ MIN_SENDABLE_MSAT: '0' }, /^MIN_SENDABLE_MSAT: must be between 1 and /],
     [{ MIN_SENDABLE_MSAT: '1', MAX_SENDABLE_MSAT: '999' }, /^MAX_SENDABLE_MSAT: must be between /],
     [{ MAX_SENDABLE_MSAT: '100000000000001' }, /^MAX_SENDABLE_MSAT: must be between /],
-    [{ MIN_SENDABLE_MSAT: '1001', MAX_SENDABLE_MSAT: '1999' }, SENDABLE],
-    [{ MIN_SENDABLE_MSAT: '2000', MAX_SENDABLE_MSAT: '1000' }, SENDABLE],
+    [{ MIN_SENDABLE_MSAT: '1001', MAX_SENDABLE_MSAT: '1999' }, EMPTY_SENDABLE_RANGE],
+    [{ MIN_SENDABLE_MSAT: '2000', MAX_SENDABLE_MSAT: '1000' }, EMPTY_SENDABLE_RANGE],
     [{ LNURL_TEXT: 'x'.repeat(201) }, /^LNURL_TEXT: must have at most 200 characters/],
     [{ USERNAME_PRICE_SAT: '100000001' }, /^USERNAME_PRICE_SAT: must be between 0 and /],
     [{ USERNAME_MINT_URL: 'http://mint.example' }, /^USERNAME_MINT_URL: must be an https:/],
     [{ USERNAME_RESERVED: 'hal, hal-finney' }, /^USERNAME_RESERVED: 'hal-finney' cannot be a use/],
     [{ USERNAME_GRACE_DAYS: '3651' }, /^USERNAME_GRACE_DAYS: must be between 0 and /],
     [{ TREASURY_SECRET: 'short' }, /^TREASURY_SECRET: must have at least 32 characters/],
-    [{ ...ON_SERVER, USERNAME_PRICE_SAT: '21' }, /^TREASURY_SECRET: is required with DATABASE_URL/],
+    [
+      { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '21' },
+      /^TREASURY_SECRET: is required with DATABASE_URL/,
+    ],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace, debug, /],
     [{ METRICS_PORT: '3000' }, SAME_PORT],
     [{ METRICS_HOST: '::', METRICS_PORT: '3000' }, SAME_PORT],
@@ -175,35 +188,41 @@ describe('readConfig', () => {
       /^ZAP_RELAYS: 'ws:\/\/b.example' must be a wss/,
     ],
     [{ ZAP_RELAYS: 'wss://127.0.0.1/in?for=me' }, /^ZAP_RELAYS: 'wss:\/\/127.0.0.1\/in' must/],
-    // It may be a secret.
+    // The problem does not quote the entry, because it may be a secret.
     [{ ZAP_RELAYS: `wss://a.example,,${SECRET}` }, /^ZAP_RELAYS: entry 2 must be a wss:/],
-  ])('rejects %o in one line', (wrong, line) => {
-    expect(problemsOf({ ...NEEDED, ...wrong })).toEqual([expect.stringMatching(line)]);
+  ])('reports exactly one problem with %j', (settings, problem) => {
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([
+      expect.stringMatching(problem),
+    ]);
   });
 
   it('reports all problems at once', () => {
-    const problems = problemsOf({ PORT: 'x', LOG_LEVEL: 'loud', JWT_SECRET: 'short' });
+    const problems = listProblems({ PORT: 'x', LOG_LEVEL: 'loud', JWT_SECRET: 'short' });
     const names = problems.map((problem) => problem.split(':')[0]);
     expect(names.sort()).toEqual(['DEFAULT_MINT_URL', 'JWT_SECRET', 'LOG_LEVEL', 'PORT']);
   });
 
   it.each([
-    ['a key in hex', 'c0ffee11'.repeat(8), 'c0ffee11'],
+    ['a secret key in hex', 'c0ffee11'.repeat(8), 'c0ffee11'],
     ['a truncated nsec', NSEC.slice(0, -1), NSEC.slice(0, -1)],
     ['an nsec', NSEC, NSEC],
-    ['a phrase', SECRET, SECRET],
-    ['a key among others', `wss://relay.example, ${'c0ffee11'.repeat(8)}`, 'c0ffee11'],
+    ['a secret phrase', SECRET, SECRET],
+    [
+      'a secret key in a list of relays',
+      `wss://relay.example, ${'c0ffee11'.repeat(8)}`,
+      'c0ffee11',
+    ],
     ['a database password', 'postgres://me:hunter2@db.example/nutpost', 'hunter2'],
-    ['an origin with a password', 'https://me:hunter2@pay.example', 'hunter2'],
-    ['a relay with a token', 'wss://127.0.0.1:22/?token=hunter2', 'hunter2'],
-  ])('does not print %s, whichever setting contains it', (_case, value, secret) => {
+    ['the password in an origin', 'https://me:hunter2@pay.example', 'hunter2'],
+    ['the token in a relay URL', 'wss://127.0.0.1:22/?token=hunter2', 'hunter2'],
+  ])('does not print %s, whichever setting contains the value', (_case, value, secret) => {
     for (const name of SETTING_NAMES) {
-      expect(problemsOf({ ...NEEDED, [name]: value }).join()).not.toContain(secret);
+      expect(listProblems({ ...MINIMAL_SETTINGS, [name]: value }).join()).not.toContain(secret);
     }
   });
 });
 
-function problemsOf(env: Record<string, string | undefined>): readonly string[] {
+function listProblems(env: Record<string, string | undefined>): readonly string[] {
   try {
     readConfig(env);
     return [];

@@ -8,34 +8,19 @@ const ROOT = path.resolve(import.meta.dirname, '../..');
 
 const LINTERS_TIMEOUT_MS = 60_000;
 
-/** Temporary files that each violate one rule: the linter and the rule that must report it, and the file's text. */
+const RESTRICTED_IMPORT = ['biome', 'noRestrictedImports'] as const;
+
+/** Files that each violate one rule: the linter that must report the file, the rule, and the file's text. */
 const VIOLATIONS = {
-  'src/mints/upwards.ts': [
-    'biome',
-    'noRestrictedImports',
-    `import type { X } from '../quotes/x.ts';\n`,
-  ],
-  'src/usernames/sideways.ts': [
-    'biome',
-    'noRestrictedImports',
-    `import type { X } from '../zaps/x.ts';\n`,
-  ],
+  'src/mints/upwards.ts': [...RESTRICTED_IMPORT, `import type { X } from '../quotes/x.ts';\n`],
+  'src/usernames/sideways.ts': [...RESTRICTED_IMPORT, `import type { X } from '../zaps/x.ts';\n`],
   'src/usernames/ecash/nested.ts': [
-    'biome',
-    'noRestrictedImports',
+    ...RESTRICTED_IMPORT,
     `import type { X } from '../../http/x.ts';\n`,
   ],
-  'src/watcher/sibling.ts': [
-    'biome',
-    'noRestrictedImports',
-    `import type { X } from '../http/x.ts';\n`,
-  ],
-  'src/quotes/root.ts': [
-    'biome',
-    'noRestrictedImports',
-    `import type { X } from '../service.ts';\n`,
-  ],
-  'src/errors.ts': ['biome', 'noRestrictedImports', `import type { X } from './net/x.ts';\n`],
+  'src/watcher/sibling.ts': [...RESTRICTED_IMPORT, `import type { X } from '../http/x.ts';\n`],
+  'src/quotes/root.ts': [...RESTRICTED_IMPORT, `import type { X } from '../service.ts';\n`],
+  'src/errors.ts': [...RESTRICTED_IMPORT, `import type { X } from './net/x.ts';\n`],
   'src/net/cycle-a.ts': ['biome', 'noImportCycles', `import './cycle-b.ts';\n`],
   'src/quotes/environment.ts': [
     'biome',
@@ -50,7 +35,8 @@ const VIOLATIONS = {
   'src/zaps/fetch.ts': ['oxlint', 'no-restricted-globals', `void fetch('');\n`],
 } as const;
 
-const ALLOWED = {
+/** Files that other files import, and files whose imports are allowed. */
+const OTHER_FILES = {
   'src/net/cycle-b.ts': `import './cycle-a.ts';\n`,
   'src/mints/double.ts': 'export const double = (amountSat: number): number => amountSat * 2;\n',
   'src/zaps/downwards.ts': `import '../mints/double.ts';\nimport '../quotes/feature.ts';\n`,
@@ -58,34 +44,36 @@ const ALLOWED = {
   'src/store.ts': 'export interface Store {\n  name: string;\n}\n',
 };
 
-it('reports every import that violates the layers', {
+it('reports every forbidden import or global, and no allowed import', {
   timeout: LINTERS_TIMEOUT_MS,
 }, async () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-layers-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  symlinkSync(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'));
+  const projectFolder = mkdtempSync(path.join(tmpdir(), 'nutpost-layers-'));
+  onTestFinished(() => rmSync(projectFolder, { recursive: true, force: true }));
+  symlinkSync(path.join(ROOT, 'node_modules'), path.join(projectFolder, 'node_modules'));
   for (const file of ['package.json', 'biome.jsonc', '.oxlintrc.json', 'tsconfig.json']) {
-    cpSync(path.join(ROOT, file), path.join(folder, file));
+    cpSync(path.join(ROOT, file), path.join(projectFolder, file));
   }
-  const planted = Object.entries(VIOLATIONS).map(([file, [, , text]]) => [file, text] as const);
-  for (const [file, text] of [...planted, ...Object.entries(ALLOWED)]) {
-    mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
-    writeFileSync(path.join(folder, file), text);
+  const violatingFiles = Object.entries(VIOLATIONS).map(
+    ([file, [, , text]]) => [file, text] as const,
+  );
+  for (const [file, text] of [...violatingFiles, ...Object.entries(OTHER_FILES)]) {
+    mkdirSync(path.dirname(path.join(projectFolder, file)), { recursive: true });
+    writeFileSync(path.join(projectFolder, file), text);
   }
-  const findings = {
-    biome: await output(folder, 'biome', ['lint', '--max-diagnostics=none']),
-    oxlint: await output(folder, 'oxlint', ['--format=unix']),
+  const outputs = {
+    biome: await runLinter(projectFolder, 'biome', ['lint', '--max-diagnostics=none']),
+    oxlint: await runLinter(projectFolder, 'oxlint', ['--format=unix']),
   };
   for (const [file, [linter, rule]] of Object.entries(VIOLATIONS)) {
-    const lines = findings[linter].split('\n').filter((line) => line.includes(file));
+    const lines = outputs[linter].split('\n').filter((line) => line.includes(file));
     expect.soft(lines.join('\n')).toContain(rule);
   }
   for (const file of ['downwards.ts', 'feature.ts']) {
-    expect.soft(findings.biome + findings.oxlint).not.toContain(file);
+    expect.soft(outputs.biome + outputs.oxlint).not.toContain(file);
   }
 });
 
-function output(cwd: string, linter: string, args: readonly string[]): Promise<string> {
+function runLinter(cwd: string, linter: string, args: readonly string[]): Promise<string> {
   return new Promise((resolve) => {
     execFile(
       path.join(ROOT, 'node_modules/.bin', linter),

@@ -2,8 +2,6 @@ import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 
-/** The events in the log and their descriptions for operators, docs/operations/logs.md. */
-
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
 const SOURCES = globSync('src/**/*.ts', { cwd: ROOT }).map((file) => ({
@@ -14,37 +12,42 @@ const SOURCES = globSync('src/**/*.ts', { cwd: ROOT }).map((file) => ({
 const LOG_CALL =
   /\blog(?:\??\.(?:trace|debug|info|warn|error|fatal)|\[[^\]]+\])\(\s*(?<argument>\{\s*\w+)?/g;
 
-/** In a log call, and in the helper that logs mint subscriptions. */
+/** Matches log calls, and calls of the `#log` method that logs mint subscriptions. */
 const LITERAL_EVENT = /(?:\{\s*event:\s*|#log\(\s*)'(\w+)'/g;
 
 const MILESTONE_MESSAGES = /const MILESTONE_MESSAGES = \{(.*?)\n\}/s;
 
 const DOCUMENTED_EVENT = /^\| `([a-z_]+)` /gm;
 
-describe('log calls', () => {
-  const calls = SOURCES.flatMap(({ file, text }) =>
+describe('a log call in src', () => {
+  const logCalls = SOURCES.flatMap(({ file, text }) =>
     [...text.matchAll(LOG_CALL)].map(({ 0: call, groups }) => ({
       call: `${file}: ${call}`,
-      field: groups?.['argument']?.replace(/\{\s*/, ''),
+      firstField: groups?.['argument']?.replace(/\{\s*/, ''),
     })),
   );
 
-  it('are found', () => {
-    expect(calls.length).toBeGreaterThan(30);
+  it('is found by the pattern of this test', () => {
+    expect(logCalls.length).toBeGreaterThan(30);
   });
 
-  it('have an event as their first field', () => {
-    expect(calls.filter(({ field }) => field !== 'event').map(({ call }) => call)).toEqual([]);
+  it('has an event as its first field', () => {
+    expect(
+      logCalls.filter(({ firstField }) => firstField !== 'event').map(({ call }) => call),
+    ).toEqual([]);
   });
 });
 
-it('documents every event, and no other', () => {
+it('documents exactly the logged events in docs/operations/logs.md', () => {
   const sources = SOURCES.map(({ text }) => text).join('\n');
-  const milestones = MILESTONE_MESSAGES.exec(sources)?.[1] ?? '';
-  const events = [...findNames(sources, LITERAL_EVENT), ...findNames(milestones, /^ {2}(\w+):/gm)];
+  const milestoneLines = MILESTONE_MESSAGES.exec(sources)?.[1] ?? '';
+  const events = [
+    ...findNames(sources, LITERAL_EVENT),
+    ...findNames(milestoneLines, /^ {2}(\w+):/gm),
+  ];
   const page = readFileSync(path.join(ROOT, 'docs/operations/logs.md'), 'utf8');
-  const documented = findNames(page, DOCUMENTED_EVENT);
-  expect(documented.toSorted()).toEqual([...new Set(events)].toSorted());
+  const documentedEvents = findNames(page, DOCUMENTED_EVENT);
+  expect(documentedEvents.toSorted()).toEqual([...new Set(events)].toSorted());
 });
 
 function findNames(text: string, pattern: RegExp): string[] {

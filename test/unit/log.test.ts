@@ -5,46 +5,46 @@ import type { Readable } from 'node:stream';
 import { text as toText } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { REDACTED } from '../../src/redaction.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
-
-/** The content of log lines, and how they are written. */
+import { LogCapture } from '../helpers/service/log-capture.ts';
 
 const LOG_MODULE = path.resolve(import.meta.dirname, '../../src/log.ts');
 
-const HEX = '0123456789abcdef'.repeat(4);
-const ROW = 'Failing row contains (alice, 21)';
+const SECRET_HEX = '0123456789abcdef'.repeat(4);
+const ROW_DETAIL = 'Failing row contains (alice, 21)';
 
 describe('a log line', () => {
   it('contains no secret, at any level and in any child logger', () => {
-    const captured = new LogCapture('trace');
-    const child = captured.log.child({ reqId: 1, token: HEX });
-    child.trace({ quoteIds: [HEX], user: { secretKey: HEX } }, `Bearer ${HEX}`);
-    const cause = Object.assign(new Error(`cashuB${HEX}`), { detail: ROW });
-    child.error({ err: new Error(`{"secret":"${HEX}"}`, { cause }) }, 'request failed');
-    child.fatal(new Error(`nsec1${HEX}`));
-    const [traced, failed] = captured.lines.map((line) => JSON.parse(line));
-    expect(traced).toMatchObject({
+    const capture = new LogCapture('trace');
+    const child = capture.log.child({ reqId: 1, token: SECRET_HEX });
+    child.trace(
+      { quoteIds: [SECRET_HEX], user: { secretKey: SECRET_HEX } },
+      `Bearer ${SECRET_HEX}`,
+    );
+    const cause = Object.assign(new Error(`cashuB${SECRET_HEX}`), { detail: ROW_DETAIL });
+    child.error({ err: new Error(`{"secret":"${SECRET_HEX}"}`, { cause }) }, 'request failed');
+    child.fatal(new Error(`nsec1${SECRET_HEX}`));
+    const [tracedLine, errorLine] = capture.lines.map((line) => JSON.parse(line));
+    expect(tracedLine).toMatchObject({
       reqId: 1,
       token: REDACTED,
       quoteIds: REDACTED,
       user: { secretKey: REDACTED },
       msg: `Bearer ${REDACTED}`,
     });
-    expect(failed.err).toMatchObject({
+    expect(errorLine.err).toMatchObject({
       message: `{"secret":"${REDACTED}"}`,
       stack: expect.stringContaining('log.test.ts'),
       cause: { message: REDACTED },
     });
-    expect(captured.lines).toHaveLength(3);
-    expect(captured.lines.join('')).not.toContain(HEX);
+    expect(capture.lines).toHaveLength(3);
+    expect(capture.lines.join('')).not.toContain(SECRET_HEX);
   });
 
   it("includes an error's causes and nested errors, but no database details", () => {
-    const cause = Object.assign(new Error('duplicate key'), { code: '23505', detail: ROW });
-    const error = new AggregateError([{ message: 'rejected', code: 7, detail: ROW }], 'no quote', {
-      cause,
-    });
-    expect(logged(error).err).toEqual({
+    const cause = Object.assign(new Error('duplicate key'), { code: '23505', detail: ROW_DETAIL });
+    const nested = { message: 'rejected', code: 7, detail: ROW_DETAIL };
+    const error = new AggregateError([nested], 'no quote', { cause });
+    expect(logError(error).err).toEqual({
       type: 'AggregateError',
       message: 'no quote',
       stack: error.stack,
@@ -53,30 +53,30 @@ describe('a log line', () => {
     });
   });
 
-  it('is short even if an error is its own cause or has very many nested errors', () => {
+  it('stays short if an error is its own cause or has very many nested errors', () => {
     const cyclic = new AggregateError([], 'cyclic');
     cyclic.errors = Array.from({ length: 50_000 }, () => cyclic);
     cyclic.cause = cyclic;
-    expect(JSON.stringify(logged(cyclic)).length).toBeLessThan(500_000);
+    expect(JSON.stringify(logError(cyclic)).length).toBeLessThan(500_000);
   });
 
   it.each<[unknown, object]>([
-    [{ detail: ROW }, { message: 'an object was thrown' }],
+    [{ detail: ROW_DETAIL }, { message: 'an object was thrown' }],
     ['text', { message: 'text' }],
     [null, { message: 'null' }],
   ])('describes the thrown value %o', (thrown, expected) => {
-    expect(logged(thrown).err).toEqual(expected);
+    expect(logError(thrown).err).toEqual(expected);
   });
 });
 
-describe('standard output', () => {
+describe('log output', () => {
   it.each([
-    ['auto', 'json', false],
-    ['auto', 'pretty', true],
+    ['json', 'auto', false],
+    ['pretty', 'auto', true],
     ['json', 'json', true],
     ['pretty', 'pretty', false],
-  ])('formats LOG_FORMAT=%s as %s if isatty is %s', (format, expected, isTerminal) => {
-    const lines = linesOfService(format, isTerminal);
+  ])('is in %s format if LOG_FORMAT=%s and isatty returns %s', (expected, format, isTerminal) => {
+    const lines = runServiceProgram(format, isTerminal);
     if (expected === 'json') {
       expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['hello', 'it failed']);
     } else {
@@ -85,17 +85,17 @@ describe('standard output', () => {
     }
   });
 
-  it('omits secrets and control characters in the pretty format', () => {
-    const text = linesOfService('pretty', true).join('\n');
+  it('contains no secrets or control characters in the pretty format', () => {
+    const text = runServiceProgram('pretty', true).join('\n');
     expect(text).toContain(REDACTED);
     expect(text).toContain('refused');
-    expect(text).not.toContain(HEX);
+    expect(text).not.toContain(SECRET_HEX);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: the test rejects control characters.
     expect(text).not.toMatch(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]/);
   });
 
-  it('receives every line in order before the process exits, even if it crashes', () => {
-    const lines = linesOf(
+  it('contains every line in order when the process exits immediately', () => {
+    const lines = runProgram(
       `for (let line = 0; line < 300; line += 1) log.info({ line }, 'a line');
       process.exit(1);`,
     );
@@ -103,17 +103,17 @@ describe('standard output', () => {
   });
 
   it.each(['', 'exec 2>&1;'])(
-    'never blocks the process if its reader does not read (%j)',
-    async (shell) => {
-      const child = start(
-        shell,
+    'never blocks the process if nothing reads the lines (redirection: %j)',
+    async (redirection) => {
+      const child = startProgram(
+        redirection,
         `const { writeSync } = await import('node:fs');
         const { monitorEventLoopDelay } = await import('node:perf_hooks');
         const delays = monitorEventLoopDelay({ resolution: 1 });
         delays.enable();
         let line = 0;
         const timer = setInterval(() => {
-          for (let each = 0; each < 100; each += 1) log.info({ line: line++, filler: 'x'.repeat(100) });
+          for (let i = 0; i < 100; i += 1) log.info({ line: line++, filler: 'x'.repeat(100) });
           if (line >= 5_000) {
             clearInterval(timer);
             writeSync(3, String(delays.max / 1e6));
@@ -124,14 +124,14 @@ describe('standard output', () => {
       const longestDelayMs = Number(await toText(child.stdio[3] as Readable));
       expect(longestDelayMs).toBeGreaterThan(0);
       expect(longestDelayMs).toBeLessThan(1_000);
-      // The reader has not read yet; the process does not wait for it indefinitely.
+      // The process exits although the reader has not read the lines.
       const [code] = await once(child, 'exit');
       expect(code).toBe(0);
     },
   );
 
   it('does not keep the process from exiting if the disk is full', async () => {
-    const child = start(
+    const child = startProgram(
       'exec >/dev/full;',
       `log.info('a'); setTimeout(() => process.exit(0), 100);`,
     );
@@ -139,11 +139,11 @@ describe('standard output', () => {
     expect(code).toBe(0);
   });
 
-  it('delivers every line to a late reader', async () => {
-    const child = start(
+  it('contains every line if the reader starts late', async () => {
+    const child = startProgram(
       '',
       `for (let line = 0; line < 5_000; line += 1) log.info({ line, filler: 'x'.repeat(100) });
-      (await import('node:fs')).writeSync(3, 'all are logged');`,
+      (await import('node:fs')).writeSync(3, 'logged all lines');`,
     );
     await once(child.stdio[3] as Readable, 'data');
     const lines = (await toText(child.stdout as Readable)).trimEnd().split('\n');
@@ -151,31 +151,39 @@ describe('standard output', () => {
   });
 });
 
-/** Starts a program with a `log`. File descriptor 3 is for other results. */
-function start(shell: string, program: string) {
-  const command = [`${shell} exec "$0" "$@"`, process.execPath, ...script('json', program)];
+/** Starts a program that can use the variable `log`, and file descriptor 3 to report results. */
+function startProgram(redirection: string, program: string) {
+  const command = [
+    `${redirection} exec "$0" "$@"`,
+    process.execPath,
+    ...nodeArguments('json', program),
+  ];
   return spawn('/bin/sh', ['-c', ...command], { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
 }
 
-function linesOfService(format: string, isTerminal: boolean): string[] {
-  return linesOf(
-    `log.info({ quoteId: '${HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
-    log.error({ err: new Error('refused\\u001b[2J {"secret":"${HEX}"}') }, 'it failed');`,
+function runServiceProgram(format: string, isTerminal: boolean): string[] {
+  return runProgram(
+    `log.info({ quoteId: '${SECRET_HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
+    log.error({ err: new Error('refused\\u001b[2J {"secret":"${SECRET_HEX}"}') }, 'it failed');`,
     format,
     isTerminal,
   );
 }
 
-function linesOf(program: string, format = 'json', isTerminal = false): string[] {
-  const { stdout, stderr } = spawnSync(process.execPath, script(format, program, isTerminal), {
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
-  });
+function runProgram(program: string, format = 'json', isTerminal = false): string[] {
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    nodeArguments(format, program, isTerminal),
+    {
+      encoding: 'utf8',
+      env: { ...process.env, NO_COLOR: '1' },
+    },
+  );
   expect(stderr).toBe('');
   return stdout.trimEnd().split('\n');
 }
 
-function script(format: string, program: string, isTerminal = false): string[] {
+function nodeArguments(format: string, program: string, isTerminal = false): string[] {
   const source = `
     const { default: tty } = await import('node:tty');
     tty.isatty = () => ${isTerminal};
@@ -187,8 +195,8 @@ function script(format: string, program: string, isTerminal = false): string[] {
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: parsed JSON.
-function logged(error: unknown): any {
-  const captured = new LogCapture('error');
-  captured.log.error({ err: error }, 'it failed');
-  return JSON.parse(captured.lines.join(''));
+function logError(error: unknown): any {
+  const capture = new LogCapture('error');
+  capture.log.error({ err: error }, 'it failed');
+  return JSON.parse(capture.lines.join(''));
 }

@@ -5,20 +5,20 @@ import { describe, expect, it } from 'vitest';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
-/** Runs the program with another reported Node version. */
+/** Runs `bin/nutpost.js` while `process.versions.node` has this value. */
 function startOnNode(version: string, ...args: string[]) {
-  const disguise = `Object.defineProperty(process, 'versions', {
+  const override = `Object.defineProperty(process, 'versions', {
     value: { ...process.versions, node: '${version}' },
   })`;
   return spawnSync(
     process.execPath,
-    ['--import', `data:text/javascript,${encodeURIComponent(disguise)}`, 'bin/nutpost.js', ...args],
+    ['--import', `data:text/javascript,${encodeURIComponent(override)}`, 'bin/nutpost.js', ...args],
     { cwd: ROOT, encoding: 'utf8' },
   );
 }
 
 describe('the Node version check', () => {
-  it.each(['12.22.12', '20.20.2', '25.9.0'])('rejects version %s in one sentence', (version) => {
+  it.each(['12.22.12', '20.20.2', '25.9.0'])('stops with one message on Node %s', (version) => {
     const { status, stdout, stderr } = startOnNode(version, 'serve');
 
     expect(status).toBe(1);
@@ -28,7 +28,7 @@ describe('the Node version check', () => {
     );
   });
 
-  it('uses only syntax that old versions can parse', () => {
+  it('uses only syntax that old Node versions can parse', () => {
     const source = readFileSync(path.join(ROOT, 'bin/nutpost.js'), 'utf8');
 
     expect(source).not.toMatch(/^\s*import\s*[{*"'\w]/m);

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
-/** Only a new configuration changes the response (spec.md section 4.1). */
+/** The response changes only with the configuration (spec.md section 4.1). */
 const CACHE_CONTROL = 'public, max-age=300';
 
 const usernameFeature = z.discriminatedUnion('enabled', [

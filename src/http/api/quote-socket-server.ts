@@ -3,15 +3,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
 import { RequestError, rateLimitError } from '../../errors.ts';
-import { KeyedCounter } from '../../keyed-counters.ts';
+import { KeyedCounter } from '../../keyed-counter.ts';
 import type { Logger } from '../../log.ts';
 import type { QuoteSubscribers } from '../../quotes/quote-updates.ts';
 import type { Authenticator } from '../authenticator.ts';
 import { type ClientLimits, toAddressGroup } from '../client-rate-limiter.ts';
 import { normaliseRequestPath } from '../errors.ts';
 import { unwrapMarkdown } from '../openapi.ts';
-import type { PublicOrigins } from '../public-origins.ts';
 import { apiError, errorResponses } from '../schemas.ts';
+import type { PublicOrigins } from '../server.ts';
 import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
@@ -20,21 +20,21 @@ const QUOTE_SOCKET_METHOD = 'GET';
 /** How long a client may take to authenticate (spec.md section 6). */
 const AUTH_TIMEOUT_MS = 15_000;
 
-/** A client that has not responded to a WebSocket ping by the next one is disconnected. */
+/** The time between two WebSocket pings. A client that has not responded by the next ping is disconnected. */
 const HEARTBEAT_INTERVAL_MS = 30_000;
 
-/** Twice the heartbeat interval, within which dead connections are closed. */
+/** `Retry-After` of the connection limits. Dead connections are closed within two heartbeat intervals. */
 const CONNECTION_LIMIT_RETRY_MS = 60_000;
 
 /** RFC 6455 close code. */
 const GOING_AWAY = 1001;
 
 export const SOCKET_SERVER_OPTIONS = {
-  // The longest message, a signed event in base64, has about 600 bytes.
+  // The longest message contains a signed event in base64 and has about 600 bytes.
   maxPayload: 16 * 1024,
   // Proxies may split a message. The library's default is 16,384.
   maxFragments: 16,
-  // Twice the packets of the longest message at IPv4's minimum packet size.
+  // Twice as many chunks as the longest message needs in the smallest IPv4 packets.
   maxBufferedChunks: 64,
   // How long a client may take to complete the closing handshake.
   closeTimeout: 1_000,
@@ -78,7 +78,7 @@ export interface QuoteSocketServerDeps {
   log: Logger;
 }
 
-/** The quote WebSocket (spec.md section 6), which notifies a user's wallets about changed quotes. */
+/** Serves the quote socket (spec.md section 6), a WebSocket that notifies a user's wallets about changed quotes. */
 export class QuoteSocketServer {
   readonly #deps: QuoteSocketServerDeps;
   readonly #socketOptions: QuoteSocketOptions;
@@ -119,7 +119,7 @@ export class QuoteSocketServer {
     });
   }
 
-  /** Closes all sockets with an error message, which makes wallets reconnect. */
+  /** Closes all sockets with an error message, so that wallets reconnect. */
   closeAll(): void {
     this.#isClosing = true;
     for (const socket of this.#openSockets) {
@@ -127,10 +127,10 @@ export class QuoteSocketServer {
     }
   }
 
-  /** Counts a connection from its handshake until it closes, or rejects the handshake with an HTTP response. */
+  /** Counts a connection until it closes. Throws if a limit is reached, and the handshake gets an HTTP response. */
   #admitConnection(request: FastifyRequest): void {
     const { socket } = request.raw;
-    // A socket that is already closed emits no `close` event, so its count would never end.
+    // A closed socket emits no `close` event, so it would count for ever.
     if (!request.ws || socket.closed) {
       return;
     }
@@ -169,7 +169,7 @@ export class QuoteSocketServer {
   }
 }
 
-/** Detaches Fastify's response before the handshake, because it would keep the request in memory (ADR 26). */
+/** Detaches Fastify's response from the connection, because it would keep the request in memory (ADR 26). */
 async function detachHandshakeResponse({ ws }: FastifyRequest, { raw }: FastifyReply) {
   if (ws && raw.socket !== null) {
     raw.detachSocket(raw.socket);
@@ -180,7 +180,7 @@ function closeForRestart(socket: QuoteSocket): void {
   socket.closeWithError('The server is restarting. Please reconnect.', GOING_AWAY);
 }
 
-/** Whether to upgrade a request. Other `Upgrade` headers are ignored: some programs always request HTTP/2. */
+/** Whether to upgrade a request. Other upgrades are ignored, because some programs always request HTTP/2. */
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
   const path = normaliseRequestPath(request.url ?? '').replace(/\/$/, '');
   return (
@@ -195,7 +195,7 @@ export function handleSocketError(
   connection: WebSocket,
   request: Pick<FastifyRequest, 'log'>,
 ): void {
-  // For protocol and network errors, which have a code, the library closes the connection with a reason.
+  // Protocol and network errors have a code. After these, the library closes the connection itself.
   if ('code' in error) {
     request.log.debug({ event: 'quote_socket_broken', err: error }, 'quote socket broken');
     return;

@@ -9,10 +9,10 @@ import { renderError } from '../errors.ts';
 /** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
 
-/** The size of the token bucket. A wallet that wakes up sends several messages together. */
+/** How many seconds of messages a client may send at once. A wallet that wakes up sends several messages together. */
 const MESSAGE_BURST_SECONDS = 2;
 
-/** About 400 updates. A client with a larger backlog does not read. */
+/** About 400 updates. A client with more unread data does not read. */
 const MAX_SEND_BUFFER_BYTES = 32 * 1024;
 
 const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().optional() });
@@ -21,7 +21,7 @@ const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().op
 export interface QuoteSocketOptions {
   authTimeoutMs: number;
   heartbeatIntervalMs: number;
-  /** Includes control frames; 0: no limit. */
+  /** Includes control frames. 0 means no limit. */
   messagesPerSecond: number;
   /** Returns the key that signed the challenge. @throws RequestError */
   verifyChallengeResponse: (encoded: string) => string;
@@ -31,14 +31,14 @@ export interface QuoteSocketOptions {
   log: Logger;
 }
 
-/** One client's connection: challenge, authentication, updates. */
+/** The connection of one client, which receives a challenge, authenticates and receives updates. */
 export class QuoteSocket implements QuoteSubscriber {
   readonly #connection: WebSocket;
   readonly #options: QuoteSocketOptions;
   readonly #authTimer: NodeJS.Timeout;
   readonly #heartbeatTimer: NodeJS.Timeout;
   #pubkey: string | null = null;
-  /** A token bucket (GCRA): when the next message is due at the permitted rate. */
+  /** When the next message is due if the client keeps to the permitted rate (a token bucket as GCRA). */
   #nextMessageDueMs = 0;
   #pendingPing: Buffer | null = null;
 
@@ -55,7 +55,7 @@ export class QuoteSocket implements QuoteSubscriber {
     );
     this.#heartbeatTimer = setInterval(() => this.#checkHeartbeat(), options.heartbeatIntervalMs);
     connection.on('message', (data) => this.#handleMessage(String(data)));
-    // The library sends the pongs, which fill the send buffer if the client does not read.
+    // The library responds with pongs, which fill the send buffer if the client does not read.
     connection.on('ping', () => this.#admitMessage() && this.#enforceSendBuffer());
     connection.on('pong', (data) => this.#handlePong(data));
     connection.once('close', () => {
@@ -74,15 +74,15 @@ export class QuoteSocket implements QuoteSubscriber {
     this.#close(code);
   }
 
-  /** Closes without an `error` message, which would make wallets reconnect immediately and evict each other. */
+  /** Sends no `error` message. Otherwise wallets would reconnect immediately and evict each other. */
   evict(): void {
     this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
   }
 
-  /** Only a pong with the ping's payload, which clients cannot guess, proves that the client reads. */
+  /** Requires a pong with the ping's payload. Clients cannot guess it, so the pong proves that the client reads. */
   #checkHeartbeat(): void {
     if (this.#pendingPing !== null) {
-      // With an error message, because wallets reconnect only after one, for example when a phone wakes up.
+      // Wallets reconnect only after an error message, for example when a phone wakes up.
       this.closeWithError('The connection was silent. Please reconnect.', POLICY_VIOLATION);
     } else if (this.#enforceSendBuffer()) {
       this.#pendingPing = randomBytes(8);
@@ -95,7 +95,7 @@ export class QuoteSocket implements QuoteSubscriber {
       return;
     }
     const message = clientMessageSchema.safeParse(tryParseJson(text)).data;
-    // Ignores other messages, which older clients send.
+    // Older clients send other messages, which are ignored.
     if (message?.type === 'ping') {
       this.#send('pong');
     } else if (message?.type === 'challenge-response' && this.#pubkey === null) {
@@ -126,16 +126,16 @@ export class QuoteSocket implements QuoteSubscriber {
     }
   }
 
-  /** Counts a message. Returns whether to handle it: the socket is open and the rate limit is not exceeded. */
+  /** Counts a message. Returns true if the socket is open and the rate limit is not exceeded. */
   #admitMessage(): boolean {
     const { messagesPerSecond, monotonicMs } = this.#options;
     if (messagesPerSecond > 0) {
       const intervalMs = 1_000 / messagesPerSecond;
       const nowMs = monotonicMs();
       const dueMs = Math.max(this.#nextMessageDueMs, nowMs);
-      // Half an interval of tolerance, so that rounding does not decide about the last message of a burst.
+      // The tolerance of half an interval prevents rounding from rejecting the last message of a burst.
       if (dueMs - nowMs > MESSAGE_BURST_SECONDS * 1_000 - intervalMs / 2) {
-        // Also stops reading, because a single chunk may contain ten thousand messages.
+        // Stops reading too, because a single chunk may contain ten thousand messages.
         if (!this.#connection.isPaused) {
           this.closeWithError('Too many messages.', POLICY_VIOLATION);
           this.#connection.pause();

@@ -19,7 +19,7 @@ const MAX_PAGE_SIZE = 50;
 /** The largest valid `limit` of a request (spec.md section 8). */
 const MAX_REQUESTED_PAGE_SIZE = 1000;
 
-/** Some wallets fail on fractions and on null. `comment` is an extension of the specification. */
+/** Contains no fractions and no null, on which some wallets fail. `comment` is not in the specification. */
 const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
@@ -61,7 +61,7 @@ const schema = {
   description:
     'Read pages until `metadata.total` quotes have been read. Minted quotes stay in the list: wallets ' +
     'remember completed quotes by `mintUrl` and `quoteId`.',
-  // The defaults are repeated for OpenAPI, because Zod cannot convert them to query strings.
+  // `meta` repeats the defaults, because zod cannot add them to the OpenAPI document.
   querystring: z.object({
     since: queryInteger(0).optional().describe('Only quotes paid later than this (Unix seconds).'),
     limit: queryInteger(1, MAX_REQUESTED_PAGE_SIZE)

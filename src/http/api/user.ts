@@ -1,36 +1,8 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { Recipient, RecipientDirectory } from '../../recipients/recipient-directory.ts';
+import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import type { SettingsUpdater } from '../../recipients/settings-updater.ts';
-import { apiError, errorResponses, hexPubkey, jsonBody, successEnvelope } from '../schemas.ts';
-
-const userSchema = z
-  .object({
-    pubkey: hexPubkey,
-    name: z.string().optional().describe('The purchased username, if any.'),
-    mintUrl: z.url().describe('The mint of future payments.'),
-    lockQuote: z.boolean().describe('Whether future quotes are locked to this key (NUT-20).'),
-  })
-  .meta({ id: 'User', description: 'A user’s settings.' });
-
-export const userResponse = successEnvelope(z.object({ user: userSchema })).meta({
-  description: 'The user’s current settings.',
-});
-
-/** Renders the user resource of spec.md section 2. */
-export function renderUser(user: Recipient): z.infer<typeof userResponse> {
-  return {
-    error: false,
-    data: {
-      user: {
-        pubkey: user.pubkey,
-        name: user.name ?? undefined,
-        mintUrl: user.mintUrl,
-        lockQuote: user.lockQuotes,
-      },
-    },
-  };
-}
+import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
 
 const getUserSchema = {
   operationId: 'getUser',

@@ -4,8 +4,7 @@ import { RequestError } from '../../errors.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
-import { apiError, errorResponses, jsonBody } from '../schemas.ts';
-import { renderUser, userResponse } from './user.ts';
+import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
 
 const schema = {
   operationId: 'buyUsername',
@@ -18,7 +17,7 @@ const schema = {
     'x-cashu': z.string().optional().describe('A Cashu token that pays the payment request.'),
   }),
   body: jsonBody({
-    // UsernameRegistrar validates the name with better error messages.
+    // `UsernameRegistrar` validates the name, with better error messages.
     username: z.string({ error: 'must be a string' }).meta({
       minLength: MIN_USERNAME_LENGTH,
       maxLength: MAX_USERNAME_LENGTH,

@@ -7,7 +7,7 @@ const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
-  // Icons in the style sheet.
+  // `data:` for icons in the style sheet.
   "img-src 'self' data:",
   "connect-src 'self'",
   "base-uri 'none'",
@@ -19,7 +19,7 @@ const HTML_CONTENT_TYPE = 'text/html; charset=utf-8';
 const CSS_CONTENT_TYPE = 'text/css; charset=utf-8';
 const JAVASCRIPT_CONTENT_TYPE = 'text/javascript; charset=utf-8';
 
-/** Served by the routes below, because @fastify/swagger-ui would open a file for each request. */
+/** The plugin @fastify/swagger-ui is not used, because it would open a file for each request. */
 const SWAGGER_UI_ASSETS_URL = new URL('static/', import.meta.resolve('@fastify/swagger-ui'));
 
 const OPENAPI_PATH = '/api/v2/openapi.json';
@@ -68,7 +68,7 @@ const compress = promisify(gzip);
 
 const rateLimitConfig = { rateLimitCategory: 'documents' } as const;
 
-/** The OpenAPI document and the Swagger UI page. All clients share one buffer per file. */
+/** Serves the OpenAPI document and the Swagger UI page. Each file is in memory once, for all requests. */
 export const docsRoutes: FastifyPluginAsync = async (app) => {
   let openApiJson: Buffer | null = null;
   app.get(OPENAPI_PATH, { config: rateLimitConfig }, async (_request, reply) => {
@@ -77,11 +77,11 @@ export const docsRoutes: FastifyPluginAsync = async (app) => {
     return reply.type('application/json; charset=utf-8').send(openApiJson);
   });
 
-  for (const [path, type, content] of SWAGGER_UI_FILES) {
-    // Always compressed, because the script has 1.7 MB and every browser accepts gzip.
+  for (const [path, type, readContent] of SWAGGER_UI_FILES) {
+    // Always compressed, because the Swagger UI script has 1.7 MB and every browser accepts gzip.
     let compressed: Buffer | null = null;
     app.get(path, { config: rateLimitConfig }, async (_request, reply) => {
-      compressed ??= await compress(await content());
+      compressed ??= await compress(await readContent());
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,
         'x-content-type-options': 'nosniff',

@@ -10,12 +10,12 @@ export interface HealthDeps {
 
 export const READY_PATH = '/health/ready';
 
-/** Supervisors probe often and from one address. */
+/** Exempt, because supervisors send many requests from one address. */
 const rateLimitConfig = { isRateLimitExempt: true } as const;
 
 /**
- * `/health/live` shows whether the process responds. `/health/ready` returns 503 unless requests should be routed to
- * this process. Unresponsive mints do not count, because other processes could not reach them either.
+ * `/health/live` shows whether the process responds. `/health/ready` returns 503 if load balancers should use another
+ * process. It ignores unresponsive mints, because other processes could not reach them either.
  */
 export const healthRoutes: FastifyPluginAsync<HealthDeps> = async (app, deps) => {
   const { version, monotonicMs, readiness, getMintCounts } = deps;

@@ -45,7 +45,7 @@ export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async 
     '/lnurl/verify/:token',
     {
       schema,
-      // In a hook, so that validation errors have the header too.
+      // In a hook, so that validation errors also have the header.
       onRequest: async (_request, reply) => {
         reply.header('cache-control', CACHE_CONTROL);
       },

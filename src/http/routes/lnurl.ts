@@ -9,7 +9,6 @@ import type { RecipientDirectory } from '../../recipients/recipient-directory.ts
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
 import { toAddressGroup } from '../client-rate-limiter.ts';
-import type { PublicOrigins } from '../public-origins.ts';
 import {
   errorResponses,
   hexPubkey,
@@ -17,15 +16,16 @@ import {
   nonNegativeInteger,
   queryInteger,
 } from '../schemas.ts';
+import type { PublicOrigins } from '../server.ts';
 
 export interface LnurlDeps {
   recipients: RecipientDirectory;
   invoiceIssuer: InvoiceIssuer;
   publicOrigins: PublicOrigins;
   descriptionTemplate: string;
-  /** In Unicode code points; 0: comments are ignored. */
+  /** In Unicode code points. 0 means that comments are ignored. */
   maxCommentLength: number;
-  /** The public key that signs zap receipts, hex; null: zap requests are ignored. */
+  /** The public key that signs zap receipts (hex); null if zap requests are ignored. */
   zapPubkey: string | null;
   verifyEvent: EventVerifier;
   /** Whether relays in zap requests may be on private networks and without TLS. */
@@ -71,12 +71,12 @@ const schema = {
     amount: queryInteger(1)
       .optional()
       .describe('Millisatoshis: whole sats from `minSendable` to `maxSendable`.'),
-    // Uses the first of several comments instead of failing the payment.
+    // Several comments do not fail the payment. Only the first one is used.
     comment: z
       .preprocess((text) => (Array.isArray(text) ? (text[0] ?? '') : text), z.string())
       .default('')
       .describe('The payer’s comment (LUD-12).'),
-    // `readZapRequestParameter` reads it from the URL, byte for byte as it was signed.
+    // Only for OpenAPI. `readZapRequestParameter` reads the value from the URL.
     nostr: z
       .unknown()
       .meta({ type: 'string', description: 'A zap request (NIP-57), if zaps are supported.' })
@@ -90,7 +90,7 @@ const schema = {
   },
 };
 
-/** `GET /.well-known/lnurlp/{user}` (spec.md section 4.8): payment terms or an invoice (LUD-06, LUD-16). */
+/** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16, spec.md section 4.8). */
 export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) => {
   const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate, zapPubkey } = deps;
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
@@ -129,7 +129,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
   });
 };
 
-/** Returns the payer's comment (LUD-12), or null if there is none or comments are ignored. Throws RequestError. */
+/** Returns the payer's comment (LUD-12); null if there is none or comments are ignored. Throws RequestError. */
 function validateComment(comment: string, maxLength: number): string | null {
   if (maxLength === 0 || comment.trim() === '') {
     return null;

@@ -27,10 +27,11 @@ export const exportCommand: OperatorCommand = {
   parse: (args) => {
     parseArgs({ args, options: {} });
     return async ({ store, clock }, io) => {
-      // A snapshot does not block the service.
-      const rows = await store.snapshot(({ archive }) => exportArchive(archive, io, clock()));
-      // Standard output contains the archive.
-      return { exitCode: 0, stdout: '', stderr: joinLines(...formatRowCounts('Exported', rows)) };
+      // Reading a snapshot does not block the service.
+      const rowCounts = await store.snapshot(({ archive }) => exportArchive(archive, io, clock()));
+      // The archive is on standard output, so the summary goes to standard error.
+      const summary = joinLines(...formatRowCounts('Exported', rowCounts));
+      return { exitCode: 0, stdout: '', stderr: summary };
     };
   },
 };
@@ -50,21 +51,20 @@ export const importCommand: OperatorCommand = {
         );
       }
       try {
-        const rows = await importArchive(store, readLines(io.stdin), io);
-        return createCommandResult(true, joinLines(...formatRowCounts('Imported', rows)));
+        const rowCounts = await importArchive(store, readLines(io.stdin), io);
+        return createCommandResult(true, joinLines(...formatRowCounts('Imported', rowCounts)));
       } catch (error) {
         if (!(error instanceof ImportRejectedError)) {
           throw error;
         }
-        const { writer } = error;
-        const advice = `nutpost ${writer} wrote this archive: import it with that version, then upgrade.`;
-        return createCommandResult(
-          false,
-          joinLines(
-            `Nothing was imported${error.message}`,
-            ...(writer === null || writer === VERSION ? [] : [advice]),
-          ),
-        );
+        const { writerVersion } = error;
+        const lines = [`Nothing was imported${error.message}`];
+        if (writerVersion !== null && writerVersion !== VERSION) {
+          lines.push(
+            `nutpost ${writerVersion} wrote this archive: import it with that version, then upgrade.`,
+          );
+        }
+        return createCommandResult(false, joinLines(...lines));
       }
     };
   },
@@ -77,40 +77,40 @@ async function exportArchive(
   nowMs: number,
 ): Promise<ArchiveRowCounts> {
   await archive.disableTimeouts();
-  const rows = await archive.countRows();
-  await io.write(serializeArchiveHeader(rows, VERSION, nowMs));
-  let doneRows = 0;
+  const rowCounts = await archive.countRows();
+  await io.write(serializeArchiveHeader(rowCounts, VERSION, nowMs));
+  let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
     for await (const page of archive.readPages(table)) {
       io.signal.throwIfAborted();
       await io.write(page.map((row) => serializeArchiveRow(table, row)).join(''));
-      doneRows += page.length;
-      io.reportProgress(formatProgress('Exported', doneRows, rows));
+      exportedCount += page.length;
+      io.reportProgress(formatProgress('Exported', exportedCount, rowCounts));
     }
   }
-  return rows;
+  return rowCounts;
 }
 
-/** Thrown to roll the transaction back. */
+/** Thrown in the transaction of an import, to roll it back. */
 class ImportRejectedError extends Error {
   /** The version of nutpost that wrote the archive; null if it is unknown or does not matter. */
-  readonly writer: string | null;
+  readonly writerVersion: string | null;
 
-  /** @param message follows "Nothing was imported" */
-  constructor(message: string, writer: string | null) {
+  /** @param message follows the words "Nothing was imported" in the output */
+  constructor(message: string, writerVersion: string | null) {
     super(message);
-    this.writer = writer;
+    this.writerVersion = writerVersion;
   }
 }
 
-function invalidLineError(line: number, problem: string, header: ArchiveHeader | null) {
-  return new ImportRejectedError(`. Line ${line}: ${problem}.`, header?.nutpost ?? null);
+function createLineError(lineNumber: number, problem: string, header: ArchiveHeader | null) {
+  return new ImportRejectedError(`. Line ${lineNumber}: ${problem}.`, header?.nutpost ?? null);
 }
 
 /**
  * Fills an empty database from an archive, in one transaction.
  *
- * @param lines without line breaks
+ * @param lines the lines of the archive, without line breaks
  * @throws ImportRejectedError, or the abort reason of `io.signal`
  */
 async function importArchive(
@@ -118,20 +118,20 @@ async function importArchive(
   lines: AsyncGenerator<string>,
   io: CommandIo,
 ): Promise<ArchiveRowCounts> {
-  const first = await lines.next();
-  const header = parseArchiveHeader(first.done === true ? '' : first.value);
+  const firstLine = await lines.next();
+  const header = parseArchiveHeader(firstLine.done === true ? '' : firstLine.value);
   if (header === null) {
     const problem = 'is not the first line of an archive that this nutpost can read';
-    throw invalidLineError(1, problem, null);
+    throw createLineError(1, problem, null);
   }
   await store.transaction(async (tx) => {
     await tx.archive.disableTimeouts();
     await tx.archive.lockTables();
-    const tables = await tx.archive.clearSelfPopulatedAndListFilled();
-    if (tables.length > 0) {
-      const filled = `: the database is not empty (${tables.join(', ')}).`;
+    const filledTables = await tx.archive.clearSelfPopulatedAndListFilled();
+    if (filledTables.length > 0) {
+      const problem = `: the database is not empty (${filledTables.join(', ')}).`;
       const advice = 'Create an empty one with `nutpost migrate`.';
-      throw new ImportRejectedError(`${filled}\n${advice}`, null);
+      throw new ImportRejectedError(`${problem}\n${advice}`, null);
     }
     await insertRows(tx.archive, lines, header, io);
     await tx.archive.resetSequencesAndAnalyze();
@@ -146,90 +146,91 @@ async function insertRows(
   header: ArchiveHeader,
   io: CommandIo,
 ): Promise<void> {
-  const remainingRows = { ...header.rows };
-  let line = 1;
+  const remainingCounts = { ...header.rows };
+  let lineNumber = 1;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
-    line += rows.length;
+    lineNumber += rows.length;
     const reason = await archive.insertRows(table, rows);
     if (reason !== null) {
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
-      throw invalidLineError(line, problem, header);
+      throw createLineError(lineNumber, problem, header);
     }
-    remainingRows[table] -= rows.length;
-    io.reportProgress(formatProgress('Imported', line - 1, header.rows));
+    remainingCounts[table] -= rows.length;
+    io.reportProgress(formatProgress('Imported', lineNumber - 1, header.rows));
   }
-  const incompleteTable = ARCHIVE_TABLES.find((table) => remainingRows[table] !== 0);
+  const incompleteTable = ARCHIVE_TABLES.find((table) => remainingCounts[table] !== 0);
   if (incompleteTable !== undefined) {
     const total = header.rows[incompleteTable];
-    const count = total - remainingRows[incompleteTable];
+    const count = total - remainingCounts[incompleteTable];
     const problem = `is the last one, with ${count} of ${total} rows of ${incompleteTable}`;
-    throw invalidLineError(line, problem, header);
+    throw createLineError(lineNumber, problem, header);
   }
 }
 
-/** Bounds of one insert: few statements, and at most a megabyte or two in memory. */
+/** The limits of one insert, so that an import needs few statements, but only one or two megabytes of memory. */
 const MAX_ROWS_PER_INSERT = 1_000;
 const MAX_CHARS_PER_INSERT = 2_000_000;
 
-/** Consecutive rows of one table. */
 interface Batch {
   table: ArchiveTable;
   rows: ArchiveRow[];
 }
 
+/** Groups consecutive rows of a table into batches for one insert each. */
 async function* readBatches(
   lines: AsyncIterable<string>,
   header: ArchiveHeader,
 ): AsyncGenerator<Batch> {
   let batch: Batch = { table: ARCHIVE_TABLES[0], rows: [] };
-  let chars = 0;
-  let line = 1;
-  for await (const text of lines) {
-    line += 1;
-    const parsedRow = parseArchiveRow(text);
+  let charCount = 0;
+  let lineNumber = 1;
+  for await (const line of lines) {
+    lineNumber += 1;
+    const parsedRow = parseArchiveRow(line);
     if (parsedRow === null) {
-      throw invalidLineError(line, 'is not a row of an archive', header);
+      throw createLineError(lineNumber, 'is not a row of an archive', header);
     }
-    const isFull = batch.rows.length >= MAX_ROWS_PER_INSERT || chars >= MAX_CHARS_PER_INSERT;
+    const isFull = batch.rows.length >= MAX_ROWS_PER_INSERT || charCount >= MAX_CHARS_PER_INSERT;
     if (isFull || batch.table !== parsedRow.table) {
       yield batch;
       batch = { table: parsedRow.table, rows: [] };
-      chars = 0;
+      charCount = 0;
     }
     batch.rows.push(parsedRow.row);
-    chars += text.length;
+    charCount += line.length;
   }
   yield batch;
 }
 
-function formatProgress(verb: string, doneRows: number, rows: ArchiveRowCounts): string {
-  const total = sumRowCounts(rows);
-  const percent = Math.floor((100 * doneRows) / total);
-  return `${verb} ${formatNumber(doneRows)} of ${formatCount(total, 'row')} (${percent} %)`;
+function formatProgress(verb: string, doneCount: number, rowCounts: ArchiveRowCounts): string {
+  const total = sumRowCounts(rowCounts);
+  const percent = Math.floor((100 * doneCount) / total);
+  return `${verb} ${formatNumber(doneCount)} of ${formatCount(total, 'row')} (${percent} %)`;
 }
 
-function formatRowCounts(verb: string, rows: ArchiveRowCounts): string[] {
-  const filled = ARCHIVE_TABLES.filter((table) => rows[table] > 0);
-  const width = Math.max(0, ...filled.map((table) => table.length));
-  const ecashRows = rows.treasury_proofs + rows.treasury_withdrawals + rows.username_purchases;
-  return [
-    `${verb} ${formatCount(sumRowCounts(rows), 'row')}.`,
-    ...filled.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rows[table])}`),
-    ...(ecashRows === 0
-      ? []
-      : [
-          'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET' +
-            ' (or, if it is not set, the file treasury-secret in DATA_DIR).',
-        ]),
+function formatRowCounts(verb: string, rowCounts: ArchiveRowCounts): string[] {
+  const filledTables = ARCHIVE_TABLES.filter((table) => rowCounts[table] > 0);
+  const width = Math.max(0, ...filledTables.map((table) => table.length));
+  const lines = [
+    `${verb} ${formatCount(sumRowCounts(rowCounts), 'row')}.`,
+    ...filledTables.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rowCounts[table])}`),
   ];
+  const { treasury_proofs, treasury_withdrawals, username_purchases } = rowCounts;
+  if (treasury_proofs + treasury_withdrawals + username_purchases > 0) {
+    lines.push(
+      'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET' +
+        ' (or, if it is not set, the file treasury-secret in DATA_DIR).',
+    );
+  }
+  return lines;
 }
 
-/** Far more than the longest row, a purchase with its outputs, which takes kilobytes. */
+/** Far above the longest row: a purchase with its outputs takes a few kilobytes. */
 const MAX_LINE_CHARS = 8 * 1024 * 1024;
 
 /**
- * Yields the lines of a UTF-8 stream, without line breaks. Holds one line and one chunk in memory.
+ * Yields the lines of a UTF-8 stream, without line breaks. Keeps only one line and one chunk in memory.
  *
  * @throws OperatorError if a line is too long or not UTF-8
  */

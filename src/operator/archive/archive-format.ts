@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { tryParseJson } from '../../untrusted-text.ts';
 
-// An archive is the database in lines of JSON, for backups and moves. The first line is the header. Every other line is
-// a row of a table, keyed by column name. The format does not depend on the database.
+// An archive contains the database as lines of JSON, for backups and for moving to another database. The first line
+// is the header. Every other line is a row of a table, as an object with a key for each column. The format is the
+// same for PostgreSQL and SQLite.
 
-/** The tables in archive order: a row comes after the rows that it references. */
+/** The tables in the order of an archive. A row comes after the rows that it references. */
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
@@ -24,7 +25,7 @@ export const ARCHIVE_TABLES = [
 
 export type ArchiveTable = (typeof ARCHIVE_TABLES)[number];
 
-/** Columns that an archive omits because they belong to running processes. */
+/** Columns that an archive omits, because only running processes use them. */
 export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> = {
   quotes: ['address_group_hash'],
   username_purchases: ['lease_holder', 'lease_expires_at'],
@@ -48,14 +49,14 @@ const rowSchema = z.strictObject({
 
 export type ArchiveHeader = z.infer<typeof headerSchema>;
 
-/** Returns the first line, with a line break. @param nutpost the version of this program */
+/** Returns the first line, with a line break. @param version the version of this program */
 export function serializeArchiveHeader(
   rows: ArchiveRowCounts,
-  nutpost: string,
+  version: string,
   nowMs: number,
 ): string {
   const madeAt = new Date(nowMs).toISOString();
-  return `${JSON.stringify({ archive: 'nutpost', nutpost, made_at: madeAt, rows })}\n`;
+  return `${JSON.stringify({ archive: 'nutpost', nutpost: version, made_at: madeAt, rows })}\n`;
 }
 
 export function serializeArchiveRow(table: ArchiveTable, row: ArchiveRow): string {
@@ -67,7 +68,7 @@ export function parseArchiveHeader(text: string): ArchiveHeader | null {
   return headerSchema.safeParse(tryParseJson(text)).data ?? null;
 }
 
-/** Parses any other line. Returns null if it is not a row of a table. */
+/** Parses a line after the first. Returns null if it is not a row of a table. */
 export function parseArchiveRow(text: string): { table: ArchiveTable; row: ArchiveRow } | null {
   return rowSchema.safeParse(tryParseJson(text)).data ?? null;
 }

@@ -8,16 +8,16 @@ import {
   EXCLUDED_COLUMNS,
 } from './archive-format.ts';
 
-/** Few queries, and at most a megabyte or two in memory. */
+/** An export needs few queries, but only one or two megabytes of memory. */
 const ROWS_PER_PAGE = 1_000;
 
-/** Tables that a running service fills even without users. */
+/** Tables into which a running service inserts rows even if it has no users. */
 const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
 
-/** Tables whose `id` has a sequence on PostgreSQL. */
+/** Tables whose `id` column has a sequence on PostgreSQL. */
 const IDENTITY_TABLES = ['quotes', 'quote_events'];
 
-/** Primary keys other than the first column. */
+/** The primary keys of tables whose primary key is not the first column. */
 const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
   zap_receipt_deliveries: ['receipt', 'relay'],
 };
@@ -25,7 +25,7 @@ const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> =
 /** The archived columns of a table, in table order. */
 type ColumnTypes = Record<string, 'text' | 'bigint'>;
 
-/** Exports and imports all tables. Use it within one transaction. */
+/** Exports and imports all tables. All calls must be in one transaction. */
 export class ArchiveStore extends BaseStore {
   #tables: TableMetadata[] | null = null;
 
@@ -48,16 +48,16 @@ export class ArchiveStore extends BaseStore {
         select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
         order by ${key} limit ${ROWS_PER_PAGE}
       `.execute(this.db);
-      const last = rows.at(-1);
-      if (last === undefined) {
+      const lastRow = rows.at(-1);
+      if (lastRow === undefined) {
         return;
       }
       yield rows;
-      cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => last[name]))})`;
+      cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => lastRow[name]))})`;
     }
   }
 
-  /** Blocks writes by other connections until the transaction ends. SQLite does so for every writing transaction. */
+  /** Blocks writes by other connections until the transaction ends. SQLite blocks them in any writing transaction. */
   async lockTables(): Promise<void> {
     if (!isSqlite(this.db)) {
       const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
@@ -65,7 +65,7 @@ export class ArchiveStore extends BaseStore {
     }
   }
 
-  /** Empties the tables that a service fills by itself, then lists the tables that still have rows. */
+  /** Empties the {@link SELF_POPULATED_TABLES}, then returns the tables that still have rows. */
   async clearSelfPopulatedAndListFilled(): Promise<ArchiveTable[]> {
     for (const table of SELF_POPULATED_TABLES) {
       await sql`delete from ${sql.table(table)}`.execute(this.db);
@@ -77,7 +77,7 @@ export class ArchiveStore extends BaseStore {
   /**
    * Inserts rows into a table.
    *
-   * @returns null, or why the database rejected the rows (without their values), so that the caller must roll back
+   * @returns null, or why the database rejected the rows (without their values); the caller must then roll back
    */
   async insertRows(table: ArchiveTable, rows: readonly ArchiveRow[]): Promise<string | null> {
     const columns = await this.#loadColumnTypes(table);
@@ -95,15 +95,15 @@ export class ArchiveStore extends BaseStore {
       if (!isConstraintViolation(error)) {
         throw error;
       }
-      // The message names the constraint or its columns.
+      // The message contains only the name of the constraint or its columns.
       return (error as Error).message;
     }
   }
 
-  /** On PostgreSQL, sets the sequences after the last row and updates the planner's statistics. */
+  /** On PostgreSQL, sets each sequence to the largest id and updates the planner's statistics. Omitted on SQLite. */
   async resetSequencesAndAnalyze(): Promise<void> {
     if (isSqlite(this.db)) {
-      // SQLite would never update its statistics. Without any, it uses the indexes that the queries are written for.
+      // nutpost never updates SQLite's statistics. Without statistics, SQLite uses the indexes that the queries need.
       return;
     }
     for (const table of IDENTITY_TABLES) {
@@ -117,7 +117,7 @@ export class ArchiveStore extends BaseStore {
     }
   }
 
-  /** Allows long statements, and long waits for input or output within the transaction. */
+  /** Allows long statements in the transaction, and long waits for input or output between statements. */
   async disableTimeouts(): Promise<void> {
     if (!isSqlite(this.db)) {
       await sql`set local statement_timeout = 0`.execute(this.db);

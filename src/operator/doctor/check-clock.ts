@@ -1,21 +1,20 @@
-import type { Clock } from '../../clock.ts';
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { type Finding, FindingList } from './finding.ts';
 
-/** A `Date` header has whole seconds. */
+/** A `Date` header contains whole seconds. */
 const DATE_HEADER_RESOLUTION_MS = 1_000;
 
-/** Smaller differences do no harm. */
+/** A smaller difference between two clocks does no harm. */
 const MAX_OK_SKEW_MS = 3_000;
 
-/** Signatures are valid for one minute either way (NIP-98), and the clocks of wallets are also inexact. */
+/** A signature is valid for a minute before and after its time (NIP-98), and wallets' clocks are inexact too. */
 const PROBLEM_SKEW_MS = 15_000;
 
 /**
  * Compares this machine's clock with that of another machine.
  *
- * @param dateHeader the remote clock, as in a `Date` header
- * @param times our clock (milliseconds since 1970) before the request and after the response
+ * @param dateHeader the time of the other machine, as in a `Date` header
+ * @param times the time of this machine (milliseconds since 1970) before the request and after the response
  * @returns no finding if the header is missing or invalid
  */
 export function checkClockSkew(
@@ -27,7 +26,8 @@ export function checkClockSkew(
   if (Number.isNaN(remoteMs)) {
     return [];
   }
-  // The header was written between the two times and rounded down.
+  // The other machine wrote the header between the two times and rounded it down, so the skew is only known to be
+  // between a minimum and a maximum. Report the smallest skew in that range.
   const minSkewMs = sentAtMs - remoteMs - DATE_HEADER_RESOLUTION_MS;
   const maxSkewMs = receivedAtMs - remoteMs;
   const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(maxSkewMs, 0);
@@ -45,19 +45,18 @@ export function checkClockSkew(
   return list.findings;
 }
 
-/** Wraps requests so that each response is used to check the clock. Adds the results to `findings`. */
+/** Wraps `fetch` so that each response also checks the clock. Adds the results to `findings`. */
 export function withClockCheck(
   fetch: Pick<GuardedFetch, 'request'>,
   findings: Finding[],
-  clock: Clock,
 ): Pick<GuardedFetch, 'request'> {
   return {
     request: async (request) => {
-      const sentAtMs = clock();
+      const sentAtMs = Date.now();
       const response = await fetch.request(request);
-      // The date of a cached response is that of the cache entry.
+      // A cached response has the date at which it was cached.
       if (response.outcome === 'responded' && !response.headers.has('age')) {
-        const times = { sentAtMs, receivedAtMs: clock() };
+        const times = { sentAtMs, receivedAtMs: Date.now() };
         const { host } = new URL(request.url);
         findings.push(...checkClockSkew(host, response.headers.get('date'), times));
       }

@@ -11,7 +11,7 @@ import { type Finding, FindingList } from './finding.ts';
 /** The oldest version that the tests cover. */
 const MIN_POSTGRES_MAJOR_VERSION = 15;
 
-/** Ten for queries, one to listen, and one for migrations. */
+/** Ten connections for queries, one for LISTEN, and one for migrations. */
 const MAX_CONNECTIONS_PER_PROCESS = 12;
 
 /** Notifications arrive within milliseconds. */
@@ -27,15 +27,10 @@ export const RESTORE_BACKUP_ADVICE =
 
 export interface DatabaseReport {
   findings: Finding[];
-  /** Null if it could not be read. */
+  /** Null if the database could not be read. */
   serviceState: ServiceState | null;
 }
 
-/**
- * Checks a PostgreSQL database.
- *
- * @param defaultMintUrl the mint whose rate limits are read
- */
 export async function checkPostgres(
   database: Database,
   defaultMintUrl: string,
@@ -59,11 +54,6 @@ export async function checkPostgres(
   return { findings: list.findings, serviceState: schema.serviceState };
 }
 
-/**
- * Checks an SQLite database, its files and their disk.
- *
- * @param defaultMintUrl the mint whose rate limits are read
- */
 export async function checkSqlite(
   database: Database,
   dataDir: string,
@@ -74,17 +64,15 @@ export async function checkSqlite(
   const { version, corruption } = await doctor.readSqlite();
   list.ok('database.reachable', `SQLite ${version} in ${sqliteFilePath(dataDir)}`);
   if (corruption !== null) {
-    const what = `The database is damaged (${corruption})`;
-    list.problem('database.damage', what, RESTORE_BACKUP_ADVICE);
+    const message = `The database is damaged (${corruption})`;
+    list.problem('database.damage', message, RESTORE_BACKUP_ADVICE);
     return { findings: list.findings, serviceState: null };
   }
   const schema = await doctor.readSchema(defaultMintUrl);
   const { bavail, bsize } = await statfs(dataDir);
-  const files = {
-    hasLoosePermissions: isAccessibleToOtherUsers(dataDir),
-    freeBytes: bavail * bsize,
-  };
-  list.findings.push(...checkFiles(dataDir, files), ...checkSchema(schema));
+  const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
+  const fileFindings = checkFiles(dataDir, { hasLoosePermissions, freeBytes: bavail * bsize });
+  list.findings.push(...fileFindings, ...checkSchema(schema));
   return { findings: list.findings, serviceState: schema.serviceState };
 }
 
@@ -152,7 +140,7 @@ async function checkNotifications(
   clock: Clock,
   list: FindingList,
 ): Promise<void> {
-  // Random, so that two doctors that run at the same time do not disturb each other.
+  // Random, so that two doctor commands that run at the same time do not receive each other's notifications.
   const channel = `nutpost_doctor_${randomBytes(8).toString('hex')}`;
   const received = Promise.withResolvers<boolean>();
   const listener = await database.listen({
@@ -198,9 +186,9 @@ export function checkSchema({
       'Run `nutpost migrate`, or start the service, which applies them.',
     );
   } else {
-    const processes = serviceState?.runningProcessCount ?? 0;
+    const processCount = serviceState?.runningProcessCount ?? 0;
     list.ok('database.migrations', 'The tables are up to date');
-    list.ok('database.processes', `Running processes of the service: ${processes}`);
+    list.ok('database.processes', `Running processes of the service: ${processCount}`);
   }
   return list.findings;
 }

@@ -6,26 +6,28 @@ import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.
 import { formatNumber } from '../format.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
-/** @param knownLimits the stored rate limits of the default mint; null if none are known */
+/** @param storedLimits the stored rate limits of the default mint; null if there are none */
 export async function checkMints(
   config: Config,
-  knownLimits: unknown,
+  storedLimits: unknown,
   client: MintClient,
 ): Promise<Finding[]> {
-  const { defaultMintUrl, usernames } = config;
-  const usernameMintUrl = (usernames.priceSat ?? 0) > 0 ? usernames.mintUrl : defaultMintUrl;
-  const findings = await Promise.all(
-    [...new Set([defaultMintUrl, usernameMintUrl])].map((url) =>
-      checkMint(url, config, knownLimits, client),
-    ),
-  );
-  return findings.flat();
+  const mintUrls = [
+    config.defaultMintUrl,
+    ...(sellsUsernames(config) ? [config.usernames.mintUrl] : []),
+  ];
+  const checks = [...new Set(mintUrls)].map((url) => checkMint(url, config, storedLimits, client));
+  return (await Promise.all(checks)).flat();
+}
+
+function sellsUsernames({ usernames }: Config): boolean {
+  return (usernames.priceSat ?? 0) > 0;
 }
 
 async function checkMint(
   mintUrl: string,
   config: Config,
-  knownLimits: unknown,
+  storedLimits: unknown,
   client: MintClient,
 ): Promise<Finding[]> {
   const list = new FindingList();
@@ -36,7 +38,7 @@ async function checkMint(
       if (mintUrl === config.defaultMintUrl) {
         checkPayments(mintUrl, response.info, config, list);
       }
-      if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
+      if (sellsUsernames(config) && mintUrl === config.usernames.mintUrl) {
         checkUsernamePayments(mintUrl, response.info, list);
       }
       break;
@@ -61,7 +63,7 @@ async function checkMint(
         getUnreachableAdvice(response.reason),
       );
   }
-  const limit = parseLearnedLimits(knownLimits).create;
+  const limit = parseLearnedLimits(storedLimits).create;
   if (mintUrl === config.defaultMintUrl && limit !== undefined) {
     list.warning(
       'mint.rate_limit',
@@ -89,8 +91,7 @@ function checkPayments(
     );
     return;
   }
-  const sendable = { minMsat: minSendableMsat, maxMsat: maxSendableMsat };
-  checkAmounts(mintUrl, info, sendable, list);
+  checkAmounts(mintUrl, info, { minMsat: minSendableMsat, maxMsat: maxSendableMsat }, list);
   if (info.supportsLocking) {
     list.ok('mint.locking', `${mintUrl} locks quotes to keys (NUT-20)`);
   } else if (defaultLockQuotes) {
@@ -106,17 +107,17 @@ function checkPayments(
       'Inform your users, or choose a mint that supports it.',
     );
   }
-  const missing = [
+  const missingFeatures = [
     ...(info.supportsSubscriptions ? [] : ['a WebSocket (NUT-17)']),
     ...(info.batchCheck === null ? ['checks in batches (NUT-29)'] : []),
   ];
-  if (missing.length === 0) {
-    const what = `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`;
-    list.ok('mint.updates', what);
+  if (missingFeatures.length === 0) {
+    const message = `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`;
+    list.ok('mint.updates', message);
   } else {
     list.warning(
       'mint.updates',
-      `${mintUrl} does not offer ${missing.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
+      `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
       'A newer version of the mint may offer it.',
     );
   }
@@ -125,22 +126,23 @@ function checkPayments(
 function checkAmounts(
   mintUrl: string,
   info: MintInfo,
-  sendable: SendableRange,
+  configuredRange: SendableRange,
   list: FindingList,
 ): void {
-  const range = narrowSendableRange(sendable, info);
+  const range = narrowSendableRange(configuredRange, info);
   if (range === null) {
-    const from = formatNumber(info.minAmountSat ?? 1);
-    const to = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
+    const minSat = formatNumber(info.minAmountSat ?? 1);
+    const maxSat = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
     list.problem(
       'mint.amounts',
-      `${mintUrl} accepts ${from} to ${to} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
+      `${mintUrl} accepts ${minSat} to ${maxSat} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
       'Change these settings, or choose another mint.',
     );
     return;
   }
-  const [from, to] = [formatNumber(range.minMsat / 1_000), formatNumber(range.maxMsat / 1_000)];
-  list.ok('mint.amounts', `${mintUrl} accepts payments of ${from} to ${to} sat`);
+  const minSat = formatNumber(range.minMsat / 1_000);
+  const maxSat = formatNumber(range.maxMsat / 1_000);
+  list.ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
 }
 
 function checkUsernamePayments(mintUrl: string, info: MintInfo, list: FindingList): void {

@@ -2,15 +2,13 @@ import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
 import { toDisplayText, tryParseJson } from '../../untrusted-text.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
-/** The public key of the secret key 1. Every key has a Lightning address, and this one belongs to no user. */
+/** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
 
-/** Our response is below 1 kB; the home page of another server may be long. */
+/** The response of nutpost is below 1 kB, but a response of another server may be long. */
 const MAX_PROBE_BODY_BYTES = 1024 * 1024;
 
-const TOO_MANY_REQUESTS = 429;
-
-/** How a connection to the own public address fails if the router does not support NAT hairpinning. */
+/** How a connection to this machine's own public address fails if the router does not support NAT hairpinning. */
 const HAIRPIN_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
 
 const HAIRPIN_ADVICE =
@@ -20,13 +18,13 @@ export interface OriginCheckInput {
   origins: readonly string[];
   /** The public key of `ZAP_SECRET_KEY`, hex; null if it is not set. */
   zapPubkey: string | null;
-  /** If false, problems become warnings: no origin can respond. */
+  /** If false, problems become warnings, because no origin can respond. */
   isServiceRunning: boolean;
 }
 
 /**
- * Sends one LNURL discovery request to each public origin, as a payer would. The response contains the origin that the
- * service saw and its zap key, and so shows whether the origin leads to this service.
+ * Sends one LNURL discovery request to each public origin, as a payer would. The response of nutpost contains the
+ * origin of the request and the zap key, which show whether the public origin leads to this service.
  */
 export async function checkOrigins(
   { origins, zapPubkey, isServiceRunning }: OriginCheckInput,
@@ -73,7 +71,7 @@ function evaluateResponse(
   }
   const { status, headers } = response;
   const body = parseJsonObject(response.text);
-  if (status === TOO_MANY_REQUESTS) {
+  if (status === 429) {
     list.warning(
       'origin.rate_limit',
       `${origin} rejects requests from this machine as too many (status ${status})`,

@@ -1,10 +1,9 @@
-import type { WebSocketConnector } from '../../net/guarded-websocket.ts';
-import { setTimeoutAfterPendingIo } from '../../net/guarded-websocket.ts';
+import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
 import { toHandshakeFailure } from '../../net/unreachable-reason.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
-/** Requests one relay list (NIP-65). Every relay has some. */
+/** Requests one relay list (NIP-65). Every relay stores relay lists. */
 const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
 
 const RESPONSE_TIMEOUT_MS = 10_000;
@@ -14,28 +13,28 @@ export async function checkRelays(
   relays: readonly string[],
   connect: WebSocketConnector,
 ): Promise<Finding[]> {
-  const failures = await Promise.all(relays.map((relay) => probeRelay(relay, connect)));
-  // A receipt counts as delivered if one relay accepts it.
-  const level = failures.includes(null) ? 'warning' : 'problem';
+  const failureReasons = await Promise.all(relays.map((relay) => probeRelay(relay, connect)));
+  // One working relay is enough: a zap receipt counts as delivered if one relay accepts it.
+  const level = failureReasons.includes(null) ? 'warning' : 'problem';
   const list = new FindingList();
   for (const [index, relay] of relays.entries()) {
-    const reason = failures[index] ?? null;
+    const reason = failureReasons[index] ?? null;
     if (reason === null) {
       list.ok('relay.reachable', `${relay} responds`);
     } else {
-      const what = `${relay} cannot be used: ${reason}`;
-      list[level]('relay.reachable', what, getUnreachableAdvice(reason));
+      const advice = getUnreachableAdvice(reason);
+      list[level]('relay.reachable', `${relay} cannot be used: ${reason}`, advice);
     }
   }
   return list.findings;
 }
 
-/** Returns why a relay cannot be used, or null if it can. */
+/** Returns the reason why a relay cannot be used, or null if it works. */
 function probeRelay(relay: string, connect: WebSocketConnector): Promise<string | null> {
   const { promise, resolve } = Promise.withResolvers<string | null>();
   const socket = connect(relay);
-  const finish = (failure: string | null) => {
-    resolve(failure);
+  const finish = (failureReason: string | null) => {
+    resolve(failureReason);
     socket.close();
   };
   socket.on('error', (error) => finish(toHandshakeFailure(error)));

@@ -2,13 +2,13 @@ import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { type Finding, FindingList } from './finding.ts';
 
-/** Prefixes that probably only settings of nutpost have. */
+/** A variable with such a prefix is probably meant for nutpost. */
 const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
 
-/** Shorter names are too similar to variables of other programs: `HOST` and `POST` differ by one letter. */
+/** Shorter names can resemble variables of other programs: `HOST` and `POST` differ by one letter. */
 const MIN_NAME_LENGTH_FOR_SUGGESTION = 8;
 
-/** Added and removed letters: a wrong letter counts twice. */
+/** The number of added and removed letters. A wrong letter is one removed and one added letter. */
 const MAX_EDIT_COUNT = 2;
 
 export interface SettingsCheckInput
@@ -19,7 +19,7 @@ export interface SettingsCheckInput
   secrets: readonly string[];
 }
 
-/** Finds valid settings that are probably a mistake. */
+/** Finds settings that are valid but probably a mistake. */
 export function checkSettings(settings: SettingsCheckInput): Finding[] {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
   const list = new FindingList();
@@ -31,15 +31,15 @@ export function checkSettings(settings: SettingsCheckInput): Finding[] {
       'Set PUBLIC_ORIGINS=https://<your domain>.',
     );
   }
-  for (const origin of publicOrigins.filter((each) => each.startsWith('http:'))) {
+  for (const origin of publicOrigins.filter((url) => url.startsWith('http:'))) {
     list.warning(
       'settings.public_origins',
       `PUBLIC_ORIGINS: ${origin} has no TLS, and most wallets do not pay without it`,
       'Put a reverse proxy with a certificate in front, and use the https:// origin.',
     );
   }
-  // nutpost itself speaks plain HTTP, so an https origin means a proxy.
-  if (publicOrigins.some((each) => each.startsWith('https:')) && trustProxy.length === 0) {
+  // nutpost itself speaks plain HTTP, so an https origin requires a reverse proxy.
+  if (publicOrigins.some((url) => url.startsWith('https:')) && trustProxy.length === 0) {
     list.warning(
       'settings.trust_proxy',
       'TRUST_PROXY is not set: all clients behind the reverse proxy count as one address and share its rate limits',
@@ -66,17 +66,17 @@ export function checkSettings(settings: SettingsCheckInput): Finding[] {
 /**
  * Finds environment variables without effect that look like misspelt settings.
  *
- * @param names the names of all environment variables
- * @param known the names of all settings
+ * @param variableNames the names of all environment variables
+ * @param settingNames the names of all settings
  */
 export function checkUnknownSettings(
-  names: readonly string[],
-  known: readonly string[],
+  variableNames: readonly string[],
+  settingNames: readonly string[],
 ): Finding[] {
   const list = new FindingList();
-  for (const name of names.filter((each) => !known.includes(each))) {
+  for (const name of variableNames.filter((variable) => !settingNames.includes(variable))) {
     const upper = name.toUpperCase();
-    const similar = known.find((setting) => isLikelyMisspelling(upper, setting));
+    const similar = settingNames.find((setting) => isLikelyMisspelling(upper, setting));
     if (similar !== undefined || SETTING_PREFIX.test(upper)) {
       list.warning(
         'settings.unknown',

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { redact } from '../../redaction.ts';
 import type { CommandResult } from '../command.ts';
 import { parseArguments } from '../commands.ts';
-import { formatCount, joinLines, toJsonOutput } from '../format.ts';
+import { formatCount, formatJson, joinLines } from '../format.ts';
 import type { Finding, FindingArea, FindingLevel } from './finding.ts';
 
 export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
@@ -24,7 +24,7 @@ const LEVEL_LABELS: Readonly<Record<FindingLevel, string>> = {
   problem: 'PROBLEM',
 };
 
-/** Parses the arguments of `nutpost doctor`. Returns the options, or the usage text to print instead. */
+/** Returns the options of `nutpost doctor`, or the usage text to print instead. */
 export function parseDoctorArguments(args: string[]): { json: boolean } | CommandResult {
   return parseArguments(DOCTOR_USAGE, args, () => {
     const json = { type: 'boolean', default: false } as const;
@@ -38,13 +38,12 @@ export function renderFindings(
   { json }: { json: boolean },
   nowMs: number,
 ): CommandResult {
-  const problems = countByLevel('problem', findings);
-  const report = { nowMs, problems, warnings: countByLevel('warning', findings), findings };
-  const text = json
-    ? `${JSON.stringify(toJsonOutput(report), null, 2)}\n`
-    : findingsToText(findings);
-  // Findings quote untrusted responses of mints, relays and servers.
-  return { exitCode: problems === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
+  const problemCount = countByLevel('problem', findings);
+  const warningCount = countByLevel('warning', findings);
+  const report = { nowMs, problemCount, warningCount, findings };
+  const text = json ? formatJson(report) : findingsToText(findings);
+  // Findings contain parts of untrusted responses from mints, relays and other servers.
+  return { exitCode: problemCount === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
 }
 
 function findingsToText(findings: readonly Finding[]): string {
@@ -54,8 +53,8 @@ function findingsToText(findings: readonly Finding[]): string {
   return joinLines(
     ...[...byArea].flatMap(([area, areaFindings]) => [
       AREA_TITLES[area],
-      ...areaFindings.flatMap(({ level, what, advice }) => [
-        `  ${LEVEL_LABELS[level]}  ${what}.`,
+      ...areaFindings.flatMap(({ level, message, advice }) => [
+        `  ${LEVEL_LABELS[level]}  ${message}.`,
         ...(advice === null ? [] : [`           -> ${advice}`]),
       ]),
       '',
@@ -65,5 +64,5 @@ function findingsToText(findings: readonly Finding[]): string {
 }
 
 function countByLevel(level: FindingLevel, findings: readonly Finding[]): number {
-  return findings.filter((each) => each.level === level).length;
+  return findings.filter((finding) => finding.level === level).length;
 }

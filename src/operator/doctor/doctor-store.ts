@@ -3,14 +3,14 @@ import { MigrationStore } from '../../database/migration-store.ts';
 import { BaseStore, databaseNow } from '../../database/sql.ts';
 import { MintStore } from '../../mints/mint-store.ts';
 
-/** A check of this size takes half a second, or several on a slow disk. Larger files are not checked. */
+/** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */
 const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
 
 export interface SchemaReport {
   missingMigrations: readonly string[];
-  /** Applied migrations of a newer version. */
+  /** Applied migrations that this version does not have, because a newer version applied them. */
   unknownMigrations: readonly string[];
-  /** Null unless the migrations are exactly those of this version. */
+  /** Null unless exactly the migrations of this version are applied. */
   serviceState: ServiceState | null;
 }
 
@@ -21,10 +21,10 @@ export interface PostgresReport {
   nowMs: number;
   /** Whether committed transactions survive a crash: `fsync`, `synchronous_commit`, `full_page_writes`. */
   isDurable: boolean;
-  /** A standby, a read-only database, or a user without the right to write. */
+  /** True for a standby server, a read-only database, or a user without the right to write. */
   isReadOnly: boolean;
   maxConnections: number;
-  /** The connections of all users. */
+  /** The open connections of all database users. */
   usedConnections: number;
 }
 
@@ -34,7 +34,7 @@ export interface ServiceState {
   knownMintLimits: unknown;
 }
 
-/** Reads the state of a database with any migrations. Changes nothing. */
+/** Reads the state of a database, whichever migrations are applied. Changes nothing. */
 export class DoctorStore extends BaseStore {
   /** @param mintUrl the mint whose rate limits are read */
   async readSchema(mintUrl: string): Promise<SchemaReport> {
@@ -65,7 +65,7 @@ export class DoctorStore extends BaseStore {
     return rows[0] as PostgresReport;
   }
 
-  /** `corruption`: the first damage found; null if the file is intact or too large to check. */
+  /** Returns the first damage found as `corruption`: null if the file is intact or too large to check. */
   async readSqlite(): Promise<{ version: string; corruption: string | null }> {
     const { rows } = await sql<{ version: string; bytes: number }>`
       select sqlite_version() as version, page_count * page_size as bytes
@@ -75,8 +75,8 @@ export class DoctorStore extends BaseStore {
     if (bytes > MAX_INTEGRITY_CHECK_BYTES) {
       return { version, corruption: null };
     }
-    const checked = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.db);
-    const result = checked.rows[0]?.quick_check ?? 'ok';
+    const check = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.db);
+    const result = check.rows[0]?.quick_check ?? 'ok';
     return { version, corruption: result === 'ok' ? null : result };
   }
 
@@ -86,7 +86,7 @@ export class DoctorStore extends BaseStore {
       .select(({ fn }) => fn.countAll<number>().as('count'))
       .where('lease_expires_at', '>', databaseNow(this.db))
       .executeTakeFirstOrThrow();
-    const knownLimits = await new MintStore(this.db).loadRateLimits(mintUrl);
-    return { runningProcessCount: running.count, knownMintLimits: knownLimits };
+    const knownMintLimits = await new MintStore(this.db).loadRateLimits(mintUrl);
+    return { runningProcessCount: running.count, knownMintLimits };
   }
 }

@@ -4,7 +4,7 @@ import {
   type Config,
   ConfigError,
   type EnvironmentVariables,
-  listSetVariables,
+  listNonEmptyVariables,
   readConfig,
   SETTING_NAMES,
 } from '../../config.ts';
@@ -29,18 +29,18 @@ import { checkSettings, checkUnknownSettings } from './check-settings.ts';
 import { type Finding, FindingList } from './finding.ts';
 
 /**
- * Checks everything that a service with these settings needs, before the first start or while the service runs. Changes
- * nothing and creates no file.
+ * Checks everything that a service with these settings needs, before the first start or while the service runs.
+ * Changes nothing and creates no file.
  *
- * @param onProgress receives lines without line breaks
- * @param env by default the environment of this process
+ * @param onProgress receives progress lines, without line breaks
+ * @param env default: the environment of this process
  */
 export async function runDoctor(
   onProgress: (line: string) => void,
   env?: EnvironmentVariables,
 ): Promise<Finding[]> {
-  const names = listSetVariables(env);
-  const unknown = checkUnknownSettings(names, SETTING_NAMES);
+  const variableNames = listNonEmptyVariables(env);
+  const unknownSettings = checkUnknownSettings(variableNames, SETTING_NAMES);
   let config: Config;
   try {
     config = readConfig(env);
@@ -53,16 +53,16 @@ export async function runDoctor(
     for (const problem of error.problems) {
       list.problem('settings.invalid', problem, advice);
     }
-    return [...list.findings, ...unknown];
+    return [...list.findings, ...unknownSettings];
   }
   const secrets = [config.jwtSecret, config.treasurySecret, config.zaps.secretKey];
-  const settings = checkSettings({
+  const validSettings = checkSettings({
     ...config,
-    configuredCount: names.filter((name) => SETTING_NAMES.includes(name)).length,
+    configuredCount: variableNames.filter((name) => SETTING_NAMES.includes(name)).length,
     secrets: secrets.filter((secret) => secret !== null),
   });
   onProgress('Checking; this takes up to 20 s if a host does not respond');
-  return [...settings, ...unknown, ...(await checkConnections(config))];
+  return [...validSettings, ...unknownSettings, ...(await checkConnections(config))];
 }
 
 async function checkConnections(config: Config): Promise<Finding[]> {
@@ -70,13 +70,11 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const database = await checkDatabase(config);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const fetch = new GuardedFetch({ allowPrivateNetworks });
-  // Trusted: the operator sets the origins, and a proxy may have a private address.
+  // The proxy of a public origin may have a private address. The operator sets the origins, so this is safe.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
   const clockFindings: Finding[] = [];
-  const mintClient = new MintClient({
-    fetch: withClockCheck(fetch, clockFindings, Date.now),
-    clock: Date.now,
-  });
+  const clockCheckingFetch = withClockCheck(fetch, clockFindings);
+  const mintClient = new MintClient({ fetch: clockCheckingFetch, clock: Date.now });
   // With PORT=0 the system chooses the port, so the address of the service is unknown.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
@@ -105,7 +103,7 @@ async function checkDatabase({
 }: Config): Promise<DatabaseReport> {
   const list = new FindingList();
   let database: Database | null = null;
-  // A broken connection also fails its query, which reports the error.
+  // Ignores errors of the connection: the query on a broken connection also fails, and reports the error.
   const open = () => openForInspection(location, () => undefined);
   try {
     if (location.kind === 'postgres') {

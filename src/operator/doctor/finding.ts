@@ -2,7 +2,7 @@ import type { UnreachableReason } from '../../net/unreachable-reason.ts';
 
 export type FindingArea = 'settings' | 'database' | 'clock' | 'mint' | 'relay' | 'origin';
 
-/** `warning`: it works, but perhaps not for long or not for all users. `problem`: something does not work. */
+/** `warning`: everything works, but perhaps not for long or not for all users. `problem`: something does not work. */
 export type FindingLevel = 'ok' | 'warning' | 'problem';
 
 export interface Finding {
@@ -10,7 +10,7 @@ export interface Finding {
   check: `${FindingArea}.${string}`;
   level: FindingLevel;
   /** One sentence, without its full stop. */
-  what: string;
+  message: string;
   /** What the operator can do; null if nothing is wrong. */
   advice: string | null;
 }
@@ -18,16 +18,16 @@ export interface Finding {
 export class FindingList {
   readonly findings: Finding[] = [];
 
-  ok(check: Finding['check'], what: string): void {
-    this.findings.push({ check, level: 'ok', what, advice: null });
+  ok(check: Finding['check'], message: string): void {
+    this.findings.push({ check, level: 'ok', message, advice: null });
   }
 
-  warning(check: Finding['check'], what: string, advice: string): void {
-    this.findings.push({ check, level: 'warning', what, advice });
+  warning(check: Finding['check'], message: string, advice: string): void {
+    this.findings.push({ check, level: 'warning', message, advice });
   }
 
-  problem(check: Finding['check'], what: string, advice: string): void {
-    this.findings.push({ check, level: 'problem', what, advice });
+  problem(check: Finding['check'], message: string, advice: string): void {
+    this.findings.push({ check, level: 'problem', message, advice });
   }
 }
 

@@ -3,7 +3,7 @@ import {
   encodeQuoteUpdates,
   QUOTE_UPDATES_CHANNEL,
   WATCH_RESCAN_CHANNEL,
-} from '../../quotes/quote-notifications.ts';
+} from '../../quotes/process-notifications.ts';
 import { isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { parseUsername } from '../../recipients/lightning-address.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
@@ -48,24 +48,24 @@ export const importNpubcashCommand: OperatorCommand = {
       options: { 'dry-run': { type: 'boolean', default: false } },
       allowPositionals: true,
     });
-    const [url = '', ...others] = positionals;
-    if (!POSTGRES_URL.test(url) || others.length > 0) {
+    const isDryRun = values['dry-run'];
+    const [url = ''] = positionals;
+    if (!POSTGRES_URL.test(url) || positionals.length > 1) {
       throw new UsageError(
         'Give the URL of the npubcash database, such as postgres://user@host:5432/npubcash.',
       );
     }
     return async (context, io) => {
-      await using stack = new AsyncDisposableStack();
-      const source = stack.adopt(await NpubcashSource.open(url), (opened) => opened.close());
-      const importer = new NpubcashImporter(context, io, values['dry-run']);
-      await importer.run(source);
-      const proofs = await source.readProofTotals();
-      return createCommandResult(true, formatSummary(importer.summary, proofs, values['dry-run']));
+      await using source = await NpubcashSource.open(url);
+      const importer = new NpubcashImporter(context, io, isDryRun);
+      await importer.importAll(source);
+      const proofTotals = await source.readProofTotals();
+      return createCommandResult(true, formatSummary(importer.summary, proofTotals, isDryRun));
     };
   },
 };
 
-/** A transaction takes a fraction of a second. Payments to its recipients wait that long. */
+/** One transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
 const QUOTES_PER_TRANSACTION = 500;
 
 interface ImportCount {
@@ -74,24 +74,24 @@ interface ImportCount {
   existing: number;
 }
 
-/** A row of `l_users` with null for each setting that cannot be imported. */
+/** A row of `l_users`, in which settings that cannot be imported are null. */
 type ParsedNpubcashUser = Omit<NpubcashUser, 'id'> & { sourceRow: string; pubkey: string };
 
 /**
- * Imports the users, names, blocks and quotes of a stopped npubcash server in many short transactions. Never overwrites
- * stored data. An interrupted import continues when it is run again.
+ * Imports the users, names, blocks and quotes of a stopped npubcash server in many short transactions. Never
+ * overwrites stored data. After an interruption, the next run continues the import.
  */
 class NpubcashImporter {
   readonly summary = {
     users: { added: 0, existing: 0 },
     names: { added: 0, existing: 0 },
     blocks: { added: 0, existing: 0 },
-    /** Paid quotes. */
+    /** The paid quotes. */
     payments: { added: 0, existing: 0 },
     /** All other quotes. */
     invoices: { added: 0, existing: 0 },
-    /** Added payments that are listed as paid now, because wallets would miss them at their original time. */
-    redatedCount: 0,
+    /** Added payments that are listed as paid now, because wallets would miss them at their time at npubcash. */
+    changedTimeCount: 0,
     /** Added quotes that the service watches. */
     watchedCount: 0,
     skippedByReason: {} as Partial<Record<SkipReason, number>>,
@@ -99,35 +99,35 @@ class NpubcashImporter {
   readonly #context: CommandContext;
   readonly #io: CommandIo;
   readonly #isDryRun: boolean;
-  /** The output about the skipped rows of the current transaction. */
+  /** Output about the rows that the current transaction has skipped. */
   #skippedLines = '';
 
-  /** @param isDryRun rolls every transaction back */
+  /** @param isDryRun whether to roll every transaction back */
   constructor(context: CommandContext, io: CommandIo, isDryRun: boolean) {
     this.#context = context;
     this.#io = io;
     this.#isDryRun = isDryRun;
   }
 
-  /** @throws OperatorError if the source cannot be read, or the abort reason of the signal */
-  async run(source: NpubcashSource): Promise<void> {
+  /** @throws OperatorError if the source cannot be read, or the abort reason of `io.signal` */
+  async importAll(source: NpubcashSource): Promise<void> {
     for await (const blocks of source.readBlocks()) {
       await this.#importBlocks(blocks);
     }
-    let users = 0;
+    let userCount = 0;
     for await (const rows of source.readUsers()) {
       await this.#importUsers(rows);
-      users += rows.length;
-      this.#io.reportProgress(formatCount(users, 'user'));
+      userCount += rows.length;
+      this.#io.reportProgress(formatCount(userCount, 'user'));
     }
     await this.#importQuotes(source);
     if (!this.#isDryRun) {
-      // Other processes may watch the mints of these quotes.
+      // Other processes, which watch the mints of these quotes, then start to watch the quotes too.
       await this.#context.store.transaction((tx) => tx.notify(WATCH_RESCAN_CHANNEL, ['']));
     }
   }
 
-  /** Imports each block only once, so that a recipient whom the operator has unblocked stays unblocked. */
+  /** Imports each block only once, so that a later import does not block a recipient whom the operator unblocked. */
   async #importBlocks(blocks: readonly NpubcashBlock[]): Promise<void> {
     await this.#runTransaction(async (tx) => {
       for (const block of blocks) {
@@ -150,8 +150,8 @@ class NpubcashImporter {
   }
 
   /**
-   * Imports settings and names. Imports each row only once, so that later changes by the user or the operator stay. The
-   * next import retries rows that conflict with stored data.
+   * Imports settings and names. Imports each row only once, so that a later import does not revert changes by the
+   * user or the operator. The next import retries rows that conflict with stored data.
    */
   async #importUsers(rows: readonly NpubcashUser[]): Promise<void> {
     await this.#runTransaction(async (tx) => {
@@ -171,12 +171,12 @@ class NpubcashImporter {
     });
   }
 
-  /** Imports the payments of each recipient in their order, then all other quotes, the oldest first. */
+  /** Imports the payments of each recipient in the order of payment, then all other quotes, the oldest first. */
   async #importQuotes(source: NpubcashSource): Promise<void> {
     const { allowHttpMints: allowHttp, clock } = this.#context;
-    const seen = new Set<string>();
+    const seenKeys = new Set<string>();
     let batch: ParsedNpubcashQuote[] = [];
-    let done = 0;
+    let readCount = 0;
     for await (const rows of source.readQuotes()) {
       for (const row of rows) {
         const quote = parseNpubcashQuote(row, { allowHttp, nowMs: clock() });
@@ -184,28 +184,29 @@ class NpubcashImporter {
           this.#recordSkipped(`mint_quotes ${row.id}`, quote);
           continue;
         }
-        if (seen.has(toQuoteKey(quote))) {
+        if (seenKeys.has(toQuoteKey(quote))) {
           this.#recordSkipped(`mint_quotes ${row.id}`, 'same_quote_twice');
           continue;
         }
-        seen.add(toQuoteKey(quote));
+        seenKeys.add(toQuoteKey(quote));
+        // planQuoteImport needs all payments of the same second in one transaction.
         if (batch.length >= QUOTES_PER_TRANSACTION && !isSamePaidSecond(batch.at(-1), quote)) {
           await this.#importBatch(batch);
           batch = [];
         }
         batch.push(quote);
       }
-      done += rows.length;
-      this.#io.reportProgress(formatCount(done, 'quote'));
+      readCount += rows.length;
+      this.#io.reportProgress(formatCount(readCount, 'quote'));
     }
     await this.#importBatch(batch);
   }
 
-  /** Runs `work` in a transaction, which a dry run rolls back, and reports the skipped rows. */
-  async #runTransaction(work: (tx: TransactionStore) => Promise<void>): Promise<void> {
+  /** Runs `importRows` in a transaction, which a dry run rolls back. Then reports the skipped rows. */
+  async #runTransaction(importRows: (tx: TransactionStore) => Promise<void>): Promise<void> {
     this.#io.signal.throwIfAborted();
     await this.#context.store.tryTransaction(async (tx) => {
-      await work(tx);
+      await importRows(tx);
       return !this.#isDryRun;
     });
     if (this.#skippedLines !== '') {
@@ -214,13 +215,13 @@ class NpubcashImporter {
     }
   }
 
-  /** @param sourceRow table and id, such as `mint_quotes 12` */
+  /** @param sourceRow the table and the id of the row, such as `mint_quotes 12` */
   #recordSkipped(sourceRow: string, reason: SkipReason): void {
     this.#skippedLines += `skipped ${sourceRow}: ${reason}\n`;
     this.summary.skippedByReason[reason] = (this.summary.skippedByReason[reason] ?? 0) + 1;
   }
 
-  /** Returns an empty list if the key is invalid. Replaces an invalid setting or name by null. */
+  /** Returns the user, or an empty list if the key is invalid. Replaces an invalid setting or name by null. */
   #parseUser(row: NpubcashUser): ParsedNpubcashUser[] {
     const sourceRow = `l_users ${row.id}`;
     const pubkey = parseNpubcashPubkey(row.pubkey);
@@ -232,7 +233,7 @@ class NpubcashImporter {
     if (row.mintUrl !== null && mintUrl === null) {
       this.#recordSkipped(sourceRow, 'bad_mint_url');
     } else if (mintUrl !== null && !isMintUrlAllowed(mintUrl, this.#context.allowHttpMints)) {
-      this.#recordSkipped(sourceRow, 'mint_out_of_reach');
+      this.#recordSkipped(sourceRow, 'mint_url_not_allowed');
       mintUrl = null;
     }
     const name = parseUsername(row.name ?? '');
@@ -242,7 +243,7 @@ class NpubcashImporter {
     return [{ sourceRow, pubkey, mintUrl, name, lockQuotes: row.lockQuotes }];
   }
 
-  /** Fills in settings that are not stored yet. Returns false if the row conflicts with stored data. */
+  /** Stores settings and a name unless the user already has them. Returns false if the row conflicts with them. */
   async #importUser(tx: TransactionStore, sourceUser: ParsedNpubcashUser): Promise<boolean> {
     const { pubkey, name } = sourceUser;
     const storedUser = await tx.users.findByPubkey(pubkey);
@@ -267,7 +268,7 @@ class NpubcashImporter {
       this.#recordSkipped(sourceUser.sourceRow, 'has_another_name');
       return false;
     }
-    // The grace period is irrelevant: an import gives names only to keys without one, so it never releases a name.
+    // The grace period does not matter: the key has no other name that this would release.
     const claim = { pubkey, nowMs: this.#context.clock(), graceMs: 0 };
     if (storedName === null && !(await tx.usernames.assign(name, claim))) {
       this.#recordSkipped(sourceUser.sourceRow, 'name_taken');
@@ -279,16 +280,16 @@ class NpubcashImporter {
 
   #importBatch(batch: readonly ParsedNpubcashQuote[]): Promise<void> {
     return this.#runTransaction(async (tx) => {
-      // Lock before reading the quotes: another import may be adding the same quotes.
+      // Locks the counters before reading the quotes, because another import may be adding the same quotes.
       const paidQuotes = batch.filter(({ state }) => isPaidQuoteState(state));
       const counters = await tx.users.lockPaymentCounters(paidQuotes.map(({ pubkey }) => pubkey));
       const existingQuotes = await tx.npubcashImport.findExistingQuotes(batch);
       const existingKeys = new Set(existingQuotes.map(toQuoteKey));
       const plan = planQuoteImport(batch, { existingKeys, counters }, this.#context.clock());
-      const paid = await tx.npubcashImport.insertQuotes(plan.quotesToInsert);
+      const insertedPayments = await tx.npubcashImport.insertQuotes(plan.quotesToInsert);
       await tx.users.savePaymentCounters(plan.counters);
-      // One update for each recipient is enough: a wallet then reads its whole list.
-      const updates = new Map(paid.map((row) => [row.pubkey, row]));
+      // One update for each recipient is enough, because the wallet then reads its whole list.
+      const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));
       await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates([...updates.values()]));
       const { payments, invoices } = this.summary;
       for (const { state, watchUntilMs } of plan.quotesToInsert) {
@@ -298,7 +299,7 @@ class NpubcashImporter {
       for (const { state } of plan.existingQuotes) {
         incrementCount(isPaidQuoteState(state) ? payments : invoices, false);
       }
-      this.summary.redatedCount += plan.redatedCount;
+      this.summary.changedTimeCount += plan.changedTimeCount;
     });
   }
 }
@@ -309,7 +310,7 @@ function incrementCount(count: ImportCount, isNew: boolean): void {
 
 function formatSummary(
   summary: NpubcashImporter['summary'],
-  proofs: readonly NpubcashProofTotal[],
+  proofTotals: readonly NpubcashProofTotal[],
   isDryRun: boolean,
 ): string {
   const { users, names, blocks, payments, invoices } = summary;
@@ -321,7 +322,7 @@ function formatSummary(
     `  Blocks    ${formatImportCount(blocks)}`,
     `  Payments  ${formatImportCount(payments)}`,
     `  Invoices  ${formatImportCount(invoices)} (not paid)`,
-    `${formatCount(summary.redatedCount, 'payment')} listed as paid now, because wallets would miss an earlier time.`,
+    `${formatCount(summary.changedTimeCount, 'payment')} listed as paid now, because wallets would miss an earlier time.`,
     `${formatCount(summary.watchedCount, 'quote')} watched from now on.`,
     `${formatCount(payments.added + invoices.added, 'quote')} without a verification URL.`,
     skipped.length === 0 ? 'Nothing was skipped.' : 'Skipped:',
@@ -330,7 +331,7 @@ function formatSummary(
         `  ${formatNumber(rows).padStart(9)}  ${reason}: ${SKIP_REASON_TEXTS[reason]}`,
     ),
     'Not imported:',
-    ...proofs.map(
+    ...proofTotals.map(
       ({ state, proofCount, amountSat }) =>
         `  proofs: ${formatCount(proofCount, 'row')}, ${formatSat(amountSat)}, ${state ?? 'no state'}` +
         ' (your earnings; withdraw them with npubcash)',

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { QuoteState } from '../../database/schema.ts';
 import { BaseStore, columnInValues, jsonRows, toFlag } from '../../database/sql.ts';
 
-/** Each value is a parameter. SQLite allows 32,766 in a statement. */
+/** Each of the 14 columns of a row is a parameter. SQLite allows 32,766 parameters in a statement. */
 const QUOTES_PER_INSERT = 1_000;
 
 interface QuoteKey {
@@ -10,7 +10,7 @@ interface QuoteKey {
   quoteId: string;
 }
 
-/** A quote that another service created. Times in milliseconds since 1970. */
+/** A quote that an npubcash server created. Times are in milliseconds since 1970. */
 export interface ImportedQuote extends QuoteKey {
   pubkey: string;
   request: string;
@@ -21,14 +21,15 @@ export interface ImportedQuote extends QuoteKey {
   createdAtMs: number;
   expiresAtMs: number;
   zapRequest: string | null;
-  /** The position in the recipient's list; null before the payment. */
+  /** The payment time and the position in the recipient's list. Null if the quote is not paid. */
   payment: { paidAtMs: number; paidSeq: number } | null;
+  /** When the service stops polling the mint. Null: the quote is not watched. */
   watchUntilMs: number | null;
 }
 
-/** The queries that only the import from an npubcash server needs. */
+/** The queries that only `nutpost import-npubcash` needs. */
 export class NpubcashImportStore extends BaseStore {
-  /** Returns the keys of those quotes that are already stored. */
+  /** Returns the keys of those quotes that are stored already. */
   async findExistingQuotes(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
     const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
     const columns = { mint_url: 'text', quote_id: 'text' } as const;
@@ -44,16 +45,16 @@ export class NpubcashImportStore extends BaseStore {
   async insertQuotes(
     quotes: readonly ImportedQuote[],
   ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
-    const rows = [];
+    const insertedRows = [];
     for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
-      const added = await this.db
+      const rows = await this.db
         .insertInto('quotes')
         .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
         .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
         .execute();
-      rows.push(...added);
+      insertedRows.push(...rows);
     }
-    return rows.filter(({ paidSeq }) => paidSeq !== null);
+    return insertedRows.filter(({ paidSeq }) => paidSeq !== null);
   }
 
   /** Returns those rows of the npubcash server that an earlier import has stored. */

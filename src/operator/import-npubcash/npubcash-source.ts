@@ -2,20 +2,19 @@ import pg from 'pg';
 import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 
-/** Small enough that one transaction can import a page. */
+/** Small enough to import a page in one transaction. */
 const ROWS_PER_PAGE = 200;
 
-/** A row of `l_users`. */
+/** A row of `l_users`. Like in the other row types, `pubkey` was converted to lower case, but not validated. */
 export interface NpubcashUser {
   id: number;
-  /** In lower case, but not validated. */
   pubkey: string | null;
   name: string | null;
   mintUrl: string | null;
   lockQuotes: boolean;
 }
 
-/** A row of `mint_quotes`. Times in milliseconds since 1970; null if missing or outside 1970 to 9999. */
+/** A row of `mint_quotes`. Times are in milliseconds since 1970, or null if missing or not between 1970 and 9999. */
 export interface NpubcashQuote {
   id: number;
   createdAtMs: number | null;
@@ -25,7 +24,6 @@ export interface NpubcashQuote {
   quoteId: string | null;
   expiresAtMs: number | null;
   amountSat: number | null;
-  /** In lower case, but not validated. */
   pubkey: string | null;
   state: string | null;
   paidAtMs: number | null;
@@ -35,7 +33,6 @@ export interface NpubcashQuote {
 
 /** A row of `recipient_blocks`. */
 export interface NpubcashBlock {
-  /** In lower case, but not validated. */
   pubkey: string | null;
   reason: string | null;
   /** Milliseconds since 1970. */
@@ -48,31 +45,29 @@ export interface NpubcashProofTotal {
   amountSat: number;
 }
 
-/** The PostgreSQL database of a stopped npubcash server. Reads only. */
-export class NpubcashSource {
+/** Reads the PostgreSQL database of a stopped npubcash server. Changes nothing. */
+export class NpubcashSource implements AsyncDisposable {
   readonly #client: pg.Client;
-  /** npubcash before version 3 has no blocks. */
+  /** False before version 3 of npubcash. */
   #hasBlocks = false;
 
   private constructor(client: pg.Client) {
     this.#client = client;
   }
 
-  /**
-   * @throws OperatorError if the database cannot be reached or does not belong to an npubcash server
-   */
+  /** @throws OperatorError if the database cannot be reached or does not belong to an npubcash server */
   static async open(url: string): Promise<NpubcashSource> {
     const source = new NpubcashSource(await connect(url));
     try {
-      await source.#beginReadOnly();
+      await source.#beginTransactionAndCheckTables();
       return source;
     } catch (error) {
-      await source.close();
+      await source[Symbol.asyncDispose]();
       throw error;
     }
   }
 
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     await this.#client.end();
   }
 
@@ -82,7 +77,10 @@ export class NpubcashSource {
       from proofs group by state order by state`);
   }
 
-  /** Reads all users. Lower-case names and keys come first, because npubcash looked users up by those. */
+  /**
+   * Reads all users. Rows in lower case come first: if two rows differ only in case, the importer takes the first one,
+   * and npubcash looks users up in lower case.
+   */
   readUsers(): AsyncGenerator<NpubcashUser[]> {
     return this.#fetchPages<NpubcashUser>(`
       select id, lower(pubkey) as pubkey, nullif(name, '') as name, nullif(mint_url, '') as "mintUrl",
@@ -100,8 +98,8 @@ export class NpubcashSource {
   }
 
   /**
-   * Reads the paid quotes, grouped by recipient and ordered by payment time (payments without a time last), then all
-   * other quotes, the oldest first.
+   * Reads the paid quotes, grouped by recipient and ordered by payment time (payments without a time last). Then
+   * reads all other quotes, the oldest first.
    */
   async *readQuotes(): AsyncGenerator<NpubcashQuote[]> {
     const isPaid = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
@@ -122,8 +120,8 @@ export class NpubcashSource {
       from mint_quotes ${condition}`);
   }
 
-  /** A cursor needs a transaction, which timeouts of the role or the database must not end. */
-  async #beginReadOnly(): Promise<void> {
+  /** Begins the transaction that cursors need, without timeouts that could end it. Then checks the tables. */
+  async #beginTransactionAndCheckTables(): Promise<void> {
     await this.#query(`
       begin read only;
       set local statement_timeout = 0;
@@ -133,10 +131,12 @@ export class NpubcashSource {
     );
     const tables = new Set(rows.map(({ name }) => name));
     this.#hasBlocks = tables.has('recipient_blocks');
-    const missing = ['l_users', 'mint_quotes', 'proofs'].filter((table) => !tables.has(table));
-    if (missing.length > 0) {
+    const missingTables = ['l_users', 'mint_quotes', 'proofs'].filter(
+      (table) => !tables.has(table),
+    );
+    if (missingTables.length > 0) {
       throw new OperatorError(
-        `This is not the database of an npubcash server, version 2 or 3. Missing tables: ${missing.join(', ')}.`,
+        `This is not the database of an npubcash server, version 2 or 3. Missing tables: ${missingTables.join(', ')}.`,
       );
     }
   }
@@ -162,7 +162,7 @@ export class NpubcashSource {
   }
 }
 
-/** Older databases have a misspelt column, and some have both, so the query cannot name either column directly. */
+/** Older databases have a misspelt column, and some have both columns. Naming a missing column would be an error. */
 const ZAP_REQUEST_SQL = `coalesce(
   nullif(to_jsonb(mint_quotes) ->> 'serialized_zap_request', ''),
   nullif(to_jsonb(mint_quotes) ->> 'serialzed_zap_request', ''))`;

@@ -7,7 +7,7 @@ import { isOnCurve } from '../../recipients/lightning-address.ts';
 import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { NpubcashQuote } from './npubcash-source.ts';
 
-/** Why a row of an npubcash server is not imported, or only in part. */
+/** Why a row of an npubcash server is not imported, or imported only in part. */
 export const SKIP_REASON_TEXTS = {
   bad_pubkey: 'the pubkey is not a Nostr key',
   bad_mint_url: 'the mint URL is not valid; the rest of a user is imported',
@@ -17,7 +17,7 @@ export const SKIP_REASON_TEXTS = {
   other_unit: 'the unit is not sat',
   unknown_state: 'the state is unknown',
   no_invoice: 'the quote is unpaid and has no invoice',
-  mint_out_of_reach:
+  mint_url_not_allowed:
     'this service sends no requests to such a mint URL; the rest of a user is imported',
   same_quote_twice: 'an earlier row has the same quote, and was imported',
   settings_kept: 'the user already has other settings here; they were not changed',
@@ -29,7 +29,7 @@ export type SkipReason = keyof typeof SKIP_REASON_TEXTS;
 
 /** A valid quote of an npubcash server. */
 export interface ParsedNpubcashQuote extends Omit<ImportedQuote, 'payment' | 'watchUntilMs'> {
-  /** When npubcash recorded the payment; null if unpaid or unknown. */
+  /** When npubcash recorded the payment. Null: the quote is unpaid, or the time is unknown. */
   paidAtMs: number | null;
   /** Whether this service may send requests to the mint. */
   isMintAllowed: boolean;
@@ -39,20 +39,20 @@ const HEX_PUBKEY = /^[0-9a-f]{64}$/;
 
 const QUOTE_STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
 
-/** No invoice is valid for longer; a later expiry is an error in the row. */
+/** No invoice is valid for longer than a year. A later expiry is an error in the row. */
 const MAX_INVOICE_LIFETIME_MS = 365 * 24 * 60 * 60_000;
 
-/** Returns the key, or null if it is not a point on the curve, because no one can sign with such a key. */
+/** Returns the key, or null if it is not a valid key. A key that is not on the curve has no secret key. */
 export function parseNpubcashPubkey(pubkey: string | null): string | null {
   return pubkey !== null && HEX_PUBKEY.test(pubkey) && isOnCurve(pubkey) ? pubkey : null;
 }
 
-/** Normalises a mint URL. Accepts plain http: a recipient may use a mint that this service does not. */
+/** Normalises a mint URL. Accepts plain http, because a recipient may use a mint that this service cannot use. */
 export function parseNpubcashMintUrl(text: string | null): string | null {
   return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
 }
 
-/** Whether this service sends requests to a mint. */
+/** Returns whether this service sends requests to a mint. */
 export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
   return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
 }
@@ -61,7 +61,7 @@ export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
  * Validates and normalises a quote.
  *
  * @param context.allowHttp whether this service sends requests to mints over plain http
- * @returns the quote, or why it cannot be imported
+ * @returns the quote, or the reason why it cannot be imported
  */
 export function parseNpubcashQuote(
   row: NpubcashQuote,
@@ -91,7 +91,7 @@ export function parseNpubcashQuote(
   }
   const isPaid = isPaidQuoteState(sourceState);
   const request = row.request ?? '';
-  // A wallet can collect a payment without the invoice.
+  // A wallet does not need the invoice to collect a payment.
   if (request === '' && !isPaid) {
     return 'no_invoice';
   }
@@ -100,13 +100,13 @@ export function parseNpubcashQuote(
     row.createdAtMs ?? row.paidAtMs ?? secondsToMs(invoice?.createdAtSeconds) ?? nowMs;
   const invoiceExpiresAtMs = secondsToMs(invoice?.expiresAtSeconds);
   const expiresAtMs = resolveExpiresAtMs(row, createdAtMs, invoiceExpiresAtMs, isPaid);
-  // An expired quote that may have been paid since is imported as unpaid, so that the service checks it at its mint.
+  // An expired quote may have been paid since. Importing it as unpaid makes the service check it at its mint.
   const mayBePaid =
     row.paidAtMs !== null || computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }) > nowMs;
   const state = sourceState === 'EXPIRED' && mayBePaid ? 'UNPAID' : sourceState;
   const isMintAllowed = isMintUrlAllowed(mintUrl, allowHttp);
   if (state === 'UNPAID' && !isMintAllowed) {
-    return 'mint_out_of_reach';
+    return 'mint_url_not_allowed';
   }
   return {
     mintUrl,
@@ -126,8 +126,8 @@ export function parseNpubcashQuote(
 }
 
 /**
- * Keeps the expiry of a paid quote, which wallets already know. For other quotes, falls back to the invoice's expiry if
- * the stored one is before the creation (cdk sends 0 if it has none).
+ * Keeps the expiry of a paid quote, because wallets already know it. For other quotes, uses the expiry of the invoice
+ * if the expiry in the row is missing or before the creation (cdk sends 0 for a quote without expiry).
  */
 function resolveExpiresAtMs(
   { expiresAtMs }: NpubcashQuote,

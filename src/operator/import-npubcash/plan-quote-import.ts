@@ -12,20 +12,20 @@ export interface QuoteImportPlan {
   existingQuotes: ParsedNpubcashQuote[];
   /** The new counters of recipients with added payments. */
   counters: PaymentCounter[];
-  /** The number of payments listed at another time than at npubcash. */
-  redatedCount: number;
+  /** The number of payments whose time differs from their time at npubcash. */
+  changedTimeCount: number;
 }
 
 /**
  * Decides which quotes to insert, and at which payment times.
  *
- * A payment keeps its time if that is later, in whole seconds, than every stored payment of the recipient: wallets use
- * the newest time that they have seen as a watermark, and would miss an earlier payment. Any other payment is listed as
- * paid now. Payments that npubcash listed in the same second also share a second here.
+ * Wallets remember the newest payment time that they have seen, in whole seconds, and ignore payments that are not
+ * later. A payment therefore keeps its time only if it is later than every stored payment of the recipient. Every
+ * other payment is listed as paid now. Payments that shared a second at npubcash still share a second.
  *
- * @param quotes ordered by payment; all payments of one recipient and second must be in one call
- * @param stored.existingKeys the stored quotes, by {@link toQuoteKey}
- * @param stored.counters the counters of all recipients
+ * @param quotes ordered by payment time; must contain either all or none of a recipient's payments in one second
+ * @param stored.existingKeys the keys of quotes that are stored already, as {@link toQuoteKey} returns them
+ * @param stored.counters the stored counters of the recipients of paid quotes
  */
 export function planQuoteImport(
   quotes: readonly ParsedNpubcashQuote[],
@@ -36,7 +36,7 @@ export function planQuoteImport(
   const plannedCounters = new Map<string, PaymentCounter>();
   const quotesToInsert: QuoteImportPlan['quotesToInsert'] = [];
   const existingQuotes: ParsedNpubcashQuote[] = [];
-  let redatedCount = 0;
+  let changedTimeCount = 0;
   for (const quote of quotes) {
     if (stored.existingKeys.has(toQuoteKey(quote))) {
       existingQuotes.push(quote);
@@ -52,19 +52,20 @@ export function planQuoteImport(
       const paidSeq = ((plannedCounter ?? storedCounter)?.paidCount ?? 0) + 1;
       payment = { paidAtMs, paidSeq };
       plannedCounters.set(pubkey, { pubkey, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
-      redatedCount += paidAtMs === quote.paidAtMs ? 0 : 1;
+      changedTimeCount += paidAtMs === quote.paidAtMs ? 0 : 1;
     }
     const watchUntilMs = computeImportWatchUntilMs(quote, payment?.paidAtMs ?? null, nowMs);
     quotesToInsert.push({ ...quote, payment, watchUntilMs });
   }
-  return { quotesToInsert, existingQuotes, counters: [...plannedCounters.values()], redatedCount };
+  const counters = [...plannedCounters.values()];
+  return { quotesToInsert, existingQuotes, counters, changedTimeCount };
 }
 
 export function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
   return `${mintUrl} ${quoteId}`;
 }
 
-/** Whether npubcash listed the payments of two quotes in the same second of the same list. */
+/** Returns whether npubcash listed two quotes of one recipient as paid in the same second. */
 export function isSamePaidSecond(
   a: ParsedNpubcashQuote | undefined,
   b: ParsedNpubcashQuote,
@@ -78,8 +79,8 @@ export function isSamePaidSecond(
 }
 
 /**
- * @param storedLastPaidAtMs the time of the recipient's newest stored payment, which a wallet may have seen
- * @param plannedCounter the counter after the previous payment of this plan, which wallets see together with this one
+ * @param storedLastPaidAtMs the time of the recipient's newest stored payment; a wallet may have seen that payment
+ * @param plannedCounter the counter after the recipient's previous payment in this plan, which no wallet has seen yet
  */
 function choosePaidAtMs(
   { paidAtMs }: ParsedNpubcashQuote,
@@ -95,15 +96,15 @@ function choosePaidAtMs(
   if (canKeepTime && paidAtMs <= nowMs) {
     return paidAtMs;
   }
-  // Milliseconds, not seconds: otherwise a thousand payments would run far ahead of the clock.
+  // Adds one millisecond for each payment. Adding a second would put a thousand payments far into the future.
   return plannedLastPaidAtMs === null
     ? computeNextPaidAtMs(storedLastPaidAtMs, nowMs)
     : Math.max(plannedLastPaidAtMs + 1, nowMs);
 }
 
 /**
- * Returns when to stop watching a quote (milliseconds since 1970). The service checks even an old quote at least once,
- * unless it is PAID and past its watch time.
+ * Returns when to stop watching a quote (milliseconds since 1970), or null to never watch it. The service checks
+ * every watched quote at least once, even if the time is in the past. An old PAID quote is not watched.
  */
 function computeImportWatchUntilMs(
   quote: ParsedNpubcashQuote,

@@ -11,7 +11,6 @@ import {
   formatTime,
   formatTimeWithDistance,
   joinLines,
-  pubkeyToJson,
   pubkeyToText,
 } from '../format.ts';
 import {
@@ -46,90 +45,17 @@ export const traceCommand: OperatorCommand = {
     return async (context) => {
       const trace = await runTrace({ ...context, reveal: values.reveal }, text);
       const isFound = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      return createCommandResult(isFound, values.json ? traceToJson(trace) : traceToText(trace));
+      return createCommandResult(isFound, values.json ? trace : traceToText(trace));
     };
   },
 };
-
-/** Renders a trace for scripts. The keys are part of the command's interface and do not change with our names. */
-export function traceToJson(trace: TraceResult): object {
-  switch (trace.outcome) {
-    case 'payments':
-      return { ...trace, payments: trace.payments.map(paymentToJson) };
-    case 'recipient': {
-      const { pubkey, name, payments, openQuotes, ...counts } = trace.recipient;
-      return {
-        ...trace,
-        recipient: pubkeyToJson(pubkey, name),
-        ...counts,
-        payments: payments.map(quoteToJson),
-        openQuotes: openQuotes.map(quoteToJson),
-      };
-    }
-    case 'not_found':
-      return { outcome: trace.outcome, soughtAs: trace.triedKinds };
-    default:
-      return trace;
-  }
-}
-
-function paymentToJson(payment: PaymentTrace): object {
-  const { quote, receipt } = payment;
-  return {
-    recipient: pubkeyToJson(quote.pubkey, payment.recipientName),
-    ...quoteToJson(quote),
-    events: payment.events.map(eventToJson),
-    outlook: payment.paymentStatus,
-    watchedBy: payment.leaseHolder,
-    mintLimits: payment.mintRateLimits,
-    watchedUntilMs: quote.watchUntilMs,
-    receipt: receipt && {
-      ...receipt,
-      deliveries: null,
-      relays: receipt.deliveries.map(deliveryToJson),
-    },
-  };
-}
-
-function quoteToJson({ pubkey: _, watchUntilMs: __, ...quote }: RedactedQuote): object {
-  return quote;
-}
-
-function eventToJson(event: QuoteEvent): object {
-  switch (event.kind) {
-    case 'state':
-      return event;
-    case 'observation_rejected':
-      return { ...event, reportedState: null, said: event.reportedState };
-    case 'update_sent':
-      return { ...event, socketCount: null, sockets: event.socketCount };
-  }
-}
-
-function deliveryToJson(delivery: TracedDelivery): object {
-  const { relayStatus } = delivery;
-  return {
-    relay: delivery.relayUrl,
-    state: delivery.state,
-    tries: delivery.attempts,
-    lastWord: delivery.lastResult,
-    lastTryAtMs: delivery.lastAttemptAtMs,
-    nextTryAtMs: delivery.nextAttemptAtMs,
-    giveUpAtMs: delivery.nextAttemptAtMs === null ? null : delivery.giveUpAtMs,
-    standing: relayStatus && {
-      failures: relayStatus.failures,
-      restUntilMs: relayStatus.backoffUntilMs,
-      word: relayStatus.lastError,
-    },
-  };
-}
 
 export function traceToText(trace: TraceResult): string {
   switch (trace.outcome) {
     case 'payments':
       return trace.payments.map((payment) => paymentToText(payment, trace.nowMs)).join('\n');
     case 'recipient':
-      return recipientToText(trace.recipient);
+      return recipientToText(trace);
     case 'not_found':
       return `Not found: ${trace.triedKinds.map((kind) => NOT_FOUND_TEXTS[kind]).join(', ')}.\n`;
     case 'invalid_invoice':
@@ -149,19 +75,21 @@ const NOT_FOUND_TEXTS: Readonly<Record<TraceIdentifier['kind'], string>> = {
 };
 
 function paymentToText(payment: PaymentTrace, nowMs: number): string {
-  const { quote, recipientName } = payment;
   return joinLines(
-    `${formatSat(quote.amountSat)} for ${pubkeyToText(quote.pubkey, recipientName)}`,
+    `${formatSat(payment.amountSat)} for ${pubkeyToText(payment.pubkey, payment.recipientName)}`,
     ...formatFields(
-      ['State', `${quote.state}: ${QUOTE_STATE_TEXTS[quote.state]}`],
-      ['Mint', quote.mintUrl],
-      ['Quote id', quote.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)'],
-      ['Locked', quote.locked ? "yes: only the recipient's key can collect it" : 'no'],
-      ['Payment hash', quote.paymentHash ?? '(unknown)'],
-      ['Created', formatTimeWithDistance(quote.createdAtMs, nowMs)],
-      ['Expires', formatTimeWithDistance(quote.expiresAtMs, nowMs)],
-      ['Zap', quote.isZap ? 'yes' : null],
-      ['Comment', quote.hasComment ? '(hidden: only the recipient may read it)' : null],
+      ['State', `${payment.state}: ${QUOTE_STATE_TEXTS[payment.state]}`],
+      ['Mint', payment.mintUrl],
+      [
+        'Quote id',
+        payment.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)',
+      ],
+      ['Locked', payment.locked ? "yes: only the recipient's key can collect it" : 'no'],
+      ['Payment hash', payment.paymentHash ?? '(unknown)'],
+      ['Created', formatTimeWithDistance(payment.createdAtMs, nowMs)],
+      ['Expires', formatTimeWithDistance(payment.expiresAtMs, nowMs)],
+      ['Zap', payment.isZap ? 'yes' : null],
+      ['Comment', payment.hasComment ? '(hidden: only the recipient may read it)' : null],
     ),
     '',
     'What happened',
@@ -171,7 +99,7 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     ...[...pollingToText(payment, nowMs), ...paymentStatusToText(payment, nowMs)].map(
       (line) => `  ${line}`,
     ),
-    ...(quote.isZap ? receiptToText(payment, nowMs) : []),
+    ...(payment.isZap ? receiptToText(payment, nowMs) : []),
   );
 }
 
@@ -183,18 +111,18 @@ const QUOTE_STATE_TEXTS: Readonly<Record<QuoteState, string>> = {
   ISSUED: 'it was paid and collected',
 };
 
-function historyToText({ quote, events }: PaymentTrace): string[] {
-  const history: [atMs: number, text: string][] = [
-    [quote.createdAtMs, 'The mint created the quote, and the payer received its invoice.'],
+function historyToText({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
+  const entries: [atMs: number, text: string][] = [
+    [createdAtMs, 'The mint created the quote, and the payer received its invoice.'],
   ];
   const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
-  if (quote.paidAtMs !== null && !hasPaymentEvent) {
-    history.push([quote.paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`]);
+  if (paidAtMs !== null && !hasPaymentEvent) {
+    entries.push([paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`]);
   }
   for (const event of events) {
-    history.push([event.atMs, eventToText(event)]);
+    entries.push([event.atMs, eventToText(event)]);
   }
-  return history.map(([atMs, text]) => `  ${formatTime(atMs)}  ${text}`);
+  return entries.map(([atMs, text]) => `  ${formatTime(atMs)}  ${text}`);
 }
 
 const HISTORY_LIMIT_TEXT = `The history goes back ${HISTORY_RETENTION_DAYS} days.`;
@@ -220,11 +148,11 @@ function eventToText(event: QuoteEvent): string {
 }
 
 function pollingToText(payment: PaymentTrace, nowMs: number): string[] {
-  const { quote, leaseHolder, mintRateLimits } = payment;
-  if (quote.watchUntilMs === null) {
+  const { watchUntilMs, leaseHolder, mintRateLimits } = payment;
+  if (watchUntilMs === null) {
     return [];
   }
-  const lines = [`The mint is polled until ${formatTimeWithDistance(quote.watchUntilMs, nowMs)}.`];
+  const lines = [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`];
   for (const { route, requestsPerMinute } of mintRateLimits) {
     const requests = route === 'check' ? 'batches of quotes' : 'single quotes';
     lines.push(`The mint limits requests for ${requests} to about ${requestsPerMinute} a minute.`);
@@ -242,7 +170,7 @@ function pollingToText(payment: PaymentTrace, nowMs: number): string[] {
 }
 
 function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
-  const { quote, paymentStatus, events } = payment;
+  const { expiresAtMs, paymentStatus, events } = payment;
   switch (paymentStatus.kind) {
     case 'awaiting_payment':
       return [
@@ -258,7 +186,7 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
     case 'being_collected':
       return ['The mint is signing: the quote becomes ISSUED, or PAID again if that fails.'];
     case 'awaiting_collection': {
-      const expiresAt = formatTimeWithDistance(quote.expiresAtMs, nowMs);
+      const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
       return [
         ...(events.some(({ kind }) => kind === 'update_sent')
           ? []
@@ -266,7 +194,7 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
               'No `update` was sent to a socket: the wallet sees the payment when it reads its list.',
             ]),
         "The recipient's wallet must collect the payment from the mint.",
-        quote.expiresAtMs > nowMs
+        expiresAtMs > nowMs
           ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
           : `The quote expired at ${expiresAt}; some mints reject it now.`,
       ];
@@ -281,7 +209,7 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
   }
 }
 
-function receiptToText({ receipt, quote: { paidAtMs } }: PaymentTrace, nowMs: number): string[] {
+function receiptToText({ receipt, paidAtMs }: PaymentTrace, nowMs: number): string[] {
   if (receipt === null) {
     return ['', 'Zap receipt', `  ${missingReceiptToText(paidAtMs, nowMs)}`];
   }
@@ -292,7 +220,7 @@ function receiptToText({ receipt, quote: { paidAtMs } }: PaymentTrace, nowMs: nu
     `  Created ${formatTimeWithDistance(createdAtMs, nowMs)}`,
     ...(deliveries.length === 0
       ? ['  No relays: the zap request names no usable relay, and ZAP_RELAYS is empty.']
-      : deliveries.flatMap((each) => deliveryToText(each, nowMs))),
+      : deliveries.flatMap((delivery) => deliveryToText(delivery, nowMs))),
   ];
 }
 
@@ -340,14 +268,14 @@ function formatReason(reason: string | null): string {
 
 function recipientToText(recipient: RecipientTrace): string {
   const { pubkey, name, payments, paymentCount, openQuotes, hasMoreOpenQuotes } = recipient;
-  const more = hasMoreOpenQuotes ? 'More than ' : '';
+  const moreThan = hasMoreOpenQuotes ? 'More than ' : '';
   return joinLines(
     pubkeyToText(pubkey, name),
     '',
     `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}, with the time of payment:`,
     ...payments.map((quote) => quoteToText(quote, quote.paidAtMs ?? quote.createdAtMs)),
     '',
-    `${more}${formatCount(openQuotes.length, 'unpaid quote')}, with the time of creation:`,
+    `${moreThan}${formatCount(openQuotes.length, 'unpaid quote')}, with the time of creation:`,
     ...openQuotes.map((quote) => quoteToText(quote, quote.createdAtMs)),
     '',
     '`nutpost trace <payment hash>` shows more about a payment, and also finds expired quotes.',

@@ -8,20 +8,20 @@ export type TraceIdentifier =
   | { kind: 'name'; name: string }
   | { kind: 'quote_id'; quoteId: string };
 
-/** The possible meanings of a text, the most likely first; or why it has none. */
+/** What a text can identify, the most likely candidate first, or why it identifies nothing. */
 export type ParsedTraceIdentifier =
   | { outcome: 'read'; candidates: TraceIdentifier[] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
 
 const LIGHTNING_SCHEME = /^lightning:/i;
 
-/** A payment hash or a key; in theory also a name or a quote id. */
+/** Such a text is a payment hash or a key. In theory it can also be a name or a quote id. */
 const HEX_32_BYTES_PATTERN = /^[0-9a-f]{64}$/i;
 
-/** Recognises a damaged invoice: longer than any name, shorter than any invoice. */
+/** Recognises a damaged invoice. The required length is above that of any name and below that of any invoice. */
 const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
 
-/** Visible ASCII, like all stored quote ids (NUT-04 does not restrict them). */
+/** Visible ASCII characters, because nutpost stores no other quote ids (NUT-04 does not restrict them). */
 const QUOTE_ID_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
 
 /**
@@ -33,7 +33,7 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const request = trimmed.replace(LIGHTNING_SCHEME, '');
   const invoice = decodeInvoice(request.toLowerCase());
   if (invoice !== null) {
-    return toParsed({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
+    return toCandidates({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
   }
   if (request !== trimmed || INVOICE_PREFIX.test(request)) {
     return { outcome: 'invalid_invoice' };
@@ -41,19 +41,19 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const recipient = parseRecipientAddress(stripAddressHost(trimmed));
   switch (recipient.kind) {
     case 'pubkey':
-      return toParsed(recipient);
+      return toCandidates(recipient);
     case 'invalid_npub':
       return { outcome: 'invalid_npub' };
     case 'name':
-      return toParsed(...hexCandidates(trimmed), recipient, ...quoteIdCandidates(trimmed));
+      return toCandidates(...hexCandidates(trimmed), recipient, ...quoteIdCandidates(trimmed));
     case 'unknown':
       return QUOTE_ID_PATTERN.test(trimmed)
-        ? toParsed(...quoteIdCandidates(trimmed))
+        ? toCandidates(...quoteIdCandidates(trimmed))
         : { outcome: 'invalid_quote_id' };
   }
 }
 
-function toParsed(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
+function toCandidates(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
   return { outcome: 'read', candidates };
 }
 

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { QuoteState } from '../../database/schema.ts';
 import { BaseStore, columnInSubquery, databaseNow } from '../../database/sql.ts';
 
-/** A quote as `nutpost trace` shows it. Times in milliseconds since 1970. */
+/** A quote as `nutpost trace` shows it. Times are in milliseconds since 1970. */
 export interface TracedQuote {
   id: number;
   mintUrl: string;
@@ -16,7 +16,7 @@ export interface TracedQuote {
   createdAtMs: number;
   expiresAtMs: number;
   paidAtMs: number | null;
-  /** When the service stops polling the mint; null: no longer watched. */
+  /** When the service stops polling the mint. Null: it no longer polls. */
   watchUntilMs: number | null;
   isZap: boolean;
   /** Whether the payer sent a comment (LUD-12). Only the recipient may read it. */
@@ -25,13 +25,13 @@ export interface TracedQuote {
 
 export interface MintLeaseHolder {
   processId: string;
-  /** Whether its heartbeat is recent. */
+  /** Whether the lease of the process has not expired. */
   isAlive: boolean;
 }
 
 /** The queries of `nutpost trace`. Their cost does not depend on the number of quotes. */
 export class TraceStore extends BaseStore {
-  /** Returns the quotes with this payment hash (hex), newest first: one, unless a mint reuses an invoice. */
+  /** Returns the quotes with this payment hash (hex), newest first. There are several if a mint reuses invoices. */
   async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
     const rows = await this.#selectQuotes()
       .where('payment_hash', '=', paymentHash)
@@ -43,8 +43,8 @@ export class TraceStore extends BaseStore {
   }
 
   /**
-   * Returns the quotes with this id, newest first: one, unless several mints use it. Reads two index entries for each
-   * mint that ever created a quote.
+   * Returns the quotes with this id, newest first. There are several if several mints use the id. The query reads
+   * two index entries for each mint that ever created a quote.
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
     const ids = sql`
@@ -90,9 +90,9 @@ export class TraceStore extends BaseStore {
     const rows = await this.#selectQuotes()
       .where('pubkey', '=', pubkey)
       .where('paid_at', 'is', null)
-      // All values are null, but this makes PostgreSQL use the order of the index.
+      // All values are null, but PostgreSQL uses the order of the index only with this.
       .orderBy('paid_at', 'desc')
-      // No tie-break, so that the planner uses the order of the index even without statistics.
+      // With another sort key, the planner would not use the order of the index without statistics.
       .orderBy('created_at', 'desc')
       .limit(limit)
       .execute();

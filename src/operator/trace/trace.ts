@@ -6,30 +6,29 @@ import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import type { MintLeaseHolder, TracedQuote } from './trace-store.ts';
 
-/** Several quotes match only if mints reuse a payment hash or quote id. */
+/** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
 const MAX_MATCHES = 5;
 
-/** Payments, and open quotes, shown for a recipient. */
+/** The most payments, and the most open quotes, shown for a recipient. */
 const MAX_LISTED_QUOTES = 10;
 
 const POLL_ROUTES = ['check', 'read'] as const;
 
-/** A quote whose id is null if it is secret and `reveal` is not set. */
+/** A quote whose id is null if the id must stay secret. */
 export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
 
-/** What happens next with a quote. */
+/** What a quote is waiting for, if anything. */
 export type PaymentStatus =
-  /** Until `untilMs` (milliseconds since 1970), the invoice can be paid, or the mint is polled. */
+  /** `untilMs`: when the invoice expires or polling the mint ends, in milliseconds since 1970. */
   | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
   | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
 
-export interface PaymentTrace {
-  quote: RedactedQuote;
+export interface PaymentTrace extends RedactedQuote {
   recipientName: string | null;
-  /** Oldest first; older events may have been deleted. */
+  /** Oldest first. Events older than the retention period may have been deleted. */
   events: QuoteEvent[];
   paymentStatus: PaymentStatus;
-  /** The process that polls the mint; null if no process does, or the quote is not watched. */
+  /** The process that polls the mint. Null if there is none or the quote is not watched. */
   leaseHolder: MintLeaseHolder | null;
   /** Empty if no limit is known, or the quote is not watched. */
   mintRateLimits: { route: (typeof POLL_ROUTES)[number]; requestsPerMinute: number }[];
@@ -37,10 +36,12 @@ export interface PaymentTrace {
 }
 
 export interface RecipientTrace {
+  outcome: 'recipient';
+  nowMs: number;
   pubkey: string;
   name: string | null;
   payments: RedactedQuote[];
-  /** Includes payments that are not shown. */
+  /** Counts all payments, including those that are not shown. */
   paymentCount: number;
   openQuotes: RedactedQuote[];
   hasMoreOpenQuotes: boolean;
@@ -48,13 +49,13 @@ export interface RecipientTrace {
 
 export type TraceResult =
   | { outcome: 'payments'; nowMs: number; payments: PaymentTrace[] }
-  | { outcome: 'recipient'; nowMs: number; recipient: RecipientTrace }
-  /** `triedKinds`: the possible meanings of the text. */
+  | RecipientTrace
+  /** `triedKinds`: what was looked up. */
   | { outcome: 'not_found'; triedKinds: TraceIdentifier['kind'][] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
 
 interface TraceContext extends Pick<CommandContext, 'store' | 'clock'> {
-  /** Whether to show the ids of unlocked quotes; anyone who has one can take the money. */
+  /** Whether to show the ids of unlocked quotes. Anyone who has such an id can take the money. */
   reveal: boolean;
 }
 
@@ -83,14 +84,13 @@ async function traceIdentifier(
 ): Promise<TraceResult | null> {
   const { traces, users } = context.store;
   switch (identifier.kind) {
-    case 'payment_hash': {
-      const quotes = await traces.findByPaymentHash(identifier.paymentHash, MAX_MATCHES);
-      return traceQuotes(context, quotes);
-    }
-    case 'quote_id': {
-      const quotes = await traces.findByQuoteId(identifier.quoteId, MAX_MATCHES);
-      return traceQuotes(context, quotes);
-    }
+    case 'payment_hash':
+      return traceQuotes(
+        context,
+        await traces.findByPaymentHash(identifier.paymentHash, MAX_MATCHES),
+      );
+    case 'quote_id':
+      return traceQuotes(context, await traces.findByQuoteId(identifier.quoteId, MAX_MATCHES));
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
     case 'name': {
@@ -111,9 +111,9 @@ async function traceQuotes(
     const isWatched = quote.watchUntilMs !== null;
     const events = await store.quoteEvents.listByQuote(quote.id);
     payments.push({
-      quote: redactQuote(quote, reveal),
+      ...redactQuote(quote, reveal),
       recipientName: (await store.users.findByPubkey(pubkey))?.name ?? null,
-      // `update_sent` events are stored with a delay.
+      // Sorts again, because `update_sent` events are stored with a delay.
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
       leaseHolder: isWatched ? await store.traces.findLeaseHolder(mintUrl) : null,
@@ -132,22 +132,23 @@ async function traceRecipient(
 ): Promise<TraceResult | null> {
   const user = await users.findByPubkey(pubkey);
   const { quotes, total } = await traces.listPayments(pubkey, MAX_LISTED_QUOTES);
-  const open = await traces.listOpenQuotes(pubkey, MAX_LISTED_QUOTES + 1);
-  if (user === null && total === 0 && open.length === 0) {
+  const openQuotes = await traces.listOpenQuotes(pubkey, MAX_LISTED_QUOTES + 1);
+  if (user === null && total === 0 && openQuotes.length === 0) {
     return null;
   }
-  const recipient: RecipientTrace = {
+  return {
+    outcome: 'recipient',
+    nowMs: clock(),
     pubkey,
     name: user?.name ?? null,
     payments: quotes.map((quote) => redactQuote(quote, reveal)),
     paymentCount: total,
-    openQuotes: open.slice(0, MAX_LISTED_QUOTES).map((quote) => redactQuote(quote, reveal)),
-    hasMoreOpenQuotes: open.length > MAX_LISTED_QUOTES,
+    openQuotes: openQuotes.slice(0, MAX_LISTED_QUOTES).map((quote) => redactQuote(quote, reveal)),
+    hasMoreOpenQuotes: openQuotes.length > MAX_LISTED_QUOTES,
   };
-  return { outcome: 'recipient', nowMs: clock(), recipient };
 }
 
-/** Hides the id of an unlocked quote: anyone who has it can mint the ecash (NUT-04). */
+/** Hides the id of an unlocked quote, because anyone who has the id can mint the ecash (NUT-04). */
 function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean): RedactedQuote {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
@@ -160,7 +161,7 @@ function parsePollRateLimits(stored: unknown): PaymentTrace['mintRateLimits'] {
   });
 }
 
-/** Decides what a quote is waiting for. `watchUntilMs` is null if the quote is no longer watched. */
+/** @param quote.watchUntilMs null if the quote is no longer watched */
 export function derivePaymentStatus(
   quote: { state: QuoteState; expiresAtMs: number; watchUntilMs: number | null },
   nowMs: number,

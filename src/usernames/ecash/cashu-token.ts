@@ -7,27 +7,34 @@ import {
   pointFromHex,
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
-import { type Keyset, type Proof, sumAmounts } from '../../mints/ecash.ts';
+import type { Keyset, Proof } from '../../mints/ecash.ts';
 import { normaliseMintUrl } from '../../mints/mint-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
+import { sumAmounts } from './proofs.ts';
 
-/** A token of 20 KB has about 140 proofs of the smallest usual size. Mints accept 1000 in one request. */
+/** Usual tokens have fewer proofs: 140 take about 20 KB. Mints accept 1000 in one request. */
 export const MAX_TOKEN_PROOFS = 256;
 
-/** The reasons are for the client and quote nothing from the token. */
+/** The reasons are sentences for the client that quote nothing from the token. */
 export type TokenParseResult =
   | { outcome: 'read'; proofs: Proof[]; faceValueSat: number }
   | { outcome: 'rejected'; reason: string }
-  /** The mint may have added the keyset since its keysets were read. */
+  /** The mint may have added the keyset after its keysets were read. */
   | { outcome: 'unknown_keyset'; reason: string };
 
+type TokenRejection = Exclude<TokenParseResult, { outcome: 'read' }>;
+
+const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
+const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
+const NOT_SAT = rejectToken('The token is not in sat.');
+
 /**
- * Parses a token sent as a payment (NUT-00): `cashuA` or `cashuB`, in base64 or base64url, with or without padding and
- * the prefix `cashu:`. Accepts only tokens of one mint, in sat, without spending conditions. Expands short keyset ids
- * (NUT-02). Does not check whether the proofs are spent or their DLEQs valid.
+ * Parses a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
+ * `cashu:`. Accepts only tokens of one mint, in sat, without spending conditions. Expands short keyset ids (NUT-02).
+ * Does not check whether the proofs are spent or whether their DLEQ proofs are valid.
  *
  * @param requirements.mintUrl the only accepted mint, normalised
- * @param requirements.allowHttp whether plain http is accepted (development)
+ * @param requirements.allowHttp whether the mint's URL may be plain http, for development
  * @param requirements.keysets all keysets of the mint, in every unit
  */
 export function parseToken(
@@ -56,7 +63,7 @@ export function parseToken(
   if (new Set(proofs.map(({ secret }) => secret)).size < proofs.length) {
     return rejectToken('The token contains the same proof twice.');
   }
-  // A secret that is a JSON list has spending conditions (NUT-10).
+  // Spending conditions make the secret a JSON list (NUT-10).
   if (proofs.some(({ secret }) => Array.isArray(tryParseJson(secret)))) {
     return rejectToken('The token is locked; it cannot be spent here.');
   }
@@ -66,7 +73,7 @@ export function parseToken(
 }
 
 /**
- * Returns the secrets of a token's proofs, which show whether the token was used before. Does not check its mint or unit.
+ * Returns the secrets of a token's proofs, which show whether the token was used before.
  *
  * @returns null if the text is not a token, or has more proofs than are accepted
  */
@@ -94,10 +101,10 @@ export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
 }
 
 /**
- * Encodes a single-use payment request for a username, in sat for one mint (NUT-18). It names no transport, because the
- * client sends the token in its next request (NUT-24).
+ * Encodes a single-use payment request for a username, in sat for one mint (NUT-18). The payment request has no
+ * transport, because the client sends the token in its next HTTP request (NUT-24).
  *
- * @returns `creqA...` in base64url without padding: cdk's wallet accepts no other alphabet
+ * @returns `creqA...` in base64url without padding, because cdk's wallet accepts nothing else
  */
 export function encodePaymentRequest(amountSat: number, mintUrl: string): string {
   const id = randomUUID();
@@ -109,21 +116,15 @@ export function encodePaymentRequest(amountSat: number, mintUrl: string): string
     .replaceAll('=', '');
 }
 
-type TokenRejection = Exclude<TokenParseResult, { outcome: 'read' }>;
-
-const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
-const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
-const NOT_SAT = rejectToken('The token is not in sat.');
-
 const TOKEN_PATTERN = /^(?:cashu:(?:\/\/)?)?cashu([AB])([A-Za-z0-9+/_-]+)={0,2}$/;
 const SHORT_KEYSET_ID_PATTERN = /^01[0-9a-f]{14}$/;
 const COMPRESSED_POINT_PATTERN = /^0[23][0-9a-f]{64}$/;
 const scalarSchema = z.string().regex(/^[0-9a-f]{64}$/i);
 
-/** The common content of both versions, not yet validated. */
+/** The contents of a token of either version, not yet validated. */
 type DecodedToken = { mints: string[]; unit: string; proofs: unknown[] };
 
-/** `cashuA`: JSON, grouped by mint. Older tokens have no unit and are in sat. */
+/** `cashuA` is JSON with proofs grouped by mint. Older tokens have no unit and are in sat. */
 const tokenV3Schema = z.object({
   token: z.array(z.object({ mint: z.string(), proofs: z.array(z.unknown()) })),
   unit: z.string().nullish(),
@@ -139,7 +140,7 @@ const proofSchema = z.object({
     .union([z.number(), z.string().regex(/^\d{1,16}$/)])
     .transform(Number)
     .pipe(z.int().positive()),
-  // Encoding a lone surrogate would change the secret.
+  // Encoding text with a lone surrogate would change the secret.
   secret: z
     .string()
     .min(1)
@@ -172,7 +173,7 @@ function decodeTokenV3(bytes: Uint8Array): DecodedToken {
   };
 }
 
-/** Uses the binary form of the token, which cashu-ts decodes without the mint's keysets. */
+/** Converts the token to its binary form, which cashu-ts decodes without the mint's keysets. */
 function decodeTokenV4(bytes: Uint8Array): DecodedToken {
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
   const { mint, unit } = tokenV4Schema.parse(token);
@@ -214,14 +215,14 @@ function parseProof(untrusted: unknown, keysets: readonly Keyset[]): Proof | Tok
 
 function resolveKeysetId(id: string, keysets: readonly Keyset[]): string | TokenRejection {
   const hexId = id.toLowerCase();
-  const exact = keysets.find((keyset) => keyset.id === id || keyset.id === hexId);
+  const exactMatch = keysets.find((keyset) => keyset.id === id || keyset.id === hexId);
   const isShort = SHORT_KEYSET_ID_PATTERN.test(hexId);
-  const byShortId = keysets.filter((keyset) => isShort && keyset.id.startsWith(hexId));
-  const keyset = exact ?? byShortId[0];
+  const shortIdMatches = keysets.filter((keyset) => isShort && keyset.id.startsWith(hexId));
+  const keyset = exactMatch ?? shortIdMatches[0];
   if (keyset === undefined) {
     return { outcome: 'unknown_keyset', reason: 'The token uses an unknown keyset.' };
   }
-  if (exact === undefined && byShortId.length > 1) {
+  if (exactMatch === undefined && shortIdMatches.length > 1) {
     return rejectToken('The keyset id of the token is ambiguous.');
   }
   return keyset.unit === 'sat' ? keyset.id : NOT_SAT;

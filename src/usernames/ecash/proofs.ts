@@ -16,13 +16,14 @@ import type {
   Proof,
 } from '../../mints/ecash.ts';
 
-/** Identifies a proof without revealing its secret: `hash_to_curve(secret)`, compressed, in hex (NUT-00, NUT-07). */
+/** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-00, NUT-07). */
 export function computeY(proof: Pick<Proof, 'secret'>): string {
   return hashToCurve(new TextEncoder().encode(proof.secret)).toHex(true);
 }
 
 /**
- * Returns whether a proof has an invalid DLEQ (NUT-12); false if it has none. Blocks the event loop for milliseconds.
+ * Returns whether a proof has an invalid DLEQ proof (NUT-12). False if it has no DLEQ proof. Blocks the event loop
+ * for milliseconds.
  *
  * @param keys the keys of the proof's keyset
  */
@@ -38,31 +39,32 @@ export function hasInvalidDleq(proof: Proof, keys: KeysetKeys): boolean {
 }
 
 /**
- * Computes the mint's fee for spending proofs together (NUT-02): the sum of their keysets' fees, rounded up.
+ * Computes the mint's fee for spending proofs together (NUT-02), which is the sum of their keysets' fees, rounded up.
  *
  * @throws Error if `keysets` lacks the keyset of a proof
  */
 export function computeInputFeeSat(proofs: readonly Proof[], keysets: readonly Keyset[]): number {
-  const sumPpk = proofs.reduce((sum, proof) => {
+  const feesPpk = proofs.map((proof) => {
     const keyset = keysets.find(({ id }) => id === proof.id);
     if (keyset === undefined) {
       throw new Error(`The fee of the keyset ${proof.id} is not known.`);
     }
-    return sum + keyset.inputFeePpk;
-  }, 0);
-  return Math.ceil(sumPpk / 1000);
+    return keyset.inputFeePpk;
+  });
+  return Math.ceil(feesPpk.reduce((sum, feePpk) => sum + feePpk, 0) / 1000);
 }
 
 /** The length of the BIP-39 seeds that NUT-13 uses. */
 const SEED_BYTES = 64;
 
-/** The two keyset id versions for which NUT-13 derives outputs. */
+/** The two versions of hex ids, for which NUT-13 derives outputs. */
 const HEX_KEYSET_ID_PATTERN = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
 
 /**
- * Derives the seed for the outputs of one plan of a swap, so that they can be derived again.
+ * Derives the seed for the outputs of a swap from the treasury secret, so that the outputs can be derived again.
  *
- * @param planIndex plans with different amounts need different outputs, because a mint signs each output once
+ * @param planIndex the output plan in the swap. Each plan has its own outputs, because a mint signs an output only
+ *   once
  */
 export function deriveOutputSeed(treasurySecret: string, swapId: string, planIndex: number) {
   const info = JSON.stringify(['nutpost outputs', swapId, planIndex]);
@@ -70,8 +72,8 @@ export function deriveOutputSeed(treasurySecret: string, swapId: string, planInd
 }
 
 /**
- * Selects the keyset for new proofs: the active one in sat with the lowest fee; null if the mint has none. Excludes base64
- * ids, because a `cashuB` token cannot contain them.
+ * Selects the keyset for new proofs: the active keyset in sat with the lowest fee. Excludes keysets with base64 ids,
+ * because a `cashuB` token cannot contain them. Returns null if no keyset remains.
  */
 export function selectOutputKeyset(keysets: readonly Keyset[]): Keyset | null {
   const usable = keysets.filter(
@@ -81,8 +83,8 @@ export function selectOutputKeyset(keysets: readonly Keyset[]): Keyset | null {
 }
 
 /**
- * Checks that a keyset's id is derived from its keys (NUT-02, all versions). Otherwise a mint could track one client by
- * sending it keys of its own.
+ * Checks that a keyset's id is derived from its keys (NUT-02, all versions). Otherwise a mint could track a client by
+ * sending different keys to each client.
  */
 export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
   return (
@@ -98,7 +100,7 @@ export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
 }
 
 /**
- * Splits a positive amount into the fewest amounts that the keyset has keys for, the smallest first.
+ * Splits a positive amount into as few outputs as possible, the smallest first. The keyset has a key for each amount.
  *
  * @throws Error if the keys cannot make up the amount
  */
@@ -108,9 +110,9 @@ export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
 }
 
 /**
- * Derives the outputs of a plan. The same seed and plan always give the same outputs (NUT-13).
+ * Derives the outputs of a plan (NUT-13). The same seed and plan always result in the same outputs.
  *
- * @param seed used for this plan only
+ * @param seed must not be used for another plan
  */
 export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPlan): BlindedOutputs {
   return new BlindedOutputs(
@@ -120,7 +122,7 @@ export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPla
   );
 }
 
-/** Blinded messages for a mint to sign, and the secrets that turn its signatures into proofs. */
+/** Contains blinded messages for a mint to sign, and the secrets that turn the mint's signatures into proofs. */
 export class BlindedOutputs {
   readonly blindedMessages: readonly BlindedMessage[];
   readonly #outputData: readonly OutputData[];
@@ -135,8 +137,8 @@ export class BlindedOutputs {
   }
 
   /**
-   * Turns the mint's signatures into proofs. Checks the DLEQ of each signature that has one (NUT-12), but omits it from
-   * the proof: its blinding factor would let the mint link the proof to this swap.
+   * Turns the mint's signatures into proofs. Checks the DLEQ proofs of the signatures that have one (NUT-12). Omits
+   * them from the result, because their blinding factors would let the mint link the proofs to this swap.
    *
    * @param signatures in the order of the outputs
    * @returns null if a signature is wrong
@@ -154,7 +156,7 @@ export class BlindedOutputs {
   /**
    * Sorts the signatures that a mint restored (NUT-09) in the order of the outputs.
    *
-   * @returns null if one is missing; a mint signs all outputs of a swap or none
+   * @returns null if a signature is missing. An honest mint signs either all outputs of a swap or no output
    */
   orderSignatures(
     restored: readonly { B_: string; signature: BlindSignature }[],
@@ -183,4 +185,8 @@ export class BlindedOutputs {
       return null;
     }
   }
+}
+
+export function sumAmounts(items: readonly { amount: number }[]): number {
+  return items.reduce((sum, { amount }) => sum + amount, 0);
 }

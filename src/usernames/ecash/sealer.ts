@@ -8,16 +8,17 @@ import { computeY } from './proofs.ts';
 const ALGORITHM = 'dir';
 const ENCRYPTION = 'A256GCM';
 const KEY_BYTES = 32;
-/** Long enough to tell keys apart. */
+
+/** Long enough to distinguish the operator's keys. */
 const KEY_ID_BYTES = 8;
 
 /**
- * Encrypts values that must not be readable in the database, as compact JWEs (`dir`, `A256GCM`). Each value is bound to a
- * context, such as the row that it belongs to, and does not open in another one. The context is in the header, which is
- * authenticated but not secret.
+ * Encrypts values that must not be readable in the database, as compact JWEs (`dir`, `A256GCM`). Each value is bound
+ * to a context, such as the row that it belongs to, and cannot be opened for another context. The context is in the
+ * header of the JWE, which is authenticated but not secret.
  */
 export class Sealer {
-  /** Identifies the key in each sealed value (`kid`), so that an operator sees which secret is needed. */
+  /** Identifies the key. Each sealed value contains it (`kid`), so that the operator sees which secret is needed. */
   readonly keyId: string;
   readonly #key: Uint8Array;
 
@@ -28,7 +29,7 @@ export class Sealer {
   }
 
   /**
-   * @param context not secret, such as the kind and key of the row
+   * @param context not secret, such as the kind and the key of the row
    * @param value serialised as JSON
    */
   async seal(context: string, value: unknown): Promise<string> {
@@ -39,7 +40,7 @@ export class Sealer {
 
   /**
    * @throws OperatorError if the value was sealed with another secret
-   * @throws Error if it was sealed for another context, or was changed
+   * @throws Error if the value was sealed for another context, or was changed
    */
   async open(context: string, sealed: string): Promise<unknown> {
     const keyId = readKeyId(sealed);

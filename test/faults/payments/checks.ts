@@ -9,16 +9,17 @@ import type { ListedQuote, ListReader } from './list-reader.ts';
 import type { SocketSession } from './wallet-sockets.ts';
 
 export const CHECKS = {
-  listedOnce: "each recipient's list has exactly the recipient's payments, each of them once",
-  listedInTime: 'a payment is listed within 120 s at p99',
-  notEarly: 'no payment is listed or sent before its mint received it, or to another recipient',
-  mintState: 'invoices and lists match the state at the mint',
-  order: 'lists are sorted newest first, and the time of a listed payment does not change',
+  listedOnce: "each recipient's list has all payments to the recipient, each exactly once",
+  listedInTime: '99 % of the payments are listed within 120 s',
+  notEarly:
+    'no list or update reports a payment before the mint received it, or to another recipient',
+  mintState: 'invoices and listed quotes match the quotes at the mint',
+  order: 'lists have the newest payment first, and the time of a listed payment does not change',
   updates: 'every open socket receives an update when a payment arrives and when it is redeemed',
-  verify: 'verify URLs report exactly the paid invoices as settled',
+  verify: 'verify URLs report paid invoices as settled, and unpaid invoices as not settled',
 };
 
-/** The service sends the update right after it lists the payment, but a busy machine may be slow. */
+/** The service sends an update when it lists a payment. This allows for a busy machine. */
 export const MAX_UPDATE_DELAY_MS = 3_000;
 
 export interface StormObservations extends Storm {
@@ -26,21 +27,23 @@ export interface StormObservations extends Storm {
   listReader: ListReader;
 }
 
-/** Whether a list has every payment of its recipient, each in the same state as at the mint. */
+/** Returns whether a list has every payment to the recipient, each in the same state as at the mint. */
 export function isListComplete(
   expectedPayments: ExpectedPayments,
   recipient: Recipient,
   quotes: readonly ListedQuote[],
 ): boolean {
-  const states = new Map(quotes.map(({ quoteId, state }) => [quoteId, state]));
+  const listedStates = new Map(quotes.map(({ quoteId, state }) => [quoteId, state]));
   return expectedPayments
     .paymentsOf(recipient)
-    .every(({ quoteId }) => states.get(quoteId) === expectedPayments.mints.quote(quoteId)?.state);
+    .every(
+      ({ quoteId }) => listedStates.get(quoteId) === expectedPayments.mints.quote(quoteId)?.state,
+    );
 }
 
-/** Compares a recipient's complete list with the expected payments. */
+/** Compares all pages of a recipient's list with the expected payments. */
 export function checkList(
-  { expectedPayments, checkResults }: StormObservations,
+  { expectedPayments, checkRecorder }: StormObservations,
   recipient: Recipient,
   quotes: readonly ListedQuote[],
 ): void {
@@ -49,23 +52,23 @@ export function checkList(
     const listed = quotes.filter(({ quoteId }) => quoteId === payment.quoteId);
     if (listed.length !== 1) {
       const problem = `${describePayment(payment)} is listed ${listed.length} times`;
-      checkResults.addProblem('listedOnce', problem);
+      checkRecorder.addProblem('listedOnce', problem);
     }
-    for (const problem of listed.flatMap((quote) =>
-      findWrongFields(expectedPayments, payment, quote),
-    )) {
-      checkResults.addProblem('mintState', `${describePayment(payment)}: ${problem}`);
+    for (const quote of listed) {
+      for (const problem of findWrongFields(expectedPayments, payment, quote)) {
+        checkRecorder.addProblem('mintState', `${describePayment(payment)}: ${problem}`);
+      }
     }
   }
   if (quotes.length !== payments.length) {
     const problem = `${quotes.length} quotes are listed, ${payments.length} were paid`;
-    checkResults.addProblem('listedOnce', `recipient ${recipient.index}: ${problem}`);
+    checkRecorder.addProblem('listedOnce', `recipient ${recipient.index}: ${problem}`);
   }
   for (const [index, { paidAt }] of quotes.entries()) {
     if (paidAt > (quotes[index - 1]?.paidAt ?? paidAt)) {
-      checkResults.addProblem(
+      checkRecorder.addProblem(
         'order',
-        `recipient ${recipient.index}: quote ${index} is newer than the one before it`,
+        `recipient ${recipient.index}: quote ${index} is newer than the quote before it`,
       );
     }
   }
@@ -93,35 +96,36 @@ function findWrongFields(
   return [...wrong, ...(isEarly ? [`paidAt ${listed.paidAt} is before the payment`] : [])];
 }
 
-/** Checks that sockets received their updates. @returns the number of expected updates */
+/** Checks that each session received its updates. @returns the total number of expected updates */
 export function checkUpdates(
   observations: StormObservations,
   sessions: readonly SocketSession[],
 ): number {
-  let sum = 0;
+  let totalExpected = 0;
   for (const session of sessions) {
     for (const payment of observations.expectedPayments.paymentsOf(session.recipient)) {
       const expected = countExpectedUpdates(observations, session, payment);
       const received = session.updates.get(payment.quoteId) ?? 0;
-      sum += expected;
+      totalExpected += expected;
       if (received < expected) {
         const problem = `${describePayment(payment)}: ${received} updates, not ${expected}`;
-        observations.checkResults.addProblem('updates', problem);
+        observations.checkRecorder.addProblem('updates', problem);
       }
     }
   }
-  return sum;
+  return totalExpected;
 }
 
 /**
- * A socket that was open from before the payment until some time after it was listed gets an update. If the
- * socket is still open and the quote was issued after it was listed, it gets a second one.
+ * Returns the number of updates that a session must receive for a payment. The first update is expected if the socket
+ * was open from before the payment until {@link MAX_UPDATE_DELAY_MS} after its listing. The second update is expected
+ * if the socket is still open and the recipient redeemed the payment after its listing.
  */
 function countExpectedUpdates(
   { expectedPayments, listReader }: StormObservations,
   session: SocketSession,
   { quoteId, paidAtMs }: Payment,
-) {
+): number {
   const listing = listReader.firstListing(quoteId);
   if (listing === undefined || session.openedAtMs >= paidAtMs) {
     return 0;

@@ -1,16 +1,16 @@
 import type { TestMint } from '../../../demo/test-mint.ts';
-import { TestWallet } from '../../helpers/test-wallet.ts';
+import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import type { Deployment } from '../deployment.ts';
 import type { FaultyMints } from './faulty-mints.ts';
 
 export interface Recipient {
   index: number;
-  wallet: TestWallet;
+  wallet: RecipientClient;
   mint: TestMint;
 }
 
 export interface IssuedInvoice {
-  /** Identifies the payment in messages, because quote ids are secrets. */
+  /** Number of the payer. It identifies the payment in messages, because quote ids are secret. */
   number: number;
   recipient: Recipient;
   amountSat: number;
@@ -22,29 +22,29 @@ export interface IssuedInvoice {
 export interface Payment {
   invoice: IssuedInvoice;
   quoteId: string;
-  /** Time just before the mint received it, in milliseconds since 1970. */
+  /** Time just before the mint received the payment, in milliseconds since 1970. */
   paidAtMs: number;
 }
 
 const RECIPIENT_COUNT = 40;
 
-/** One in five recipients has locked quotes (NUT-20). */
-const RECIPIENTS_PER_LOCKED = 5;
+/** One in this many recipients has locked quotes (NUT-20). */
+const RECIPIENTS_PER_LOCKED_RECIPIENT = 5;
 
-/** Records which invoices were issued and paid, to compare with what the service reports. */
+/** Records the issued invoices and their payments. Checks compare these with what the service reports. */
 export class ExpectedPayments {
   readonly mints: FaultyMints;
   readonly recipients: readonly Recipient[];
   readonly invoices: IssuedInvoice[] = [];
-  readonly #payments = new Map<string, Payment>();
+  readonly #paymentsByQuoteId = new Map<string, Payment>();
 
   static async create(mints: FaultyMints, deployment: Deployment): Promise<ExpectedPayments> {
     const origin = deployment.processes[0]?.origin ?? '';
     const recipients = Array.from({ length: RECIPIENT_COUNT }, async (_, index) => {
-      const wallet = new TestWallet(origin);
-      const mint = mints.of(index);
+      const wallet = new RecipientClient(origin);
+      const mint = mints.mintOf(index);
       await changeSetting(wallet, '/api/v2/user/mint', { mint_url: mint.url });
-      const lockQuotes = index % RECIPIENTS_PER_LOCKED === 1;
+      const lockQuotes = index % RECIPIENTS_PER_LOCKED_RECIPIENT === 1;
       await changeSetting(wallet, '/api/v2/user/lock', { lockQuotes });
       return { index, wallet, mint };
     });
@@ -57,7 +57,7 @@ export class ExpectedPayments {
   }
 
   get payments(): Payment[] {
-    return [...this.#payments.values()];
+    return [...this.#paymentsByQuoteId.values()];
   }
 
   paymentsOf(recipient: Recipient): Payment[] {
@@ -65,7 +65,7 @@ export class ExpectedPayments {
   }
 
   payment(quoteId: string): Payment | undefined {
-    return this.#payments.get(quoteId);
+    return this.#paymentsByQuoteId.get(quoteId);
   }
 
   /** Pays an invoice at its mint. @throws Error if the mint has no such unpaid invoice */
@@ -74,7 +74,7 @@ export class ExpectedPayments {
     const { id: quoteId } = invoice.recipient.mint.pay(invoice.request);
     const payment = { invoice, quoteId, paidAtMs };
     invoice.payment = payment;
-    this.#payments.set(quoteId, payment);
+    this.#paymentsByQuoteId.set(quoteId, payment);
     return payment;
   }
 }
@@ -85,7 +85,7 @@ export function describePayment({ invoice, paidAtMs }: Payment): string {
   return `payment ${number} (to recipient ${recipient.index}, paid at ${at})`;
 }
 
-async function changeSetting(wallet: TestWallet, path: string, body: object): Promise<void> {
+async function changeSetting(wallet: RecipientClient, path: string, body: object): Promise<void> {
   const { status } = await wallet.send('PATCH', path, body);
   if (status !== 200) {
     throw new Error(`${path} returned ${status}`);

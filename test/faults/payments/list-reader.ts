@@ -13,9 +13,9 @@ const LIST_PATH = '/api/v2/wallet/quotes';
 /** The page size of the list (spec.md section 8). */
 const PAGE_SIZE = 50;
 
-const ROUND_DELAY_MS = 200;
+const ROUND_INTERVAL_MS = 200;
 
-/** A quote in the list (spec.md section 2). Times in Unix seconds. */
+/** A quote in a recipient's list (spec.md section 2). Times are Unix seconds. */
 export interface ListedQuote {
   paidAt: number;
   expiresAt: number;
@@ -32,20 +32,20 @@ interface ListPage {
   total: number;
 }
 
-/** The first time that a payment appeared in a list. */
+/** The payment as a list showed it for the first time. */
 export interface FirstListing {
   firstListedAtMs: number;
-  /** Unix seconds. */
+  /** The listed time, in Unix seconds. */
   paidAt: number;
   wasListedBeforeIssued: boolean;
 }
 
-/** Order of the states of a quote, in lists and at mints. */
+/** A quote only changes to states of higher rank. Lists call the state INFLIGHT that mints call PENDING. */
 const STATE_RANKS = { UNPAID: 0, PAID: 1, INFLIGHT: 2, PENDING: 2, ISSUED: 3 } as const;
 
 /**
- * Reads the recipients' lists during the storm and checks that they never contain an unpaid quote, a state
- * that the mint does not have yet, or a changed time.
+ * Reads the recipients' lists during the storm. Checks that the lists never contain an unpaid quote, a state that the
+ * quote does not have at the mint yet, or a changed payment time.
  */
 export class ListReader {
   readonly #storm: Storm;
@@ -64,15 +64,20 @@ export class ListReader {
     return this.#firstListings.get(quoteId);
   }
 
-  /** Until the storm ends, reads all incomplete lists and one other list in each round. */
+  /** Reads in each round the lists that miss a payment, and one further list. Ends with the storm. */
   async readUntilAborted(): Promise<void> {
     const { recipients } = this.#expectedPayments;
-    for (let round = 0; await sleepUnlessAborted(ROUND_DELAY_MS, this.#storm.signal); round += 1) {
-      const missing = this.#expectedPayments.payments.filter(
+    for (
+      let round = 0;
+      await sleepUnlessAborted(ROUND_INTERVAL_MS, this.#storm.signal);
+      round += 1
+    ) {
+      const unlistedPayments = this.#expectedPayments.payments.filter(
         ({ quoteId }) => !this.#firstListings.has(quoteId),
       );
-      const chosen = new Set(missing.map(({ invoice }) => invoice.recipient));
-      for (const recipient of chosen.add(recipients[round % recipients.length] as Recipient)) {
+      const chosenRecipients = new Set(unlistedPayments.map(({ invoice }) => invoice.recipient));
+      chosenRecipients.add(recipients[round % recipients.length] as Recipient);
+      for (const recipient of chosenRecipients) {
         await this.readAllPages(recipient);
       }
     }
@@ -94,10 +99,10 @@ export class ListReader {
   }
 
   async #readPage(recipient: Recipient, offset: number): Promise<ListPage | null> {
-    const origin = this.#storm.deployment.anyOrigin(this.#random);
+    const origin = this.#storm.deployment.pickOrigin(this.#random);
     const authorization = recipient.wallet.withOrigin(origin).signRequest(LIST_PATH);
     const response = await tryRequest(
-      this.#storm.checkResults,
+      this.#storm.checkRecorder,
       origin,
       `${LIST_PATH}?limit=${PAGE_SIZE}&offset=${offset}`,
       { headers: { authorization } },
@@ -110,42 +115,45 @@ export class ListReader {
     return page;
   }
 
-  /** Compares a page with the mint's state, which is never older because it is read afterwards. */
+  /** Compares a page with the mint. The mint's state is at least as new as the page, because it is read later. */
   #checkPage(recipient: Recipient, { quotes, total }: ListPage): void {
-    const { checkResults } = this.#storm;
-    const paid = this.#expectedPayments.paymentsOf(recipient).length;
-    if (total > paid) {
-      const problem = `recipient ${recipient.index} has ${total} listed, ${paid} paid`;
-      checkResults.addProblem('notEarly', problem);
+    const { checkRecorder } = this.#storm;
+    const paidCount = this.#expectedPayments.paymentsOf(recipient).length;
+    if (total > paidCount) {
+      const problem = `recipient ${recipient.index} has ${total} listed quotes, ${paidCount} were paid`;
+      checkRecorder.addProblem('notEarly', problem);
     }
     for (const quote of quotes) {
       const payment = this.#expectedPayments.payment(quote.quoteId);
       if (payment?.invoice.recipient === recipient) {
         this.#recordListing(payment, quote);
       } else {
-        const what = payment === undefined ? 'an unpaid quote' : describePayment(payment);
-        checkResults.addProblem('notEarly', `the list of recipient ${recipient.index} has ${what}`);
+        const unexpected = payment === undefined ? 'an unpaid quote' : describePayment(payment);
+        checkRecorder.addProblem(
+          'notEarly',
+          `the list of recipient ${recipient.index} has ${unexpected}`,
+        );
       }
     }
   }
 
   #recordListing(payment: Payment, { quoteId, state, paidAt }: ListedQuote): void {
-    const { checkResults } = this.#storm;
+    const { checkRecorder } = this.#storm;
     const stateAtMint = this.#expectedPayments.mints.quote(quoteId)?.state ?? 'UNPAID';
     if (STATE_RANKS[state] > STATE_RANKS[stateAtMint]) {
       const problem = `is listed as ${state}, but is ${stateAtMint} at its mint`;
-      checkResults.addProblem('notEarly', `${describePayment(payment)} ${problem}`);
+      checkRecorder.addProblem('notEarly', `${describePayment(payment)} ${problem}`);
     }
-    const known = this.#firstListings.get(quoteId);
-    if (known === undefined) {
+    const firstListing = this.#firstListings.get(quoteId);
+    if (firstListing === undefined) {
       this.#firstListings.set(quoteId, {
         firstListedAtMs: Date.now(),
         paidAt,
         wasListedBeforeIssued: state !== 'ISSUED',
       });
-    } else if (known.paidAt !== paidAt) {
-      const problem = `was listed with paidAt ${known.paidAt}, then ${paidAt}`;
-      checkResults.addProblem('order', `${describePayment(payment)} ${problem}`);
+    } else if (firstListing.paidAt !== paidAt) {
+      const problem = `was listed with paidAt ${firstListing.paidAt}, then ${paidAt}`;
+      checkRecorder.addProblem('order', `${describePayment(payment)} ${problem}`);
     }
   }
 }

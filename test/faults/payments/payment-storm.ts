@@ -3,7 +3,7 @@ import type { ChaosRates } from '../../../demo/test-mint/chaos.ts';
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import { decodeInvoice } from '../../../src/quotes/bolt11.ts';
 import {
-  describeMissing,
+  describeZeroCounts,
   formatSeconds,
   requestInvoice,
   type StormOptions,
@@ -25,61 +25,62 @@ import { type FaultyMints, startFaultyMints } from './faulty-mints.ts';
 import { ListReader } from './list-reader.ts';
 import { WalletSockets } from './wallet-sockets.ts';
 
-/** At a much higher rate, the busiest mint could not create all invoices between 429 responses. */
+/** At a much higher rate, the service would pause for 429 responses too often to create all invoices in time. */
 const PAYMENTS_PER_SECOND = 20;
 
-/** Long enough for several kills. */
+/** Long enough for several kills, even if there are few payments. */
 const MIN_STORM_MS = 30_000;
 
-/** Time from the start of a process to its kill. The maximum is higher in long storms. */
-const MIN_PROCESS_LIFETIME_MS = 1_500;
-const MAX_PROCESS_LIFETIME_MS = 13_000;
-const MAX_LIFETIME_STORM_SHARE = 0.08;
+/** Time from the restart of a process to the next kill. In long storms, the maximum is a share of the storm. */
+const MIN_KILL_INTERVAL_MS = 1_500;
+const MAX_KILL_INTERVAL_MS = 13_000;
+const MAX_KILL_INTERVAL_SHARE = 0.08;
 
-/** Share of starts during which the process is killed again. */
+/** Share of starts after which the storm kills the process again, before or soon after the process is ready. */
 const KILLED_START_SHARE = 0.25;
 const MAX_KILLED_START_MS = 2_000;
 
-/** Most downtimes are short. In the others, the leases of the process expire. */
+/** Most downtimes are short. A long downtime is long enough for the mint leases of the process to expire. */
 const MAX_SHORT_DOWNTIME_MS = 2_000;
 const LONG_DOWNTIME_SHARE = 0.2;
 const LONG_DOWNTIME_MS = 18_000;
 
-/** For every six payments, one additional invoice stays unpaid. */
+/** For each group of this many payments, one additional invoice stays unpaid. */
 const PAYMENTS_PER_UNPAID_INVOICE = 6;
 
 const MAX_AMOUNT_SAT = 5_000;
 
-/** Higher values favour the first recipients. The first one must get more payments than a list page has. */
+/** An exponent: higher values favour the first recipients. The first recipient's list must have several pages. */
 const RECIPIENT_SKEW = 3;
 
-/** Immediate payments arrive before the watcher polls. */
+/** An immediate payment arrives before the watcher polls the mint for the first time. */
 const IMMEDIATE_PAYMENT_SHARE = 0.35;
 const LATE_PAYMENT_SHARE = 0.2;
 const MAX_PROMPT_PAYMENT_DELAY_MS = 8_000;
 
-/** Longer than the shortest invoice expiry (`faulty-mints.ts`). */
+/** Longer than the shortest expiry of an invoice, which is 8 s (`faulty-mints.ts`). */
 const MIN_LATE_PAYMENT_DELAY_MS = 9_000;
 const MAX_LATE_PAYMENT_DELAY_MS = 16_000;
 
-const ISSUED_SHARE = 0.5;
-const MAX_ISSUE_DELAY_MS = 10_000;
+/** Share of payments that the recipient redeems. */
+const REDEEMED_SHARE = 0.5;
+const MAX_REDEMPTION_DELAY_MS = 10_000;
 
-/** Share of the payers for which no process is killed, so that open sockets receive their updates. */
+/** Kills end when this share of the payers is left, so that some sockets stay open and receive every update. */
 const KILL_FREE_SHARE = 0.2;
 
-/** How long the mints inject faults after the last payment. */
+/** The mints inject faults for this time after the last payment. */
 const EXTRA_CHAOS_MS = 30_000;
 
 const MAX_LISTING_P99_MS = 120_000;
 
-/** Time for all payments to be listed after the last payment. */
-const LISTING_DEADLINE_MS = 240_000;
+/** All payments must be listed within this time after the last payment. */
+const MAX_LISTING_WAIT_MS = 240_000;
 const LISTING_POLL_INTERVAL_MS = 500;
 
-const CONCURRENT_VERIFIERS = 8;
+const CONCURRENT_VERIFY_REQUESTS = 8;
 
-/** Frequent faults. If one never happened, the storm is broken. */
+/** These faults are frequent. If a fault in this list never happens, the storm is broken. */
 const REQUIRED_FAULTS = [
   'error',
   'garbage',
@@ -95,8 +96,8 @@ interface PaymentStormRun extends StormObservations {
 }
 
 /**
- * Runs the payments storm: payers and wallets use the service while its processes are killed at random
- * times and its mints fail. Then checks that no payment is lost, duplicated or late.
+ * Runs the payments storm: payers and wallets use the service while the storm kills its processes at random times
+ * and its mints inject faults. Then checks that no payment is lost, duplicated or late.
  *
  * @throws Error if a process cannot be restarted, or the signal aborts
  */
@@ -104,80 +105,83 @@ export async function runPaymentStorm(options: StormOptions): Promise<StormResul
   const { paymentCount, logProgress } = options;
   await using stack = new AsyncDisposableStack();
   const run = await startRun(options, stack);
-  const { deployment, mints, expectedPayments, listReader, walletSockets, checkResults } = run;
+  const { deployment, mints, expectedPayments, listReader, walletSockets, checkRecorder } = run;
   const stormMs = Math.max(MIN_STORM_MS, (paymentCount / PAYMENTS_PER_SECOND) * 1000);
   const invoiceCount = paymentCount + Math.ceil(paymentCount / PAYMENTS_PER_UNPAID_INVOICE);
 
   logProgress(`${paymentCount} payments and ${invoiceCount - paymentCount} unpaid invoices`);
-  const background = [listReader.readUntilAborted(), walletSockets.keepConnected()];
-  mints.startStorm();
-  const killing = new AbortController();
-  let remaining = invoiceCount;
-  const payAll = Array.from({ length: invoiceCount }, async (_unused, index) => {
-    await simulatePayer(run, index + 1, { isPaid: index < paymentCount, stormMs });
-    remaining -= 1;
-    if (remaining <= invoiceCount * KILL_FREE_SHARE) {
-      killing.abort();
+  const wallets = [listReader.readUntilAborted(), walletSockets.keepConnected()];
+  mints.startFaults();
+  const stopKilling = new AbortController();
+  let remainingPayers = invoiceCount;
+  const payers = Array.from({ length: invoiceCount }, async (_unused, index) => {
+    await simulatePayer(run, index + 1, { shouldPay: index < paymentCount, stormMs });
+    remainingPayers -= 1;
+    if (remainingPayers <= invoiceCount * KILL_FREE_SHARE) {
+      stopKilling.abort();
     }
   });
   await Promise.all([
     killProcessesRandomly(
       run,
-      stormMs * MAX_LIFETIME_STORM_SHARE,
-      AbortSignal.any([run.signal, killing.signal]),
+      stormMs * MAX_KILL_INTERVAL_SHARE,
+      AbortSignal.any([run.signal, stopKilling.signal]),
     ),
-    ...payAll,
+    ...payers,
   ]);
 
-  logProgress(`all paid after ${deployment.kills} kills; waiting until all payments are listed`);
+  logProgress(
+    `all paid after ${deployment.killCount} kills; waiting until all payments are listed`,
+  );
   const allPaidAtMs = Date.now();
   await waitUntilListsComplete(run);
-  const completedMs = Date.now() - allPaidAtMs;
-  // The last update, or a wrong second listing of the last payment, may still arrive.
+  const remainingListingMs = Date.now() - allPaidAtMs;
+  // The last update may still arrive, and the service might wrongly list the last payment twice.
   await sleepUnlessAborted(MAX_UPDATE_DELAY_MS, run.signal);
   run.signal.throwIfAborted();
 
   const expectedUpdates = checkUpdates(run, walletSockets.sessions);
-  const sessions = walletSockets.sessions.length;
+  const sessionCount = walletSockets.sessions.length;
   run.end();
-  await Promise.all(background);
+  await Promise.all(wallets);
   for (const recipient of expectedPayments.recipients) {
     checkList(run, recipient, (await listReader.readAllPages(recipient)) ?? []);
   }
   await checkVerifyUrls(run);
   await stopAndCheckProcesses(run);
-  const listingMs = expectedPayments.payments.map(
+  const listingDelaysMs = expectedPayments.payments.map(
     ({ quoteId, paidAtMs }) =>
       (listReader.firstListing(quoteId)?.firstListedAtMs ?? Infinity) - paidAtMs,
   );
-  if (percentile(listingMs, 0.99) >= MAX_LISTING_P99_MS) {
-    checkResults.addProblem('listedInTime', `p99 is ${formatSeconds(percentile(listingMs, 0.99))}`);
+  const p99Ms = percentile(listingDelaysMs, 0.99);
+  if (p99Ms >= MAX_LISTING_P99_MS) {
+    checkRecorder.addProblem('listedInTime', `p99 is ${formatSeconds(p99Ms)}`);
   }
-  for (const missing of describeMissing({
-    kills: deployment.kills,
-    'socket cuts': mints.socketCuts,
+  for (const missing of describeZeroCounts({
+    kills: deployment.killCount,
+    'socket cuts': mints.socketCutCount,
     updates: walletSockets.updateCount,
     ...Object.fromEntries(REQUIRED_FAULTS.map((kind) => [kind, mints.faultCount(kind)])),
   })) {
-    checkResults.addProblem('faults', missing);
+    checkRecorder.addProblem('faults', missing);
   }
   if (expectedPayments.payments.length !== paymentCount) {
-    checkResults.addProblem(
+    checkRecorder.addProblem(
       'faults',
       `${expectedPayments.payments.length} payments instead of ${paymentCount}`,
     );
   }
-  const unpaid = expectedPayments.invoices.length - expectedPayments.payments.length;
+  const unpaidInvoices = expectedPayments.invoices.length - expectedPayments.payments.length;
   return {
-    checkResults: checkResults.results(),
+    checkResults: checkRecorder.results(),
     counts: {
-      payments: `${expectedPayments.payments.length}; ${unpaid} unpaid invoices, ${run.retries} retries`,
+      payments: `${expectedPayments.payments.length}; ${unpaidInvoices} unpaid invoices, ${run.failedInvoiceRequests} failed invoice requests`,
       'wait for an invoice': formatPercentiles(run.invoiceWaitsMs),
-      'payment to list': formatPercentiles(listingMs),
-      'time to list the rest': formatSeconds(completedMs),
-      kills: `${deployment.kills}`,
-      'mint faults': `${mints.describeFaultCounts()}; ${mints.socketCuts} sockets cut`,
-      wallets: `${sessions} sockets, ${walletSockets.updateCount} updates, ${expectedUpdates} expected`,
+      'payment to list': formatPercentiles(listingDelaysMs),
+      'last payment to all lists': formatSeconds(remainingListingMs),
+      kills: `${deployment.killCount}`,
+      'mint faults': `${mints.describeFaultCounts()}; ${mints.socketCutCount} sockets cut`,
+      wallets: `${sessionCount} sockets, ${walletSockets.updateCount} updates, ${expectedUpdates} expected`,
     },
   };
 }
@@ -188,25 +192,25 @@ async function startRun(
 ): Promise<PaymentStormRun> {
   const mints = await startFaultyMints(`${options.seed}/payments/${options.database}/mints`);
   stack.defer(() => mints.close());
-  const defaultMintUrl = mints.of(0).url;
-  const parts = { checks: CHECKS, defaultMintUrl };
-  const storm = await startStorm('payments', options, stack, parts);
+  const defaultMintUrl = mints.mintOf(0).url;
+  const setup = { checks: CHECKS, defaultMintUrl };
+  const storm = await startStorm('payments', options, stack, setup);
   const expectedPayments = await ExpectedPayments.create(mints, storm.deployment);
   const listReader = new ListReader(storm, expectedPayments);
   const walletSockets = new WalletSockets(storm, expectedPayments);
   return Object.assign(storm, { mints, expectedPayments, listReader, walletSockets });
 }
 
-/** Kills and restarts processes at random times until the signal aborts. All processes are up when it resolves. */
+/** Kills and restarts processes at random times until the signal aborts. Finally, all processes are up again. */
 async function killProcessesRandomly(
   { deployment, random: stormRandom }: PaymentStormRun,
-  maxLifetimeMs: number,
+  maxKillIntervalMs: number,
   signal: AbortSignal,
 ): Promise<void> {
   const random = stormRandom.fork('kills');
-  const lifetimeMs = () =>
-    random.between(MIN_PROCESS_LIFETIME_MS, Math.max(MAX_PROCESS_LIFETIME_MS, maxLifetimeMs));
-  while (await sleepUnlessAborted(lifetimeMs(), signal)) {
+  const chooseKillIntervalMs = () =>
+    random.between(MIN_KILL_INTERVAL_MS, Math.max(MAX_KILL_INTERVAL_MS, maxKillIntervalMs));
+  while (await sleepUnlessAborted(chooseKillIntervalMs(), signal)) {
     const target = random.pick(deployment.processes);
     await deployment.kill(target);
     while (!signal.aborted && random.chance(KILLED_START_SHARE)) {
@@ -221,53 +225,60 @@ async function killProcessesRandomly(
 }
 
 /**
- * Simulates a payer, who requests and pays an invoice at a random time, and the wallet that redeems the
- * payment. The random choices do not depend on other payers.
+ * Simulates a payer who requests an invoice at a random time and pays it, and the wallet that redeems the payment.
+ * The random choices depend only on the seed and the payer's number, not on other payers.
  */
 async function simulatePayer(
   run: PaymentStormRun,
-  number: number,
-  { isPaid, stormMs }: { isPaid: boolean; stormMs: number },
+  payerNumber: number,
+  { shouldPay, stormMs }: { shouldPay: boolean; stormMs: number },
 ): Promise<void> {
-  const { expectedPayments, checkResults, signal } = run;
-  const random = run.random.fork(`payment ${number}`);
+  const { expectedPayments, checkRecorder, signal } = run;
+  const random = run.random.fork(`payment ${payerNumber}`);
   const { recipients } = expectedPayments;
   const recipientIndex = Math.floor(recipients.length * random.next() ** RECIPIENT_SKEW);
   const recipient = recipients[recipientIndex] as Recipient;
   const amountSat = 1 + Math.floor(random.next() * MAX_AMOUNT_SAT);
   await sleepUnlessAborted(random.between(0, stormMs), signal);
   const path = `/.well-known/lnurlp/${recipient.wallet.npub}?amount=${amountSat * 1000}`;
-  const invoice = await requestInvoice(run, number, path);
+  const invoice = await requestInvoice(run, payerNumber, path);
   if (invoice === null) {
     return;
   }
   if (decodeInvoice(invoice.pr)?.amountMsat !== amountSat * 1000) {
-    checkResults.addProblem('mintState', `payment ${number}: the invoice has a different amount`);
+    checkRecorder.addProblem(
+      'mintState',
+      `payment ${payerNumber}: the invoice has a different amount`,
+    );
   }
-  const issued: IssuedInvoice = {
-    number,
+  const issuedInvoice: IssuedInvoice = {
+    number: payerNumber,
     recipient,
     amountSat,
     request: invoice.pr,
     verifyPath: new URL(invoice.verify).pathname,
     payment: null,
   };
-  expectedPayments.invoices.push(issued);
-  if (!isPaid || !(await sleepUnlessAborted(choosePaymentDelayMs(random), signal))) {
+  expectedPayments.invoices.push(issuedInvoice);
+  if (!shouldPay || !(await sleepUnlessAborted(choosePaymentDelayMs(random), signal))) {
     return;
   }
   try {
-    const { quoteId } = expectedPayments.pay(issued);
-    const isRedeemed = random.chance(ISSUED_SHARE);
-    if (isRedeemed && (await sleepUnlessAborted(random.between(0, MAX_ISSUE_DELAY_MS), signal))) {
+    const { quoteId } = expectedPayments.pay(issuedInvoice);
+    const shouldRedeem = random.chance(REDEEMED_SHARE);
+    const redemptionDelayMs = random.between(0, MAX_REDEMPTION_DELAY_MS);
+    if (shouldRedeem && (await sleepUnlessAborted(redemptionDelayMs, signal))) {
       await recipient.mint.markIssued(quoteId);
     }
   } catch {
-    checkResults.addProblem('invoices', `payment ${number}: the mint does not know its invoice`);
+    checkRecorder.addProblem(
+      'invoices',
+      `payment ${payerNumber}: the mint does not know its invoice`,
+    );
   }
 }
 
-/** Returns how long a payer waits before paying. */
+/** Returns the delay from the invoice to its payment: immediate, prompt or late. */
 function choosePaymentDelayMs(random: SeededRandom): number {
   const choice = random.next();
   if (choice < IMMEDIATE_PAYMENT_SHARE) {
@@ -278,7 +289,7 @@ function choosePaymentDelayMs(random: SeededRandom): number {
     : random.between(MIN_LATE_PAYMENT_DELAY_MS, MAX_LATE_PAYMENT_DELAY_MS);
 }
 
-/** Reads the lists until they have every payment, or until the deadline. */
+/** Reads all lists until they are complete, at most for {@link MAX_LISTING_WAIT_MS}. */
 async function waitUntilListsComplete({
   mints,
   expectedPayments,
@@ -286,15 +297,15 @@ async function waitUntilListsComplete({
   signal,
 }: PaymentStormRun): Promise<void> {
   const startedAtMs = Date.now();
-  const incomplete = new Set(expectedPayments.recipients);
-  while (incomplete.size > 0 && Date.now() - startedAtMs < LISTING_DEADLINE_MS) {
+  const incompleteRecipients = new Set(expectedPayments.recipients);
+  while (incompleteRecipients.size > 0 && Date.now() - startedAtMs < MAX_LISTING_WAIT_MS) {
     if (Date.now() - startedAtMs > EXTRA_CHAOS_MS) {
-      mints.endStorm();
+      mints.stopFaults();
     }
-    for (const recipient of incomplete) {
+    for (const recipient of incompleteRecipients) {
       const quotes = await listReader.readAllPages(recipient);
       if (quotes !== null && isListComplete(expectedPayments, recipient, quotes)) {
-        incomplete.delete(recipient);
+        incompleteRecipients.delete(recipient);
       }
     }
     await sleepUnlessAborted(LISTING_POLL_INTERVAL_MS, signal);
@@ -305,25 +316,25 @@ async function waitUntilListsComplete({
 async function checkVerifyUrls({
   expectedPayments,
   deployment,
-  checkResults,
+  checkRecorder,
   random,
 }: PaymentStormRun): Promise<void> {
-  const invoices = expectedPayments.invoices.values();
-  const verifier = async () => {
-    for (const { number, verifyPath, request, payment } of invoices) {
-      const response = await tryRequest(checkResults, deployment.anyOrigin(random), verifyPath);
+  const remainingInvoices = expectedPayments.invoices.values();
+  const verifyRemaining = async () => {
+    for (const { number, verifyPath, request, payment } of remainingInvoices) {
+      const response = await tryRequest(checkRecorder, deployment.pickOrigin(random), verifyPath);
       if (response?.body.settled !== (payment !== null) || response.body.pr !== request) {
-        checkResults.addProblem(
+        checkRecorder.addProblem(
           'verify',
           `payment ${number}: settled is ${response?.body.settled}`,
         );
       }
     }
   };
-  await Promise.all(Array.from({ length: CONCURRENT_VERIFIERS }, verifier));
+  await Promise.all(Array.from({ length: CONCURRENT_VERIFY_REQUESTS }, verifyRemaining));
 }
 
 function formatPercentiles(timesMs: readonly number[]): string {
-  const at = (share: number) => formatSeconds(percentile(timesMs, share));
-  return `p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1)}`;
+  const format = (share: number) => formatSeconds(percentile(timesMs, share));
+  return `p50 ${format(0.5)}, p99 ${format(0.99)}, max ${format(1)}`;
 }

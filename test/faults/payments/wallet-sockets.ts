@@ -1,4 +1,4 @@
-import { TestQuoteSocket } from '../../helpers/test-wallet.ts';
+import { TestQuoteSocket } from '../../helpers/recipients/recipient-client.ts';
 import type { Storm } from '../storm.ts';
 import { sleepUnlessAborted } from '../storm-client.ts';
 import { describePayment, type ExpectedPayments, type Recipient } from './expected-payments.ts';
@@ -6,17 +6,17 @@ import { describePayment, type ExpectedPayments, type Recipient } from './expect
 const MIN_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 1_000;
 
-/** One connection of a recipient's wallet. Times in milliseconds since 1970. */
+/** One connection of a recipient's wallet. Times are in milliseconds since 1970. */
 export interface SocketSession {
   recipient: Recipient;
   openedAtMs: number;
-  /** Null: still open. */
+  /** Null while the socket is open. */
   closedAtMs: number | null;
-  /** Number of updates by quote id. */
+  /** Number of received updates, by quote id. */
   updates: Map<string, number>;
 }
 
-/** Quote sockets of the recipients' wallets, which reconnect after each disconnection. */
+/** The quote sockets of the recipients' wallets. The wallets reconnect after each disconnection. */
 export class WalletSockets {
   readonly sessions: SocketSession[] = [];
   readonly #storm: Storm;
@@ -36,10 +36,10 @@ export class WalletSockets {
   /** Keeps the sockets connected to random processes until the storm ends. */
   async keepConnected(): Promise<void> {
     const { deployment, random, signal } = this.#storm;
-    const keepOne = async (recipient: Recipient, socket: number) => {
-      const socketRandom = random.fork(`socket ${socket} of recipient ${recipient.index}`);
+    const keepOneConnected = async (recipient: Recipient, socketIndex: number) => {
+      const socketRandom = random.fork(`socket ${socketIndex} of recipient ${recipient.index}`);
       do {
-        await this.#connect(recipient, deployment.anyOrigin(socketRandom));
+        await this.#receiveUntilClosed(recipient, deployment.pickOrigin(socketRandom));
       } while (
         await sleepUnlessAborted(
           socketRandom.between(MIN_RECONNECT_DELAY_MS, MAX_RECONNECT_DELAY_MS),
@@ -49,26 +49,29 @@ export class WalletSockets {
     };
     await Promise.all(
       this.#expectedPayments.recipients.flatMap((recipient) =>
-        Array.from({ length: socketCount(recipient) }, (_, i) => keepOne(recipient, i)),
+        Array.from({ length: socketCount(recipient) }, (_, index) =>
+          keepOneConnected(recipient, index),
+        ),
       ),
     );
   }
 
-  async #connect(recipient: Recipient, origin: string): Promise<void> {
-    const { checkResults, signal } = this.#storm;
+  /** Connects to a process, authenticates, and records updates until the socket closes. */
+  async #receiveUntilClosed(recipient: Recipient, origin: string): Promise<void> {
+    const { checkRecorder, signal } = this.#storm;
     const socket = new TestQuoteSocket(origin);
     socket.connection.on('error', () => undefined);
     const terminate = () => socket.connection.terminate();
     signal.addEventListener('abort', terminate);
-    const closed = socket.waitForClose().then(() => null);
-    const next = () => Promise.race([socket.nextMessage(), closed]);
+    const closing = socket.waitForClose().then(() => null);
+    const nextMessage = () => Promise.race([socket.nextMessage(), closing]);
     const session: SocketSession = {
       recipient,
       openedAtMs: 0,
       closedAtMs: null,
       updates: new Map(),
     };
-    for (let message = await next(); message !== null; message = await next()) {
+    for (let message = await nextMessage(); message !== null; message = await nextMessage()) {
       if (message.type === 'challenge') {
         const response = recipient.wallet
           .withOrigin(origin)
@@ -78,9 +81,9 @@ export class WalletSockets {
         session.openedAtMs = Date.now();
         this.sessions.push(session);
       } else if (message.type === 'update') {
-        this.#receive(session, message.payload.quoteId);
+        this.#recordUpdate(session, message.payload.quoteId);
       } else {
-        checkResults.addProblem(
+        checkRecorder.addProblem(
           'responseFormat',
           `a quote socket received ${JSON.stringify(message)}`,
         );
@@ -90,17 +93,20 @@ export class WalletSockets {
     signal.removeEventListener('abort', terminate);
   }
 
-  #receive({ recipient, updates }: SocketSession, quoteId: string): void {
+  #recordUpdate({ recipient, updates }: SocketSession, quoteId: string): void {
     updates.set(quoteId, (updates.get(quoteId) ?? 0) + 1);
     const payment = this.#expectedPayments.payment(quoteId);
     if (payment?.invoice.recipient !== recipient) {
-      const what = payment === undefined ? 'an unpaid quote' : describePayment(payment);
-      this.#storm.checkResults.addProblem('notEarly', `recipient ${recipient.index} got ${what}`);
+      const unexpected = payment === undefined ? 'an unpaid quote' : describePayment(payment);
+      this.#storm.checkRecorder.addProblem(
+        'notEarly',
+        `recipient ${recipient.index} got an update for ${unexpected}`,
+      );
     }
   }
 }
 
-/** A quarter of the recipients have two sockets, and a quarter have one. */
+/** A quarter of the recipients have two sockets, a quarter have one socket, and half have no socket. */
 function socketCount({ index }: Recipient): number {
   return [2, 0, 1, 0][index % 4] ?? 0;
 }

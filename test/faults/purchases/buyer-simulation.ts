@@ -1,8 +1,8 @@
 import type { Proof } from '@cashu/cashu-ts';
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import { computeY } from '../../../src/usernames/ecash/proofs.ts';
-import type { EcashPayer } from '../../helpers/ecash-payer.ts';
-import { TestWallet } from '../../helpers/test-wallet.ts';
+import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
+import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import type { Storm } from '../storm.ts';
 import { sleepUnlessAborted, tryRequest } from '../storm-client.ts';
 
@@ -10,18 +10,18 @@ export const PRICE_SAT = 8;
 
 const USERNAME_PATH = '/api/v2/user/username';
 
-/** Tokens exceed the price by up to this amount. */
+/** Tokens are worth more than the price by less than this amount. */
 const MAX_OVERPAYMENT_SAT = 16;
 
-/** The delay between the requests of an attempt doubles up to the maximum. */
-const FIRST_RETRY_MS = 300;
-const MAX_RETRY_MS = 8_000;
+/** Retry delays are random. Their upper limit doubles with each retry, up to the maximum. */
+const FIRST_MAX_RETRY_DELAY_MS = 300;
+const MAX_RETRY_DELAY_MS = 8_000;
 
-/** Longer than most purchases take. */
-const MAX_LEAVING_BUYER_WAIT_MS = 800;
+/** A buyer may disconnect before or after the purchase completes: most purchases take less than this time. */
+const MAX_DISCONNECT_DELAY_MS = 800;
 
-/** Concurrent requests start within this time. */
-const MAX_CONCURRENT_START_MS = 60;
+/** The attempts of a scenario run start within this time. */
+const MAX_START_DELAY_MS = 60;
 
 /** Responses after which a wallet does not retry. */
 const FINAL_STATUSES: readonly number[] = [201, 400, 402, 409];
@@ -34,63 +34,67 @@ export interface PaymentToken {
   amountSat: number;
 }
 
-/** Requests of one key for one name with one token, repeated until a final response. */
+/** Requests of one key for one name with one token. The buyer repeats the request until a final response. */
 export interface PurchaseAttempt {
   scenarioRun: ScenarioRun;
-  buyer: TestWallet;
+  buyer: RecipientClient;
   name: string;
   token: PaymentToken;
-  /** Null while it retries, and if the buyer gave up. */
+  /** Null while the buyer retries, and if the buyer gave up. */
   finalResponse: { status: number; message: string } | null;
 }
 
-/** A group of related attempts. */
+/** One run of a scenario, with its own buyers, tokens and names. */
 export interface ScenarioRun {
+  /** From 1, in the order of their starts. */
   number: number;
   scenario: ScenarioName;
   attempts: PurchaseAttempt[];
 }
 
-/** The behaviour of a group of buyers. */
+/** Who requests which name with which token. Each array has one item per attempt. */
 interface Scenario {
   /** Share of all scenario runs. */
   share: number;
-  /** How many names they get. Null: it varies. */
-  expectedWinners: number | null;
-  /** Buyer and token of each attempt, by index. */
+  /** How many names a run sells. Null: the number varies. */
+  expectedNames: number | null;
+  /** Index of the buyer. */
   buyers: readonly number[];
+  /** Index of the token. */
   tokens: readonly number[];
-  /** Suffix of the name in each attempt. Default: all attempts request the same name. */
+  /** Suffix of the requested name. Default: all attempts request the same name. */
   suffixes?: readonly string[];
 }
 
-const ONE = { buyers: [0], tokens: [0] };
+const SINGLE = { buyers: [0], tokens: [0] };
+const SAME_BUYER = { buyers: [0, 0] };
+const SAME_TOKEN = { tokens: [0, 0] };
+const TWO_NAMES = { suffixes: ['a', 'b'] };
 
 export const SCENARIOS = {
-  plain: { share: 0.25, expectedWinners: 1, ...ONE },
-  /** One key sends each request several times, to random processes. */
-  impatient: { share: 0.15, expectedWinners: 1, buyers: [0, 0, 0], tokens: [0, 0, 0] },
-  contest: { share: 0.16, expectedWinners: 1, buyers: [0, 1, 2], tokens: [0, 1, 2] },
-  twoTokens: { share: 0.09, expectedWinners: 1, buyers: [0, 0], tokens: [0, 1] },
-  twoNames: {
-    share: 0.09,
-    expectedWinners: 1,
-    buyers: [0, 0],
-    tokens: [0, 0],
-    suffixes: ['a', 'b'],
-  },
-  twoKeys: {
+  single: { share: 0.25, expectedNames: 1, ...SINGLE },
+  /** One buyer sends the same request three times at once, to random processes. */
+  repeatedRequest: { share: 0.15, expectedNames: 1, buyers: [0, 0, 0], tokens: [0, 0, 0] },
+  /** Three buyers request the same name, each with their own token. */
+  contestedName: { share: 0.16, expectedNames: 1, buyers: [0, 1, 2], tokens: [0, 1, 2] },
+  /** One buyer requests a name with two tokens. */
+  twoTokens: { share: 0.09, expectedNames: 1, ...SAME_BUYER, tokens: [0, 1] },
+  /** One buyer requests two names with one token. */
+  twoNames: { share: 0.09, expectedNames: 1, ...SAME_BUYER, ...SAME_TOKEN, ...TWO_NAMES },
+  /** Two buyers request different names with the same token. */
+  sharedTokenTwoNames: {
     share: 0.07,
-    expectedWinners: 1,
+    expectedNames: 1,
     buyers: [0, 1],
-    tokens: [0, 0],
-    suffixes: ['a', 'b'],
+    ...SAME_TOKEN,
+    ...TWO_NAMES,
   },
-  sharedToken: { share: 0.06, expectedWinners: 1, buyers: [0, 1], tokens: [0, 0] },
+  /** Two buyers request the same name with the same token. */
+  sharedTokenOneName: { share: 0.06, expectedNames: 1, buyers: [0, 1], ...SAME_TOKEN },
   /** The token is worth less than the price. */
-  short: { share: 0.04, expectedWinners: 0, ...ONE },
+  underpaid: { share: 0.04, expectedNames: 0, ...SINGLE },
   /** The buyer disconnects early and does not retry. */
-  leaving: { share: 0.09, expectedWinners: null, ...ONE },
+  disconnect: { share: 0.09, expectedNames: null, ...SINGLE },
 } as const satisfies Record<string, Scenario>;
 
 export type ScenarioName = keyof typeof SCENARIOS;
@@ -101,14 +105,14 @@ const SCENARIO_NAMES = Object.keys(SCENARIOS) as ScenarioName[];
 export class BuyerSimulation {
   readonly scenarioRuns: ScenarioRun[] = [];
   readonly tokens: PaymentToken[] = [];
-  /** Number of requests, of requests without a response, and of requests with a 5xx response. */
-  readonly counts = { requests: 0, lost: 0, rejected: 0 };
+  /** A request is retriable if its response is not final. */
+  readonly counts = { requests: 0, withoutResponse: 0, retriable: 0 };
   readonly #storm: Storm;
   readonly #payer: EcashPayer;
   /** Aborts when buyers must stop retrying. */
   readonly #signal: AbortSignal;
-  /** Attempts with a pending request, by origin. */
-  readonly #pending = new Map<string, Set<PurchaseAttempt>>();
+  /** Attempts with a pending request, by the origin of the process. */
+  readonly #pendingAttempts = new Map<string, Set<PurchaseAttempt>>();
 
   constructor(storm: Storm, payer: EcashPayer, signal: AbortSignal) {
     this.#storm = storm;
@@ -120,18 +124,19 @@ export class BuyerSimulation {
     return this.scenarioRuns.flatMap(({ attempts }) => attempts);
   }
 
-  /** Returns the attempts whose request to a process has no response yet. */
+  /** Returns the attempts whose request to this process has no response yet. */
   pendingAttemptsAt(origin: string): readonly PurchaseAttempt[] {
-    return [...(this.#pending.get(origin) ?? [])];
+    return [...(this.#pendingAttempts.get(origin) ?? [])];
   }
 
-  /** Starts scenario runs at this rate until `stopSignal` aborts. Resolves when all runs have finished. */
+  /** Starts scenario runs at this rate until `stopSignal` aborts. Waits until all runs have finished. */
   async run(scenariosPerSecond: number, stopSignal: AbortSignal): Promise<void> {
     const runs: Promise<void>[] = [];
     do {
-      runs.push(this.#runScenario(runs.length + 1));
-      // Rejections surface when all are awaited.
-      runs.at(-1)?.catch(() => undefined);
+      const run = this.#runScenario(runs.length + 1);
+      // A failed run is reported by `Promise.all` below. Until then, it must not be an unhandled rejection.
+      run.catch(() => undefined);
+      runs.push(run);
     } while (await sleepUnlessAborted(1000 / scenariosPerSecond, stopSignal));
     await Promise.all(runs);
   }
@@ -143,13 +148,13 @@ export class BuyerSimulation {
     const scenarioRun: ScenarioRun = { number, scenario: name, attempts: [] };
     this.scenarioRuns.push(scenarioRun);
     const origin = this.#storm.deployment.processes[0]?.origin ?? '';
-    const buyers = createForEach(scenario.buyers, () => new TestWallet(origin));
+    const buyers = createPerIndex(scenario.buyers, () => new RecipientClient(origin));
     const tokens = await Promise.all(
-      createForEach(scenario.tokens, () => this.#newToken(random, name)),
+      createPerIndex(scenario.tokens, () => this.#mintToken(random, name)),
     );
-    scenarioRun.attempts = scenario.buyers.map((buyer, index) => ({
+    scenarioRun.attempts = scenario.buyers.map((buyerIndex, index) => ({
       scenarioRun,
-      buyer: buyers[buyer] as TestWallet,
+      buyer: buyers[buyerIndex] as RecipientClient,
       token: tokens[scenario.tokens[index] ?? 0] as PaymentToken,
       name: `storm${number}${scenario.suffixes?.[index] ?? ''}`,
       finalResponse: null,
@@ -161,36 +166,36 @@ export class BuyerSimulation {
     );
   }
 
-  /** Sends the request until a final response. A leaving buyer sends it once and disconnects. */
+  /** Sends requests until a final response. In the scenario `disconnect`, sends one request and disconnects. */
   async #attemptPurchase(attempt: PurchaseAttempt, random: SeededRandom): Promise<void> {
-    if (attempt.scenarioRun.scenario === 'leaving') {
-      const disconnect = AbortSignal.timeout(
-        Math.floor(random.between(0, MAX_LEAVING_BUYER_WAIT_MS)),
-      );
+    if (attempt.scenarioRun.scenario === 'disconnect') {
+      const disconnectDelayMs = Math.floor(random.between(0, MAX_DISCONNECT_DELAY_MS));
+      const disconnect = AbortSignal.timeout(disconnectDelayMs);
       await this.#sendRequest(attempt, random, AbortSignal.any([disconnect, this.#signal]));
       return;
     }
-    await sleepUnlessAborted(random.between(0, MAX_CONCURRENT_START_MS), this.#signal);
-    for (let maxDelayMs = FIRST_RETRY_MS; !this.#signal.aborted; maxDelayMs *= 2) {
+    await sleepUnlessAborted(random.between(0, MAX_START_DELAY_MS), this.#signal);
+    for (let maxDelayMs = FIRST_MAX_RETRY_DELAY_MS; !this.#signal.aborted; maxDelayMs *= 2) {
       await this.#sendRequest(attempt, random, this.#signal);
       if (attempt.finalResponse !== null) {
         return;
       }
-      await sleepUnlessAborted(random.between(0, Math.min(maxDelayMs, MAX_RETRY_MS)), this.#signal);
+      const delayMs = random.between(0, Math.min(maxDelayMs, MAX_RETRY_DELAY_MS));
+      await sleepUnlessAborted(delayMs, this.#signal);
     }
   }
 
-  /** Sends one request, and records its response if it is final. */
+  /** Sends one request, and records the response if it is final. */
   async #sendRequest(
     attempt: PurchaseAttempt,
     random: SeededRandom,
     signal: AbortSignal,
   ): Promise<void> {
-    const origin = this.#storm.deployment.anyOrigin(random);
-    const pending = this.#pending.get(origin) ?? new Set();
-    this.#pending.set(origin, pending.add(attempt));
+    const origin = this.#storm.deployment.pickOrigin(random);
+    const pending = this.#pendingAttempts.get(origin) ?? new Set();
+    this.#pendingAttempts.set(origin, pending.add(attempt));
     this.counts.requests += 1;
-    const response = await tryRequest(this.#storm.checkResults, origin, USERNAME_PATH, {
+    const response = await tryRequest(this.#storm.checkRecorder, origin, USERNAME_PATH, {
       method: 'POST',
       headers: {
         authorization: attempt.buyer.withOrigin(origin).signRequest(USERNAME_PATH, 'POST'),
@@ -204,17 +209,17 @@ export class BuyerSimulation {
     if (response !== null && FINAL_STATUSES.includes(response.status)) {
       attempt.finalResponse = { status: response.status, message: response.body.message ?? '' };
     } else {
-      this.counts[response === null ? 'lost' : 'rejected'] += 1;
+      this.counts[response === null ? 'withoutResponse' : 'retriable'] += 1;
     }
   }
 
-  async #newToken(random: SeededRandom, scenario: ScenarioName): Promise<PaymentToken> {
+  async #mintToken(random: SeededRandom, scenario: ScenarioName): Promise<PaymentToken> {
     const amountSat =
-      scenario === 'short'
+      scenario === 'underpaid'
         ? PRICE_SAT - 1
         : PRICE_SAT + Math.floor(random.next() * MAX_OVERPAYMENT_SAT);
     const proofs = await this.#payer.mintProofs(amountSat);
-    // Every other token has no DLEQ proofs (NUT-12); the service must accept both kinds.
+    // The service must accept tokens with and without DLEQ proofs (NUT-12).
     const hasDleq = this.tokens.length % 2 === 0;
     const text = this.#payer.encodeToken(
       hasDleq ? proofs : proofs.map(({ dleq: _, ...proof }) => proof),
@@ -226,29 +231,25 @@ export class BuyerSimulation {
 }
 
 /** Describes an attempt without its key and token, which are secret. */
-export function describeAttempt({
-  scenarioRun,
-  name,
-  finalResponse: response,
-}: PurchaseAttempt): string {
-  const outcome =
-    response === null ? 'no final response' : `${response.status} ${response.message}`;
-  return `scenario run ${scenarioRun.number} (${scenarioRun.scenario}), ${name}: ${outcome}`;
+export function describeAttempt({ scenarioRun, name, finalResponse }: PurchaseAttempt): string {
+  const { status, message } = finalResponse ?? { status: 'no', message: 'final response' };
+  return `scenario run ${scenarioRun.number} (${scenarioRun.scenario}), ${name}: ${status} ${message}`;
 }
 
-function createForEach<T>(numbers: readonly number[], make: () => T): T[] {
-  return Array.from({ length: Math.max(...numbers) + 1 }, make);
+/** Creates as many items as the indexes refer to. */
+function createPerIndex<T>(indexes: readonly number[], create: () => T): T[] {
+  return Array.from({ length: Math.max(...indexes) + 1 }, create);
 }
 
-/** Chooses each scenario once, so that none is missing, and then at random. */
-function chooseScenario(random: SeededRandom, number: number): ScenarioName {
+/** Returns each scenario once in the first runs, so that every scenario occurs, and then a random scenario. */
+function chooseScenario(random: SeededRandom, runNumber: number): ScenarioName {
   let remainder = random.next();
   return (
-    SCENARIO_NAMES[number - 1] ??
+    SCENARIO_NAMES[runNumber - 1] ??
     SCENARIO_NAMES.find((name) => {
       remainder -= SCENARIOS[name].share;
       return remainder < 0;
     }) ??
-    'plain'
+    'single'
   );
 }

@@ -5,7 +5,7 @@ import type { Database } from '../../../src/database/database.ts';
 import type { Proof } from '../../../src/mints/ecash.ts';
 import { computeY } from '../../../src/usernames/ecash/proofs.ts';
 import { openProof, Sealer } from '../../../src/usernames/ecash/sealer.ts';
-import type { EcashPayer } from '../../helpers/ecash-payer.ts';
+import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import type { Storm } from '../storm.ts';
 import { tryRequest } from '../storm-client.ts';
 import {
@@ -18,23 +18,30 @@ import {
 
 export const CHECKS = {
   redeemedTokens: 'every redeemed token bought a name for the key that paid',
-  paidNames: 'every name was paid for by its owner',
-  singleOwner: 'no key has two names, no name has two owners, and all processes agree',
-  unspentTokens: 'a buyer who did not get the name can still spend the token',
-  explained: 'every rejection has a valid reason, and every contested name has one winner',
-  finalResponses: 'no final response contradicts another one or the final state',
+  paidNames: 'the owner of every name paid for it',
+  singleOwner: 'no key has two names, and every process reports the owners in the database',
+  unspentTokens: 'a rejected token is unspent, unless it paid for a purchase',
+  rejections: 'every rejection has a valid reason',
+  soldNames: 'every scenario run sells the expected number of names',
+  finalResponses: 'no final response contradicts another response or the database',
   answered: 'every buyer who kept retrying got a final response',
   treasury: 'the treasury has all redeemed value minus mint fees, and the mint accepts its proofs',
-  recovered: 'no purchase is left open',
+  recovered: 'no purchase stays open',
 };
 
 /** Content of the database after the storm. */
 export interface DatabaseSnapshot {
-  /** Successful purchases, with the Y of each proof of their token (NUT-07). */
-  completedPurchases: { pubkey: string; name: string; ys: string[] }[];
+  completedPurchases: CompletedPurchase[];
   usernames: { name: string; pubkey: string }[];
   /** The operator's encrypted proofs. */
   treasuryProofs: { y: string; amount_sat: number; sealed: string }[];
+}
+
+interface CompletedPurchase {
+  pubkey: string;
+  name: string;
+  /** Y of each proof of the token that paid for the name (NUT-07). */
+  ys: string[];
 }
 
 export interface PurchaseObservations extends Storm {
@@ -45,13 +52,12 @@ export interface PurchaseObservations extends Storm {
   snapshot: DatabaseSnapshot;
 }
 
-/** Proofs per swap request when the mint verifies the treasury. */
-const PROOFS_PER_REQUEST = 100;
+const TREASURY_PROOFS_PER_SWAP = 100;
 
-const CONCURRENT_READERS = 8;
+const CONCURRENT_REQUESTS_PER_PROCESS = 8;
 
-export async function readSnapshot({ db }: Database): Promise<DatabaseSnapshot> {
-  const purchases = new Map<string, DatabaseSnapshot['completedPurchases'][number]>();
+export async function readDatabaseSnapshot({ db }: Database): Promise<DatabaseSnapshot> {
+  const purchasesById = new Map<string, CompletedPurchase>();
   const purchaseProofs = await sql<{ id: string; pubkey: string; name: string; y: string }>`
     select purchase.id, purchase.pubkey, purchase.name, proof.y
     from username_purchases as purchase
@@ -59,237 +65,239 @@ export async function readSnapshot({ db }: Database): Promise<DatabaseSnapshot> 
     where purchase.state = 'completed'
   `.execute(db);
   for (const { id, pubkey, name, y } of purchaseProofs.rows) {
-    const purchase = purchases.get(id) ?? { pubkey, name, ys: [] };
-    purchases.set(id, purchase);
+    const purchase = purchasesById.get(id) ?? { pubkey, name, ys: [] };
+    purchasesById.set(id, purchase);
     purchase.ys.push(y);
   }
-  const names = await sql<DatabaseSnapshot['usernames'][number]>`
+  const usernames = await sql<DatabaseSnapshot['usernames'][number]>`
     select name, pubkey from usernames where status = 'in_use'
   `.execute(db);
-  const treasury = await sql<DatabaseSnapshot['treasuryProofs'][number]>`
+  const treasuryProofs = await sql<DatabaseSnapshot['treasuryProofs'][number]>`
     select y, amount_sat, proof as sealed from treasury_proofs
   `.execute(db);
   return {
-    completedPurchases: [...purchases.values()],
-    usernames: names.rows,
-    treasuryProofs: treasury.rows,
+    completedPurchases: [...purchasesById.values()],
+    usernames: usernames.rows,
+    treasuryProofs: treasuryProofs.rows,
   };
 }
 
-/** Reads the owner of each name from every process (NIP-05). @returns the owners by name, for each process */
-export async function readOwners(
-  { deployment, checkResults }: Storm,
+/** Requests the owner of each name from every process (NIP-05). @returns one map of owners by name per process */
+export async function fetchOwnersFromProcesses(
+  { deployment, checkRecorder }: Storm,
   { attempts }: BuyerSimulation,
 ): Promise<Map<string, unknown>[]> {
-  const readFrom = async (origin: string) => {
+  const fetchOwners = async (origin: string) => {
     const owners = new Map<string, unknown>();
-    const names = new Set(attempts.map(({ name }) => name)).values();
-    const readOwner = async () => {
-      for (const name of names) {
-        const response = await tryRequest(
-          checkResults,
-          origin,
-          `/.well-known/nostr.json?name=${name}`,
-        );
+    const remainingNames = new Set(attempts.map(({ name }) => name)).values();
+    const fetchRemaining = async () => {
+      for (const name of remainingNames) {
+        const path = `/.well-known/nostr.json?name=${name}`;
+        const response = await tryRequest(checkRecorder, origin, path);
         const owner = response?.body.names?.[name];
         if (owner !== undefined) {
           owners.set(name, owner);
         }
       }
     };
-    await Promise.all(Array.from({ length: CONCURRENT_READERS }, readOwner));
+    await Promise.all(Array.from({ length: CONCURRENT_REQUESTS_PER_PROCESS }, fetchRemaining));
     return owners;
   };
-  return Promise.all(deployment.processes.map(({ origin }) => readFrom(origin)));
+  return Promise.all(deployment.processes.map(({ origin }) => fetchOwners(origin)));
+}
+
+/** @param ownersByProcess result of {@link fetchOwnersFromProcesses} */
+export function checkOwners(
+  { snapshot, checkRecorder }: PurchaseObservations,
+  ownersByProcess: Map<string, unknown>[],
+): void {
+  const { usernames } = snapshot;
+  if (new Set(usernames.map(({ pubkey }) => pubkey)).size !== usernames.length) {
+    checkRecorder.addProblem('singleOwner', 'a key has two names');
+  }
+  for (const owners of ownersByProcess) {
+    const wrong = usernames.filter(({ name, pubkey }) => owners.get(name) !== pubkey);
+    if (wrong.length > 0 || owners.size !== usernames.length) {
+      checkRecorder.addProblem(
+        'singleOwner',
+        `a process reports ${owners.size} names, the database has ${usernames.length}; ${wrong.length} owners differ`,
+      );
+    }
+  }
 }
 
 /** Compares the mint, the database and the buyers' responses. */
 export async function checkPurchases(
   observations: PurchaseObservations,
-): Promise<{ redeemed: number; earnedSat: number }> {
-  const redeemed = checkRedeemed(observations);
-  checkPaid(observations, redeemed);
+): Promise<{ redeemedTokenCount: number; treasuryBalanceSat: number }> {
+  const redeemedTokens = checkRedeemedTokens(observations);
+  checkPaidNames(observations, redeemedTokens);
   for (const attempt of observations.buyers.attempts) {
-    checkFinalResponse(observations, attempt, redeemed);
+    checkFinalResponse(observations, attempt, redeemedTokens);
   }
-  checkWinnerCounts(observations);
-  return { redeemed: redeemed.size, earnedSat: await checkTreasury(observations, redeemed) };
+  checkScenarioRuns(observations);
+  return {
+    redeemedTokenCount: redeemedTokens.size,
+    treasuryBalanceSat: await checkTreasury(observations, redeemedTokens),
+  };
 }
 
-/** @param ownersByProcess the owners by name, as each process reports them */
-export function checkOwners(
-  { snapshot, checkResults }: PurchaseObservations,
-  ownersByProcess: Map<string, unknown>[],
-): void {
-  if (new Set(snapshot.usernames.map(({ pubkey }) => pubkey)).size !== snapshot.usernames.length) {
-    checkResults.addProblem('singleOwner', 'a key uses two names');
-  }
-  for (const owners of ownersByProcess) {
-    const wrong = snapshot.usernames.filter(({ name, pubkey }) => owners.get(name) !== pubkey);
-    if (wrong.length > 0 || owners.size !== snapshot.usernames.length) {
-      checkResults.addProblem(
-        'singleOwner',
-        `a process has ${owners.size} names, ${wrong.length} of them wrong`,
-      );
-    }
-  }
-}
-
-/** @returns the tokens of which at least one proof was spent. Only the service spends them. */
-function checkRedeemed({
+/** @returns the tokens that the service redeemed: those with at least one spent proof */
+function checkRedeemedTokens({
   buyers,
   mint,
   snapshot,
-  checkResults,
+  checkRecorder,
 }: PurchaseObservations): Set<PaymentToken> {
-  const redeemed = new Set<PaymentToken>();
+  const redeemedTokens = new Set<PaymentToken>();
   for (const token of buyers.tokens) {
-    const spent = token.ys.filter((y) => mint.proofState(y) === 'SPENT');
-    if (spent.length === 0) {
+    const spentYs = token.ys.filter((y) => mint.getProofState(y) === 'SPENT');
+    if (spentYs.length === 0) {
       continue;
     }
-    redeemed.add(token);
-    const attempt = findPurchaseWith(buyers, snapshot, token);
-    if (spent.length < token.ys.length || attempt === null || !hasName(snapshot, attempt)) {
-      const attempts = buyers.attempts.filter((each) => each.token === token).map(describeAttempt);
-      checkResults.addProblem('redeemedTokens', attempts.join('; '));
+    redeemedTokens.add(token);
+    const winner = findWinningAttempt(buyers, snapshot, token);
+    const boughtName = winner !== null && ownsRequestedName(snapshot, winner);
+    if (spentYs.length < token.ys.length || !boughtName) {
+      const attempts = buyers.attempts.filter((attempt) => attempt.token === token);
+      checkRecorder.addProblem('redeemedTokens', attempts.map(describeAttempt).join('; '));
     }
   }
-  return redeemed;
+  return redeemedTokens;
 }
 
-function checkPaid(
-  { buyers, snapshot, checkResults }: PurchaseObservations,
-  redeemed: Set<PaymentToken>,
+/** Compares the names in use and the completed purchases with the redeemed tokens and the buyers' attempts. */
+function checkPaidNames(
+  { buyers, snapshot, checkRecorder }: PurchaseObservations,
+  redeemedTokens: ReadonlySet<PaymentToken>,
 ): void {
-  const keyOf = ({ name, pubkey }: { name: string; pubkey: string }) => `${name} ${pubkey}`;
-  const paid = new Set(snapshot.completedPurchases.map(keyOf));
-  for (const owned of snapshot.usernames.filter((each) => !paid.has(keyOf(each)))) {
-    checkResults.addProblem('paidNames', `${owned.name} was not paid for by its owner`);
+  const { usernames, completedPurchases } = snapshot;
+  const nameAndKey = ({ name, pubkey }: { name: string; pubkey: string }) => `${name} ${pubkey}`;
+  const purchased = new Set(completedPurchases.map(nameAndKey));
+  for (const username of usernames.filter((username) => !purchased.has(nameAndKey(username)))) {
+    checkRecorder.addProblem('paidNames', `the owner of ${username.name} did not pay for it`);
   }
-  const redeemedYs = new Set([...redeemed].flatMap(({ ys }) => ys));
-  const attempted = new Set(buyers.attempts.map(({ name, buyer }) => `${name} ${buyer.pubkey}`));
-  for (const purchase of snapshot.completedPurchases) {
+  const redeemedYs = new Set([...redeemedTokens].flatMap(({ ys }) => ys));
+  const requested = new Set(
+    buyers.attempts.map(({ name, buyer }) => nameAndKey({ name, pubkey: buyer.pubkey })),
+  );
+  for (const purchase of completedPurchases) {
     if (!purchase.ys.every((y) => redeemedYs.has(y))) {
-      checkResults.addProblem(
-        'paidNames',
-        `${purchase.name} was sold for a token that was not redeemed`,
-      );
+      const problem = `${purchase.name} was sold for a token that was not redeemed`;
+      checkRecorder.addProblem('paidNames', problem);
     }
-    if (!attempted.has(keyOf(purchase))) {
-      checkResults.addProblem(
-        'paidNames',
-        `${purchase.name} was sold to a key that did not request it`,
-      );
+    if (!requested.has(nameAndKey(purchase))) {
+      const problem = `${purchase.name} was sold to a key that did not request it`;
+      checkRecorder.addProblem('paidNames', problem);
     }
   }
 }
 
-/** Compares a buyer's final response with the final state. */
+/** Compares the final response of an attempt with the database and the mint. */
 function checkFinalResponse(
-  observations: PurchaseObservations,
+  { buyers, checkRecorder, snapshot }: PurchaseObservations,
   attempt: PurchaseAttempt,
-  redeemed: ReadonlySet<PaymentToken>,
+  redeemedTokens: ReadonlySet<PaymentToken>,
 ): void {
-  const { buyers, checkResults, snapshot } = observations;
-  const { finalResponse: response, token, name, scenarioRun } = attempt;
-  if (response === null) {
-    if (scenarioRun.scenario !== 'leaving') {
-      checkResults.addProblem('answered', describeAttempt(attempt));
+  const { finalResponse, token, name, scenarioRun } = attempt;
+  const addProblem = (check: keyof typeof CHECKS) =>
+    checkRecorder.addProblem(check, describeAttempt(attempt));
+  if (finalResponse === null) {
+    if (scenarioRun.scenario !== 'disconnect') {
+      addProblem('answered');
     }
     return;
   }
-  const winner = findPurchaseWith(buyers, snapshot, token);
-  const isBought = winner?.name === name && winner.buyer === attempt.buyer;
-  const isTrue = response.status === 201 ? hasName(snapshot, attempt) : !isBought;
-  if (!isTrue) {
-    checkResults.addProblem('finalResponses', describeAttempt(attempt));
-  }
-  if (response.status === 201) {
+  if (finalResponse.status === 201) {
+    if (!ownsRequestedName(snapshot, attempt)) {
+      addProblem('finalResponses');
+    }
     return;
   }
-  if (redeemed.has(token) && winner === null) {
-    checkResults.addProblem('unspentTokens', describeAttempt(attempt));
+  const winner = findWinningAttempt(buyers, snapshot, token);
+  if (winner?.name === name && winner.buyer === attempt.buyer) {
+    addProblem('finalResponses');
   }
-  const { status, message } = response;
-  const isExplained =
+  if (redeemedTokens.has(token) && winner === null) {
+    addProblem('unspentTokens');
+  }
+  const { status, message } = finalResponse;
+  const hasValidReason =
     (status === 402 && /another purchase|spent/.test(message) && winner !== null) ||
-    (status === 402 && /costs/.test(message) && scenarioRun.scenario === 'short') ||
-    (status === 409 && snapshot.usernames.some((owned) => owned.name === name));
-  if (!isExplained) {
-    checkResults.addProblem('explained', describeAttempt(attempt));
+    (status === 402 && /costs/.test(message) && scenarioRun.scenario === 'underpaid') ||
+    (status === 409 && snapshot.usernames.some((username) => username.name === name));
+  if (!hasValidReason) {
+    addProblem('rejections');
   }
 }
 
-function checkWinnerCounts({ buyers, checkResults }: PurchaseObservations): void {
+function checkScenarioRuns({ buyers, checkRecorder }: PurchaseObservations): void {
   for (const { number, scenario, attempts } of buyers.scenarioRuns) {
-    const { expectedWinners } = SCENARIOS[scenario];
-    const won = attempts.filter(({ finalResponse: response }) => response?.status === 201);
-    const names = new Set(won.map(({ name, buyer }) => `${name} ${buyer.pubkey}`));
-    if (expectedWinners !== null && names.size !== expectedWinners) {
-      checkResults.addProblem(
-        'explained',
-        `scenario run ${number} (${scenario}): ${names.size} names, not ${expectedWinners}`,
-      );
+    const { expectedNames } = SCENARIOS[scenario];
+    const successful = attempts.filter(({ finalResponse }) => finalResponse?.status === 201);
+    const sold = new Set(successful.map(({ name, buyer }) => `${name} ${buyer.pubkey}`)).size;
+    if (expectedNames !== null && sold !== expectedNames) {
+      const problem = `scenario run ${number} (${scenario}): ${sold} names sold, not ${expectedNames}`;
+      checkRecorder.addProblem('soldNames', problem);
     }
-    if (scenario === 'impatient' && won.length !== attempts.length) {
-      checkResults.addProblem(
-        'finalResponses',
-        `scenario run ${number}: one purchase got different responses`,
-      );
+    if (scenario === 'repeatedRequest' && successful.length !== attempts.length) {
+      const problem = `scenario run ${number}: repetitions of one request got different responses`;
+      checkRecorder.addProblem('finalResponses', problem);
     }
   }
 }
 
 /** @returns the balance of the treasury, in sats */
 async function checkTreasury(
-  { payer, snapshot, treasurySecret, checkResults }: PurchaseObservations,
-  redeemed: ReadonlySet<PaymentToken>,
+  { payer, snapshot, treasurySecret, checkRecorder }: PurchaseObservations,
+  redeemedTokens: ReadonlySet<PaymentToken>,
 ): Promise<number> {
-  const sum = (sats: number[]) => sats.reduce((total, sat) => total + sat, 0);
+  const sum = (amountsSat: number[]) => amountsSat.reduce((total, sat) => total + sat, 0);
   const feeSat = ({ proofs }: PaymentToken) => payer.wallet.getFeesForProofs(proofs).toNumber();
-  const expectedSat = sum([...redeemed].map((token) => token.amountSat - feeSat(token)));
+  const expectedSat = sum([...redeemedTokens].map((token) => token.amountSat - feeSat(token)));
   const balanceSat = sum(snapshot.treasuryProofs.map(({ amount_sat }) => amount_sat));
   if (balanceSat !== expectedSat) {
-    checkResults.addProblem('treasury', `the balance is ${balanceSat} sat, not ${expectedSat}`);
+    checkRecorder.addProblem('treasury', `the balance is ${balanceSat} sat, not ${expectedSat}`);
   }
   const sealer = new Sealer(treasurySecret);
-  const opened: Proof[] = [];
+  const decrypted: Proof[] = [];
   for (const stored of snapshot.treasuryProofs) {
     const proof = await openProof(sealer, stored);
-    opened.push(proof);
+    decrypted.push(proof);
     if (computeY(proof) !== stored.y || proof.amount !== stored.amount_sat) {
-      checkResults.addProblem(
-        'treasury',
-        `the stored Y or amount of a proof of ${proof.amount} sat is wrong`,
-      );
+      const problem = `the stored Y or amount of a proof of ${proof.amount} sat is wrong`;
+      checkRecorder.addProblem('treasury', problem);
     }
   }
-  const proofs = normalizeProofAmounts(opened);
-  for (let index = 0; index < proofs.length; index += PROOFS_PER_REQUEST) {
-    const some = proofs.slice(index, index + PROOFS_PER_REQUEST);
-    await payer.wallet.receive(some).catch((error: unknown) => {
-      checkResults.addProblem('treasury', `the mint rejects the proofs: ${String(error)}`);
+  const proofs = normalizeProofAmounts(decrypted);
+  for (let index = 0; index < proofs.length; index += TREASURY_PROOFS_PER_SWAP) {
+    const batch = proofs.slice(index, index + TREASURY_PROOFS_PER_SWAP);
+    await payer.wallet.receive(batch).catch((error: unknown) => {
+      checkRecorder.addProblem('treasury', `the mint rejects the proofs: ${String(error)}`);
     });
   }
   return balanceSat;
 }
 
-/** Returns the attempt for which a token was redeemed, according to the database. */
-function findPurchaseWith(
+/** Returns the attempt that bought a name with the token, according to the database. */
+function findWinningAttempt(
   { attempts }: BuyerSimulation,
-  snapshot: DatabaseSnapshot,
+  { completedPurchases }: DatabaseSnapshot,
   token: PaymentToken,
 ): PurchaseAttempt | null {
-  const purchase = snapshot.completedPurchases.find(({ ys }) => ys.includes(token.ys[0] ?? ''));
+  const purchase = completedPurchases.find(({ ys }) => ys.includes(token.ys[0] ?? ''));
   if (purchase?.ys.length !== token.ys.length) {
     return null;
   }
-  const isOf = ({ name, buyer }: PurchaseAttempt) =>
-    name === purchase.name && buyer.pubkey === purchase.pubkey;
-  return attempts.find((attempt) => attempt.token === token && isOf(attempt)) ?? null;
+  const isWinner = (attempt: PurchaseAttempt) =>
+    attempt.token === token &&
+    attempt.name === purchase.name &&
+    attempt.buyer.pubkey === purchase.pubkey;
+  return attempts.find(isWinner) ?? null;
 }
 
-function hasName({ usernames: names }: DatabaseSnapshot, attempt: PurchaseAttempt): boolean {
-  return names.some(({ name, pubkey }) => name === attempt.name && pubkey === attempt.buyer.pubkey);
+function ownsRequestedName({ usernames }: DatabaseSnapshot, attempt: PurchaseAttempt): boolean {
+  return usernames.some(
+    ({ name, pubkey }) => name === attempt.name && pubkey === attempt.buyer.pubkey,
+  );
 }

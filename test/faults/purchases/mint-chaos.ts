@@ -1,9 +1,9 @@
 import type { ChaosConfig, ChaosRates } from '../../../demo/test-mint/chaos.ts';
 
-/** A fee of 0.1 sat per input, which rounds up to 1 sat for each redemption. */
+/** The fee is 0.1 sat per input. Each redemption costs 1 sat, because the mint rounds the sum up. */
 export const INPUT_FEE_PPK = 100;
 
-/** Mostly lost or late responses after the mint has handled the request. */
+/** Most of these faults lose or delay the response after the mint has swapped the proofs. */
 const SWAP_CHAOS: ChaosRates = {
   cutAfter: 0.12,
   garbage: 0.03,
@@ -15,7 +15,7 @@ const SWAP_CHAOS: ChaosRates = {
   rateLimit: 0.01,
 };
 
-const CHECK_CHAOS: ChaosRates = {
+const CHECK_AND_RESTORE_CHAOS: ChaosRates = {
   cutAfter: 0.06,
   garbage: 0.04,
   late: 0.25,
@@ -25,16 +25,19 @@ const CHECK_CHAOS: ChaosRates = {
   rateLimit: 0.03,
 };
 
-/** A process without keysets sells no names for five seconds, which is longer than most process lifetimes. */
+/**
+ * Failures are rare. If a process cannot load the keysets, it sells no names for five seconds, and most processes
+ * are killed before then.
+ */
 const METADATA_CHAOS: ChaosRates = { cutAfter: 0.01, garbage: 0.01, error: 0.01, late: 0.1 };
 
-/** Faults on every route except those that buyers use to mint their tokens. */
+/** Routes with which buyers mint their tokens have no faults. */
 export const MINT_CHAOS: ChaosConfig = {
   rates: {},
   ratesByRoute: {
     'POST /v1/swap': SWAP_CHAOS,
-    'POST /v1/checkstate': CHECK_CHAOS,
-    'POST /v1/restore': CHECK_CHAOS,
+    'POST /v1/checkstate': CHECK_AND_RESTORE_CHAOS,
+    'POST /v1/restore': CHECK_AND_RESTORE_CHAOS,
     'GET /v1/info': METADATA_CHAOS,
     'GET /v1/keys': METADATA_CHAOS,
     'GET /v1/keys/:id': METADATA_CHAOS,

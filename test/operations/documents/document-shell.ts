@@ -3,15 +3,15 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
-/** Printed after each script to mark the end of its output. */
+/** The shell prints this character after each script. It marks the end of the script's output. */
 const END_OF_OUTPUT = '\u001e';
 
-/** One shell for a whole document, so that later blocks see variables of earlier blocks. */
+/** Runs all code blocks of a document in one shell, so that later blocks can use variables of earlier blocks. */
 export class DocumentShell {
   readonly #folder: string;
   readonly #env: NodeJS.ProcessEnv;
   readonly #bash: ChildProcess;
-  readonly #ended: Promise<unknown>;
+  readonly #shellExit: Promise<'shell exited'>;
   readonly #services: ChildProcess[] = [];
   #printed = '';
 
@@ -22,48 +22,51 @@ export class DocumentShell {
     this.#bash = this.#spawn(['--noprofile', '--norc'], (text) => {
       this.#printed += text;
     });
-    this.#ended = once(this.#bash, 'close').then(() => 'ended');
+    this.#shellExit = once(this.#bash, 'close').then(() => 'shell exited');
+    // Without a listener, a write after the exit of the shell would end the test process.
     this.#bash.stdin?.on('error', () => {});
     this.#bash.stdin?.write('set -euo pipefail; exec 2>&1\n');
   }
 
-  /** Runs a script until its end or the first command that fails. */
+  /** Runs a script until its end or until a command fails. A failure ends the shell. */
   async run(script: string): Promise<{ hasFailed: boolean; printed: string }> {
-    const file = path.join(this.#folder, '.block.sh');
-    await writeFile(file, script);
+    const scriptFile = path.join(this.#folder, '.block.sh');
+    await writeFile(scriptFile, script);
     this.#printed = '';
-    this.#bash.stdin?.write(`source '${file}' </dev/null; printf '${END_OF_OUTPUT}'\n`);
+    this.#bash.stdin?.write(`source '${scriptFile}' </dev/null; printf '${END_OF_OUTPUT}'\n`);
     while (!this.#printed.endsWith(END_OF_OUTPUT)) {
-      const more = once(this.#bash.stdout ?? this.#bash, 'data');
-      if ((await Promise.race([this.#ended, more])) === 'ended') {
+      const moreOutput = once(this.#bash.stdout ?? this.#bash, 'data');
+      if ((await Promise.race([this.#shellExit, moreOutput])) === 'shell exited') {
         return { hasFailed: true, printed: this.#printed };
       }
     }
     return { hasFailed: false, printed: this.#printed.replace(END_OF_OUTPUT, '') };
   }
 
-  /** Starts a service in a new process group. Resolves when it listens. */
+  /** Starts the service in a new process group, and waits until the service listens. */
   async startService(script: string): Promise<void> {
-    const isListening = Promise.withResolvers<void>();
+    const listening = Promise.withResolvers<void>();
     let printed = '';
     const service = this.#spawn(['-c', script], (text) => {
       printed += text;
       if (printed.includes('nutpost is listening')) {
-        isListening.resolve();
+        listening.resolve();
       }
     });
     this.#services.push(service);
-    service.once('close', () => isListening.reject(new Error(`the service exited: ${printed}`)));
-    await isListening.promise;
+    service.once('close', () => listening.reject(new Error(`the service exited: ${printed}`)));
+    await listening.promise;
   }
 
   /** Stops the services with SIGINT, like Ctrl-C, and then the shell. */
   async close(): Promise<void> {
-    const running = this.#services.filter((each) => (each.exitCode ?? each.signalCode) === null);
+    const running = this.#services.filter(
+      ({ exitCode, signalCode }) => exitCode === null && signalCode === null,
+    );
     for (const service of running) {
-      const ended = once(service, 'close');
+      const exit = once(service, 'close');
       process.kill(-Number(service.pid), 'SIGINT');
-      await ended;
+      await exit;
     }
     this.#bash.kill('SIGKILL');
   }

@@ -8,18 +8,18 @@ import { installDebianPackages, runProgram } from '../../../scripts/debian-packa
 import { readConfig } from '../../../src/config.ts';
 import { createLogger } from '../../../src/log.ts';
 import { type Service, startService } from '../../../src/service.ts';
-import { EcashPayer } from '../../helpers/ecash-payer.ts';
-import { createOperationsDatabase } from '../../helpers/postgres-database.ts';
-import { requestJson, TestWallet } from '../../helpers/test-wallet.ts';
-import { buyUsername } from '../../helpers/username-buyer.ts';
+import { createOperationsDatabase } from '../../helpers/database/temporary-postgres-database.ts';
+import { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
+import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../../helpers/recipients/username-requests.ts';
 import { DocumentShell } from './document-shell.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 
-/** Entries of the project folder that a new clone does not have. */
+/** A new clone of the project does not have these entries of the project folder in its working directory. */
 const UNTRACKED_ENTRIES = new Set(['.git', '.env', 'data']);
 
-/** Programs that the examples use. Debian packages have the same names. */
+/** The examples use these programs. Their Debian packages have the same names. */
 const REQUIRED_PROGRAMS = ['curl', 'jq', 'openssl', 'sqlite3'];
 
 /**
@@ -29,17 +29,19 @@ const REQUIRED_PROGRAMS = ['curl', 'jq', 'openssl', 'sqlite3'];
 export interface ExampleEnvironment {
   mint: TestMint;
   service: Service;
+  /** URL of the payment server, which pays invoices of the test mint. */
   payUrl: string;
+  /** Settings of the service. */
   env: Record<string, string>;
 }
 
-/** A shell in a clone of the project, and the mapping between example and actual addresses. */
+/** A shell in a folder like a clone of the project. Converts the addresses in a document from and to actual ones. */
 export interface ExampleTerminal {
   folder: string;
   shell: DocumentShell;
-  /** Replaces the addresses in a document with the actual ones. */
+  /** Replaces documented addresses with the actual addresses of the environment. */
   toActual: (text: string) => string;
-  /** Replaces actual addresses with those in a document. */
+  /** Replaces actual addresses with the documented addresses. */
   toDocumented: (text: string) => string;
 }
 
@@ -47,7 +49,7 @@ export async function startExampleEnvironment(
   cleanup: AsyncDisposableStack,
 ): Promise<ExampleEnvironment> {
   await installRequiredPrograms();
-  const dataDir = await temporaryFolder('documents', cleanup);
+  const dataDir = await createTemporaryFolder('documents', cleanup);
   const mint = await TestMint.start();
   cleanup.defer(() => mint.close());
   const paymentServer = await startPaymentServer(mint);
@@ -60,13 +62,13 @@ export async function startExampleEnvironment(
   return { mint, service, payUrl: paymentServer.url, env };
 }
 
-/** @param exampleServicePort port of the service that the document starts. Null: it uses the running service. */
+/** @param exampleServicePort port of the service that the document starts; null if it uses the running service */
 export async function openExampleTerminal(
   { mint, service, payUrl, env }: ExampleEnvironment,
   exampleServicePort: number | null,
   cleanup: AsyncDisposableStack,
 ): Promise<ExampleTerminal> {
-  const folder = await temporaryFolder('reader', cleanup);
+  const folder = await createTemporaryFolder('example', cleanup);
   for (const name of await readdir(ROOT)) {
     if (!UNTRACKED_ENTRIES.has(name)) {
       await symlink(path.join(ROOT, name), path.join(folder, name));
@@ -117,27 +119,28 @@ export async function openExampleTerminal(
 }
 
 export async function installRequiredPrograms(): Promise<void> {
-  for (const tool of REQUIRED_PROGRAMS) {
-    if ((await runProgram('bash', ['-c', `command -v ${tool}`]).catch(() => null)) === null) {
-      await installDebianPackages(tool);
+  for (const program of REQUIRED_PROGRAMS) {
+    if ((await runProgram('bash', ['-c', `command -v ${program}`]).catch(() => null)) === null) {
+      await installDebianPackages(program);
     }
   }
 }
 
-async function temporaryFolder(name: string, cleanup: AsyncDisposableStack): Promise<string> {
+async function createTemporaryFolder(name: string, cleanup: AsyncDisposableStack): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), `nutpost-${name}-`));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
   return folder;
 }
 
+/** Creates the recipient alice, two payments to her, and an unpaid invoice. */
 async function createAlice(
   service: Service,
   mint: TestMint,
   usernamePriceSat: number,
 ): Promise<void> {
-  const alice = new TestWallet(service.publicOrigin);
+  const alice = new RecipientClient(service.publicOrigin);
   const payer = await EcashPayer.open(mint);
-  const { status } = await buyUsername(alice, 'alice', await payer.mintToken(usernamePriceSat));
+  const { status } = await requestUsername(alice, 'alice', await payer.mintToken(usernamePriceSat));
   if (status !== 201) {
     throw new Error(`could not buy the username alice: HTTP ${status}`);
   }

@@ -1,15 +1,15 @@
 import type { CodeBlock } from './markdown.ts';
 
 /**
- * A runnable code block. The marks after the language of its fence select the kind:
+ * A code block that the tests run. The words after the opening fence of the block select the kind:
  *
- * - `sh run`: commands, in one shell for the whole document
- * - `console run`: commands after `$ `, each followed by its output
+ * - `sh run`: commands. All blocks of a document use the same shell
+ * - `console run`: lines that start with `$ ` are commands, and the lines after a command are its output
  * - `sh service`: a command that runs until the end of the document
  * - `js run`: a Node program
  * - `file=<name>`: a file that other blocks use
  *
- * A block marked as `output` has the output of the block before it.
+ * A block with the mark `output` contains the expected output of the block before it.
  */
 export type Example = { line: number } & (
   | { kind: 'commands'; steps: readonly Step[] }
@@ -24,7 +24,7 @@ interface Step {
   output: ExpectedOutput | null;
 }
 
-/** Output as shown in a document. A line of three dots matches any lines. */
+/** Output as a document shows it. A line of three dots stands for any number of lines. */
 export interface ExpectedOutput {
   language: string;
   text: string;
@@ -36,15 +36,17 @@ const KNOWN_MARKS = ['run', 'service', 'output'];
 export function extractExamples(blocks: readonly CodeBlock[]): Example[] {
   return blocks.flatMap((block, index): Example[] => {
     const { line, language, marks, text } = block;
-    const next = blocks[index + 1];
-    const output = next?.marks.includes('output') === true ? next : null;
-    const name = marks.find((mark) => mark.startsWith('file='))?.slice('file='.length);
-    const unknown = marks.find((mark) => !KNOWN_MARKS.includes(mark) && !mark.startsWith('file='));
-    if (unknown !== undefined) {
-      throw new Error(`line ${line}: unknown mark '${unknown}'`);
+    const nextBlock = blocks[index + 1];
+    const output = nextBlock?.marks.includes('output') === true ? nextBlock : null;
+    const fileName = marks.find((mark) => mark.startsWith('file='))?.slice('file='.length);
+    const unknownMark = marks.find(
+      (mark) => !KNOWN_MARKS.includes(mark) && !mark.startsWith('file='),
+    );
+    if (unknownMark !== undefined) {
+      throw new Error(`line ${line}: unknown mark '${unknownMark}'`);
     }
-    if (name !== undefined) {
-      return [{ line, kind: 'file', name, text }];
+    if (fileName !== undefined) {
+      return [{ line, kind: 'file', name: fileName, text }];
     }
     if (marks.includes('service')) {
       return [{ line, kind: 'service', script: text }];
@@ -65,14 +67,14 @@ export function extractExamples(blocks: readonly CodeBlock[]): Example[] {
   });
 }
 
-/** Splits console text into commands, which start with `$ `, and their outputs. */
+/** Splits a console block into its commands, and their outputs. */
 function parseConsoleSteps(text: string): Step[] {
   return text
     .split(/^\$ /m)
     .slice(1)
-    .map((part) => {
-      const [script = '', ...printed] = part.split('\n');
-      const output = printed.join('\n').trimEnd();
+    .map((step) => {
+      const [script = '', ...outputLines] = step.split('\n');
+      const output = outputLines.join('\n').trimEnd();
       return { script, output: output === '' ? null : { language: 'console', text: output } };
     });
 }

@@ -1,14 +1,13 @@
 export interface CodeBlock {
-  /** Number of its first line of code, from 1. */
+  /** Line number of the first line of code in the document, from 1. */
   line: number;
-  /** Such as `sh`. Empty: none. */
+  /** For example `sh`. Empty if the fence has no language. */
   language: string;
   /** Words after the language, such as `run` or `file=sign.js`. */
   marks: readonly string[];
   text: string;
 }
 
-/** The parts of a document that tests check. */
 export interface Document {
   blocks: readonly CodeBlock[];
   /** Text outside of fenced blocks, including `code spans`. */
@@ -18,7 +17,7 @@ export interface Document {
   links: readonly string[];
 }
 
-/** Fences may be indented, because a block in a list item is. */
+/** A fence may be indented, because code blocks in list items are indented. */
 const FENCE = /^( *)(`{3,}|~{3,})\s*(\S*)\s*(.*)$/;
 
 /** Parses the subset of Markdown that these tests need. */
@@ -38,8 +37,8 @@ export function parseMarkdown(text: string): Document {
       }
       continue;
     }
-    const end = lines.indexOf(`${indent}${fence}`, index + 1);
-    if (end === -1) {
+    const closingIndex = lines.indexOf(`${indent}${fence}`, index + 1);
+    if (closingIndex === -1) {
       throw new Error(`line ${index + 1}: the code block is not closed`);
     }
     blocks.push({
@@ -47,11 +46,11 @@ export function parseMarkdown(text: string): Document {
       language,
       marks: marks.split(' ').filter((mark) => mark !== ''),
       text: lines
-        .slice(index + 1, end)
-        .map((each) => `${each.slice(indent.length)}\n`)
+        .slice(index + 1, closingIndex)
+        .map((codeLine) => `${codeLine.slice(indent.length)}\n`)
         .join(''),
     });
-    index = end;
+    index = closingIndex;
   }
   const prose = proseLines.join('\n');
   return {

@@ -1,6 +1,8 @@
 import type { ExpectedOutput } from './examples.ts';
 
-/** Values that differ between runs, and their placeholders. The order matters. */
+/**
+ * Patterns of values that differ between runs, with their placeholders. Later patterns may match earlier placeholders.
+ */
 const VOLATILE_PATTERNS: readonly [RegExp, string][] = [
   [/\bnpub1[0-9a-z]*(…|\.\.\.)?/g, '<npub>'],
   [/\blnbc[0-9a-z]+(…|\.\.\.)?/g, '<invoice>'],
@@ -9,15 +11,14 @@ const VOLATILE_PATTERNS: readonly [RegExp, string][] = [
   [/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, '<uuid>'],
   [/[\w.-]+-\d+-<uuid>/g, '<process>'],
   [/\b[0-9a-f]{64,66}\b|\b(?=[0-9a-f]*\d)[0-9a-f]{6,}…/g, '<hex>'],
-  [/\b\d[\d,.]* (ms|s|min|h|days?)\b/g, '<span>'],
-  [/\((in )?<span>( ago)?\)/g, '(<when>)'],
-  [/\b[12]\d{9}\b/g, '<seconds>'],
+  [/\b\d[\d,.]* (ms|s|min|h|days?)\b/g, '<duration>'],
+  [/\((in )?<duration>( ago)?\)/g, '(<relative time>)'],
+  [/\b[12]\d{9}\b/g, '<unix seconds>'],
 ];
 
-/** A line that matches any number of lines. */
-const ANY_LINES = /^[ \t]*(\.\.\.|…)$/;
+/** In expected output, a line of three dots stands for any number of lines. */
+const DOTS_LINE = /^[ \t]*(\.\.\.|…)$/;
 
-/** Replaces values that differ between runs (times, keys, invoices, ids) with placeholders. */
 function replaceVolatileValues(text: string): string {
   return VOLATILE_PATTERNS.reduce(
     (result, [pattern, placeholder]) => result.replace(pattern, placeholder),
@@ -25,18 +26,18 @@ function replaceVolatileValues(text: string): string {
   );
 }
 
-/** Normalises printed output for the comparison with {@link buildExpectedPattern}. */
+/** Converts actual output to the form that {@link buildExpectedPattern} matches. */
 export function normaliseOutput(printed: string, { language }: ExpectedOutput): string {
   return `${replaceVolatileValues(language === 'json' ? formatJson(printed) : printed)}\n`;
 }
 
-/** Returns a pattern for output as shown in a document. A line of three dots matches any lines. */
+/** Returns a pattern that matches actual output that agrees with the output in a document. */
 export function buildExpectedPattern({ language, text }: ExpectedOutput): RegExp {
-  const shown = replaceVolatileValues(language === 'json' ? formatJson(text) : text);
-  const lines = shown
+  const documented = replaceVolatileValues(language === 'json' ? formatJson(text) : text);
+  const linePatterns = documented
     .split('\n')
-    .map((line) => (ANY_LINES.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`));
-  return new RegExp(`^${lines.join('')}$`);
+    .map((line) => (DOTS_LINE.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`));
+  return new RegExp(`^${linePatterns.join('')}$`);
 }
 
 function formatJson(text: string): string {

@@ -9,9 +9,9 @@ export interface Project {
   usage: string;
 }
 
-/** Names in the documents that look like settings of nutpost but are not. */
+/** Names in the documents that look like settings of nutpost but are something else. */
 const EXTERNAL_SETTINGS = new Set([
-  // A misspelt setting that the doctor reports.
+  // An example of a misspelt setting.
   'LIMIT_REQUEST',
   'MINT_RATE_LIMIT',
   'NODE_ENV',
@@ -23,22 +23,26 @@ const EXTERNAL_SETTINGS = new Set([
 ]);
 
 /** The API description does not describe its own endpoint. */
-const UNDOCUMENTED_PATHS = new Set(['/api/v2/openapi.json']);
+const UNDOCUMENTED_ENDPOINTS = new Set(['/api/v2/openapi.json']);
 
 const NPM_BUILTIN_COMMANDS = new Set(['ci', 'audit', 'run']);
 
 /**
- * Returns references in a document that do not exist: links, files, npm scripts, nutpost commands and options,
- * settings, and API endpoints.
+ * Returns the links, files, npm scripts, nutpost commands and options, settings and API endpoints that a document
+ * names but that do not exist.
  *
- * @param name path of the document, relative to the project folder
+ * @param documentPath relative to the project folder
  */
-export function findBrokenReferences(name: string, text: string, project: Project): string[] {
+export function findBrokenReferences(
+  documentPath: string,
+  text: string,
+  project: Project,
+): string[] {
   const document = parseMarkdown(text);
   const code = extractCode(document);
   return [
     ...document.links
-      .filter((target) => !linkTargetExists(target, name, document, project))
+      .filter((target) => !linkTargetExists(target, documentPath, document, project))
       .map((target) => `link ${target}`),
     ...findFilePaths(code)
       .filter((file) => !existsSync(path.join(project.root, file)))
@@ -46,9 +50,9 @@ export function findBrokenReferences(name: string, text: string, project: Projec
     ...findUnknownScripts(code, project).map((script) => `npm run ${script}`),
     ...findNutpostCalls(code)
       .flatMap((call) => findUnknownArguments(call, project))
-      .map((part) => `nutpost ${part}`),
+      .map((argument) => `nutpost ${argument}`),
     ...findUnknownSettings(code, project).map((setting) => `setting ${setting}`),
-    ...findUnknownPaths(code, project).map((endpoint) => `endpoint ${endpoint}`),
+    ...findUnknownEndpoints(code, project).map((endpoint) => `endpoint ${endpoint}`),
   ];
 }
 
@@ -57,7 +61,8 @@ function extractCode({ prose, blocks }: Document): string[] {
   return [...spans, ...blocks.map(({ text }) => text)];
 }
 
-function matches(texts: readonly string[], pattern: RegExp): string[] {
+/** Returns what the first group of the pattern matches, without duplicates. */
+function findMatches(texts: readonly string[], pattern: RegExp): string[] {
   return [
     ...new Set(texts.flatMap((text) => [...text.matchAll(pattern)].map(([, name = '']) => name))),
   ];
@@ -65,7 +70,7 @@ function matches(texts: readonly string[], pattern: RegExp): string[] {
 
 function linkTargetExists(
   target: string,
-  name: string,
+  documentPath: string,
   { anchors }: Document,
   { root }: Project,
 ): boolean {
@@ -76,15 +81,16 @@ function linkTargetExists(
   if (file === '') {
     return anchors.has(`#${anchor}`);
   }
-  const linked = path.join(root, path.dirname(name), file);
+  const linkedFile = path.join(root, path.dirname(documentPath), file);
   return (
-    existsSync(linked) &&
-    (anchor === undefined || parseMarkdown(readFileSync(linked, 'utf8')).anchors.has(`#${anchor}`))
+    existsSync(linkedFile) &&
+    (anchor === undefined ||
+      parseMarkdown(readFileSync(linkedFile, 'utf8')).anchors.has(`#${anchor}`))
   );
 }
 
 function findFilePaths(code: readonly string[]): string[] {
-  return matches(
+  return findMatches(
     code,
     /(?<![\w/.$"'-])((?:src|test|docs|scripts|bench|bin|migrations)\/[\w./-]*)/g,
   );
@@ -92,31 +98,34 @@ function findFilePaths(code: readonly string[]): string[] {
 
 function findUnknownScripts(code: readonly string[], { root }: Project): string[] {
   const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
-  return matches(code, /\bnpm (?:run )?(?:--silent )?([a-z][a-z:-]*)/g).filter(
+  return findMatches(code, /\bnpm (?:run )?(?:--silent )?([a-z][a-z:-]*)/g).filter(
     (name) => !Object.hasOwn(scripts, name) && !NPM_BUILTIN_COMMANDS.has(name),
   );
 }
 
 /** Returns the arguments of each nutpost call, such as `treasury withdraw --to name@host.example`. */
 function findNutpostCalls(code: readonly string[]): string[] {
-  return matches(code, /(?:^ *|\$ |npx |env -u \w+ |[|;&(] ?)nutpost ([a-z][^\n|;&#]*)/gm).concat(
-    matches(code, /bin\/nutpost\.js ([a-z][^\n|;&#]*)/g),
-  );
+  return findMatches(
+    code,
+    /(?:^ *|\$ |npx |env -u \w+ |[|;&(] ?)nutpost ([a-z][^\n|;&#]*)/gm,
+  ).concat(findMatches(code, /bin\/nutpost\.js ([a-z][^\n|;&#]*)/g));
 }
 
 function findUnknownArguments(call: string, { usage }: Project): string[] {
-  // Commands in the usage text, such as `trace`, `user show` and `treasury withdraw`.
-  const lines = [...usage.matchAll(/^ {2}([a-z][a-z-]*)((?: [a-z]+(?=[ \n]))?)/gm)];
-  const [name = '', kind = ''] = call.split(/[\s)]+/);
-  const known = lines.filter(([, command]) => command === name);
-  if (known.length === 0) {
+  // The usage text lists commands, some with a subcommand: `trace`, `user show`, `treasury withdraw`.
+  const usageLines = [...usage.matchAll(/^ {2}([a-z][a-z-]*)((?: [a-z]+(?=[ \n]))?)/gm)];
+  const [name = '', subcommand = ''] = call.split(/[\s)]+/);
+  const matchingLines = usageLines.filter(([, command]) => command === name);
+  if (matchingLines.length === 0) {
     return [name];
   }
-  const kinds = known.map(([, , each = '']) => each.trim()).filter((each) => each !== '');
-  const isKind = /^[a-z]+$/.test(kind) && kinds.length > 0;
+  const subcommands = matchingLines
+    .map(([, , documented = '']) => documented.trim())
+    .filter((documented) => documented !== '');
+  const hasSubcommand = /^[a-z]+$/.test(subcommand) && subcommands.length > 0;
   const options = [...call.matchAll(/(?<=\s)(--[a-z][a-z-]*)/g)].map(([, option = '']) => option);
   return [
-    ...(isKind && !kinds.includes(kind) ? [`${name} ${kind}`] : []),
+    ...(hasSubcommand && !subcommands.includes(subcommand) ? [`${name} ${subcommand}`] : []),
     ...options.filter((option) => !usage.includes(option)),
   ];
 }
@@ -125,17 +134,17 @@ function findUnknownSettings(code: readonly string[], { root }: Project): string
   const example = readFileSync(path.join(root, '.env.example'), 'utf8');
   const compose = readFileSync(path.join(root, 'docker-compose.yml'), 'utf8');
   const settings = new Set([
-    ...matches([example], /^#?([A-Z_]+)=/gm),
-    ...matches([compose], /\$\{([A-Z_]+)/g),
+    ...findMatches([example], /^#?([A-Z_]+)=/gm),
+    ...findMatches([compose], /\$\{([A-Z_]+)/g),
   ]);
-  return matches(code, /(?<![\w/.-])([A-Z]+(?:_[A-Z]+)+)(?![\w/-])/g).filter(
+  return findMatches(code, /(?<![\w/.-])([A-Z]+(?:_[A-Z]+)+)(?![\w/-])/g).filter(
     (name) => !settings.has(name) && !EXTERNAL_SETTINGS.has(name),
   );
 }
 
-function findUnknownPaths(code: readonly string[], { root }: Project): string[] {
+function findUnknownEndpoints(code: readonly string[], { root }: Project): string[] {
   const { paths } = JSON.parse(readFileSync(path.join(root, 'docs/openapi.json'), 'utf8'));
-  return matches(code, /(\/api\/v\d\/[a-z0-9/.]*[a-z0-9])/g).filter(
-    (endpoint) => !Object.hasOwn(paths, endpoint) && !UNDOCUMENTED_PATHS.has(endpoint),
+  return findMatches(code, /(\/api\/v\d\/[a-z0-9/.]*[a-z0-9])/g).filter(
+    (endpoint) => !Object.hasOwn(paths, endpoint) && !UNDOCUMENTED_ENDPOINTS.has(endpoint),
   );
 }

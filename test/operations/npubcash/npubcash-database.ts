@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
-import { createOperationsDatabase } from '../../helpers/postgres-database.ts';
+import { createOperationsDatabase } from '../../helpers/database/temporary-postgres-database.ts';
 
-/** A row of `mint_quotes`. Times in milliseconds since 1970. */
+/** A row of npubcash's table `mint_quotes`. Times are in milliseconds since 1970. */
 export interface NpubcashQuote {
   pubkey: string;
   createdAtMs: number;
@@ -16,10 +16,11 @@ export interface NpubcashQuote {
   state: string;
   locked: boolean;
   zapRequest: string | null;
+  /** Value of `serialzed_zap_request`, the misspelt column of older versions. */
   misspeltZapRequest: string | null;
 }
 
-/** The database of an npubcash server, version 3, with the columns of older versions. */
+/** A database like that of an npubcash server, version 3. It also has the columns of older versions. */
 export class NpubcashDatabase {
   readonly url: string;
   readonly #client: pg.Client;
@@ -44,7 +45,7 @@ export class NpubcashDatabase {
     await this.#drop();
   }
 
-  /** @returns its `id` */
+  /** @returns the `id` of the new row */
   async addUser(user: {
     pubkey: string;
     name?: string;
@@ -58,10 +59,10 @@ export class NpubcashDatabase {
     await this.#client.query(`insert into recipient_blocks values ($1, now(), 'spam')`, [pubkey]);
   }
 
-  /** Adds a quote; state PAID by default. @returns its `id` */
+  /** Adds a quote, by default in the state PAID. @returns the `id` of the new row */
   async addQuote(quote: Partial<NpubcashQuote> & { pubkey: string }): Promise<number> {
     const { paidAtMs = null, amount = 21 } = quote;
-    const createdAtMs = quote.createdAtMs ?? (paidAtMs ?? Date.now()) - 60_000;
+    const createdAtMs = quote.createdAtMs ?? (paidAtMs ?? Date.now()) - MINUTE_MS;
     const { request = createInvoice(amount, createdAtMs) } = quote;
     return this.#insert('mint_quotes', {
       created_at: new Date(createdAtMs),
@@ -80,11 +81,11 @@ export class NpubcashDatabase {
     });
   }
 
-  /** Adds payments to each recipient, three per second, whose invoices cannot be decoded. */
+  /** Adds payments to each recipient, three per second. Their invoices cannot be decoded. */
   async addManyPayments(
     pubkeys: readonly string[],
     paymentsPerRecipient: number,
-    firstAtMs: number,
+    firstPaidAtMs: number,
   ): Promise<void> {
     await this.#client.query(
       `insert into mint_quotes (created_at, unit, mint_url, payment_request, quote_id, expires_at,
@@ -94,11 +95,11 @@ export class NpubcashDatabase {
        from unnest($1::text[]) as pubkey, generate_series(1, $2::int) as number,
          lateral (select md5(pubkey || number) as quote_id,
            $3::timestamptz + number / 3 * interval '1 s' as paid_at) as made`,
-      [pubkeys, paymentsPerRecipient, new Date(firstAtMs)],
+      [pubkeys, paymentsPerRecipient, new Date(firstPaidAtMs)],
     );
   }
 
-  /** Adds the operator's proofs, which are not imported. */
+  /** Adds the operator's proofs. The import must ignore these. */
   async addProofs(): Promise<void> {
     await this.#client.query(`
       insert into proofs (amount, keyset_id, secret, "C", state)
@@ -106,9 +107,9 @@ export class NpubcashDatabase {
   }
 
   /**
-   * Returns a recipient's list as npubcash does (spec.md section 2), newest payment first.
+   * Returns a recipient's list in the format of the npubcash API (spec.md section 2), newest payment first.
    *
-   * @param excludedIds ids of rows that are not imported
+   * @param excludedIds ids of the rows that the import skips
    * @param normalisedMintUrls normalised URL by original mint URL
    */
   async listPayments(
@@ -148,9 +149,10 @@ export class NpubcashDatabase {
   }
 }
 
-const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 
-/** Creates an invoice like those of npubcash, which expire after an hour. */
+/** Creates an invoice that looks like an npubcash invoice. By default, it expires after an hour. */
 export function createInvoice(
   amountSat: number,
   createdAtMs: number,

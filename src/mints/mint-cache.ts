@@ -1,0 +1,209 @@
+import { isDeepStrictEqual } from 'node:util';
+import { LRUCache } from 'lru-cache';
+import type { Logger } from '../log.ts';
+import type { Keyset, KeysetKeys } from './ecash.ts';
+import type { EcashClient } from './ecash-client.ts';
+import type { MintClient } from './mint-client.ts';
+import type { MintInfo } from './mint-info.ts';
+
+/** Old info does little harm: mints rarely change what they support, and reject quotes that they do not support. */
+const INFO_TTL_MS = 5 * 60_000;
+
+/** How long a failure is cached, so that a dead mint does not delay every payer. */
+const FAILURE_TTL_MS = 15_000;
+
+/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
+const MAX_CACHED_MINTS = 5_000;
+
+interface MintInfoCacheDeps {
+  client: Pick<MintClient, 'readInfo'>;
+  loadInfo: (mintUrl: string) => Promise<MintInfo | null>;
+  /** Called when the info is new or has changed. */
+  saveInfo: (mintUrl: string, info: MintInfo) => Promise<void>;
+  monotonicMs: () => number;
+  log: Pick<Logger, 'warn'>;
+}
+
+interface CacheEntry {
+  /** The last known info; null if the mint has never sent any. */
+  info: MintInfo | null;
+  hasLastRequestSucceeded: boolean;
+  /** On the monotonic clock. */
+  refreshDueAtMs: number;
+}
+
+/**
+ * Caches the info of mints, which lists what they support (NUT-06). Returns stale info immediately and refreshes it
+ * in the background. After a restart, uses stored info, so that invoices do not depend on a mint's `/v1/info`.
+ */
+export class MintInfoCache {
+  readonly #deps: MintInfoCacheDeps;
+  readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
+  readonly #pendingRequests = new Map<string, Promise<MintInfo | null>>();
+
+  constructor(deps: MintInfoCacheDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns the last known info, or requests it; null if the server does not respond as a mint. */
+  async get(mintUrl: string): Promise<MintInfo | null> {
+    const entry = await this.#getEntry(mintUrl);
+    if (this.#deps.monotonicMs() < entry.refreshDueAtMs) {
+      return entry.info;
+    }
+    const refreshed = this.refresh(mintUrl);
+    if (entry.info === null) {
+      return await refreshed;
+    }
+    refreshed.catch((error: unknown) => {
+      this.#deps.log.warn(
+        { event: 'mint_info_refresh_failed', err: error, mintUrl },
+        'could not refresh the info of a mint',
+      );
+    });
+    return entry.info;
+  }
+
+  /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
+  async getFresh(mintUrl: string): Promise<MintInfo | null> {
+    const entry = this.#entries.get(mintUrl);
+    return entry?.hasLastRequestSucceeded && this.#deps.monotonicMs() < entry.refreshDueAtMs
+      ? entry.info
+      : await this.refresh(mintUrl);
+  }
+
+  /** Requests the info. Concurrent callers share a request. Returns null if the server does not respond as a mint. */
+  refresh(mintUrl: string): Promise<MintInfo | null> {
+    return this.#pendingRequests.getOrInsertComputed(mintUrl, () =>
+      this.#fetchInfo(mintUrl).finally(() => this.#pendingRequests.delete(mintUrl)),
+    );
+  }
+
+  /** Returns the cached entry. If there is none, caches the stored info as an entry that is due for a refresh. */
+  async #getEntry(mintUrl: string): Promise<CacheEntry> {
+    let entry = this.#entries.get(mintUrl);
+    if (entry === undefined) {
+      const info = await this.#deps.loadInfo(mintUrl);
+      entry = { info, hasLastRequestSucceeded: false, refreshDueAtMs: 0 };
+      this.#entries.set(mintUrl, entry);
+    }
+    return entry;
+  }
+
+  async #fetchInfo(mintUrl: string): Promise<MintInfo | null> {
+    const { client, saveInfo, monotonicMs, log } = this.#deps;
+    const [previous, result] = await Promise.all([
+      this.#getEntry(mintUrl),
+      client.readInfo(mintUrl),
+    ]);
+    const info = result.outcome === 'found' ? result.info : null;
+    this.#entries.set(mintUrl, {
+      info: info ?? previous.info,
+      hasLastRequestSucceeded: info !== null,
+      refreshDueAtMs: monotonicMs() + (info === null ? FAILURE_TTL_MS : INFO_TTL_MS),
+    });
+    if (info !== null && !isDeepStrictEqual(info, previous.info)) {
+      await saveInfo(mintUrl, info).catch((error: unknown) => {
+        this.#entries.delete(mintUrl);
+        log.warn(
+          { event: 'mint_info_not_stored', err: error, mintUrl },
+          'could not store the info of a mint; trying again later',
+        );
+      });
+    }
+    return info;
+  }
+}
+
+/** Mints rotate keysets a few times a year. If a mint rejects an old keyset, the list is refreshed anyway. */
+const KEYSETS_TTL_MS = 5 * 60_000;
+
+/** Tokens with invented keysets cause refreshes, but Nutshell accepts only 60 requests a minute. */
+const MIN_REFRESH_INTERVAL_MS = 5_000;
+
+/** One list per mint. The treasury uses a single mint, which the operator rarely changes. */
+const MAX_KEYSET_LISTS = 100;
+
+/** The keys of a keyset take about 10 KB. */
+const MAX_CACHED_KEYSETS = 500;
+
+interface KeysetCacheDeps {
+  client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
+  /** Whether the keys belong to the keyset. The cache never returns keys that do not. */
+  verifyKeys: (keyset: Keyset, keys: KeysetKeys) => boolean;
+  monotonicMs: () => number;
+}
+
+/**
+ * Caches the keysets of mints and their keys. Keys never expire, because a keyset's id is derived from them (NUT-02).
+ * Concurrent callers share one request. The methods return null if the mint does not respond.
+ */
+export class KeysetCache {
+  readonly #deps: KeysetCacheDeps;
+  readonly #keysets: LRUCache<string, readonly Keyset[]>;
+  readonly #lastRequests = new LRUCache<
+    string,
+    { sentAtMs: number; isPending: boolean; result: Promise<readonly Keyset[] | null> }
+  >({ max: MAX_KEYSET_LISTS });
+  readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
+
+  constructor(deps: KeysetCacheDeps) {
+    const { client, verifyKeys, monotonicMs } = deps;
+    this.#deps = deps;
+    this.#keysets = new LRUCache({
+      max: MAX_KEYSET_LISTS,
+      ttl: KEYSETS_TTL_MS,
+      ttlResolution: 0,
+      perf: { now: monotonicMs },
+    });
+    this.#keys = new LRUCache({
+      max: MAX_CACHED_KEYSETS,
+      fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
+        const keyset = (await this.getKeysets(mintUrl))?.find(({ id }) => id === keysetId);
+        const result = keyset && (await client.readKeys(mintUrl, keysetId));
+        const isValid = keyset && result?.outcome === 'found' && verifyKeys(keyset, result.keys);
+        return isValid ? result.keys : undefined;
+      },
+    });
+  }
+
+  /** Returns a list that is at most 5 minutes old. */
+  async getKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.#keysets.get(mintUrl) ?? (await this.#fetchKeysets(mintUrl));
+  }
+
+  /** Requests the list again, after a keyset was unknown or inactive. Returns the last list if it is recent. */
+  async refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    const lastRequest = this.#lastRequests.get(mintUrl);
+    const isRecent =
+      lastRequest !== undefined &&
+      this.#deps.monotonicMs() - lastRequest.sentAtMs < MIN_REFRESH_INTERVAL_MS;
+    return await (isRecent ? lastRequest.result : this.#fetchKeysets(mintUrl));
+  }
+
+  /** Returns the keys of a keyset that the mint lists. Also returns null if the keys do not match the keyset's id. */
+  async getKeys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
+    const context = { mintUrl, keysetId };
+    return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
+  }
+
+  #fetchKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    const lastRequest = this.#lastRequests.get(mintUrl);
+    if (lastRequest?.isPending === true) {
+      return lastRequest.result;
+    }
+    const { client, monotonicMs } = this.#deps;
+    const result = client.readKeysets(mintUrl).then((response) => {
+      if (response.outcome !== 'found') {
+        return null;
+      }
+      this.#keysets.set(mintUrl, response.keysets);
+      return response.keysets;
+    });
+    const request = { sentAtMs: monotonicMs(), isPending: true, result };
+    this.#lastRequests.set(mintUrl, request);
+    return result.finally(() => {
+      request.isPending = false;
+    });
+  }
+}

@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import type { Logger } from '../log.ts';
+import type { Store } from '../store.ts';
+import { tryParseJson } from '../untrusted-text.ts';
+import { BatchWriter } from './batch-writer.ts';
+
+/** Announces that quotes in recipients' lists changed. */
+export const QUOTE_UPDATES_CHANNEL = 'nutpost_quote_updates';
+
+/** Announces new quotes that the issuing process does not watch itself. */
+export const NEW_QUOTES_CHANNEL = 'nutpost_new_quotes';
+
+/** Announces that an import added quotes to watch. The payload is empty. */
+export const WATCH_RESCAN_CHANNEL = 'nutpost_watch_rescan';
+
+/** PostgreSQL's limit is 8,000 bytes. The longest entry has fewer than 3,000. */
+const MAX_PAYLOAD_BYTES = 7_900;
+
+const quoteUpdateSchema = z.object({
+  /** `quotes.id`. */
+  id: z.int(),
+  /** The recipient's key, hex. */
+  pubkey: z.string(),
+  quoteId: z.string(),
+});
+
+export type QuoteUpdate = z.infer<typeof quoteUpdateSchema>;
+
+const quoteAnnouncementSchema = z.object({
+  /** `quotes.id`. */
+  id: z.int(),
+  mintUrl: z.string(),
+  quoteId: z.string(),
+  createdAtMs: z.int(),
+  expiresAtMs: z.int(),
+});
+
+/** A new quote. Times in milliseconds since 1970. */
+export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
+
+export function encodeQuoteUpdates(updates: readonly QuoteUpdate[]): string[] {
+  return packPayloads(updates.map(({ id, pubkey, quoteId }) => ({ id, pubkey, quoteId })));
+}
+
+/** Returns an empty list if the payload is invalid. */
+export function decodeQuoteUpdates(payload: string): QuoteUpdate[] {
+  return z.array(quoteUpdateSchema).safeParse(tryParseJson(payload)).data ?? [];
+}
+
+export function encodeQuoteAnnouncements(quotes: readonly QuoteAnnouncement[]): string[] {
+  return packPayloads(quotes);
+}
+
+export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
+  return z.array(quoteAnnouncementSchema).safeParse(tryParseJson(payload)).data ?? [];
+}
+
+/** Packs entries into as few payloads as PostgreSQL's limit allows. */
+function packPayloads(entries: readonly unknown[]): string[] {
+  const payloads: string[][] = [];
+  let payloadBytes = Number.POSITIVE_INFINITY;
+  for (const entry of entries.map((each) => JSON.stringify(each))) {
+    const entryBytes = Buffer.byteLength(entry) + 1;
+    payloadBytes += entryBytes;
+    if (payloadBytes > MAX_PAYLOAD_BYTES) {
+      payloads.push([]);
+      payloadBytes = entryBytes;
+    }
+    payloads.at(-1)?.push(entry);
+  }
+  return payloads.map((packed) => `[${packed.join(',')}]`);
+}
+
+/**
+ * Several announcements share a transaction, because PostgreSQL commits transactions with notifications one by one.
+ * The delay is shorter than a payer needs to pay the invoice.
+ */
+const ANNOUNCEMENT_BATCH_DELAY_MS = 30;
+
+/**
+ * Creates the writer of announcements. It announces a new quote to the process that watches the quote's mint, so that
+ * this process subscribes to the quote immediately. If an announcement is lost, the next rescan finds the quote.
+ */
+export function createQuoteAnnouncer(
+  store: Pick<Store, 'transaction'>,
+  log: Logger,
+): BatchWriter<QuoteAnnouncement> {
+  return new BatchWriter({
+    write: (quotes) =>
+      store.transaction((tx) => tx.notify(NEW_QUOTES_CHANNEL, encodeQuoteAnnouncements(quotes))),
+    onError: (error) =>
+      log.warn(
+        { event: 'quote_announcement_failed', err: error },
+        'could not announce new quotes to other processes; their rescan will find them',
+      ),
+    delayMs: ANNOUNCEMENT_BATCH_DELAY_MS,
+  });
+}

@@ -1,0 +1,43 @@
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../log.ts';
+import type { Mints } from '../mints/mints-module.ts';
+import type { Store } from '../store.ts';
+import { InvoiceAdmission, type InvoiceLimits } from './invoice-admission.ts';
+import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
+import { ObservationRecorder, type ObservationRecorderDeps } from './observation-recorder.ts';
+import { createQuoteAnnouncer } from './process-notifications.ts';
+import { QuoteWriter } from './quote-store.ts';
+import { createUpdateLog, QuoteSubscribers } from './quote-updates.ts';
+
+export interface QuotesModuleOptions
+  extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
+  store: Store;
+  mints: Mints;
+  zaps: ObservationRecorderDeps['zaps'];
+  limits: InvoiceLimits & { maxSocketsPerPubkey: number };
+  secret: string;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+/** Constructs the objects that issue invoices, record payments and notify wallets. */
+export function createQuotesModule(options: QuotesModuleOptions) {
+  const { store, mints, limits, clock, log } = options;
+  return {
+    invoiceIssuer: new InvoiceIssuer({
+      ...options,
+      quoteWriter: new QuoteWriter(store.quotes),
+      admission: new InvoiceAdmission({
+        ...options,
+        limiter: mints.limiter,
+        quotes: store.quotes,
+        maxWaitMs: mints.limiter.payerMaxWaitMs,
+      }),
+    }),
+    observationRecorder: new ObservationRecorder({ ...options, anomalies: mints.anomalies }),
+    announcer: createQuoteAnnouncer(store, log),
+    subscribers: new QuoteSubscribers(limits.maxSocketsPerPubkey),
+    updateLog: createUpdateLog(store.quoteEvents, clock, log),
+  };
+}

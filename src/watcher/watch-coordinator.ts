@@ -1,0 +1,317 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { BackgroundJob } from '../background-job.ts';
+import { retryLogLevel } from '../errors.ts';
+import type { Logger } from '../log.ts';
+import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
+import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
+import type { Store } from '../store.ts';
+import type { MintWatcher } from './mint-watcher.ts';
+import { planLeases } from './plan-leases.ts';
+
+/** Several renewals may fail before the lease expires. */
+const LEASE_RENEWAL_INTERVAL_MS = 3_000;
+
+/** How often leases are balanced among the processes, and {@link MintWatcher.tick} is called. */
+export const SCAN_INTERVAL_MS = 1_000;
+
+/** How often new quotes are read from the database, in case an announcement was lost. */
+const RESCAN_INTERVAL_MS = 15_000;
+
+/** How many earlier rows each rescan reads again, because transactions do not commit in the order of the row ids. */
+const RESCAN_OVERLAP_ROWS = 1_000;
+
+/** Quotes read per query. */
+const PAGE_SIZE = 5_000;
+
+/** How long a mint without watched quotes keeps its watcher and WebSocket. */
+const IDLE_MINT_TIMEOUT_MS = 10 * 60_000;
+
+/** A poll of an unresponsive mint uses a connection for many seconds. The operator's mints are exempt. */
+const MAX_CONCURRENT_UNRESPONSIVE_POLLS = 32;
+
+/** At shutdown, the process gives up its leases after this time, even if some mint watchers have not stopped. */
+const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
+
+interface MintEntry {
+  watcher: MintWatcher;
+  /** When the mint last had watched quotes, by the monotonic clock. */
+  lastNeededAtMs: number;
+}
+
+export interface WatchCoordinatorDeps {
+  quoteStore: Pick<Store['watchedQuotes'], 'listWatchedMints' | 'findMaxId' | 'listWatchedAfter'>;
+  leaseStore: Store['leases'];
+  /** Unique among all current and earlier processes. */
+  processId: string;
+  /** Normalised URLs of the operator's mints. */
+  operatorMints: readonly string[];
+  createMintWatcher: (mintUrl: string) => MintWatcher;
+  /** Called with a new quote whose mint another process watches. */
+  announce: (quote: QuoteAnnouncement) => void;
+  scanIntervalMs: number;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+/**
+ * Watches this process's share of all mints with watched quotes. Leases in the database assign each mint to one
+ * process. Each mint has its own {@link MintWatcher}, so that a slow mint does not delay other mints.
+ */
+export class WatchCoordinator {
+  readonly #deps: WatchCoordinatorDeps;
+  readonly #renewalJob: BackgroundJob;
+  readonly #scanJob: BackgroundJob;
+  /** By mint URL. Unresponsive mints are polled in the order of the map. */
+  readonly #mints = new Map<string, MintEntry>();
+  /** By URL of a mint that is being released. The promise resolves when the mint is free. */
+  readonly #releasing = new Map<string, Promise<void>>();
+  #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
+  /** When each free mint was first seen without an owner. */
+  #freeSinceMs: ReadonlyMap<string, number> = new Map();
+  /** The largest `quotes.id` that was read. */
+  #lastReadId = Number.POSITIVE_INFINITY;
+  #nextRescanAtMs = 0;
+  #hasLoggedFailure = false;
+  #isStopping = false;
+
+  constructor(deps: WatchCoordinatorDeps) {
+    this.#deps = deps;
+    this.#renewalJob = new BackgroundJob({
+      work: () => this.#renewProcessLease(),
+      intervalMs: LEASE_RENEWAL_INTERVAL_MS,
+      onError: (error) => this.#logFailure(error),
+    });
+    this.#scanJob = new BackgroundJob({
+      work: () => this.#scanMints(),
+      intervalMs: deps.scanIntervalMs,
+      onError: (error) => this.#logFailure(error),
+    });
+  }
+
+  async start(): Promise<void> {
+    await this.#renewalJob.run();
+    this.#scanJob.start();
+  }
+
+  get mintCounts(): { watched: number; unresponsive: number } {
+    const entries = [...this.#mints.values()];
+    const unresponsive = entries.filter(({ watcher }) => watcher.isMintUnresponsive).length;
+    return { watched: entries.length, unresponsive };
+  }
+
+  /** Returns how long the most overdue quote of each watched mint has been due. */
+  listOverdue(): { mintUrl: string; overdueMs: number }[] {
+    return [...this.#mints].map(([mintUrl, { watcher }]) => ({
+      mintUrl,
+      overdueMs: watcher.getMaxOverdueMs(),
+    }));
+  }
+
+  /** Watches a new quote, or announces it to the process that watches its mint. */
+  watchOrAnnounce(quote: QuoteAnnouncement): void {
+    const entry = this.#mints.get(quote.mintUrl);
+    if (entry !== undefined) {
+      entry.watcher.watchNew(quote);
+    } else if (this.#isStopping || this.#mintsOwnedElsewhere.has(quote.mintUrl)) {
+      this.#deps.announce(quote);
+    } else {
+      void this.#claimOrAnnounce(quote);
+    }
+  }
+
+  /** Watches those announced quotes whose mint this process watches. */
+  watchAnnounced(quotes: readonly QuoteAnnouncement[]): void {
+    for (const quote of quotes) {
+      this.#mints.get(quote.mintUrl)?.watcher.watchNew(quote);
+    }
+  }
+
+  /** Reads all watched quotes again. Call it after missed notifications, or after an import. */
+  reloadAll(): void {
+    for (const { watcher } of this.#mints.values()) {
+      watcher.reload();
+    }
+  }
+
+  /** Releases the mints. Resolves when their watchers have stopped. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    await this.#scanJob.stop();
+    for (const mintUrl of this.#mints.keys()) {
+      this.#releaseMint(mintUrl);
+    }
+    const allReleased = Promise.all(this.#releasing.values());
+    const timeout = delay(SHUTDOWN_RELEASE_TIMEOUT_MS, undefined, { ref: false });
+    await Promise.race([allReleased, timeout]);
+    await this.#renewalJob.stop();
+    // If the database fails, the leases expire.
+    await this.#deps.leaseStore.removeProcess(this.#deps.processId).catch(() => undefined);
+    await allReleased;
+  }
+
+  async #renewProcessLease(): Promise<void> {
+    const { leaseStore, processId } = this.#deps;
+    const wasAlive = await leaseStore.renewProcessLease(processId);
+    if (!wasAlive && this.#mints.size > 0) {
+      this.#deps.log.warn(
+        { event: 'leases_expired', mints: this.#mints.size },
+        'lease expired; mints were reassigned',
+      );
+      for (const mintUrl of this.#mints.keys()) {
+        this.#releaseMint(mintUrl);
+      }
+    }
+  }
+
+  async #scanMints(): Promise<void> {
+    const watched = await this.#deps.quoteStore.listWatchedMints();
+    const { mine, release } = await this.#balanceLeases(watched);
+    this.#logRecovery();
+    if (this.#isStopping) {
+      return;
+    }
+    for (const mintUrl of mine) {
+      if (!this.#releasing.has(mintUrl)) {
+        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = this.#deps.monotonicMs();
+      }
+    }
+    this.#tickWatchers();
+    for (const [mintUrl, { lastNeededAtMs }] of this.#mints) {
+      const isIdle = this.#deps.monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
+      if (isIdle || release.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
+        this.#releaseMint(mintUrl);
+      }
+    }
+    await this.#readNewRows();
+  }
+
+  /** Claims free mints. Returns all mints of this process, and the mints among them that it must release. */
+  async #balanceLeases(
+    watched: readonly WatchedMint[],
+  ): Promise<{ mine: string[]; release: string[] }> {
+    const { leaseStore, processId, monotonicMs } = this.#deps;
+    const nowMs = monotonicMs();
+    const listMints = (isIncluded: (owner: string | null) => boolean) =>
+      watched
+        .filter(({ ownerProcessId }) => isIncluded(ownerProcessId))
+        .map(({ mintUrl }) => mintUrl);
+    this.#freeSinceMs = new Map(
+      listMints((owner) => owner === null).map((mintUrl) => [
+        mintUrl,
+        this.#freeSinceMs.get(mintUrl) ?? nowMs,
+      ]),
+    );
+    const processCount = await leaseStore.countProcesses();
+    const plan = planLeases(watched, processId, processCount, this.#freeSinceMs, nowMs);
+    const claimed =
+      plan.claim.length === 0 ? [] : await leaseStore.claimMints(processId, plan.claim);
+    this.#mintsOwnedElsewhere = new Set(
+      listMints((owner) => owner !== null && owner !== processId),
+    );
+    const mine = [...listMints((owner) => owner === processId), ...claimed];
+    return { mine, release: plan.release };
+  }
+
+  /** Claims a free mint immediately, because the payer may pay before the next scan. */
+  async #claimOrAnnounce(quote: QuoteAnnouncement): Promise<void> {
+    const { leaseStore, processId, announce } = this.#deps;
+    try {
+      const claimed = await leaseStore.claimMints(processId, [quote.mintUrl]);
+      if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
+        // The new watcher reads the quote from the database.
+        this.#getOrCreateEntry(quote.mintUrl);
+      } else {
+        announce(quote);
+      }
+    } catch (error) {
+      this.#logFailure(error);
+    }
+  }
+
+  #getOrCreateEntry(mintUrl: string): MintEntry {
+    const existing = this.#mints.get(mintUrl);
+    if (existing !== undefined) {
+      return existing;
+    }
+    const watcher = this.#deps.createMintWatcher(mintUrl);
+    const entry = { watcher, lastNeededAtMs: this.#deps.monotonicMs() };
+    this.#mints.set(mintUrl, entry);
+    watcher.tick(true);
+    return entry;
+  }
+
+  /** If a rescan is due, reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
+  async #readNewRows(): Promise<void> {
+    const { quoteStore, monotonicMs } = this.#deps;
+    if (monotonicMs() < this.#nextRescanAtMs) {
+      return;
+    }
+    // Initially, `#lastReadId` is infinite: the mint watchers load the older rows. After a failover of PostgreSQL, the
+    // largest id may be smaller than the last id that was read.
+    const readUpToId = Math.min(this.#lastReadId, await quoteStore.findMaxId());
+    let afterId = readUpToId - RESCAN_OVERLAP_ROWS;
+    let page: (WatchedQuote & { mintUrl: string })[];
+    do {
+      page = await quoteStore.listWatchedAfter(afterId, PAGE_SIZE);
+      for (const [mintUrl, quotes] of Map.groupBy(page, (quote) => quote.mintUrl)) {
+        this.#mints.get(mintUrl)?.watcher.watchExisting(quotes);
+      }
+      afterId = page.at(-1)?.id ?? afterId;
+    } while (page.length === PAGE_SIZE);
+    this.#lastReadId = Math.max(readUpToId, afterId);
+    this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
+  }
+
+  /** Calls `tick` of every watcher. Unresponsive mints take turns to be polled. */
+  #tickWatchers(): void {
+    const entries = [...this.#mints].map(([mintUrl, entry]) => {
+      const isExempt = this.#deps.operatorMints.includes(mintUrl);
+      return { mintUrl, entry, isLimited: entry.watcher.isMintUnresponsive && !isExempt };
+    });
+    const polling = entries.filter(({ entry, isLimited }) => isLimited && entry.watcher.isPolling);
+    let freeSlots = MAX_CONCURRENT_UNRESPONSIVE_POLLS - polling.length;
+    for (const { mintUrl, entry, isLimited } of entries) {
+      const canPoll = !isLimited || freeSlots > 0;
+      if (isLimited && canPoll) {
+        freeSlots -= 1;
+        // Moves the mint behind the other mints for the next scan.
+        this.#mints.delete(mintUrl);
+        this.#mints.set(mintUrl, entry);
+      }
+      entry.watcher.tick(canPoll);
+    }
+  }
+
+  /** Stops watching a mint, then releases its lease. */
+  #releaseMint(mintUrl: string): void {
+    const entry = this.#mints.get(mintUrl);
+    this.#mints.delete(mintUrl);
+    if (entry !== undefined) {
+      const released = entry.watcher
+        .stop()
+        .then(() => this.#deps.leaseStore.releaseMint(this.#deps.processId, mintUrl))
+        .catch((error: unknown) => this.#logFailure(error))
+        .finally(() => this.#releasing.delete(mintUrl));
+      this.#releasing.set(mintUrl, released);
+    }
+  }
+
+  #logFailure(error: unknown): void {
+    const level = this.#hasLoggedFailure ? 'debug' : retryLogLevel(error);
+    this.#hasLoggedFailure = true;
+    this.#deps.log[level](
+      { event: 'watcher_database_failed', err: error },
+      'watcher cannot use the database; retrying',
+    );
+  }
+
+  #logRecovery(): void {
+    if (this.#hasLoggedFailure) {
+      this.#hasLoggedFailure = false;
+      this.#deps.log.info(
+        { event: 'watcher_database_recovered' },
+        'watcher can use the database again',
+      );
+    }
+  }
+}

@@ -1,0 +1,141 @@
+import type { DeliveryState } from '../database/schema.ts';
+import { toDisplayText } from '../untrusted-text.ts';
+
+/** Why a relay rejected an event (NIP-01, NIP-42). `final`: retries cannot succeed. `other`: retries may succeed. */
+export type RelayRejection = 'final' | 'auth_required' | 'rate_limited' | 'other';
+
+/** The result of publishing an event at a relay. `message` is the relay's message, made printable; may be empty. */
+export type PublishResult =
+  /** The relay stores the event, perhaps since an earlier attempt. */
+  | { outcome: 'accepted'; message: string }
+  | { outcome: 'rejected'; rejection: RelayRejection; message: string }
+  /** The event was sent, so the relay may store it. */
+  | { outcome: 'no_response' }
+  /** The event was not sent. */
+  | { outcome: 'unreachable'; reason: string };
+
+export interface DeliveryUpdate {
+  state: Exclude<DeliveryState, 'given_up'>;
+  attempts: number;
+  /** Milliseconds since 1970; null if the delivery has ended. */
+  nextAttemptAtMs: number | null;
+  /** The relay's message, or why the relay sent none. */
+  lastResult: string;
+}
+
+export interface RelayStatus {
+  /** Consecutive failures. */
+  failures: number;
+  /** Milliseconds since 1970; null if the relay is healthy. */
+  backoffUntilMs: number | null;
+  /** Null if the relay is healthy. */
+  lastError: string | null;
+}
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** How long the service tries to deliver a receipt. */
+export const GIVE_UP_AFTER_MS = 48 * HOUR_MS;
+
+/** Each delay is this many times the previous delay. */
+const BACKOFF_FACTOR = 3;
+
+/** Delays between attempts to deliver a receipt. The first is short, because the payer waits for the receipt. */
+const RETRY_BACKOFF_MS = { initial: 10 * SECOND_MS, max: 4 * HOUR_MS };
+
+/** Delays before a failed relay is used again: seconds, as a relay needs to restart, up to an hour for a dead one. */
+const RELAY_BACKOFF_MS = { initial: 5 * SECOND_MS, max: HOUR_MS };
+
+/** Relays limit the events per minute. */
+const MIN_RATE_LIMIT_BACKOFF_MS = MINUTE_MS;
+
+const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
+  ['blocked', 'final'],
+  ['invalid', 'final'],
+  ['pow', 'final'],
+  ['restricted', 'final'],
+  ['mute', 'final'],
+  ['auth-required', 'auth_required'],
+  ['rate-limited', 'rate_limited'],
+]);
+
+/** The prefix ends with a colon (NIP-01), but some relays send only the prefix. */
+const OK_MESSAGE_PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
+
+/** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
+export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
+  const [, rawPrefix = ''] = OK_MESSAGE_PREFIX.exec(untrustedMessage) ?? [];
+  const prefix = rawPrefix.toLowerCase().replace(/[_ ]/, '-');
+  const message = toDisplayText(untrustedMessage);
+  return isAccepted || prefix === 'duplicate'
+    ? { outcome: 'accepted', message }
+    : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
+}
+
+/** Decides what changes in a delivery after an attempt. */
+export function computeDeliveryUpdate(
+  previousAttempts: number,
+  result: PublishResult,
+  nowMs: number,
+): DeliveryUpdate {
+  const lastResult = describeResult(result);
+  if (result.outcome === 'unreachable') {
+    // Does not count as an attempt. The relay's own backoff delays the receipt.
+    return { state: 'open', attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
+  }
+  const attempts = previousAttempts + 1;
+  if (result.outcome === 'accepted') {
+    return { state: 'accepted', attempts, nextAttemptAtMs: null, lastResult };
+  }
+  if (result.outcome === 'rejected' && result.rejection === 'final') {
+    return { state: 'rejected', attempts, nextAttemptAtMs: null, lastResult };
+  }
+  const delayMs = exponentialBackoffMs(RETRY_BACKOFF_MS, previousAttempts);
+  return { state: 'open', attempts, nextAttemptAtMs: nowMs + delayMs, lastResult };
+}
+
+/**
+ * Decides the status of a relay after a batch of receipts. If the relay accepted some of them before it failed, this
+ * failure is its first one.
+ */
+export function computeRelayStatus(
+  previousFailures: number,
+  results: readonly PublishResult[],
+  nowMs: number,
+): RelayStatus {
+  const failedResult = results.find(
+    (result) =>
+      result.outcome === 'unreachable' || result.outcome === 'no_response' || isRateLimited(result),
+  );
+  if (failedResult === undefined) {
+    return { failures: 0, backoffUntilMs: null, lastError: null };
+  }
+  const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
+  const minBackoffMs = isRateLimited(failedResult) ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
+  const backoffMs = Math.max(minBackoffMs, exponentialBackoffMs(RELAY_BACKOFF_MS, failures - 1));
+  return { failures, backoffUntilMs: nowMs + backoffMs, lastError: describeResult(failedResult) };
+}
+
+function isRateLimited(result: PublishResult): boolean {
+  return result.outcome === 'rejected' && result.rejection === 'rate_limited';
+}
+
+function describeResult(result: PublishResult): string {
+  switch (result.outcome) {
+    case 'unreachable':
+      return result.reason;
+    case 'no_response':
+      return 'no response';
+    default:
+      return result.message;
+  }
+}
+
+function exponentialBackoffMs(
+  { initial, max }: { initial: number; max: number },
+  attempt: number,
+): number {
+  return Math.min(max, initial * BACKOFF_FACTOR ** attempt);
+}

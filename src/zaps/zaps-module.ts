@@ -1,0 +1,55 @@
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../log.ts';
+import type { WebSocketConnector } from '../net/guarded-websocket.ts';
+import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
+import type { Store } from '../store.ts';
+import { ReceiptDispatcher } from './receipt-dispatcher.ts';
+import type { RelayTimeouts } from './relay-connection.ts';
+import { RelayListCache } from './relay-list-cache.ts';
+import { RelayPool } from './relay-pool.ts';
+import { createReceiptSigner } from './zap-receipts.ts';
+
+interface ZapsModuleOptions {
+  store: Store;
+  /** Signs zap receipts; hex. Null: payments get no receipts. */
+  secretKey: string | null;
+  /** The operator's relays, normalised. */
+  relays: readonly string[];
+  allowPrivateNetworks: boolean;
+  connect: WebSocketConnector;
+  relayTimeouts: Partial<RelayTimeouts>;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+/** Constructs the objects that sign zap receipts, deliver them to relays, and look up relay lists. */
+export async function createZapsModule({
+  secretKey,
+  relays: operatorRelays,
+  ...options
+}: ZapsModuleOptions) {
+  const { allowPrivateNetworks, log } = options;
+  const verifyEvent = await loadEventVerifier();
+  const signer = secretKey === null ? null : await loadEventSigner(secretKey);
+  const timeouts = options.relayTimeouts;
+  const relayPool = new RelayPool({ ...options, signer, verifyEvent, timeouts });
+  const deliveries = options.store.receiptDeliveries;
+  const receiptDispatcher = new ReceiptDispatcher({
+    ...options,
+    deliveries,
+    relayPool,
+    operatorRelays,
+  });
+  return {
+    /** The public key of the receipts' signer, hex. Null without a secret key. */
+    pubkey: signer?.pubkey ?? null,
+    verifyEvent,
+    receiptSigning: signer && {
+      signReceipts: createReceiptSigner({ signer, operatorRelays, allowPrivateNetworks, log }),
+      onReceiptsCreated: () => receiptDispatcher.wake(),
+    },
+    receiptDispatcher,
+    recipientRelays: new RelayListCache({ ...options, pool: relayPool, operatorRelays }),
+  };
+}

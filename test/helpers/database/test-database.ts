@@ -1,0 +1,105 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
+import {
+  type Database,
+  type DatabaseLocation,
+  openDatabase,
+} from '../../../src/database/database.ts';
+import { trackDatabaseListeners } from './database-notifications.ts';
+import { createTemporaryPostgresDatabase } from './temporary-postgres-database.ts';
+
+/** A separate database for a test or a test file, on the server of `TEST_DATABASE_URL` or in a SQLite file. */
+export interface TestDatabase {
+  location: DatabaseLocation;
+  /** Opens the database as a new process would. A SQLite database can be opened only once at a time. */
+  open(): Promise<Database>;
+  /** Removes the database. All connections must be closed. */
+  drop(): Promise<void>;
+}
+
+/** Whether the tests run on PostgreSQL. */
+export const isPostgres = process.env['TEST_DATABASE_URL'] !== undefined;
+
+/** Creates a database with all tables and without rows. */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  return isPostgres ? createPostgresDatabase(inject('postgresTemplate')) : createSqliteDatabase();
+}
+
+/** Creates a database without tables, as before the service's first start. */
+export async function createUnmigratedDatabase(): Promise<TestDatabase> {
+  return isPostgres ? createPostgresDatabase('template0') : createSqliteDatabase();
+}
+
+/** Creates and opens a database. Closes and removes it when the test ends. */
+export async function openTestDatabase(): Promise<{
+  testDatabase: TestDatabase;
+  database: Database;
+}> {
+  const testDatabase = await createTestDatabase();
+  onTestFinished(() => testDatabase.drop());
+  const database = await testDatabase.open();
+  onTestFinished(() => database.close());
+  return { testDatabase, database };
+}
+
+/** @throws if the tests run on SQLite */
+export function requirePostgresUrl({ location }: TestDatabase): string {
+  if (location.kind !== 'postgres') {
+    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
+  }
+  return location.url;
+}
+
+/** Creates an empty directory for the environment variable `DATA_DIR`. */
+export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
+  return { dataDir, remove: () => rm(dataDir, { recursive: true, force: true }) };
+}
+
+async function createSqliteDatabase(): Promise<TestDatabase> {
+  const { dataDir, remove } = await createDataDir();
+  return buildTestDatabase({ kind: 'sqlite', dataDir }, remove);
+}
+
+async function createPostgresDatabase(template: string): Promise<TestDatabase> {
+  const serverUrl = process.env['TEST_DATABASE_URL'] ?? '';
+  const { url, drop } = await createTemporaryPostgresDatabase(serverUrl, template);
+  return buildTestDatabase({ kind: 'postgres', url }, drop);
+}
+
+function buildTestDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
+  const open = async () => trackDatabaseListeners(await openDatabase(location, () => undefined));
+  return { location, open, drop };
+}
+
+/** Opens a database before the tests of a file. Closes and removes it after them. */
+export function useTestDatabase(): Database {
+  const database: Partial<Database> = {};
+  const cleanup = new AsyncDisposableStack();
+  beforeAll(async () => {
+    const open = await createDatabaseOpener(cleanup);
+    Object.assign(database, await open());
+  });
+  afterAll(() => cleanup.disposeAsync());
+  return database as Database;
+}
+
+/**
+ * Creates a database.
+ *
+ * @param cleanup closes and removes the database when it is disposed
+ * @returns a function that opens the database as a new process would
+ */
+export async function createDatabaseOpener(
+  cleanup: AsyncDisposableStack,
+): Promise<() => Promise<Database>> {
+  const testDatabase = await createTestDatabase();
+  cleanup.defer(() => testDatabase.drop());
+  return async () => {
+    const database = await testDatabase.open();
+    cleanup.defer(() => database.close());
+    return database;
+  };
+}

@@ -1,0 +1,79 @@
+import { createServer, type Socket } from 'node:net';
+import { type LoopbackServer, listenOnLoopback } from '../network/loopback-server.ts';
+
+/** Writes a response, which need not be valid HTTP, to the connection of a request. */
+export type HostileResponder = (connection: Socket) => void;
+
+export interface HostileMint extends LoopbackServer {
+  /** Number of requests that got a hostile response. */
+  hostileResponseCount(): number;
+  /** Resolves when the mint starts its first hostile response. */
+  firstHostileResponse: Promise<void>;
+}
+
+/** A valid response to `GET /v1/info` (NUT-06). */
+const MINT_INFO = JSON.stringify({
+  nuts: { 4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false } },
+});
+
+/** Approximate size of each write by {@link flood}. */
+const FLOOD_WRITE_BYTES = 64 * 1024;
+
+/**
+ * Starts a mint that calls `respond` for each request. By default, the mint sends a valid response to requests for
+ * its info, so that the service tries to use it.
+ *
+ * @param options.hasHostileInfo whether requests for the mint's info also get a hostile response
+ */
+export async function startHostileMint(
+  respond: HostileResponder,
+  options: { hasHostileInfo?: boolean } = {},
+): Promise<HostileMint> {
+  const firstResponse = Promise.withResolvers<void>();
+  let responseCount = 0;
+  const server = createServer((connection) => {
+    connection.on('data', (data) => {
+      if (data.includes('GET /v1/info') && options.hasHostileInfo !== true) {
+        connection.end(
+          `HTTP/1.1 200 OK\r\nContent-Length: ${MINT_INFO.length}\r\n\r\n${MINT_INFO}`,
+        );
+      } else if (/^(GET|POST) /.test(data.toString('latin1', 0, 5))) {
+        responseCount += 1;
+        firstResponse.resolve();
+        respond(connection);
+      }
+    });
+  });
+  const loopbackServer = await listenOnLoopback(server);
+  return {
+    ...loopbackServer,
+    hostileResponseCount: () => responseCount,
+    firstHostileResponse: firstResponse.promise,
+  };
+}
+
+/** Writes the text repeatedly, as fast as the client reads it, until the client disconnects. */
+export function flood(connection: Socket, text: string): void {
+  const repeatedText = text.repeat(Math.max(1, Math.floor(FLOOD_WRITE_BYTES / text.length)));
+  const writeMore = () => {
+    if (connection.destroyed) {
+      return;
+    }
+    if (connection.write(repeatedText)) {
+      setImmediate(writeMore);
+    } else {
+      connection.once('drain', writeMore);
+    }
+  };
+  writeMore();
+}
+
+/** Writes the text repeatedly, one character at each interval, until the client disconnects. */
+export function trickle(connection: Socket, text: string, intervalMs: number): void {
+  let position = 0;
+  const timer = setInterval(() => {
+    connection.write(text.charAt(position % text.length));
+    position += 1;
+  }, intervalMs);
+  connection.on('close', () => clearInterval(timer));
+}

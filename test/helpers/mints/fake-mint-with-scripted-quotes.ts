@@ -1,0 +1,73 @@
+import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { onTestFinished } from 'vitest';
+import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
+import { type LoopbackServer, listenOnLoopback } from '../network/loopback-server.ts';
+
+/** The body of a request to create a mint quote (NUT-23). */
+export interface MintQuoteRequest {
+  amount: number;
+  description?: string;
+  pubkey?: string;
+}
+
+/** The response to `GET /v1/info` (NUT-06). */
+const MINT_INFO = {
+  nuts: {
+    4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
+    20: { supported: true },
+  },
+};
+
+/**
+ * Starts a mint that responds to every request for a new quote with the result of `buildQuoteResponse`, and to every
+ * GET request with its info. The mint stops when the test ends.
+ *
+ * @param buildQuoteResponse receives the request and a valid response to modify
+ * @param quoteStatus HTTP status of the responses with quotes
+ */
+export async function startMintWithScriptedQuotes(
+  buildQuoteResponse: (quoteRequest: MintQuoteRequest, validResponse: object) => object,
+  quoteStatus = 200,
+): Promise<LoopbackServer> {
+  const respond = async (request: IncomingMessage, response: ServerResponse) => {
+    const sendJson = (status: number, body: object) =>
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    if (request.method === 'GET') {
+      sendJson(200, MINT_INFO);
+      return;
+    }
+    const quoteRequest = (await json(request)) as MintQuoteRequest;
+    sendJson(quoteStatus, buildQuoteResponse(quoteRequest, buildValidResponse(quoteRequest)));
+  };
+  const server = createServer((request, response) => {
+    respond(request, response).catch(() => response.destroy());
+  });
+  const mint = await listenOnLoopback(server);
+  onTestFinished(mint.close);
+  return mint;
+}
+
+/** Creates a valid invoice whose payment no Lightning node accepts. */
+export function createUnpayableInvoice(amountMsat: number): string {
+  return encodeInvoice({
+    amountMsat,
+    createdAt: Math.floor(Date.now() / 1000),
+    expirySeconds: 3600,
+    paymentHash: randomBytes(32),
+    description: '',
+  });
+}
+
+function buildValidResponse({ amount, pubkey }: MintQuoteRequest): object {
+  return {
+    quote: randomUUIDv7(),
+    request: createUnpayableInvoice(amount * 1000),
+    amount,
+    unit: 'sat',
+    state: 'UNPAID',
+    expiry: null,
+    ...(pubkey !== undefined && { pubkey }),
+  };
+}

@@ -1,0 +1,122 @@
+import { createServer } from 'node:http';
+import { onTestFinished } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import type { QuoteObservation } from '../../../src/mints/quote-responses.ts';
+import { listenOnLoopback } from '../network/loopback-server.ts';
+
+/** Returns the message with which a mint reports the state of a quote (NUT-17). */
+export function buildQuoteNotification(quote: string, state: string): object {
+  const params = { subId: 'any', payload: { quote, state } };
+  return { jsonrpc: '2.0', method: 'subscribe', params };
+}
+
+/** A queue whose consumer can wait for the next item. */
+export class AsyncQueue<T> {
+  readonly #items: T[] = [];
+  readonly #waitingConsumers: ((item: T) => void)[] = [];
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  push(item: T): void {
+    const resolveNext = this.#waitingConsumers.shift();
+    if (resolveNext === undefined) {
+      this.#items.push(item);
+    } else {
+      resolveNext(item);
+    }
+  }
+
+  /** Removes and returns the first item, or waits for an item if the queue is empty. */
+  async next(): Promise<T> {
+    return this.#items.length > 0
+      ? (this.#items.shift() as T)
+      : await new Promise((resolve) => this.#waitingConsumers.push(resolve));
+  }
+
+  /** Removes and returns all items. */
+  drain(): T[] {
+    return this.#items.splice(0);
+  }
+}
+
+interface JsonRpcRequest {
+  id: number;
+  method: string;
+  params: { kind: string; subId: string; filters: string[] };
+}
+
+/** The mint's side of a WebSocket connection. */
+export class FakeMintConnection {
+  readonly requests = new AsyncQueue<JsonRpcRequest>();
+  readonly socket: WebSocket;
+  #probeCount = 0;
+
+  constructor(socket: WebSocket) {
+    this.socket = socket;
+    socket.on('message', (data) => this.requests.push(JSON.parse(String(data)) as JsonRpcRequest));
+    socket.on('error', () => {});
+  }
+
+  confirmSubscription({ id, params: { subId } }: JsonRpcRequest): void {
+    this.send({ jsonrpc: '2.0', id, result: { status: 'OK', subId } });
+  }
+
+  sendQuoteState(quote: string, state: string): void {
+    this.send(buildQuoteNotification(quote, state));
+  }
+
+  /**
+   * Waits until the client has read all messages sent so far: sends one more message as a probe, and waits until the
+   * client reports it to `observations`. The state alternates, because clients ignore repeated states.
+   */
+  async waitUntilClientHasRead(
+    observations: AsyncQueue<QuoteObservation>,
+    quoteId: string,
+  ): Promise<void> {
+    this.sendQuoteState(quoteId, this.#probeCount % 2 === 0 ? 'UNPAID' : 'PENDING');
+    this.#probeCount += 1;
+    await observations.next();
+  }
+
+  send(message: unknown): void {
+    this.sendText(JSON.stringify(message));
+  }
+
+  sendText(text: string): void {
+    this.socket.send(text);
+  }
+}
+
+/** A mint without an HTTP API. It accepts WebSocket connections, on which the test sends all messages. */
+export class FakeWebSocketMint {
+  readonly connections = new AsyncQueue<FakeMintConnection>();
+  readonly requestedPaths: string[] = [];
+  readonly url: string;
+  /** The HTTP status that rejects WebSocket handshakes. Null means that handshakes succeed. */
+  upgradeRejectionStatus: number | null = null;
+
+  static async start(options: { autoPong?: boolean } = {}): Promise<FakeWebSocketMint> {
+    const server = createServer();
+    const { url, close } = await listenOnLoopback(server);
+    onTestFinished(close);
+    const mint = new FakeWebSocketMint(url);
+    const webSocketServer = new WebSocketServer({ noServer: true, ...options });
+    server.on('upgrade', (request, socket, head) => {
+      mint.requestedPaths.push(request.url ?? '');
+      if (mint.upgradeRejectionStatus === null) {
+        webSocketServer.handleUpgrade(request, socket, head, (webSocket) =>
+          mint.connections.push(new FakeMintConnection(webSocket)),
+        );
+      } else {
+        socket.end(`HTTP/1.1 ${mint.upgradeRejectionStatus} Rejected\r\nContent-Length: 0\r\n\r\n`);
+      }
+    });
+    return mint;
+  }
+
+  private constructor(url: string) {
+    this.url = url;
+  }
+}

@@ -1,0 +1,108 @@
+import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import type { Database } from '../../../src/database/database.ts';
+import { createLogger } from '../../../src/log.ts';
+import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
+import { ObservationRecorder } from '../../../src/quotes/observation-recorder.ts';
+import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../../src/quotes/quote-state.ts';
+import type { NewQuote } from '../../../src/quotes/quote-store.ts';
+import type { Store } from '../../../src/store.ts';
+
+const HOUR_MS = 3_600_000;
+
+/** When a quote of {@link buildUnpaidQuote} was created, in milliseconds since 1970. */
+export const DEFAULT_QUOTE_CREATED_AT_MS = 1_750_000_000_000;
+
+/** No mint listens at this URL. */
+export const UNREACHABLE_MINT_URL = 'http://127.0.0.1:1';
+
+export function randomPubkey(): string {
+  return randomBytes(32).toString('hex');
+}
+
+/** Returns a quote as the service stores it before it returns the invoice to the payer. */
+export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = {}): NewQuote {
+  const quoteId = overrides.quoteId ?? randomUUIDv7();
+  const createdAtMs = overrides.createdAtMs ?? DEFAULT_QUOTE_CREATED_AT_MS;
+  const expiresAtMs = overrides.expiresAtMs ?? createdAtMs + HOUR_MS;
+  return {
+    mintUrl: UNREACHABLE_MINT_URL,
+    quoteId,
+    pubkey,
+    request: `lnbc1${quoteId}`,
+    amountSat: 21,
+    isLocked: false,
+    createdAtMs,
+    expiresAtMs,
+    verifyToken: randomBytes(32).toString('hex'),
+    paymentHash: randomBytes(32).toString('hex'),
+    watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }),
+    addressGroupHash: null,
+    comment: null,
+    zapRequest: null,
+    ...overrides,
+  };
+}
+
+export interface PaidQuoteFixture {
+  /** Milliseconds since 1970. */
+  paidAtMs: number;
+  amountSat?: number;
+  state?: PaidQuoteState;
+}
+
+/** When the first quote was paid if {@link insertPaidQuotes} is called with a number of quotes. */
+export const FIRST_PAID_AT_MS = 1_700_000_000_000;
+
+/**
+ * Inserts paid quotes of a recipient who has none yet. The watcher does not poll their states.
+ *
+ * @param quotes oldest payment first, or a number of quotes that were paid one second apart
+ * @returns the quote ids, in the same order
+ */
+export async function insertPaidQuotes(
+  { db }: Database,
+  pubkey: string,
+  quotes: readonly PaidQuoteFixture[] | number,
+): Promise<string[]> {
+  const fixtures: readonly PaidQuoteFixture[] =
+    typeof quotes === 'number'
+      ? Array.from({ length: quotes }, (_, i) => ({ paidAtMs: FIRST_PAID_AT_MS + i * 1000 }))
+      : quotes;
+  const rows = fixtures.map(({ paidAtMs, amountSat = 21, state = 'PAID' }, index) => {
+    const quoteId = randomUUIDv7();
+    return {
+      mint_url: 'https://mint.example',
+      quote_id: quoteId,
+      pubkey,
+      request: `lnbc1${quoteId}`,
+      amount_sat: amountSat,
+      state,
+      locked: 0 as const,
+      created_at: paidAtMs - 60_000,
+      expires_at: paidAtMs + HOUR_MS,
+      paid_at: paidAtMs,
+      paid_seq: index + 1,
+      watch_until: null,
+    };
+  });
+  const userColumns = { paid_count: rows.length, last_paid_at: rows.at(-1)?.paid_at ?? null };
+  await db.insertInto('quotes').values(rows).execute();
+  await db
+    .insertInto('users')
+    .values({ pubkey, ...userColumns })
+    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(userColumns))
+    .execute();
+  return rows.map((row) => row.quote_id);
+}
+
+/** Creates a recorder that publishes no zap receipts, as in a service without a zap key. */
+export function createObservationRecorder(
+  store: Store,
+  {
+    clock = Date.now,
+    log = createLogger('silent'),
+    anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'report'>,
+  } = {},
+): ObservationRecorder {
+  return new ObservationRecorder({ store, anomalies, zaps: null, clock, log });
+}

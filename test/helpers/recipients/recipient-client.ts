@@ -1,0 +1,206 @@
+import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
+import { WebSocket } from 'ws';
+import { assertMatchesOpenApi } from '../service/openapi-validator.ts';
+
+/** Quotes in each page that npubcash-sdk requests. */
+const PAGE_SIZE = 50;
+
+/** Values that a test sets in a NIP-98 event, for example to make it invalid. */
+export interface Nip98Overrides {
+  url?: string;
+  method?: string;
+  /** Seconds since 1970. */
+  createdAtSeconds?: number;
+  kind?: number;
+  /** Additional tags. */
+  tags?: string[][];
+}
+
+/** A client of the service's wallet API, with a recipient's Nostr key. It holds no ecash. */
+export class RecipientClient {
+  readonly secretKey: Uint8Array;
+  readonly pubkey: string;
+  readonly npub: string;
+  readonly origin: string;
+  readonly #now: () => number;
+
+  /**
+   * @param origin the public origin of the service
+   * @param now the clock for signatures, in milliseconds since 1970
+   */
+  constructor(origin: string, now: () => number = Date.now, secretKey = generateSecretKey()) {
+    this.origin = origin;
+    this.#now = now;
+    this.secretKey = secretKey;
+    this.pubkey = getPublicKey(secretKey);
+    this.npub = nip19.npubEncode(this.pubkey);
+  }
+
+  /** Returns a wallet with the same key that sends its requests to another origin. */
+  withOrigin(origin: string): RecipientClient {
+    return new RecipientClient(origin, this.#now, this.secretKey);
+  }
+
+  /** Returns an `Authorization` header for a request (NIP-98). It is valid unless an override makes it invalid. */
+  signRequest(path: string, method = 'GET', overrides: Nip98Overrides = {}): string {
+    const json = JSON.stringify(this.createNip98Event(path, method, overrides));
+    return `Nostr ${Buffer.from(json).toString('base64')}`;
+  }
+
+  createNip98Event(path: string, method: string, overrides: Nip98Overrides = {}) {
+    return finalizeEvent(
+      {
+        kind: overrides.kind ?? 27_235,
+        created_at: overrides.createdAtSeconds ?? Math.floor(this.#now() / 1000),
+        content: '',
+        tags: [
+          ['u', overrides.url ?? `${this.origin}${path.replace(/\?.*$/, '')}`],
+          ['method', overrides.method ?? method],
+          ...(overrides.tags ?? []),
+        ],
+      },
+      this.secretKey,
+    );
+  }
+
+  /** Sends a request with the wallet's authentication. */
+  get(path: string): Promise<ApiResponse> {
+    return requestJson(this.origin, path, { headers: { authorization: this.signRequest(path) } });
+  }
+
+  /** Sends a request with a JSON body and the wallet's authentication. */
+  send(method: 'PATCH' | 'POST', path: string, body: unknown): Promise<ApiResponse> {
+    return requestJson(this.origin, path, {
+      method,
+      headers: {
+        authorization: this.signRequest(path, method),
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify(body),
+    });
+  }
+
+  /**
+   * Lists all paid quotes, newest first. Requests page after page.
+   *
+   * @param sinceSeconds lists only quotes that were paid after this time, in seconds since 1970
+   */
+  async listPaidQuotes(sinceSeconds?: number): Promise<Record<string, unknown>[]> {
+    const quotes: Record<string, unknown>[] = [];
+    const since = sinceSeconds === undefined ? '' : `&since=${sinceSeconds}`;
+    for (let offset = 0; ; offset += PAGE_SIZE) {
+      const query = `limit=${PAGE_SIZE}&offset=${offset}${since}`;
+      const { body } = await this.get(`/api/v2/wallet/quotes?${query}`);
+      quotes.push(...body.data.quotes);
+      if (offset + PAGE_SIZE >= body.metadata.total) {
+        return quotes;
+      }
+    }
+  }
+
+  /** Opens a quote socket, and authenticates with the wallet's key. */
+  async openSocket(): Promise<TestQuoteSocket> {
+    const socket = new TestQuoteSocket(this.origin);
+    const challenge = await socket.nextMessage();
+    socket.send('challenge-response', this.signRequest('', 'GET', challenge.payload));
+    const response = await socket.nextMessage();
+    if (response.type !== 'challenge-success') {
+      throw new Error(`the service rejected the authentication: ${JSON.stringify(response)}`);
+    }
+    return socket;
+  }
+}
+
+/** A client of the quote WebSocket that queues received messages. */
+export class TestQuoteSocket {
+  readonly connection: WebSocket;
+  readonly #unreadMessages: SocketMessage[] = [];
+  readonly #waitingReaders: ((message: SocketMessage) => void)[] = [];
+  readonly #closeCode: Promise<number>;
+
+  constructor(origin: string, path = '/api/v2/ws/quote', headers: Record<string, string> = {}) {
+    this.connection = new WebSocket(`${origin.replace(/^http/, 'ws')}${path}`, { headers });
+    this.#closeCode = new Promise((resolve) => this.connection.once('close', resolve));
+    this.connection.on('message', (data) => {
+      const message = JSON.parse(String(data)) as SocketMessage;
+      const resolveNext = this.#waitingReaders.shift();
+      if (resolveNext === undefined) {
+        this.#unreadMessages.push(message);
+      } else {
+        resolveNext(message);
+      }
+    });
+  }
+
+  send(type: string, payload?: unknown): void {
+    this.connection.send(JSON.stringify({ type, payload }));
+  }
+
+  /** Removes and returns the first message of the queue, or waits for a message if the queue is empty. */
+  nextMessage(): Promise<SocketMessage> {
+    const message = this.#unreadMessages.shift();
+    return message === undefined
+      ? new Promise((resolve) => this.#waitingReaders.push(resolve))
+      : Promise.resolve(message);
+  }
+
+  get unreadMessages(): readonly SocketMessage[] {
+    return this.#unreadMessages;
+  }
+
+  /** Removes and returns all messages that the service has sent so far. Sends a ping, and reads until its pong. */
+  async drainMessages(): Promise<SocketMessage[]> {
+    this.send('ping');
+    const messages: SocketMessage[] = [];
+    for (
+      let message = await this.nextMessage();
+      message.type !== 'pong';
+      message = await this.nextMessage()
+    ) {
+      messages.push(message);
+    }
+    return messages;
+  }
+
+  /** @returns the close code */
+  waitForClose(): Promise<number> {
+    return this.#closeCode;
+  }
+
+  async close(): Promise<void> {
+    this.connection.close();
+    await this.#closeCode;
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tests assert the shape of messages.
+type AnyJson = any;
+
+export interface SocketMessage {
+  type: string;
+  payload?: AnyJson;
+}
+
+export interface ApiResponse {
+  status: number;
+  headers: Headers;
+  body: AnyJson;
+}
+
+/** Sends a request. @throws if the response is not JSON or does not match the OpenAPI document */
+export async function requestJson(
+  origin: string,
+  path: string,
+  init: RequestInit = {},
+): Promise<ApiResponse> {
+  const url = new URL(`${origin}${path}`);
+  const response = await fetch(url, { redirect: 'error', ...init });
+  const text = await response.text();
+  const apiResponse = {
+    status: response.status,
+    headers: response.headers,
+    body: text === '' ? null : JSON.parse(text),
+  };
+  assertMatchesOpenApi(init.method ?? 'GET', url.pathname, apiResponse);
+  return apiResponse;
+}

@@ -1,0 +1,60 @@
+import { onTestFinished } from 'vitest';
+import { TestMint } from '../../../demo/test-mint.ts';
+import type { Database } from '../../../src/database/database.ts';
+import { Store } from '../../../src/store.ts';
+import { Sealer, sealProofs } from '../../../src/usernames/ecash/sealer.ts';
+import { Treasury } from '../../../src/usernames/treasury.ts';
+import { TEST_TREASURY_SECRET } from '../service/test-environment.ts';
+import { TestClock } from '../test-clock.ts';
+import { EcashPayer } from './ecash-payer.ts';
+
+/** A treasury that contains ecash of one test mint. */
+export class TreasuryFixture {
+  readonly mint: TestMint;
+  readonly store: Store;
+  readonly clock = new TestClock();
+
+  /** Starts a mint for this test, and returns a fixture that uses it. */
+  static async open(database: Database): Promise<TreasuryFixture> {
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    return new TreasuryFixture(mint, database);
+  }
+
+  constructor(mint: TestMint, { db }: Database) {
+    this.mint = mint;
+    this.store = new Store(db);
+  }
+
+  createTreasury(secret = TEST_TREASURY_SECRET): Treasury {
+    return new Treasury({ store: this.store, sealer: new Sealer(secret), clock: this.clock.now });
+  }
+
+  /** Adds one or more amounts of ecash to the treasury, as username purchases do. */
+  async addEcash(...amountsSat: number[]): Promise<void> {
+    const payer = await EcashPayer.open(this.mint);
+    const sealer = new Sealer(TEST_TREASURY_SECRET);
+    for (const amountSat of amountsSat) {
+      const proofs = (await payer.mintProofs(amountSat)).map(({ id, amount, secret, C }) => ({
+        id,
+        amount: amount.toNumber(),
+        secret,
+        C,
+      }));
+      await this.store.treasury.addProofs(await sealProofs(sealer, this.mint.url, proofs));
+    }
+  }
+
+  /** Returns the amount of the mint's ecash in the treasury. */
+  async readBalanceSat(): Promise<number> {
+    const balances = await this.store.treasury.listBalances();
+    return balances.find(({ mintUrl }) => mintUrl === this.mint.url)?.amountSat ?? 0;
+  }
+
+  /** Receives a token in a new wallet. @returns the amount in sats after the mint's fee */
+  async redeem(token: string): Promise<number> {
+    const { wallet } = await EcashPayer.open(this.mint);
+    const receivedProofs = await wallet.receive(token);
+    return receivedProofs.reduce((sum, { amount }) => sum + amount.toNumber(), 0);
+  }
+}

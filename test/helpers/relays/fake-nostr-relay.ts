@@ -1,0 +1,366 @@
+import { randomBytes } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { type Event, type Filter, matchFilter } from 'nostr-tools';
+import { ClientAuth } from 'nostr-tools/kinds';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { type Clock, toUnixSeconds } from '../../../src/clock.ts';
+import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
+import { normaliseRelayUrl } from '../../../src/zaps/zap-request.ts';
+
+/** Options that change how the relay behaves. */
+export interface FakeNostrRelaySwitches {
+  /** WebSocket handshakes succeed (`open`), get no response (`silent`), or are rejected with this HTTP status. */
+  handshake: 'open' | 'silent' | number;
+  /** If not null, the relay rejects every event with this message. */
+  rejectionMessage: string | null;
+  /** If not null, the relay rejects more events than this on a connection with `rate-limited:`. */
+  eventsPerMinute: number | null;
+  /**
+   * When the relay sends a challenge (NIP-42). Unless this is `none`, it rejects events and queries of clients that
+   * have not authenticated.
+   */
+  auth: 'none' | 'at_connect' | 'at_first_message';
+  /**
+   * `answer`: stores the event and confirms it. `ignore`: neither stores nor confirms it. `hang_up`: disconnects
+   * without storing it. `store_and_ignore`: stores the event without confirming it.
+   */
+  eventHandling: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
+  /** Queries (REQ) get results, get no response, or are rejected: the value is then the message of CLOSED. */
+  queryHandling: 'answer' | 'ignore' | `${string}:${string}`;
+}
+
+const DEFAULT_SWITCHES: Readonly<FakeNostrRelaySwitches> = {
+  handshake: 'open',
+  rejectionMessage: null,
+  eventsPerMinute: null,
+  auth: 'none',
+  eventHandling: 'answer',
+  queryHandling: 'answer',
+};
+
+const MINUTE_MS = 60_000;
+
+/** An AUTH event is valid if its time differs from the relay's clock by at most ten minutes (NIP-42). */
+const MAX_AUTH_TIME_DIFFERENCE_SECONDS = 600;
+
+interface RelayClient {
+  socket: WebSocket;
+  /** The URL to which the client connected, including the path. Its AUTH event must contain this URL. */
+  relayUrl: string | null;
+  challenge: string;
+  isChallengeSent: boolean;
+  isAuthenticated: boolean;
+  /** When the relay received the client's events of the last minute, in milliseconds since 1970. */
+  eventTimesMs: number[];
+  /** Resolves when all responses to messages received so far have been sent. */
+  responsesSent: Promise<unknown>;
+}
+
+/**
+ * A Nostr relay for tests (NIP-01, NIP-42) that verifies the ids and signatures of events. It keeps events in memory
+ * until the test process ends, even after {@link stop}.
+ */
+export class FakeNostrRelay {
+  /** Without a trailing slash, like the result of {@link normaliseRelayUrl}. */
+  readonly url: string;
+  /** A test may change the switches at any time. */
+  readonly switches: FakeNostrRelaySwitches;
+  /** The stored events, by id. */
+  readonly events = new Map<string, Event>();
+  /** How many times the relay received each event, by id. */
+  readonly receiveCounts = new Map<string, number>();
+  readonly authEvents: Event[] = [];
+  /** Numbers of TCP connections: opened in total, open now, and the highest number open at the same time. */
+  readonly connections = { opened: 0, open: 0, maxOpen: 0 };
+
+  readonly #changes = new EventEmitter().setMaxListeners(0);
+  readonly #verifyEvent: EventVerifier;
+  readonly #now: Clock;
+  readonly #port: number;
+  readonly #sockets = new Set<Socket>();
+  #server: Server;
+  /** Pending after a call of {@link holdResponses} until the responses are released. */
+  #responsesReleased: Promise<void> = Promise.resolve();
+
+  static async start(
+    options: Partial<FakeNostrRelaySwitches> & { port?: number; now?: Clock } = {},
+  ): Promise<FakeNostrRelay> {
+    const { port = 0, now = Date.now, ...switches } = options;
+    const server = createServer();
+    await listen(server, port);
+    return new FakeNostrRelay({ server, now, switches, verifyEvent: await loadEventVerifier() });
+  }
+
+  private constructor(parts: {
+    server: Server;
+    now: Clock;
+    switches: Partial<FakeNostrRelaySwitches>;
+    verifyEvent: EventVerifier;
+  }) {
+    this.#server = parts.server;
+    this.#now = parts.now;
+    this.#verifyEvent = parts.verifyEvent;
+    this.#port = (parts.server.address() as AddressInfo).port;
+    this.url = `ws://127.0.0.1:${this.#port}`;
+    this.switches = { ...DEFAULT_SWITCHES, ...parts.switches };
+    this.#serve(parts.server);
+  }
+
+  /** Waits until this many events are stored, or until the condition is true. */
+  async waitForEvents(condition: number | (() => boolean)): Promise<void> {
+    const isTrue = typeof condition === 'number' ? () => this.events.size >= condition : condition;
+    while (!isTrue()) {
+      await once(this.#changes, 'change');
+    }
+  }
+
+  /** Delays all responses. @returns a function that sends the delayed responses and ends the delay */
+  holdResponses(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#responsesReleased = promise;
+    return resolve;
+  }
+
+  /** Stores an event. Later queries return it, but the relay does not send it to open subscriptions. */
+  storeEvent(event: Event): void {
+    this.events.set(event.id, event);
+    this.#changes.emit('change');
+  }
+
+  /** Closes all connections and stops listening. */
+  async stop(): Promise<void> {
+    const serverClosed = once(this.#server, 'close');
+    this.#server.close();
+    for (const socket of this.#sockets) {
+      socket.destroy();
+    }
+    await serverClosed;
+  }
+
+  /** Listens on the same port again after {@link stop}. */
+  async restart(): Promise<void> {
+    this.#server = createServer();
+    await listen(this.#server, this.#port);
+    this.#serve(this.#server);
+  }
+
+  /** Stops the relay unless it is already stopped. */
+  async close(): Promise<void> {
+    if (this.#server.listening) {
+      await this.stop();
+    }
+  }
+
+  #serve(server: Server): void {
+    server.on('connection', (socket) => this.#trackConnection(socket));
+    const webSocketServer = new WebSocketServer({ noServer: true, maxPayload: 1024 * 1024 });
+    server.on('upgrade', (request, socket, head) => {
+      const { handshake } = this.switches;
+      if (handshake === 'open') {
+        webSocketServer.handleUpgrade(request, socket, head, (webSocket) =>
+          this.#addClient(webSocket, normaliseUrl(`${this.url}${request.url}`)),
+        );
+      } else if (handshake === 'silent') {
+        // Without reading, the relay would not notice that the client disconnects.
+        socket.resume().once('end', () => socket.end());
+      } else {
+        socket.end(
+          `HTTP/1.1 ${handshake} Rejected\r\nLocation: ws://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n`,
+        );
+      }
+    });
+  }
+
+  #trackConnection(socket: Socket): void {
+    const { connections } = this;
+    connections.opened += 1;
+    connections.open += 1;
+    connections.maxOpen = Math.max(connections.maxOpen, connections.open);
+    this.#sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      connections.open -= 1;
+      this.#sockets.delete(socket);
+      this.#changes.emit('change');
+    });
+    this.#changes.emit('change');
+  }
+
+  #addClient(socket: WebSocket, relayUrl: string | null): void {
+    const client: RelayClient = {
+      socket,
+      relayUrl,
+      challenge: randomBytes(16).toString('hex'),
+      isChallengeSent: false,
+      isAuthenticated: false,
+      eventTimesMs: [],
+      responsesSent: Promise.resolve(),
+    };
+    socket.on('error', () => undefined);
+    socket.on('message', (data) => {
+      if (socket.readyState === socket.OPEN) {
+        this.#handleMessage(client, String(data));
+        this.#changes.emit('change');
+      }
+    });
+    if (this.switches.auth === 'at_connect') {
+      sendChallenge(client);
+    }
+  }
+
+  #handleMessage(client: RelayClient, text: string): void {
+    const [type, eventOrId, ...filters] = parseMessage(text);
+    if (type === 'EVENT') {
+      this.#handleEvent(client, eventOrId as Event);
+    } else if (type === 'AUTH') {
+      const event = eventOrId as Event;
+      this.#respond(client, [['OK', event.id, ...this.#handleAuth(client, event)]]);
+    } else if (type === 'REQ') {
+      this.#respond(client, this.#handleQuery(client, String(eventOrId), filters as Filter[]));
+    } else if (type !== 'CLOSE') {
+      this.#respond(client, [['NOTICE', 'unknown message']]);
+    }
+  }
+
+  /** Sends the responses after all earlier ones, and only when responses are not delayed. */
+  #respond(client: RelayClient, messages: readonly unknown[][]): void {
+    client.responsesSent = Promise.all([client.responsesSent, this.#responsesReleased]).then(() => {
+      for (const message of messages) {
+        send(client.socket, message);
+      }
+    });
+  }
+
+  #handleEvent(client: RelayClient, event: Event): void {
+    this.receiveCounts.set(event.id, (this.receiveCounts.get(event.id) ?? 0) + 1);
+    const rejection = this.#findRejection(client, event);
+    if (rejection !== null) {
+      this.#respond(client, [['OK', event.id, false, rejection]]);
+      return;
+    }
+    const { eventHandling } = this.switches;
+    const isStored = this.events.has(event.id);
+    if (!isStored && eventHandling !== 'ignore' && eventHandling !== 'hang_up') {
+      this.storeEvent(event);
+    }
+    if (eventHandling === 'answer') {
+      const message = isStored ? 'duplicate: already have this event' : '';
+      this.#respond(client, [['OK', event.id, true, message]]);
+    }
+    if (eventHandling === 'hang_up') {
+      client.socket.terminate();
+    }
+  }
+
+  /** Returns the message with which the relay rejects the event, or null if it accepts the event. */
+  #findRejection(client: RelayClient, event: Event): string | null {
+    if (!this.#verifyEvent(event)) {
+      return 'invalid: bad id or signature';
+    }
+    if (this.#requireAuth(client)) {
+      return 'auth-required: members only';
+    }
+    if (this.#isRateLimited(client)) {
+      return 'rate-limited: slow down there';
+    }
+    return this.switches.rejectionMessage;
+  }
+
+  #handleAuth(client: RelayClient, event: Event): [isAccepted: boolean, message: string] {
+    this.authEvents.push(event);
+    const tag = (name: string) => event.tags.find(([tagName]) => tagName === name)?.[1];
+    const isValid =
+      event.kind === ClientAuth &&
+      tag('challenge') === client.challenge &&
+      normaliseUrl(tag('relay') ?? '') === client.relayUrl &&
+      Math.abs(event.created_at - toUnixSeconds(this.#now())) <= MAX_AUTH_TIME_DIFFERENCE_SECONDS &&
+      this.#verifyEvent(event);
+    if (!isValid) {
+      return [false, 'invalid: wrong AUTH event'];
+    }
+    client.isAuthenticated = true;
+    return [true, ''];
+  }
+
+  #handleQuery(client: RelayClient, subscriptionId: string, filters: Filter[]): unknown[][] {
+    const { queryHandling } = this.switches;
+    if (this.#requireAuth(client)) {
+      return [['CLOSED', subscriptionId, 'auth-required: members only']];
+    }
+    if (queryHandling === 'ignore') {
+      return [];
+    }
+    if (queryHandling !== 'answer') {
+      return [['CLOSED', subscriptionId, queryHandling]];
+    }
+    const matches = new Set(filters.flatMap((filter) => this.#queryEvents(filter)));
+    return [
+      ...[...matches].map((event) => ['EVENT', subscriptionId, event]),
+      ['EOSE', subscriptionId],
+    ];
+  }
+
+  /** Returns the matching events, newest first. */
+  #queryEvents(filter: Filter): Event[] {
+    return [...this.events.values()]
+      .filter((event) => matchFilter(filter, event))
+      .toSorted((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1))
+      .slice(0, filter.limit);
+  }
+
+  /** If the client must authenticate first, sends it the challenge and returns true. */
+  #requireAuth(client: RelayClient): boolean {
+    const mustAuthenticate = this.switches.auth !== 'none' && !client.isAuthenticated;
+    if (mustAuthenticate) {
+      sendChallenge(client);
+    }
+    return mustAuthenticate;
+  }
+
+  /** Returns whether the client has reached its rate limit. If not, counts its event. */
+  #isRateLimited(client: RelayClient): boolean {
+    const { eventsPerMinute } = this.switches;
+    if (eventsPerMinute === null) {
+      return false;
+    }
+    const nowMs = this.#now();
+    client.eventTimesMs = client.eventTimesMs.filter((timeMs) => timeMs > nowMs - MINUTE_MS);
+    if (client.eventTimesMs.length >= eventsPerMinute) {
+      return true;
+    }
+    client.eventTimesMs.push(nowMs);
+    return false;
+  }
+}
+
+async function listen(server: Server, port: number): Promise<void> {
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+}
+
+/** Returns an empty array if the text is not a JSON array. */
+function parseMessage(text: string): unknown[] {
+  try {
+    const message: unknown = JSON.parse(text);
+    return Array.isArray(message) ? message : [];
+  } catch {
+    return [];
+  }
+}
+
+function send(socket: WebSocket, message: unknown): void {
+  socket.send(JSON.stringify(message));
+}
+
+function normaliseUrl(url: string): string | null {
+  return normaliseRelayUrl(url, { allowPrivateNetworks: true });
+}
+
+function sendChallenge(client: RelayClient): void {
+  if (!client.isChallengeSent) {
+    client.isChallengeSent = true;
+    send(client.socket, ['AUTH', client.challenge]);
+  }
+}

@@ -1,0 +1,78 @@
+import { randomBytes } from 'node:crypto';
+import type { Database } from '../../../src/database/database.ts';
+import { Store } from '../../../src/store.ts';
+import { insertPaidQuotes, randomPubkey } from '../recipients/quote-fixtures.ts';
+
+export interface StoredZapReceipt {
+  /** Id of the event. */
+  id: string;
+  eventJson: string;
+}
+
+/**
+ * Inserts paid quotes with zap receipts that the service must now deliver to each of the relays.
+ *
+ * @param options.events the receipts in JSON, or a number of receipts without a signature, which relays reject
+ * @param options.createdAtMs milliseconds since 1970
+ */
+export async function insertZapReceipts(
+  database: Database,
+  options: { events: readonly string[] | number; relays: readonly string[]; createdAtMs: number },
+): Promise<StoredZapReceipt[]> {
+  const events =
+    typeof options.events === 'number'
+      ? Array.from({ length: options.events }, () => buildUnsignedReceipt())
+      : options.events;
+  const pubkey = randomPubkey();
+  await insertPaidQuotes(database, pubkey, events.length);
+  const quotes = await database.db
+    .selectFrom('quotes')
+    .select('id')
+    .where('pubkey', '=', pubkey)
+    .orderBy('id')
+    .execute();
+  const receipts = events.map((eventJson) => ({
+    id: (JSON.parse(eventJson) as { id: string }).id,
+    eventJson,
+  }));
+  await new Store(database.db).zapReceipts.add(
+    quotes.map(({ id: quote }, index) => ({
+      quote,
+      id: receipts[index]?.id ?? '',
+      eventJson: receipts[index]?.eventJson ?? '',
+      relayUrls: options.relays,
+      createdAtMs: options.createdAtMs,
+    })),
+  );
+  return receipts;
+}
+
+/** Returns the rows of all deliveries to a relay, by receipt id. */
+export async function readDeliveriesToRelay(database: Database, relay: string) {
+  const rows = await database.db
+    .selectFrom('zap_receipt_deliveries')
+    .selectAll()
+    .where('relay', '=', relay)
+    .execute();
+  return new Map(rows.map((row) => [row.receipt, row]));
+}
+
+/** Counts the deliveries to a relay by state. */
+export async function countDeliveriesByState(
+  database: Database,
+  relay: string,
+): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { state } of (await readDeliveriesToRelay(database, relay)).values()) {
+    counts[state] = (counts[state] ?? 0) + 1;
+  }
+  return counts;
+}
+
+export function readRelayRow(database: Database, url: string) {
+  return database.db.selectFrom('relays').selectAll().where('url', '=', url).executeTakeFirst();
+}
+
+function buildUnsignedReceipt(): string {
+  return JSON.stringify({ id: randomBytes(32).toString('hex'), kind: 9735 });
+}

@@ -1,0 +1,35 @@
+import type { CommandIo } from '../../../src/operator/command.ts';
+
+/** Captures the output of an operator command, and provides its input. */
+export class FakeTerminal implements CommandIo {
+  output = '';
+  readonly progressLines: string[] = [];
+  readonly stdin: AsyncIterable<Uint8Array> | null;
+  readonly #abortController = new AbortController();
+
+  /** @param input the content of standard input; undefined if standard input is a keyboard */
+  constructor(input?: string | AsyncIterable<Uint8Array>) {
+    this.stdin = typeof input === 'string' ? streamText(input) : (input ?? null);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abortController.signal;
+  }
+
+  /** Interrupts the command, as when the operator closes the terminal window. */
+  abort(): void {
+    this.#abortController.abort();
+  }
+
+  async write(text: string): Promise<void> {
+    this.output += text;
+  }
+
+  reportProgress(line: string): void {
+    this.progressLines.push(line);
+  }
+}
+
+async function* streamText(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}

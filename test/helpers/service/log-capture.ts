@@ -1,0 +1,29 @@
+import { createLogger, type Logger } from '../../../src/log.ts';
+
+/** Captures the lines that a logger writes. */
+export class LogCapture {
+  readonly lines: string[] = [];
+  readonly log: Logger;
+  readonly #awaitedTexts: { text: string; resolve: () => void }[] = [];
+
+  /** @param level the lowest captured level */
+  constructor(level: string) {
+    this.log = createLogger(level, {
+      write: (line) => {
+        this.lines.push(line);
+        for (const { text, resolve } of this.#awaitedTexts) {
+          if (line.includes(text)) {
+            resolve();
+          }
+        }
+      },
+    });
+  }
+
+  /** Waits until a line contains the text. */
+  async waitForText(text: string): Promise<void> {
+    if (!this.lines.some((line) => line.includes(text))) {
+      await new Promise<void>((resolve) => this.#awaitedTexts.push({ text, resolve }));
+    }
+  }
+}

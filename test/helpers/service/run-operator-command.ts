@@ -1,0 +1,34 @@
+import type { Database } from '../../../src/database/database.ts';
+import type { CommandResult } from '../../../src/operator/command.ts';
+import { parseCommand } from '../../../src/operator/commands.ts';
+import { Store } from '../../../src/store.ts';
+import { waitForNotificationDelivery } from '../database/database-notifications.ts';
+import { FakeTerminal } from './fake-terminal.ts';
+
+export interface OperatorCommandOptions {
+  clock?: () => number;
+  reservedNames?: readonly string[];
+  terminal?: FakeTerminal;
+}
+
+/**
+ * Runs an operator command in this process, and waits until all listeners are notified of its changes.
+ *
+ * @param argv the command's name, then its arguments
+ */
+export async function runOperatorCommand(
+  database: Database,
+  argv: readonly string[],
+  {
+    clock = Date.now,
+    reservedNames = [],
+    terminal = new FakeTerminal(),
+  }: OperatorCommandOptions = {},
+): Promise<CommandResult> {
+  const command = parseCommand(argv);
+  const store = new Store(database.db);
+  const context = { store, clock, reservedNames, treasury: null, allowHttpMints: true };
+  const result = 'run' in command ? await command.run(context, terminal) : command;
+  await waitForNotificationDelivery(database);
+  return result;
+}

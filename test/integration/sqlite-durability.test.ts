@@ -1,0 +1,349 @@
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { sql } from 'kysely';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { sqliteFilePath } from '../../src/database/data-dir.ts';
+import {
+  type Database,
+  openDatabase,
+  openExistingDatabase,
+  SERVICE_BUSY_TIMEOUT_MS,
+} from '../../src/database/database.ts';
+import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
+import { isPostgres } from '../helpers/database/test-database.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+
+/** Starting a process takes a second, and much longer on a busy machine. */
+const START_TIMEOUT_MS = 60_000;
+
+/** Makes a commit slow enough to kill the process during it. */
+const SLOW_SYNC_MS = 100;
+
+const SQLITE_PAGE_BYTES = 4_096;
+
+/** Does not fit in one page. */
+const LONG_TEXT = 'x'.repeat(20_000);
+
+// nutpost relies on the durability of PostgreSQL without testing it.
+describe.skipIf(isPostgres)('the SQLite database', () => {
+  it('keeps every returned invoice if the service is killed, and allows only one new process', async () => {
+    const mint = await startTestMint();
+    const env = { DATA_DIR: createDataDir(), DEFAULT_MINT_URL: mint.url };
+    const firstProcess = new NutpostProcess('serve', env);
+    const invoices = await requestInvoicesThenKill(firstProcess, 40);
+
+    const [url, rejectedExit] = await waitForReadyAndExit(
+      new NutpostProcess('serve', env),
+      new NutpostProcess('serve', env),
+    );
+    expect(rejectedExit).toEqual({
+      code: 1,
+      signal: null,
+      stderr: expect.stringMatching(
+        /^The data directory \S+ is in use by another nutpost process[^\n]+DATA_DIR\.\n$/,
+      ),
+    });
+    const verify = async (invoice: Invoice) =>
+      (await requestJson(url, new URL(invoice.verify).pathname)).body;
+    for (const invoice of invoices) {
+      expect(await verify(invoice)).toMatchObject({ settled: false, pr: invoice.pr });
+    }
+    for (const invoice of invoices.slice(-3)) {
+      mint.pay(invoice.pr);
+      await vi.waitFor(async () => expect((await verify(invoice)).settled).toBe(true), {
+        timeout: START_TIMEOUT_MS,
+      });
+    }
+  });
+
+  it('is usable although the first starts of the service are killed', async () => {
+    const disk = new FaultyDisk({ syncDurationMs: SLOW_SYNC_MS });
+    for (const writesBeforeKill of [1, 3, 5, 7]) {
+      const killedProcess = new NutpostProcess('serve', disk.env);
+      for (let writes = 1; writes <= writesBeforeKill; writes += 1) {
+        await waitForWrite(disk);
+      }
+      await killedProcess.kill();
+    }
+    const service = new NutpostProcess('serve', { DATA_DIR: disk.dataDir });
+    const url = await service.waitForUrl();
+    expect((await requestJson(url, '/api/v2/info')).status).toBe(200);
+    expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
+  });
+
+  it('is usable after a command is killed during its commit', async () => {
+    const mint = await startTestMint();
+    const disk = new FaultyDisk({ syncDurationMs: SLOW_SYNC_MS });
+    const env = { DATA_DIR: disk.dataDir, DEFAULT_MINT_URL: mint.url };
+    const url = await new NutpostProcess('serve', env).waitForUrl();
+    const npubs = Array.from({ length: 4 }, () => new RecipientClient(url).npub);
+    const [blockedNpub = '', ...otherNpubs] = npubs;
+    const requestInvoice = async (npub: string) =>
+      (await requestJson(url, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
+
+    const blockResult = await runNutpostCommand(['user', 'block', blockedNpub], env);
+    expect(blockResult).toMatchObject({ code: 0, stderr: '' });
+    await vi.waitFor(async () => {
+      expect(await requestInvoice(blockedNpub)).toMatchObject({ reason: 'Recipient unavailable.' });
+    }, START_TIMEOUT_MS);
+    for (const npub of otherNpubs) {
+      const command = new NutpostProcess(`user block ${npub}`, { ...env, ...disk.env });
+      await waitForWrite(disk);
+      await command.kill();
+      expect(await requestInvoice(new RecipientClient(url).npub)).toHaveProperty('pr');
+    }
+    expect(await runNutpostCommand(['user', 'unblock', blockedNpub], env)).toMatchObject({
+      code: 0,
+    });
+    await vi.waitFor(
+      async () => expect(await requestInvoice(blockedNpub)).toHaveProperty('pr'),
+      START_TIMEOUT_MS,
+    );
+  });
+
+  it('can be read while another process has a write lock, and written afterwards', async () => {
+    const mint = await startTestMint();
+    const dataDir = createDataDir();
+    const service = new NutpostProcess('serve', { DATA_DIR: dataDir, DEFAULT_MINT_URL: mint.url });
+    const url = await service.waitForUrl();
+    // Without PUBLIC_ORIGINS, the service accepts only signatures for `localhost`.
+    const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
+    const address = `/.well-known/lnurlp/${wallet.npub}`;
+    const quotesPath = '/api/v2/wallet/quotes';
+    const requestInvoice = () => requestJson(url, `${address}?amount=21000`);
+    await requestInvoice();
+
+    const otherProcess = new DatabaseSync(sqliteFilePath(dataDir), { timeout: START_TIMEOUT_MS });
+    otherProcess.exec('begin immediate');
+    const delayedInvoice = requestInvoice();
+    await vi.waitFor(() => expect(mint.quotes.size).toBe(2), START_TIMEOUT_MS);
+    for (let round = 0; round < 10; round += 1) {
+      const headers = { authorization: wallet.signRequest(quotesPath) };
+      expect((await requestJson(url, quotesPath, { headers })).status).toBe(200);
+      expect(
+        (await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}`)).body,
+      ).toHaveProperty('callback');
+    }
+    expect((await requestJson(url, '/health/ready')).status).toBe(200);
+    otherProcess.close();
+    expect((await delayedInvoice).body).toHaveProperty('pr');
+  });
+
+  it('can be read while a commit waits for the disk', async () => {
+    const mint = await startTestMint();
+    const disk = new FaultyDisk({ syncDurationMs: 200 });
+    const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
+    const url = await service.waitForUrl();
+    const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
+    let isCommitted = false;
+    const invoice = requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`).then(() => {
+      isCommitted = true;
+    });
+    await vi.waitFor(() => expect(mint.quotes.size).toBe(1), START_TIMEOUT_MS);
+    const quotesPath = '/api/v2/wallet/quotes';
+    const { status } = await requestJson(url, quotesPath, {
+      headers: { authorization: wallet.signRequest(quotesPath) },
+    });
+    expect({ status, isCommitted }).toEqual({ status: 200, isCommitted: false });
+    await invoice;
+  });
+
+  it('makes the service report a failure if its file is damaged', async () => {
+    const dataDir = createDataDir();
+    const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
+    const url = await service.waitForUrl();
+    const otherProcess = new DatabaseSync(sqliteFilePath(dataDir), { timeout: START_TIMEOUT_MS });
+    // After this write of another process, the service reads all pages again.
+    otherProcess.exec(
+      `insert into users (pubkey) values ('changed'); pragma wal_checkpoint(truncate)`,
+    );
+    otherProcess.close();
+    const bytes = fs.statSync(sqliteFilePath(dataDir)).size;
+    const file = fs.openSync(sqliteFilePath(dataDir), 'r+');
+    fs.writeSync(
+      file,
+      Buffer.alloc(bytes - SQLITE_PAGE_BYTES, 0xff),
+      0,
+      bytes - SQLITE_PAGE_BYTES,
+      SQLITE_PAGE_BYTES,
+    );
+    fs.closeSync(file);
+
+    const { body } = await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}`);
+    expect(body).toEqual({
+      status: 'ERROR',
+      reason: 'The service is temporarily unavailable. Please try again.',
+    });
+    expect(await requestJson(url, '/health/ready')).toMatchObject({
+      status: 503,
+      body: { status: 'failing', checks: { database: 'failing' } },
+    });
+    expect(service.stdout).toContain('"event":"database_unavailable"');
+  });
+
+  it('truncates its WAL file in a checkpoint after another process ends a long read', async () => {
+    const dataDir = createDataDir();
+    const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+    onTestFinished(() => database.close());
+    const reader = new DatabaseSync(sqliteFilePath(dataDir));
+    reader.exec('begin');
+    reader.prepare('select * from relays').all();
+    for (let row = 0; row < 100; row += 1) {
+      await database.db
+        .insertInto('relays')
+        .values({ url: `${row}`, last_result: LONG_TEXT })
+        .execute();
+    }
+    const walBytes = () => fs.statSync(`${sqliteFilePath(dataDir)}-wal`).size;
+    const walBytesBefore = walBytes();
+    const startedAtMs = performance.now();
+    await database.checkpoint();
+    // This checkpoint does not wait for the reader.
+    expect(performance.now() - startedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
+    expect(walBytes()).toBe(walBytesBefore);
+    reader.close();
+    await database.checkpoint();
+    expect(walBytes()).toBe(0);
+  });
+
+  it('rejects writes of the service, but not reads, while another process has the write lock', async () => {
+    const dataDir = createDataDir();
+    const location = { kind: 'sqlite', dataDir } as const;
+    const service = await openDatabase(location, () => undefined);
+    onTestFinished(() => service.close());
+    const command = await openExistingDatabase(location, () => undefined);
+    onTestFinished(() => command.close());
+    const write = ({ db }: Database, pubkey: string) =>
+      db.insertInto('users').values({ pubkey }).execute();
+    const otherProcess = new DatabaseSync(sqliteFilePath(dataDir));
+    otherProcess.exec('begin immediate');
+
+    const commandWrite = write(command, 'command');
+    await expect(write(service, 'first')).rejects.toThrow(DatabaseUnavailableError);
+    expect(service.isWritable()).toBe(false);
+    // After one write timed out, later writes fail immediately.
+    const secondWriteAtMs = performance.now();
+    await expect(write(service, 'second')).rejects.toThrow(DatabaseUnavailableError);
+    expect(performance.now() - secondWriteAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
+    expect(await service.db.selectFrom('users').selectAll().execute()).toEqual([]);
+
+    // A database with a write that waits for 10 s counts as not writable, although the write has not failed yet.
+    expect(command.isWritable()).toBe(true);
+    const now = vi.spyOn(performance, 'now').mockReturnValue(secondWriteAtMs + 10_000);
+    expect(command.isWritable()).toBe(false);
+    now.mockRestore();
+
+    otherProcess.close();
+    // The write succeeds, because a command waits longer for the lock than the service.
+    await commandWrite;
+    await write(service, 'third');
+    expect(service.isWritable()).toBe(true);
+  });
+
+  it('counts as not writable from an error of a full disk until a write succeeds', async () => {
+    const database = await openDatabase(
+      { kind: 'sqlite', dataDir: createDataDir() },
+      () => undefined,
+    );
+    onTestFinished(() => database.close());
+    const { db } = database;
+    const insertRelay = (url: string) =>
+      db.insertInto('relays').values({ url, last_result: LONG_TEXT }).execute();
+    await insertRelay('first');
+    // The limit is below the current number of pages, so SQLite cannot add pages, as on a full disk.
+    await sql`pragma max_page_count = 1`.execute(db);
+    await expect(insertRelay('second')).rejects.toThrow(DatabaseUnavailableError);
+    expect(database.isWritable()).toBe(false);
+    // A transaction that changes no rows writes nothing.
+    await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
+    expect(database.isWritable()).toBe(false);
+    const rolledBack = db.transaction().execute(async (tx) => {
+      await tx.updateTable('relays').set({ failures: 1 }).execute();
+      throw new Error('rolled back');
+    });
+    await expect(rolledBack).rejects.toThrow('rolled back');
+    await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
+    expect(database.isWritable()).toBe(false);
+    await sql`pragma max_page_count = 10000`.execute(db);
+    await db.insertInto('relays').values({ url: 'second' }).returning('url').execute();
+    expect(database.isWritable()).toBe(true);
+  });
+
+  it('counts as not writable while it is read-only', async () => {
+    const database = await openDatabase(
+      { kind: 'sqlite', dataDir: createDataDir() },
+      () => undefined,
+    );
+    onTestFinished(() => database.close());
+    const insertUser = (pubkey: string) =>
+      database.db.insertInto('users').values({ pubkey }).execute();
+    await insertUser('first');
+    // An invalid statement does not mean that the database cannot be written.
+    await expect(sql`select missing`.execute(database.db)).rejects.toThrow('no such column');
+    await expect(insertUser('first')).rejects.toThrow('UNIQUE constraint failed');
+    expect(database.isWritable()).toBe(true);
+    await sql`pragma query_only = on`.execute(database.db);
+    await expect(insertUser('second')).rejects.toThrow(DatabaseUnavailableError);
+    expect(database.isWritable()).toBe(false);
+  });
+
+  it('is rejected if its file is not a database', async () => {
+    const dataDir = createDataDir();
+    fs.mkdirSync(dataDir);
+    fs.writeFileSync(sqliteFilePath(dataDir), 'something else'.repeat(100));
+    await expect(openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).rejects.toThrow(
+      /^DATA_DIR: \S+ cannot be used \(file is not a database\)\.$/,
+    );
+  });
+});
+
+interface Invoice {
+  pr: string;
+  verify: string;
+}
+
+/** Requests invoices concurrently, and kills the service as soon as enough are returned. */
+async function requestInvoicesThenKill(service: NutpostProcess, count: number): Promise<Invoice[]> {
+  const url = await service.waitForUrl();
+  const wallet = new RecipientClient(url);
+  const invoices: Invoice[] = [];
+  const requestRepeatedly = async (): Promise<void> => {
+    while (invoices.length < count) {
+      const { body } = await requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+      invoices.push(body);
+    }
+    await service.kill();
+  };
+  // The requests that are pending at the kill fail.
+  await Promise.all(Array.from({ length: 4 }, () => requestRepeatedly().catch(() => undefined)));
+  expect(invoices.length).toBeGreaterThanOrEqual(count);
+  return invoices;
+}
+
+/** Waits until one process is ready and the other exits. @returns the URL of one and the exit of the other */
+function waitForReadyAndExit(...processes: [NutpostProcess, NutpostProcess]) {
+  return Promise.all([
+    Promise.any(processes.map((process) => process.waitForUrl())),
+    Promise.race(processes.map((process) => process.waitForExit())),
+  ]);
+}
+
+/** Waits for the next write to the disk, which is not synced yet. */
+async function waitForWrite(disk: FaultyDisk): Promise<void> {
+  const positionBefore = disk.operationLogPosition();
+  await vi.waitFor(() => expect(disk.operationLogPosition()).toBeGreaterThan(positionBefore), {
+    timeout: START_TIMEOUT_MS,
+    interval: 5,
+  });
+}
+
+function createDataDir(): string {
+  const folder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-durability-'));
+  onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
+  return path.join(folder, 'data');
+}

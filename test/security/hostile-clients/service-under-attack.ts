@@ -1,0 +1,153 @@
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { WebSocket } from 'ws';
+import { TestMint } from '../../../demo/test-mint.ts';
+import { findStablePorts } from '../../faults/deployment.ts';
+import { ServiceProcess } from '../../faults/service-process.ts';
+import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
+
+/** Resources of a process after a garbage collection. */
+export interface ResourceUsage {
+  /** JavaScript heap, and buffers outside of it. */
+  heapBytes: number;
+  residentBytes: number;
+  connections: number;
+}
+
+const MEBIBYTE = 1024 * 1024;
+
+/** Growth that is not a leak: compiled code, bounded caches, and memory that allocators retain. */
+const ALLOWED_GROWTH: ResourceUsage = {
+  heapBytes: 16 * MEBIBYTE,
+  residentBytes: 96 * MEBIBYTE,
+  // Legitimate clients and mints stay connected.
+  connections: 90,
+};
+
+/** Timeouts in the service, of up to 30 s, release the resources of an attack. */
+const RELEASE_TIMEOUT_MS = 40_000;
+const RELEASE_POLL_INTERVAL_MS = 250;
+
+const UPDATE_TIMEOUT_MS = 20_000;
+
+/** Lines that Node prints because of `--inspect`. */
+const INSPECTOR_LINE = /^(Debugger |For help, see: https:\/\/nodejs\.org)/;
+
+const READ_RESOURCE_USAGE = `(() => {
+  const { heapUsed, external, rss } = process.memoryUsage();
+  const sockets = process.getActiveResourcesInfo().filter((each) => each === 'TCPSocketWrap');
+  return JSON.stringify({
+    heapBytes: heapUsed + external, residentBytes: rss, connections: sockets.length,
+  });
+})()`;
+
+export type ServiceUnderAttack = Awaited<ReturnType<typeof startServiceUnderAttack>>;
+
+/**
+ * Starts the service with SQLite in a child process, and a test mint in this process.
+ *
+ * @param env additional environment variables
+ */
+export async function startServiceUnderAttack(env: Record<string, string>) {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
+  const mint = await TestMint.start();
+  const unexpectedExits: string[] = [];
+  const [port] = (await findStablePorts(1)) as [number];
+  const service = new ServiceProcess({
+    name: 'nutpost',
+    port,
+    folder,
+    env: {
+      DEFAULT_MINT_URL: mint.url,
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      PUBLIC_ORIGINS: `http://127.0.0.1:${port}`,
+      DATA_DIR: path.join(folder, 'data'),
+      NODE_OPTIONS: '--inspect=127.0.0.1:0',
+      ...env,
+    },
+    onUnexpectedExit: (description) => unexpectedExits.push(description),
+  });
+  service.start();
+  await service.waitUntilReady();
+  const { origin } = service;
+  const log = await readFile(service.logFile, 'utf8');
+  const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
+
+  /** Collects garbage and measures the resources of the service. */
+  async function measureResourceUsage(): Promise<ResourceUsage> {
+    const inspector = new WebSocket(inspectorUrl);
+    await once(inspector, 'open');
+    const call = async (method: string, params: object = {}) => {
+      inspector.send(JSON.stringify({ id: 1, method, params }));
+      const [data] = await once(inspector, 'message');
+      return JSON.parse(String(data)).result;
+    };
+    // Finalizers run after the first collection. The second one frees what they release.
+    await call('HeapProfiler.collectGarbage');
+    await call('HeapProfiler.collectGarbage');
+    const response = await call('Runtime.evaluate', { expression: READ_RESOURCE_USAGE });
+    inspector.terminate();
+    return JSON.parse(response.result.value) as ResourceUsage;
+  }
+
+  /** Waits until the service releases the resources of an attack. @returns a line for each resource still in use */
+  async function waitUntilReleased(before: ResourceUsage): Promise<string[]> {
+    const deadline = Date.now() + RELEASE_TIMEOUT_MS;
+    for (;;) {
+      const after = await measureResourceUsage();
+      const grownFields = (Object.keys(ALLOWED_GROWTH) as (keyof ResourceUsage)[]).filter(
+        (field) => after[field] > before[field] + ALLOWED_GROWTH[field],
+      );
+      if (grownFields.length === 0 || Date.now() > deadline) {
+        return grownFields.map(
+          (field) => `${field}: ${before[field]} before, ${after[field]} after`,
+        );
+      }
+      await delay(RELEASE_POLL_INTERVAL_MS);
+    }
+  }
+
+  /** Returns unexpected exits, logged errors and stray output. */
+  async function readUnexpectedOutput(): Promise<string[]> {
+    const lines = await service.readUnexpectedLogLines();
+    return [...unexpectedExits, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
+  }
+
+  /** Makes one payment. @throws Error if the update, the paid list or the verify URL does not report it */
+  async function runPaymentFlow(): Promise<void> {
+    const wallet = new RecipientClient(origin);
+    const discovery = await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}`);
+    const invoice = await requestJson(discovery.body.callback, '?amount=21000');
+    const socket = await wallet.openSocket();
+    const { id } = mint.pay(invoice.body.pr);
+    const timeout = delay(UPDATE_TIMEOUT_MS, null, { ref: false });
+    const update = await Promise.race([socket.nextMessage(), timeout]);
+    await socket.close();
+    const [quote] = await wallet.listPaidQuotes();
+    const verified = await requestJson(invoice.body.verify, '');
+    const observed = [update?.payload?.quoteId, quote?.['quoteId'], verified.body.settled];
+    if (observed.join() !== [id, id, true].join()) {
+      throw new Error(`the payment failed: observed ${observed.join(' ')}, expected quote ${id}`);
+    }
+  }
+
+  async function close(): Promise<void> {
+    await service.kill();
+    await mint.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  return {
+    mint,
+    origin,
+    port,
+    measureResourceUsage,
+    waitUntilReleased,
+    readUnexpectedOutput,
+    runPaymentFlow,
+    close,
+  };
+}

@@ -1,0 +1,127 @@
+import { expect, it, onTestFinished, vi } from 'vitest';
+import type { ReadinessStatus } from '../../../src/database/readiness.ts';
+import type { WatchedQuoteCount } from '../../../src/metrics/backlog-store.ts';
+import type { GaugeSources } from '../../../src/metrics/gauges.ts';
+import { Metrics } from '../../../src/metrics/metrics.ts';
+import { MetricsScrape } from '../../helpers/service/metrics-scrape.ts';
+
+const OPERATOR_MINT_URL = 'https://mint.example';
+const NOW_MS = 1_800_000_000_000;
+const SECOND_MS = 1_000;
+
+const READY: ReadinessStatus = {
+  status: 'ready',
+  checks: { database: 'ok', migrations: 'ok', listen: 'ok' },
+};
+
+const DATABASE_FAILING: ReadinessStatus = {
+  status: 'failing',
+  checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },
+};
+
+it('reports the most overdue poll of each operator mint and of all other mints together', async () => {
+  const scrape = createScraper({
+    overdueMints: [
+      { mintUrl: OPERATOR_MINT_URL, overdueMs: 90 * SECOND_MS },
+      { mintUrl: 'https://one.example', overdueMs: 200 * SECOND_MS },
+      { mintUrl: 'https://two.example', overdueMs: 400 * SECOND_MS },
+      { mintUrl: 'https://three.example', overdueMs: 0 },
+    ],
+  });
+  const metric = 'nutpost_oldest_due_check_age_seconds';
+  expect((await scrape()).sumSeries(metric, { mint: OPERATOR_MINT_URL })).toBe(90);
+  expect((await scrape()).sumSeries(metric, { mint: 'other' })).toBe(400);
+});
+
+it('reports the failed check and the previous counts while the database is unavailable', async () => {
+  let isDatabaseDown = false;
+  let monotonicMs = 0;
+  const scrape = createScraper({
+    quoteCounts: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5 }],
+    isDatabaseDown: () => isDatabaseDown,
+    monotonicMs: () => monotonicMs,
+  });
+  expect((await scrape()).sumSeries('nutpost_backlog_fresh')).toBe(1);
+  isDatabaseDown = true;
+  monotonicMs += 60 * SECOND_MS;
+  const scrapeResult = await scrape();
+  expect(scrapeResult.sumSeries('nutpost_ready')).toBe(0);
+  expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'database' })).toBe(0);
+  expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'listen' })).toBe(1);
+  expect(scrapeResult.sumSeries('nutpost_backlog_fresh')).toBe(0);
+  expect(scrapeResult.sumSeries('nutpost_watched_quotes', { mint: OPERATOR_MINT_URL })).toBe(5);
+});
+
+it('shares one slow count between scrapes and waits for it for at most two seconds', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const countQuery = Promise.withResolvers<void>();
+  const waitForCount = vi.fn(() => countQuery.promise);
+  const scrape = createScraper({
+    quoteCounts: [{ mintUrl: OPERATOR_MINT_URL, state: 'PAID', count: 7 }],
+    waitForCount,
+  });
+  const slowScrapes = [scrape(), scrape()];
+  await vi.advanceTimersByTimeAsync(2 * SECOND_MS);
+  for (const scrapeResult of await Promise.all(slowScrapes)) {
+    expect(scrapeResult.sumSeries('nutpost_backlog_fresh')).toBe(0);
+  }
+  countQuery.resolve();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(
+    (await scrape()).sumSeries('nutpost_watched_quotes', {
+      mint: OPERATOR_MINT_URL,
+      state: 'PAID',
+    }),
+  ).toBe(7);
+  expect(waitForCount).toHaveBeenCalledOnce();
+});
+
+/** Returns a function that scrapes the metrics of a process with these values. */
+function createScraper(values: {
+  quoteCounts?: readonly WatchedQuoteCount[];
+  overdueMints?: ReturnType<GaugeSources['watcher']['listOverdue']>;
+  isDatabaseDown?: () => boolean;
+  waitForCount?: () => Promise<void>;
+  monotonicMs?: () => number;
+}): () => Promise<MetricsScrape> {
+  const {
+    quoteCounts = [],
+    overdueMints = [],
+    isDatabaseDown = () => false,
+    waitForCount = async () => undefined,
+    monotonicMs = () => 0,
+  } = values;
+  const metrics = new Metrics({ version: '1.2.3', operatorMints: [OPERATOR_MINT_URL] });
+  metrics.addGauges({
+    readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
+    backlog: {
+      countWatchedQuotes: async () => {
+        await waitForCount();
+        if (isDatabaseDown()) {
+          throw new Error('unavailable');
+        }
+        return [...quoteCounts];
+      },
+      countPendingDeliveries: async () => [],
+      countPurchases: async () => ({
+        open: 0,
+        completed: 0,
+        failed: 0,
+        oldestOpenCreatedAtMs: null,
+      }),
+    },
+    processId: 'this process',
+    poolStats: () => null,
+    quoteSockets: { count: 0 },
+    mintSockets: { count: 0 },
+    watcher: { mintCounts: { watched: 0, unresponsive: 0 }, listOverdue: () => overdueMints },
+    limiter: { getStatus: () => [] },
+    operatorMints: [OPERATOR_MINT_URL],
+    operatorRelays: [],
+    clock: () => NOW_MS,
+    monotonicMs,
+    log: { warn: () => undefined },
+  });
+  return async () => new MetricsScrape(await metrics.collect());
+}

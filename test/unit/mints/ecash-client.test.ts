@@ -1,0 +1,289 @@
+import { describe, expect, it } from 'vitest';
+import type { BlindedMessage, BlindSignature, Proof } from '../../../src/mints/ecash.ts';
+import { EcashClient } from '../../../src/mints/ecash-client.ts';
+import type { GuardedRequest, GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+
+const MINT_URL = 'https://mint.example/Bitcoin';
+const KEYSET_ID = '01fc7e503bcea2cd4af79734c58f345988549930fafb8ae059317c3203a7e96311';
+const OTHER_ID = '00ad268c4d1f5826';
+const KIB = 1024;
+const UNEXPECTED = { outcome: 'unavailable', reason: 'unexpected response' };
+
+const PROOF: Proof = { id: KEYSET_ID, amount: 4, secret: 'secret', C: point(1) };
+const [OUTPUT_1, OUTPUT_2]: [BlindedMessage, BlindedMessage] = [
+  { amount: 1, id: KEYSET_ID, B_: point(11) },
+  { amount: 2, id: KEYSET_ID, B_: point(12) },
+];
+const OUTPUTS = [OUTPUT_1, OUTPUT_2];
+const [SIGNATURE_1, SIGNATURE_2]: [BlindSignature, BlindSignature] = [
+  { amount: 1, id: KEYSET_ID, C_: point(21), dleq: { e: '0a'.repeat(32), s: '0b'.repeat(32) } },
+  { amount: 2, id: KEYSET_ID, C_: point(22) },
+];
+const SIGNATURES = [SIGNATURE_1, SIGNATURE_2];
+
+describe('readKeysets', () => {
+  it('returns the keysets that Nutshell and cdk-mintd list', async () => {
+    const client = clientFor({
+      keysets: [
+        { id: KEYSET_ID, unit: 'sat', active: true, input_fee_ppk: 100, final_expiry: null },
+        { id: 'I2yN+iRY/kzT', unit: 'sat', active: false },
+        { id: OTHER_ID, unit: 'usd', active: true, input_fee_ppk: null, final_expiry: 9 },
+      ],
+    });
+    expect(await client.readKeysets(MINT_URL)).toEqual({
+      outcome: 'found',
+      keysets: [
+        { id: KEYSET_ID, unit: 'sat', active: true, inputFeePpk: 100 },
+        { id: 'I2yN+iRY/kzT', unit: 'sat', active: false, inputFeePpk: 0 },
+        { id: OTHER_ID, unit: 'usd', active: true, inputFeePpk: 0, finalExpiry: 9 },
+      ],
+    });
+    expect(client.requests).toMatchObject([{ method: 'GET', url: `${MINT_URL}/v1/keysets` }]);
+  });
+
+  it.each([
+    null,
+    { id: 7 },
+    { id: '../swap' },
+    { id: 'a'.repeat(67) },
+    { active: 'yes' },
+    { unit: 7 },
+    { input_fee_ppk: -1 },
+    { input_fee_ppk: 0.5 },
+    { input_fee_ppk: 1e15 },
+    { final_expiry: 'soon' },
+  ])('skips a keyset with the malformed value %j', async (change) => {
+    const validKeyset = { id: OTHER_ID, unit: 'sat', active: true };
+    const client = clientFor({ keysets: [change && { ...validKeyset, ...change }, validKeyset] });
+    const result = await client.readKeysets(MINT_URL);
+    expect(result).toMatchObject({ keysets: [{ id: OTHER_ID, inputFeePpk: 0 }] });
+  });
+
+  it('returns at most 1,000 keysets', async () => {
+    const keysets = Array(5_000).fill({ id: OTHER_ID, unit: 'sat', active: false });
+    const result = await clientFor({ keysets }).readKeysets(MINT_URL);
+    expect(result.outcome === 'found' && result.keysets).toHaveLength(1_000);
+  });
+});
+
+describe('readKeys', () => {
+  const MANY_KEYS = Array.from({ length: 257 }, (_, i) => [String(i + 1), point(i)]);
+  const KEYS = { '1': point(1), '2': point(2), '9223372036854775808': point(3) };
+
+  it.each([
+    [KEYSET_ID, KEYSET_ID],
+    ['I2yN+iRY/kz=', 'I2yN-iRY_kz%3D'],
+  ])('returns all keys of the keyset %s', async (id, pathSegment) => {
+    const client = clientFor({ keysets: [{ id: OTHER_ID, keys: {} }, null, { id, keys: KEYS }] });
+    const expected = { outcome: 'found', keys: { id, keys: KEYS } };
+    expect(await client.readKeys(MINT_URL, id)).toEqual(expected);
+    expect(client.requests).toMatchObject([
+      { method: 'GET', url: `${MINT_URL}/v1/keys/${pathSegment}` },
+    ]);
+  });
+
+  it.each([
+    ['another keyset', { id: OTHER_ID, keys: KEYS }],
+    ['keys that are not points', { id: KEYSET_ID, keys: { '1': 'abc' } }],
+    ['keys that are uncompressed points', { id: KEYSET_ID, keys: { '1': `04${'11'.repeat(64)}` } }],
+    ['a key for a fractional amount', { id: KEYSET_ID, keys: { '0.5': point(1) } }],
+    ['a key for the amount 0', { id: KEYSET_ID, keys: { '0': point(1) } }],
+    ['a key for an amount in words', { id: KEYSET_ID, keys: { one: point(1) } }],
+    ['257 keys', { id: KEYSET_ID, keys: Object.fromEntries(MANY_KEYS) }],
+  ])('returns "unexpected response" for %s', async (_case, keyset) => {
+    const client = clientFor({ keysets: [keyset] });
+    expect(await client.readKeys(MINT_URL, KEYSET_ID)).toEqual(UNEXPECTED);
+  });
+
+  it.each([
+    [{ outcome: 'not_found' }, 400, { detail: `keyset not found: ${KEYSET_ID}`, code: 12001 }],
+    [{ outcome: 'unavailable', reason: 'status 404' }, 404, { detail: 'Not Found' }],
+  ])('returns %j for the status %i with the body %j', async (expected, status, body) => {
+    expect(await clientFor(body, status).readKeys(MINT_URL, KEYSET_ID)).toEqual(expected);
+  });
+});
+
+describe('swap', () => {
+  const responseWith = (change: object) => ({
+    signatures: [SIGNATURE_1, { ...SIGNATURE_2, ...change }],
+  });
+
+  it('sends proofs without their DLEQ and returns a signature for each output', async () => {
+    const client = clientFor(responseWith({ dleq: null }));
+    const dleq = { e: '1', s: '2', r: '3' };
+    const result = await client.swap(MINT_URL, [{ ...PROOF, dleq }], OUTPUTS);
+    expect(result).toEqual({ outcome: 'signed', signatures: SIGNATURES });
+    expect(client.requests).toEqual([
+      {
+        method: 'POST',
+        url: `${MINT_URL}/v1/swap`,
+        body: { inputs: [PROOF], outputs: OUTPUTS },
+        maxBodyBytes: 64 * KIB + OUTPUTS.length * KIB,
+      },
+    ]);
+  });
+
+  it.each([
+    ['too few signatures', { signatures: [SIGNATURE_2] }],
+    ['too many signatures', { signatures: [...SIGNATURES, SIGNATURE_1] }],
+    ['signatures in another order', { signatures: SIGNATURES.toReversed() }],
+    ['a signature for another amount', responseWith({ amount: 1 })],
+    ['a signature of another keyset', responseWith({ id: '00aa' })],
+    ['a signature that is not a point', responseWith({ C_: 'abc' })],
+    ['an amount as a string', responseWith({ amount: '2' })],
+    ['an empty object', {}],
+    ['null', null],
+    ['HTML', '<html>'],
+  ])('returns "unexpected response" for %s', async (_case, body) => {
+    expect(await clientFor(body).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(UNEXPECTED);
+  });
+
+  const SPENT_ERROR = { detail: 'proofs already spent', code: 11001 };
+
+  it.each<[object, number, object | string]>([
+    [{ outcome: 'rejected', reason: 'spent' }, 400, SPENT_ERROR],
+    [{ outcome: 'rejected', reason: 'other' }, 403, '<html>Access denied'],
+    [{ outcome: 'rejected', reason: 'other' }, 422, 'Failed to deserialize the JSON body'],
+    [{ outcome: 'rate_limited', retryAfterMs: null }, 429, { detail: 'Rate limit exceeded.' }],
+    ...[301, 408, 500, 502, 504].map((status): [object, number, object] => [
+      { outcome: 'unavailable', reason: `status ${status}` },
+      status,
+      SPENT_ERROR,
+    ]),
+  ])('returns %j for the status %i with the body %j', async (expected, status, body) => {
+    expect(await clientFor(body, status).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(expected);
+  });
+
+  it.each([
+    ['with isUnsent if the request was not sent', { isUnsent: true }],
+    ['without isUnsent if the request may have been sent', {}],
+  ] as const)('returns "unavailable" %s', async (_case, unsentFlag) => {
+    const client = clientForResponse({
+      outcome: 'unreachable',
+      reason: 'timed out',
+      ...unsentFlag,
+    });
+    const expected = { outcome: 'unavailable', reason: 'timed out', ...unsentFlag };
+    expect(await client.swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(expected);
+  });
+});
+
+describe('checkState', () => {
+  const [Y_1, Y_2] = [point(31), point(32)] as const;
+  const spentState = { Y: Y_1, state: 'SPENT' };
+
+  it('sends points in lower case, as Nutshell requires, and returns states by point', async () => {
+    const states = [
+      { Y: Y_2, state: 'PENDING', witness: null },
+      { Y: Y_1.toUpperCase(), state: 'SPENT' },
+      { Y: point(33), state: 'UNSPENT' },
+    ];
+    const client = clientFor({ states });
+    expect(await client.checkState(MINT_URL, [Y_1.toUpperCase(), Y_2])).toEqual({
+      outcome: 'found',
+      states: new Map([
+        [Y_1, 'SPENT'],
+        [Y_2, 'PENDING'],
+      ]),
+    });
+    expect(client.requests).toMatchObject([
+      { body: { Ys: [Y_1, Y_2] }, maxBodyBytes: 64 * KIB + 2 * 2 * KIB },
+    ]);
+  });
+
+  it.each([
+    ['a missing state', [spentState]],
+    [
+      'two states of one proof',
+      [spentState, { Y: Y_2, state: 'UNSPENT' }, { Y: Y_1.toUpperCase(), state: 'UNSPENT' }],
+    ],
+    ['an unknown state', [spentState, { Y: Y_2, state: 'BURNT' }]],
+    ['no states', undefined],
+    ['too many states', [...Array(1_000).fill(spentState), { Y: Y_2, state: 'SPENT' }]],
+  ])('returns "unexpected response" for %s', async (_case, states) => {
+    expect(await clientFor({ states }).checkState(MINT_URL, [Y_1, Y_2])).toEqual(UNEXPECTED);
+  });
+
+  it('returns "unavailable" if the mint rejects the request', async () => {
+    const expected = { outcome: 'unavailable', reason: 'status 400' };
+    expect(await clientFor({ detail: 'no' }, 400).checkState(MINT_URL, [Y_1])).toEqual(expected);
+  });
+});
+
+describe('restore', () => {
+  it.each([
+    [
+      'a signature with its output',
+      { outputs: [{ ...OUTPUT_2, C_: null }], signatures: [SIGNATURE_2] },
+      [SIGNATURE_2],
+    ],
+    [
+      'a signature that an older mint calls a promise',
+      { outputs: [OUTPUT_2], promises: [SIGNATURE_2] },
+      [SIGNATURE_2],
+    ],
+    ['an empty list if the mint has signed no output', { outputs: [], signatures: [] }, []],
+  ])('returns %s', async (_case, body, signatures) => {
+    const client = clientFor(body);
+    expect(await client.restore(MINT_URL, OUTPUTS)).toEqual({
+      outcome: 'found',
+      restored: signatures.map((signature) => ({ B_: OUTPUT_2.B_, signature })),
+    });
+    expect(client.requests).toMatchObject([
+      { url: `${MINT_URL}/v1/restore`, body: { outputs: OUTPUTS } },
+    ]);
+  });
+
+  it("ignores the letter case of outputs and uses the signature's amount", async () => {
+    const blankOutput = { ...OUTPUT_2, amount: 0 };
+    const signature = { ...SIGNATURE_2, amount: 1024 };
+    const outputs = [{ ...blankOutput, B_: OUTPUT_2.B_.toUpperCase() }];
+    const client = clientFor({ outputs, signatures: [signature] });
+    const result = await client.restore(MINT_URL, [blankOutput]);
+    expect(result).toEqual({ outcome: 'found', restored: [{ B_: OUTPUT_2.B_, signature }] });
+  });
+
+  it.each([
+    ['an empty object', {}],
+    ['outputs without signatures', { outputs: [OUTPUT_1], signatures: [] }],
+    ['signatures without outputs', { outputs: [], signatures: [SIGNATURE_2] }],
+    ['neither signatures nor promises', { outputs: [] }],
+    ['unknown outputs', { outputs: [{ B_: point(99) }], signatures: [SIGNATURE_2] }],
+    ['an output twice', { outputs: [OUTPUT_2, OUTPUT_2], signatures: [SIGNATURE_2, SIGNATURE_2] }],
+    [
+      'a signature of another keyset',
+      { outputs: [OUTPUT_2], signatures: [{ ...SIGNATURE_2, id: '00aa' }] },
+    ],
+    ['a malformed signature', { outputs: [OUTPUT_2], signatures: [{ ...SIGNATURE_2, C_: 'abc' }] }],
+  ])('returns "unexpected response" for %s', async (_case, body) => {
+    // An empty list would mean that the mint has not signed the outputs.
+    expect(await clientFor(body).restore(MINT_URL, OUTPUTS)).toEqual(UNEXPECTED);
+  });
+});
+
+/** Creates a client that receives the same response to every request. */
+function clientForResponse(response: GuardedResponse) {
+  const requests: GuardedRequest[] = [];
+  const fetch = {
+    request: async (request: GuardedRequest) => {
+      requests.push(JSON.parse(JSON.stringify(request)));
+      return response;
+    },
+  };
+  return Object.assign(new EcashClient({ fetch, clock: Date.now }), { requests });
+}
+
+function clientFor(body: unknown, status = 200) {
+  const isText = typeof body === 'string';
+  return clientForResponse({
+    outcome: 'responded',
+    status,
+    headers: new Map([['content-type', isText ? 'text/html' : 'application/json']]),
+    text: isText ? body : JSON.stringify(body),
+  });
+}
+
+/** Returns a number in the format of a compressed point. It need not be on the curve. */
+function point(number: number): string {
+  return `02${number.toString(16).padStart(64, 'a')}`;
+}

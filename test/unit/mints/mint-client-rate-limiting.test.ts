@@ -1,0 +1,154 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { EcashClient } from '../../../src/mints/ecash-client.ts';
+import { MintClient } from '../../../src/mints/mint-client.ts';
+import type { MintRoute } from '../../../src/mints/mint-rate-limiter.ts';
+import type { GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import {
+  createTestMintRateLimiter,
+  expectGranted,
+} from '../../helpers/mints/mint-rate-limiter-fixture.ts';
+
+const MINT_URL = 'https://mint.example';
+const MAX_IN_FLIGHT = 16;
+const INITIAL_COOLDOWN_MS = 2_000;
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('MintClient and EcashClient', () => {
+  it('acquires a permit for the route of each request', async () => {
+    const clients = createClientsOfFakeMint();
+    for (const [, send] of listRequestFunctions(clients)) {
+      await send();
+    }
+    await clients.ecash.readKeys(MINT_URL, '00aa');
+    const routes = listRequestFunctions(clients).map(([route]) => route);
+    expect(clients.finishedRequests.map(({ route }) => route)).toEqual([...routes, 'keys']);
+  });
+
+  it('sends no request while the route of the request cools down', async () => {
+    const clients = createClientsOfFakeMint();
+    for (const [route, send] of listRequestFunctions(clients)) {
+      expectGranted(await clients.limiter.acquire(MINT_URL, route)).complete({
+        outcome: 'rate_limited',
+        retryAfterMs: 30_000,
+      });
+      const sentCount = clients.sentUrls.length;
+      expect(await send()).toEqual({ outcome: 'rate_limited', retryAfterMs: 30_000 });
+      expect(clients.sentUrls).toHaveLength(sentCount);
+    }
+  });
+
+  it('waits for the end of a short cooldown before a swap', async () => {
+    const clients = createClientsOfFakeMint();
+    clients.response = respondedWith(429);
+    await clients.ecash.swap(MINT_URL, [], []);
+    clients.response = respondedWith(400);
+    const swapResult = clients.ecash.swap(MINT_URL, [], []);
+    await vi.advanceTimersByTimeAsync(INITIAL_COOLDOWN_MS);
+    expect(await swapResult).toMatchObject({ outcome: 'rejected' });
+  });
+
+  it('does not retry failed requests', async () => {
+    const clients = createClientsOfFakeMint();
+    clients.response = respondedWith(500);
+    expect(await clients.ecash.swap(MINT_URL, [], [])).toMatchObject({ reason: 'status 500' });
+    expect(await clients.mints.readInfo(MINT_URL)).toMatchObject({ reason: 'status 500' });
+    expect(clients.sentUrls).toHaveLength(2);
+  });
+
+  it.each(['too many requests in flight', 'closed'] as const)(
+    'does not report a request as finished if this process aborted it: %s',
+    async (reason) => {
+      const clients = createClientsOfFakeMint();
+      clients.response = { outcome: 'unreachable', reason };
+      const expected = { outcome: 'rate_limited', retryAfterMs: 0 };
+      expect(await clients.mints.readInfo(MINT_URL)).toEqual(expected);
+      expect(clients.finishedRequests).toEqual([]);
+    },
+  );
+
+  it('returns "rate_limited" for an aborted swap only if the swap was not sent', async () => {
+    const clients = createClientsOfFakeMint();
+    clients.response = { outcome: 'unreachable', reason: 'closed', isUnsent: true };
+    expect(await clients.ecash.swap(MINT_URL, [], [])).toEqual({
+      outcome: 'rate_limited',
+      retryAfterMs: 0,
+    });
+    clients.response = { outcome: 'unreachable', reason: 'closed' };
+    expect(await clients.ecash.swap(MINT_URL, [], [])).toEqual({
+      outcome: 'unavailable',
+      reason: 'closed',
+    });
+    expect(clients.finishedRequests).toEqual([]);
+  });
+
+  it('releases the permit after an exception', async () => {
+    const clients = createClientsOfFakeMint();
+    clients.response = new Error('a bug');
+    for (let i = 0; i < 2 * MAX_IN_FLIGHT; i += 1) {
+      await expect(clients.mints.readInfo(MINT_URL)).rejects.toThrow('a bug');
+    }
+    clients.response = respondedWith(404);
+    expect(await clients.mints.readInfo(MINT_URL)).toEqual({ outcome: 'invalid' });
+  });
+});
+
+/** Creates clients of a fake mint that returns the same response to every request. */
+function createClientsOfFakeMint() {
+  const { limiter, finishedRequests } = createTestMintRateLimiter();
+  const clients = {
+    response: respondedWith(400) as GuardedResponse | Error,
+    sentUrls: [] as string[],
+  };
+  const fetch = {
+    request: async ({ url }: { url: string }) => {
+      clients.sentUrls.push(url);
+      if (clients.response instanceof Error) {
+        throw clients.response;
+      }
+      return clients.response;
+    },
+  };
+  const deps = { fetch, clock: () => 1_800_000_000_000, limiter };
+  return Object.assign(clients, {
+    mints: new MintClient(deps),
+    ecash: new EcashClient(deps),
+    limiter,
+    finishedRequests,
+  });
+}
+
+type Clients = ReturnType<typeof createClientsOfFakeMint>;
+
+function listRequestFunctions({
+  mints,
+  ecash,
+  limiter,
+}: Clients): [MintRoute, () => Promise<unknown>][] {
+  return [
+    ['info', () => mints.readInfo(MINT_URL)],
+    ['read', () => mints.readQuote(MINT_URL, 'quote-id')],
+    ['check', () => mints.checkQuotes(MINT_URL, ['quote-id'])],
+    ['create', () => createQuote(mints, limiter)],
+    ['swap', () => ecash.swap(MINT_URL, [], [])],
+    ['state', () => ecash.checkState(MINT_URL, [])],
+    ['restore', () => ecash.restore(MINT_URL, [])],
+    ['keys', () => ecash.readKeysets(MINT_URL)],
+  ];
+}
+
+async function createQuote(mints: MintClient, limiter: Clients['limiter']): Promise<unknown> {
+  const acquired = await limiter.acquire(MINT_URL, 'create');
+  return acquired.outcome === 'granted'
+    ? await mints.createQuote(MINT_URL, { amountSat: 21 }, acquired.permit)
+    : acquired;
+}
+
+function respondedWith(status: number): GuardedResponse {
+  return { outcome: 'responded', status, headers: new Map(), text: '{}' };
+}

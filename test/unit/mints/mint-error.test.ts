@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest';
+import { isUnknownQuoteError, parseErrorDetail } from '../../../src/mints/mint-error.ts';
+
+describe('parseErrorDetail', () => {
+  it.each([
+    ['the detail', { detail: 'Unit unsupported', code: 11013 }, 'Unit unsupported'],
+    [
+      'the messages of a list of validation errors',
+      {
+        detail: [{ type: 'missing', loc: ['body', 'amount'], msg: 'Field required' }, { msg: 'b' }],
+      },
+      'Field required; b',
+    ],
+    [
+      'a detail without its line breaks and control characters',
+      { detail: 'a\u0000\u001b[31m\nb\u202e c' },
+      'a[31m b c',
+    ],
+    ['the first 200 characters of a long detail', { detail: 'x'.repeat(5_000) }, 'x'.repeat(200)],
+    ['no text without a detail', { error: 'x' }, ''],
+    ['no text from a body of 70 kB', { detail: 'x'.repeat(70_000) }, ''],
+    [
+      'no text from a list of 101 errors',
+      { detail: Array.from({ length: 101 }, () => ({ msg: 'x' })) },
+      '',
+    ],
+    ['no text from a detail of another type', { detail: 7 }, ''],
+  ])('returns %s', (_case, body, expected) => {
+    expect(parseErrorDetail(response('application/json', JSON.stringify(body)))).toBe(expected);
+  });
+
+  it('returns plain text but not HTML', () => {
+    expect(parseErrorDetail(response('text/plain; charset=utf-8', 'Failed to parse'))).toBe(
+      'Failed to parse',
+    );
+    expect(parseErrorDetail(response('text/html', '<html>Bad gateway</html>'))).toBe('');
+  });
+});
+
+describe('isUnknownQuoteError', () => {
+  it.each([
+    [true, 'quote not found'],
+    [true, 'Unknown quote'],
+    [true, 'Quote abc not found'],
+    [false, 'Not Found'],
+    [false, 'backend error'],
+    [false, ''],
+  ])('returns %s for the detail %j', (expected, detail) => {
+    expect(isUnknownQuoteError(detail)).toBe(expected);
+  });
+});
+
+function response(contentType: string, text: string) {
+  return { headers: new Map([['content-type', contentType]]), text };
+}

@@ -1,0 +1,133 @@
+import { describe, expect, it, vi } from 'vitest';
+import { MintInfoCache } from '../../../src/mints/mint-cache.ts';
+import type { ReadInfoResult } from '../../../src/mints/mint-client.ts';
+import type { MintInfo } from '../../../src/mints/mint-info.ts';
+
+const MINT_URL = 'https://mint.example';
+const INFO: MintInfo = {
+  supportsBolt11Sat: true,
+  minAmountSat: 1,
+  maxAmountSat: 500_000,
+  supportsLocking: true,
+  supportsSubscriptions: true,
+  batchCheck: { maxBatchSize: 100 },
+  supportsRestore: true,
+  supportsDescription: true,
+  supportsDescriptionHash: true,
+};
+const CHANGED_INFO: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
+const INFO_TTL_MS = 5 * 60_000;
+const FAILURE_TTL_MS = 15_000;
+const FOUND: ReadInfoResult = { outcome: 'found', info: INFO };
+const TIMED_OUT: ReadInfoResult = { outcome: 'unavailable', reason: 'timed out' };
+
+describe('MintInfoCache', () => {
+  it('requests the info once and returns it for five minutes', async () => {
+    const { cache, readInfo, advanceMs } = createFixture(FOUND);
+    await Promise.all([cache.get(MINT_URL), cache.get(MINT_URL), cache.refresh(MINT_URL)]);
+    advanceMs(INFO_TTL_MS - 1);
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(await cache.getFresh(MINT_URL)).toEqual(INFO);
+    expect(readInfo).toHaveBeenCalledTimes(1);
+  });
+
+  it('returns stale info immediately and refreshes it in the background', async () => {
+    const { cache, setResult, advanceMs } = createFixture(FOUND);
+    await cache.get(MINT_URL);
+    advanceMs(INFO_TTL_MS);
+    const pendingResult = Promise.withResolvers<ReadInfoResult>();
+    setResult(pendingResult.promise);
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    pendingResult.resolve({ outcome: 'found', info: CHANGED_INFO });
+    await cache.refresh(MINT_URL);
+    expect(await cache.get(MINT_URL)).toEqual(CHANGED_INFO);
+  });
+
+  it.each<ReadInfoResult>([TIMED_OUT, { outcome: 'invalid' }])(
+    'does not request the info again for fifteen seconds after %j',
+    async (failure) => {
+      const { cache, readInfo, advanceMs } = createFixture(failure);
+      expect(await cache.get(MINT_URL)).toBeNull();
+      advanceMs(FAILURE_TTL_MS - 1);
+      expect(await cache.get(MINT_URL)).toBeNull();
+      expect(readInfo).toHaveBeenCalledTimes(1);
+      advanceMs(1);
+      expect(await cache.get(MINT_URL)).toBeNull();
+      expect(readInfo).toHaveBeenCalledTimes(2);
+    },
+  );
+
+  it('returns stale info if the mint stops responding', async () => {
+    const { cache, setResult, readInfo, advanceMs } = createFixture(FOUND);
+    await cache.get(MINT_URL);
+    advanceMs(INFO_TTL_MS);
+    setResult(Promise.resolve(TIMED_OUT));
+    expect(await cache.refresh(MINT_URL)).toBeNull();
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(readInfo).toHaveBeenCalledTimes(2);
+  });
+
+  it('requests the info again immediately after a failure if the caller needs fresh info', async () => {
+    const { cache, readInfo } = createFixture(TIMED_OUT, { [MINT_URL]: INFO });
+    expect(await cache.getFresh(MINT_URL)).toBeNull();
+    expect(await cache.getFresh(MINT_URL)).toBeNull();
+    expect(readInfo).toHaveBeenCalledTimes(2);
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+  });
+});
+
+describe('MintInfoCache storage', () => {
+  it('returns the stored info if the mint does not respond', async () => {
+    const { cache, saveInfo } = createFixture(TIMED_OUT, { [MINT_URL]: INFO });
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(saveInfo).not.toHaveBeenCalled();
+  });
+
+  it('stores info that is new or has changed', async () => {
+    const { cache, setResult, saveInfo } = createFixture(FOUND);
+    await cache.get(MINT_URL);
+    await cache.refresh(MINT_URL);
+    setResult(Promise.resolve({ outcome: 'found', info: CHANGED_INFO }));
+    await cache.refresh(MINT_URL);
+    expect(saveInfo.mock.calls).toEqual([
+      [MINT_URL, INFO],
+      [MINT_URL, CHANGED_INFO],
+    ]);
+  });
+
+  it('stores the info at the next call if the database failed', async () => {
+    const { cache, saveInfo, warn } = createFixture(FOUND);
+    saveInfo.mockRejectedValueOnce(new Error('connection lost'));
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(warn).toHaveBeenCalledTimes(1);
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(saveInfo).toHaveBeenCalledTimes(2);
+  });
+});
+
+function createFixture(firstResult: ReadInfoResult, storedInfos: Record<string, MintInfo> = {}) {
+  let nowMs = 0;
+  let nextResult = Promise.resolve(firstResult);
+  const readInfo = vi.fn((_mintUrl: string) => nextResult);
+  const saveInfo = vi.fn(async (_mintUrl: string, _info: MintInfo) => {});
+  const warn = vi.fn();
+  const cache = new MintInfoCache({
+    client: { readInfo },
+    loadInfo: async (mintUrl) => storedInfos[mintUrl] ?? null,
+    saveInfo,
+    monotonicMs: () => nowMs,
+    log: { warn },
+  });
+  return {
+    cache,
+    readInfo,
+    saveInfo,
+    warn,
+    advanceMs: (ms: number) => {
+      nowMs += ms;
+    },
+    setResult: (promise: Promise<ReadInfoResult>) => {
+      nextResult = promise;
+    },
+  };
+}

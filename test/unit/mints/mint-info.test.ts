@@ -1,0 +1,162 @@
+import { expect, it } from 'vitest';
+import { parseMintInfo } from '../../../src/mints/mint-info.ts';
+
+/** The relevant parts of the info of Nutshell 0.20.2. */
+const NUTSHELL_INFO = {
+  nuts: {
+    '4': {
+      methods: [
+        { method: 'bolt11', unit: 'sat', method_name: 'bolt11', options: { description: true } },
+      ],
+      disabled: false,
+    },
+    '7': { supported: true },
+    '9': { supported: true },
+    '20': { supported: true },
+    '17': {
+      supported: [
+        {
+          method: 'bolt11',
+          unit: 'sat',
+          commands: ['bolt11_melt_quote', 'proof_state', 'bolt11_mint_quote'],
+        },
+      ],
+    },
+    '29': { supported: true, max_batch_size: 1000, methods: ['bolt11'] },
+  },
+};
+
+/** The relevant parts of the info of cdk-mintd 0.18.3. */
+const CDK_INFO = {
+  nuts: {
+    '4': {
+      methods: [
+        { method: 'onchain', unit: 'sat', min_amount: 5, max_amount: 7 },
+        {
+          method: 'bolt11',
+          unit: 'sat',
+          method_name: 'Bolt11',
+          min_amount: 1,
+          max_amount: 500000,
+          options: { description: true },
+        },
+      ],
+      disabled: false,
+    },
+    '7': { supported: true },
+    '9': { supported: true },
+    '17': {
+      supported: [
+        { method: 'bolt12', unit: 'sat', commands: ['bolt12_mint_quote'] },
+        { method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote', 'proof_state'] },
+      ],
+    },
+    '20': { supported: true },
+    '29': { max_batch_size: 100, methods: ['bolt11', 'bolt12', 'onchain', 'paypal'] },
+  },
+};
+
+const NO_FEATURES = {
+  supportsBolt11Sat: false,
+  minAmountSat: null,
+  maxAmountSat: null,
+  supportsLocking: false,
+  supportsSubscriptions: false,
+  batchCheck: null,
+  supportsRestore: false,
+  supportsDescription: false,
+  supportsDescriptionHash: false,
+};
+
+it.each([
+  ['Nutshell', NUTSHELL_INFO, { batchCheck: { maxBatchSize: 1000 } }],
+  [
+    'cdk-mintd',
+    CDK_INFO,
+    { minAmountSat: 1, maxAmountSat: 500_000, batchCheck: { maxBatchSize: 100 } },
+  ],
+])('parses the info of %s', (_mint, info, expected) => {
+  expect(parseMintInfo(info)).toEqual({
+    ...NO_FEATURES,
+    supportsBolt11Sat: true,
+    supportsLocking: true,
+    supportsSubscriptions: true,
+    supportsRestore: true,
+    supportsDescription: true,
+    ...expected,
+  });
+});
+
+it.each([
+  [true, false, { description: true }],
+  [false, false, { description: false, options: { description: false } }],
+  [false, false, { description: 'true', options: { description: 'true' } }],
+  [false, false, { options: [true] }],
+  [false, false, { options: { confirmations: 1 } }],
+  [false, true, { options: { description_hash: true } }],
+  [false, true, { description_hash: true }],
+  [true, true, { options: { description: true, description_hash: true } }],
+])(
+  'returns supportsDescription %s and supportsDescriptionHash %s for a method with %j',
+  (supportsDescription, supportsDescriptionHash, fields) => {
+    const methods = [
+      ...[null, 7, { method: 'bolt11' }],
+      { method: 'bolt12', unit: 'sat', options: { description: true, description_hash: true } },
+      { method: 'bolt11', unit: 'sat', ...fields },
+    ];
+    const expected = { supportsBolt11Sat: true, supportsDescription, supportsDescriptionHash };
+    expect(parseMintInfo({ nuts: { '4': { methods } } })).toMatchObject(expected);
+  },
+);
+
+it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
+  'returns null for %j',
+  (body) => {
+    expect(parseMintInfo(body)).toBeNull();
+  },
+);
+
+it.each([
+  ['no NUTs', {}],
+  ['disabled minting', { '4': { ...NUTSHELL_INFO.nuts['4'], disabled: true } }],
+  ['another unit', { '4': { methods: [{ method: 'bolt11', unit: 'usd', min_amount: 1 }] } }],
+  ['another method', { '4': { methods: [{ method: 'bolt12', unit: 'sat' }] } }],
+  ['malformed methods', { '4': { methods: 'bolt11' } }],
+  ['malformed entries', { '4': 1, '17': 'yes', '20': [], '29': null }],
+  ['supported: false', { '20': { supported: false }, '29': { supported: false } }],
+  ['proof states without restore', { '7': { supported: true } }],
+  ['restore without proof states', { '9': { supported: true }, '7': { supported: false } }],
+  ['a string as `supported`', { '20': { supported: 'true' } }],
+  ['subscriptions to bolt12 quotes', { '17': { supported: [CDK_INFO.nuts['17'].supported[0]] } }],
+  ['batches of bolt12 quotes', { '29': { methods: ['bolt12'], max_batch_size: 10 } }],
+])('returns no features for %s', (_case, nuts) => {
+  expect(parseMintInfo({ nuts })).toEqual(NO_FEATURES);
+});
+
+it.each([
+  [0, null],
+  [null, null],
+  [undefined, null],
+  [-1, null],
+  [1.5, null],
+  ['10', null],
+  [10, 10],
+])('parses the amount limit %j as %j', (advertisedLimit, expected) => {
+  const method = {
+    method: 'bolt11',
+    unit: 'sat',
+    min_amount: advertisedLimit,
+    max_amount: advertisedLimit,
+  };
+  const info = parseMintInfo({ nuts: { '4': { methods: [method] } } });
+  expect(info).toMatchObject({ minAmountSat: expected, maxAmountSat: expected });
+});
+
+it.each([
+  [{ max_batch_size: 1_000_000_000 }, 1000],
+  [{ supported: true }, 100],
+  [{ max_batch_size: null, methods: ['bolt11'] }, 100],
+  [{ max_batch_size: 1 }, 1],
+])('parses the NUT-29 entry %j as the batch size %i', (nut29, maxBatchSize) => {
+  expect(parseMintInfo({ nuts: { '29': nut29 } })?.batchCheck).toEqual({ maxBatchSize });
+});

@@ -1,0 +1,194 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { CreateQuoteResult } from '../../../src/mints/mint-client.ts';
+import { QuoteCreator } from '../../../src/mints/quote-creator.ts';
+import {
+  createTestMintRateLimiter,
+  expectGranted,
+} from '../../helpers/mints/mint-rate-limiter-fixture.ts';
+
+const MINT_URL = 'https://mint.example';
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+
+const CREATED: CreateQuoteResult = {
+  outcome: 'created',
+  quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
+};
+const REJECTED: CreateQuoteResult = { outcome: 'rejected', status: 400, detail: 'no' };
+const STATUS_500: CreateQuoteResult = { outcome: 'unavailable', reason: 'status 500' };
+const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
+const RATE_LIMITED: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: null };
+const RATE_LIMITED_FOR_30_S: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: 30_000 };
+
+const UNDESCRIBED = { amountSat: 21 };
+const DESCRIBED = { amountSat: 21, descriptionHash: 'ab'.repeat(32) };
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  // `lru-cache` treats the time 0 as unset, and the monotonic clock of a real process is never 0.
+  vi.advanceTimersByTime(SECOND_MS);
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('QuoteCreator.createQuote', () => {
+  it('sends one request and returns the response', async () => {
+    const { create, sentParams } = createQuoteCreator(CREATED);
+    expect(await create(DESCRIBED)).toBe(CREATED);
+    expect(sentParams).toEqual([DESCRIBED]);
+  });
+
+  it('retries 2 s after a 429, when the cooldown ends', async () => {
+    const { create, sentParams } = createQuoteCreator(RATE_LIMITED, CREATED);
+    const pending = create(DESCRIBED);
+    await vi.advanceTimersByTimeAsync(2 * SECOND_MS - 1);
+    expect(sentParams).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(await pending).toBe(CREATED);
+    expect(sentParams).toEqual([DESCRIBED, DESCRIBED]);
+  });
+
+  it.each<[string, CreateQuoteResult[], object, object, number]>([
+    [
+      'does not retry twice',
+      [RATE_LIMITED, RATE_LIMITED],
+      UNDESCRIBED,
+      { outcome: 'rate_limited' },
+      2,
+    ],
+    [
+      'does not retry if the cooldown is too long for a payer',
+      [RATE_LIMITED_FOR_30_S],
+      UNDESCRIBED,
+      RATE_LIMITED_FOR_30_S,
+      1,
+    ],
+    ['retries after status 500', [STATUS_500, CREATED], UNDESCRIBED, CREATED, 2],
+    [
+      'returns the second failure after a failed retry',
+      [STATUS_500, STATUS_500],
+      UNDESCRIBED,
+      STATUS_500,
+      2,
+    ],
+    [
+      'does not retry a rejected quote that has no description',
+      [REJECTED],
+      UNDESCRIBED,
+      REJECTED,
+      1,
+    ],
+    ['does not retry after a timeout', [TIMED_OUT], DESCRIBED, TIMED_OUT, 1],
+  ])('%s', async (_case, results, params, expected, requestCount) => {
+    const { create, sentParams } = createQuoteCreator(...results);
+    const pending = create({ ...UNDESCRIBED, ...params });
+    await vi.advanceTimersByTimeAsync(MINUTE_MS);
+    expect(await pending).toMatchObject(expected);
+    expect(sentParams).toEqual(Array(requestCount).fill(params));
+  });
+
+  it('returns the first failure if the mint is rate-limited when the retry is due', async () => {
+    const { create, sentParams, limiter } = createQuoteCreator(STATUS_500);
+    const pending = create(UNDESCRIBED, async () => {
+      expectGranted(await limiter.acquire(MINT_URL, 'create')).complete({
+        outcome: 'rate_limited',
+        retryAfterMs: MINUTE_MS,
+      });
+    });
+    expect(await pending).toBe(STATUS_500);
+    expect(sentParams).toHaveLength(1);
+  });
+});
+
+describe('QuoteCreator.createQuote with a description', () => {
+  it.each([
+    ['status 500', STATUS_500],
+    ['a rejection', REJECTED],
+  ])('omits the description from the retry after %s', async (_case, failure) => {
+    const { create, sentParams } = createQuoteCreator(failure, CREATED);
+    expect(await create(DESCRIBED)).toBe(CREATED);
+    expect(sentParams).toEqual([DESCRIBED, UNDESCRIBED]);
+  });
+
+  it('omits descriptions of a rejected length for five minutes', async () => {
+    const { create, sentParams, logged } = createQuoteCreator(REJECTED, CREATED, CREATED, CREATED);
+    await create(DESCRIBED);
+    await vi.advanceTimersByTimeAsync(5 * MINUTE_MS);
+    await create(DESCRIBED);
+    await vi.advanceTimersByTimeAsync(1);
+    await create(DESCRIBED);
+    expect(sentParams).toEqual([DESCRIBED, UNDESCRIBED, UNDESCRIBED, DESCRIBED]);
+    expect(logged).toMatchObject([{ event: 'mint_rejects_descriptions', mintUrl: MINT_URL }]);
+  });
+
+  it('keeps sending descriptions of a length that the mint recently accepted', async () => {
+    const { create, sentParams, logged } = createQuoteCreator(CREATED, REJECTED, CREATED, CREATED);
+    await create(DESCRIBED);
+    await create(DESCRIBED);
+    await create(DESCRIBED);
+    expect(sentParams).toEqual([DESCRIBED, DESCRIBED, UNDESCRIBED, DESCRIBED]);
+    expect(logged).toEqual([]);
+  });
+
+  it('omits only descriptions longer than those that the mint accepted', async () => {
+    const { create, sentParams } = createQuoteCreator(CREATED, REJECTED, CREATED, CREATED, CREATED);
+    const shortDescription = { ...UNDESCRIBED, description: 'coffee' };
+    for (const params of [shortDescription, DESCRIBED, DESCRIBED, shortDescription]) {
+      await create(params);
+    }
+    expect(sentParams).toEqual([
+      shortDescription,
+      DESCRIBED,
+      UNDESCRIBED,
+      UNDESCRIBED,
+      shortDescription,
+    ]);
+  });
+
+  it.each([
+    ['status 500', STATUS_500, CREATED],
+    ['a rejection if the retry without it fails too', REJECTED, STATUS_500],
+  ])('sends the next description despite %s', async (_case, firstResult, secondResult) => {
+    const { create, sentParams, logged } = createQuoteCreator(firstResult, secondResult, CREATED);
+    expect(await create(DESCRIBED)).toBe(secondResult);
+    await create(DESCRIBED);
+    expect(sentParams).toEqual([DESCRIBED, UNDESCRIBED, DESCRIBED]);
+    expect(logged).toEqual([]);
+  });
+});
+
+/** Creates quotes at a fake mint that returns these results one by one. */
+function createQuoteCreator(...results: CreateQuoteResult[]) {
+  const { limiter } = createTestMintRateLimiter();
+  const sentParams: object[] = [];
+  const logged: object[] = [];
+  let beforeResponse: () => Promise<void> = async () => {};
+  const creator = new QuoteCreator({
+    client: {
+      createQuote: async (_mintUrl, params, permit) => {
+        sentParams.push(params);
+        await beforeResponse();
+        const result = results.shift();
+        if (result === undefined || permit === undefined) {
+          throw new Error('unexpected request');
+        }
+        permit.complete(result);
+        return result;
+      },
+    },
+    limiter,
+    monotonicMs: () => performance.now(),
+    log: { info: (fields: object) => logged.push(fields) } as never,
+  });
+  const create = async (
+    params: Parameters<QuoteCreator['createQuote']>[2],
+    whileMintResponds: () => Promise<void> = async () => {},
+  ) => {
+    const maxWaitMs = limiter.payerMaxWaitMs;
+    const permit = expectGranted(await limiter.acquire(MINT_URL, 'create', { maxWaitMs }));
+    beforeResponse = whileMintResponds;
+    return await creator.createQuote(MINT_URL, permit, params);
+  };
+  return { create, sentParams, logged, limiter };
+}

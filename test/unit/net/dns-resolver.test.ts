@@ -1,0 +1,146 @@
+import { createSocket } from 'node:dgram';
+import type { LookupAddress } from 'node:dns';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import { createDnsResolver } from '../../../src/net/dns-resolver.ts';
+import { toUnreachableReason } from '../../../src/net/unreachable-reason.ts';
+import {
+  type DnsAnswer,
+  type DnsQuestionType,
+  type FakeDnsServer,
+  startFakeDnsServer,
+} from '../../helpers/network/fake-dns-server.ts';
+
+const IPV4_ADDRESS: LookupAddress = { address: '93.184.216.34', family: 4 };
+const IPV6_ADDRESS: LookupAddress = { address: '2606:4700::1111', family: 6 };
+
+/** More than several successful lookups take, less than a query timeout. */
+const MAX_QUICK_LOOKUPS_MS = 900;
+
+/** Longer than the timeout of one query. */
+const SLOW_RESPONSE_MS = 1_200;
+
+const CLOSED_PORT = '127.0.0.1:9';
+
+const cleanups: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
+});
+
+describe('createDnsResolver', () => {
+  it('returns the addresses of both families, IPv4 first', async () => {
+    const server = await startServerForAllNames();
+    expect(await lookUp(createDnsResolver([server.address]), 'mint.example')).toEqual([
+      IPV4_ADDRESS,
+      IPV6_ADDRESS,
+    ]);
+  });
+
+  it.each([
+    ['AAAA', IPV4_ADDRESS],
+    ['A', IPV6_ADDRESS],
+  ] as const)(
+    'returns addresses quickly if the name server drops %s queries',
+    async (droppedType, expected) => {
+      const server = await startFakeDnsServer((_name, type) =>
+        type === droppedType ? 'silence' : recordsFor(type),
+      );
+      cleanups.push(() => server.close());
+      const resolve = createDnsResolver([server.address]);
+      const startedAt = performance.now();
+      expect(await lookUp(resolve, 'mint.example')).toEqual([expected]);
+      // The query without a response does not delay the lookup of the next name.
+      expect(await lookUp(resolve, 'other.example')).toEqual([expected]);
+      expect(performance.now() - startedAt).toBeLessThan(MAX_QUICK_LOOKUPS_MS);
+    },
+  );
+
+  it('waits only once for an unresponsive name server', async () => {
+    const server = await startServerForAllNames();
+    const resolve = createDnsResolver([await openUnresponsivePort(), server.address]);
+    expect(await lookUp(resolve, 'mint.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+    const startedAt = performance.now();
+    for (const name of ['a.example', 'b.example', 'c.example', 'd.example']) {
+      expect(await lookUp(resolve, name)).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+    }
+    expect(performance.now() - startedAt).toBeLessThan(MAX_QUICK_LOOKUPS_MS);
+  });
+
+  it('waits for a name server that has responded fast before and now responds slowly', async () => {
+    let slowResponse: Promise<void> | undefined;
+    const server = await startFakeDnsServer(async (name, type) => {
+      if (name === 'slow.example') {
+        slowResponse ??= delay(SLOW_RESPONSE_MS);
+        await slowResponse;
+      }
+      return recordsFor(type);
+    });
+    cleanups.push(() => server.close());
+    const resolve = createDnsResolver([server.address]);
+    for (let i = 0; i < 5; i += 1) {
+      await lookUp(resolve, 'quick.example');
+    }
+    expect(await lookUp(resolve, 'slow.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+  });
+
+  it.each([
+    ['name not found', 'a name without records', 'absent.example'],
+    ['name not found', 'a label that is too long', `${'x'.repeat(70)}.example`],
+    ['name servers do not answer', 'a name whose queries fail', 'failing.example'],
+    ['name servers do not answer', 'a name whose AAAA query fails', 'aaaa-failing.example'],
+  ])('reports "%s" for %s', async (reason, _case, name) => {
+    const server = await startFakeDnsServer((queriedName, type) =>
+      queriedName === 'failing.example' ||
+      (queriedName === 'aaaa-failing.example' && type === 'AAAA')
+        ? 'server failure'
+        : [],
+    );
+    cleanups.push(() => server.close());
+    expect(await lookUpFailureReason(createDnsResolver([server.address]), name)).toBe(reason);
+  });
+
+  it('reports "name servers do not answer" for unresponsive and closed ports', async () => {
+    for (const address of [await openUnresponsivePort(), CLOSED_PORT]) {
+      const reason = await lookUpFailureReason(createDnsResolver([address]), 'mint.example');
+      expect(reason).toBe('name servers do not answer');
+    }
+  });
+});
+
+async function startServerForAllNames(): Promise<FakeDnsServer> {
+  const server = await startFakeDnsServer((_name, type) => recordsFor(type));
+  cleanups.push(() => server.close());
+  return server;
+}
+
+/** Opens a UDP port that never responds, and returns its address. */
+async function openUnresponsivePort(): Promise<string> {
+  const socket = createSocket('udp4').bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  cleanups.push(async () => socket.close());
+  return `127.0.0.1:${socket.address().port}`;
+}
+
+function recordsFor(type: DnsQuestionType): DnsAnswer {
+  return [{ type, address: type === 'A' ? IPV4_ADDRESS.address : IPV6_ADDRESS.address }];
+}
+
+function lookUp(
+  resolve: ReturnType<typeof createDnsResolver>,
+  name: string,
+): Promise<LookupAddress[]> {
+  return new Promise((fulfil, reject) => {
+    resolve(name, { all: true }, (error, addresses) => (error ? reject(error) : fulfil(addresses)));
+  });
+}
+
+async function lookUpFailureReason(
+  resolve: ReturnType<typeof createDnsResolver>,
+  name: string,
+): Promise<string> {
+  return lookUp(resolve, name).then(
+    () => 'no failure',
+    (error: unknown) => toUnreachableReason(error),
+  );
+}

@@ -1,0 +1,308 @@
+import { once } from 'node:events';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { findFreePort } from '../../../scripts/server-process.ts';
+import {
+  type FetchLimits,
+  GuardedFetch,
+  type GuardedResponse,
+} from '../../../src/net/guarded-fetch.ts';
+
+// test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
+
+/** GuardedFetch queues further requests to the host. */
+const MAX_IN_FLIGHT_PER_HOST = 16;
+const MAX_QUEUED_PER_HOST = 128;
+
+const OK_RESPONSE = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}';
+const CHUNKED_HEADERS = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+const EARLY_HINTS = 'HTTP/1.1 103 Early Hints\r\n\r\n';
+const UPGRADE_RESPONSE = 'HTTP/1.1 101 Go\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n';
+
+describe('GuardedFetch responses', () => {
+  it("returns the host's status, headers and text", async () => {
+    const url = await startHost((request, response) => {
+      const { 'content-type': type, 'accept-encoding': encoding } = request.headers;
+      response.writeHead(418, { 'set-cookie': ['b=1', 'c=2'] });
+      response.write(`${request.method} ${request.url} ${type} ${encoding} `);
+      request.pipe(response);
+    });
+    const result = await sendRequest(`${url}/path?query=1`, { body: { amount: 21 } });
+    expect('headers' in result && result.headers.get('set-cookie')).toBe('b=1');
+    expect(result).toMatchObject({
+      outcome: 'responded',
+      status: 418,
+      text: 'POST /path?query=1 application/json identity {"amount":21}',
+    });
+  });
+
+  it('decodes UTF-8 across chunks and removes the byte order mark', async () => {
+    const url = await startHost((_request, response) => {
+      for (const byte of Buffer.from('\ufeff"Zoë"')) {
+        response.write(Buffer.of(byte));
+      }
+      response.end();
+    });
+    expect(await sendRequest(url)).toMatchObject({ text: '"Zoë"' });
+  });
+
+  it.each([
+    ['a body that is too large', OK_RESPONSE, { maxBodyBytes: 1 }, 'response too large'],
+    [
+      'many tiny chunks',
+      `${CHUNKED_HEADERS}${'1\r\nx\r\n'.repeat(2_000)}0\r\n\r\n`,
+      { maxBodyBytes: 100_000 },
+      'response too large',
+    ],
+    [
+      'large headers',
+      OK_RESPONSE.replace('\n', `\nX: ${'x'.repeat(20_000)}\r\n`),
+      {},
+      'response too large',
+    ],
+    [
+      'large trailers',
+      `${CHUNKED_HEADERS}0\r\n${'X-More: more\r\n'.repeat(2_000)}\r\n`,
+      {},
+      'response too large',
+    ],
+    ['nine interim responses', `${EARLY_HINTS.repeat(9)}${OK_RESPONSE}`, {}, 'response too large'],
+    ['a switch to another protocol', UPGRADE_RESPONSE, {}, 'connection lost'],
+    ['a truncated body', OK_RESPONSE.replace('Length: 2', 'Length: 9'), {}, 'connection lost'],
+    ['text that is not HTTP', 'hello\r\n\r\n', {}, 'not HTTP'],
+    ['no response', '', {}, 'connection lost'],
+  ])('reports %s as a failure', async (_case, bytes, options, reason) => {
+    const result = await sendRequest(await startHostSending(bytes), options);
+    expect(result).toEqual({ outcome: 'unreachable', reason });
+  });
+
+  it('accepts a response after eight interim responses', async () => {
+    expect(
+      await sendRequest(await startHostSending(`${EARLY_HINTS.repeat(8)}${OK_RESPONSE}`)),
+    ).toMatchObject({ text: '{}' });
+  });
+
+  it.each(['gzip', 'identity, gzip', 'GZIP'])(
+    'rejects a response with the content encoding %j',
+    async (encoding) => {
+      const url = await startHostSending(
+        OK_RESPONSE.replace('\n', `\nContent-Encoding: ${encoding}\r\n`),
+      );
+      expect(await sendRequest(url)).toEqual({
+        outcome: 'unreachable',
+        reason: 'response compressed',
+      });
+    },
+  );
+
+  it.each(['identity', 'Identity', ''])(
+    'accepts a response with the content encoding %j',
+    async (encoding) => {
+      const url = await startHostSending(
+        OK_RESPONSE.replace('\n', `\nContent-Encoding: ${encoding}\r\n`),
+      );
+      expect(await sendRequest(url)).toMatchObject({ text: '{}' });
+    },
+  );
+
+  it('rejects a response that is incomplete after the timeout', async () => {
+    const limits = { totalTimeoutMs: 50 };
+    const silentHost = await startHost(() => {});
+    const endlessHost = await startHost((_request, response) => response.write('{'));
+    for (const url of [silentHost, endlessHost]) {
+      const result = await sendRequest(url, {}, createFetch({ limits }));
+      expect(result).toEqual({ outcome: 'unreachable', reason: 'timed out' });
+    }
+  });
+});
+
+describe('GuardedFetch limits', () => {
+  it('limits the total bytes of pending responses by aborting the slowest response', async () => {
+    const guardedFetch = createFetch({ limits: { maxBufferedBytes: 10_000 } });
+    const firstChunkSent = Promise.withResolvers<void>();
+    const slowHost = await startHost((_request, response) => {
+      response.write('x'.repeat(6_000), () => firstChunkSent.resolve());
+    });
+    const quickHost = await startHost((_request, response) => response.end('y'.repeat(6_000)));
+    const slowResult = sendRequest(slowHost, {}, guardedFetch);
+    await firstChunkSent.promise;
+    const results = await Promise.all(
+      [1, 2, 3, 4].map(() => sendRequest(quickHost, {}, guardedFetch)),
+    );
+    expect(await slowResult).toEqual({ outcome: 'unreachable', reason: 'response too large' });
+    expect(results.some(({ outcome }) => outcome === 'responded')).toBe(true);
+    expect(await sendRequest(quickHost, {}, guardedFetch)).toMatchObject({ outcome: 'responded' });
+  });
+
+  it('queues requests to a host in the order of the calls', async () => {
+    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    const receivedPaths: unknown[] = [];
+    const url = await startHost((request, response) => {
+      receivedPaths.push(request.url);
+      setImmediate(() => response.end('{}'));
+    });
+    const sentPaths = Array.from({ length: 100 }, (_, index) => `/${index}`);
+    const results = await Promise.all(
+      sentPaths.map((path) => sendRequest(`${url}${path}`, {}, guardedFetch)),
+    );
+    expect(results).toMatchObject(sentPaths.map(() => ({ text: '{}' })));
+    expect(receivedPaths).toEqual(sentPaths);
+  });
+
+  it('rejects requests to a host with a full queue', async () => {
+    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    const firstArrived = Promise.withResolvers<() => void>();
+    const url = await startHost((_request, response) => {
+      firstArrived.resolve(() => response.end('late'));
+    });
+    const firstResult = sendRequest(url, {}, guardedFetch);
+    const queuedResults = Array.from({ length: MAX_QUEUED_PER_HOST }, () =>
+      sendRequest(url, {}, guardedFetch),
+    );
+    expect(await sendRequest(url, {}, guardedFetch)).toEqual({
+      outcome: 'unreachable',
+      reason: 'too many requests in flight',
+      isUnsent: true,
+    });
+    const respondToFirst = await firstArrived.promise;
+    respondToFirst();
+    expect(await firstResult).toMatchObject({ text: 'late' });
+    await guardedFetch.close();
+    const results = await Promise.all(queuedResults);
+    expect(results.every(({ outcome }) => outcome === 'unreachable')).toBe(true);
+  });
+});
+
+describe('GuardedFetch failures', () => {
+  it('throws before it sends a body that JSON cannot represent', async () => {
+    let requestCount = 0;
+    const url = await startHost((_request, response) => {
+      requestCount += 1;
+      response.end('{}');
+    });
+    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    await expect(sendRequest(url, { body: { amount: 21n } }, guardedFetch)).rejects.toThrow(
+      TypeError,
+    );
+    expect(await sendRequest(url, {}, guardedFetch)).toMatchObject({ text: '{}' });
+    expect(requestCount).toBe(1);
+  });
+
+  it('requires https unless private networks are allowed', async () => {
+    const guardedFetch = createFetch({ allowPrivateNetworks: false });
+    const result = await sendRequest('http://93.184.216.34/v1/info', {}, guardedFetch);
+    expect(result).toEqual({ outcome: 'unreachable', reason: 'https required', isUnsent: true });
+  });
+
+  it('reports a request as unsent if it never had a connection', async () => {
+    // The kernel accepts the connection, but the TLS handshake never ends.
+    const silentPort = await listen(createTcpServer(() => {}));
+    const closedUrl = `http://127.0.0.1:${await findFreePort('127.0.0.1')}/secret`;
+    const guardedFetch = createFetch({ limits: { connectTimeoutMs: 50 } });
+    const unsentResult = { outcome: 'unreachable', isUnsent: true };
+    expect(
+      await sendRequest(`https://127.0.0.1:${silentPort}/`, { body: {} }, guardedFetch),
+    ).toEqual({
+      ...unsentResult,
+      reason: 'timed out',
+    });
+    expect(await sendRequest(closedUrl)).toEqual({ ...unsentResult, reason: 'connection refused' });
+    expect(await sendRequest('http://unknown.invalid/', { body: {} })).toMatchObject(unsentResult);
+  });
+
+  it('does not report a request as unsent if a reused connection may have sent it', async () => {
+    let requestCount = 0;
+    const url = await startHost((request, response) => {
+      requestCount += 1;
+      if (requestCount === 1) {
+        response.end('first');
+      } else {
+        request.socket.destroy();
+      }
+    });
+    const guardedFetch = createFetch();
+    await sendRequest(url, { body: {} }, guardedFetch);
+    const secondResult = await sendRequest(url, { body: {} }, guardedFetch);
+    expect(secondResult).toEqual({ outcome: 'unreachable', reason: 'connection lost' });
+    expect(requestCount).toBe(2);
+  });
+
+  it('ends all requests when it is closed, and reports queued requests as unsent', async () => {
+    const guardedFetch = createFetch();
+    const silentHost = await startSilentHost(MAX_IN_FLIGHT_PER_HOST);
+    const results = Array.from({ length: MAX_IN_FLIGHT_PER_HOST + 1 }, () =>
+      sendRequest(silentHost.url, {}, guardedFetch),
+    );
+    await silentHost.allArrived;
+    await guardedFetch.close();
+    const closedResult = { outcome: 'unreachable', reason: 'closed' };
+    const unsentResult = { ...closedResult, isUnsent: true };
+    expect(await Promise.all(results)).toEqual([
+      ...Array(MAX_IN_FLIGHT_PER_HOST).fill(closedResult),
+      unsentResult,
+    ]);
+    expect(await sendRequest(silentHost.url, {}, guardedFetch)).toEqual(unsentResult);
+  });
+});
+
+/** Sends a POST request if there is a body, otherwise a GET request. */
+function sendRequest(
+  url: string,
+  options: { body?: unknown; maxBodyBytes?: number } = {},
+  guardedFetch = createFetch(),
+): Promise<GuardedResponse> {
+  return guardedFetch.request({ method: 'body' in options ? 'POST' : 'GET', url, ...options });
+}
+
+function createFetch(
+  options: {
+    allowPrivateNetworks?: boolean;
+    operatorOrigins?: string[];
+    limits?: Partial<FetchLimits>;
+  } = {},
+): GuardedFetch {
+  const guardedFetch = new GuardedFetch({ allowPrivateNetworks: true, ...options });
+  onTestFinished(() => guardedFetch.close());
+  return guardedFetch;
+}
+
+async function startHost(listener: RequestListener): Promise<string> {
+  return `http://127.0.0.1:${await listen(createServer(listener))}`;
+}
+
+/** Starts a host that never responds. `allArrived` resolves when it has received this many requests. */
+async function startSilentHost(
+  requestCount: number,
+): Promise<{ url: string; allArrived: Promise<void> }> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let receivedCount = 0;
+  const url = await startHost(() => {
+    receivedCount += 1;
+    if (receivedCount === requestCount) {
+      resolve();
+    }
+  });
+  return { url, allArrived: promise };
+}
+
+/** Starts a host that responds to every request with these bytes and disconnects. */
+async function startHostSending(bytes: string): Promise<string> {
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.end(bytes));
+  });
+  return `http://127.0.0.1:${await listen(server)}`;
+}
+
+async function listen(server: Server | ReturnType<typeof createTcpServer>): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    if ('closeAllConnections' in server) {
+      server.closeAllConnections();
+    }
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}

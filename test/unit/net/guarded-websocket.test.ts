@@ -1,0 +1,173 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage } from 'node:http';
+import {
+  type AddressInfo,
+  createServer as createTcpServer,
+  type Server,
+  type Socket,
+} from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { createGuardedWebSocketConnector } from '../../../src/net/guarded-websocket.ts';
+
+// The bits and opcodes of a frame's first byte, and the mask bit of its second byte (RFC 6455 section 5.2).
+const FIN = 0x80; // the last frame of a message
+const RSV1 = 0x40; // a compressed message
+const CONTINUATION = 0x0;
+const TEXT = 0x1;
+const BINARY = 0x2;
+const PING = 0x9;
+const MASKED = 0x80;
+
+const cleanups: (() => void)[] = [];
+afterEach(() => {
+  for (const cleanup of cleanups.splice(0)) {
+    cleanup();
+  }
+});
+
+// test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
+
+describe('createGuardedWebSocketConnector', () => {
+  it('rejects ws:// URLs of public addresses unless private networks are allowed', async () => {
+    const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
+    const failure = await waitForFailure(connect('ws://93.184.216.34/v1/ws'));
+    expect(failure).toMatchObject({ reason: 'forbidden address' });
+  });
+
+  it('opens a connection without extensions', async () => {
+    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+    cleanups.push(() => server.close());
+    await once(server, 'listening');
+    const connection = once(server, 'connection');
+    const socket = connectTo(server.address() as AddressInfo);
+    await once(socket, 'open');
+    const [serverSocket, request] = await connection;
+    expect(socket.extensions).toBe('');
+    expect(request.headers['user-agent']).toBe('nutpost');
+    serverSocket.terminate();
+    await once(socket, 'close');
+  });
+
+  it.each([
+    ['a very long header', `X-More: ${'more'.repeat(20_000)}\r\n`, 'HPE_HEADER_OVERFLOW'],
+    ['too many headers', 'X-More: more\r\n'.repeat(5_000), 'HPE_HEADER_OVERFLOW'],
+    ['an extension', 'Sec-WebSocket-Extensions: permessage-deflate\r\n', 'extension'],
+    ['a subprotocol', 'Sec-WebSocket-Protocol: chat\r\n', 'subprotocol'],
+    ['a wrong Sec-WebSocket-Accept', 'Sec-WebSocket-Accept: x\r\n', 'Sec-WebSocket-Accept'],
+  ])('rejects a handshake with %s', async (_case, headers, expectedError) => {
+    const failure = (await waitForFailure(
+      connectTo(await startHandshakeServer(headers)),
+    )) as NodeJS.ErrnoException;
+    expect(`${failure.code} ${failure.message}`).toContain(expectedError);
+  });
+
+  it.each([
+    ['missing', () => undefined],
+    [
+      'slow',
+      (serverSocket: Socket) => {
+        serverSocket.write('HTTP/1.1 101 Go\r\nX-Slow: ');
+        const timer = setInterval(() => serverSocket.write('x'), 5);
+        serverSocket.on('close', () => clearInterval(timer));
+      },
+    ],
+  ])('times out if the handshake response is %s', async (_case, respond) => {
+    const server = createTcpServer((serverSocket) => {
+      serverSocket.on('error', () => undefined);
+      respond(serverSocket);
+    });
+    expect(await waitForFailure(connectTo(await listen(server), 100))).toBeInstanceOf(Error);
+  });
+
+  const TINY_FRAGMENTS = Array<Buffer>(20_000).fill(frame(CONTINUATION, 1));
+
+  it.each([
+    ['is compressed', [frame(FIN | RSV1 | TEXT, 5)], 'WS_ERR_UNEXPECTED_RSV_1'],
+    ['is too long', [frame(FIN | BINARY, 2 ** 40)], 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'],
+    [
+      'is too long in fragments',
+      [frame(BINARY, 200_000), frame(CONTINUATION, 200_000)],
+      'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH',
+    ],
+    [
+      'has too many fragments',
+      [frame(BINARY, 1), ...TINY_FRAGMENTS],
+      'WS_ERR_TOO_MANY_BUFFERED_PARTS',
+    ],
+    ['is masked', [Buffer.of(FIN | TEXT, MASKED | 1, 0, 0, 0, 0, 0x20)], 'WS_ERR_UNEXPECTED_MASK'],
+    ['is a long ping', [frame(FIN | PING, 200)], 'WS_ERR_INVALID_CONTROL_PAYLOAD_LENGTH'],
+  ])('closes without waiting for the server if a message %s', async (_case, frames, code) => {
+    const startedAt = performance.now();
+    const failure = await waitForFailure(
+      connectTo(await startHandshakeServer('', Buffer.concat(frames))),
+    );
+    expect(failure).toMatchObject({ code });
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+  });
+});
+
+function connectTo({ port }: AddressInfo, handshakeTimeoutMs?: number): WebSocket {
+  const connect = createGuardedWebSocketConnector({
+    allowPrivateNetworks: true,
+    ...(handshakeTimeoutMs !== undefined && { handshakeTimeoutMs }),
+  });
+  return connect(`ws://127.0.0.1:${port}/v1/ws`);
+}
+
+/** Resolves with the error of a socket when it closes. */
+async function waitForFailure(socket: WebSocket): Promise<unknown> {
+  let failure: unknown;
+  socket.on('error', (error) => {
+    failure = error;
+  });
+  await new Promise((resolve) => socket.once('close', resolve));
+  return failure;
+}
+
+/** Completes each handshake with additional headers, sends bytes, and keeps the connection open. */
+function startHandshakeServer(
+  headers: string,
+  bytes: Buffer = Buffer.alloc(0),
+): Promise<AddressInfo> {
+  const server = createServer().on('upgrade', (request, serverSocket) => {
+    serverSocket.on('error', () => undefined);
+    serverSocket.write(renderHandshakeResponse(request, headers));
+    serverSocket.write(bytes);
+    cleanups.push(() => serverSocket.destroy());
+  });
+  return listen(server);
+}
+
+/** Returns the response to a handshake (RFC 6455 section 4.2.2). */
+function renderHandshakeResponse(request: IncomingMessage, headers: string): string {
+  const accept = createHash('sha1')
+    .update(`${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+    .digest('base64');
+  return (
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
+    `Sec-WebSocket-Accept: ${accept}\r\n${headers}\r\n`
+  );
+}
+
+/** Returns a frame whose payload is spaces (RFC 6455 section 5.2), truncated to 300 kB. */
+function frame(firstByte: number, length: number): Buffer {
+  const header = Buffer.alloc(10);
+  header.writeUInt8(firstByte, 0);
+  if (length < 126) {
+    header.writeUInt8(length, 1);
+  } else {
+    header.writeUInt8(127, 1);
+    header.writeBigUInt64BE(BigInt(length), 2);
+  }
+  const payload = Buffer.alloc(Math.min(length, 300_000), ' ');
+  return Buffer.concat([header.subarray(0, length < 126 ? 2 : 10), payload]);
+}
+
+async function listen(server: Server): Promise<AddressInfo> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanups.push(() => server.close());
+  return server.address() as AddressInfo;
+}

@@ -1,0 +1,202 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import { checkClockSkew } from '../../../src/operator/doctor/check-clock.ts';
+import {
+  checkFiles,
+  checkPostgresSettings,
+  checkSchema,
+} from '../../../src/operator/doctor/check-database.ts';
+import { checkOrigins } from '../../../src/operator/doctor/check-origins.ts';
+import {
+  checkSettings,
+  checkUnknownSettings,
+  type SettingsCheckInput,
+} from '../../../src/operator/doctor/check-settings.ts';
+import type { PostgresReport } from '../../../src/operator/doctor/doctor-store.ts';
+import type { Finding } from '../../../src/operator/doctor/finding.ts';
+
+describe('checkUnknownSettings', () => {
+  it('ignores variables of other programs', () => {
+    const settings = 'HOST PORT LIMIT_REQUESTS ZAP_SECRET_KEY DATABASE_URL TRUST_PROXY'.split(' ');
+    const otherVariables = 'PATH HOSTNAME POST NODE_ENV NUTPOST_SERVICE_HOST NUTPOST_PORT'.split(
+      ' ',
+    );
+    expect(checkUnknownSettings([...otherVariables, ...settings], settings)).toEqual([]);
+  });
+});
+
+describe('checkSettings', () => {
+  const GOOD_SETTINGS: SettingsCheckInput = {
+    configuredCount: 5,
+    publicOrigins: ['https://pay.example'],
+    trustProxy: ['127.0.0.1'],
+    allowPrivateNetworks: false,
+    secrets: ['a', 'b'],
+  };
+
+  it('returns no warnings for good settings', () => {
+    expect(listWarningsAndProblems(checkSettings(GOOD_SETTINGS))).toEqual([]);
+  });
+
+  it.each<[string, Partial<SettingsCheckInput>, string]>([
+    ['no public origin', { publicOrigins: [] }, 'settings.public_origins'],
+    ['an origin without TLS', { publicOrigins: ['http://x.example'] }, 'settings.public_origins'],
+    ['TLS without a trusted proxy', { trustProxy: [] }, 'settings.trust_proxy'],
+    ['allowed private networks', { allowPrivateNetworks: true }, 'settings.private_networks'],
+    ['one secret for two purposes', { secrets: ['a', 'a'] }, 'settings.shared_secret'],
+  ])('warns about %s', (_case, changes, check) => {
+    const findings = checkSettings({ ...GOOD_SETTINGS, ...changes });
+    expect(listWarningsAndProblems(findings)).toEqual([`warning ${check}`]);
+  });
+});
+
+describe('checkClockSkew', () => {
+  const NOW_MS = 1_800_000_000_000;
+  const requestTimes = { sentAtMs: NOW_MS, receivedAtMs: NOW_MS + 200 };
+  const compareWithRemote = (remoteMs: number) =>
+    checkClockSkew('mint.example', new Date(remoteMs).toUTCString(), requestTimes);
+
+  it.each([
+    ['ok', 0],
+    ['ok', -3_000],
+    ['warning', -6_000],
+    ['warning', 6_000],
+    ['problem', 42_000],
+  ])('returns the level "%s" if the remote clock is %d ms ahead', (level, aheadMs) => {
+    expect(compareWithRemote(NOW_MS + aheadMs)).toMatchObject([{ check: 'clock.time', level }]);
+  });
+
+  it('says whether the local clock is behind or ahead', () => {
+    expect(compareWithRemote(NOW_MS + 42_000)[0]?.message).toContain(
+      '42 s behind that of mint.example',
+    );
+    // Reported as 42 s instead of 43 s: the remote clock rounds down to seconds, so up to one second is uncertain.
+    expect(compareWithRemote(NOW_MS - 43_000)[0]?.message).toContain(
+      '42 s ahead of that of mint.example',
+    );
+  });
+
+  it.each([undefined, 'soon'])('returns no findings for the Date header %j', (date) => {
+    expect(checkClockSkew('mint.example', date, requestTimes)).toEqual([]);
+  });
+});
+
+describe('database checks', () => {
+  const GOOD_REPORT: PostgresReport = {
+    version: '17.6',
+    majorVersion: 17,
+    nowMs: 0,
+    isDurable: true,
+    isReadOnly: false,
+    maxConnections: 97,
+    usedConnections: 12,
+  };
+
+  it.each<[string, Partial<PostgresReport>, string[]]>([
+    ['is good', {}, []],
+    ['is too old', { majorVersion: 14 }, ['problem database.version']],
+    ['is a standby', { isReadOnly: true }, ['problem database.read_only']],
+    ['is not durable', { isDurable: false }, ['warning database.durability']],
+    ['has few connections left', { usedConnections: 90 }, ['warning database.connections']],
+  ])('returns the expected findings for a server that %s', (_case, changes, expected) => {
+    const findings = checkPostgresSettings({ ...GOOD_REPORT, ...changes });
+    expect(listWarningsAndProblems(findings)).toEqual(expected);
+  });
+
+  it.each([
+    ['are private, with free space', false, 1_024, []],
+    ['other users can read', true, 1_024, ['warning database.permissions']],
+    ['are on an almost full disk', false, 256, ['warning database.space']],
+  ])('returns the expected findings for files that %s', (_case, isReadable, freeMib, expected) => {
+    const report = { hasLoosePermissions: isReadable, freeBytes: freeMib * 2 ** 20 };
+    expect(listWarningsAndProblems(checkFiles('/data', report))).toEqual(expected);
+  });
+
+  it.each([
+    ['older than this version', ['0005_zaps'], [], ['warning database.migrations']],
+    ['newer than this version', [], ['0042_future'], ['problem database.migrations']],
+    ['up to date', [], [], []],
+  ])(
+    'returns the expected findings for tables that are %s',
+    (_case, missing, unknown, expected) => {
+      const findings = checkSchema({
+        missingMigrations: missing,
+        unknownMigrations: unknown,
+        serviceState: { runningProcessCount: 1, knownMintLimits: null },
+      });
+      expect(listWarningsAndProblems(findings)).toEqual(expected);
+    },
+  );
+});
+
+describe('checkOrigins', () => {
+  const ORIGIN = 'https://pay.example';
+  const DISCOVERY_BODY = { tag: 'payRequest', callback: `${ORIGIN}/.well-known/lnurlp/npub1` };
+
+  const responseWith = (status: number, body: unknown, headers: [string, string][] = []) =>
+    ({
+      outcome: 'responded',
+      status,
+      text: JSON.stringify(body),
+      headers: new Map(headers),
+    }) as const;
+
+  const checkOriginWith = (response: GuardedResponse, { isServiceRunning = true } = {}) =>
+    checkOrigins(
+      { origins: [ORIGIN], zapPubkey: null, isServiceRunning },
+      { request: async () => response },
+    );
+
+  const OTHER_CALLBACK = { ...DISCOVERY_BODY, callback: 'https://other.example/x' };
+  const OTHER_ZAP_KEY = { ...DISCOVERY_BODY, nostrPubkey: 'ab' };
+  const LNURL_ERROR = { status: 'ERROR', reason: 'Mint unavailable.' };
+  const REDIRECT = responseWith(301, '', [['location', 'https://www.example']]);
+  const UNREACHABLE: GuardedResponse = { outcome: 'unreachable', reason: 'name not found' };
+
+  it.each<[string, GuardedResponse, string]>([
+    ['leads to the service', responseWith(200, DISCOVERY_BODY), 'ok origin.reachable'],
+    ['cannot be reached', UNREACHABLE, 'problem origin.reachable'],
+    ['leads to a proxy that drops Host', responseWith(200, OTHER_CALLBACK), 'problem origin.host'],
+    ['leads to another zap key', responseWith(200, OTHER_ZAP_KEY), 'problem origin.zap_key'],
+    ['answers payers with an error', responseWith(200, LNURL_ERROR), 'problem origin.discovery'],
+    ['redirects', REDIRECT, 'problem origin.redirect'],
+    ['leads to a home page', responseWith(200, '<h1>Hello</h1>'), 'problem origin.elsewhere'],
+    [
+      'leads to a proxy that cannot reach the service',
+      responseWith(502, ''),
+      'problem origin.elsewhere',
+    ],
+    ['rejects too many requests', responseWith(429, ''), 'warning origin.rate_limit'],
+  ])('returns the expected finding for an origin that %s', async (_case, response, finding) => {
+    expect((await checkOriginWith(response)).map(toCode)).toEqual([finding]);
+  });
+
+  it('returns only a warning if no process of the service is running', async () => {
+    const [finding] = await checkOriginWith(responseWith(502, ''), { isServiceRunning: false });
+    expect(finding).toMatchObject({ level: 'warning', check: 'origin.elsewhere' });
+    expect(finding?.advice).toContain('No process of the service is running');
+  });
+});
+
+it('documents every finding in docs/operations/doctor.md', () => {
+  const root = path.resolve(import.meta.dirname, '../../..');
+  const sourceFolder = path.join(root, 'src/operator/doctor');
+  const sources = readdirSync(sourceFolder)
+    .map((file) => readFileSync(path.join(sourceFolder, file), 'utf8'))
+    .join('\n');
+  const areas = 'settings|database|clock|mint|relay|origin';
+  const checksInSource = new Set(sources.match(new RegExp(`(?<=')(?:${areas})\\.\\w+(?=')`, 'g')));
+  const page = readFileSync(path.join(root, 'docs/operations/doctor.md'), 'utf8');
+  const documentedChecks = new Set(page.match(new RegExp(`(?<=\`)(?:${areas})\\.\\w+(?=\`)`, 'g')));
+  expect(documentedChecks).toEqual(checksInSource);
+});
+
+function listWarningsAndProblems(findings: readonly Finding[]): string[] {
+  return findings.filter(({ level }) => level !== 'ok').map(toCode);
+}
+
+function toCode({ level, check }: Finding): string {
+  return `${level} ${check}`;
+}

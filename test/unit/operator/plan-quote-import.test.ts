@@ -1,0 +1,182 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import type { NpubcashQuote } from '../../../src/operator/import-npubcash/npubcash-source.ts';
+import {
+  type ParsedNpubcashQuote,
+  parseNpubcashQuote,
+} from '../../../src/operator/import-npubcash/parse-npubcash-rows.ts';
+import {
+  planQuoteImport,
+  type QuoteImportPlan,
+} from '../../../src/operator/import-npubcash/plan-quote-import.ts';
+import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
+import { createInvoice } from '../../operations/npubcash/npubcash-database.ts';
+
+const NOW_MS = 1_790_000_000_500;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const WEEK_MS = 7 * DAY_MS;
+
+const { pubkey } = new RecipientClient('http://localhost');
+
+describe('planQuoteImport', () => {
+  it('keeps payment times later than the newest stored payment, even if two of them are equal', () => {
+    const newestStoredMs = NOW_MS - 9_501;
+    const times = [NOW_MS - 9_000, NOW_MS - 8_000, NOW_MS - 8_000];
+    const { quotesToInsert, changedTimeCount } = planImport(
+      times.map(createPaidQuote),
+      newestStoredMs,
+    );
+    expect(quotesToInsert.map(({ payment }) => payment)).toEqual(
+      times.map((paidAtMs, index) => ({ paidAtMs, paidSeq: 8 + index })),
+    );
+    expect(changedTimeCount).toBe(0);
+  });
+
+  it.each([
+    ['is earlier than the newest stored payment', NOW_MS - 10_000],
+    ['is in the same second as the newest stored payment', NOW_MS - 8_501],
+    ['is in the future', NOW_MS + 1],
+    ['is missing', null],
+  ])('lists a payment as paid now if its time %s', (_case, paidAtMs) => {
+    const { quotesToInsert, changedTimeCount } = planImport(
+      [createPaidQuote(paidAtMs)],
+      NOW_MS - 9_000,
+    );
+    expect(quotesToInsert[0]?.payment).toEqual({ paidAtMs: NOW_MS, paidSeq: 8 });
+    expect(changedTimeCount).toBe(1);
+  });
+
+  it('gives 900 payments that have no time a time at most 2 s ahead of the clock', () => {
+    const { quotesToInsert } = planImport(
+      Array.from({ length: 900 }, () => createPaidQuote(null)),
+      NOW_MS,
+    );
+    const times = quotesToInsert.map(({ payment }) => payment?.paidAtMs ?? 0);
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    expect(times.at(-1)).toBeLessThan(NOW_MS + 2_000);
+    // Wallets that have read the stored payments ignore payments of the same second.
+    expect(times[0]).toBe(NOW_MS + 1_000);
+  });
+
+  it('watches a PAID quote for a week after its payment and checks an older INFLIGHT quote once', () => {
+    const old = createPaidQuote(NOW_MS - 8 * DAY_MS);
+    const recent = createPaidQuote(NOW_MS - DAY_MS);
+    const cases: [quote: ParsedNpubcashQuote, watchUntilMs: number | null][] = [
+      [old, null],
+      // A time in the past: the service checks the quote once and then stops.
+      [{ ...old, state: 'INFLIGHT' }, NOW_MS - DAY_MS],
+      [recent, NOW_MS + 6 * DAY_MS],
+      [{ ...recent, isMintAllowed: false }, null],
+      [{ ...recent, state: 'ISSUED' }, null],
+    ];
+    const { quotesToInsert } = planImport(
+      cases.map(([quote]) => quote),
+      null,
+    );
+    expect(quotesToInsert.map((quote) => quote.watchUntilMs)).toEqual(
+      cases.map(([, watchUntilMs]) => watchUntilMs),
+    );
+  });
+});
+
+describe('parseNpubcashQuote', () => {
+  const createdAtMs = NOW_MS - 500 - 2 * DAY_MS;
+  const weekInvoice = createInvoice(21, createdAtMs, WEEK_MS / 1000);
+  const endlessInvoice = createInvoice(21, createdAtMs, 2 ** 50);
+  const asUnpaid = { state: 'UNPAID', paidAtMs: null } as const;
+  const expired: Partial<NpubcashQuote> = {
+    state: 'EXPIRED',
+    createdAtMs: NOW_MS - 3 * DAY_MS,
+    expiresAtMs: NOW_MS - 2 * DAY_MS,
+  };
+
+  it.each<[string, Partial<NpubcashQuote>, Partial<ParsedNpubcashQuote>]>([
+    [
+      'imports a quote that expired within the last day as UNPAID',
+      { ...expired, expiresAtMs: NOW_MS - 23 * HOUR_MS },
+      asUnpaid,
+    ],
+    ['keeps a quote EXPIRED that expired two days ago', expired, { state: 'EXPIRED' }],
+    [
+      'imports an EXPIRED quote with a payment time as UNPAID',
+      { ...expired, paidAtMs: NOW_MS },
+      asUnpaid,
+    ],
+    [
+      'takes missing times from the invoice',
+      { request: weekInvoice, createdAtMs: null, expiresAtMs: null },
+      { createdAtMs, expiresAtMs: createdAtMs + WEEK_MS },
+    ],
+    [
+      'takes the expiry from the invoice if the stored expiry is before the creation',
+      { request: weekInvoice, createdAtMs, expiresAtMs: 0, state: 'UNPAID' },
+      { expiresAtMs: createdAtMs + WEEK_MS },
+    ],
+    [
+      'keeps a stored expiry before the creation if the quote is paid',
+      { request: weekInvoice, createdAtMs, expiresAtMs: 0, state: 'PAID' },
+      { expiresAtMs: 0 },
+    ],
+    [
+      'limits an expiry to a year after the creation',
+      { request: endlessInvoice, createdAtMs, expiresAtMs: null, state: 'UNPAID' },
+      { expiresAtMs: createdAtMs + 365 * DAY_MS },
+    ],
+    [
+      'imports a paid quote without an invoice',
+      { request: null, state: 'ISSUED' },
+      { request: '' },
+    ],
+    [
+      'imports a paid quote of a mint without https',
+      { mintUrl: 'http://Mint.example/', state: 'PAID' },
+      { mintUrl: 'http://mint.example', isMintAllowed: false },
+    ],
+  ])('%s', (_case, changes, expected) => {
+    expect(parseRow(changes)).toMatchObject(expected);
+  });
+
+  it('skips an unpaid quote of a mint without https', () => {
+    expect(parseRow({ mintUrl: 'http://mint.example', state: 'UNPAID' })).toBe(
+      'mint_url_not_allowed',
+    );
+  });
+});
+
+function parseRow(changes: Partial<NpubcashQuote>) {
+  const row: NpubcashQuote = {
+    id: 1,
+    createdAtMs: NOW_MS - 10 * DAY_MS,
+    unit: 'sat',
+    mintUrl: 'https://mint.example',
+    request: 'lnbc1',
+    quoteId: randomUUID(),
+    expiresAtMs: NOW_MS - 10 * DAY_MS + HOUR_MS,
+    amountSat: 21,
+    pubkey,
+    state: 'PAID',
+    paidAtMs: null,
+    locked: false,
+    zapRequest: null,
+    ...changes,
+  };
+  return parseNpubcashQuote(row, { allowHttp: false, nowMs: NOW_MS });
+}
+
+function createPaidQuote(paidAtMs: number | null): ParsedNpubcashQuote {
+  const quote = parseRow({ paidAtMs });
+  if (typeof quote === 'string') {
+    throw new Error(quote);
+  }
+  return quote;
+}
+
+/** Plans an import for a recipient who has seven stored payments. */
+function planImport(
+  quotes: readonly ParsedNpubcashQuote[],
+  lastPaidAtMs: number | null,
+): QuoteImportPlan {
+  const counters = [{ pubkey, paidCount: 7, lastPaidAtMs }];
+  return planQuoteImport(quotes, { existingKeys: new Set(), counters }, NOW_MS);
+}

@@ -1,0 +1,304 @@
+import { nip19 } from 'nostr-tools';
+import { expect, it } from 'vitest';
+import type { QuoteState } from '../../../src/database/schema.ts';
+import { createCommandResult } from '../../../src/operator/command.ts';
+import {
+  derivePaymentStatus,
+  type PaymentTrace,
+  type RedactedQuote,
+  type TraceResult,
+} from '../../../src/operator/trace/trace.ts';
+import { traceToText } from '../../../src/operator/trace/trace-command.ts';
+import type { QuoteEvent } from '../../../src/quotes/quote-event-store.ts';
+import type { TracedDelivery } from '../../../src/zaps/zap-receipt-store.ts';
+
+// test/acceptance/trace.test.ts covers the common cases of `nutpost trace`.
+
+const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
+const NPUB = nip19.npubEncode(PUBKEY);
+const PAYMENT_HASH = 'ab'.repeat(32);
+const RECEIPT_ID = 'ef'.repeat(32);
+
+const CREATED_AT_MS = Date.parse('2026-08-01T12:00:00.000Z');
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600 * SECOND_MS;
+const DAY_MS = 24 * HOUR_MS;
+const PAID_AT_MS = CREATED_AT_MS + 9 * SECOND_MS;
+const NOW_MS = CREATED_AT_MS + 12 * SECOND_MS;
+
+const OPEN_DELIVERY: TracedDelivery = {
+  relayUrl: 'wss://a.example',
+  state: 'open',
+  attempts: 0,
+  lastResult: null,
+  lastAttemptAtMs: null,
+  nextAttemptAtMs: PAID_AT_MS,
+  giveUpAtMs: CREATED_AT_MS + 2 * DAY_MS,
+  relayStatus: null,
+};
+const AFTER_THREE_ATTEMPTS = {
+  attempts: 3,
+  lastAttemptAtMs: CREATED_AT_MS + 10 * SECOND_MS,
+  lastResult: 'disk full',
+};
+const BACKOFF_UNTIL_MS = NOW_MS + 60 * SECOND_MS;
+const FAILING_RELAY = {
+  relayStatus: { failures: 2, backoffUntilMs: BACKOFF_UNTIL_MS, lastError: null },
+};
+
+it('prints a payment with its history and the next steps', () => {
+  const events: QuoteEvent[] = [
+    { atMs: PAID_AT_MS, kind: 'state', from: 'UNPAID', to: 'PAID', source: 'socket' },
+    { atMs: PAID_AT_MS + 12, kind: 'update_sent', socketCount: 2 },
+  ];
+  expect(printPayment(createTrace('PAID', { recipientName: 'alice', events }))).toBe(
+    `2,100 sat for alice (${NPUB})
+  State         PAID: it was paid but not collected yet
+  Mint          https://mint.example
+  Quote id      (hidden: anyone who has it can take the money; see --reveal)
+  Locked        no
+  Payment hash  ${PAYMENT_HASH}
+  Created       2026-08-01T12:00:00.000Z (12 s ago)
+  Expires       2026-08-01T13:00:00.000Z (in 60 min)
+
+What happened
+  2026-08-01T12:00:00.000Z  The mint created the quote, and the payer received its invoice.
+  2026-08-01T12:00:09.000Z  The mint reported PAID over its WebSocket: the payment was added to the recipient's list.
+  2026-08-01T12:00:09.012Z  \`update\` was sent to 2 sockets of the recipient.
+
+What happens next
+  The mint is polled until 2026-08-08T12:00:09.000Z (in 7 days).
+  Process p1 watches this mint.
+  The recipient's wallet must collect the payment from the mint.
+  The quote expires at 2026-08-01T13:00:00.000Z (in 60 min); some mints reject it afterwards.
+`,
+  );
+});
+
+const UNWATCHED = createTrace('PAID', {}, { watchUntilMs: null });
+const REGRESSION = {
+  atMs: 5,
+  kind: 'observation_rejected',
+  reason: 'state_regression',
+  reportedState: 'UNPAID',
+} as const;
+const DEAD_HOLDER = { leaseHolder: { processId: 'p1', isAlive: false } };
+const CHECK_LIMIT: Pick<PaymentTrace, 'mintRateLimits'> = {
+  mintRateLimits: [{ route: 'check', requestsPerMinute: 20 }],
+};
+
+it.each<[string, PaymentTrace, number, string]>([
+  ['a missing update', createTrace('PAID'), 0, 'No `update` was sent to a socket'],
+  ['an expired quote', createTrace('PAID'), 3 * HOUR_MS, '(2 h ago); some mints reject it now.'],
+  ['pruned history', createTrace('ISSUED'), 60 * DAY_MS, 'The history goes back 30 days.'],
+  [
+    'an ignored state',
+    createTrace('PAID', { events: [REGRESSION] }),
+    0,
+    'an earlier state: ignored.',
+  ],
+  ['a late payment', createTrace('UNPAID'), 2 * HOUR_MS, 'A late payment can still arrive.'],
+  ['an EXPIRED quote', createTrace('EXPIRED'), 3 * DAY_MS, 'Nothing: the mint is no longer polled'],
+  [
+    'an INFLIGHT quote',
+    createTrace('INFLIGHT'),
+    0,
+    'The mint is signing: the quote becomes ISSUED',
+  ],
+  ['an unwatched payment', UNWATCHED, 30 * DAY_MS, "The payment stays in the recipient's list"],
+  [
+    'the rate limits',
+    createTrace('UNPAID', CHECK_LIMIT),
+    0,
+    'batches of quotes to about 20 a minute.',
+  ],
+  [
+    'a dead process',
+    createTrace('UNPAID', DEAD_HOLDER),
+    0,
+    'Process p1 watched this mint but has stopped responding',
+  ],
+  [
+    'a missing receipt',
+    createZapTrace('PAID', null),
+    0,
+    'Zap receipt\n  None was created: ZAP_SECRET_KEY',
+  ],
+  [
+    'a pruned receipt',
+    createZapTrace('ISSUED', null),
+    31 * DAY_MS,
+    'Zap receipt\n  The history goes back',
+  ],
+  [
+    'a receipt without relays',
+    createZapTrace('PAID', []),
+    0,
+    'No relays: the zap request names no usable relay',
+  ],
+])('explains %s', (_case, trace, ageMs, sentence) => {
+  expect(printPayment(trace, CREATED_AT_MS + ageMs)).toContain(sentence);
+});
+
+it.each<[string, Partial<TracedDelivery>, string]>([
+  [
+    'given up after attempts',
+    { ...AFTER_THREE_ATTEMPTS, state: 'given_up', nextAttemptAtMs: null },
+    'Given up after 3 attempts, the last at 2026-08-01T12:00:10.000Z (2 s ago): disk full',
+  ],
+  [
+    'given up before it was sent',
+    { state: 'given_up', nextAttemptAtMs: null, lastResult: 'timed out' },
+    'Given up after 0 attempts: timed out',
+  ],
+  ['due', {}, 'Due 2026-08-01T12:00:09.000Z (3 s ago), given up after 2026-08-03T12:00:00.000Z'],
+  [
+    'waiting for a failing relay',
+    FAILING_RELAY,
+    'Not delivered yet after 0 attempts\n    The relay failed 2 times\n    Due 2026-08-01T12:01:12.000Z',
+  ],
+])('prints a delivery that is %s', (_case, changes, text) => {
+  expect(printPayment(createZapTrace('PAID', [{ ...OPEN_DELIVERY, ...changes }]))).toContain(text);
+});
+
+it('prints the newest payments of a recipient, the payment count and the unpaid quotes', () => {
+  const unpaidQuote = { ...createTrace('UNPAID'), amountSat: 7, paymentHash: null };
+  const trace: TraceResult = {
+    outcome: 'recipient',
+    nowMs: CREATED_AT_MS,
+    pubkey: PUBKEY,
+    name: 'alice',
+    payments: [createTrace('PAID'), { ...createTrace('ISSUED'), quoteId: 'revealed' }],
+    paymentCount: 1_234,
+    openQuotes: [unpaidQuote],
+    hasMoreOpenQuotes: true,
+  };
+  expect(traceToText(trace)).toBe(`alice (${NPUB})
+
+1,234 payments; the newest 2, with the time of payment:
+  2026-08-01T12:00:09.000Z      2,100 sat  PAID      ${PAYMENT_HASH}
+  2026-08-01T12:00:09.000Z      2,100 sat  ISSUED    ${PAYMENT_HASH}  revealed
+
+More than 1 unpaid quote, with the time of creation:
+  2026-08-01T12:00:00.000Z          7 sat  UNPAID    (payment hash unknown)
+
+\`nutpost trace <payment hash>\` shows more about a payment, and also finds expired quotes.
+`);
+  expect(printJson(trace)).toMatchObject({
+    outcome: 'recipient',
+    npub: NPUB,
+    pubkey: PUBKEY,
+    name: 'alice',
+    paymentCount: 1_234,
+    payments: [{ state: 'PAID' }, { quoteId: 'revealed', state: 'ISSUED' }],
+    openQuotes: [{ state: 'UNPAID' }],
+    hasMoreOpenQuotes: true,
+  });
+});
+
+it('prints JSON with UTC times and omits null values', () => {
+  const receipt = {
+    id: RECEIPT_ID,
+    createdAtMs: PAID_AT_MS,
+    deliveries: [{ ...OPEN_DELIVERY, ...FAILING_RELAY }],
+  };
+  const events: QuoteEvent[] = [
+    { ...REGRESSION, atMs: PAID_AT_MS },
+    { atMs: PAID_AT_MS, kind: 'update_sent', socketCount: 2 },
+  ];
+  const changes = { ...CHECK_LIMIT, events, receipt };
+  const payments = [createTrace('PAID', changes, { hasComment: true })];
+  const json = printJson({ outcome: 'payments', nowMs: NOW_MS, payments });
+  expect(json).toMatchObject({
+    outcome: 'payments',
+    now: '2026-08-01T12:00:12.000Z',
+    payments: [
+      {
+        npub: NPUB,
+        pubkey: PUBKEY,
+        paidAt: '2026-08-01T12:00:09.000Z',
+        hasComment: true,
+        events: [
+          {
+            at: '2026-08-01T12:00:09.000Z',
+            kind: 'observation_rejected',
+            reason: 'state_regression',
+            reportedState: 'UNPAID',
+          },
+          { at: '2026-08-01T12:00:09.000Z', kind: 'update_sent', socketCount: 2 },
+        ],
+        watchUntil: '2026-08-08T12:00:09.000Z',
+        leaseHolder: { processId: 'p1', isAlive: true },
+        mintRateLimits: [{ route: 'check', requestsPerMinute: 20 }],
+        paymentStatus: { kind: 'awaiting_collection', until: '2026-08-08T12:00:09.000Z' },
+        receipt: {
+          deliveries: [
+            {
+              relayUrl: 'wss://a.example',
+              attempts: 0,
+              nextAttemptAt: '2026-08-01T12:00:09.000Z',
+              giveUpAt: '2026-08-03T12:00:00.000Z',
+              relayStatus: { failures: 2, backoffUntil: '2026-08-01T12:01:12.000Z' },
+            },
+          ],
+        },
+      },
+    ],
+  });
+  expect(JSON.stringify(json)).not.toContain('null');
+});
+
+function printPayment(trace: PaymentTrace, nowMs = NOW_MS): string {
+  const paymentStatus = derivePaymentStatus(trace, nowMs);
+  return traceToText({
+    outcome: 'payments',
+    nowMs,
+    payments: [{ ...trace, paymentStatus }],
+  });
+}
+
+function printJson(trace: TraceResult): object {
+  return JSON.parse(createCommandResult(true, trace).stdout);
+}
+
+function createZapTrace(state: QuoteState, deliveries: TracedDelivery[] | null): PaymentTrace {
+  const receipt = deliveries && { id: RECEIPT_ID, createdAtMs: PAID_AT_MS, deliveries };
+  return createTrace(state, { receipt }, { isZap: true });
+}
+
+/** Creates the trace of a quote of 2,100 sat. Unless its state is unpaid, it was paid after 9 s. */
+function createTrace(
+  state: QuoteState,
+  changes: Partial<PaymentTrace> = {},
+  quoteChanges: Partial<RedactedQuote> = {},
+): PaymentTrace {
+  const paidAtMs = state === 'UNPAID' || state === 'EXPIRED' ? null : PAID_AT_MS;
+  const isWatchOver = state === 'ISSUED' || state === 'EXPIRED';
+  const watchEndMs = paidAtMs === null ? CREATED_AT_MS + HOUR_MS + DAY_MS : paidAtMs + 7 * DAY_MS;
+  const quote: RedactedQuote = {
+    mintUrl: 'https://mint.example',
+    quoteId: null,
+    pubkey: PUBKEY,
+    paymentHash: PAYMENT_HASH,
+    amountSat: 2_100,
+    state,
+    locked: false,
+    createdAtMs: CREATED_AT_MS,
+    expiresAtMs: CREATED_AT_MS + HOUR_MS,
+    paidAtMs,
+    watchUntilMs: isWatchOver ? null : watchEndMs,
+    isZap: false,
+    hasComment: false,
+    ...quoteChanges,
+  };
+  return {
+    ...quote,
+    recipientName: null,
+    events: [],
+    paymentStatus: derivePaymentStatus(quote, NOW_MS),
+    leaseHolder: { processId: 'p1', isAlive: true },
+    mintRateLimits: [],
+    receipt: null,
+    ...changes,
+  };
+}

@@ -1,0 +1,58 @@
+import { nip19 } from 'nostr-tools';
+import { expect, it } from 'vitest';
+import { parseTraceIdentifier } from '../../../src/operator/trace/trace-identifier.ts';
+import { decodeInvoice } from '../../../src/quotes/bolt11.ts';
+import { createUnpayableInvoice } from '../../helpers/mints/fake-mint-with-scripted-quotes.ts';
+
+/** A valid public key: the x coordinate of secp256k1's generator point. */
+const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
+const NPUB = nip19.npubEncode(PUBKEY);
+
+const QUOTE_ID = '01998a3e-6f5c-7d3a-9b1e-2c4d5e6f7a8b';
+
+const invoice = createUnpayableInvoice(21_000);
+const paymentHash = decodeInvoice(invoice)?.paymentHash ?? expect.fail();
+
+it.each<[string, object[]]>([
+  ...[invoice, invoice.toUpperCase(), `LIGHTNING:${invoice}`, ` ${invoice}\n`].map(
+    (text): [string, object[]] => [text, [{ kind: 'payment_hash', paymentHash }]],
+  ),
+  ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`].map(
+    (text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]],
+  ),
+  [
+    PUBKEY.toUpperCase(),
+    [
+      { kind: 'payment_hash', paymentHash: PUBKEY },
+      { kind: 'pubkey', pubkey: PUBKEY },
+      { kind: 'name', name: PUBKEY },
+      { kind: 'quote_id', quoteId: PUBKEY.toUpperCase() },
+    ],
+  ],
+  ...['Alice7', 'alice7@example.com'].map((text): [string, object[]] => [
+    text,
+    [
+      { kind: 'name', name: 'alice7' },
+      { kind: 'quote_id', quoteId: text },
+    ],
+  ]),
+  ...[QUOTE_ID, '-Ab_cdefghijklmnopqrstuvwxyz0123456789ABCDE', 'x.'.repeat(128), 'lnbc_short'].map(
+    (quoteId): [string, object[]] => [quoteId, [{ kind: 'quote_id', quoteId }]],
+  ),
+])('parseTraceIdentifier returns what %j may identify, the likeliest first', (text, candidates) => {
+  expect(parseTraceIdentifier(text)).toEqual({ outcome: 'read', candidates });
+});
+
+it.each([
+  ['a truncated invoice', invoice.slice(0, -1), 'invalid_invoice'],
+  ['a mistyped invoice', `${createUnpayableInvoice(1000).slice(0, -1)}b`, 'invalid_invoice'],
+  ['a scheme without an invoice', 'lightning:alice', 'invalid_invoice'],
+  ['a truncated npub', NPUB.slice(0, -1), 'invalid_npub'],
+  ['a mistyped npub in an address', `${NPUB.slice(0, -1)}q@example.com`, 'invalid_npub'],
+  ['an empty text', '', 'invalid_quote_id'],
+  ['two words', 'two words', 'invalid_quote_id'],
+  ['a quote id of more than 256 characters', 'x.'.repeat(129), 'invalid_quote_id'],
+  ['letters outside ASCII', 'zażółć', 'invalid_quote_id'],
+])('parseTraceIdentifier rejects %s', (_case, text, outcome) => {
+  expect(parseTraceIdentifier(text)).toEqual({ outcome });
+});

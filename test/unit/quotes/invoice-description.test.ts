@@ -1,0 +1,88 @@
+import { createHash } from 'node:crypto';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { chooseInvoiceDescription, type InvoiceText } from '../../../src/quotes/lnurl-pay.ts';
+
+const SUPPORTS_BOTH = { supportsDescription: true, supportsDescriptionHash: true };
+const SUPPORTS_DESCRIPTION = { supportsDescription: true, supportsDescriptionHash: false };
+const SUPPORTS_HASH = { supportsDescription: false, supportsDescriptionHash: true };
+const SUPPORTS_NEITHER = { supportsDescription: false, supportsDescriptionHash: false };
+
+/** The maximum in a BOLT 11 invoice. */
+const MAX_DESCRIPTION_BYTES = 639;
+
+const INVOICE_TEXT: InvoiceText = {
+  lnurlMetadata: '[["text/plain","Payment to älice@post.example"]]',
+  plainText: 'Payment to älice@post.example',
+  comment: null,
+  zapRequest: null,
+};
+const ZAP_REQUEST = '{"kind":9734,  "content":"🥜"}';
+
+const HASH_OF_METADATA = { descriptionHash: sha256Hex(INVOICE_TEXT.lnurlMetadata) };
+const WITH_ZAP = { zapRequest: ZAP_REQUEST };
+
+// test/acceptance/lnurl-comments.test.ts covers the invoices that payers receive.
+it.each<[typeof SUPPORTS_BOTH, Partial<InvoiceText>, object]>([
+  [SUPPORTS_BOTH, {}, HASH_OF_METADATA],
+  [SUPPORTS_BOTH, { comment: 'For tea' }, HASH_OF_METADATA],
+  [SUPPORTS_HASH, {}, HASH_OF_METADATA],
+  [SUPPORTS_BOTH, { ...WITH_ZAP, comment: 'For tea' }, { descriptionHash: sha256Hex(ZAP_REQUEST) }],
+  [SUPPORTS_DESCRIPTION, {}, { description: INVOICE_TEXT.plainText }],
+  [SUPPORTS_DESCRIPTION, { comment: 'For tea' }, { description: 'For tea' }],
+  [SUPPORTS_DESCRIPTION, WITH_ZAP, { description: INVOICE_TEXT.plainText }],
+  [SUPPORTS_DESCRIPTION, { ...WITH_ZAP, comment: 'gm' }, { description: 'gm' }],
+  [SUPPORTS_DESCRIPTION, { plainText: ' ' }, {}],
+  [SUPPORTS_NEITHER, { ...WITH_ZAP, comment: 'For tea' }, {}],
+])(
+  'chooses the description for a mint with %j and an invoice with %j',
+  (mint, changes, expected) => {
+    expect(chooseInvoiceDescription(mint, { ...INVOICE_TEXT, ...changes })).toEqual(expected);
+  },
+);
+
+it.each([
+  [
+    'a comment of several lines',
+    ' one\ntwo\r\n\r\nthree\u2028four\u0085five ',
+    'one two three four five',
+  ],
+  ['a comment with control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
+  ['an empty comment', '', INVOICE_TEXT.plainText],
+  ['a comment of whitespace', ' \t\u00a0\n\r\n ', INVOICE_TEXT.plainText],
+  ['a comment of zero-width characters', '\u200b\u2060\ufeff\u3164', INVOICE_TEXT.plainText],
+  ['too many letters', 'x'.repeat(MAX_DESCRIPTION_BYTES + 1), 'x'.repeat(MAX_DESCRIPTION_BYTES)],
+  ['too many emoji of 18 bytes', '👩‍👩‍👧'.repeat(50), '👩‍👩‍👧'.repeat(35)],
+  ['a last character that does not fit', `${'x'.repeat(638)}e\u0301`, 'x'.repeat(638)],
+  ['a single character that is too long', `e${'\u0301'.repeat(1_000)}`, INVOICE_TEXT.plainText],
+])('returns one line of at most 639 bytes for %s', (_case, comment, expected) => {
+  expect(describeComment(comment)).toBe(expected);
+});
+
+it('returns one well-formed line of at most 639 bytes for any comment', () => {
+  const utf16Strings = fc
+    .array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 900 })
+    .map((codes) => String.fromCharCode(...codes));
+  const comments = fc.oneof(
+    utf16Strings,
+    fc.string({ unit: 'grapheme', maxLength: 900, size: 'max' }),
+  );
+  fc.assert(
+    fc.property(comments, (comment) => {
+      const description = describeComment(comment) ?? '';
+      expect(Buffer.byteLength(description)).toBeLessThanOrEqual(MAX_DESCRIPTION_BYTES);
+      expect(description.isWellFormed()).toBe(true);
+      expect(description).toBe(description.trim());
+      expect(description).not.toMatch(/[\p{Cc}\u2028\u2029]/u);
+      expect(description).not.toBe('');
+    }),
+  );
+});
+
+function describeComment(comment: string): string | undefined {
+  return chooseInvoiceDescription(SUPPORTS_DESCRIPTION, { ...INVOICE_TEXT, comment }).description;
+}
+
+function sha256Hex(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest';
+import { resolveQuoteExpirySeconds } from '../../../src/quotes/bolt11.ts';
+
+// All values are in seconds. Times are Unix times.
+const CREATED_AT = 1_800_000_000;
+const YEAR = 365 * 24 * 60 * 60;
+const INVOICE_EXPIRES_AT = CREATED_AT + 3_600;
+const INVOICE = {
+  paymentHash: 'ab'.repeat(32),
+  amountMsat: 21_000,
+  createdAtSeconds: CREATED_AT,
+  expiresAtSeconds: INVOICE_EXPIRES_AT,
+};
+
+it.each([
+  ["the mint's expiry", CREATED_AT + 600, CREATED_AT + 600],
+  [
+    "the mint's expiry if it is only ten seconds after the creation",
+    CREATED_AT + 10,
+    CREATED_AT + 10,
+  ],
+  ["the invoice's expiry for a time before the creation", CREATED_AT - 10, INVOICE_EXPIRES_AT],
+  ["the invoice's expiry for a duration", 3_600, INVOICE_EXPIRES_AT],
+  ["the invoice's expiry for null", null, INVOICE_EXPIRES_AT],
+  ["the invoice's expiry for 0", 0, INVOICE_EXPIRES_AT],
+  ["the invoice's expiry for a negative number", -1, INVOICE_EXPIRES_AT],
+  ["the mint's expiry in seconds for milliseconds", (CREATED_AT + 600) * 1_000, CREATED_AT + 600],
+  ["the mint's expiry in whole seconds for a fraction", CREATED_AT + 600.9, CREATED_AT + 600],
+  ['a year after the creation for a later expiry', CREATED_AT + 2 * YEAR, CREATED_AT + YEAR],
+  ['a year after the creation for a huge number', Number.MAX_VALUE, CREATED_AT + YEAR],
+])('returns %s', (_case, mintExpiry, expected) => {
+  expect(resolveQuoteExpirySeconds(mintExpiry, INVOICE)).toBe(expected);
+});
+
+it('returns a year after the creation if the invoice expires later', () => {
+  const invoice = { ...INVOICE, expiresAtSeconds: CREATED_AT + 100 * YEAR };
+  expect(resolveQuoteExpirySeconds(null, invoice)).toBe(CREATED_AT + YEAR);
+});

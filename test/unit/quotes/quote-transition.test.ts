@@ -1,0 +1,65 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import type { QuoteState } from '../../../src/database/schema.ts';
+import {
+  decideTransition,
+  isPaidQuoteState,
+  type QuoteTransition,
+} from '../../../src/quotes/quote-state.ts';
+
+const STATES = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
+const OBSERVED_STATES = ['UNPAID', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
+
+type Outcome = QuoteTransition['outcome'];
+
+/** Rows are stored states, columns are observed states. */
+const EXPECTED_OUTCOMES: Record<QuoteState, readonly [Outcome, Outcome, Outcome, Outcome]> = {
+  UNPAID: ['unchanged', 'payment_received', 'payment_received', 'payment_received'],
+  EXPIRED: ['unchanged', 'payment_received', 'payment_received', 'payment_received'],
+  INFLIGHT: ['state_regression', 'unchanged', 'state_changed', 'state_changed'],
+  PAID: ['state_regression', 'state_changed', 'unchanged', 'state_changed'],
+  ISSUED: ['state_regression', 'state_regression', 'state_regression', 'unchanged'],
+};
+
+const CASES = STATES.flatMap((stored) =>
+  OBSERVED_STATES.map(
+    (observed, column) => [stored, observed, EXPECTED_OUTCOMES[stored][column]] as const,
+  ),
+);
+
+it.each(CASES)(
+  'decideTransition, for a stored %s quote that the mint reports as %s, returns %s',
+  (stored, observed, outcome) => {
+    const transition = decideTransition(stored, observed, false);
+    expect(transition).toEqual('state' in transition ? { outcome, state: observed } : { outcome });
+    if (stored !== 'UNPAID' || observed !== 'UNPAID') {
+      expect(decideTransition(stored, observed, true)).toEqual(transition);
+    }
+  },
+);
+
+it('decideTransition expires an unpaid quote after the grace period', () => {
+  expect(decideTransition('UNPAID', 'UNPAID', true)).toEqual({
+    outcome: 'expired',
+    state: 'EXPIRED',
+  });
+});
+
+it('decideTransition never makes a paid quote unpaid and never changes an ISSUED quote', () => {
+  const anyObservations = fc.array(fc.tuple(fc.constantFrom(...OBSERVED_STATES), fc.boolean()));
+  fc.assert(
+    fc.property(fc.constantFrom(...STATES), anyObservations, (initialState, observationSteps) => {
+      let state = initialState;
+      for (const [observed, isGracePeriodOver] of observationSteps) {
+        const previous = state;
+        const transition = decideTransition(state, observed, isGracePeriodOver);
+        state = 'state' in transition ? transition.state : state;
+        expect(isPaidQuoteState(previous) && !isPaidQuoteState(state)).toBe(false);
+        expect(previous === 'ISSUED' && state !== 'ISSUED').toBe(false);
+        const isFirstPayment = !isPaidQuoteState(previous) && isPaidQuoteState(state);
+        expect(transition.outcome === 'payment_received').toBe(isFirstPayment);
+        expect('state' in transition).toBe(previous !== state);
+      }
+    }),
+  );
+});

@@ -1,0 +1,180 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { BlindSignature, Keyset } from '../../../src/mints/ecash.ts';
+import {
+  deriveOutputSeed,
+  deriveOutputs,
+  planOutputs,
+  selectOutputKeyset,
+  verifyKeysetKeys,
+} from '../../../src/usernames/ecash/proofs.ts';
+import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
+
+const TREASURY_SECRET = 'a treasury secret of more than 32 characters';
+
+describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', (version) => {
+  const mint = new FakeMintKeyset({ version });
+  const otherMint = new FakeMintKeyset({ version });
+  const plan = { keysetId: mint.keyset.id, amounts: [1, 2, 8] };
+  const outputs = deriveOutputs(deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0), plan);
+  const signatures = outputs.blindedMessages.map((message) => mint.sign(message));
+  const withoutDleq = signatures.map(({ amount, id, C_ }) => ({ amount, id, C_ }));
+
+  it('derives the same outputs from an equal seed and plan', () => {
+    const derivedAgain = deriveOutputs(
+      deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
+      structuredClone(plan),
+    );
+    expect(derivedAgain.blindedMessages).toEqual(outputs.blindedMessages);
+    expect(derivedAgain.unblind(signatures, mint.keys)).toEqual(
+      outputs.unblind(signatures, mint.keys),
+    );
+  });
+
+  it.each([
+    ['with', signatures],
+    ['without', withoutDleq],
+  ])('unblinds signatures %s DLEQ into valid proofs without DLEQ', (_case, mintSignatures) => {
+    const proofs = outputs.unblind(mintSignatures, mint.keys);
+    expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
+    expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
+    for (const proof of proofs ?? []) {
+      expect(Object.keys(proof).sort()).toEqual(['C', 'amount', 'id', 'secret']);
+    }
+  });
+
+  it.each<[string, BlindSignature[]]>([
+    ['too few signatures', withoutDleq.slice(1)],
+    ['one signature too many', [...withoutDleq, ...withoutDleq.slice(0, 1)]],
+    ['signatures in another order', withoutDleq.toReversed()],
+    ['a signature for another amount', changeFirst(withoutDleq, { amount: 4 })],
+    ['a signature without an amount', changeFirst(withoutDleq, { amount: Number.NaN })],
+    ['a signature of another keyset', changeFirst(withoutDleq, { id: otherMint.keyset.id })],
+    [
+      'a signature that is not on the curve',
+      changeFirst(withoutDleq, { C_: `02${'f'.repeat(64)}` }),
+    ],
+    ['a signature that is not a point', changeFirst(withoutDleq, { C_: 'no hex' })],
+    ['the signature of another output', changeFirst(signatures, { C_: signatures[1]?.C_ ?? '' })],
+    [
+      'a signature with an invalid DLEQ',
+      changeFirst(signatures, { dleq: { e: '1'.repeat(64), s: '2'.repeat(64) } }),
+    ],
+    ['a signature with a malformed DLEQ', changeFirst(signatures, { dleq: { e: 'e', s: 's' } })],
+  ])('returns no proofs for %s', (_case, mintSignatures) => {
+    expect(outputs.unblind(mintSignatures, mint.keys)).toBeNull();
+  });
+
+  it('returns no proofs if the keys belong to another keyset', () => {
+    const signaturesWithOtherId = withoutDleq.map((signature) => ({
+      ...signature,
+      id: otherMint.keys.id,
+    }));
+    expect(outputs.unblind(withoutDleq, otherMint.keys)).toBeNull();
+    expect(outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
+  });
+
+  it('sorts restored signatures, and returns null if a signature is missing', () => {
+    const restored = signatures.map((signature, index) => ({
+      B_: outputs.blindedMessages[index]?.B_ ?? '',
+      signature,
+    }));
+    expect(outputs.orderSignatures(restored.toReversed())).toEqual(signatures);
+    expect(outputs.orderSignatures(restored.slice(1))).toBeNull();
+    expect(outputs.orderSignatures([])).toBeNull();
+  });
+});
+
+describe('planOutputs', () => {
+  const { keys } = new FakeMintKeyset();
+  const keysForOnly = (...amounts: string[]) => ({
+    id: keys.id,
+    keys: Object.fromEntries(amounts.map((amount) => [amount, keys.keys[amount] ?? ''])),
+  });
+
+  it('returns the fewest outputs that sum to the amount, in ascending order', () => {
+    const maxAmountSat = Object.keys(keys.keys).reduce((sum, amount) => sum + Number(amount), 0);
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: maxAmountSat }), (amountSat) => {
+        const { keysetId, amounts } = planOutputs(amountSat, keys);
+        expect(keysetId).toBe(keys.id);
+        expect(amounts.reduce((sum, amount) => sum + amount, 0)).toBe(amountSat);
+        const onesInBinary = amountSat.toString(2).replaceAll('0', '');
+        expect(amounts).toHaveLength(onesInBinary.length);
+        expect(amounts).toEqual([...amounts].sort((a, b) => a - b));
+      }),
+    );
+  });
+
+  it("repeats the keyset's largest amount if necessary", () => {
+    expect(planOutputs(10, keysForOnly('1', '4')).amounts).toEqual([1, 1, 4, 4]);
+  });
+
+  it('throws if the amounts of the keys cannot sum to the requested amount', () => {
+    expect(() => planOutputs(3, keysForOnly('2'))).toThrow();
+  });
+});
+
+it('derives different outputs for each treasury secret, swap and plan', () => {
+  const { id: keysetId } = new FakeMintKeyset().keyset;
+  const outputs = [
+    deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
+    deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 1),
+    deriveOutputSeed(TREASURY_SECRET, 'purchase 11', 0),
+    deriveOutputSeed(`${TREASURY_SECRET}!`, 'purchase 1', 0),
+  ].flatMap((seed) => deriveOutputs(seed, { keysetId, amounts: [1, 1] }).blindedMessages);
+  expect(new Set(outputs.map(({ B_ }) => B_)).size).toBe(outputs.length);
+});
+
+describe('selectOutputKeyset', () => {
+  const idOf = (digit: string) => `00${digit.repeat(14)}`;
+  const keyset = (digit: string, inputFeePpk: number, change: Partial<Keyset> = {}): Keyset => ({
+    id: idOf(digit),
+    unit: 'sat',
+    active: true,
+    inputFeePpk,
+    ...change,
+  });
+
+  it.each<[string, Keyset[], string | null]>([
+    ['the cheapest keyset', [keyset('a', 100), keyset('b', 0), keyset('c', 50)], idOf('b')],
+    ['the first of two cheapest keysets', [keyset('a', 100), keyset('b', 100)], idOf('a')],
+    ['an active keyset', [keyset('a', 0, { active: false }), keyset('b', 1)], idOf('b')],
+    ['a keyset in sat', [keyset('a', 0, { unit: 'usd' }), keyset('b', 1)], idOf('b')],
+    ['a keyset with a hex id', [keyset('a', 0, { id: 'I2yN+iRYfkzT' }), keyset('b', 1)], idOf('b')],
+    ['null for an unknown id version', [keyset('a', 0, { id: `02${'a'.repeat(64)}` })], null],
+    ['null without keysets', [], null],
+  ])('returns %s', (_case, keysets, expected) => {
+    expect(selectOutputKeyset(keysets)?.id ?? null).toBe(expected);
+  });
+});
+
+describe('verifyKeysetKeys', () => {
+  it.each([
+    ['version 0', new FakeMintKeyset({ version: 0, inputFeePpk: 100 })],
+    ['version 1', new FakeMintKeyset({ version: 1 })],
+    ['version 1 with a fee', new FakeMintKeyset({ version: 1, inputFeePpk: 100 })],
+    ['version 1 with an expiry', new FakeMintKeyset({ finalExpiry: 1_900_000_000 })],
+  ])('accepts only the keys that belong to a keyset id of %s', (_case, { keyset, keys }) => {
+    const otherMint = new FakeMintKeyset();
+    const keysWithChange = { ...keys.keys, '1': otherMint.keys.keys['1'] ?? '' };
+    expect(verifyKeysetKeys(keyset, keys)).toBe(true);
+    expect(verifyKeysetKeys(keyset, { ...keys, keys: keysWithChange })).toBe(false);
+    expect(verifyKeysetKeys(keyset, { ...keys, keys: {} })).toBe(false);
+    expect(verifyKeysetKeys({ ...keyset, id: otherMint.keyset.id }, keys)).toBe(false);
+  });
+
+  it('rejects a keyset whose fee differs from the fee in its version 1 id', () => {
+    const { keyset, keys } = new FakeMintKeyset({ inputFeePpk: 100 });
+    expect(verifyKeysetKeys({ ...keyset, inputFeePpk: 1 }, keys)).toBe(false);
+  });
+});
+
+function changeFirst(
+  mintSignatures: BlindSignature[],
+  change: Partial<BlindSignature>,
+): BlindSignature[] {
+  return mintSignatures.map((signature, index) =>
+    index === 0 ? { ...signature, ...change } : signature,
+  );
+}

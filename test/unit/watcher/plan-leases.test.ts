@@ -1,0 +1,79 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { planLeases } from '../../../src/watcher/plan-leases.ts';
+
+describe('planLeases', () => {
+  it.each<[string, number, number, number, { claim: number; release: number }]>([
+    ['to claim all free mints if it is the only process', 5, 0, 1, { claim: 5, release: 0 }],
+    ['to claim only its share of 10 free mints', 10, 0, 3, { claim: 4, release: 0 }],
+    ['to release 10 of its 100 mints to a new process', 100, 100, 2, { claim: 0, release: 10 }],
+    ['no change if the only process owns all mints', 100, 100, 1, { claim: 0, release: 0 }],
+  ])('plans %s', (_case, mintCount, ownedCount, processCount, expected) => {
+    const watched = createMints(mintCount, (index) => (index < ownedCount ? 'me' : null));
+    const { claim, release } = planLeases(watched, 'me', processCount, new Map(), 0);
+    expect({ claim: claim.length, release: release.length }).toEqual(expected);
+  });
+
+  it('claims mints beyond its share after they have been free for 5 s', () => {
+    const watched = createMints(3, (index) => (index === 0 ? 'me' : null));
+    // The process owns one mint, which is its share.
+    const [, firstFree, secondFree] = watched.map(({ mintUrl }) => mintUrl);
+    const freeSinceMs = new Map([
+      [firstFree ?? '', 1_000],
+      [secondFree ?? '', 1_001],
+    ]);
+    expect(planLeases(watched, 'me', 3, freeSinceMs, 6_000).claim).toEqual([firstFree]);
+    expect(planLeases(watched, 'me', 3, freeSinceMs, 6_001).claim).toEqual([firstFree, secondFree]);
+  });
+
+  it('plans no change if the process owns 6 of 10 mints and another process owns 4', () => {
+    const watched = createMints(10, (index) => (index < 6 ? 'me' : 'other'));
+    expect(planLeases(watched, 'me', 2, new Map(), 0)).toEqual({ claim: [], release: [] });
+  });
+
+  it('gives every mint a permanent owner, from any start and with one to four processes', () => {
+    const anyOwners = fc.array(fc.option(fc.constantFrom('p0', 'p1', 'p2', 'gone')), {
+      minLength: 1,
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(anyOwners, fc.integer({ min: 1, max: 4 }), (initialOwners, processCount) => {
+        const processIds = Array.from({ length: processCount }, (_, index) => `p${index}`);
+        const ownerByMint = new Map<string, string | null>(
+          initialOwners.map((owner, index) => [
+            `https://m${index}.example`,
+            owner !== null && processIds.includes(owner) ? owner : null,
+          ]),
+        );
+        const freeSinceMs = new Map([...ownerByMint.keys()].map((mintUrl) => [mintUrl, 0]));
+        let changeCount = 0;
+        for (let round = 0; round < 40; round += 1) {
+          changeCount = 0;
+          for (const processId of processIds) {
+            const watched = [...ownerByMint].map(([mintUrl, owner]) => ({
+              mintUrl,
+              ownerProcessId: owner,
+            }));
+            const { claim, release } = planLeases(watched, processId, processCount, freeSinceMs, 0);
+            changeCount += claim.length + release.length;
+            for (const mintUrl of claim) {
+              ownerByMint.set(mintUrl, processId);
+            }
+            for (const mintUrl of release) {
+              ownerByMint.set(mintUrl, null);
+            }
+          }
+        }
+        expect(changeCount).toBe(0);
+        expect([...ownerByMint.values()]).not.toContain(null);
+      }),
+    );
+  });
+});
+
+function createMints(count: number, ownerOf: (index: number) => string | null) {
+  return Array.from({ length: count }, (_, index) => ({
+    mintUrl: `https://m${index}.example`,
+    ownerProcessId: ownerOf(index),
+  }));
+}

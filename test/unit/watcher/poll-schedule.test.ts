@@ -1,0 +1,204 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { computeWatchUntilMs, type QuoteStatus } from '../../../src/quotes/quote-state.ts';
+import {
+  computePollIntervalMs,
+  computePollUrgency,
+  type PollContext,
+  shouldEndWatch,
+} from '../../../src/watcher/poll-schedule.ts';
+
+const CREATED_MS = 1_800_000_000_000;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const WEEK_MS = 7 * DAY_MS;
+const EXPIRES_MS = CREATED_MS + HOUR_MS;
+const UNPAID = createQuote();
+const PAID = createQuote({ state: 'PAID', paidAtMs: CREATED_MS });
+
+describe('computePollIntervalMs', () => {
+  it.each([
+    ['was just created', 0, 4 * SECOND_MS, 20 * SECOND_MS],
+    ['is five minutes old', 5 * MINUTE_MS, 15 * SECOND_MS, MINUTE_MS],
+    ['is half an hour old', 30 * MINUTE_MS, MINUTE_MS, 5 * MINUTE_MS],
+    ['expired a minute ago', HOUR_MS + MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS],
+    ['expired half an hour ago', 1.5 * HOUR_MS, 10 * MINUTE_MS, 20 * MINUTE_MS],
+    ['expired five hours ago', 6 * HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS],
+  ])(
+    'returns the intervals without and with a subscription for an unpaid quote that %s',
+    (_age, ageMs, intervalMs, subscribedIntervalMs) => {
+      expect(getInterval(UNPAID, CREATED_MS + ageMs)).toBe(intervalMs);
+      expect(getInterval(UNPAID, CREATED_MS + ageMs, { isCovered: true })).toBe(
+        subscribedIntervalMs,
+      );
+    },
+  );
+
+  it.each([
+    ['just now', 0, 15 * SECOND_MS, 45 * SECOND_MS],
+    ['half an hour ago', 30 * MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS],
+    ['five hours ago', 5 * HOUR_MS, 10 * MINUTE_MS, 30 * MINUTE_MS],
+    ['five days ago', 5 * DAY_MS, 2 * HOUR_MS, 4 * HOUR_MS],
+  ])(
+    'returns the intervals without and with a subscription for a quote that was paid %s',
+    (_when, sincePaymentMs, intervalMs, subscribedIntervalMs) => {
+      const nowMs = CREATED_MS + sincePaymentMs;
+      expect(getInterval(PAID, nowMs)).toBe(intervalMs);
+      expect(getInterval(PAID, nowMs, { isCovered: true })).toBe(subscribedIntervalMs);
+    },
+  );
+
+  it.each([
+    { stateAgeAtPollMs: 0, intervalMs: 3 * SECOND_MS },
+    { stateAgeAtPollMs: 3 * SECOND_MS, intervalMs: 3 * SECOND_MS },
+    { stateAgeAtPollMs: 10 * MINUTE_MS, intervalMs: 10 * MINUTE_MS },
+    { stateAgeAtPollMs: 5 * DAY_MS, intervalMs: HOUR_MS },
+  ])(
+    'returns $intervalMs ms for a quote that was INFLIGHT for $stateAgeAtPollMs ms at the last poll',
+    ({ stateAgeAtPollMs, intervalMs }) => {
+      const quote = createQuote({ state: 'INFLIGHT', paidAtMs: CREATED_MS });
+      for (const isCovered of [false, true]) {
+        const context = { stateAgeAtPollMs, isCovered };
+        expect(getInterval(quote, CREATED_MS + 5 * DAY_MS, context)).toBe(intervalMs);
+      }
+    },
+  );
+
+  it('ignores an expiry in the past while the quote is young, because clocks may differ', () => {
+    const quote = createQuote({ expiresAtMs: CREATED_MS - DAY_MS });
+    expect(getInterval(quote, CREATED_MS + MINUTE_MS / 2)).toBe(4 * SECOND_MS);
+    expect(getInterval(quote, CREATED_MS + 5 * MINUTE_MS)).toBe(15 * SECOND_MS);
+  });
+});
+
+describe('computePollUrgency', () => {
+  it('makes an unpaid quote due 5 s after its expiry, even if it was polled a second ago', () => {
+    const dueAtMs = EXPIRES_MS + 5 * SECOND_MS;
+    const sincePollMs = SECOND_MS;
+    const isDueAt = (nowMs: number) => getUrgency(UNPAID, nowMs, { sincePollMs }) >= 1;
+    expect(isDueAt(dueAtMs - 1)).toBe(false);
+    expect(isDueAt(dueAtMs)).toBe(true);
+    expect(isDueAt(dueAtMs + sincePollMs)).toBe(false);
+  });
+
+  it('is higher for a quote that has waited for more of its poll intervals', () => {
+    const nowMs = CREATED_MS + 2 * HOUR_MS;
+    const createPaidQuote = (paidAtMs: number) => createQuote({ state: 'PAID', paidAtMs });
+    const olderUrgency = getUrgency(createPaidQuote(CREATED_MS), nowMs, {
+      sincePollMs: 30 * MINUTE_MS,
+    });
+    expect(olderUrgency).toBeGreaterThan(
+      getUrgency(createPaidQuote(nowMs), nowMs, { sincePollMs: 30 * SECOND_MS }),
+    );
+    expect(olderUrgency).toBeLessThan(
+      getUrgency(createPaidQuote(nowMs), nowMs, { sincePollMs: 60 * SECOND_MS }),
+    );
+  });
+
+  it('never falls with the wait, is at least 1 after half a day, and is no higher with a subscription', () => {
+    const wait = fc.integer({ min: 0, max: 2 * DAY_MS });
+    fc.assert(
+      fc.property(anyQuote, anyAge, wait, wait, (quote, ageMs, sincePollMs, moreMs) => {
+        const nowMs = CREATED_MS + ageMs;
+        const unsubscribed = getUrgency(quote, nowMs, { sincePollMs });
+        const subscribed = getUrgency(quote, nowMs, { sincePollMs, isCovered: true });
+        expect(subscribed).toBeLessThanOrEqual(unsubscribed);
+        expect(
+          getUrgency(quote, nowMs, { sincePollMs: sincePollMs + moreMs }),
+        ).toBeGreaterThanOrEqual(unsubscribed);
+        expect(
+          getUrgency(quote, nowMs, { sincePollMs: DAY_MS / 2, isCovered: true }),
+        ).toBeGreaterThanOrEqual(1);
+      }),
+    );
+  });
+
+  it('makes an unpaid quote due 100 to 150 times until a day after its expiry', () => {
+    const quote = createQuote();
+    let pollCount = 0;
+    let polledAtMs = CREATED_MS;
+    for (let nowMs = CREATED_MS; nowMs <= EXPIRES_MS + DAY_MS; nowMs += SECOND_MS) {
+      if (getUrgency(quote, nowMs, { sincePollMs: nowMs - polledAtMs }) >= 1) {
+        pollCount += 1;
+        polledAtMs = nowMs;
+      }
+    }
+    expect(pollCount).toBeGreaterThan(100);
+    expect(pollCount).toBeLessThan(150);
+  });
+});
+
+describe('computeWatchUntilMs', () => {
+  it.each([
+    ['a day after the expiry for an unpaid quote', UNPAID, EXPIRES_MS + DAY_MS],
+    [
+      'a day after the creation if expired before',
+      createQuote({ expiresAtMs: 1 }),
+      CREATED_MS + DAY_MS,
+    ],
+    ['a week after the payment for a PAID quote', PAID, CREATED_MS + WEEK_MS],
+    [
+      'a week after the payment for an INFLIGHT quote',
+      { ...PAID, state: 'INFLIGHT' } as const,
+      CREATED_MS + WEEK_MS,
+    ],
+    ['null for an ISSUED quote', { ...PAID, state: 'ISSUED' } as const, null],
+    ['null for an EXPIRED quote', createQuote({ state: 'EXPIRED' }), null],
+  ])('returns %s', (_case, quote, watchUntilMs) => {
+    expect(computeWatchUntilMs(quote)).toBe(watchUntilMs);
+  });
+});
+
+// The wait for a second response protects against a clock that jumps ahead and back.
+describe('shouldEndWatch', () => {
+  it.each([
+    [
+      false,
+      'within an hour of the first late response',
+      UNPAID,
+      EXPIRES_MS + 9 * DAY_MS,
+      HOUR_MS - 1,
+    ],
+    [true, 'an hour after the first late response', UNPAID, EXPIRES_MS + 9 * DAY_MS, HOUR_MS],
+    [true, 'a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS, HOUR_MS],
+    [false, 'less than a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS - 1, 400 * DAY_MS],
+    [false, 'less than a week after the payment', PAID, CREATED_MS + WEEK_MS - 1, 400 * DAY_MS],
+  ])('returns %s %s', (shouldEnd, _case, quote, nowMs, sinceFirstLateResponseMs) => {
+    expect(shouldEndWatch(quote, nowMs, sinceFirstLateResponseMs)).toBe(shouldEnd);
+  });
+});
+
+const DEFAULT_CONTEXT: PollContext = { sincePollMs: 0, stateAgeAtPollMs: 0, isCovered: false };
+
+const anyAge = fc.integer({ min: -DAY_MS, max: 30 * DAY_MS });
+
+const anyQuote = fc.record({
+  state: fc.constantFrom('UNPAID', 'INFLIGHT', 'PAID'),
+  createdAtMs: fc.constant(CREATED_MS),
+  expiresAtMs: fc.integer({ min: CREATED_MS - DAY_MS, max: CREATED_MS + 30 * DAY_MS }),
+  paidAtMs: fc.option(fc.integer({ min: CREATED_MS, max: CREATED_MS + 30 * DAY_MS })),
+});
+
+function createQuote(changes: Partial<QuoteStatus> = {}): QuoteStatus {
+  return {
+    state: 'UNPAID',
+    createdAtMs: CREATED_MS,
+    expiresAtMs: EXPIRES_MS,
+    paidAtMs: null,
+    ...changes,
+  };
+}
+
+function getUrgency(quote: QuoteStatus, nowMs: number, context: Partial<PollContext>): number {
+  return computePollUrgency(quote, nowMs, { ...DEFAULT_CONTEXT, ...context });
+}
+
+function getInterval(
+  quote: QuoteStatus,
+  nowMs: number,
+  context: Partial<PollContext> = {},
+): number {
+  return computePollIntervalMs(quote, nowMs, { ...DEFAULT_CONTEXT, ...context });
+}

@@ -1,0 +1,70 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { normaliseRelayUrl, stripQuery } from '../../../src/zaps/zap-request.ts';
+
+const PUBLIC_ONLY = { allowPrivateNetworks: false };
+const PRIVATE_ALLOWED = { allowPrivateNetworks: true };
+
+it.each([
+  ['wss://relay.example', 'wss://relay.example'],
+  ['wss://relay.example/', 'wss://relay.example'],
+  [' WSS://Relay.EXAMPLE//\n', 'wss://relay.example'],
+  ['wss://relay.example:443', 'wss://relay.example'],
+  ['wss://relay.example.:8443/', 'wss://relay.example:8443'],
+  ['wss://relay.example/Inbox/', 'wss://relay.example/Inbox'],
+  ['wss://relay.example/npub1a?broadcast=true', 'wss://relay.example/npub1a?broadcast=true'],
+  ['wss://relay.example/#top', 'wss://relay.example'],
+  ['wss://relay.example//a///b', 'wss://relay.example/a/b'],
+  ['wss://relay.example/%41%7eb%2D', 'wss://relay.example/A~b-'],
+  ['wss://relay.example/wss%3a%2f%2fother', 'wss://relay.example/wss%3A%2F%2Fother'],
+  ['wss://relay.example//?a=%61//b', 'wss://relay.example?a=%61//b'],
+  ['wss://[2606:4700::1111]/', 'wss://[2606:4700::1111]'],
+])('normaliseRelayUrl(%j) returns %s', (text, normalised) => {
+  expect(normaliseRelayUrl(text, PUBLIC_ONLY)).toBe(normalised);
+});
+
+it.each([
+  '',
+  'relay.example',
+  'https://relay.example',
+  'ws://relay.example',
+  'wss://',
+  'wss://relay.example/a\u0000b',
+  'wss://127.0.0.1',
+  'wss://[::1]',
+  'wss://[::ffff:10.0.0.1]',
+  'wss://0x7f.1',
+  'wss://169.254.169.254',
+  'wss://localhost',
+  'wss://relay.localhost.',
+  `wss://relay.example/${'a'.repeat(255)}`,
+])('normaliseRelayUrl rejects %j', (text) => {
+  expect(normaliseRelayUrl(text, PUBLIC_ONLY)).toBeNull();
+});
+
+it.each([
+  ['ws://127.0.0.1:7777/', 'ws://127.0.0.1:7777'],
+  ['wss://localhost', 'wss://localhost'],
+  ['http://127.0.0.1:7777', null],
+])('normaliseRelayUrl(%j) returns %s if private networks are allowed', (text, normalised) => {
+  expect(normaliseRelayUrl(text, PRIVATE_ALLOWED)).toBe(normalised);
+});
+
+it('normaliseRelayUrl leaves a normalised URL unchanged', () => {
+  fc.assert(
+    fc.property(fc.webUrl({ withQueryParameters: true, withFragments: true }), (url) => {
+      const normalised = normaliseRelayUrl(url.replace(/^https?/, 'wss'), PUBLIC_ONLY);
+      expect(normalised === null ? null : normaliseRelayUrl(normalised, PUBLIC_ONLY)).toBe(
+        normalised,
+      );
+    }),
+  );
+});
+
+it.each([
+  ['wss://relay.example/inbox?token=abc', 'wss://relay.example/inbox'],
+  ['wss://relay.example?a=b?c', 'wss://relay.example'],
+  ['wss://relay.example/inbox', 'wss://relay.example/inbox'],
+])('stripQuery(%s) returns %s', (url, expected) => {
+  expect(stripQuery(url)).toBe(expected);
+});

@@ -1,0 +1,130 @@
+import fc from 'fast-check';
+import { finalizeEvent, generateSecretKey, getPublicKey, verifyEvent } from 'nostr-tools';
+import { expect, it } from 'vitest';
+import { loadEventSigner } from '../../../src/nostr/events.ts';
+import { createZapReceiptTemplate } from '../../../src/zaps/zap-receipts.ts';
+
+const SENDER_KEY = generateSecretKey();
+const SENDER_PUBKEY = getPublicKey(SENDER_KEY);
+const RECIPIENT = 'ab'.repeat(32);
+const NOTE_ID = 'cd'.repeat(32);
+const ARTICLE_ADDRESS = `30023:${RECIPIENT}:a title`;
+const RELAYS_TAG = ['relays', 'wss://relay.example', 'wss://other.example'];
+const PAYMENT = { request: `lnbc210n1${'q'.repeat(60)}`, createdAtSeconds: 1_750_000_000 };
+
+it.each<[string, string[][], string[][]]>([
+  ['a zap of a profile', [], []],
+  [
+    'a zap of a note',
+    [
+      ['amount', '21000'],
+      ['e', NOTE_ID],
+      ['k', '1'],
+    ],
+    [
+      ['e', NOTE_ID],
+      ['k', '1'],
+    ],
+  ],
+  [
+    'a zap of an article',
+    [
+      ['a', ARTICLE_ADDRESS],
+      ['k', '30023'],
+    ],
+    [
+      ['a', ARTICLE_ADDRESS],
+      ['k', '30023'],
+    ],
+  ],
+  [
+    'a zap of a note with relay hints',
+    [['e', NOTE_ID, 'wss://hint.example', 'root']],
+    [['e', NOTE_ID]],
+  ],
+  [
+    'a zap of two articles',
+    [
+      ['a', ARTICLE_ADDRESS, 'wss://x.example'],
+      ['a', `1:${SENDER_PUBKEY}:`],
+    ],
+    [['a', ARTICLE_ADDRESS]],
+  ],
+  [
+    'a zap request with other tags',
+    [
+      ['preimage', '00'.repeat(32)],
+      ['P', RECIPIENT],
+    ],
+    [],
+  ],
+  ...['', 'one', '1.5', '-1', ' 1', '1e3', '123456'].map(
+    (kind): [string, string[][], string[][]] => [
+      `a zap request with the invalid kind '${kind}'`,
+      [['k', kind]],
+      [],
+    ],
+  ),
+])('creates a receipt with only the tags of NIP-57 for %s', (_case, tags, copiedTags) => {
+  const zapRequestJson = createZapRequestJson([
+    ['p', RECIPIENT, 'wss://hint.example', 'petname'],
+    RELAYS_TAG,
+    ...tags,
+  ]);
+  expect(createZapReceiptTemplate(zapRequestJson, PAYMENT)).toEqual({
+    kind: 9735,
+    created_at: PAYMENT.createdAtSeconds,
+    content: '',
+    tags: [
+      ['p', RECIPIENT],
+      ...copiedTags,
+      ['P', SENDER_PUBKEY],
+      ['bolt11', PAYMENT.request],
+      ['description', zapRequestJson],
+    ],
+  });
+});
+
+it.each([
+  '{"kind":9734',
+  '',
+  '"text"',
+  'null',
+  JSON.stringify({ pubkey: SENDER_PUBKEY }),
+  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: ['p', RECIPIENT] }),
+  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: [['p', 1]] }),
+  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: [RELAYS_TAG, ['p'], []] }),
+  JSON.stringify({ tags: [['p', RECIPIENT]] }),
+  JSON.stringify({ pubkey: 'me', tags: [['p', RECIPIENT]] }),
+])('creates no receipt for the damaged zap request %j', (zapRequestJson) => {
+  expect(createZapReceiptTemplate(zapRequestJson, PAYMENT)).toBeNull();
+});
+
+it('creates a receipt that can be signed, or null, for any text stored as a zap request', async () => {
+  const signer = await loadEventSigner('11'.repeat(32));
+  const anyText = fc.oneof(fc.string({ unit: 'binary' }), fc.constant('lone surrogate: \ud800'));
+  const anyTagName = fc.constantFrom('p', 'e', 'a', 'k', 'P');
+  const anyZapRequest = fc.record({
+    pubkey: fc.constantFrom(SENDER_PUBKEY, 'me', 1, null),
+    tags: fc.oneof(
+      fc.array(fc.oneof(fc.array(anyText), fc.tuple(anyTagName, anyText, anyText))),
+      fc.jsonValue(),
+    ),
+  });
+  const anyStoredText = fc.oneof(
+    anyText,
+    fc.json(),
+    anyZapRequest.map((value) => JSON.stringify(value)),
+  );
+  fc.assert(
+    fc.property(anyStoredText, (zapRequestJson) => {
+      const receipt = createZapReceiptTemplate(zapRequestJson, PAYMENT);
+      expect(receipt === null || verifyEvent(signer.sign(receipt))).toBe(true);
+    }),
+  );
+});
+
+function createZapRequestJson(tags: string[][], content = ''): string {
+  const template = { kind: 9734, created_at: 1_749_999_000, content, tags };
+  return JSON.stringify(finalizeEvent(template, SENDER_KEY));
+}

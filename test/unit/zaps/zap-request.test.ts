@@ -1,0 +1,327 @@
+import fc from 'fast-check';
+import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
+import { createZapReceiptTemplate } from '../../../src/zaps/zap-receipts.ts';
+import {
+  extractReceiptRelays,
+  validateZapRequest,
+  type ZapRequestRules,
+} from '../../../src/zaps/zap-request.ts';
+import {
+  createZapRequest,
+  TEST_ZAP_PUBKEY,
+  type ZapRequestOptions,
+} from '../../helpers/relays/zap-requests.ts';
+
+// test/acceptance/zap-requests.test.ts covers common cases and encodings.
+
+const RECIPIENT = getPublicKey(generateSecretKey());
+const OTHER_PUBKEY = getPublicKey(generateSecretKey());
+const EVENT_ID = 'e'.repeat(64);
+const LOCAL_RELAY = 'ws://localhost:7000';
+const RULES: ZapRequestRules = {
+  recipient: RECIPIENT,
+  amountMsat: 21_000,
+  zapPubkey: TEST_ZAP_PUBKEY,
+  allowPrivateNetworks: false,
+};
+
+let verifyEvent: EventVerifier;
+
+beforeAll(async () => {
+  verifyEvent = await loadEventVerifier();
+});
+
+describe('validateZapRequest with a valid request', () => {
+  it.each([1, 10_002, 30_023])('accepts a zap of an event of kind %i', (kind) => {
+    const template = { kind, created_at: 1, content: '', tags: [['d', 'slug']] };
+    const note = finalizeEvent(template, generateSecretKey());
+    const { text } = signRequest({ note, recipient: note.pubkey });
+    expect(validate(text, { recipient: note.pubkey })).toEqual({ outcome: 'valid', json: text });
+  });
+
+  it.each<[string, (event: Event) => string]>([
+    ['whitespace', (event) => ` \n${JSON.stringify(event, null, 2)}\t`],
+    ['another order of fields', ({ sig, ...rest }) => JSON.stringify({ sig, ...rest })],
+    ['unknown fields', (event) => JSON.stringify({ ...event, x: [], ['__proto__']: null })],
+    ['escaped letters', (event) => JSON.stringify(event).replaceAll('a', '\\u0061')],
+  ])('accepts JSON with %s and returns it unchanged', (_case, serialise) => {
+    const text = serialise(signRequest().event);
+    expect(validate(text)).toEqual({ outcome: 'valid', json: text });
+  });
+
+  it.each<[string, Partial<ZapRequestOptions>]>([
+    ['no amount', replaceTag('amount', null)],
+    ['the receipt key in a P tag', { tags: [['P', TEST_ZAP_PUBKEY]] }],
+    ['unknown tags', { tags: [['client', 'x', 'y'], ['anon'], [], ['k', '1']] }],
+    ['additional values in a tag', { tags: [['e', EVENT_ID, 'wss://a.example', 'root']] }],
+    ['the highest kind in an a tag', { tags: [['a', `65535:${OTHER_PUBKEY}:x`]] }],
+    ['an empty d tag', { tags: [['a', `10002:${OTHER_PUBKEY}:`]] }],
+    ['special characters in a d tag', { tags: [['a', `30023:${OTHER_PUBKEY}:a:b\n\0 ü`]] }],
+    [
+      'an event coordinate (`a` tag) of 1,024 bytes',
+      { tags: [['a', `30023:${OTHER_PUBKEY}:${'x'.repeat(953)}`]] },
+    ],
+    ['two addresses', { tags: ['x', 'y'].map((d) => ['a', `30023:${OTHER_PUBKEY}:${d}`]) }],
+    ['special characters in the comment', { comment: '"\\\n\t\b\0\u001f\u007f /%+&#=é🥜\u2028' }],
+    ['a hundred relays', { relays: createRelayUrls(100) }],
+    ['one usable relay', { relays: ['', LOCAL_RELAY, 'wss://10.0.0.1', 'no', 'wss://a.example'] }],
+  ])('accepts an event with %s', (_case, options) => {
+    const { text } = signRequest(options);
+    expect(validate(text)).toEqual({ outcome: 'valid', json: text });
+  });
+
+  it('accepts private relays if the rules allow them', () => {
+    const { text } = signRequest({ relays: [LOCAL_RELAY] });
+    expect(validate(text, { allowPrivateNetworks: true })).toEqual({
+      outcome: 'valid',
+      json: text,
+    });
+  });
+});
+
+describe('validateZapRequest with an invalid request', () => {
+  it.each<[string, Partial<ZapRequestOptions>, string]>([
+    ['no recipient', replaceTag('p', null), "exactly one 'p' tag"],
+    ['the recipient twice', { tags: [['p', RECIPIENT]] }, "exactly one 'p' tag"],
+    ['an upper-case recipient', { recipient: RECIPIENT.toUpperCase() }, 'lower-case hex'],
+    ['an empty recipient', replaceTag('p', []), "public key of this address.*'p' tag"],
+    ['two recipients', { tags: [['p', OTHER_PUBKEY]] }, "exactly one 'p' tag"],
+    ['two events', { tags: Array(2).fill(['e', EVENT_ID]) }, "at most one 'e' tag"],
+    [
+      'the receipt key of another service',
+      { tags: [['P', OTHER_PUBKEY]] },
+      "nostrPubkey of this address in its 'P' tag",
+    ],
+    ['101 relays', { relays: createRelayUrls(101) }, 'at most 100 relays'],
+    ['101 tags', { tags: Array(98).fill(['t', 'x']) }, 'at most 100 tags'],
+    ['a long address', { tags: [['a', `1:${EVENT_ID}:${'x'.repeat(958)}`]] }, '1024 bytes'],
+    ['an upper-case event id', { tags: [['e', EVENT_ID.toUpperCase()]] }, "in its 'e' tag"],
+    ['an empty event id', { tags: [['e']] }, "an event id.*in its 'e' tag"],
+    ['an address without a key', { tags: [['a', '30023:x:y']] }, "in its 'a' tag"],
+    ['an address of two parts', { tags: [['a', `30023:${EVENT_ID}`]] }, "in its 'a' tag"],
+    ['a kind above 65535', { tags: [['a', `65536:${EVENT_ID}:x`]] }, "in its 'a' tag"],
+    ['an address without a kind', { tags: [['a', `:${EVENT_ID}:x`]] }, "in its 'a' tag"],
+    ['a second, invalid address', { tags: [['a', `1:${EVENT_ID}:`], ['a']] }, "in its 'a' tag"],
+    ['a long UTF-8 address', { tags: [['a', `1:${EVENT_ID}:${'ü'.repeat(500)}`]] }, '1024 bytes'],
+    [
+      'a zero before the amount',
+      replaceTag('amount', ['021000']),
+      "'amount' tag: 21000 millisatoshis",
+    ],
+    ['an empty amount', replaceTag('amount', []), "'amount' tag"],
+    ['two amounts', { tags: [['amount', '21000']] }, "at most one 'amount' tag"],
+    ['no relays', replaceTag('relays', null), "exactly one 'relays' tag"],
+    ['two relay lists', { tags: [['relays', 'wss://a.example']] }, "exactly one 'relays' tag"],
+    ['only private relays', { relays: [LOCAL_RELAY, 'wss://169.254.169.254'] }, 'a public host'],
+    ['two receipt keys', { tags: Array(2).fill(['P', TEST_ZAP_PUBKEY]) }, "most one 'P' tag"],
+    ['more than 6 KiB of multibyte text', { comment: '🥜'.repeat(1_500) }, 'in 6144 bytes'],
+    ['more than 6 KiB of escaped text', { comment: '"'.repeat(1_500) }, 'in 6144 bytes'],
+    ['a lone surrogate', { comment: '\ud83e' }, "well-formed text as its 'content'"],
+    ['a lone surrogate in a tag', { tags: [['t', '\udd5c']] }, "text as its 'tags'"],
+  ])('rejects an event with %s without checking its signature', (_case, options, reason) => {
+    expectRejectedUnverified(signRequest(options).text, reason);
+  });
+
+  it.each<[object, string]>([
+    [{ kind: '9734' }, 'must be of kind 9734'],
+    [{ id: 7 }, "64 lower-case hexadecimal digits as its 'id'"],
+    [{ id: EVENT_ID.toUpperCase() }, "digits as its 'id'"],
+    [{ pubkey: 'ab' }, "digits as its 'pubkey'"],
+    [{ created_at: '1' }, "Unix seconds as its 'created_at'"],
+    [{ created_at: -1 }, "Unix seconds as its 'created_at'"],
+    [{ created_at: 1.5 }, "Unix seconds as its 'created_at'"],
+    [{ created_at: 1e300 }, "Unix seconds as its 'created_at'"],
+    [{ content: { a: 1 } }, "text as its 'content'"],
+    [{ tags: undefined }, "lists of well-formed text as its 'tags'"],
+    [{ tags: { p: RECIPIENT } }, "lists of well-formed text as its 'tags'"],
+    [{ tags: ['p'] }, "lists of well-formed text as its 'tags'"],
+    [{ tags: [['p', null]] }, "lists of well-formed text as its 'tags'"],
+  ])('rejects an event with %j without checking its signature', (changes, reason) => {
+    expectRejectedUnverified(JSON.stringify({ ...signRequest().event, ...changes }), reason);
+  });
+
+  it.each([
+    ['an empty text', ''],
+    ['a truncated event', signRequest().text.slice(0, -1)],
+    ['base64', Buffer.from(signRequest().text).toString('base64')],
+    ['a raw NUL', signRequest().text.replace('"content":"', '"content":"\0')],
+    ['nested objects', '{"a":'.repeat(800)],
+  ])('rejects %s without checking a signature', (_case, text) => {
+    expectRejectedUnverified(text, 'is not JSON. Encode it with encodeURIComponent, once');
+  });
+
+  function expectRejectedUnverified(text: string, reason: string): void {
+    const result = validateZapRequest([text], RULES, () => {
+      throw new Error('the signature was checked');
+    });
+    expect(result).toEqual({
+      outcome: 'rejected',
+      reason: expect.stringMatching(`^The zap request .*${reason}`),
+    });
+  }
+});
+
+describe('validateZapRequest signature check', () => {
+  const forgedText = signRequest({ comment: '1 + 1' }).text.replace(/"sig":"..../, '"sig":"0000');
+
+  it('accepts the first decoding of the query parameter with a valid signature, or rejects them all with the first error', () => {
+    const { text } = signRequest({ comment: '1 + 1' });
+    const invalidTexts = [forgedText, text.replace('+', ' '), ''];
+    const { outcome } = validateZapRequest([...invalidTexts, text], RULES, verifyEvent);
+    expect(outcome).toBe('valid');
+    const reason = expect.stringContaining('signature');
+    expect(validateZapRequest(invalidTexts, RULES, verifyEvent)).toEqual({
+      outcome: 'rejected',
+      reason,
+    });
+  });
+
+  it('checks at most four signatures per request', () => {
+    const texts = ['1 + 1', '2 + 2'].map((sum) => encodeURI(forgedText.replace('1 + 1', sum)));
+    let checkCount = 0;
+    validateZapRequest(texts, RULES, (event) => {
+      checkCount += 1;
+      return verifyEvent(event);
+    });
+    expect(checkCount).toBe(4);
+  });
+});
+
+describe('validateZapRequest with generated requests', () => {
+  it('rejects unsigned text without throwing', () => {
+    const tokens = ['{', '}', '[', ']', '"', ':', ',', '%', '7B', '\\u', '\ud800', '\0'];
+    const texts = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 300 }),
+      fc.json(),
+      fc.json().map(encodeURIComponent),
+      fc.array(fc.constantFrom(...tokens)).map((parts) => parts.join('')),
+    );
+    fc.assert(
+      fc.property(texts, (text) => {
+        expect(validate(text).outcome).toBe('rejected');
+        expect(extractReceiptRelays(text, { allowPrivateNetworks: true })).toEqual([]);
+      }),
+    );
+  });
+
+  it('rejects a signed event with any field changed', () => {
+    const { event } = signRequest();
+    const anyField = fc.constantFrom(
+      'id',
+      'pubkey',
+      'created_at',
+      'kind',
+      'content',
+      'sig',
+      'tags',
+    );
+    fc.assert(
+      fc.property(anyField, fc.jsonValue(), (name, value) => {
+        fc.pre(JSON.stringify(value) !== JSON.stringify(event[name as keyof Event]));
+        expect(validate(JSON.stringify({ ...event, [name]: value })).outcome).toBe('rejected');
+      }),
+    );
+  });
+
+  it('accepts a signed event if and only if its tags are valid', () => {
+    const keys = [RECIPIENT, OTHER_PUBKEY, TEST_ZAP_PUBKEY, EVENT_ID];
+    const address = `30023:${OTHER_PUBKEY}:d`;
+    const anyName = fc.constantFrom('p', 'e', 'a', 'P', 'amount', 'relays', 'k', 'client');
+    const anyValue = fc.constantFrom(...keys, '21000', '', 'wss://a.example', address);
+    const anyTag = fc
+      .tuple(anyName, fc.array(anyValue, { maxLength: 3 }))
+      .map(([name, values]) => [name, ...values]);
+    const sender = generateSecretKey();
+    fc.assert(
+      fc.property(fc.array(anyTag, { maxLength: 4 }), (tags) => {
+        const valuesOf = (wanted: string) =>
+          tags.filter(([name]) => name === wanted).map(([, value = '']) => value);
+        const areTagsValid =
+          ['p', 'amount', 'relays'].every((name) => valuesOf(name).length === 0) &&
+          ['e', 'P'].every((name) => valuesOf(name).length <= 1) &&
+          valuesOf('P').every((value) => value === TEST_ZAP_PUBKEY) &&
+          valuesOf('e').every((value) => keys.includes(value)) &&
+          valuesOf('a').every((value) => value === address);
+        const { text } = signRequest({ tags, sender });
+        expect(validate(text).outcome).toBe(areTagsValid ? 'valid' : 'rejected');
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('extractReceiptRelays', () => {
+  it.each<[string, string[], string[]]>([
+    [
+      'public relays once each, in order',
+      [LOCAL_RELAY, 'WSS://B.example/', 'wss://a.example', 'wss://b.example', ''],
+      ['wss://b.example', 'wss://a.example'],
+    ],
+    [
+      'at most two relays of one host',
+      [...'abc'].map((path) => `wss://a.example/${path}`).concat('wss://A.example.:443/x'),
+      ['wss://a.example/a', 'wss://a.example/b'],
+    ],
+    ['at most 20 relays', [LOCAL_RELAY, ...createRelayUrls(99)], createRelayUrls(20)],
+  ])('returns %s', (_case, relays, expected) => {
+    expect(
+      extractReceiptRelays(signRequest({ relays }).text, { allowPrivateNetworks: false }),
+    ).toEqual(expected);
+  });
+
+  it('returns at most two private relays per port', () => {
+    const relays = ['1', '1/a', '1/b', '2'].map((end) => `ws://127.0.0.1:${end}`);
+    const receiptRelays = extractReceiptRelays(signRequest({ relays }).text, {
+      allowPrivateNetworks: true,
+    });
+    expect(receiptRelays).toEqual(relays.toSpliced(2, 1));
+  });
+});
+
+it('validateZapRequest limits a request so that its receipt message is shorter than 16 KiB', () => {
+  const tags = [
+    ['a', `30023:${EVENT_ID}:${'\0'.repeat(158)}`],
+    ['e', EVENT_ID],
+    ['k', '65535'],
+  ];
+  const createText = (length: number) => signRequest({ tags, comment: '"'.repeat(length) }).text;
+  expect(validate(createText(1_100)).outcome).toBe('rejected');
+  const text = createText(1_080);
+  expect(validate(text).outcome).toBe('valid');
+  const template = createZapReceiptTemplate(text, {
+    request: 'x'.repeat(8_192),
+    createdAtSeconds: 9_999_999_999,
+  });
+  const receipt = { ...template, pubkey: EVENT_ID, id: EVENT_ID, sig: EVENT_ID.repeat(2) };
+  const bytes = Buffer.byteLength(JSON.stringify(['EVENT', receipt]));
+  expect(bytes).toBeGreaterThan(15 * 1024);
+  expect(bytes).toBeLessThan(16 * 1024);
+});
+
+function validate(text: string, rules: Partial<ZapRequestRules> = {}) {
+  return validateZapRequest([text], { ...RULES, ...rules }, verifyEvent);
+}
+
+function signRequest(options: Partial<ZapRequestOptions> = {}) {
+  return createZapRequest({ recipient: RECIPIENT, amountMsat: 21_000, ...options });
+}
+
+/** Replaces the values of a tag, or removes the tag. */
+function replaceTag(
+  name: string,
+  values: readonly string[] | null,
+): Pick<ZapRequestOptions, 'modifyTemplate'> {
+  const replacement = values === null ? [] : [[name, ...values]];
+  return {
+    modifyTemplate: (template) => ({
+      ...template,
+      tags: template.tags.flatMap((tag) => (tag[0] === name ? replacement : [tag])),
+    }),
+  };
+}
+
+function createRelayUrls(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `wss://r${index}.example`);
+}
