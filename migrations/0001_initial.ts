@@ -141,14 +141,14 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
       created_at ${int} not null,
       closed_at ${int},
       reason text,
-      token text,
+      sealed_proofs text,
       outputs text not null,
       lease_holder text,
       lease_expires_at ${int},
       attempts ${int} not null default 0,
       next_attempt_at ${int},
       first_rejected_at ${int},
-      check ((state = 'open') = (token is not null)),
+      check ((state = 'open') = (sealed_proofs is not null)),
       check ((state = 'open') = (next_attempt_at is not null)),
       check ((state = 'open') = (closed_at is null))
     ) ${tableOptions}`.execute(db);
@@ -232,7 +232,7 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
       url text primary key,
       failures ${int} not null default 0,
       backoff_until ${int},
-      last_result text,
+      last_error text,
       last_attempt_at ${int},
       accepted_at ${int}
     ) ${tableOptions}`.execute(db);

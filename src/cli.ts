@@ -10,6 +10,7 @@ import { ProcessIo } from './operator/command-io.ts';
 import {
   COMMAND_NAMES,
   COMMANDS_USAGE,
+  parseArguments,
   parseCommand,
   runOperatorCommand,
 } from './operator/commands.ts';
@@ -21,13 +22,16 @@ import {
 } from './operator/doctor/doctor-command.ts';
 import { startService } from './service.ts';
 
-const USAGE = `Usage: nutpost <command>
-
-  serve    runs the service with the settings of the environment (see .env.example)
-  migrate  applies missing database migrations and exits
-${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
+const SERVE_USAGE = `  serve    runs the service with the settings of the environment (see .env.example)
+`;
+const MIGRATE_USAGE = `  migrate  applies missing database migrations and exits
+`;
+const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
            --port <number> sets the port of the service; the payment server uses the next port
 `;
+const USAGE = `Usage: nutpost <command>
+
+${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${DEMO_USAGE}`;
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 
@@ -52,13 +56,15 @@ async function dispatch(command: string): Promise<void> {
   } else if (['help', '--help', '-h'].includes(command)) {
     process.stdout.write(USAGE);
   } else {
-    process.stderr.write(USAGE);
+    process.stderr.write(`Unknown command: ${command}\n\n${USAGE}`);
     process.exitCode = 2;
   }
 }
 
 async function serve(): Promise<void> {
-  parseOptions({});
+  if (parseOptions(SERVE_USAGE, {}) === null) {
+    return;
+  }
   // Node's own handler would print all properties of the error, which may contain secret database values.
   process.on('uncaughtException', exitWithError);
   const starting = startService(readConfig());
@@ -77,7 +83,9 @@ function collectGarbage(): void {
 }
 
 async function migrate(): Promise<void> {
-  parseOptions({});
+  if (parseOptions(MIGRATE_USAGE, {}) === null) {
+    return;
+  }
   const terminal = openTerminal();
   const onProgress = (line: string) => terminal.reportProgress(line);
   const database = await openDatabase(readConfig().database, () => undefined, onProgress);
@@ -105,15 +113,18 @@ async function doctor(): Promise<void> {
 }
 
 async function demo(): Promise<void> {
-  const { keep, port } = parseOptions({
+  const options = parseOptions(DEMO_USAGE, {
     keep: { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
   });
+  if (options === null) {
+    return;
+  }
   // Imported dynamically, because the container image contains neither the demo nor its dependencies.
   const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
   const abortController = new AbortController();
   const { signal: stopSignal } = abortController;
-  const demoFinished = runDemo({ shouldKeepRunning: keep, port, stopSignal });
+  const demoFinished = runDemo({ shouldKeepRunning: options.keep, port: options.port, stopSignal });
   onStopSignal(() => {
     abortController.abort();
     return demoFinished;
@@ -131,14 +142,19 @@ function printResult({ stdout, stderr, exitCode }: CommandResult): void {
   process.exitCode = exitCode;
 }
 
+/** Returns the options; null after it has printed the usage, for `--help` and for wrong arguments. */
 function parseOptions<T extends NonNullable<Parameters<typeof parseArgs>[0]>['options']>(
+  usage: string,
   options: T,
 ) {
-  try {
-    return parseArgs({ args, options }).values;
-  } catch (error) {
-    throw new OperatorError(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
+  const parsed = parseArguments(usage, args, () => ({
+    options: parseArgs({ args, options }).values,
+  }));
+  if (!('options' in parsed)) {
+    printResult(parsed);
+    return null;
   }
+  return parsed.options;
 }
 
 function explainMissingPackage(error: unknown): never {

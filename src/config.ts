@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
-import { normaliseMintUrl } from './mints/mint-url.ts';
+import { normaliseMintUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
 import { parseUsername } from './recipients/lightning-address.ts';
@@ -61,7 +61,7 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
   const parsed = environmentSchema(allowPrivateNetworks).safeParse(variables);
   if (!parsed.success) {
     throw new ConfigError(
-      parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${redact(message)}`),
+      parsed.error.issues.map(({ path, message }) => redact(`${path.join('.')} ${message}`)),
     );
   }
   const conflicts = findConflicts(parsed.data);
@@ -146,20 +146,24 @@ function toConfig(settings: Settings) {
 }
 
 const enumSetting = <const Values extends readonly string[]>(values: Values) =>
-  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+  z.enum(values, {
+    error: ({ input }) => `must be one of ${values.join(', ')}${describeInput(input)}`,
+  });
 
 const booleanSetting = z
-  .enum(['true', 'false'], { error: 'must be true or false' })
+  .enum(['true', 'false'], {
+    error: ({ input }) => `must be true or false${describeInput(input)}`,
+  })
   .transform((value) => value === 'true');
 
 const integerSetting = (min: number, max: number) =>
-  z
-    .string()
-    .regex(/^\d{1,15}$/, { error: 'must be a whole number' })
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, {
-      error: `must be between ${min} and ${max}`,
-    });
+  z.string().transform((text, context) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= min && value <= max)) {
+      context.addIssue(`must be a whole number from ${min} to ${max}${describeInput(text)}`);
+    }
+    return value;
+  });
 
 const secretSetting = z
   .string()
@@ -188,7 +192,7 @@ const listSetting = (parse: (entry: string) => string | null, problem: string) =
     entries.map((entry, index) => {
       const value = parse(entry);
       if (value === null) {
-        context.addIssue(`${describeListEntry(entry, index)} ${problem}`);
+        context.addIssue(`is invalid: ${describeListEntry(entry, index)} ${problem}`);
       }
       return value ?? '';
     }),
@@ -257,10 +261,9 @@ function environmentSchema(allowPrivateNetworks: boolean) {
       .default([]),
     USERNAME_PRICE_SAT: integerSetting(0, MAX_USERNAME_PRICE_SAT).optional(),
     USERNAME_MINT_URL: mintUrl.optional(),
-    USERNAME_RESERVED: listSetting(
-      parseUsername,
-      'cannot be a username, so it need not be reserved',
-    ).default([]),
+    USERNAME_RESERVED: listSetting(parseUsername, 'is not a valid username, so remove it').default(
+      [],
+    ),
     USERNAME_GRACE_DAYS: integerSetting(0, MAX_USERNAME_GRACE_DAYS).default(30),
     TREASURY_SECRET: secretSetting.optional(),
     ALLOW_PRIVATE_NETWORKS: booleanSetting.default(false),
@@ -301,15 +304,15 @@ function findConflicts(settings: Settings): string[] {
   const sellsUsernames = (settings.USERNAME_PRICE_SAT ?? 0) > 0;
   const range = { minMsat: settings.MIN_SENDABLE_MSAT, maxMsat: settings.MAX_SENDABLE_MSAT };
   const conflicts = {
-    'TREASURY_SECRET: is required with DATABASE_URL if usernames have a price; use the same secret in every process':
+    'TREASURY_SECRET is required with DATABASE_URL if usernames have a price; use the same secret in every process':
       usesPostgres && sellsUsernames && settings.TREASURY_SECRET === undefined,
-    'JWT_SECRET: is required with DATABASE_URL; use the same secret in every process':
+    'JWT_SECRET is required with DATABASE_URL; use the same secret in every process':
       usesPostgres && JWT_SECRET === undefined,
-    'JWT_SECRET_PREVIOUS: must differ from JWT_SECRET':
+    'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':
       JWT_SECRET !== undefined && JWT_SECRET === settings.JWT_SECRET_PREVIOUS,
-    'METRICS_PORT: must differ from PORT':
+    'METRICS_PORT must differ from PORT':
       PORT !== 0 && METRICS_PORT === PORT && doListenHostsOverlap(HOST, METRICS_HOST),
-    'MIN_SENDABLE_MSAT: the range up to MAX_SENDABLE_MSAT must contain a whole sat':
+    'MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must contain a whole sat':
       narrowSendableRange(range, null) === null,
   };
   return Object.entries(conflicts)
@@ -322,6 +325,11 @@ function doListenHostsOverlap(one: string, other: string): boolean {
   const hosts = [one, other];
   const areBothIpv4 = hosts.every((host) => !host.includes(':'));
   return one === other || hosts.includes('::') || (hosts.includes('0.0.0.0') && areBothIpv4);
+}
+
+/** Quotes an invalid value, unless it is so long that it may be a secret. */
+function describeInput(input: unknown): string {
+  return typeof input === 'string' && input.length < MIN_SECRET_LENGTH ? ` (got '${input}')` : '';
 }
 
 /** Quotes the entry of a list, or returns its position if the entry may be a secret: long and not a URL. */

@@ -148,9 +148,9 @@ function formatErrorLines(error: LoggedError): string[] {
 /** The log messages of the milestones of a payment, in their usual order. */
 const MILESTONE_MESSAGES = {
   invoice_created: 'invoice created',
-  paid: 'payment recorded; it is in the recipient’s list',
+  paid: 'payment recorded and added to the list of the recipient',
   update_sent: 'update sent to sockets of the recipient',
-  issued: 'payment collected by the recipient’s wallet',
+  issued: 'ecash of the payment was minted',
   expired: 'invoice expired unpaid; no longer watched',
   receipt_signed: 'zap receipt signed',
   receipt_delivered: 'relay accepted the zap receipt',

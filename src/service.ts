@@ -178,7 +178,7 @@ export async function startService(
   metrics?.addGauges({
     ...shared,
     readiness,
-    backlog: store.backlog,
+    databaseCounts: store.databaseCounts,
     processId,
     poolStats: database.poolStats,
     quoteSockets,

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { MigrationStore } from './database/migration-store.ts';
 import { BaseStore, jsonRows } from './database/sql.ts';
-import { BacklogStore } from './metrics/backlog-store.ts';
+import { DatabaseCountsStore } from './metrics/database-counts-store.ts';
 import { MintStore } from './mints/mint-store.ts';
 import { ArchiveStore } from './operator/archive/archive-store.ts';
 import { DoctorStore } from './operator/doctor/doctor-store.ts';
@@ -36,7 +36,7 @@ export class Store extends BaseStore {
   readonly archive = new ArchiveStore(this.db);
   readonly npubcashImport = new NpubcashImportStore(this.db);
   readonly doctor = new DoctorStore(this.db);
-  readonly backlog = new BacklogStore(this.db);
+  readonly databaseCounts = new DatabaseCountsStore(this.db);
 
   /** Runs `work` in a transaction, which is rolled back if `work` throws. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {

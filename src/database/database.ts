@@ -252,7 +252,7 @@ async function migrate(db: Kysely<DatabaseSchema>, onProgress: OnProgress): Prom
   for (const [name, { up }] of Object.entries(migrations)) {
     reportedMigrations[name] = {
       up: async (tx) => {
-        onProgress(`Applying migration ${name}`);
+        onProgress(`applying migration ${name}`);
         await up(tx);
       },
     };

@@ -54,7 +54,7 @@ export interface DatabaseSchema {
     paid_seq: number | null;
     /** SHA-256 of the token of the verify URL (LUD-21), hex. */
     verify_token_hash: string | null;
-    /** When the service stops checking the quote at its mint; null: no longer watched. */
+    /** When the service stops polling the quote at its mint; null: no longer watched. */
     watch_until: number | null;
     /** Keyed hash of the payer's address group; null unless the quote is UNPAID. */
     address_group_hash: string | null;
@@ -123,8 +123,8 @@ export interface DatabaseSchema {
     closed_at: number | null;
     /** Why the purchase failed or is retried. */
     reason: string | null;
-    /** The sealed proofs of the token; null once the purchase is closed. */
-    token: string | null;
+    /** The proofs of the token, sealed; null once the purchase is closed. */
+    sealed_proofs: string | null;
     /** Each `OutputPlan` that may have been sent to the mint, the newest last, in JSON. */
     outputs: string;
     lease_holder: string | null;
@@ -195,7 +195,7 @@ export interface DatabaseSchema {
     /** Nothing is sent to the relay before this time. */
     backoff_until: number | null;
     /** The error that caused the backoff; null if the relay is healthy. */
-    last_result: string | null;
+    last_error: string | null;
     last_attempt_at: number | null;
     accepted_at: number | null;
   };

@@ -8,9 +8,7 @@ import { redact } from '../redaction.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
 /** Browser wallets on any origin may read all responses, including errors. */
-const CORS_HEADERS = { 'access-control-allow-origin': '*' };
-
-export const REQUEST_ID_HEADER = 'x-request-id';
+export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
 
 /**
  * The formats of spec.md section 7. `verify` is LNURL's format with the message "Not found" for every invalid
@@ -73,7 +71,6 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   if (retryAfterSeconds !== null) {
     reply.header('retry-after', retryAfterSeconds);
   }
-  setCommonHeaders(request, reply);
   void reply.code(status).send(body);
 }
 
@@ -168,13 +165,6 @@ function describeInvalidFields({
 
 function isFrameworkError(error: unknown): error is FastifyError {
   return error instanceof Error && 'statusCode' in error && 'code' in error;
-}
-
-/** Sets the headers that every response has. */
-export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers(CORS_HEADERS);
-  reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
-  reply.header(REQUEST_ID_HEADER, request.id);
 }
 
 const MALFORMED_REQUEST_RESPONSE = {

@@ -7,6 +7,7 @@ import websocket from '@fastify/websocket';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifyReply,
   type FastifyRequest,
   LogController,
 } from 'fastify';
@@ -21,13 +22,12 @@ import {
 } from './api/quote-socket-server.ts';
 import { type ClientLimits, ClientRateLimiter } from './client-rate-limiter.ts';
 import {
+  CORS_HEADERS,
   handleClientError,
   handleHandshakeError,
   hasPendingResponse,
-  REQUEST_ID_HEADER,
   registerErrorHandlers,
   sendError,
-  setCommonHeaders,
 } from './errors.ts';
 import { READY_PATH } from './routes/health.ts';
 
@@ -50,6 +50,8 @@ const CORS_PREFLIGHT_OPTIONS = {
   maxAge: 86_400,
   strictPreflight: false,
 };
+
+const REQUEST_ID_HEADER = 'x-request-id';
 
 /** Allows UUIDs, hex and numbers. Other characters could forge log text. */
 const SAFE_REQUEST_ID = /^[\w.:-]{1,64}$/;
@@ -124,7 +126,10 @@ export async function createServer(deps: ServerDeps) {
     // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2).
     rewriteUrl: ({ url = '' }) =>
       url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
-    frameworkErrors: sendError,
+    frameworkErrors: (error, request, reply) => {
+      setCommonHeaders(request, reply);
+      sendError(error, request, reply);
+    },
     clientErrorHandler: handleClientError,
   });
   registerErrorHandlers(app);
@@ -225,6 +230,13 @@ function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: Se
     request.rawBody = Buffer.from(body);
     void parseJson(request, request.rawBody.toString('utf8'), done);
   });
+}
+
+/** Sets the headers that every response has. */
+function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers(CORS_HEADERS);
+  reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
+  reply.header(REQUEST_ID_HEADER, request.id);
 }
 
 /** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */

@@ -7,26 +7,29 @@ import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type {
-  BacklogStore,
+  DatabaseCountsStore,
   PurchaseCounts,
-  RelayOutboxBacklog,
+  RelayOutboxCount,
   WatchedQuoteCount,
-} from './backlog-store.ts';
+} from './database-counts-store.ts';
 
 /** The label that all mints and relays share that the operator has not configured. */
 export const OTHER_LABEL = 'other';
 
 /** Limits the cost of counting rows, even if metrics are scraped more often. */
-const BACKLOG_REFRESH_INTERVAL_MS = 10_000;
+const COUNTS_REFRESH_INTERVAL_MS = 10_000;
 
 /** How long a scrape waits for the database. Prometheus waits 10 s for the whole scrape. */
-const BACKLOG_MAX_WAIT_MS = 2_000;
+const COUNTS_MAX_WAIT_MS = 2_000;
 
 const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
 
 export interface GaugeSources {
   readiness: Pick<Readiness, 'getStatus'>;
-  backlog: Pick<BacklogStore, 'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases'>;
+  databaseCounts: Pick<
+    DatabaseCountsStore,
+    'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases'
+  >;
   processId: string;
   /** Null with SQLite. */
   poolStats: () => PoolStats | null;
@@ -53,10 +56,10 @@ export interface GaugeSources {
 export class MetricGauges {
   readonly #sources: GaugeSources;
   readonly #gauges: ReturnType<typeof createGauges>;
-  #backlog: [WatchedQuoteCount[], RelayOutboxBacklog[], PurchaseCounts] | null = null;
-  #isBacklogFresh = false;
-  #pendingBacklogRefresh: Promise<void> | null = null;
-  #nextBacklogRefreshAtMs = Number.NEGATIVE_INFINITY;
+  #databaseCounts: [WatchedQuoteCount[], RelayOutboxCount[], PurchaseCounts] | null = null;
+  #areCountsFresh = false;
+  #pendingCountsRefresh: Promise<void> | null = null;
+  #nextCountsRefreshAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(registry: Registry, sources: GaugeSources) {
     this.#sources = sources;
@@ -65,18 +68,18 @@ export class MetricGauges {
 
   async refresh(): Promise<void> {
     const { readiness } = this.#sources;
-    const [{ status, checks }] = await Promise.all([readiness.getStatus(), this.#refreshBacklog()]);
+    const [{ status, checks }] = await Promise.all([readiness.getStatus(), this.#refreshCounts()]);
     const gauges = this.#gauges;
     gauges.ready.set(Number(status === 'ready'));
     for (const [check, result] of Object.entries(checks)) {
       gauges.checkOk.set({ check }, Number(result === 'ok'));
     }
-    gauges.backlogFresh.set(Number(this.#isBacklogFresh && this.#pendingBacklogRefresh === null));
+    gauges.countsFresh.set(Number(this.#areCountsFresh && this.#pendingCountsRefresh === null));
     this.#setConnections();
     this.#setPollDelays();
     this.#setRateLimits();
-    if (this.#backlog !== null) {
-      const [watchedQuotes, relayOutboxes, purchases] = this.#backlog;
+    if (this.#databaseCounts !== null) {
+      const [watchedQuotes, relayOutboxes, purchases] = this.#databaseCounts;
       this.#setQuotes(watchedQuotes);
       this.#setOutbox(relayOutboxes);
       this.#setPurchases(purchases);
@@ -86,34 +89,34 @@ export class MetricGauges {
   /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
     await Promise.race([
-      this.#pendingBacklogRefresh,
-      delay(BACKLOG_MAX_WAIT_MS, undefined, { ref: false }),
+      this.#pendingCountsRefresh,
+      delay(COUNTS_MAX_WAIT_MS, undefined, { ref: false }),
     ]);
   }
 
-  async #refreshBacklog(): Promise<void> {
+  async #refreshCounts(): Promise<void> {
     const { monotonicMs } = this.#sources;
-    if (this.#pendingBacklogRefresh === null && monotonicMs() >= this.#nextBacklogRefreshAtMs) {
-      this.#pendingBacklogRefresh = this.#queryBacklog().finally(() => {
-        this.#pendingBacklogRefresh = null;
-        this.#nextBacklogRefreshAtMs = monotonicMs() + BACKLOG_REFRESH_INTERVAL_MS;
+    if (this.#pendingCountsRefresh === null && monotonicMs() >= this.#nextCountsRefreshAtMs) {
+      this.#pendingCountsRefresh = this.#queryCounts().finally(() => {
+        this.#pendingCountsRefresh = null;
+        this.#nextCountsRefreshAtMs = monotonicMs() + COUNTS_REFRESH_INTERVAL_MS;
       });
     }
     await this.waitUntilIdle();
   }
 
   /** Runs one query after another, so that only one connection is in use. */
-  async #queryBacklog(): Promise<void> {
-    const { backlog, processId, log } = this.#sources;
+  async #queryCounts(): Promise<void> {
+    const { databaseCounts: backlog, processId, log } = this.#sources;
     try {
-      this.#backlog = [
+      this.#databaseCounts = [
         await backlog.countWatchedQuotes(processId),
         await backlog.countPendingDeliveries(),
         await backlog.countPurchases(),
       ];
-      this.#isBacklogFresh = true;
+      this.#areCountsFresh = true;
     } catch (error) {
-      this.#isBacklogFresh = false;
+      this.#areCountsFresh = false;
       log.warn(
         { event: 'metrics_refresh_failed', err: error },
         'could not refresh the metrics of the database; reporting the last values',
@@ -181,18 +184,18 @@ export class MetricGauges {
     }
   }
 
-  #setOutbox(backlogs: readonly RelayOutboxBacklog[]): void {
+  #setOutbox(outboxes: readonly RelayOutboxCount[]): void {
     const { outboxDeliveries, outboxAge } = this.#gauges;
     const { operatorRelays, clock } = this.#sources;
     for (const relay of [...operatorRelays, OTHER_LABEL]) {
       outboxDeliveries.set({ relay }, 0);
     }
-    for (const { relayUrl, pendingDeliveries } of backlogs) {
+    for (const { relayUrl, pendingDeliveries } of outboxes) {
       outboxDeliveries.inc({ relay: toUrlLabel(relayUrl, operatorRelays) }, pendingDeliveries);
     }
     const nowMs = clock();
     for (const relay of operatorRelays) {
-      const dueAtMs = backlogs.find(({ relayUrl }) => relayUrl === relay)?.earliestDueAtMs;
+      const dueAtMs = outboxes.find(({ relayUrl }) => relayUrl === relay)?.earliestDueAtMs;
       outboxAge.set({ relay }, Math.max(0, nowMs - (dueAtMs ?? nowMs)) / 1_000);
     }
   }
@@ -217,8 +220,8 @@ function createGauges(registry: Registry) {
   return {
     ready: gauge('ready', 'Whether /health/ready returns 200.'),
     checkOk: gauge('check_ok', 'The checks of /health/ready: 1 if ok.', ['check']),
-    backlogFresh: gauge(
-      'backlog_fresh',
+    countsFresh: gauge(
+      'database_counts_fresh',
       'Whether the last query of the database metrics succeeded; if 0, they are outdated.',
     ),
     pool: gauge('database_pool_connections', 'Connections to the database server.', ['state']),
@@ -233,7 +236,7 @@ function createGauges(registry: Registry) {
       ['mint', 'state'],
     ),
     dueAge: gauge(
-      'oldest_due_check_age_seconds',
+      'oldest_due_poll_age_seconds',
       'How long the most overdue poll of a mint is overdue.',
       ['mint'],
     ),

@@ -325,10 +325,13 @@ export class MintRateLimiter {
     if (isFailing) {
       this.#deps.log.warn(
         { event: 'mint_unavailable', ...fields, reason },
-        'mint does not respond; retrying',
+        'requests to the mint fail; retrying',
       );
     } else {
-      this.#deps.log.info({ event: 'mint_available', ...fields }, 'mint responds again');
+      this.#deps.log.info(
+        { event: 'mint_available', ...fields },
+        'requests to the mint succeed again',
+      );
     }
   }
 }

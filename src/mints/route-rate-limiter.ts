@@ -30,7 +30,7 @@ const MAX_IN_FLIGHT = 16;
 /** Consecutive failures before requests pause. A healthy but busy mint also fails now and then. */
 const FAILURES_BEFORE_BACKOFF = 5;
 
-/** Higher limits are not learned, because remembering so many requests would cost more than a few 429s. */
+/** Higher limits are not learned, because remembering that many requests would cost more than a few 429s. */
 const MAX_LEARNED_LIMIT = 4_000;
 
 /**

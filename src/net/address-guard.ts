@@ -1,7 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from './public-address.ts';
-import { UnreachableError } from './unreachable-reason.ts';
+import { RequestFailure } from './request-failure.ts';
 
 /** Without a limit, one name could make this service try any number of addresses. */
 const MAX_ADDRESSES = 8;
@@ -29,7 +29,7 @@ export function createGuardedLookup(resolve: ResolveHostname): LookupFunction {
         .slice(0, MAX_ADDRESSES);
       const [first] = allowed;
       if (first === undefined) {
-        callback(new UnreachableError('forbidden address'), []);
+        callback(new RequestFailure('forbidden address'), []);
       } else if (options.all) {
         callback(null, allowed);
       } else {

@@ -1,6 +1,6 @@
 import { type LookupAddress, Resolver } from 'node:dns';
 import type { ResolveHostname } from './address-guard.ts';
-import { UnreachableError } from './unreachable-reason.ts';
+import { RequestFailure } from './request-failure.ts';
 
 const QUERY_TIMEOUT_MS = 1_000;
 
@@ -22,7 +22,7 @@ const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', '
 /**
  * Creates a resolver that queries the system's name servers and ignores the hosts file. (`dns.lookup` uses a few
  * threads; a slow name server could block them for all names.) If the name has no address or no server responds, the
- * callback gets an {@link UnreachableError}.
+ * callback gets an {@link RequestFailure}.
  *
  * @param servers addresses of name servers with ports, for tests
  */
@@ -46,7 +46,7 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
         foundAddresses.sort((one, other) => one.family - other.family);
         const isNotFound = errors.every(({ code = '' }) => NO_ADDRESS_CODES.has(code));
         const reason = isNotFound ? 'name not found' : 'name servers do not answer';
-        callback(foundAddresses.length === 0 ? new UnreachableError(reason) : null, foundAddresses);
+        callback(foundAddresses.length === 0 ? new RequestFailure(reason) : null, foundAddresses);
       }
     };
     const onResult = (family: 4 | 6, error: NodeJS.ErrnoException | null, addresses: string[]) => {

@@ -4,11 +4,7 @@ import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { HostSemaphore } from './host-semaphore.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
-import {
-  toUnreachableReason,
-  UnreachableError,
-  type UnreachableReason,
-} from './unreachable-reason.ts';
+import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
 
 /** Tests use lower limits. */
 const DEFAULT_LIMITS = {
@@ -53,7 +49,7 @@ export type GuardedResponse =
   /** Header names are in lower case. Of a repeated header, only the first value is included. */
   | { outcome: 'responded'; status: number; headers: ReadonlyMap<string, string>; text: string }
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
-  | { outcome: 'unreachable'; reason: UnreachableReason; isUnsent?: true };
+  | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
 
 /**
  * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked
@@ -131,7 +127,7 @@ export class GuardedFetch {
     const maxBytes = Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
     const response = new BufferedResponse(this.#bufferBudget, maxBytes);
     const timer = setTimeout(
-      () => response.abort(new UnreachableError('timed out')),
+      () => response.abort(new RequestFailure('timed out')),
       deadlineMs - performance.now(),
     ).unref();
     try {
@@ -144,7 +140,7 @@ export class GuardedFetch {
       });
       return { outcome: 'responded', ...result, headers: firstHeaderValues(result.headers) };
     } catch (error) {
-      const reason = toUnreachableReason(error);
+      const reason = toFailureReason(error);
       return response.isRequestStarted
         ? { outcome: 'unreachable', reason }
         : unsentResponse(reason);
@@ -160,7 +156,7 @@ export class GuardedFetch {
   }
 }
 
-function unsentResponse(reason: UnreachableReason): GuardedResponse {
+function unsentResponse(reason: RequestFailureReason): GuardedResponse {
   return { outcome: 'unreachable', reason, isUnsent: true };
 }
 
@@ -171,7 +167,7 @@ function createGuardedConnector(
   const connect = buildConnector({ ...options, lookup: createGuardedLookup(resolve) });
   return (options, callback) => {
     if (isForbiddenHost(options.hostname)) {
-      callback(new UnreachableError('forbidden address'), null);
+      callback(new RequestFailure('forbidden address'), null);
     } else {
       connect(options, callback);
     }
@@ -255,9 +251,9 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#interimResponses += status < 200 ? 1 : 0;
     const encoding = String(headers['content-encoding'] ?? '').trim();
     if (this.#interimResponses > MAX_INTERIM_RESPONSES) {
-      this.abort(new UnreachableError('response too large'));
+      this.abort(new RequestFailure('response too large'));
     } else if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
-      this.abort(new UnreachableError('response compressed'));
+      this.abort(new RequestFailure('response compressed'));
     }
   }
 
@@ -269,11 +265,11 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     budget.usedBytes += bytes;
     budget.pending.add(this);
     if (this.#bytes > this.#maxBytes) {
-      this.abort(new UnreachableError('response too large'));
+      this.abort(new RequestFailure('response too large'));
     }
     if (budget.usedBytes > budget.maxBytes) {
       const [oldest] = budget.pending;
-      oldest?.abort(new UnreachableError('response too large'));
+      oldest?.abort(new RequestFailure('response too large'));
     }
   }
 

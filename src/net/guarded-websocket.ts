@@ -5,7 +5,7 @@ import { type RawData, WebSocket } from 'ws';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
-import { UnreachableError } from './unreachable-reason.ts';
+import { RequestFailure } from './request-failure.ts';
 
 /** Includes the name lookup and the TLS handshake. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -78,7 +78,7 @@ function guardConnection(
   const isForbidden = target.protocol !== 'wss:' || !isAllowedPort(target) || isForbiddenHost(host);
   return ({ port }, callback) => {
     if (isForbidden) {
-      callback(new UnreachableError('forbidden address'), new Socket());
+      callback(new RequestFailure('forbidden address'), new Socket());
       return undefined;
     }
     return connectTls({

@@ -3,7 +3,7 @@ import { KeyedCounter } from '../keyed-counter.ts';
 /** Several times the slots of a host, so that a burst of requests to an honest host is served. */
 const MAX_WAITERS_PER_HOST = 128;
 
-/** For all hosts together, without exempt URLs. Scanning so many waiters takes a fraction of a millisecond. */
+/** For all hosts together, without exempt URLs. Scanning this many waiters takes a fraction of a millisecond. */
 const MAX_WAITERS = 4_096;
 
 interface HostSemaphoreOptions {

@@ -33,24 +33,3 @@ export async function loadEventSigner(secretKey: string) {
     sign: (template: EventTemplate): Event => finalizeEvent({ ...template }, secretKeyBytes),
   };
 }
-
-/**
- * Returns whether a value is a valid list of tags (NIP-01). Zod is not used, because it collects all issues and
- * throws if a hostile event has 100,000 of them.
- */
-export function isTagList(value: unknown): value is string[][] {
-  return (
-    Array.isArray(value) &&
-    value.every((tag: unknown) => Array.isArray(tag) && tag.every(isWellFormedString))
-  );
-}
-
-/** Returns whether a value is a string without lone surrogates, which programs hash and store differently. */
-export function isWellFormedString(value: unknown): value is string {
-  return typeof value === 'string' && value.isWellFormed();
-}
-
-/** Returns the value of the first tag with this name. */
-export function findTagValue(tags: readonly (readonly string[])[], name: string): string | null {
-  return tags.find((tag) => tag[0] === name)?.[1] ?? null;
-}

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { tryParseJson } from '../untrusted-text.ts';
-import { type EventVerifier, findTagValue } from './events.ts';
+import type { EventVerifier } from './events.ts';
 
 /** How far the time of an event may differ from the current time, in the past or in the future (NIP-98). */
 const NIP98_TOLERANCE_SECONDS = 60;
@@ -46,13 +46,15 @@ export function verifyNip98(
   if (Math.abs(expected.nowSeconds - event.created_at) > NIP98_TOLERANCE_SECONDS) {
     return rejected('The authorization event is too old or too far in the future.');
   }
-  const url = findTagValue(event.tags, 'u');
-  if (url === null || !isSameResource(url, expected)) {
+  // The first tag of each name counts.
+  const tags = new Map(event.tags.toReversed().map(([name, value]) => [name, value]));
+  const url = tags.get('u');
+  if (url === undefined || !isSameResource(url, expected)) {
     return rejected(
       `The authorization event must sign ${expected.origins[0] ?? ''}${expected.pathname}.`,
     );
   }
-  if (findTagValue(event.tags, 'method')?.toUpperCase() !== expected.method.toUpperCase()) {
+  if (tags.get('method')?.toUpperCase() !== expected.method.toUpperCase()) {
     return rejected(`The authorization event must sign the method ${expected.method}.`);
   }
   if (!verifyEvent(event)) {
@@ -61,7 +63,7 @@ export function verifyNip98(
   return {
     outcome: 'valid',
     pubkey: event.pubkey,
-    payloadHash: findTagValue(event.tags, 'payload'),
+    payloadHash: tags.get('payload') ?? null,
   };
 }
 

@@ -16,7 +16,7 @@ export interface CommandContext {
   store: Store;
   /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
-  /** Null if there is no treasury secret. */
+  /** Null without a treasury secret. */
   treasury: Treasury | null;
   /** Whether this service sends requests to mints over plain http, which is for development. */
   allowHttpMints: boolean;
@@ -45,7 +45,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Returns the only operand, trimmed. @throws UsageError if there is no operand or more than one */
+/** Returns the only operand, trimmed. @throws UsageError unless there is exactly one operand */
 export function requireSingleOperand(
   [operand = '', ...others]: string[],
   usageMessage: string,

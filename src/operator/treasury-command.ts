@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { normaliseMintUrl } from '../mints/mint-url.ts';
+import { normaliseMintUrl } from '../net/server-url.ts';
 import type { OpenPurchaseSummary } from '../usernames/purchase-store.ts';
 import type {
   Treasury,

@@ -150,7 +150,7 @@ export class InvoiceIssuer {
     const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
     this.#deps.log.info(
       { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
-      'mint created no quote',
+      'mint did not create a quote; the payer gets an error',
     );
     throw mintUnavailableError(result.outcome === 'rate_limited' ? result.retryAfterMs : null);
   }

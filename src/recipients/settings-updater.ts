@@ -1,7 +1,7 @@
 import { RequestError } from '../errors.ts';
 import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import { normaliseMintUrl } from '../mints/mint-url.ts';
+import { normaliseMintUrl } from '../net/server-url.ts';
 import type { Recipient, RecipientDirectory } from './recipient-directory.ts';
 
 const UNKNOWN_MINT_MESSAGE = 'Could not get mint info. Is this a valid mint url?';

@@ -8,7 +8,6 @@ import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
 import { computeY } from './ecash/proofs.ts';
-import { type Sealer, sealProofs } from './ecash/sealer.ts';
 import {
   LEASE_LOST_REASON,
   planSwap,
@@ -17,6 +16,7 @@ import {
   type SwapResult,
 } from './ecash-swap.ts';
 import type { NewPurchase, OpenPurchase } from './purchase-store.ts';
+import { type Sealer, sealProofs } from './treasury-store.ts';
 
 export const PURCHASE_RECOVERY_INTERVAL_MS = 5_000;
 

@@ -62,7 +62,7 @@ export class PurchaseStore extends BaseStore {
         paid_sat: purchase.paidSat,
         mint_url: purchase.mintUrl,
         state: 'open',
-        token: purchase.sealedProofs,
+        sealed_proofs: purchase.sealedProofs,
         outputs: JSON.stringify([purchase.outputPlan]),
         created_at: purchase.createdAtMs,
         next_attempt_at: purchase.createdAtMs,
@@ -114,7 +114,7 @@ export class PurchaseStore extends BaseStore {
         'pubkey',
         'name',
         'mint_url as mintUrl',
-        'token as sealedProofs',
+        'sealed_proofs as sealedProofs',
         'outputs',
         'attempts',
         'first_rejected_at as firstRejectedAtMs',
@@ -276,7 +276,7 @@ export class PurchaseStore extends BaseStore {
     nowMs: number,
   ): Promise<boolean> {
     const released = { lease_holder: null, lease_expires_at: null, next_attempt_at: null };
-    const change = { state, reason, closed_at: nowMs, token: null, ...released };
+    const change = { state, reason, closed_at: nowMs, sealed_proofs: null, ...released };
     return this.#updateLeased(id, holder, change);
   }
 

@@ -91,7 +91,7 @@ export class UsernameStore extends BaseStore {
     return this.#insertOrReplaceExpired(name, createRow(pubkey, 'pending', nowMs, purchaseId));
   }
 
-  /** Frees a name that {@link hold} reserved for a purchase. */
+  /** Frees a name that {@link hold} holds for a purchase. */
   async releaseHold(name: string, purchaseId: string): Promise<void> {
     await this.db
       .deleteFrom('usernames')

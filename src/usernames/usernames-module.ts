@@ -8,8 +8,8 @@ import { KeysetCache } from '../mints/mint-cache.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { Store } from '../store.ts';
 import { verifyKeysetKeys } from './ecash/proofs.ts';
-import { Sealer } from './ecash/sealer.ts';
 import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
+import { Sealer } from './treasury-store.ts';
 import { type UsernamePolicy, UsernameRegistrar } from './username-registrar.ts';
 
 interface TreasurySettings {
@@ -113,7 +113,7 @@ function resolveTreasurySecret(settings: TreasurySettings): string | null {
  * Checks that the treasury secret opens the stored ecash. Without the right secret, open purchases could not be
  * completed, and ecash would be sealed with several secrets.
  *
- * @param sealer null if there is no secret
+ * @param sealer null without a treasury secret
  * @throws OperatorError
  */
 async function assertTreasurySecret(sealer: Sealer | null, { treasury }: Store): Promise<void> {

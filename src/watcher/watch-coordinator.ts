@@ -155,7 +155,7 @@ export class WatchCoordinator {
     if (!wasAlive && this.#mints.size > 0) {
       this.#deps.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
-        'lease expired; mints were reassigned',
+        'lease expired; releasing all mints',
       );
       for (const mintUrl of this.#mints.keys()) {
         this.#releaseMint(mintUrl);

@@ -115,7 +115,7 @@ export class ReceiptDeliveryStore extends BaseStore {
         const relay = {
           failures: relayStatus.failures,
           backoff_until: relayStatus.backoffUntilMs,
-          last_result: relayStatus.lastError,
+          last_error: relayStatus.lastError,
           last_attempt_at: nowMs,
           ...(hasAccepted && { accepted_at: nowMs }),
         };
@@ -145,7 +145,7 @@ export class ReceiptDeliveryStore extends BaseStore {
       update zap_receipt_deliveries as delivery set
         state = 'given_up',
         next_attempt_at = null,
-        last_result = coalesce(last_result, (select last_result from relays where url = delivery.relay))
+        last_result = coalesce(last_result, (select last_error from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
     `.execute(this.db);

@@ -6,10 +6,11 @@ import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
-import { type HandshakeFailure, toHandshakeFailure } from '../net/unreachable-reason.ts';
-import { type EventSigner, type EventVerifier, isTagList } from '../nostr/events.ts';
+import { type HandshakeFailure, toHandshakeFailure } from '../net/request-failure.ts';
+import type { EventSigner, EventVerifier } from '../nostr/events.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
+import { isTagList } from './zap-request.ts';
 
 export interface RelayTimeouts {
   /** How long to wait for the response to an event. Healthy relays respond within a second. */

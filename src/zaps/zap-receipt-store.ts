@@ -111,7 +111,7 @@ export class ZapReceiptStore extends BaseStore {
         'give_up_at as giveUpAtMs',
         'failures',
         'backoff_until as backoffUntilMs',
-        'relays.last_result as lastError',
+        'relays.last_error as lastError',
       ])
       .where('receipt', '=', receipt.id)
       .orderBy('relay')

@@ -3,7 +3,7 @@ import type { EventTemplate } from 'nostr-tools';
 import { z } from 'zod';
 import { toUnixSeconds } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { type EventSigner, findTagValue } from '../nostr/events.ts';
+import type { EventSigner } from '../nostr/events.ts';
 import type {
   RecordedPayment,
   SignedReceipt,
@@ -131,4 +131,9 @@ export function createZapReceiptTemplate(
     content: '',
     tags: receiptTags.filter((tag): tag is string[] => tag[1] !== null),
   };
+}
+
+/** Returns the value of the first tag with this name. */
+function findTagValue(tags: readonly (readonly string[])[], name: string): string | null {
+  return tags.find((tag) => tag[0] === name)?.[1] ?? null;
 }

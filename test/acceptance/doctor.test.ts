@@ -164,7 +164,7 @@ describe('nutpost doctor while the service is stopped', () => {
       limit_invoices: '5',
     });
     expect(code).toBe(1);
-    expect(stdout).toContain('PROBLEM  PORT: must be a whole number.');
+    expect(stdout).toContain("PROBLEM  PORT must be a whole number from 0 to 65535 (got 'abc').");
     expect(stdout).toContain('WARNING  LIMIT_REQUEST is not a setting of nutpost');
     expect(stdout).toContain('Did you mean LIMIT_REQUESTS?');
     expect(stdout).toContain('WARNING  ZAP_KEY is not a setting of nutpost');

@@ -66,7 +66,12 @@ it('never logs quote ids, tokens, ecash, signatures, keys or payer texts, even a
   const leaked = [...secrets].filter(([, secret]) => log.includes(secret)).map(([name]) => name);
   expect(leaked).toEqual([]);
   expect(secrets.size).toBeGreaterThan(20);
-  for (const text of ['"status":200', '"status":401', '"status":500', 'mint created no quote']) {
+  for (const text of [
+    '"status":200',
+    '"status":401',
+    '"status":500',
+    'mint did not create a quote',
+  ]) {
     expect(log).toContain(text);
   }
 });

@@ -57,7 +57,7 @@ beforeAll(async () => {
   expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
   metrics = await eventually(async () => {
     const scraped = await scrapeMetrics(environment.service);
-    expect(scraped.sumSeries('nutpost_backlog_fresh')).toBe(1);
+    expect(scraped.sumSeries('nutpost_database_counts_fresh')).toBe(1);
     expect(scraped.sumSeries('nutpost_quote_changes_total')).toBe(1);
     return scraped;
   });
@@ -187,7 +187,7 @@ describe('the mint metrics', () => {
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'UNPAID' })).toBe(1);
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'PAID' })).toBe(1);
     expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'INFLIGHT' })).toBe(0);
-    expect(metrics.sumSeries('nutpost_oldest_due_check_age_seconds', labels)).toBeLessThan(30);
+    expect(metrics.sumSeries('nutpost_oldest_due_poll_age_seconds', labels)).toBeLessThan(30);
   });
 
   it('report the learned rate limit and the cooldown', async () => {
@@ -220,7 +220,7 @@ describe('the queue metrics', () => {
     expect(metrics.sumSeries('nutpost_username_purchases', { state: 'completed' })).toBe(1);
     expect(metrics.sumSeries('nutpost_username_purchases', { state: 'open' })).toBe(0);
     expect(metrics.sumSeries('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
-    expect(metrics.sumSeries('nutpost_backlog_fresh')).toBe(1);
+    expect(metrics.sumSeries('nutpost_database_counts_fresh')).toBe(1);
   });
 });
 

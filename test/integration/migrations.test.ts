@@ -10,7 +10,7 @@ it('reports each migration that it applies', async () => {
   const unmigrated = await createUnmigratedDatabase();
   onTestFinished(() => unmigrated.drop());
   expect(await openAndRecordProgress(unmigrated.location)).toEqual(
-    names.map((name) => `Applying migration ${name}`),
+    names.map((name) => `applying migration ${name}`),
   );
 });
 

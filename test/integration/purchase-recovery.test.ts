@@ -7,7 +7,7 @@ import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { openProof, Sealer } from '../../src/usernames/ecash/sealer.ts';
+import { openProof, Sealer } from '../../src/usernames/treasury-store.ts';
 import { createTreasury } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';

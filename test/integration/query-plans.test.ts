@@ -89,8 +89,11 @@ const CALLS: [name: string, call: StoreCall][] = [
     'gives up overdue deliveries',
     ({ receiptDeliveries }) => receiptDeliveries.giveUpOverdue(1, 10),
   ],
-  ['counts pending deliveries', ({ backlog }) => backlog.countPendingDeliveries()],
-  ['counts watched quotes', ({ backlog }) => backlog.countWatchedQuotes('a process')],
+  ['counts pending deliveries', ({ databaseCounts }) => databaseCounts.countPendingDeliveries()],
+  [
+    'counts watched quotes',
+    ({ databaseCounts: backlog }) => backlog.countWatchedQuotes('a process'),
+  ],
   ['traces a payment hash', ({ traces }) => traces.findByPaymentHash('hash', 5)],
   ['traces a quote id', ({ traces }) => traces.findByQuoteId('id-1', 5)],
   ["traces a recipient's payments", ({ traces }) => traces.listPayments(pubkey, 10)],

@@ -94,7 +94,7 @@ describe('the dispatcher', () => {
       expect(await readRelayRow(database, failingUrl)).toMatchObject({
         failures: 1,
         backoff_until: clock.nowMs + 5 * SECOND_MS,
-        last_result: lastResult,
+        last_error: lastResult,
       });
       expect(await countDeliveriesByState(database, failingUrl)).toEqual({ open: 100 });
     },
@@ -121,7 +121,7 @@ describe('the dispatcher', () => {
     await eventually(async () =>
       expect(await readRelayRow(database, relay.url)).toMatchObject({
         failures: 0,
-        last_result: null,
+        last_error: null,
       }),
     );
     expect(relayEventsIn(logs)).toEqual(['relay_failing', 'relay_recovered']);

@@ -196,7 +196,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     for (let row = 0; row < 100; row += 1) {
       await database.db
         .insertInto('relays')
-        .values({ url: `${row}`, last_result: LONG_TEXT })
+        .values({ url: `${row}`, last_error: LONG_TEXT })
         .execute();
     }
     const walBytes = () => fs.statSync(`${sqliteFilePath(dataDir)}-wal`).size;
@@ -253,7 +253,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     onTestFinished(() => database.close());
     const { db } = database;
     const insertRelay = (url: string) =>
-      db.insertInto('relays').values({ url, last_result: LONG_TEXT }).execute();
+      db.insertInto('relays').values({ url, last_error: LONG_TEXT }).execute();
     await insertRelay('first');
     // The limit is below the current number of pages, so SQLite cannot add pages, as on a full disk.
     await sql`pragma max_page_count = 1`.execute(db);

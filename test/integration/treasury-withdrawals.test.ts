@@ -1,7 +1,7 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Sealer, sealProofs } from '../../src/usernames/ecash/sealer.ts';
 import type { WithdrawalResult } from '../../src/usernames/treasury.ts';
+import { Sealer, sealProofs } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';

@@ -179,7 +179,7 @@ async function scrapeBusyService(): Promise<MetricsScrape> {
     await requestJson(service.url, `${lnurlPath}?amount=1000`);
     const scrape = await scrapeMetrics(service);
     expect(scrape.metricNames).toContain('nutpost_mint_limit_requests');
-    expect(scrape.sumSeries('nutpost_backlog_fresh')).toBe(1);
+    expect(scrape.sumSeries('nutpost_database_counts_fresh')).toBe(1);
     return scrape;
   });
 }

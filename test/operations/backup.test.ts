@@ -87,7 +87,7 @@ it('finds both copy commands in the document', () => {
 
 function insertRows(file: string): void {
   const database = new DatabaseSync(file);
-  const insert = database.prepare('insert into relays (url, last_result) values (?, ?)');
+  const insert = database.prepare('insert into relays (url, last_error) values (?, ?)');
   database.exec('begin');
   for (let row = 0; row < ROW_COUNT; row += 1) {
     insert.run(`wss://${row}.example`, LONG_VALUE);

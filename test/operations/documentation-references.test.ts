@@ -30,3 +30,13 @@ it('reports a link, an npm script and a setting that do not exist', () => {
     'setting LIMIT_NONSENSE',
   ]);
 });
+
+it('quotes in docs/operations/limits.md only messages that the service sends', () => {
+  const rows = readFileSync(path.join(ROOT, 'docs/operations/limits.md'), 'utf8').split('\n');
+  const messages = rows.flatMap((row) => /^ *\| `(.*too many [^`]*)`/i.exec(row)?.[1] ?? []);
+  expect(messages.length).toBeGreaterThan(8);
+  const source = globSync('src/**/*.ts', { cwd: ROOT })
+    .map((file) => readFileSync(path.join(ROOT, file), 'utf8'))
+    .join('\n');
+  expect(messages.filter((message) => !source.includes(message))).toEqual([]);
+});

@@ -1,5 +1,13 @@
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -21,6 +29,9 @@ const VIOLATIONS = {
   'src/watcher/sibling.ts': [...RESTRICTED_IMPORT, `import type { X } from '../http/x.ts';\n`],
   'src/quotes/root.ts': [...RESTRICTED_IMPORT, `import type { X } from '../service.ts';\n`],
   'src/errors.ts': [...RESTRICTED_IMPORT, `import type { X } from './net/x.ts';\n`],
+  'src/new-at-root.ts': [...RESTRICTED_IMPORT, `import type { X } from './http/x.ts';\n`],
+  'src/config.ts': [...RESTRICTED_IMPORT, `import type { X } from './database/x.ts';\n`],
+  'src/zaps/bench.ts': [...RESTRICTED_IMPORT, `import type { X } from '../../bench/x.ts';\n`],
   'src/net/cycle-a.ts': ['biome', 'noImportCycles', `import './cycle-b.ts';\n`],
   'src/quotes/environment.ts': [
     'biome',
@@ -32,6 +43,16 @@ const VIOLATIONS = {
   'src/quotes/bolt11.ts': ['oxlint', 'no-restricted-properties', 'Date.now();\n'],
   'src/http/sql.ts': ['oxlint', 'no-restricted-imports', `import 'kysely';\n`],
   'src/http/mint.ts': ['oxlint', 'no-restricted-imports', `import '@cashu/cashu-ts';\n`],
+  'src/zaps/connect.ts': [
+    'oxlint',
+    'no-restricted-imports',
+    `import { get } from 'node:https';\nget('');\n`,
+  ],
+  'src/quotes/lnurl-pay.ts': [
+    'oxlint',
+    'no-restricted-imports',
+    `import { randomUUID } from 'node:crypto';\nrandomUUID();\n`,
+  ],
   'src/zaps/fetch.ts': ['oxlint', 'no-restricted-globals', `void fetch('');\n`],
 } as const;
 
@@ -83,3 +104,17 @@ function runLinter(cwd: string, linter: string, args: readonly string[]): Promis
     );
   });
 }
+
+it('lists as pure only files that import pure files', () => {
+  const config = readFileSync(path.join(ROOT, '.oxlintrc.json'), 'utf8');
+  const [, pureSection = ''] = config.split('// Pure rules');
+  const pureFiles = [...pureSection.matchAll(/"(src\/[^"*]+\.ts)"/g)].map(([, file = '']) => file);
+  expect(pureFiles.length).toBeGreaterThan(20);
+  for (const file of pureFiles) {
+    const source = readFileSync(path.join(ROOT, file), 'utf8');
+    const imports = [...source.matchAll(/^import (?!type )[^;]*? from '(\.[^']+)';/gm)]
+      .map(([, target = '']) => path.posix.join(path.posix.dirname(file), target))
+      .filter((target) => !pureFiles.includes(target));
+    expect(imports, file).toEqual([]);
+  }
+});

@@ -12,7 +12,7 @@ const schema = {
   summary: 'Buy a username',
   description:
     'Without a token, the response is 402 with a payment request in `X-Cashu`. The client pays it and ' +
-    'repeats the request with the token in `X-Cashu` (NUT-24). An unpaid name is not reserved.',
+    'repeats the request with the token in `X-Cashu` (NUT-24). An unpaid name is not held for the client.',
   headers: z.object({
     'x-cashu': z.string().optional().describe('A Cashu token that pays the payment request.'),
   }),

@@ -1,5 +1,5 @@
 import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
-import { toHandshakeFailure } from '../../net/unreachable-reason.ts';
+import { toHandshakeFailure } from '../../net/request-failure.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 

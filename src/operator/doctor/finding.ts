@@ -1,4 +1,4 @@
-import type { UnreachableReason } from '../../net/unreachable-reason.ts';
+import type { RequestFailureReason } from '../../net/request-failure.ts';
 
 export type FindingArea = 'settings' | 'database' | 'clock' | 'mint' | 'relay' | 'origin';
 
@@ -34,16 +34,16 @@ export class FindingList {
 /**
  * Returns advice about an unreachable host.
  *
- * @param reason an {@link UnreachableReason}; any other reason gets general advice
+ * @param reason an {@link RequestFailureReason}; any other reason gets general advice
  */
 export function getUnreachableAdvice(reason: string): string {
   return (
-    ADVICE_BY_REASON[reason as UnreachableReason] ??
+    ADVICE_BY_REASON[reason as RequestFailureReason] ??
     'Try it from this machine with curl. If the host is down, wait until it is up again.'
   );
 }
 
-const ADVICE_BY_REASON: Partial<Record<UnreachableReason, string>> = {
+const ADVICE_BY_REASON: Partial<Record<RequestFailureReason, string>> = {
   'forbidden address':
     'Its name resolves to a private address. nutpost does not connect to those (ALLOW_PRIVATE_NETWORKS is for development).',
   'https required': 'Use its https:// address.',

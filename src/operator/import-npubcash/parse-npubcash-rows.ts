@@ -1,6 +1,6 @@
 import type { QuoteState } from '../../database/schema.ts';
-import { normaliseMintUrl } from '../../mints/mint-url.ts';
 import { isQuoteId } from '../../mints/quote-responses.ts';
+import { normaliseMintUrl } from '../../net/server-url.ts';
 import { decodeInvoice } from '../../quotes/bolt11.ts';
 import { computeUnpaidWatchUntilMs, isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { isOnCurve } from '../../recipients/lightning-address.ts';

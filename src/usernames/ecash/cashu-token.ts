@@ -8,7 +8,7 @@ import {
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
-import { normaliseMintUrl } from '../../mints/mint-url.ts';
+import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { sumAmounts } from './proofs.ts';
 

@@ -13,7 +13,7 @@ export interface Project {
 const EXTERNAL_SETTINGS = new Set([
   // An example of a misspelt setting.
   'LIMIT_REQUEST',
-  'MINT_RATE_LIMIT',
+  'MINT_TRANSACTION_RATE_LIMIT_PER_MINUTE',
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'NOSTR_SECRET_KEY',

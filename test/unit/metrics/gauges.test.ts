@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { ReadinessStatus } from '../../../src/database/readiness.ts';
-import type { WatchedQuoteCount } from '../../../src/metrics/backlog-store.ts';
+import type { WatchedQuoteCount } from '../../../src/metrics/database-counts-store.ts';
 import type { GaugeSources } from '../../../src/metrics/gauges.ts';
 import { Metrics } from '../../../src/metrics/metrics.ts';
 import { MetricsScrape } from '../../helpers/service/metrics-scrape.ts';
@@ -28,7 +28,7 @@ it('reports the most overdue poll of each operator mint and of all other mints t
       { mintUrl: 'https://three.example', overdueMs: 0 },
     ],
   });
-  const metric = 'nutpost_oldest_due_check_age_seconds';
+  const metric = 'nutpost_oldest_due_poll_age_seconds';
   expect((await scrape()).sumSeries(metric, { mint: OPERATOR_MINT_URL })).toBe(90);
   expect((await scrape()).sumSeries(metric, { mint: 'other' })).toBe(400);
 });
@@ -41,14 +41,14 @@ it('reports the failed check and the previous counts while the database is unava
     isDatabaseDown: () => isDatabaseDown,
     monotonicMs: () => monotonicMs,
   });
-  expect((await scrape()).sumSeries('nutpost_backlog_fresh')).toBe(1);
+  expect((await scrape()).sumSeries('nutpost_database_counts_fresh')).toBe(1);
   isDatabaseDown = true;
   monotonicMs += 60 * SECOND_MS;
   const scrapeResult = await scrape();
   expect(scrapeResult.sumSeries('nutpost_ready')).toBe(0);
   expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'database' })).toBe(0);
   expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'listen' })).toBe(1);
-  expect(scrapeResult.sumSeries('nutpost_backlog_fresh')).toBe(0);
+  expect(scrapeResult.sumSeries('nutpost_database_counts_fresh')).toBe(0);
   expect(scrapeResult.sumSeries('nutpost_watched_quotes', { mint: OPERATOR_MINT_URL })).toBe(5);
 });
 
@@ -64,7 +64,7 @@ it('shares one slow count between scrapes and waits for it for at most two secon
   const slowScrapes = [scrape(), scrape()];
   await vi.advanceTimersByTimeAsync(2 * SECOND_MS);
   for (const scrapeResult of await Promise.all(slowScrapes)) {
-    expect(scrapeResult.sumSeries('nutpost_backlog_fresh')).toBe(0);
+    expect(scrapeResult.sumSeries('nutpost_database_counts_fresh')).toBe(0);
   }
   countQuery.resolve();
   await vi.advanceTimersByTimeAsync(0);
@@ -95,7 +95,7 @@ function createScraper(values: {
   const metrics = new Metrics({ version: '1.2.3', operatorMints: [OPERATOR_MINT_URL] });
   metrics.addGauges({
     readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
-    backlog: {
+    databaseCounts: {
       countWatchedQuotes: async () => {
         await waitForCount();
         if (isDatabaseDown()) {

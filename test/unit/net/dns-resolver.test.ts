@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createDnsResolver } from '../../../src/net/dns-resolver.ts';
-import { toUnreachableReason } from '../../../src/net/unreachable-reason.ts';
+import { toFailureReason } from '../../../src/net/request-failure.ts';
 import {
   type DnsAnswer,
   type DnsQuestionType,
@@ -141,6 +141,6 @@ async function lookUpFailureReason(
 ): Promise<string> {
   return lookUp(resolve, name).then(
     () => 'no failure',
-    (error: unknown) => toUnreachableReason(error),
+    (error: unknown) => toFailureReason(error),
   );
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { normaliseMintUrl } from '../../../src/mints/mint-url.ts';
+import { normaliseMintUrl } from '../../../src/net/server-url.ts';
 
 const MAX_URL_BYTES = 512;
 const HTTPS_ONLY = { allowHttp: false };

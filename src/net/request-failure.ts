@@ -1,5 +1,5 @@
-/** Why a host sent no response. Fixed texts, so that logs contain no quote id, no address and no text of the host. */
-export type UnreachableReason =
+/** Why a request got no usable response. Fixed texts, so that logs contain no quote id, no address and no text of the host. */
+export type RequestFailureReason =
   | 'forbidden address'
   | 'forbidden port'
   | 'https required'
@@ -17,17 +17,17 @@ export type UnreachableReason =
   | 'closed';
 
 /** A check or limit of this service ended a request or a connection. */
-export class UnreachableError extends Error {
-  override readonly name = 'UnreachableError';
-  readonly reason: UnreachableReason;
+export class RequestFailure extends Error {
+  override readonly name = 'RequestFailure';
+  readonly reason: RequestFailureReason;
 
-  constructor(reason: UnreachableReason) {
+  constructor(reason: RequestFailureReason) {
     super(reason);
     this.reason = reason;
   }
 }
 
-const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
+const REASON_BY_CODE: Readonly<Record<string, RequestFailureReason>> = {
   ENOTFOUND: 'name not found',
   EAI_AGAIN: 'name servers do not answer',
   ECONNREFUSED: 'connection refused',
@@ -47,8 +47,8 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
 /** OpenSSL's codes for an invalid certificate, such as `CERT_HAS_EXPIRED`. */
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/;
 
-export function toUnreachableReason(error: unknown): UnreachableReason {
-  if (error instanceof UnreachableError) {
+export function toFailureReason(error: unknown): RequestFailureReason {
+  if (error instanceof RequestFailure) {
     return error.reason;
   }
   const code = errorCode(error);
@@ -61,7 +61,7 @@ export function toUnreachableReason(error: unknown): UnreachableReason {
 }
 
 /** Why a WebSocket did not open. `handshake rejected`: the status of the response was not 101. */
-export type HandshakeFailure = UnreachableReason | 'handshake rejected' | 'not a relay';
+export type HandshakeFailure = RequestFailureReason | 'handshake rejected' | 'not a relay';
 
 /** The message of `ws` after a handshake that was terminated, for example by a timeout. */
 const HANDSHAKE_ABANDONED = /closed before the connection was established/;
@@ -70,8 +70,8 @@ const HANDSHAKE_ABANDONED = /closed before the connection was established/;
 const HANDSHAKE_REJECTED = /^Unexpected server response/;
 
 export function toHandshakeFailure(error: unknown): HandshakeFailure {
-  if (!(error instanceof Error) || error instanceof UnreachableError) {
-    return toUnreachableReason(error);
+  if (!(error instanceof Error) || error instanceof RequestFailure) {
+    return toFailureReason(error);
   }
   if (HANDSHAKE_ABANDONED.test(error.message)) {
     return 'timed out';
@@ -81,7 +81,7 @@ export function toHandshakeFailure(error: unknown): HandshakeFailure {
   }
   // Protocol errors of `ws` have no code. The codes of Node's HTTP parser start with HPE_.
   const code = errorCode(error);
-  return code === '' || code.startsWith('HPE_') ? 'not a relay' : toUnreachableReason(error);
+  return code === '' || code.startsWith('HPE_') ? 'not a relay' : toFailureReason(error);
 }
 
 function errorCode(error: unknown): string {

@@ -9,7 +9,7 @@ export interface WatchedQuoteCount {
 }
 
 /** The zap receipts that are not delivered to a relay yet. */
-export interface RelayOutboxBacklog {
+export interface RelayOutboxCount {
   relayUrl: string;
   pendingDeliveries: number;
   earliestDueAtMs: number;
@@ -23,7 +23,7 @@ export interface PurchaseCounts {
 }
 
 /** Counts pending work in the database. */
-export class BacklogStore extends BaseStore {
+export class DatabaseCountsStore extends BaseStore {
   /** Counts the watched quotes of the mints that a process has leased. */
   async countWatchedQuotes(processId: string): Promise<WatchedQuoteCount[]> {
     const { rows } = await sql<WatchedQuoteCount>`
@@ -36,7 +36,7 @@ export class BacklogStore extends BaseStore {
   }
 
   /** Counts the pending deliveries of each relay, in the whole database. */
-  async countPendingDeliveries(): Promise<RelayOutboxBacklog[]> {
+  async countPendingDeliveries(): Promise<RelayOutboxCount[]> {
     return this.db
       .selectFrom('zap_receipt_deliveries')
       .select(({ fn }) => [
