@@ -47,7 +47,6 @@ export function registerErrorHandlers(app: FastifyInstance): void {
   app.setNotFoundHandler((request, reply) =>
     sendError(new RequestError('not_found', 'Not found.'), request, reply),
   );
-  app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
 }
 
 /** Sends an error in the format of the request's path. Fastify may call it before any hook has run. */
@@ -186,7 +185,8 @@ const CLIENT_ERROR_RESPONSES: Record<string, typeof MALFORMED_REQUEST_RESPONSE> 
 /** How long a rejected connection stays open, so that the client can read the response. */
 const REJECTED_CONNECTION_LINGER_MS = 1_000;
 
-const latestResponses = new WeakMap<Socket, ServerResponse>();
+/** The latest response on each connection, which `server.ts` records. */
+export const latestResponses = new WeakMap<Socket, ServerResponse>();
 const rejectedSockets = new WeakSet<Socket>();
 
 export function hasPendingResponse(socket: Socket): boolean {

@@ -26,6 +26,7 @@ import {
   handleClientError,
   handleHandshakeError,
   hasPendingResponse,
+  latestResponses,
   registerErrorHandlers,
   sendError,
 } from './errors.ts';
@@ -133,6 +134,7 @@ export async function createServer(deps: ServerDeps) {
     clientErrorHandler: handleClientError,
   });
   registerErrorHandlers(app);
+  app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
   addCommonHooks(app, deps);
   limitConnections(app, limits.maxSockets, log);
 
