@@ -49,7 +49,7 @@ export function registerErrorHandlers(app: FastifyInstance): void {
   );
 }
 
-/** Sends an error in the format of the request's path. Fastify may call it before any hook has run. */
+/** Sends an error in the format of the request's path. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, body, errorId, retryAfterSeconds } = renderError(error, format);

@@ -127,6 +127,7 @@ export async function createServer(deps: ServerDeps) {
     // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2).
     rewriteUrl: ({ url = '' }) =>
       url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
+    // For errors before any hook has run.
     frameworkErrors: (error, request, reply) => {
       setCommonHeaders(request, reply);
       sendError(error, request, reply);

@@ -1,5 +1,4 @@
-import type { Dispatcher } from 'undici';
-import { Agent, buildConnector } from 'undici';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { HostSemaphore } from './host-semaphore.ts';

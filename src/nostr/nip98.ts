@@ -60,11 +60,7 @@ export function verifyNip98(
   if (!verifyEvent(event)) {
     return rejected('The signature of the authorization event is invalid.');
   }
-  return {
-    outcome: 'valid',
-    pubkey: event.pubkey,
-    payloadHash: tags.get('payload') ?? null,
-  };
+  return { outcome: 'valid', pubkey: event.pubkey, payloadHash: tags.get('payload') ?? null };
 }
 
 /** Also accepts the hash of the body as compact JSON, because some clients hash compact JSON but send spaced JSON. */

@@ -4,8 +4,7 @@ import type { Proof } from '../mints/ecash.ts';
 import type { Store } from '../store.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
-import type { MintBalance, Withdrawal } from './treasury-store.ts';
-import { openProof, type Sealer } from './treasury-store.ts';
+import { type MintBalance, openProof, type Sealer, type Withdrawal } from './treasury-store.ts';
 
 /** Proofs in one withdrawal. Wallets and mints reject more than 1000. */
 const MAX_WITHDRAWAL_PROOFS = 500;

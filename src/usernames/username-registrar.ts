@@ -232,7 +232,7 @@ export class UsernameRegistrar {
         throw purchasePendingError();
       case 'failed':
         if (result.reason === 'mint_unreachable') {
-          throw mintUnavailableError();
+          throw paymentMintError();
         }
         return this.#requirePayment(
           FAILURE_MESSAGES[result.reason] ?? 'The mint does not accept the token.',
@@ -295,7 +295,7 @@ async function validatePayment(
   await requireRestoreSupport(context);
   const keysets = await keysetCache.getKeysets(mintUrl);
   if (keysets === null) {
-    throw mintUnavailableError();
+    throw paymentMintError();
   }
   let parsed = parseToken(token, { mintUrl, allowHttp, keysets });
   if (parsed.outcome === 'unknown_keyset') {
@@ -328,7 +328,7 @@ async function requireRestoreSupport(context: PaymentContext): Promise<void> {
       'the mint for username payments does not support NUT-07 and NUT-09; usernames cannot be sold',
     );
   }
-  throw mintUnavailableError();
+  throw paymentMintError();
 }
 
 /** Checks the DLEQ proofs in the token (NUT-12). Each check takes milliseconds, so other work runs in between. */
@@ -339,7 +339,7 @@ async function hasForgedProof(
   for (const proof of proofs.filter(({ dleq }) => dleq !== undefined)) {
     const keys = await keysetCache.getKeys(mintUrl, proof.id);
     if (keys === null) {
-      throw mintUnavailableError();
+      throw paymentMintError();
     }
     if (hasInvalidDleq(proof, keys)) {
       return true;
@@ -349,7 +349,7 @@ async function hasForgedProof(
   return false;
 }
 
-function mintUnavailableError(): RequestError {
+function paymentMintError(): RequestError {
   return new RequestError(
     'unavailable',
     'The mint is not working properly. Your token was not used; try again later.',
