@@ -103,17 +103,22 @@ function wordsToNumber(words: readonly number[], start: number, end: number): nu
 /** A larger `expiry` is in milliseconds, which some mints return by mistake. */
 const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
-/** Limits how long a mint can make this service watch a quote. */
+/** Limits how long a mint can make this service watch a quote. Counted from now, because the mint chooses all times. */
 const MAX_QUOTE_LIFETIME_SECONDS = 365 * 24 * 60 * 60;
 
 /**
  * Returns when a new quote expires, in Unix seconds: at the mint's `expiry` (NUT-23), or at the expiry of the invoice
- * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation.
+ * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation. The result is at most a
+ * year after `nowSeconds`.
  */
-export function resolveQuoteExpirySeconds(expiry: number | null, invoice: DecodedInvoice): number {
+export function resolveQuoteExpirySeconds(
+  expiry: number | null,
+  invoice: DecodedInvoice,
+  nowSeconds: number,
+): number {
   const { createdAtSeconds, expiresAtSeconds } = invoice;
   const unitsPerSecond = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
   const mintExpirySeconds = Math.floor(Number(expiry) / unitsPerSecond);
   const expirySeconds = mintExpirySeconds > createdAtSeconds ? mintExpirySeconds : expiresAtSeconds;
-  return Math.min(expirySeconds, createdAtSeconds + MAX_QUOTE_LIFETIME_SECONDS);
+  return Math.min(expirySeconds, nowSeconds + MAX_QUOTE_LIFETIME_SECONDS);
 }

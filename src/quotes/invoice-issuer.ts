@@ -9,7 +9,7 @@ import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
-import { decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
+import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
 import {
   chooseInvoiceDescription,
@@ -167,7 +167,7 @@ export class InvoiceIssuer {
     if (quote === null || id === null) {
       log.warn(
         { event: 'mint_quote_rejected', mintUrl },
-        'mint returned a quote that does not match the request; no invoice was issued',
+        'mint returned a quote that does not match the request or is unsafe; no invoice was issued',
       );
       throw mintUnavailableError();
     }
@@ -194,11 +194,13 @@ function toVerifiedQuote(
   if (
     invoice?.amountMsat !== amountMsat ||
     (createdQuote.amountSat ?? amountSat) !== amountSat ||
-    createdQuote.pubkey !== expectedLock
+    createdQuote.pubkey !== expectedLock ||
+    doesInvoiceRevealId(createdQuote, invoice)
   ) {
     return null;
   }
-  const expiresAtMs = resolveQuoteExpirySeconds(createdQuote.expiry, invoice) * 1000;
+  const nowSeconds = Math.floor(nowMs / 1000);
+  const expiresAtMs = resolveQuoteExpirySeconds(createdQuote.expiry, invoice, nowSeconds) * 1000;
   return {
     mintUrl: recipient.mintUrl,
     quoteId: createdQuote.quoteId,
@@ -215,6 +217,14 @@ function toVerifiedQuote(
     comment,
     zapRequest,
   };
+}
+
+/** Whether every payer learns the quote's id from the invoice. The payer could mint the ecash of an unlocked quote. */
+function doesInvoiceRevealId(
+  { quoteId, request }: CreatedQuote,
+  { paymentHash }: DecodedInvoice,
+): boolean {
+  return [paymentHash, request.toLowerCase()].includes(quoteId.toLowerCase());
 }
 
 /** Does not round the amount, because wallets require an invoice for exactly the requested millisatoshis. */

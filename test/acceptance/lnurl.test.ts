@@ -1,11 +1,12 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
+import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import {
   createUnpayableInvoice,
-  type MintQuoteRequest,
+  type QuoteResponseBuilder,
   startMintWithScriptedQuotes,
 } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -25,6 +26,12 @@ import {
 /** LNURL-pay: `GET /.well-known/lnurlp/{user}` (spec.md section 4.8, LUD-06, LUD-16). */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
+
+// All in seconds.
+const HOUR = 60 * 60;
+const DAY = 24 * HOUR;
+const YEAR = 365 * DAY;
+const NOW_SECONDS = Math.floor(Date.now() / 1000);
 
 const environment = useTestEnvironment();
 
@@ -177,7 +184,7 @@ describe('an invoice', () => {
 });
 
 describe('an invalid mint response', () => {
-  it.each<[string, (request: MintQuoteRequest, quote: object) => object]>([
+  it.each<[string, QuoteResponseBuilder]>([
     [
       'an invoice without an amount',
       (_request, quote) => ({ ...quote, request: NO_AMOUNT_INVOICE }),
@@ -194,6 +201,19 @@ describe('an invalid mint response', () => {
       (_request, quote) => ({ ...quote, pubkey: `02${'7'.repeat(64)}` }),
     ],
     ['an array instead of a quote', () => []],
+    // Every payer knows the invoice. Whoever knows the id of an unlocked quote can mint its ecash.
+    [
+      'a quote id that is the payment hash',
+      (_request, quote) => ({ ...quote, quote: paymentHashOf(quote.request) }),
+    ],
+    [
+      'a quote id that is the payment hash in upper case',
+      (_request, quote) => ({ ...quote, quote: paymentHashOf(quote.request).toUpperCase() }),
+    ],
+    [
+      'a quote id that is the invoice in upper case',
+      (_request, quote) => ({ ...quote, quote: quote.request.toUpperCase() }),
+    ],
   ])('with %s causes an error, and no quote is stored', async (_case, buildResponse) => {
     await expectNoInvoice(await createRecipientWithMint(buildResponse));
   });
@@ -209,15 +229,6 @@ describe('an invalid mint response', () => {
       await expectNoInvoice(wallet);
     },
   );
-
-  async function createRecipientWithMint(
-    buildResponse: (request: MintQuoteRequest, quote: object) => object,
-  ) {
-    const wallet = environment.newWallet();
-    const mint = await startMintWithScriptedQuotes(buildResponse);
-    await setMint(wallet, mint.url);
-    return wallet;
-  }
 
   it('that reuses the quote of another recipient causes an error', async () => {
     const [firstWallet, secondWallet] = [environment.newWallet(), environment.newWallet()];
@@ -238,6 +249,53 @@ describe('an invalid mint response', () => {
       pubkey: firstWallet.pubkey,
     });
   });
+});
+
+describe('the expiry of a quote', () => {
+  it.each([
+    ['the creation of the invoice is 1,000 years ahead', { createdAt: NOW_SECONDS + 1_000 * YEAR }],
+    ['the invoice is valid for 1,000 years', { expirySeconds: 1_000 * YEAR }],
+    ['the mint says so', { mintExpiry: NOW_SECONDS + 1_000 * YEAR }],
+  ])('is at most a year ahead, even if %s', async (_case, times) => {
+    const { expiresAt, watchUntil } = await storeQuoteWith(times);
+    expect(expiresAt).toBeGreaterThan(NOW_SECONDS + YEAR - DAY);
+    expect(expiresAt).toBeLessThan(NOW_SECONDS + YEAR + DAY);
+    expect(watchUntil).toBe(expiresAt + DAY);
+  });
+
+  it.each([
+    ['has already expired', { createdAt: NOW_SECONDS - YEAR }],
+    ['was created in 1970', { createdAt: 0 }],
+  ])('does not prevent a watch for a day if the invoice %s', async (_case, times) => {
+    const { watchUntil } = await storeQuoteWith(times);
+    expect(watchUntil).toBeGreaterThan(NOW_SECONDS + DAY - HOUR);
+    expect(watchUntil).toBeLessThan(NOW_SECONDS + DAY + HOUR);
+  });
+
+  async function storeQuoteWith({
+    mintExpiry = null,
+    ...invoiceTimes
+  }: {
+    createdAt?: number;
+    expirySeconds?: number;
+    mintExpiry?: number | null;
+  }) {
+    const wallet = await createRecipientWithMint(({ amount }, quote) => ({
+      ...quote,
+      request: encodeInvoice({
+        amountMsat: amount * 1000,
+        createdAt: NOW_SECONDS,
+        expirySeconds: HOUR,
+        paymentHash: randomBytes(32),
+        description: '',
+        ...invoiceTimes,
+      }),
+      expiry: mintExpiry,
+    }));
+    const { body } = await fetchLnurlPay(wallet.npub, 'amount=21000');
+    const stored = await findStoredQuote(body.pr);
+    return { expiresAt: stored.expires_at / 1000, watchUntil: (stored.watch_until ?? 0) / 1000 };
+  }
 });
 
 describe('an unreachable mint', () => {
@@ -263,6 +321,17 @@ function fetchLnurlPay(user: string, query = ''): Promise<ApiResponse> {
     environment.origin,
     `/.well-known/lnurlp/${user}${query === '' ? '' : `?${query}`}`,
   );
+}
+
+async function createRecipientWithMint(buildResponse: QuoteResponseBuilder) {
+  const wallet = environment.newWallet();
+  const mint = await startMintWithScriptedQuotes(buildResponse);
+  await setMint(wallet, mint.url);
+  return wallet;
+}
+
+function paymentHashOf(invoice: string): string {
+  return decodeInvoice(invoice)?.paymentHash ?? '';
 }
 
 function findStoredQuote(invoice: string) {

@@ -12,6 +12,12 @@ export interface MintQuoteRequest {
   pubkey?: string;
 }
 
+/** Builds the response to a request for a new quote. Receives a valid response to modify. */
+export type QuoteResponseBuilder = (
+  quoteRequest: MintQuoteRequest,
+  validResponse: { quote: string; request: string },
+) => object;
+
 /** The response to `GET /v1/info` (NUT-06). */
 const MINT_INFO = {
   nuts: {
@@ -24,11 +30,10 @@ const MINT_INFO = {
  * Starts a mint that responds to every request for a new quote with the result of `buildQuoteResponse`, and to every
  * GET request with its info. The mint stops when the test ends.
  *
- * @param buildQuoteResponse receives the request and a valid response to modify
  * @param quoteStatus HTTP status of the responses with quotes
  */
 export async function startMintWithScriptedQuotes(
-  buildQuoteResponse: (quoteRequest: MintQuoteRequest, validResponse: object) => object,
+  buildQuoteResponse: QuoteResponseBuilder,
   quoteStatus = 200,
 ): Promise<LoopbackServer> {
   const respond = async (request: IncomingMessage, response: ServerResponse) => {
@@ -60,7 +65,7 @@ export function createUnpayableInvoice(amountMsat: number): string {
   });
 }
 
-function buildValidResponse({ amount, pubkey }: MintQuoteRequest): object {
+function buildValidResponse({ amount, pubkey }: MintQuoteRequest) {
   return {
     quote: randomUUIDv7(),
     request: createUnpayableInvoice(amount * 1000),

@@ -3,6 +3,8 @@ import { resolveQuoteExpirySeconds } from '../../../src/quotes/bolt11.ts';
 
 // All values are in seconds. Times are Unix times.
 const CREATED_AT = 1_800_000_000;
+/** The clock of the service differs from the clock of the mint. */
+const NOW = CREATED_AT + 5;
 const YEAR = 365 * 24 * 60 * 60;
 const INVOICE_EXPIRES_AT = CREATED_AT + 3_600;
 const INVOICE = {
@@ -26,13 +28,18 @@ it.each([
   ["the invoice's expiry for a negative number", -1, INVOICE_EXPIRES_AT],
   ["the mint's expiry in seconds for milliseconds", (CREATED_AT + 600) * 1_000, CREATED_AT + 600],
   ["the mint's expiry in whole seconds for a fraction", CREATED_AT + 600.9, CREATED_AT + 600],
-  ['a year after the creation for a later expiry', CREATED_AT + 2 * YEAR, CREATED_AT + YEAR],
-  ['a year after the creation for a huge number', Number.MAX_VALUE, CREATED_AT + YEAR],
+  ['a year from now for a later expiry', CREATED_AT + 2 * YEAR, NOW + YEAR],
+  ['a year from now for a huge number', Number.MAX_VALUE, NOW + YEAR],
 ])('returns %s', (_case, mintExpiry, expected) => {
-  expect(resolveQuoteExpirySeconds(mintExpiry, INVOICE)).toBe(expected);
+  expect(resolveQuoteExpirySeconds(mintExpiry, INVOICE, NOW)).toBe(expected);
 });
 
-it('returns a year after the creation if the invoice expires later', () => {
-  const invoice = { ...INVOICE, expiresAtSeconds: CREATED_AT + 100 * YEAR };
-  expect(resolveQuoteExpirySeconds(null, invoice)).toBe(CREATED_AT + YEAR);
+it.each([
+  ['expires later', { expiresAtSeconds: CREATED_AT + 100 * YEAR }],
+  [
+    'was created in the far future',
+    { createdAtSeconds: CREATED_AT + 1_000 * YEAR, expiresAtSeconds: CREATED_AT + 1_001 * YEAR },
+  ],
+])('returns a year from now if the invoice %s', (_case, times) => {
+  expect(resolveQuoteExpirySeconds(null, { ...INVOICE, ...times }, NOW)).toBe(NOW + YEAR);
 });
