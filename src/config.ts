@@ -130,6 +130,8 @@ function toConfig(settings: Settings) {
       maxOpenInvoicesPerRecipient: settings.LIMIT_OPEN_INVOICES_PER_RECIPIENT,
       maxOpenInvoicesPerAddress: settings.LIMIT_OPEN_INVOICES_PER_ADDRESS,
       maxOpenInvoicesPerRecipientAndAddress: settings.LIMIT_OPEN_INVOICES_PER_PAIR,
+      maxDailyQuotesPerAddress: settings.LIMIT_DAILY_QUOTES_PER_ADDRESS,
+      maxDailyQuotesPerRecipientAndAddress: settings.LIMIT_DAILY_QUOTES_PER_PAIR,
       maxSockets: settings.LIMIT_SOCKETS,
       maxSocketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
       maxSocketsPerPubkey: settings.LIMIT_SOCKETS_PER_KEY,
@@ -280,6 +282,10 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     LIMIT_OPEN_INVOICES_PER_RECIPIENT: limitSetting(1_000),
     LIMIT_OPEN_INVOICES_PER_ADDRESS: limitSetting(300),
     LIMIT_OPEN_INVOICES_PER_PAIR: limitSetting(100),
+    // A mint that reports every quote as paid fills the disk with payments that cost nothing. 5,000 a day from one
+    // address are far more than a household pays, and less than 1 GB (docs/scaling.md).
+    LIMIT_DAILY_QUOTES_PER_ADDRESS: limitSetting(5_000),
+    LIMIT_DAILY_QUOTES_PER_PAIR: limitSetting(1_000),
     LIMIT_SOCKETS: limitSetting(20_000),
     LIMIT_SOCKETS_PER_ADDRESS: limitSetting(200),
     // Enough for all devices of a person, and some dead connections.

@@ -1,29 +1,39 @@
 import { LRUCache } from 'lru-cache';
 
-const WINDOW_MS = 60_000;
+const MINUTE_MS = 60_000;
 
-/** Limits the requests per key and minute. The minute starts with the first request. Rejections do not extend it. */
+/** Limits the requests per key and window. A window starts with its first request. Rejections do not extend it. */
 export class FixedWindowRateLimiter {
   readonly #windows: LRUCache<string, { startMs: number; count: number }>;
-  readonly #maxPerMinute: number;
+  readonly #maxPerWindow: number;
   readonly #monotonicMs: () => number;
+  readonly #windowMs: number;
 
-  /** @param maxKeys beyond this number, the least recently used keys are forgotten, and their limit starts anew */
-  constructor(maxPerMinute: number, maxKeys: number, monotonicMs: () => number) {
+  /**
+   * @param maxPerWindow 0: no limit
+   * @param maxKeys beyond this number, the least recently used keys are forgotten, and their limit starts anew
+   */
+  constructor(
+    maxPerWindow: number,
+    maxKeys: number,
+    monotonicMs: () => number,
+    windowMs = MINUTE_MS,
+  ) {
     this.#windows = new LRUCache({ max: maxKeys });
-    this.#maxPerMinute = maxPerMinute;
+    this.#maxPerWindow = maxPerWindow || Number.POSITIVE_INFINITY;
     this.#monotonicMs = monotonicMs;
+    this.#windowMs = windowMs;
   }
 
   /** Counts a request. Returns the milliseconds until the key may retry, or null if the request is accepted. */
   consume(key: string): number | null {
     const nowMs = this.#monotonicMs();
     const window = this.#windows.get(key);
-    if (window === undefined || nowMs >= window.startMs + WINDOW_MS) {
+    if (window === undefined || nowMs >= window.startMs + this.#windowMs) {
       this.#windows.set(key, { startMs: nowMs, count: 1 });
       return null;
     }
     window.count += 1;
-    return window.count <= this.#maxPerMinute ? null : window.startMs + WINDOW_MS - nowMs;
+    return window.count <= this.#maxPerWindow ? null : window.startMs + this.#windowMs - nowMs;
   }
 }

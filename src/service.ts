@@ -113,6 +113,7 @@ export async function startService(
   const quotes = createQuotesModule({
     ...shared,
     mints,
+    operatorMints,
     zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,

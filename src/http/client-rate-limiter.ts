@@ -56,7 +56,7 @@ export class ClientRateLimiter {
 
   constructor(limits: ClientLimits, monotonicMs: () => number) {
     const createLimiter = (perMinute: number, maxKeys = DEFAULT_MAX_COUNTED_KEYS) =>
-      new FixedWindowRateLimiter(perMinute === 0 ? Infinity : perMinute, maxKeys, monotonicMs);
+      new FixedWindowRateLimiter(perMinute, maxKeys, monotonicMs);
     const createLimiters = (maxRequestKeys: number) => ({
       requests: createLimiter(limits.requestsPerMinute, maxRequestKeys),
       changes: createLimiter(limits.settingChangesPerMinute),

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { Store } from '../store.ts';
 import type { OpenInvoiceCounts } from './quote-store.ts';
@@ -15,7 +16,13 @@ const OPEN_INVOICE_AGE_LIMITS_MS = { min: 10 * 60_000, max: 60 * 60_000 };
 /** Payers may retry soon, because any payment reduces the number of open invoices. */
 const OPEN_INVOICES_RETRY_AFTER_MS = 60_000;
 
-const MAX_COUNTED_ADDRESS_GROUPS = 20_000;
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Twice the address groups of an IPv6 /48, so that the owner of a /48 cannot evict counts, not even its own. */
+const MAX_COUNTED_ADDRESS_GROUPS = 2 * 65_536;
+
+/** Takes 20 MB. Evicting a count takes the daily quotes of 20 addresses, and each address has its own limit anyway. */
+const MAX_COUNTED_PAIRS = 100_000;
 
 /** 64 bits, enough to tell millions of address groups apart. */
 const ADDRESS_GROUP_HASH_HEX_LENGTH = 16;
@@ -30,6 +37,9 @@ export interface InvoiceLimits {
   maxOpenInvoicesPerRecipient: number;
   maxOpenInvoicesPerAddress: number;
   maxOpenInvoicesPerRecipientAndAddress: number;
+  /** Quotes within a day at mints that the operator did not name, whatever becomes of them. Counted per process. */
+  maxDailyQuotesPerAddress: number;
+  maxDailyQuotesPerRecipientAndAddress: number;
 }
 
 interface AdmissionRequest {
@@ -43,6 +53,8 @@ interface AdmissionRequest {
 interface InvoiceAdmissionDeps {
   limiter: Pick<MintRateLimiter, 'acquire'>;
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
+  /** Payments at these mints cost money, so they have no daily limit. */
+  operatorMints: readonly string[];
   limits: InvoiceLimits;
   /** The key for hashing address groups is derived from this secret. */
   secret: string;
@@ -54,23 +66,39 @@ interface InvoiceAdmissionDeps {
 
 /**
  * Decides whether a payer gets an invoice. Checks the request rate of the payer's address group, the number of open
- * invoices, and the mint's rate limit.
+ * invoices, the quotes of the last day, and the mint's rate limit.
  */
 export class InvoiceAdmission {
   readonly #deps: InvoiceAdmissionDeps;
   readonly #requestLimiter: FixedWindowRateLimiter;
+  readonly #dailyLimiters: Record<'perPair' | 'perAddressGroup', FixedWindowRateLimiter>;
   readonly #openInvoiceLimits: OpenInvoiceCounts;
-  readonly #inFlightRequests = new Set<AdmissionRequest>();
+  readonly #inFlightRequests = new KeyedCounter();
   readonly #addressGroupHashKey: Buffer;
 
   constructor(deps: InvoiceAdmissionDeps) {
     const { limits, secret, monotonicMs } = deps;
     this.#deps = deps;
     this.#requestLimiter = new FixedWindowRateLimiter(
-      limits.invoicesPerMinute || Number.POSITIVE_INFINITY,
+      limits.invoicesPerMinute,
       MAX_COUNTED_ADDRESS_GROUPS,
       monotonicMs,
     );
+    const { maxDailyQuotesPerAddress, maxDailyQuotesPerRecipientAndAddress } = limits;
+    this.#dailyLimiters = {
+      perPair: new FixedWindowRateLimiter(
+        maxDailyQuotesPerRecipientAndAddress,
+        MAX_COUNTED_PAIRS,
+        monotonicMs,
+        DAY_MS,
+      ),
+      perAddressGroup: new FixedWindowRateLimiter(
+        maxDailyQuotesPerAddress,
+        MAX_COUNTED_ADDRESS_GROUPS,
+        monotonicMs,
+        DAY_MS,
+      ),
+    };
     this.#openInvoiceLimits = {
       perRecipient: limits.maxOpenInvoicesPerRecipient,
       perAddressGroup: limits.maxOpenInvoicesPerAddress,
@@ -95,24 +123,34 @@ export class InvoiceAdmission {
    * Calls `createInvoice` if the request is within the limits. Waits if the mint's rate limit will soon allow it.
    *
    * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
-   * @throws RequestError if too many invoices are open, or the mint's rate limit is reached
+   * @throws RequestError if too many invoices are open or were requested within a day, or the mint's rate limit is
+   *   reached
    */
   async runIfAdmitted<Invoice>(
     request: AdmissionRequest,
     measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
     createInvoice: (mintPermit: MintPermit, addressGroupHash: string) => Promise<Invoice>,
   ): Promise<Invoice> {
-    const { limiter, quotes, maxWaitMs, clock } = this.#deps;
+    const { limiter, quotes, operatorMints, maxWaitMs, clock } = this.#deps;
     const { pubkey, addressGroup, mintUrl } = request;
     // The hash has a secret key, so that the database does not reveal addresses.
     const addressGroupHash = createHmac('sha256', this.#addressGroupHashKey)
       .update(addressGroup)
       .digest('hex')
       .slice(0, ADDRESS_GROUP_HASH_HEX_LENGTH);
-    const inFlightCounts = this.#countInFlight(request);
+    const pair = `${pubkey} ${addressGroup}`;
+    const inFlightRequests = this.#inFlightRequests;
+    const inFlightCounts: OpenInvoiceCounts = {
+      perRecipient: inFlightRequests.get(pubkey),
+      perAddressGroup: inFlightRequests.get(addressGroup),
+      perPair: inFlightRequests.get(pair),
+    };
     // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
     this.#assertOpenInvoiceLimits(inFlightCounts);
-    this.#inFlightRequests.add(request);
+    const countedKeys = [pubkey, addressGroup, pair];
+    for (const key of countedKeys) {
+      inFlightRequests.increment(key);
+    }
     try {
       // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The
       // requests of several processes may exceed the limit by the number of their requests in flight.
@@ -123,6 +161,9 @@ export class InvoiceAdmission {
         clock(),
       );
       this.#assertOpenInvoiceLimits(inFlightCounts, storedCounts);
+      if (!operatorMints.includes(mintUrl)) {
+        this.#assertDailyLimits(pair, addressGroup);
+      }
       const acquisition = await measureMintWait(
         limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs }),
       );
@@ -131,18 +172,24 @@ export class InvoiceAdmission {
       }
       return await createInvoice(acquisition.permit, addressGroupHash);
     } finally {
-      this.#inFlightRequests.delete(request);
+      for (const key of countedKeys) {
+        inFlightRequests.decrement(key);
+      }
     }
   }
 
-  #countInFlight({ pubkey, addressGroup }: AdmissionRequest): OpenInvoiceCounts {
-    const sameRecipient = [...this.#inFlightRequests].filter((each) => each.pubkey === pubkey);
-    const isSameGroup = (each: AdmissionRequest) => each.addressGroup === addressGroup;
-    return {
-      perRecipient: sameRecipient.length,
-      perAddressGroup: [...this.#inFlightRequests].filter(isSameGroup).length,
-      perPair: sameRecipient.filter(isSameGroup).length,
+  /** Counts a request that the mint is about to get, even if the mint then creates no quote. */
+  #assertDailyLimits(pair: string, addressGroup: string): void {
+    const { perPair, perAddressGroup } = this.#dailyLimiters;
+    const consume = (limiter: FixedWindowRateLimiter, key: string, message: string) => {
+      const retryAfterMs = limiter.consume(key);
+      if (retryAfterMs !== null) {
+        throw rateLimitError(message, retryAfterMs);
+      }
     };
+    // A request that the limit of the pair rejects does not count for the address.
+    consume(perPair, pair, 'You have requested too many invoices for this recipient within a day.');
+    consume(perAddressGroup, addressGroup, 'You have requested too many invoices within a day.');
   }
 
   #assertOpenInvoiceLimits(

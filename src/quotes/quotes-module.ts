@@ -14,6 +14,7 @@ export interface QuotesModuleOptions
   store: Store;
   mints: Mints;
   zaps: ObservationRecorderDeps['zaps'];
+  operatorMints: readonly string[];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
   secret: string;
   clock: Clock;

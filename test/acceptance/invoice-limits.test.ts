@@ -1,11 +1,17 @@
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import {
+  assignNewTestMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Limits for unpaid invoices: per recipient, per payer address, and per pair of recipient and address. */
+/** Limits for unpaid invoices and for quotes within a day: per recipient, payer address, and pair of both. */
 
 const MAX_PER_RECIPIENT = 6;
 const MAX_PER_ADDRESS = 5;
@@ -161,9 +167,76 @@ describe('unpaid invoices requested from one address', () => {
   }
 });
 
-function requestInvoice(wallet: RecipientClient, address = newAddress()): Promise<ApiResponse> {
+describe('quotes created within a day', () => {
+  const MAX_PER_DAY_AND_PAIR = 4;
+  const MAX_PER_DAY_AND_ADDRESS = 6;
+  const DAY_SECONDS = 24 * 60 * 60;
+  let service: Service;
+
+  beforeEach(async () => {
+    const limits = {
+      ...DISABLED_LIMITS_ENV,
+      TRUST_PROXY: '127.0.0.1',
+      LIMIT_DAILY_QUOTES_PER_ADDRESS: String(MAX_PER_DAY_AND_ADDRESS),
+      LIMIT_DAILY_QUOTES_PER_PAIR: String(MAX_PER_DAY_AND_PAIR),
+    };
+    service = await useAdditionalService(environment, limits, { clock: clock.now });
+  });
+
+  it('are limited per recipient and address, even if they are paid', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const address = newAddress();
+    const invoices = await sendSequentially(MAX_PER_DAY_AND_PAIR, () => request(wallet, address));
+    for (const { body } of invoices) {
+      mint.pay(body.pr);
+    }
+    await eventually(async () =>
+      expect(await wallet.listPaidQuotes()).toHaveLength(MAX_PER_DAY_AND_PAIR),
+    );
+    const { status, headers, body } = await request(wallet, address);
+    expect(status).toBe(429);
+    expect(headers.get('retry-after')).toBe(String(DAY_SECONDS));
+    expect(body.reason).toBe(
+      `You have requested too many invoices for this recipient within a day. Try again in ${DAY_SECONDS} s.`,
+    );
+    expect((await request(wallet)).body).toEqual(INVOICE_BODY);
+    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(MAX_PER_DAY_AND_PAIR + 1);
+
+    clock.advance(DAY_SECONDS * SECOND_MS);
+    expect((await request(wallet, address)).body).toEqual(INVOICE_BODY);
+  });
+
+  it('are limited per address across recipients, but not at mints that the operator named', async () => {
+    const address = newAddress();
+    const responses: ApiResponse[] = [];
+    for (let index = 0; index < MAX_PER_DAY_AND_ADDRESS + 1; index += 1) {
+      const wallet = environment.newWallet();
+      await assignNewTestMint(wallet);
+      responses.push(await request(wallet, address));
+    }
+    expect(countOutcomes(responses)).toEqual({ created: MAX_PER_DAY_AND_ADDRESS, rejected: 1 });
+    expect(responses.at(-1)?.body.reason).toBe(
+      `You have requested too many invoices within a day. Try again in ${DAY_SECONDS} s.`,
+    );
+    const wallet = environment.newWallet();
+    const operatorMintResponses = await sendSequentially(2 * MAX_PER_DAY_AND_ADDRESS, () =>
+      request(wallet, address),
+    );
+    expect(countOutcomes(operatorMintResponses).rejected).toBe(0);
+  });
+
+  const request = (wallet: RecipientClient, address?: string) =>
+    requestInvoice(wallet, address, service);
+});
+
+function requestInvoice(
+  wallet: RecipientClient,
+  address = newAddress(),
+  { url } = environment.service,
+): Promise<ApiResponse> {
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-  return sendRawRequest(environment.service.url, path, { headers: { 'x-forwarded-for': address } });
+  return sendRawRequest(url, path, { headers: { 'x-forwarded-for': address } });
 }
 
 function newAddress(): string {
