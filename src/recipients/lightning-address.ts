@@ -116,6 +116,9 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   ['nobody', 'everyone', 'somebody', 'unknown', 'null', 'undefined', 'none', 'void', 'default'],
 ].flat();
 
+/** Begins like an npub to a payer's eye: l and i look like 1. Such a name that already has an owner still resolves. */
+const NPUB_LOOKALIKE_PATTERN = /^npub[il]/;
+
 /**
  * Returns whether a name is not for sale (spec.md section 4.6). All names are in lower case.
  *
@@ -125,5 +128,9 @@ export function isReservedUsername(
   name: string,
   operatorReservedNames: readonly string[],
 ): boolean {
-  return BUILT_IN_RESERVED_USERNAMES.includes(name) || operatorReservedNames.includes(name);
+  return (
+    BUILT_IN_RESERVED_USERNAMES.includes(name) ||
+    NPUB_LOOKALIKE_PATTERN.test(name) ||
+    operatorReservedNames.includes(name)
+  );
 }

@@ -69,6 +69,13 @@ describe('LNURL-pay discovery', () => {
     const { pr } = (await fetchLnurlPay('ALICE', 'amount=5000')).body;
     expect(await findStoredQuote(pr)).toMatchObject({ pubkey: wallet.pubkey, amount_sat: 5 });
   });
+
+  it('resolves a name that looks like an npub if it already has an owner', async () => {
+    const wallet = environment.newWallet();
+    await assignUsername(environment.database, wallet.pubkey, 'npublisher');
+    const { pr } = (await fetchLnurlPay('npublisher', 'amount=5000')).body;
+    expect(await findStoredQuote(pr)).toMatchObject({ pubkey: wallet.pubkey });
+  });
 });
 
 describe('the sendable amount', () => {

@@ -87,7 +87,20 @@ describe('a request without payment', () => {
         body: { error: true, message: expect.stringContaining('3 to 64 letters and digits') },
       });
     }
-    for (const name of ['admin', 'Support', 'ROOT', 'postmaster', 'wallet', 'satoshi', 'Hal9000']) {
+    for (const name of [
+      'admin',
+      'Support',
+      'ROOT',
+      'postmaster',
+      'wallet',
+      'satoshi',
+      'Hal9000',
+      // Look like an npub.
+      'npubl',
+      'NPUBl8q7x',
+      'npubI8q7x',
+      `npubi${'q'.repeat(58)}`,
+    ]) {
       const { status, body } = await requestUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,
