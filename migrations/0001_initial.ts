@@ -114,6 +114,8 @@ async function createMints(db: Kysely<unknown>): Promise<void> {
       fetched_at ${int} not null,
       rate_limits text
     ) ${tableOptions}`.execute(db);
+  // For deleting unused mints.
+  await sql`create index mints_by_fetch_time on mints (fetched_at)`.execute(db);
   await sql`
     create table watch_processes (
       id text primary key,

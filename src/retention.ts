@@ -6,6 +6,9 @@ import type { Store } from './store.ts';
 export const HISTORY_RETENTION_DAYS = 30;
 export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
 
+/** Short, because anyone can add mints, and the info of a pruned mint is requested again when it is needed. */
+export const UNUSED_MINT_RETENTION_MS = 7 * 24 * 60 * 60_000;
+
 const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 
 /** Rows per statement. Small, so that no statement holds its locks for long. */
@@ -45,6 +48,7 @@ export async function pruneHistory(
     () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
     () => store.zapReceipts.pruneReceipts(PRUNE_BATCH_SIZE),
     () => store.zapReceipts.pruneRelays(PRUNE_BATCH_SIZE),
+    () => store.mints.pruneUnused(PRUNE_BATCH_SIZE),
   ]) {
     let hasMore = true;
     while (hasMore && !signal.aborted) {

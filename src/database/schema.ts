@@ -80,6 +80,7 @@ export interface DatabaseSchema {
     url: string;
     /** A `MintInfo` in JSON. */
     info: string;
+    /** When the info was last stored: at a change, and daily while the mint is in use. */
     fetched_at: number;
     /** The learned rate limits by route, in JSON; see `mints/mint-rate-limiter.ts`. */
     rate_limits: string | null;

@@ -9,6 +9,9 @@ import type { MintInfo } from './mint-info.ts';
 /** Old info does little harm: mints rarely change what they support, and reject quotes that they do not support. */
 const INFO_TTL_MS = 5 * 60_000;
 
+/** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
+const STORE_INTERVAL_MS = 24 * 60 * 60_000;
+
 /** How long a failure is cached, so that a dead mint does not delay every payer. */
 const FAILURE_TTL_MS = 15_000;
 
@@ -18,7 +21,7 @@ const MAX_CACHED_MINTS = 5_000;
 interface MintInfoCacheDeps {
   client: Pick<MintClient, 'readInfo'>;
   loadInfo: (mintUrl: string) => Promise<MintInfo | null>;
-  /** Called when the info is new or has changed. */
+  /** Called when the info is new or has changed, and daily. */
   saveInfo: (mintUrl: string, info: MintInfo) => Promise<void>;
   monotonicMs: () => number;
   log: Pick<Logger, 'warn'>;
@@ -28,6 +31,8 @@ interface CacheEntry {
   /** The last known info; null if the mint has never sent any. */
   info: MintInfo | null;
   hasLastRequestSucceeded: boolean;
+  /** When this process last stored the info, on the monotonic clock. */
+  storedAtMs: number;
   /** On the monotonic clock. */
   refreshDueAtMs: number;
 }
@@ -84,7 +89,12 @@ export class MintInfoCache {
     let entry = this.#entries.get(mintUrl);
     if (entry === undefined) {
       const info = await this.#deps.loadInfo(mintUrl);
-      entry = { info, hasLastRequestSucceeded: false, refreshDueAtMs: 0 };
+      entry = {
+        info,
+        hasLastRequestSucceeded: false,
+        storedAtMs: Number.NEGATIVE_INFINITY,
+        refreshDueAtMs: 0,
+      };
       this.#entries.set(mintUrl, entry);
     }
     return entry;
@@ -97,12 +107,17 @@ export class MintInfoCache {
       client.readInfo(mintUrl),
     ]);
     const info = result.outcome === 'found' ? result.info : null;
+    const nowMs = monotonicMs();
+    const isStoredInfoOutdated =
+      nowMs >= previous.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, previous.info);
+    const shouldStore = info !== null && isStoredInfoOutdated;
     this.#entries.set(mintUrl, {
       info: info ?? previous.info,
       hasLastRequestSucceeded: info !== null,
-      refreshDueAtMs: monotonicMs() + (info === null ? FAILURE_TTL_MS : INFO_TTL_MS),
+      storedAtMs: shouldStore ? nowMs : previous.storedAtMs,
+      refreshDueAtMs: nowMs + (info === null ? FAILURE_TTL_MS : INFO_TTL_MS),
     });
-    if (info !== null && !isDeepStrictEqual(info, previous.info)) {
+    if (shouldStore) {
       await saveInfo(mintUrl, info).catch((error: unknown) => {
         this.#entries.delete(mintUrl);
         log.warn(

@@ -1,4 +1,6 @@
-import { BaseStore, lockRows } from '../database/sql.ts';
+import { sql } from 'kysely';
+import { BaseStore, databaseNow, lockRows } from '../database/sql.ts';
+import { UNUSED_MINT_RETENTION_MS } from '../retention.ts';
 import type { MintInfo } from './mint-info.ts';
 
 /** Stores the last known info and rate limits of mints for other processes, and for use after a restart. */
@@ -41,6 +43,22 @@ export class MintStore extends BaseStore {
         .where('url', '=', mintUrl)
         .execute();
     });
+  }
+
+  /**
+   * Deletes up to `limit` mints that have no watched quote and whose info was not stored within
+   * {@link UNUSED_MINT_RETENTION_MS}. The info of a mint in use is stored daily. Returns whether more may exist.
+   */
+  async pruneUnused(limit: number): Promise<boolean> {
+    const { numAffectedRows } = await sql`
+      delete from mints where url in (
+        select url from mints
+        where fetched_at < ${databaseNow(this.db)} - ${UNUSED_MINT_RETENTION_MS}
+          and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
+        limit ${limit}
+      )
+    `.execute(this.db);
+    return numAffectedRows === BigInt(limit);
   }
 
   async #load(mintUrl: string) {

@@ -82,6 +82,32 @@ describe('the pruning of zap receipts and relays', () => {
   });
 });
 
+it('deletes a mint without watched quotes whose info was last fetched more than 7 days ago', async () => {
+  const { db } = database;
+  for (const [url, ageDays] of [
+    ['https://unused.example', 7.1],
+    ['https://recent.example', 6.9],
+    ['https://watched.example', 100],
+    ['https://formerly-watched.example', 100],
+  ] as const) {
+    const fetchedAtMs = Date.now() - ageDays * DAY_MS;
+    await db.insertInto('mints').values({ url, info: '{}', fetched_at: fetchedAtMs }).execute();
+  }
+  const ids = await store.quotes.insert(
+    ['https://watched.example', 'https://formerly-watched.example'].map((mintUrl) =>
+      buildUnpaidQuote(randomPubkey(), { mintUrl }),
+    ),
+  );
+  await db
+    .updateTable('quotes')
+    .set({ watch_until: null })
+    .where('id', '=', ids[1] ?? 0)
+    .execute();
+  await prune();
+  const mints = await db.selectFrom('mints').select('url').orderBy('url').execute();
+  expect(mints).toEqual([{ url: 'https://recent.example' }, { url: 'https://watched.example' }]);
+});
+
 function prune(): Promise<void> {
   return pruneHistory(store, Date.now(), new AbortController().signal);
 }

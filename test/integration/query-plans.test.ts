@@ -18,7 +18,7 @@ const RELAY_URL = 'wss://relay.example';
  * contains only pending deliveries.
  */
 const FULL_SCAN =
-  /^SCAN (quotes|users|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
+  /^SCAN (quotes|users|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
 
 type StoreCall = (store: Store) => Promise<unknown>;
 
@@ -75,6 +75,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     'finds changes since a time',
     ({ quoteEvents }) => quoteEvents.listChangedSince(QUOTE_COUNT, [pubkey]),
   ],
+  ['deletes unused mints', ({ mints }) => mints.pruneUnused(1_000)],
   ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
   ['finds zap requests', ({ zapReceipts }) => zapReceipts.findZapRequests([1, 2])],
   ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],

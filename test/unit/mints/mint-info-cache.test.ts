@@ -18,6 +18,7 @@ const INFO: MintInfo = {
 const CHANGED_INFO: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
 const INFO_TTL_MS = 5 * 60_000;
 const FAILURE_TTL_MS = 15_000;
+const DAY_MS = 24 * 60 * 60_000;
 const FOUND: ReadInfoResult = { outcome: 'found', info: INFO };
 const TIMED_OUT: ReadInfoResult = { outcome: 'unavailable', reason: 'timed out' };
 
@@ -93,6 +94,17 @@ describe('MintInfoCache storage', () => {
       [MINT_URL, INFO],
       [MINT_URL, CHANGED_INFO],
     ]);
+  });
+
+  it('stores unchanged info again after a day, so that the mint is not pruned while it is in use', async () => {
+    const { cache, saveInfo, advanceMs } = createFixture(FOUND);
+    await cache.get(MINT_URL);
+    advanceMs(DAY_MS - 1);
+    await cache.refresh(MINT_URL);
+    expect(saveInfo).toHaveBeenCalledTimes(1);
+    advanceMs(1);
+    await cache.refresh(MINT_URL);
+    expect(saveInfo).toHaveBeenCalledTimes(2);
   });
 
   it('stores the info at the next call if the database failed', async () => {
