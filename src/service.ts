@@ -166,8 +166,6 @@ export async function startService(
     jwtSecret,
     jwtSecretPrevious: config.jwtSecretPrevious,
     readiness,
-    version: VERSION,
-    getMintCounts: () => watcher.mintCounts,
     onResponse: (response) => metrics?.recordResponse(response),
     descriptionTemplate: config.lnurlText,
     maxCommentLength: config.maxCommentLength,

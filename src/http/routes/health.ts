@@ -3,9 +3,6 @@ import type { Readiness } from '../../database/readiness.ts';
 
 export interface HealthDeps {
   readiness: Pick<Readiness, 'getStatus'>;
-  version: string;
-  getMintCounts: () => { watched: number; unresponsive: number };
-  monotonicMs: () => number;
 }
 
 export const READY_PATH = '/health/ready';
@@ -15,20 +12,18 @@ const rateLimitConfig = { isRateLimitExempt: true } as const;
 
 /**
  * `/health/live` shows whether the process responds. `/health/ready` returns 503 if load balancers should use another
- * process. It ignores unresponsive mints, because other processes could not reach them either.
+ * process. It ignores unresponsive mints, because other processes could not reach them either. Both are public, so
+ * only the metrics contain versions and counts.
  */
-export const healthRoutes: FastifyPluginAsync<HealthDeps> = async (app, deps) => {
-  const { version, monotonicMs, readiness, getMintCounts } = deps;
-  const getProcessInfo = () => ({ version, uptimeSeconds: Math.floor(monotonicMs() / 1_000) });
+export const healthRoutes: FastifyPluginAsync<HealthDeps> = async (app, { readiness }) => {
   app.get('/health/live', { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
-    return { status: 'live', ...getProcessInfo() };
+    return { status: 'live' };
   });
   app.get(READY_PATH, { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
     const status = await readiness.getStatus();
     reply.code(status.status === 'ready' ? 200 : 503);
-    const { watched, unresponsive } = getMintCounts();
-    return { ...status, ...getProcessInfo(), mints: { watched, silent: unresponsive } };
+    return status;
   });
 };
