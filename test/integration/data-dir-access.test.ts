@@ -24,25 +24,50 @@ beforeEach(async () => {
 });
 
 describe('the data directory', () => {
-  it('is private from the first start', async () => {
-    const { lines } = await startCapturingLog();
+  it.each([
+    ['022', 0o022],
+    ['000', 0o000],
+  ])('is private from the first start with umask %s', async (_text, umask) => {
+    const previousUmask = process.umask(umask);
+    onTestFinished(() => void process.umask(previousUmask));
+    // The service generates its secrets.
+    const { lines } = await startCapturingLog({
+      JWT_SECRET: '',
+      TREASURY_SECRET: '',
+      USERNAME_PRICE_SAT: '21',
+    });
     expect(lines.join('')).not.toContain('data_dir_permissions');
-    expect(fs.readdirSync(dataDir)).toEqual(
-      expect.arrayContaining(['lock.sqlite', 'nutpost.sqlite', 'nutpost.sqlite-wal']),
-    );
+    expect(fs.readdirSync(dataDir).toSorted()).toEqual([
+      'jwt-secret',
+      'lock.sqlite',
+      'lock.sqlite-journal',
+      'nutpost.sqlite',
+      'nutpost.sqlite-shm',
+      'nutpost.sqlite-wal',
+      'treasury-secret',
+    ]);
     expect(modeOf(dataDir)).toBe(0o700);
     for (const name of fs.readdirSync(dataDir)) {
       expect(modeOf(path.join(dataDir, name)), name).toBe(0o600);
     }
   });
 
-  it('causes one warning at the start of the service if other users have access to it', async () => {
-    fs.mkdirSync(dataDir);
-    fs.chmodSync(dataDir, 0o755);
-    const { lines } = await startCapturingLog();
-    const warnings = lines.filter((line) => line.includes('"event":"data_dir_permissions"'));
-    expect(warnings).toEqual([expect.stringContaining(`chmod -R go= ${dataDir}`)]);
-  });
+  it.each([
+    ['the directory', 0o755, 0o600],
+    // Anyone who can read a database file of SQLite can lock it.
+    ['the database file', 0o700, 0o644],
+  ])(
+    'causes one warning at the start of the service if other users have access to %s',
+    async (_case, dirMode, fileMode) => {
+      fs.mkdirSync(dataDir);
+      fs.writeFileSync(sqliteFilePath(dataDir), '');
+      fs.chmodSync(dataDir, dirMode);
+      fs.chmodSync(sqliteFilePath(dataDir), fileMode);
+      const { lines } = await startCapturingLog();
+      const warnings = lines.filter((line) => line.includes('"event":"data_dir_permissions"'));
+      expect(warnings).toEqual([expect.stringContaining(`chmod -R go= ${dataDir}`)]);
+    },
+  );
 
   // Otherwise the command could create files that the service cannot change.
   it('is rejected by a command that another user runs', async () => {
@@ -115,9 +140,9 @@ const LOCK_FOR_A_MOMENT = `
 `;
 
 /** Starts a service for the duration of the test. @returns its log */
-async function startCapturingLog(): Promise<LogCapture> {
+async function startCapturingLog(env: Record<string, string> = {}): Promise<LogCapture> {
   const captured = new LogCapture('warn');
-  const config = createTestConfig(MINT_URL, { DATA_DIR: dataDir });
+  const config = createTestConfig(MINT_URL, { DATA_DIR: dataDir, ...env });
   const service = await startService(config, { log: captured.log });
   onTestFinished(() => service.stop());
   return captured;
