@@ -90,10 +90,20 @@ export class RecipientDirectory {
     return recipient;
   }
 
-  /** Saves settings for a key's future payments. */
-  async saveSettings(pubkey: string, settings: Partial<RecipientSettings>): Promise<Recipient> {
+  /**
+   * Saves settings for a key's future payments.
+   *
+   * @param assertAllowed called with the new settings; if it throws, nothing is saved. Concurrent changes of the same
+   *   user's settings wait
+   */
+  async saveSettings(
+    pubkey: string,
+    settings: Partial<RecipientSettings>,
+    assertAllowed: (recipient: Recipient) => void,
+  ): Promise<Recipient> {
     const saved = await this.#store.transaction(async (tx) => {
       const user = await tx.users.saveSettings(pubkey, settings);
+      assertAllowed(this.#toRecipient(pubkey, user));
       await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
       return user;
     });

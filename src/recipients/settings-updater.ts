@@ -36,24 +36,24 @@ export class SettingsUpdater {
     if (normalised === null || !info?.supportsBolt11Sat) {
       throw new RequestError('invalid', UNKNOWN_MINT_MESSAGE);
     }
-    const { lockQuotes } = await this.#recipients.getByPubkey(pubkey);
-    if (lockQuotes) {
-      assertLockingSupported(info);
-    }
-    return this.#recipients.saveSettings(pubkey, { mintUrl: normalised });
+    return this.#recipients.saveSettings(pubkey, { mintUrl: normalised }, ({ lockQuotes }) => {
+      if (lockQuotes) {
+        assertLockingSupported(info);
+      }
+    });
   }
 
   /**
    * Turns the locking of a recipient's future quotes on or off (spec.md section 4.5, NUT-20). Turning it off does not
    * contact the mint, so that an unresponsive mint cannot prevent it.
    *
-   * @throws RequestError if the recipient's mint does not support locking
+   * @throws RequestError if the recipient's mint does not support locking, or is changed at the same time
    */
   async setQuoteLocking(pubkey: string, lockQuotes: boolean): Promise<Recipient> {
     const recipient = await this.#recipients.getByPubkey(pubkey);
+    const { mintUrl } = recipient;
     // Wallets turn locking on at every start, so the mint is contacted only if the setting changes.
     if (lockQuotes && !recipient.lockQuotes) {
-      const { mintUrl } = recipient;
       let info = await this.#mintInfoCache.getFresh(mintUrl);
       if (info?.supportsLocking === false) {
         // The mint may support locking since its info was cached.
@@ -61,7 +61,11 @@ export class SettingsUpdater {
       }
       assertLockingSupported(info);
     }
-    return this.#recipients.saveSettings(pubkey, { lockQuotes });
+    return this.#recipients.saveSettings(pubkey, { lockQuotes }, (saved) => {
+      if (lockQuotes && saved.mintUrl !== mintUrl) {
+        throw new RequestError('unavailable', 'The mint was changed meanwhile. Please try again.');
+      }
+    });
   }
 }
 

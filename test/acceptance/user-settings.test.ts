@@ -150,6 +150,25 @@ describe('PATCH /api/v2/user/lock', () => {
     expect(await fetchUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
   });
 
+  it('rejects locking if the mint is changed while its support is checked', async () => {
+    const wallet = environment.newWallet();
+    const firstMint = await startTestMint({ supportsLocking: false });
+    const secondMint = await startTestMint({ supportsLocking: false });
+    await setMint(wallet, firstMint.url);
+    // The service requests the info of the first mint again, because the cached info says that it cannot lock.
+    firstMint.switches.supportsLocking = true;
+    const hold = firstMint.holdNext('GET /v1/info', 'after');
+    const lockResponse = setLockQuotes(wallet, true);
+    await hold.reached;
+    expect((await setMint(wallet, secondMint.url)).status).toBe(200);
+    hold.release();
+    expect(await lockResponse).toMatchObject({
+      status: 500,
+      body: { error: true, message: 'The mint was changed meanwhile. Please try again.' },
+    });
+    expect(await fetchUser(wallet)).toMatchObject({ mintUrl: secondMint.url, lockQuote: false });
+  });
+
   it('turns locking off even if the mint is unreachable', async () => {
     const wallet = environment.newWallet();
     const mint = await TestMint.start();
