@@ -57,8 +57,8 @@ export interface ObservationRecorderDeps {
   /** Null if zaps are disabled. */
   zaps: {
     signReceipts: SignReceipts;
-    /** Called after the commit. */
-    onReceiptsCreated: () => void;
+    /** Called after the commit, with the relays of the receipts. */
+    onReceiptsCreated: (relayUrls: readonly string[]) => void;
   } | null;
   clock: Clock;
   log: Logger;
@@ -180,7 +180,7 @@ export class ObservationRecorder {
       logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays: relayUrls.length });
     }
     if (receipts.length > 0) {
-      zaps?.onReceiptsCreated();
+      zaps?.onReceiptsCreated(receipts.flatMap(({ relayUrls }) => relayUrls));
     }
   }
 

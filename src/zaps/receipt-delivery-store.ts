@@ -33,22 +33,38 @@ const UPDATE_COLUMNS = {
 /** Stores the deliveries of zap receipts to relays. Times in milliseconds since 1970. */
 export class ReceiptDeliveryStore extends BaseStore {
   /**
-   * Finds the relays to which receipts are due, except those that are in backoff. Relays with fewer failures are
-   * first, then those that were used longest ago. The recursive query needs only one index lookup per relay.
+   * Lists relays with open deliveries, in the order of their URLs. The recursive query needs only one index lookup per
+   * relay.
+   *
+   * @param afterUrl the list starts after this URL; empty: at the first relay
    */
-  async findDueRelays(nowMs: number): Promise<DueRelay[]> {
-    const { rows } = await sql<DueRelay>`
-      with recursive waiting (relay) as (
-        select (${nextRelayQuery(sql`''`)})
+  async listWaitingRelays(afterUrl: string, limit: number): Promise<string[]> {
+    const { rows } = await sql<{ relay: string }>`
+      with recursive waiting (relay, position) as (
+        select (${nextRelayQuery(sql`${afterUrl}`)}), 1
         union all
-        select (${nextRelayQuery(sql`waiting.relay`)}) from waiting where relay is not null
+        select (${nextRelayQuery(sql`waiting.relay`)}), position + 1
+        from waiting where relay is not null and position < ${limit}
       )
-      select relay as url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"
-      from waiting left join relays on relays.url = relay
+      select relay from waiting where relay is not null order by position
+    `.execute(this.db);
+    return rows.map(({ relay }) => relay);
+  }
+
+  /**
+   * Returns those of these relays to which receipts are due, except those that are in backoff. Relays with fewer
+   * failures are first, then those that were used longest ago.
+   */
+  async findDueRelays(nowMs: number, urls: readonly string[]): Promise<DueRelay[]> {
+    const candidates = urls.map((url) => ({ url }));
+    const { rows } = await sql<DueRelay>`
+      select candidate.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"
+      from ${jsonRows(this.db, { url: 'text' }, candidates)} as candidate
+      left join relays on relays.url = candidate.url
       where (backoff_until is null or backoff_until <= ${nowMs})
         and (
           select next_attempt_at from zap_receipt_deliveries as delivery
-          where delivery.relay = waiting.relay and next_attempt_at is not null
+          where delivery.relay = candidate.url and next_attempt_at is not null
           order by next_attempt_at limit 1
         ) <= ${nowMs}
       order by coalesce(failures, 0), coalesce(last_attempt_at, 0)

@@ -14,6 +14,12 @@ import { stripQuery } from './zap-request.ts';
 const SCAN_INTERVAL_MS = 1_000;
 
 /**
+ * How many relays with open deliveries a scan looks at. The next scan continues with the others. Payers can name any
+ * number of relays, and looking at 50,000 of them takes a tenth of a second with SQLite.
+ */
+const MAX_RELAYS_PER_SCAN = 1_000;
+
+/**
  * How many relays receive receipts concurrently. Each needs a socket and half a megabyte for receipts. Proven relays
  * are the operator's relays and those that have accepted a receipt before. They have their own limit, because payers
  * may name any number of relays that never respond.
@@ -51,6 +57,10 @@ export class ReceiptDispatcher {
   readonly #deps: ReceiptDispatcherDeps;
   readonly #scanJob: BackgroundJob;
   #isStopping = false;
+  /** Where the next scan continues; empty: at the first relay. */
+  #lastScannedUrl = '';
+  /** The relays of receipts that were just stored. The next scan looks at them, too. */
+  #relaysOfNewReceipts = new Set<string>();
   /** By relay URL. */
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   readonly #provenSlots: HostSemaphore;
@@ -78,7 +88,10 @@ export class ReceiptDispatcher {
   }
 
   /** Delivers receipts that were just stored immediately, instead of at the next scan. */
-  wake(): void {
+  wake(relayUrls: readonly string[]): void {
+    for (const url of relayUrls) {
+      this.#relaysOfNewReceipts.add(url);
+    }
     void this.#scanJob.run();
   }
 
@@ -95,7 +108,15 @@ export class ReceiptDispatcher {
   /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
   async #startDueDeliveries(): Promise<void> {
     const { deliveries, clock, operatorRelays } = this.#deps;
-    for (const relay of await deliveries.findDueRelays(clock())) {
+    const waitingUrls = await deliveries.listWaitingRelays(
+      this.#lastScannedUrl,
+      MAX_RELAYS_PER_SCAN,
+    );
+    const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
+    this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
+    const urls = new Set([...operatorRelays, ...this.#relaysOfNewReceipts, ...waitingUrls]);
+    this.#relaysOfNewReceipts.clear();
+    for (const relay of await deliveries.findDueRelays(clock(), [...urls])) {
       const { url } = relay;
       const isProven = relay.acceptedAtMs !== null || operatorRelays.includes(url);
       const slots = isProven ? this.#provenSlots : this.#unprovenSlots;

@@ -47,7 +47,7 @@ export async function createZapsModule({
     verifyEvent,
     receiptSigning: signer && {
       signReceipts: createReceiptSigner({ signer, operatorRelays, allowPrivateNetworks, log }),
-      onReceiptsCreated: () => receiptDispatcher.wake(),
+      onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,
     recipientRelays: new RelayListCache({ ...options, pool: relayPool, operatorRelays }),

@@ -80,7 +80,14 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['finds zap requests', ({ zapReceipts }) => zapReceipts.findZapRequests([1, 2])],
   ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],
   ['deletes old zap receipts', ({ zapReceipts }) => zapReceipts.pruneReceipts(1_000)],
-  ['finds due relays', ({ receiptDeliveries }) => receiptDeliveries.findDueRelays(QUOTE_COUNT)],
+  [
+    'lists relays with open deliveries',
+    ({ receiptDeliveries }) => receiptDeliveries.listWaitingRelays('', 1_000),
+  ],
+  [
+    'finds due relays',
+    ({ receiptDeliveries }) => receiptDeliveries.findDueRelays(QUOTE_COUNT, [RELAY_URL]),
+  ],
   [
     'claims due deliveries',
     ({ receiptDeliveries }) =>

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
@@ -50,7 +50,7 @@ describe('the dispatcher', () => {
       await waitForBackoff(relay.url);
       expect(relay.events.size).toBe(acceptedCount);
       clock.advance(10 * MINUTE_MS);
-      dispatcher.wake();
+      dispatcher.wake([]);
     }
     await waitForDeliveryCounts(relay.url, { accepted: 60 });
   });
@@ -63,7 +63,7 @@ describe('the dispatcher', () => {
     dispatcher.start();
     await eventually(async () => {
       clock.advance(MINUTE_MS);
-      dispatcher.wake();
+      dispatcher.wake([]);
       expect(await countDeliveriesByState(database, relay.url)).toEqual({ accepted: 39, open: 1 });
     });
     expect(relay.acceptedIds.size).toBe(39);
@@ -110,7 +110,7 @@ describe('the dispatcher', () => {
     await relay.stop();
     await insertDueReceipts(100, relay);
     for (let failures = 1; failures <= 3; failures += 1) {
-      dispatcher.wake();
+      dispatcher.wake([]);
       await eventually(async () =>
         expect(await readRelayRow(database, relay.url)).toMatchObject({ failures }),
       );
@@ -134,11 +134,36 @@ describe('the dispatcher', () => {
     const dispatcher = await createDispatcher();
     dispatcher.start();
     await eventually(() => {
-      dispatcher.wake();
+      dispatcher.wake([]);
       expect([...relay.receiveCounts.values()]).toEqual([60]);
     });
     // The limit per host is eight. Connections that are closing count here, but not for the limit.
     expect(relay.connections.maxOpen).toBeLessThan(20);
+  });
+
+  it('looks at 1,000 relays per scan, in turn, and always at the relays of new receipts', async () => {
+    const relay = await startFakeRelay();
+    // They come before the URL of the relay.
+    const failingUrls = Array.from({ length: 2_500 }, (_, i) => `ws://0${10_000 + i}.example`);
+    await insertDueReceipts(1, ...failingUrls.map((url) => ({ url })));
+    await database.db
+      .insertInto('relays')
+      .values(failingUrls.map((url) => ({ url, failures: 1, backoff_until: clock.nowMs + 1 })))
+      .execute();
+    const deliveries = new Store(database.db).receiptDeliveries;
+    const findDueRelays = vi.spyOn(deliveries, 'findDueRelays');
+    const dispatcher = await createDispatcher({ deliveries });
+    dispatcher.wake([]);
+    await eventually(() => expect(findDueRelays).toHaveBeenCalledTimes(3));
+    const scans = findDueRelays.mock.calls.map(([, urls]) => urls);
+    expect(scans.map(({ length }) => length)).toEqual([1_000, 1_000, 500]);
+    expect(scans.flat()).toEqual(failingUrls);
+
+    await insertDueReceipts(1, relay);
+    dispatcher.wake([relay.url]);
+    await eventually(() => expect(findDueRelays).toHaveBeenCalledTimes(4));
+    expect(findDueRelays.mock.calls[3]?.[1]).toEqual([relay.url, ...failingUrls.slice(0, 1_000)]);
+    await waitForDeliveryCounts(relay.url, { accepted: 1 });
   });
 
   it('shares the outbox with other processes, and sends each receipt once', async () => {
@@ -147,7 +172,7 @@ describe('the dispatcher', () => {
     await insertDueReceipts(100, ...relays);
     for (const dispatcher of dispatchers) {
       dispatcher.start();
-      dispatcher.wake();
+      dispatcher.wake([]);
     }
     for (const relay of relays) {
       await waitForDeliveryCounts(relay.url, { accepted: 100 });
@@ -159,6 +184,7 @@ describe('the dispatcher', () => {
 /** Creates a dispatcher with its own connections, as in a separate process. */
 async function createDispatcher({
   timeoutMs = RESPONSE_TIMEOUT_MS,
+  deliveries = new Store(database.db).receiptDeliveries,
   log = createLogger('silent'),
 } = {}) {
   const relayPool = new RelayPool({
@@ -173,7 +199,7 @@ async function createDispatcher({
     timeouts: { responseTimeoutMs: timeoutMs },
   });
   const dispatcher = new ReceiptDispatcher({
-    deliveries: new Store(database.db).receiptDeliveries,
+    deliveries,
     clock: clock.now,
     log,
     relayPool,

@@ -183,9 +183,13 @@ describe('a query for due zap receipts', () => {
       await insertReceipts();
     }
     const findCost = await measureQueryCost(database.db, (db) =>
-      new ReceiptDeliveryStore(db).findDueRelays(CREATED_AT_MS),
+      new ReceiptDeliveryStore(db).findDueRelays(CREATED_AT_MS, relayUrls.slice(0, 15)),
     );
-    expect(findCost.rowsRead).toBeLessThanOrEqual(6 * relayUrls.length);
+    expect(findCost.rowsRead).toBeLessThanOrEqual(6 * 15);
+    const listCost = await measureQueryCost(database.db, (db) =>
+      new ReceiptDeliveryStore(db).listWaitingRelays('', 15),
+    );
+    expect(listCost.rowsRead).toBeLessThanOrEqual(4 * 15);
     const claim = { nowMs: CREATED_AT_MS, claimedUntilMs: CREATED_AT_MS, limit: 10 };
     const claimCost = await measureQueryCost(database.db, (db) =>
       new ReceiptDeliveryStore(db).claimDue('wss://7.example', claim),
