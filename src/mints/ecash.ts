@@ -27,8 +27,6 @@ export interface Proof {
   amount: number;
   secret: string;
   C: string;
-  /** The DLEQ proof, which shows that the mint signed with its published key (NUT-12). */
-  dleq?: { e: string; s: string; r: string };
 }
 
 /** An output for the mint to sign (NUT-00). */

@@ -8,6 +8,7 @@ import {
   computeY,
   deriveOutputSeed,
   deriveOutputs,
+  mapInSlices,
   planOutputs,
   selectOutputKeyset,
   sumAmounts,
@@ -93,14 +94,15 @@ async function sendSwap(
   if (plan === undefined || keys === null) {
     return { outcome: 'unsent', reason: KEYS_UNAVAILABLE_REASON };
   }
+  const seed = deriveOutputSeed(treasurySecret, id, outputPlans.length - 1);
+  const outputs = await deriveOutputs(seed, plan);
   if (!(await renewLease())) {
     return { outcome: 'lost', reason: LEASE_LOST_REASON };
   }
-  const outputs = deriveOutputs(deriveOutputSeed(treasurySecret, id, outputPlans.length - 1), plan);
   const response = await client.swap(mintUrl, inputs, outputs.blindedMessages);
   switch (response.outcome) {
     case 'signed': {
-      const proofs = outputs.unblind(response.signatures, keys);
+      const proofs = await outputs.unblind(response.signatures, keys);
       return proofs === null
         ? { outcome: 'lost', reason: 'the mint sent wrong signatures' }
         : { outcome: 'signed', proofs };
@@ -143,10 +145,11 @@ async function readEarlierResult(
   swap: Swap,
   isFinal: boolean,
 ): Promise<SwapResult | null> {
+  const ys = await mapInSlices(swap.inputs, computeY);
   if (!(await swap.renewLease())) {
     return unknownResult(LEASE_LOST_REASON);
   }
-  const response = await context.client.checkState(swap.mintUrl, swap.inputs.map(computeY));
+  const response = await context.client.checkState(swap.mintUrl, ys);
   if (response.outcome !== 'found') {
     return unknownResult(describeFailure(response));
   }
@@ -177,17 +180,17 @@ async function restoreOutputs(
     if (keys === null) {
       return unknownResult(KEYS_UNAVAILABLE_REASON);
     }
+    const outputs = await deriveOutputs(deriveOutputSeed(treasurySecret, id, index), plan);
     if (!(await renewLease())) {
       return unknownResult(LEASE_LOST_REASON);
     }
-    const outputs = deriveOutputs(deriveOutputSeed(treasurySecret, id, index), plan);
     const response = await client.restore(mintUrl, outputs.blindedMessages);
     if (response.outcome !== 'found') {
       return unknownResult(describeFailure(response));
     }
     if (response.restored.length > 0) {
       const signatures = outputs.orderSignatures(response.restored);
-      const proofs = signatures === null ? null : outputs.unblind(signatures, keys);
+      const proofs = signatures === null ? null : await outputs.unblind(signatures, keys);
       return proofs === null
         ? unknownResult('the mint restored wrong signatures')
         : { outcome: 'done', proofs };

@@ -7,7 +7,7 @@ import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
-import { computeY } from './ecash/proofs.ts';
+import { computeY, mapInSlices } from './ecash/proofs.ts';
 import {
   LEASE_LOST_REASON,
   planSwap,
@@ -138,6 +138,7 @@ export class PurchaseProcessor {
     const { store, sealer, clock } = this.#deps;
     const { payment } = order;
     const sealedProofs = await sealer.seal(purchaseSealContext(id), payment.proofs);
+    const ys = await mapInSlices(payment.proofs, computeY);
     return store.tryTransaction(async (tx) => {
       if (!(await tx.usernames.hold(order.name, { ...order, purchaseId: id }))) {
         return false;
@@ -155,7 +156,7 @@ export class PurchaseProcessor {
       if (!(await tx.treasury.isActiveKey(sealer.keyId))) {
         throw new Error('a process with another TREASURY_SECRET uses this database');
       }
-      return tx.purchases.claimProofs(id, payment.proofs.map(computeY));
+      return tx.purchases.claimProofs(id, ys);
     });
   }
 

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { BaseStore, columnInValues, jsonRows } from '../database/sql.ts';
 import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
-import { computeY } from './ecash/proofs.ts';
+import { computeY, mapInSlices } from './ecash/proofs.ts';
 
 export interface SealedProof {
   /** Identifies the proof (see `computeY`). */
@@ -242,12 +242,12 @@ export async function sealProofs(
   mintUrl: string,
   proofs: readonly Proof[],
 ): Promise<SealedProof[]> {
-  const sealProof = async (proof: Proof): Promise<SealedProof> => {
-    const y = computeY(proof);
+  const ys = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
+  const sealProof = async ({ proof, y }: { proof: Proof; y: string }): Promise<SealedProof> => {
     const sealed = await sealer.seal(proofSealContext(y), proof);
     return { y, mintUrl, amountSat: proof.amount, sealed };
   };
-  return await Promise.all(proofs.map(sealProof));
+  return await Promise.all(ys.map(sealProof));
 }
 
 export async function openProof(sealer: Sealer, { y, sealed }: Pick<SealedProof, 'y' | 'sealed'>) {

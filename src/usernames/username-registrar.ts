@@ -1,25 +1,25 @@
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { Proof } from '../mints/ecash.ts';
 import type { KeysetCache, MintInfoCache } from '../mints/mint-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
 import {
+  type DecodedToken,
+  decodeToken,
   encodePaymentRequest,
-  parseToken,
-  parseTokenSecrets,
-  type TokenParseResult,
+  type TokenRejection,
+  type TokenValidationResult,
+  validateToken,
 } from './ecash/cashu-token.ts';
-import { computeY, hasInvalidDleq } from './ecash/proofs.ts';
+import { computeY, mapInSlices } from './ecash/proofs.ts';
 import type {
   PurchaseAttemptResult,
   PurchaseFailureReason,
   PurchaseProcessor,
 } from './purchase-processor.ts';
-import { decideClaim } from './username-store.ts';
+import { type ClaimDecision, decideClaim } from './username-store.ts';
 
 /** The price of usernames, and which names can be bought. */
 export interface UsernamePolicy {
@@ -62,7 +62,12 @@ interface RegistrationRequest {
   nowMs: number;
 }
 
-/** What the proofs of the token paid for before this request. */
+/** A token that may be needed, and what its proofs paid for before this request. */
+interface PresentedToken {
+  decoded: DecodedToken | TokenRejection;
+  earlierUse: EarlierUse;
+}
+
 type EarlierUse = 'none' | 'same_purchase' | 'other_purchase' | { openPurchaseId: string };
 
 /** Sells usernames (spec.md section 4.6). Redeems a token only if its buyer gets the name. */
@@ -111,12 +116,18 @@ export class UsernameRegistrar {
 
   /** @returns `changed` if the name changed concurrently, so that another attempt is needed */
   async #attempt(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
-    const { name, pubkey, nowMs } = request;
-    // Must come before the name is read, because a purchase may complete in between. Must come before the price and
-    // the mint are checked, because they may have changed since the client first sent the token.
-    const earlierUse = await this.#findEarlierUse(request);
-    const stored = await this.#deps.store.usernames.find(name);
-    const claim = decideClaim(stored, pubkey, nowMs);
+    const { name, pubkey, token, nowMs } = request;
+    let stored = await this.#deps.store.usernames.find(name);
+    let claim = decideClaim(stored, pubkey, nowMs);
+    let presentedToken: PresentedToken | null = null;
+    if (token !== null && (await this.#isTokenNeeded(claim, request))) {
+      const decoded = await decodeToken(token);
+      presentedToken = { decoded, earlierUse: await this.#findEarlierUse(decoded, request) };
+      // Read again, because the purchase with this token may have completed in the meantime.
+      stored = await this.#deps.store.usernames.find(name);
+      claim = decideClaim(stored, pubkey, nowMs);
+    }
+    const earlierUse = presentedToken?.earlierUse ?? 'none';
     if (claim === 'owned') {
       return { outcome: 'owned' };
     }
@@ -137,7 +148,7 @@ export class UsernameRegistrar {
         throw new RequestError('conflict', 'This username is already taken.');
       case 'free':
         this.#assertForSale(name);
-        return this.#acquireFreeName(request, earlierUse);
+        return this.#acquireFreeName(request, presentedToken);
     }
   }
 
@@ -150,13 +161,37 @@ export class UsernameRegistrar {
     }
   }
 
+  /**
+   * Whether the token can change the result: it can buy the name, or may have bought it before. Decoding a token that
+   * is not needed would only cost time.
+   */
+  async #isTokenNeeded(
+    claim: ClaimDecision,
+    { name, pubkey }: RegistrationRequest,
+  ): Promise<boolean> {
+    switch (claim) {
+      case 'free':
+        return Boolean(this.policy.priceSat) && !isReservedUsername(name, this.policy.reserved);
+      case 'buying':
+        return true;
+      case 'reclaimable':
+        return (await this.#deps.store.purchases.countByState(pubkey)).completed > 0;
+      case 'owned':
+      case 'taken':
+      case 'reserved':
+        return false;
+    }
+  }
+
   /** Finds out which purchases the proofs of the token paid for. */
-  async #findEarlierUse({ token, pubkey, name }: RegistrationRequest): Promise<EarlierUse> {
-    const secrets = token === null ? null : parseTokenSecrets(token);
-    if (secrets === null) {
+  async #findEarlierUse(
+    decoded: DecodedToken | TokenRejection,
+    { pubkey, name }: RegistrationRequest,
+  ): Promise<EarlierUse> {
+    if (decoded.outcome === 'rejected') {
       return 'none';
     }
-    const ys = secrets.map((secret) => computeY({ secret }));
+    const ys = await mapInSlices(decoded.proofs, computeY);
     const [purchase, ...morePurchases] = await this.#deps.store.purchases.findByProofs(ys);
     if (purchase === undefined) {
       return 'none';
@@ -198,9 +233,9 @@ export class UsernameRegistrar {
 
   async #acquireFreeName(
     request: RegistrationRequest,
-    earlierUse: EarlierUse,
+    token: PresentedToken | null,
   ): Promise<RegistrationResult | 'changed'> {
-    const { name, pubkey, token, nowMs } = request;
+    const { name, pubkey, nowMs } = request;
     const { priceSat, mintUrl } = this.policy;
     if (!priceSat) {
       return this.#assign(request);
@@ -209,11 +244,15 @@ export class UsernameRegistrar {
       const message = `This username costs ${priceSat} sat. Pay the request in X-Cashu.`;
       return this.#requirePayment(message);
     }
+    const { decoded, earlierUse } = token;
+    if (decoded.outcome === 'rejected') {
+      return this.#requirePayment(decoded.reason);
+    }
     if (earlierUse !== 'none') {
       return this.#requirePayment('This token was already used for another purchase.');
     }
     const { paymentContext, processor } = this.#requirePaidPurchases();
-    const payment = await validatePayment(paymentContext, token, priceSat);
+    const payment = await validatePayment(paymentContext, decoded, priceSat);
     if (payment.outcome === 'rejected') {
       return this.#requirePayment(payment.reason);
     }
@@ -283,35 +322,26 @@ interface PaymentContext {
  * Checks whether a token pays for a username, as far as that is possible without redeeming it. The reason for a
  * rejection is one sentence for the client.
  *
- * @param priceSat the minimum face value, because the operator pays the mint's fee
  * @throws RequestError (`unavailable`) if the mint does not respond, or cannot restore ecash
  */
 async function validatePayment(
   context: PaymentContext,
-  token: string,
+  token: DecodedToken,
   priceSat: number,
-): Promise<Exclude<TokenParseResult, { outcome: 'unknown_keyset' }>> {
+): Promise<Exclude<TokenValidationResult, { outcome: 'unknown_keyset' }>> {
   const { mintUrl, allowHttpMints: allowHttp, keysetCache } = context;
   await requireRestoreSupport(context);
   const keysets = await keysetCache.getKeysets(mintUrl);
   if (keysets === null) {
     throw paymentMintError();
   }
-  let parsed = parseToken(token, { mintUrl, allowHttp, keysets });
-  if (parsed.outcome === 'unknown_keyset') {
+  const requirements = { mintUrl, allowHttp, priceSat };
+  let result = await validateToken(token, { ...requirements, keysets });
+  if (result.outcome === 'unknown_keyset') {
     const refreshedKeysets = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;
-    parsed = parseToken(token, { mintUrl, allowHttp, keysets: refreshedKeysets });
+    result = await validateToken(token, { ...requirements, keysets: refreshedKeysets });
   }
-  if (parsed.outcome !== 'read') {
-    return { outcome: 'rejected', reason: parsed.reason };
-  }
-  if (parsed.faceValueSat < priceSat) {
-    const reason = `The token is worth ${parsed.faceValueSat} sat; the username costs ${priceSat} sat.`;
-    return { outcome: 'rejected', reason };
-  }
-  return (await hasForgedProof(context, parsed.proofs))
-    ? { outcome: 'rejected', reason: 'The token was not signed by this mint.' }
-    : parsed;
+  return result.outcome === 'valid' ? result : { outcome: 'rejected', reason: result.reason };
 }
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
@@ -329,24 +359,6 @@ async function requireRestoreSupport(context: PaymentContext): Promise<void> {
     );
   }
   throw paymentMintError();
-}
-
-/** Checks the DLEQ proofs in the token (NUT-12). Each check takes milliseconds, so other work runs in between. */
-async function hasForgedProof(
-  { mintUrl, keysetCache }: PaymentContext,
-  proofs: readonly Proof[],
-): Promise<boolean> {
-  for (const proof of proofs.filter(({ dleq }) => dleq !== undefined)) {
-    const keys = await keysetCache.getKeys(mintUrl, proof.id);
-    if (keys === null) {
-      throw paymentMintError();
-    }
-    if (hasInvalidDleq(proof, keys)) {
-      return true;
-    }
-    await yieldToEventLoop();
-  }
-  return false;
 }
 
 function paymentMintError(): RequestError {

@@ -34,7 +34,7 @@ export function resolveAvailability(
 }
 
 /** Whether a certain key can have a name. */
-type ClaimDecision =
+export type ClaimDecision =
   | 'owned'
   /** The key released the name, and its grace period has not ended. The key gets it back free of charge. */
   | 'reclaimable'

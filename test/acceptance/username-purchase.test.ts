@@ -14,6 +14,7 @@ import { useAdditionalService, useTestEnvironment } from '../helpers/service/tes
 /** Buying a username (spec.md section 4.6). */
 
 const PRICE_SAT = 21;
+const MAX_PAID_SAT = 23;
 const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60_000;
 let nowMs = Date.now();
@@ -154,7 +155,7 @@ describe('a valid token', () => {
     expect(await payer.fetchTokenState(token)).toBe('SPENT');
   });
 
-  it('may exceed the price and have any token format and base64 variant', async () => {
+  it('may exceed the price a little and have any token format and base64 variant', async () => {
     const encoders: ((token: Token) => string)[] = [
       (token) => getEncodedToken(token).replace(/=+$/, ''),
       (token) => `cashu:${getEncodedToken(token)}`,
@@ -163,7 +164,7 @@ describe('a valid token', () => {
       (token) => getEncodedToken(token, { removeDleq: true }),
     ];
     for (const [index, encode] of encoders.entries()) {
-      const proofs = await payer.mintProofs(PRICE_SAT + index);
+      const proofs = await payer.mintProofs(PRICE_SAT + (index % (MAX_PAID_SAT - PRICE_SAT + 1)));
       const token = encode({ mint: `${environment.mint.url}/`, unit: 'sat', proofs });
       const { status, body } = await requestUsername(
         environment.newWallet(),
@@ -217,6 +218,19 @@ describe('a valid token', () => {
     expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
   });
 
+  it('may include the mint’s fee, which some wallets add to the price', async () => {
+    const mint = await startTestMint({}, { inputFeePpk: 1_000 });
+    const { publicOrigin } = await useAdditionalService(environment, {
+      USERNAME_PRICE_SAT: String(PRICE_SAT),
+      USERNAME_MINT_URL: mint.url,
+    });
+    const feePayer = await EcashPayer.open(mint);
+    // 26 sat are three proofs (16, 8 and 2 sat), so the fee is 3 sat.
+    const token = await feePayer.mintToken(MAX_PAID_SAT + 3);
+    const buyer = new RecipientClient(publicOrigin, () => nowMs);
+    expect((await requestUsername(buyer, 'withfee', token)).status).toBe(201);
+  });
+
   it('may exceed Node’s default header limit of 16 KiB', async () => {
     const proofs = await payer.mintProofs(PRICE_SAT);
     const memo = 'm'.repeat(16 * 1024);
@@ -236,6 +250,12 @@ describe('an invalid token', () => {
     ],
     ['is worth too little', () => payer.mintToken(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
     [
+      'is worth a little too much',
+      () => payer.mintToken(MAX_PAID_SAT + 1),
+      /worth 24 sat.*at most 23 sat/,
+    ],
+    ['is worth far too much', () => payer.mintToken(1_000), /worth 1000 sat.*at most 23 sat/],
+    [
       'is of another unit',
       async () => encodeInOtherUnit(await payer.mintProofs(PRICE_SAT)),
       /not in sat/,
@@ -243,7 +263,7 @@ describe('an invalid token', () => {
     ['is of another mint', () => mintTokenOfOtherMint(), /from another mint/],
     ['is spent', () => mintSpentToken(), /spent/],
     ['is locked to another key', () => mintLockedToken(), /locked/],
-    ['has an invalid DLEQ proof', () => mintForgedToken(), /signed by this mint/],
+    ['is forged', () => mintForgedToken(), /mint does not accept/],
   ])(
     'that %s gets the payment request again, and the name stays free',
     async (_case, createToken, message) => {
@@ -270,10 +290,14 @@ describe('an invalid token', () => {
   async function mintForgedToken(): Promise<string> {
     const proofs = await payer.mintProofs(PRICE_SAT);
     const [first] = proofs;
-    return payer.encodeToken(
-      proofs.map((proof) => ({ ...proof, dleq: first?.dleq })) as typeof proofs,
-    );
+    return payer.encodeToken(proofs.map((proof) => ({ ...proof, C: first?.C ?? '' })));
   }
+});
+
+it('leaves a token that is worth too much to its owner', async () => {
+  const token = await payer.mintToken(1_000);
+  await expect402(await requestUsername(environment.newWallet(), 'overpaid', token), 'at most 23');
+  expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
 });
 
 describe('a second name for a key', () => {

@@ -10,80 +10,130 @@ import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { sumAmounts } from './proofs.ts';
+import { computeInputFeeSat, mapInSlices, sumAmounts } from './proofs.ts';
+
+/** The HTTP server accepts no longer headers. */
+const MAX_TOKEN_LENGTH = 64 * 1024;
 
 /** Usual tokens have fewer proofs: 140 take about 20 KB. Mints accept 1000 in one request. */
 export const MAX_TOKEN_PROOFS = 256;
 
-/** The reasons are sentences for the client that quote nothing from the token. */
-export type TokenParseResult =
-  | { outcome: 'read'; proofs: Proof[]; faceValueSat: number }
-  | { outcome: 'rejected'; reason: string }
+/** A proof has up to 19 items in CBOR, so the largest token has about 5,000. */
+const MAX_CBOR_ITEMS = 6_000;
+
+/** The longest byte strings of a token are keyset ids and points, of 33 bytes. */
+const MAX_CBOR_BYTE_STRING_LENGTH = 33;
+
+/** A wallet cannot always pay an exact amount. Overpaying by more is probably a mistake, so the token is not taken. */
+const MAX_OVERPAYMENT_PERCENT = 10;
+
+/** The reason is a sentence for the client that quotes nothing from the token. */
+export interface TokenRejection {
+  outcome: 'rejected';
+  reason: string;
+}
+
+/** A well-formed token of either version, which may be of any mint. */
+export interface DecodedToken {
+  outcome: 'decoded';
+  mints: readonly string[];
+  unit: string;
+  /** At least one and at most {@link MAX_TOKEN_PROOFS}, with full or short keyset ids. */
+  proofs: readonly Proof[];
+}
+
+export type TokenValidationResult =
+  | { outcome: 'valid'; proofs: Proof[]; faceValueSat: number }
+  | TokenRejection
   /** The mint may have added the keyset after its keysets were read. */
   | { outcome: 'unknown_keyset'; reason: string };
 
-type TokenRejection = Exclude<TokenParseResult, { outcome: 'read' }>;
-
 const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
+const TOO_LARGE = rejectToken(
+  `The token is too large; at most ${MAX_TOKEN_PROOFS} proofs are accepted.`,
+);
 const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
 const NOT_SAT = rejectToken('The token is not in sat.');
+const UNKNOWN_KEYSET = {
+  outcome: 'unknown_keyset',
+  reason: 'The token uses an unknown keyset.',
+} as const;
 
 /**
- * Parses a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
- * `cashu:`. Accepts only tokens of one mint, in sat, without spending conditions. Expands short keyset ids (NUT-02).
- * Does not check whether the proofs are spent or whether their DLEQ proofs are valid.
+ * Decodes a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
+ * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Checks sizes and
+ * counts first, so that no token blocks the event loop for more than a few milliseconds.
+ */
+export async function decodeToken(text: string): Promise<DecodedToken | TokenRejection> {
+  if (text.length > MAX_TOKEN_LENGTH) {
+    return TOO_LARGE;
+  }
+  const [, version, encoded] = TOKEN_PATTERN.exec(text.trim()) ?? [];
+  if (version === undefined || encoded === undefined) {
+    return rejectToken('This is not a Cashu token; it must start with cashuA or cashuB.');
+  }
+  const bytes = Buffer.from(encoded, 'base64url');
+  try {
+    const content = version === 'A' ? decodeContentV3(bytes) : decodeContentV4(bytes);
+    return 'outcome' in content ? content : await parseContent(content);
+  } catch {
+    // The message of a decoding error may quote the token.
+    return MALFORMED_TOKEN;
+  }
+}
+
+/**
+ * Checks that a token is from one mint, in sat, without spending conditions, and worth the price but not much more.
+ * Expands short keyset ids (NUT-02). Does not check whether the proofs are spent or forged.
  *
  * @param requirements.mintUrl the only accepted mint, normalised
  * @param requirements.allowHttp whether the mint's URL may be plain http, for development
  * @param requirements.keysets all keysets of the mint, in every unit
  */
-export function parseToken(
-  text: string,
-  requirements: { mintUrl: string; allowHttp: boolean; keysets: readonly Keyset[] },
-): TokenParseResult {
-  const { mintUrl, allowHttp, keysets } = requirements;
-  const token = decodeToken(text);
-  if ('outcome' in token) {
-    return token;
-  }
+export async function validateToken(
+  token: DecodedToken,
+  requirements: {
+    mintUrl: string;
+    allowHttp: boolean;
+    keysets: readonly Keyset[];
+    priceSat: number;
+  },
+): Promise<TokenValidationResult> {
+  const { mintUrl, allowHttp, keysets, priceSat } = requirements;
   if (token.mints.some((mint) => normaliseMintUrl(mint, { allowHttp }) !== mintUrl)) {
     return rejectToken(`The token is from another mint; only ecash from ${mintUrl} is accepted.`);
   }
   if (token.unit !== 'sat') {
     return NOT_SAT;
   }
-  const proofs = parseProofs(token.proofs, keysets);
-  if ('outcome' in proofs) {
-    return proofs;
-  }
-  const faceValueSat = sumAmounts(proofs);
+  const faceValueSat = sumAmounts(token.proofs);
   if (!Number.isSafeInteger(faceValueSat)) {
     return BAD_AMOUNT;
   }
-  if (new Set(proofs.map(({ secret }) => secret)).size < proofs.length) {
+  const secrets = token.proofs.map(({ secret }) => secret);
+  if (new Set(secrets).size < secrets.length) {
     return rejectToken('The token contains the same proof twice.');
   }
   // Spending conditions make the secret a JSON list (NUT-10).
-  if (proofs.some(({ secret }) => Array.isArray(tryParseJson(secret)))) {
+  if (secrets.some((secret) => /^\s*\[/.test(secret) && Array.isArray(tryParseJson(secret)))) {
     return rejectToken('The token is locked; it cannot be spent here.');
   }
-  return proofs.every(({ C }) => isPoint(C))
-    ? { outcome: 'read', proofs, faceValueSat }
-    : MALFORMED_TOKEN;
-}
-
-/**
- * Returns the secrets of a token's proofs, which show whether the token was used before.
- *
- * @returns null if the text is not a token, or has more proofs than are accepted
- */
-export function parseTokenSecrets(text: string): string[] | null {
-  const token = decodeToken(text);
-  if ('outcome' in token || token.proofs.length > MAX_TOKEN_PROOFS) {
-    return null;
+  const proofs: Proof[] = [];
+  for (const proof of token.proofs) {
+    const id = resolveKeysetId(proof.id, keysets);
+    if (typeof id !== 'string') {
+      return id;
+    }
+    proofs.push({ ...proof, id });
   }
-  const { success, data } = z.array(proofSchema.pick({ secret: true })).safeParse(token.proofs);
-  return success ? data.map(({ secret }) => secret) : null;
+  const maxSat = computeMaxPaymentSat(priceSat, computeInputFeeSat(proofs, keysets));
+  if (faceValueSat < priceSat || faceValueSat > maxSat) {
+    return rejectToken(
+      `The token is worth ${faceValueSat} sat; the username costs ${priceSat} sat, and at most ${maxSat} sat are accepted.`,
+    );
+  }
+  const arePoints = await mapInSlices(proofs, ({ C }) => isPoint(C));
+  return arePoints.includes(false) ? MALFORMED_TOKEN : { outcome: 'valid', proofs, faceValueSat };
 }
 
 /**
@@ -116,22 +166,29 @@ export function encodePaymentRequest(amountSat: number, mintUrl: string): string
     .replaceAll('=', '');
 }
 
+/** @param feeSat the mint's fee for the token. Some wallets add it to the price, although the operator pays it */
+function computeMaxPaymentSat(priceSat: number, feeSat: number): number {
+  const overpaymentSat = Math.floor((priceSat * MAX_OVERPAYMENT_PERCENT) / 100);
+  return priceSat + Math.max(1, overpaymentSat) + feeSat;
+}
+
 const TOKEN_PATTERN = /^(?:cashu:(?:\/\/)?)?cashu([AB])([A-Za-z0-9+/_-]+)={0,2}$/;
 const SHORT_KEYSET_ID_PATTERN = /^01[0-9a-f]{14}$/;
 const COMPRESSED_POINT_PATTERN = /^0[23][0-9a-f]{64}$/;
-const scalarSchema = z.string().regex(/^[0-9a-f]{64}$/i);
 
-/** The contents of a token of either version, not yet validated. */
-type DecodedToken = { mints: string[]; unit: string; proofs: unknown[] };
+/** The content of a token of either version, not yet validated. */
+interface TokenContent {
+  mints: string[];
+  unit: string;
+  proofs: unknown[];
+}
 
 /** `cashuA` is JSON with proofs grouped by mint. Older tokens have no unit and are in sat. */
-const tokenV3Schema = z.object({
-  token: z.array(z.object({ mint: z.string(), proofs: z.array(z.unknown()) })),
-  unit: z.string().nullish(),
-});
+const contentV3Schema = z.object({ token: z.array(z.unknown()), unit: z.string().nullish() });
+const entryV3Schema = z.object({ mint: z.string(), proofs: z.array(z.unknown()) });
 
 /** `cashuB`, as cashu-ts decodes it. */
-const tokenV4Schema = z.object({ mint: z.string(), unit: z.string() });
+const contentV4Schema = z.object({ mint: z.string(), unit: z.string() });
 
 const proofSchema = z.object({
   id: z.string(),
@@ -146,45 +203,63 @@ const proofSchema = z.object({
     .min(1)
     .refine((secret) => secret.isWellFormed()),
   C: z.string().toLowerCase().regex(COMPRESSED_POINT_PATTERN),
-  // A DLEQ without `r` cannot be checked (NUT-12).
-  dleq: z.object({ e: scalarSchema, s: scalarSchema, r: scalarSchema }).nullish(),
 });
 
-function decodeToken(text: string): DecodedToken | TokenRejection {
-  const [, version, encoded] = TOKEN_PATTERN.exec(text.trim()) ?? [];
-  if (version === undefined || encoded === undefined) {
-    return rejectToken('This is not a Cashu token; it must start with cashuA or cashuB.');
+function decodeContentV3(bytes: Uint8Array): TokenContent | TokenRejection {
+  const content = contentV3Schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+  if (content.token.length > MAX_TOKEN_PROOFS) {
+    return TOO_LARGE;
   }
-  const bytes = Buffer.from(encoded, 'base64url');
-  try {
-    return version === 'A' ? decodeTokenV3(bytes) : decodeTokenV4(bytes);
-  } catch {
-    // The message of a decoding error may quote the token.
-    return MALFORMED_TOKEN;
-  }
-}
-
-function decodeTokenV3(bytes: Uint8Array): DecodedToken {
-  const { token, unit } = tokenV3Schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+  const entries = content.token.map((entry) => entryV3Schema.parse(entry));
   return {
-    mints: token.map(({ mint }) => mint),
-    unit: unit ?? 'sat',
-    proofs: token.flatMap(({ proofs }) => proofs),
+    mints: entries.map(({ mint }) => mint),
+    unit: content.unit ?? 'sat',
+    proofs: entries.flatMap(({ proofs }) => proofs),
   };
 }
 
 /** Converts the token to its binary form, which cashu-ts decodes without the mint's keysets. */
-function decodeTokenV4(bytes: Uint8Array): DecodedToken {
+function decodeContentV4(bytes: Buffer): TokenContent | TokenRejection {
+  if (!isSmallCbor(bytes)) {
+    return TOO_LARGE;
+  }
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
-  const { mint, unit } = tokenV4Schema.parse(token);
+  const { mint, unit } = contentV4Schema.parse(token);
   const proofs = token.proofs.map((each) => ({ ...each, amount: each.amount.toNumberUnsafe() }));
   return { mints: [mint], unit, proofs };
 }
 
-function parseProofs(
-  untrustedProofs: readonly unknown[],
-  keysets: readonly Keyset[],
-): Proof[] | TokenRejection {
+/**
+ * Counts the items of CBOR (RFC 8949) without decoding them. Decoding tens of thousands of items, or repeating a long
+ * keyset id for each proof, would take long. Malformed CBOR is left to the decoder.
+ */
+function isSmallCbor(bytes: Buffer): boolean {
+  let offset = 0;
+  for (let items = 0; offset < bytes.length; items += 1) {
+    const [majorType, info] = [bytes.readUInt8(offset) >> 5, bytes.readUInt8(offset) & 0x1f];
+    const lengthBytes = [1, 2, 4, 8][info - 24] ?? 0;
+    const value = readCborValue(bytes, offset + 1, lengthBytes) ?? info;
+    const isByteString = majorType === 2;
+    if (items >= MAX_CBOR_ITEMS || (isByteString && value > MAX_CBOR_BYTE_STRING_LENGTH)) {
+      return false;
+    }
+    offset += 1 + lengthBytes + (isByteString || majorType === 3 ? value : 0);
+  }
+  return true;
+}
+
+/** @returns null if the value is in the item's first byte */
+function readCborValue(bytes: Buffer, offset: number, lengthBytes: number): number | null {
+  if (lengthBytes === 8) {
+    return Number(bytes.readBigUInt64BE(offset));
+  }
+  return lengthBytes === 0 ? null : bytes.readUIntBE(offset, lengthBytes);
+}
+
+async function parseContent({
+  proofs: untrustedProofs,
+  ...content
+}: TokenContent): Promise<DecodedToken | TokenRejection> {
   const count = untrustedProofs.length;
   if (count === 0) {
     return rejectToken('The token contains no ecash.');
@@ -193,34 +268,30 @@ function parseProofs(
     return rejectToken(`The token has ${count} proofs; at most ${MAX_TOKEN_PROOFS} are accepted.`);
   }
   const proofs: Proof[] = [];
-  for (const untrusted of untrustedProofs) {
-    const proof = parseProof(untrusted, keysets);
-    if ('outcome' in proof) {
-      return proof;
+  for (const { success, data, error } of await mapInSlices(untrustedProofs, parseProof)) {
+    if (!success) {
+      return error.issues.every(({ path }) => path[0] === 'amount') ? BAD_AMOUNT : MALFORMED_TOKEN;
     }
-    proofs.push(proof);
+    proofs.push(data);
   }
-  return proofs;
+  return { outcome: 'decoded', ...content, proofs };
 }
 
-function parseProof(untrusted: unknown, keysets: readonly Keyset[]): Proof | TokenRejection {
-  const { success, data, error } = proofSchema.safeParse(untrusted);
-  if (!success) {
-    return error.issues.every(({ path }) => path[0] === 'amount') ? BAD_AMOUNT : MALFORMED_TOKEN;
-  }
-  const { amount, secret, C, dleq } = data;
-  const id = resolveKeysetId(data.id, keysets);
-  return typeof id === 'string' ? { id, amount, secret, C, ...(dleq && { dleq }) } : id;
+function parseProof(untrusted: unknown) {
+  return proofSchema.safeParse(untrusted);
 }
 
-function resolveKeysetId(id: string, keysets: readonly Keyset[]): string | TokenRejection {
+function resolveKeysetId(
+  id: string,
+  keysets: readonly Keyset[],
+): string | Exclude<TokenValidationResult, { outcome: 'valid' }> {
   const hexId = id.toLowerCase();
   const exactMatch = keysets.find((keyset) => keyset.id === id || keyset.id === hexId);
   const isShort = SHORT_KEYSET_ID_PATTERN.test(hexId);
   const shortIdMatches = keysets.filter((keyset) => isShort && keyset.id.startsWith(hexId));
   const keyset = exactMatch ?? shortIdMatches[0];
   if (keyset === undefined) {
-    return { outcome: 'unknown_keyset', reason: 'The token uses an unknown keyset.' };
+    return UNKNOWN_KEYSET;
   }
   if (exactMatch === undefined && shortIdMatches.length > 1) {
     return rejectToken('The keyset id of the token is ambiguous.');

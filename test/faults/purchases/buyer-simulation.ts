@@ -10,8 +10,8 @@ export const PRICE_SAT = 8;
 
 const USERNAME_PATH = '/api/v2/user/username';
 
-/** Tokens are worth more than the price by less than this amount. */
-const MAX_OVERPAYMENT_SAT = 16;
+/** The service accepts a token that is worth one sat more than a price below 20 sat. */
+const MAX_OVERPAYMENT_SAT = 1;
 
 /** Retry delays are random. Their upper limit doubles with each retry, up to the maximum. */
 const FIRST_MAX_RETRY_DELAY_MS = 300;
@@ -217,7 +217,7 @@ export class BuyerSimulation {
     const amountSat =
       scenario === 'underpaid'
         ? PRICE_SAT - 1
-        : PRICE_SAT + Math.floor(random.next() * MAX_OVERPAYMENT_SAT);
+        : PRICE_SAT + Math.floor(random.next() * (MAX_OVERPAYMENT_SAT + 1));
     const proofs = await this.#payer.mintProofs(amountSat);
     // The service must accept tokens with and without DLEQ proofs (NUT-12).
     const hasDleq = this.tokens.length % 2 === 0;

@@ -110,8 +110,8 @@ describe('swap', () => {
 
   it('sends proofs without their DLEQ and returns a signature for each output', async () => {
     const client = clientFor(responseWith({ dleq: null }));
-    const dleq = { e: '1', s: '2', r: '3' };
-    const result = await client.swap(MINT_URL, [{ ...PROOF, dleq }], OUTPUTS);
+    const proofWithDleq = { ...PROOF, dleq: { e: '1', s: '2', r: '3' } };
+    const result = await client.swap(MINT_URL, [proofWithDleq], OUTPUTS);
     expect(result).toEqual({ outcome: 'signed', signatures: SIGNATURES });
     expect(client.requests).toEqual([
       {

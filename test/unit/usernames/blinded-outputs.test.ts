@@ -12,36 +12,39 @@ import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
 const TREASURY_SECRET = 'a treasury secret of more than 32 characters';
 
-describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', (version) => {
+describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', async (version) => {
   const mint = new FakeMintKeyset({ version });
   const otherMint = new FakeMintKeyset({ version });
   const plan = { keysetId: mint.keyset.id, amounts: [1, 2, 8] };
-  const outputs = deriveOutputs(deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0), plan);
+  const outputs = await deriveOutputs(deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0), plan);
   const signatures = outputs.blindedMessages.map((message) => mint.sign(message));
   const withoutDleq = signatures.map(({ amount, id, C_ }) => ({ amount, id, C_ }));
 
-  it('derives the same outputs from an equal seed and plan', () => {
-    const derivedAgain = deriveOutputs(
+  it('derives the same outputs from an equal seed and plan', async () => {
+    const derivedAgain = await deriveOutputs(
       deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
       structuredClone(plan),
     );
     expect(derivedAgain.blindedMessages).toEqual(outputs.blindedMessages);
-    expect(derivedAgain.unblind(signatures, mint.keys)).toEqual(
-      outputs.unblind(signatures, mint.keys),
+    expect(await derivedAgain.unblind(signatures, mint.keys)).toEqual(
+      await outputs.unblind(signatures, mint.keys),
     );
   });
 
   it.each([
     ['with', signatures],
     ['without', withoutDleq],
-  ])('unblinds signatures %s DLEQ into valid proofs without DLEQ', (_case, mintSignatures) => {
-    const proofs = outputs.unblind(mintSignatures, mint.keys);
-    expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
-    expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
-    for (const proof of proofs ?? []) {
-      expect(Object.keys(proof).sort()).toEqual(['C', 'amount', 'id', 'secret']);
-    }
-  });
+  ])(
+    'unblinds signatures %s DLEQ into valid proofs without DLEQ',
+    async (_case, mintSignatures) => {
+      const proofs = await outputs.unblind(mintSignatures, mint.keys);
+      expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
+      expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
+      for (const proof of proofs ?? []) {
+        expect(Object.keys(proof).sort()).toEqual(['C', 'amount', 'id', 'secret']);
+      }
+    },
+  );
 
   it.each<[string, BlindSignature[]]>([
     ['too few signatures', withoutDleq.slice(1)],
@@ -61,17 +64,17 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', (
       changeFirst(signatures, { dleq: { e: '1'.repeat(64), s: '2'.repeat(64) } }),
     ],
     ['a signature with a malformed DLEQ', changeFirst(signatures, { dleq: { e: 'e', s: 's' } })],
-  ])('returns no proofs for %s', (_case, mintSignatures) => {
-    expect(outputs.unblind(mintSignatures, mint.keys)).toBeNull();
+  ])('returns no proofs for %s', async (_case, mintSignatures) => {
+    expect(await outputs.unblind(mintSignatures, mint.keys)).toBeNull();
   });
 
-  it('returns no proofs if the keys belong to another keyset', () => {
+  it('returns no proofs if the keys belong to another keyset', async () => {
     const signaturesWithOtherId = withoutDleq.map((signature) => ({
       ...signature,
       id: otherMint.keys.id,
     }));
-    expect(outputs.unblind(withoutDleq, otherMint.keys)).toBeNull();
-    expect(outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
+    expect(await outputs.unblind(withoutDleq, otherMint.keys)).toBeNull();
+    expect(await outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
   });
 
   it('sorts restored signatures, and returns null if a signature is missing', () => {
@@ -115,14 +118,17 @@ describe('planOutputs', () => {
   });
 });
 
-it('derives different outputs for each treasury secret, swap and plan', () => {
+it('derives different outputs for each treasury secret, swap and plan', async () => {
   const { id: keysetId } = new FakeMintKeyset().keyset;
-  const outputs = [
+  const seeds = [
     deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
     deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 1),
     deriveOutputSeed(TREASURY_SECRET, 'purchase 11', 0),
     deriveOutputSeed(`${TREASURY_SECRET}!`, 'purchase 1', 0),
-  ].flatMap((seed) => deriveOutputs(seed, { keysetId, amounts: [1, 1] }).blindedMessages);
+  ];
+  const plan = { keysetId, amounts: [1, 1] };
+  const derived = await Promise.all(seeds.map((seed) => deriveOutputs(seed, plan)));
+  const outputs = derived.flatMap(({ blindedMessages }) => blindedMessages);
   expect(new Set(outputs.map(({ B_ }) => B_)).size).toBe(outputs.length);
 });
 

@@ -1,11 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Proof } from '../../../src/mints/ecash.ts';
-import {
-  computeInputFeeSat,
-  computeY,
-  hasInvalidDleq,
-} from '../../../src/usernames/ecash/proofs.ts';
-import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
+import { computeInputFeeSat, computeY } from '../../../src/usernames/ecash/proofs.ts';
 
 // Test vectors from NUT-00.
 it.each([
@@ -16,42 +10,6 @@ it.each([
   ],
 ])('computeY maps the secret %j to the point %s', (secret, y) => {
   expect(computeY({ secret })).toBe(y);
-});
-
-describe('hasInvalidDleq', () => {
-  const mint = new FakeMintKeyset();
-  const proof = mint.createProof(8, 'a secret');
-  const { dleq, ...proofWithoutDleq } = proof;
-
-  it('returns false for a valid or missing DLEQ', () => {
-    expect(hasInvalidDleq(proof, mint.keys)).toBe(false);
-    expect(hasInvalidDleq(proofWithoutDleq, mint.keys)).toBe(false);
-  });
-
-  it.each<[string, Partial<Proof>]>([
-    ['the proof has another amount', { amount: 4 }],
-    ['the mint has no key for the amount', { amount: 3 }],
-    ['the proof has another secret', { secret: 'another secret' }],
-    ['the proof has another signature', { C: mint.createProof(8, 'another secret').C }],
-    ['the signature is not on the curve', { C: `02${'f'.repeat(64)}` }],
-    ['another value replaces s', { dleq: { ...dleq, s: '1'.repeat(64) } }],
-    ['r is out of range', { dleq: { ...dleq, r: 'f'.repeat(64) } }],
-    [
-      'all its values are zero',
-      { dleq: { e: '0'.repeat(64), s: '0'.repeat(64), r: '0'.repeat(64) } },
-    ],
-  ])('returns true if %s', (_case, change) => {
-    expect(hasInvalidDleq({ ...proof, ...change }, mint.keys)).toBe(true);
-  });
-
-  it('returns true if the keyset has other keys than those that signed the proof', () => {
-    const otherMint = new FakeMintKeyset();
-    expect(hasInvalidDleq(proof, { ...otherMint.keys, id: mint.keys.id })).toBe(true);
-  });
-
-  it('throws if the keys have another keyset id than the proof', () => {
-    expect(() => hasInvalidDleq(proof, new FakeMintKeyset().keys)).toThrow('not the keys');
-  });
 });
 
 describe('computeInputFeeSat', () => {
