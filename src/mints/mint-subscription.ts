@@ -1,6 +1,6 @@
 import type { Logger } from '../log.ts';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
-import type { HostSemaphore } from '../net/host-semaphore.ts';
+import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import type { MintAnomalyCounter } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import type { QuoteObservation } from './quote-responses.ts';
@@ -13,8 +13,15 @@ import {
 /** Older quotes are only polled. Fewer than a connection allows, which leaves room for new quotes. */
 const MAX_PENDING_QUOTES = 750;
 
-/** Limits WebSockets to mints. Each takes a file descriptor and 10 to 200 kB. Other mints are only polled. */
-export const MINT_CONNECTION_LIMITS = { max: 2_000, maxPerHost: 8 } as const;
+/**
+ * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB, and a hostile mint can
+ * send a message a second without being disconnected. Further mints are only polled.
+ */
+export const MINT_CONNECTION_LIMITS = {
+  max: 300,
+  maxPerSite: 8,
+  shouldShrinkSiteShare: true,
+} as const;
 
 /** Connections to one mint. When another connection is needed, the oldest is closed. */
 const MAX_CONNECTIONS = 3;
@@ -34,8 +41,10 @@ export const SUBSCRIPTION_TIMING = {
   rateLimitedBatchIntervalMs: 2_000,
   /** The delay before the first reconnect. It doubles with each further failure. */
   initialReconnectDelayMs: 1_000,
-  /** Also the delay if all connection slots are in use. */
-  maxReconnectDelayMs: 60_000,
+  /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
+  maxReconnectDelayMs: 10 * 60_000,
+  /** The delay if all connection slots are in use. */
+  slotRetryDelayMs: 60_000,
   /** The delay after the mint flooded a connection. */
   floodCooldownMs: 10 * 60_000,
   /** A connection that lasted this long resets the reconnect delay. */
@@ -51,7 +60,7 @@ export interface MintSubscriptionDeps {
   connect: WebSocketConnector;
   limiter: MintRateLimiter;
   /** All mints share these slots. */
-  connectionSlots: HostSemaphore;
+  connectionSlots: SiteSemaphore;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
   log: Pick<Logger, 'debug'>;
@@ -192,7 +201,7 @@ export class MintSubscription {
     const { mintUrl, connect, connectionSlots, monotonicMs, anomalies } = this.#deps;
     if (!connectionSlots.tryAcquire(mintUrl)) {
       permit.cancel();
-      return this.#timing.maxReconnectDelayMs;
+      return this.#timing.slotRetryDelayMs;
     }
     const connection = new SubscriptionConnection({
       socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import { type FetchLimits, GuardedFetch } from '../net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../net/guarded-websocket.ts';
-import { HostSemaphore } from '../net/host-semaphore.ts';
+import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
@@ -43,6 +43,7 @@ export function createMintsModule(options: MintsModuleOptions) {
   const pollFetch = createFetch();
   const treasuryFetch = createFetch();
   const client = new MintClient({ fetch: payerFetch, clock, limiter });
+  const isPortPartOfSite = allowPrivateNetworks;
   return {
     limiter,
     anomalies: new MintAnomalyCounter(log),
@@ -57,8 +58,8 @@ export function createMintsModule(options: MintsModuleOptions) {
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
     treasuryFetch,
     connectSocket: createGuardedWebSocketConnector({ allowPrivateNetworks }),
-    socketSlots: new HostSemaphore({
-      isPortPartOfHost: allowPrivateNetworks,
+    socketSlots: new SiteSemaphore({
+      isPortPartOfSite,
       ...MINT_CONNECTION_LIMITS,
       exemptUrls: operatorMints,
     }),

@@ -14,9 +14,11 @@ const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 /** Nutshell's limit for the lifetime of a connection. Quotes count even after they are unsubscribed. */
 const MAX_QUOTES_PER_CONNECTION = 1000;
 
-/** Frames, including pings and pongs, that a mint may send between two pings. Honest mints send far fewer. */
-const BASE_FRAMES_PER_PING = 50;
-const FRAMES_PER_PING_PER_QUOTE = 10;
+/** Frames, including pings and pongs, that a mint may always send between two pings. Honest mints send far fewer. */
+const FRAMES_PER_PING = 15;
+
+/** Frames that a mint may send in addition for each subscribed quote. An honest mint reports about four states. */
+const FRAMES_PER_QUOTE = 10;
 
 /** A longer message counts as several frames. */
 const FRAME_BYTES = 4096;
@@ -53,8 +55,10 @@ export class SubscriptionConnection {
   readonly #lastStates = new Map<string, ObservedState | null>();
   /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
-  /** Starts with the handshake, which counts as a frame. */
-  #framesSincePing = 1;
+  /** How many more frames the mint may send. */
+  #frameAllowance = FRAMES_PER_PING;
+  /** Whether a frame has arrived since the last ping. True before the first ping. */
+  #isAlive = true;
 
   constructor(deps: SubscriptionConnectionDeps) {
     this.#deps = deps;
@@ -127,6 +131,7 @@ export class SubscriptionConnection {
     for (const quoteId of quoteIds) {
       this.#lastStates.set(quoteId, null);
     }
+    this.#frameAllowance += FRAMES_PER_QUOTE * quoteIds.length;
     this.#pendingRequests.set(id, finish);
     const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
@@ -140,19 +145,20 @@ export class SubscriptionConnection {
 
   /** Terminates the connection if nothing, not even a pong, has arrived since the last ping. */
   #checkHeartbeat(): void {
-    if (this.#framesSincePing === 0) {
+    if (!this.#isAlive) {
       this.#socket.terminate();
     } else if (this.isOpen) {
-      this.#framesSincePing = 0;
+      this.#isAlive = false;
+      this.#frameAllowance = Math.max(this.#frameAllowance, FRAMES_PER_PING);
       this.#socket.ping();
     }
   }
 
   /** Terminates the connection if the mint floods it. During a closing handshake, the flood would continue. */
   #countFrame(bytes: number): void {
-    this.#framesSincePing += Math.max(1, Math.ceil(bytes / FRAME_BYTES));
-    const maxFrames = BASE_FRAMES_PER_PING + FRAMES_PER_PING_PER_QUOTE * this.#lastStates.size;
-    if (this.#framesSincePing > maxFrames) {
+    this.#isAlive = true;
+    this.#frameAllowance -= Math.max(1, Math.ceil(bytes / FRAME_BYTES));
+    if (this.#frameAllowance < 0) {
       this.hasFlooded = true;
       this.#socket.terminate();
     }

@@ -1,9 +1,9 @@
 import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
-import { HostSemaphore } from './host-semaphore.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
 import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
+import { SiteSemaphore } from './site-semaphore.ts';
 
 /** Tests use lower limits. */
 const DEFAULT_LIMITS = {
@@ -19,7 +19,7 @@ const DEFAULT_LIMITS = {
   /** Each request takes a file descriptor and at worst tens of kB. */
   maxInFlight: 1024,
   /** Rarely reached, because the rate limiter allows 16 requests per route of a mint. Further requests wait. */
-  maxInFlightPerHost: 32,
+  maxInFlightPerSite: 32,
 };
 
 /** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
@@ -59,7 +59,7 @@ export class GuardedFetch {
   readonly #limits: FetchLimits;
   readonly #agent: Agent;
   readonly #bufferBudget: ResponseBufferBudget;
-  readonly #slots: HostSemaphore;
+  readonly #slots: SiteSemaphore;
 
   /**
    * @param options.allowPrivateNetworks whether to allow http, any port and private addresses, for development
@@ -75,12 +75,12 @@ export class GuardedFetch {
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
     this.#limits = limits;
     this.#bufferBudget = { maxBytes: limits.maxBufferedBytes, usedBytes: 0, pending: new Set() };
-    this.#slots = new HostSemaphore({
+    this.#slots = new SiteSemaphore({
       max: limits.maxInFlight,
-      maxPerHost: limits.maxInFlightPerHost,
-      shouldShrinkHostShare: true,
+      maxPerSite: limits.maxInFlightPerSite,
+      shouldShrinkSiteShare: true,
       exemptUrls: options.operatorOrigins ?? [],
-      isPortPartOfHost: options.allowPrivateNetworks,
+      isPortPartOfSite: options.allowPrivateNetworks,
     });
     const connect = {
       timeout: limits.connectTimeoutMs,

@@ -3,7 +3,7 @@ import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
-import { HostSemaphore } from '../net/host-semaphore.ts';
+import { SiteSemaphore } from '../net/site-semaphore.ts';
 import type { Store } from '../store.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
@@ -28,7 +28,7 @@ const MAX_PROVEN_RELAYS = 128;
 const MAX_UNPROVEN_RELAYS = 32;
 
 /** Payers can invent any number of relay URLs on the same host. */
-const MAX_RELAYS_PER_HOST = 4;
+const MAX_RELAYS_PER_SITE = 4;
 
 /** Receipts that are sent to a relay at once. At a round trip of 100 ms, 320 receipts per second. */
 const BATCH_SIZE = 32;
@@ -63,19 +63,19 @@ export class ReceiptDispatcher {
   #relaysOfNewReceipts = new Set<string>();
   /** By relay URL. */
   readonly #activeDeliveries = new Map<string, Promise<void>>();
-  readonly #provenSlots: HostSemaphore;
-  readonly #unprovenSlots: HostSemaphore;
+  readonly #provenSlots: SiteSemaphore;
+  readonly #unprovenSlots: SiteSemaphore;
   #hasLoggedFailure = false;
 
   constructor(deps: ReceiptDispatcherDeps) {
     this.#deps = deps;
     const limits = {
-      maxPerHost: MAX_RELAYS_PER_HOST,
+      maxPerSite: MAX_RELAYS_PER_SITE,
       exemptUrls: deps.operatorRelays,
-      isPortPartOfHost: deps.allowPrivateNetworks,
+      isPortPartOfSite: deps.allowPrivateNetworks,
     };
-    this.#provenSlots = new HostSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
-    this.#unprovenSlots = new HostSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
+    this.#provenSlots = new SiteSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
+    this.#unprovenSlots = new SiteSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
     this.#scanJob = new BackgroundJob({
       work: () => this.#startDueDeliveries(),
       intervalMs: SCAN_INTERVAL_MS,

@@ -11,7 +11,7 @@ import {
 } from '../../src/mints/mint-subscription.ts';
 import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
-import { HostSemaphore } from '../../src/net/host-semaphore.ts';
+import { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import {
   AsyncQueue,
   buildQuoteNotification,
@@ -31,8 +31,8 @@ const MAX_QUOTES_PER_CONNECTION = 1_000;
 const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 const MAX_PENDING_QUOTES = 750;
 
-/** Frames that a mint may send between two pings of the client: 50, plus 10 per subscribed quote. */
-const MAX_FRAMES_WITH_ONE_QUOTE = 60;
+/** Frames that a mint may send until the client's first ping: 15, plus 10 per subscribed quote. */
+const MAX_FRAMES_WITH_ONE_QUOTE = 25;
 const FRAME_BYTES = 4096;
 
 /** The WebSocket status of a connection that ended without a closing handshake. */
@@ -409,8 +409,8 @@ describe('MintSubscription to a mint that floods its connection', () => {
     const { connection, mint, reconnectDelaysMs, anomalies } = harness;
     const socketClosed = once(connection.socket, 'close');
     const text = 'x'.repeat(framesPerMessage * FRAME_BYTES);
-    // The handshake, the confirmation of the subscription and the ping below count as frames too.
-    const maxMessages = Math.floor((MAX_FRAMES_WITH_ONE_QUOTE - 3) / framesPerMessage);
+    // The confirmation of the subscription and the ping below count as frames too.
+    const maxMessages = Math.floor((MAX_FRAMES_WITH_ONE_QUOTE - 2) / framesPerMessage);
     for (let count = 0; count < maxMessages; count += 1) {
       connection.sendText(text);
     }
@@ -427,18 +427,18 @@ describe('MintSubscription to a mint that floods its connection', () => {
     await mint.connections.next();
   });
 
-  it('disconnects after 60 pings in a burst but not after 200 pings in two minutes', async () => {
+  it('disconnects after a burst of pings but not after 40 pings in two minutes', async () => {
     useFakeTime('setInterval', 'clearInterval');
     const { connection, observations, anomalies } = await startSubscribed(['a']);
     for (let interval = 0; interval < 4; interval += 1) {
-      await sendPings(connection, 50);
+      await sendPings(connection, 10);
       const clientPinged = once(connection.socket, 'ping');
       vi.advanceTimersByTime(FAST_TIMING.pingIntervalMs);
       await clientPinged;
       await connection.waitUntilClientHasRead(observations, 'a');
     }
     expect(anomalies.size).toBe(0);
-    await sendPings(connection, 55);
+    await sendPings(connection, 10);
     for (let count = 0; count < 5; count += 1) {
       connection.socket.ping();
     }
@@ -552,11 +552,11 @@ async function waitForEventLoopTurn(): Promise<void> {
 type Harness = Awaited<ReturnType<typeof startSubscribed>>;
 
 interface HarnessOptions extends Partial<SubscriptionTiming> {
-  connectionSlots?: HostSemaphore;
+  connectionSlots?: SiteSemaphore;
 }
 
-function createConnectionSlots(max: number): HostSemaphore {
-  return new HostSemaphore({ max, maxPerHost: 8, exemptUrls: [], isPortPartOfHost: true });
+function createConnectionSlots(max: number): SiteSemaphore {
+  return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [], isPortPartOfSite: true });
 }
 
 /** Subscribes quotes at a new fake mint, which confirms the subscription. */

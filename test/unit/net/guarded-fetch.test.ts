@@ -136,7 +136,7 @@ describe('GuardedFetch limits', () => {
   });
 
   it('queues requests to a host in the order of the calls', async () => {
-    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    const guardedFetch = createFetch({ limits: { maxInFlightPerSite: 1 } });
     const receivedPaths: unknown[] = [];
     const url = await startHost((request, response) => {
       receivedPaths.push(request.url);
@@ -151,7 +151,7 @@ describe('GuardedFetch limits', () => {
   });
 
   it('rejects requests to a host with a full queue', async () => {
-    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    const guardedFetch = createFetch({ limits: { maxInFlightPerSite: 1 } });
     const firstArrived = Promise.withResolvers<() => void>();
     const url = await startHost((_request, response) => {
       firstArrived.resolve(() => response.end('late'));
@@ -181,7 +181,7 @@ describe('GuardedFetch failures', () => {
       requestCount += 1;
       response.end('{}');
     });
-    const guardedFetch = createFetch({ limits: { maxInFlightPerHost: 1 } });
+    const guardedFetch = createFetch({ limits: { maxInFlightPerSite: 1 } });
     await expect(sendRequest(url, { body: { amount: 21n } }, guardedFetch)).rejects.toThrow(
       TypeError,
     );

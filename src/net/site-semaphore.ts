@@ -1,0 +1,105 @@
+import { KeyedCounter } from '../keyed-counter.ts';
+import { getSite } from './site.ts';
+
+/** Several times the slots of a site, so that a burst of requests to an honest host is served. */
+const MAX_WAITERS_PER_SITE = 128;
+
+/** For all sites together, without exempt URLs. Scanning this many waiters takes a fraction of a millisecond. */
+const MAX_WAITERS = 4_096;
+
+interface SiteSemaphoreOptions {
+  max: number;
+  maxPerSite: number;
+  /** Whether `maxPerSite` shrinks as the slots fill, so that a few sites cannot use them all. */
+  shouldShrinkSiteShare?: boolean;
+  exemptUrls: readonly string[];
+  /** For development, when all mints run on one machine. */
+  isPortPartOfSite: boolean;
+}
+
+interface SlotKey {
+  /** The whole URL if it is exempt. */
+  site: string;
+  isExempt: boolean;
+}
+
+/**
+ * Limits how many requests or connections are open at a time, per site ({@link getSite}) and in total, because users
+ * can name any number of hosts. Exempt URLs belong to the operator. Each of them has its own slots and does not count
+ * towards the total.
+ */
+export class SiteSemaphore {
+  /** How many slots are in use. */
+  count = 0;
+  readonly #options: SiteSemaphoreOptions;
+  readonly #usedBySite = new KeyedCounter();
+  #usedNonExemptCount = 0;
+  /** In order of arrival. */
+  readonly #waiters = new Set<SlotKey & { grant: () => void }>();
+  readonly #waitersBySite = new KeyedCounter();
+
+  constructor(options: SiteSemaphoreOptions) {
+    this.#options = options;
+  }
+
+  tryAcquire(url: string): boolean {
+    return this.#tryAcquire(this.#toKey(url));
+  }
+
+  /** Acquires a slot in order of arrival. Resolves with false if no slot becomes free in time. */
+  acquireWithin(url: string, maxWaitMs: number): Promise<boolean> {
+    const key = this.#toKey(url);
+    const { site, isExempt } = key;
+    if (this.#tryAcquire(key)) {
+      return Promise.resolve(true);
+    }
+    const isQueueFull = this.#waiters.size >= MAX_WAITERS && !isExempt;
+    if (isQueueFull || this.#waitersBySite.get(site) >= MAX_WAITERS_PER_SITE) {
+      return Promise.resolve(false);
+    }
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const finish = (isGranted: boolean) => {
+      clearTimeout(timer);
+      this.#waiters.delete(waiter);
+      this.#waitersBySite.decrement(site);
+      resolve(isGranted);
+    };
+    const waiter = { ...key, grant: () => finish(true) };
+    const timer = setTimeout(() => finish(false), maxWaitMs).unref();
+    this.#waiters.add(waiter);
+    this.#waitersBySite.increment(site);
+    return promise;
+  }
+
+  /** Returns a slot, and grants free slots to waiting requests. */
+  release(url: string): void {
+    const { site, isExempt } = this.#toKey(url);
+    this.#usedBySite.decrement(site);
+    this.count -= 1;
+    this.#usedNonExemptCount -= Number(!isExempt);
+    for (const waiter of this.#waiters) {
+      if (this.#tryAcquire(waiter)) {
+        waiter.grant();
+      }
+    }
+  }
+
+  #tryAcquire({ site, isExempt }: SlotKey): boolean {
+    const { max, maxPerSite, shouldShrinkSiteShare } = this.#options;
+    const freeFraction = isExempt ? 1 : 1 - this.#usedNonExemptCount / max;
+    const share = shouldShrinkSiteShare ? Math.ceil(maxPerSite * freeFraction) : maxPerSite;
+    if (freeFraction <= 0 || this.#usedBySite.get(site) >= share) {
+      return false;
+    }
+    this.#usedBySite.increment(site);
+    this.count += 1;
+    this.#usedNonExemptCount += Number(!isExempt);
+    return true;
+  }
+
+  #toKey(url: string): SlotKey {
+    return this.#options.exemptUrls.includes(url)
+      ? { site: url, isExempt: true }
+      : { site: getSite(url, this.#options), isExempt: false };
+  }
+}
