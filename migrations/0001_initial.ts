@@ -81,9 +81,12 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
   await sql`
     create unique index quotes_listed_page on quotes (pubkey, paid_seq)
     where paid_seq is not null`.execute(db);
-  // For the list's `since`, and for counting the unpaid invoices of a recipient.
+  // For the list's `since`, and for tracing the unpaid quotes of a recipient.
   await sql`
-    create index quotes_open_by_recipient on quotes (pubkey, paid_at, created_at)`.execute(db);
+    create index quotes_by_payment_time on quotes (pubkey, paid_at, created_at)`.execute(db);
+  await sql`
+    create index quotes_open_by_recipient on quotes (pubkey, created_at)
+    where address_group_hash is not null`.execute(db);
   await sql`
     create index quotes_open_by_address_group on quotes (address_group_hash, created_at)
     where address_group_hash is not null`.execute(db);

@@ -125,6 +125,7 @@ export async function startService(
     ...shared,
     mints,
     operatorMints,
+    allowPrivateNetworks,
     processId,
     observationRecorder: quotes.observationRecorder,
     announce: (quote) => quotes.announcer.add(quote),

@@ -69,6 +69,11 @@ export class MintInfoCache {
     return entry.info;
   }
 
+  /** Returns the last known info without a request; null if the mint has never sent any. */
+  async getKnown(mintUrl: string): Promise<MintInfo | null> {
+    return (await this.#getEntry(mintUrl)).info;
+  }
+
   /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
   async getFresh(mintUrl: string): Promise<MintInfo | null> {
     const entry = this.#entries.get(mintUrl);

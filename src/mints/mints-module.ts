@@ -11,6 +11,7 @@ import type { MintStore } from './mint-store.ts';
 import { MINT_CONNECTION_LIMITS } from './mint-subscription.ts';
 import { QuoteCreator } from './quote-creator.ts';
 import type { RateLimiterTiming } from './route-rate-limiter.ts';
+import { WatchBudget } from './watch-budget.ts';
 
 interface MintsModuleOptions
   extends Pick<MintRateLimiterDeps, 'monotonicMs' | 'onRequestFinished'> {
@@ -46,6 +47,7 @@ export function createMintsModule(options: MintsModuleOptions) {
   const isPortPartOfSite = allowPrivateNetworks;
   return {
     limiter,
+    watchBudget: new WatchBudget({ operatorMints, isPortPartOfSite }),
     anomalies: new MintAnomalyCounter(log),
     infoCache: new MintInfoCache({
       client,

@@ -28,6 +28,8 @@ export interface SourcedObservation extends QuoteObservation {
 export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
   isWatched: boolean;
   hasStateChanged: boolean;
+  /** Whether the observation contradicts the stored quote. */
+  isRejected: boolean;
   source: ObservationSource;
 }
 
@@ -290,13 +292,14 @@ function toQuoteEvents(
 }
 
 function toRecordedQuote(decision: ObservationDecision): RecordedQuote {
-  const { quote, observation, transition, change } = decision;
+  const { quote, observation, transition, anomaly, change } = decision;
   return {
     quoteId: quote.quoteId,
     state: change?.state ?? quote.state,
     paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
     isWatched: (change ?? quote).watchUntilMs !== null,
     hasStateChanged: 'state' in transition,
+    isRejected: anomaly !== null,
     source: observation.source,
   };
 }

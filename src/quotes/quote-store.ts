@@ -141,9 +141,10 @@ export class QuoteStore extends BaseStore {
 
   /**
    * Counts the open invoices of a recipient, of an address group, and of both together. Stops counting at the limits.
-   * An invoice is open while it is unpaid and has not expired.
+   * An invoice is open while its quote is UNPAID or INFLIGHT and has not expired. These quotes have the hash of an
+   * address group.
    *
-   * @param ageLimitsMs an unpaid invoice is open for at least `min` and at most `max`, whenever it expires
+   * @param ageLimitsMs an invoice is open for at least `min` and at most `max`, whenever it expires
    */
   async countOpenInvoices(
     { pubkey, addressGroupHash }: { pubkey: string; addressGroupHash: string },
@@ -160,8 +161,9 @@ export class QuoteStore extends BaseStore {
     const { rows } = await sql<OpenInvoiceCounts>`
       select
         (select count(*) from (
-          select 1 from quotes where pubkey = ${pubkey} and paid_at is null and ${isOpen}
-          order by paid_at desc, created_at desc limit ${limits.perRecipient}
+          select 1 from quotes
+          where pubkey = ${pubkey} and address_group_hash is not null and ${isOpen}
+          order by created_at desc limit ${limits.perRecipient}
         ) as open) as "perRecipient",
         (select count(*) from (
           select 1 from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
@@ -169,7 +171,7 @@ export class QuoteStore extends BaseStore {
         ) as open) as "perAddressGroup",
         (select count(*) from (
           select 1 from quotes
-          where address_group_hash = ${addressGroupHash} and pubkey = ${pubkey} and paid_at is null and ${isOpen}
+          where address_group_hash = ${addressGroupHash} and pubkey = ${pubkey} and ${isOpen}
           order by created_at desc limit ${limits.perPair}
         ) as open) as "perPair"
     `.execute(this.db);

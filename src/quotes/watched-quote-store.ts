@@ -85,6 +85,19 @@ export class WatchedQuoteStore extends BaseStore {
     return rows;
   }
 
+  /** Counts the watched quotes of each of these mints. */
+  async countWatchedByMint(mintUrls: readonly string[]): Promise<Map<string, number>> {
+    const rows = mintUrls.map((mint_url) => ({ mint_url }));
+    const counted = await sql<{ mintUrl: string; count: number }>`
+      select mint_url as "mintUrl", (
+        select count(*) from quotes
+        where quotes.mint_url = wanted.mint_url and watch_until is not null
+      ) as count
+      from ${jsonRows(this.db, { mint_url: 'text' }, rows)} as wanted
+    `.execute(this.db);
+    return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
+  }
+
   /** Returns the largest `quotes.id`; 0 if the table is empty. */
   async findMaxId(): Promise<number> {
     const quotes = this.db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
@@ -136,7 +149,7 @@ export class WatchedQuoteStore extends BaseStore {
   }
 
   /**
-   * Writes changes. Deletes the hash of the payer's address group, which only unpaid quotes need. If a quote expires,
+   * Writes changes. Deletes the hash of the payer's address group when a quote is no longer open. If a quote expires,
    * also deletes the payer's comment and zap request.
    */
   async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
@@ -161,7 +174,7 @@ export class WatchedQuoteStore extends BaseStore {
         watch_until = changed.watch_until,
         paid_at = coalesce(changed.paid_at, quotes.paid_at),
         paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
-        address_group_hash = null,
+        address_group_hash = case when changed.state = 'INFLIGHT' then quotes.address_group_hash else null end,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
       from changed

@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import type { MintInfo } from '../mints/mint-info.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
@@ -13,7 +14,7 @@ import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
 import { PollQueue } from './poll-queue.ts';
-import { QuotePoller } from './quote-poller.ts';
+import { OPERATOR_MINT_POLL_LIMITS, QuotePoller, USER_MINT_POLL_LIMITS } from './quote-poller.ts';
 
 /** Quotes read per query. */
 const PAGE_SIZE = 5_000;
@@ -27,6 +28,8 @@ const MAX_RECORD_BATCH_SIZE = 100;
 export interface MintWatcherDeps {
   /** Normalised. */
   mintUrl: string;
+  /** Whether the operator named the mint. Other mints share a limited number of polls ({@link PollTurns}). */
+  isOperatorMint: boolean;
   mints: Mints;
   quoteStore: Pick<Store['watchedQuotes'], 'listWatchedByMint'>;
   observationRecorder: Pick<ObservationRecorder, 'record'>;
@@ -47,6 +50,7 @@ export class MintWatcher {
   readonly #queue: PollQueue;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
+  #hasRequestedInfo = false;
   #isLoaded = false;
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
@@ -59,7 +63,7 @@ export class MintWatcher {
 
   constructor(deps: MintWatcherDeps) {
     this.#deps = deps;
-    const { mints, mintUrl, minPollIntervalMs } = deps;
+    const { mints, mintUrl, isOperatorMint, minPollIntervalMs } = deps;
     this.#queue = new PollQueue({
       ...deps,
       isCovered: (quoteId) => this.#subscription?.isCovered(quoteId) ?? false,
@@ -70,7 +74,8 @@ export class MintWatcher {
       client: mints.pollClient,
       limiter: mints.limiter,
       getMaxBatchSize: async () =>
-        (await mints.infoCache.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+        (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+      limits: isOperatorMint ? OPERATOR_MINT_POLL_LIMITS : USER_MINT_POLL_LIMITS,
       firstPollDelayMs: Math.random() * minPollIntervalMs,
     });
   }
@@ -79,8 +84,9 @@ export class MintWatcher {
     return this.#poller.isMintUnresponsive;
   }
 
-  get isPolling(): boolean {
-    return this.#polling !== null;
+  /** Whether a quote is due and the mint may be polled now. */
+  get isPollDue(): boolean {
+    return this.#polling === null && this.#poller.getWaitMs() === 0 && this.#poller.hasDue();
   }
 
   getMaxOverdueMs(): number {
@@ -103,20 +109,27 @@ export class MintWatcher {
   }
 
   /**
-   * Loads the quotes, opens the subscription, records observations and polls, if these are due. Does not wait for the
-   * results. Called every second.
-   *
-   * @param canPoll false if this mint is unresponsive and too many unresponsive mints are being polled
+   * Loads the quotes, opens the subscription and records observations, if these are due. Also polls, if the operator
+   * named the mint. Does not wait for the results. Called every second.
    */
-  tick(canPoll: boolean): void {
+  tick(): void {
     if (!this.#isLoaded) {
       this.#loading ??= this.#loadWatched();
     }
     void this.#openSubscription();
     this.#startRecording();
-    if (canPoll) {
-      this.#startPoll();
+    if (this.#deps.isOperatorMint) {
+      this.poll();
     }
+  }
+
+  /** Polls the mint unless it is being polled or must not be polled yet. Does not wait for the results. */
+  poll(): void {
+    if (this.#polling !== null || this.#isStopping || this.#poller.getWaitMs() > 0) {
+      return;
+    }
+    clearTimeout(this.#pollTimer);
+    this.#polling = this.#pollAndRecord();
   }
 
   /** Closes the subscription, and tries once more to record pending observations. */
@@ -155,7 +168,7 @@ export class MintWatcher {
     if (this.#subscription !== null) {
       return;
     }
-    const info = await mints.infoCache.get(mintUrl).catch(() => null);
+    const info = await this.#findInfo().catch(() => null);
     if (info?.supportsSubscriptions === true && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
         mintUrl,
@@ -171,24 +184,26 @@ export class MintWatcher {
     }
   }
 
-  #startPoll(): void {
-    if (this.#polling !== null || this.#isStopping || this.#poller.getWaitMs() > 0) {
-      return;
+  /** Requests the info only once. Payers' requests keep it up to date. */
+  async #findInfo(): Promise<MintInfo | null> {
+    const { mintUrl, mints } = this.#deps;
+    const known = await mints.infoCache.getKnown(mintUrl);
+    if (known !== null || this.#hasRequestedInfo) {
+      return known;
     }
-    clearTimeout(this.#pollTimer);
-    this.#polling = this.#poll();
+    this.#hasRequestedInfo = true;
+    return await mints.infoCache.refresh(mintUrl);
   }
 
-  async #poll(): Promise<void> {
+  async #pollAndRecord(): Promise<void> {
     try {
       const observations = await this.#poller.poll();
       const waitMs = this.#poller.getWaitMs();
       this.#enqueueObservations(observations ?? []);
-      // The next tick decides whether an unresponsive mint may be polled.
-      const isNextPollSoon = waitMs < TICK_INTERVAL_MS && !this.#poller.isMintUnresponsive;
-      if (observations !== null && isNextPollSoon && !this.#isStopping) {
+      const canPollSoon = this.#deps.isOperatorMint && waitMs < TICK_INTERVAL_MS;
+      if (observations !== null && canPollSoon && !this.#isStopping) {
         // Plus one millisecond: if the timer fires too early, the poll waits for the next tick.
-        this.#pollTimer = setTimeout(() => this.#startPoll(), Math.ceil(waitMs) + 1).unref();
+        this.#pollTimer = setTimeout(() => this.poll(), Math.ceil(waitMs) + 1).unref();
       }
     } catch (error) {
       this.#logFailure(error);
@@ -196,9 +211,8 @@ export class MintWatcher {
     this.#polling = null;
   }
 
-  /** Ignores UNPAID, because the first report after subscribing may be stale. */
   #handleSocketObservation(observation: QuoteObservation): void {
-    if (observation.state !== 'UNPAID' && this.#queue.isStateChange(observation)) {
+    if (this.#queue.shouldRecordReported(observation)) {
       this.#enqueueObservations([{ ...observation, source: 'socket' }]);
     }
   }

@@ -1,7 +1,6 @@
 import type { Clock } from '../clock.ts';
-import type { QuoteObservation } from '../mints/quote-responses.ts';
+import type { ObservedState, QuoteObservation } from '../mints/quote-responses.ts';
 import type { RecordedQuote, SourcedObservation } from '../quotes/observation-recorder.ts';
-import { isPaidQuoteState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   computePollIntervalMs,
@@ -14,6 +13,13 @@ import {
 /** After a failed read, other quotes go first for this time, because the mint may fail for this quote only. */
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
+/** Mints report PAID again after a failed attempt to sign. Each change costs a transaction. */
+const MAX_RETURNS_TO_INFLIGHT = 3;
+
+/** How long observations of a quote are ignored after a rejection. Doubles with each rejection. */
+const MIN_REJECTION_BACKOFF_MS = 2_000;
+const MAX_REJECTION_BACKOFF_MS = 60 * 60_000;
+
 /** A watched quote in memory. Its own times, unlike those of {@link WatchedQuote}, are monotonic milliseconds. */
 export interface PolledQuote extends WatchedQuote {
   lastPolledAtMs: number;
@@ -22,8 +28,11 @@ export interface PolledQuote extends WatchedQuote {
   stateSinceMs: number;
   /** When the mint first responded after the watch period; null before that. */
   firstPostWatchResponseAtMs: number | null;
-  /** Whether the mint has reported the quote as unpaid after its payment. */
-  hasRegressed: boolean;
+  /** How many observations the database has rejected, and when the last of them was. */
+  rejections: number;
+  lastRejectedAtMs: number;
+  /** How often the quote became INFLIGHT after it was PAID. */
+  returnsToInflight: number;
   /**
    * Whether the quote is read in a request of its own instead of in batches: `untilFound` if a batch response omitted
    * it, `always` if the mint rejected a batch because of it.
@@ -79,7 +88,9 @@ export class PollQueue {
           lastReadFailedAtMs: null,
           stateSinceMs: nowMs,
           firstPostWatchResponseAtMs: null,
-          hasRegressed: false,
+          rejections: 0,
+          lastRejectedAtMs: Number.NEGATIVE_INFINITY,
+          returnsToInflight: 0,
           singleReadMode: 'no',
         });
       }
@@ -87,11 +98,14 @@ export class PollQueue {
   }
 
   applyRecorded(recorded: readonly RecordedQuote[]): void {
-    for (const { quoteId, state, paidAtMs, isWatched } of recorded) {
+    for (const { quoteId, state, paidAtMs, isWatched, isRejected } of recorded) {
       const quote = this.#quotes.get(quoteId);
       if (!isWatched) {
         this.#quotes.delete(quoteId);
       } else if (quote !== undefined) {
+        quote.rejections += Number(isRejected);
+        quote.lastRejectedAtMs = isRejected ? this.#deps.monotonicMs() : quote.lastRejectedAtMs;
+        quote.returnsToInflight += Number(quote.state === 'PAID' && state === 'INFLIGHT');
         this.#setState(quote, { state, paidAtMs });
       }
     }
@@ -101,9 +115,13 @@ export class PollQueue {
     this.#quotes.delete(quoteId);
   }
 
-  isStateChange({ quoteId, state }: QuoteObservation): boolean {
+  /**
+   * Whether a state that a subscription reports must be recorded. Ignores UNPAID, because the first report after
+   * subscribing may be stale.
+   */
+  shouldRecordReported({ quoteId, state }: QuoteObservation): boolean {
     const quote = this.#quotes.get(quoteId);
-    return quote !== undefined && quote.state !== state;
+    return quote !== undefined && state !== 'UNPAID' && this.#isNews(quote, state);
   }
 
   markPolled(quoteId: string, singleReadMode: PolledQuote['singleReadMode']): void {
@@ -140,6 +158,20 @@ export class PollQueue {
       maxOverdueMs = Math.max(maxOverdueMs, overdueMs);
     }
     return maxOverdueMs;
+  }
+
+  /** Whether a quote is due now. */
+  hasDue(): boolean {
+    const { clock, monotonicMs } = this.#deps;
+    const nowMs = clock();
+    const monotonicNowMs = monotonicMs();
+    for (const quote of this.#quotes.values()) {
+      const context = this.#getPollContext(quote, monotonicNowMs - quote.lastPolledAtMs);
+      if (computePollUrgency(quote, nowMs, context) > 0) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**
@@ -189,16 +221,28 @@ export class PollQueue {
       if (quote === undefined || quote.stateSinceMs > sentAtMs) {
         continue;
       }
-      // If the mint repeats that a paid quote is unpaid, only the first such observation is recorded.
-      const isRegression = observation.state === 'UNPAID' && isPaidQuoteState(quote.state);
-      const isRepeatedRegression = isRegression && quote.hasRegressed;
-      quote.hasRegressed ||= isRegression;
       const shouldEndWatch = this.#recordResponseAndDecideEnd(quote);
-      if (shouldEndWatch || (observation.state !== quote.state && !isRepeatedRegression)) {
+      if (shouldEndWatch || this.#isNews(quote, observation.state)) {
         selected.push({ ...observation, source: 'poll', shouldEndWatch });
       }
     }
     return selected;
+  }
+
+  /** Whether a reported state must be recorded. Bounds the transactions that a hostile mint can cause. */
+  #isNews(quote: PolledQuote, reported: ObservedState): boolean {
+    const { rejections, lastRejectedAtMs, returnsToInflight } = quote;
+    const backoffMs = Math.min(
+      MIN_REJECTION_BACKOFF_MS * 2 ** rejections,
+      MAX_REJECTION_BACKOFF_MS,
+    );
+    const isBackingOff = this.#deps.monotonicMs() < lastRejectedAtMs + backoffMs;
+    const isReturnToInflight = quote.state === 'PAID' && reported === 'INFLIGHT';
+    return (
+      quote.state !== reported &&
+      !isBackingOff &&
+      !(isReturnToInflight && returnsToInflight >= MAX_RETURNS_TO_INFLIGHT)
+    );
   }
 
   #setState(quote: PolledQuote, { state, paidAtMs }: Pick<WatchedQuote, 'state' | 'paidAtMs'>) {

@@ -20,7 +20,6 @@ const LOOK_AHEAD_MS = 2_000;
 /** The batch size for mints that advertise none. cdk accepts it. */
 const UNADVERTISED_MAX_BATCH_SIZE = 100;
 
-const MAX_SINGLE_READS_PER_POLL = 16;
 const SINGLE_READ_CONCURRENCY = 4;
 
 /** If the rate limit delays the next batch for longer, quotes are read singly. Outages cause shorter delays. */
@@ -41,6 +40,18 @@ const FALSE_REJECTIONS_BEFORE_DISABLING = 3;
 /** Failure reasons that a smaller batch may avoid. */
 const SIZE_RELATED_FAILURES: ReadonlySet<string> = new Set(['timed out', 'response too large']);
 
+/** What one poll may request. */
+export interface PollLimits {
+  maxBatchSize: number;
+  maxRequests: number;
+}
+
+/** For a mint that the operator named. */
+export const OPERATOR_MINT_POLL_LIMITS: PollLimits = { maxBatchSize: 1_000, maxRequests: 16 };
+
+/** For a mint that a user chose. A poll of a hostile mint then costs a few milliseconds. */
+export const USER_MINT_POLL_LIMITS: PollLimits = { maxBatchSize: 100, maxRequests: 2 };
+
 export interface QuotePollerDeps {
   mintUrl: string;
   queue: PollQueue;
@@ -48,6 +59,7 @@ export interface QuotePollerDeps {
   limiter: Pick<MintRateLimiter, 'getWaitMs'>;
   /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
   getMaxBatchSize: () => Promise<number | null>;
+  limits: PollLimits;
   minPollIntervalMs: number;
   /** Random in production, so that a process does not poll all its mints at the same moment after a start. */
   firstPollDelayMs?: number;
@@ -81,9 +93,14 @@ export class QuotePoller {
     return Math.max(0, this.#nextPollAtMs - monotonicMs(), routeWaitMs);
   }
 
+  /** Whether {@link poll} would send a request. */
+  hasDue(): boolean {
+    return this.#bisector.getSuspects().size > 0 || this.#deps.queue.hasDue();
+  }
+
   /** Polls the due quotes. Returns the observations to record; null if no quote was due. */
   async poll(): Promise<SourcedObservation[] | null> {
-    const { queue, minPollIntervalMs, monotonicMs } = this.#deps;
+    const { queue, limits, minPollIntervalMs, monotonicMs } = this.#deps;
     const shouldBatch = this.#shouldBatch();
     if (!shouldBatch) {
       // Otherwise suspects, which are only sent in batches, would not be polled.
@@ -101,7 +118,7 @@ export class QuotePoller {
     this.#nextPollAtMs = sentAtMs + minPollIntervalMs;
     const observations = shouldBatch
       ? await this.#pollBatchAndSingles(quotes)
-      : await this.#readSingly(quotes.slice(0, MAX_SINGLE_READS_PER_POLL));
+      : await this.#readSingly(quotes.slice(0, limits.maxRequests));
     const hasBacklog = quotes.length > observations.length || this.#bisector.getSuspects().size > 0;
     if (this.isMintUnresponsive) {
       this.#consecutiveFailedPolls += 1;
@@ -123,15 +140,20 @@ export class QuotePoller {
     const singles = quotes.filter(({ singleReadMode }) => singleReadMode !== 'no');
     return [
       ...(await this.#pollBatch(batchable.map(({ quoteId }) => quoteId))),
-      ...(await this.#readSingly(singles.slice(0, SINGLE_READ_CONCURRENCY))),
+      ...(await this.#readSingly(singles.slice(0, this.#maxReadsWithBatch))),
     ];
+  }
+
+  /** How many single reads a poll may send besides a batch. */
+  get #maxReadsWithBatch(): number {
+    return Math.min(SINGLE_READ_CONCURRENCY, this.#deps.limits.maxRequests - 1);
   }
 
   /** Sends one batch: the first of these quotes, or a group of suspects. */
   async #pollBatch(dueIds: readonly string[]): Promise<QuoteObservation[]> {
-    const { mintUrl, queue, client, getMaxBatchSize } = this.#deps;
+    const { mintUrl, queue, client, limits, getMaxBatchSize } = this.#deps;
     const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
-    const maxSize = Math.min(this.#maxBatchSize, mintMaxSize);
+    const maxSize = Math.min(this.#maxBatchSize, mintMaxSize, limits.maxBatchSize);
     const suspects =
       this.#isSuspectsTurn || dueIds.length === 0 ? this.#bisector.takeNextGroup() : null;
     this.#isSuspectsTurn = suspects === null;
@@ -203,7 +225,7 @@ export class QuotePoller {
     if (!isRepeatedFailure) {
       return [];
     }
-    const firstIds = batch.slice(0, SINGLE_READ_CONCURRENCY);
+    const firstIds = batch.slice(0, this.#maxReadsWithBatch);
     const observations = await this.#readSingly(
       firstIds.flatMap((id) => this.#deps.queue.get(id) ?? []),
     );

@@ -2,11 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import type { WatchBudget } from '../mints/watch-budget.ts';
+import { getSite } from '../net/site.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
+import { PollTurns } from './poll-turns.ts';
 
 /** Several renewals may fail before the lease expires. */
 const LEASE_RENEWAL_INTERVAL_MS = 3_000;
@@ -14,7 +17,7 @@ const LEASE_RENEWAL_INTERVAL_MS = 3_000;
 /** How often leases are balanced among the processes, and {@link MintWatcher.tick} is called. */
 export const SCAN_INTERVAL_MS = 1_000;
 
-/** How often new quotes are read from the database, in case an announcement was lost. */
+/** How often new quotes are read from the database, in case an announcement was lost, and watched quotes counted. */
 const RESCAN_INTERVAL_MS = 15_000;
 
 /** How many earlier rows each rescan reads again, because transactions do not commit in the order of the row ids. */
@@ -26,25 +29,29 @@ const PAGE_SIZE = 5_000;
 /** How long a mint without watched quotes keeps its watcher and WebSocket. */
 const IDLE_MINT_TIMEOUT_MS = 10 * 60_000;
 
-/** A poll of an unresponsive mint uses a connection for many seconds. The operator's mints are exempt. */
-const MAX_CONCURRENT_UNRESPONSIVE_POLLS = 32;
-
 /** At shutdown, the process gives up its leases after this time, even if some mint watchers have not stopped. */
 const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
 
 interface MintEntry {
   watcher: MintWatcher;
+  site: string;
   /** When the mint last had watched quotes, by the monotonic clock. */
   lastNeededAtMs: number;
 }
 
 export interface WatchCoordinatorDeps {
-  quoteStore: Pick<Store['watchedQuotes'], 'listWatchedMints' | 'findMaxId' | 'listWatchedAfter'>;
+  quoteStore: Pick<
+    Store['watchedQuotes'],
+    'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
+  >;
   leaseStore: Store['leases'];
   /** Unique among all current and earlier processes. */
   processId: string;
   /** Normalised URLs of the operator's mints. */
   operatorMints: readonly string[];
+  watchBudget: Pick<WatchBudget, 'setCounts'>;
+  /** For development, when all mints run on one machine. */
+  isPortPartOfSite: boolean;
   createMintWatcher: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
@@ -61,8 +68,9 @@ export class WatchCoordinator {
   readonly #deps: WatchCoordinatorDeps;
   readonly #renewalJob: BackgroundJob;
   readonly #scanJob: BackgroundJob;
-  /** By mint URL. Unresponsive mints are polled in the order of the map. */
+  /** By mint URL. Of the mints that users chose, those that were polled last are at the end. */
   readonly #mints = new Map<string, MintEntry>();
+  readonly #pollTurns = new PollTurns();
   /** By URL of a mint that is being released. The promise resolves when the mint is free. */
   readonly #releasing = new Map<string, Promise<void>>();
   #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
@@ -182,7 +190,11 @@ export class WatchCoordinator {
         this.#releaseMint(mintUrl);
       }
     }
-    await this.#readNewRows();
+    if (this.#deps.monotonicMs() >= this.#nextRescanAtMs) {
+      await this.#countWatched(watched);
+      await this.#readNewRows();
+      this.#nextRescanAtMs = this.#deps.monotonicMs() + RESCAN_INTERVAL_MS;
+    }
   }
 
   /** Claims free mints. Returns all mints of this process, and the mints among them that it must release. */
@@ -234,18 +246,27 @@ export class WatchCoordinator {
       return existing;
     }
     const watcher = this.#deps.createMintWatcher(mintUrl);
-    const entry = { watcher, lastNeededAtMs: this.#deps.monotonicMs() };
+    const entry = {
+      watcher,
+      site: getSite(mintUrl, this.#deps),
+      lastNeededAtMs: this.#deps.monotonicMs(),
+    };
     this.#mints.set(mintUrl, entry);
-    watcher.tick(true);
+    watcher.tick();
     return entry;
   }
 
-  /** If a rescan is due, reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
+  /** Counts the watched quotes of the mints that users chose, for the limits on them. */
+  async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
+    const { quoteStore, operatorMints, watchBudget } = this.#deps;
+    const mintUrls = watched.map(({ mintUrl }) => mintUrl);
+    const userMints = mintUrls.filter((mintUrl) => !operatorMints.includes(mintUrl));
+    watchBudget.setCounts(await quoteStore.countWatchedByMint(userMints));
+  }
+
+  /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
   async #readNewRows(): Promise<void> {
-    const { quoteStore, monotonicMs } = this.#deps;
-    if (monotonicMs() < this.#nextRescanAtMs) {
-      return;
-    }
+    const { quoteStore } = this.#deps;
     // Initially, `#lastReadId` is infinite: the mint watchers load the older rows. After a failover of PostgreSQL, the
     // largest id may be smaller than the last id that was read.
     const readUpToId = Math.min(this.#lastReadId, await quoteStore.findMaxId());
@@ -259,26 +280,24 @@ export class WatchCoordinator {
       afterId = page.at(-1)?.id ?? afterId;
     } while (page.length === PAGE_SIZE);
     this.#lastReadId = Math.max(readUpToId, afterId);
-    this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
   }
 
-  /** Calls `tick` of every watcher. Unresponsive mints take turns to be polled. */
+  /** Calls `tick` of every watcher, and `poll` of the mints chosen by users whose turn it is. */
   #tickWatchers(): void {
-    const entries = [...this.#mints].map(([mintUrl, entry]) => {
-      const isExempt = this.#deps.operatorMints.includes(mintUrl);
-      return { mintUrl, entry, isLimited: entry.watcher.isMintUnresponsive && !isExempt };
-    });
-    const polling = entries.filter(({ entry, isLimited }) => isLimited && entry.watcher.isPolling);
-    let freeSlots = MAX_CONCURRENT_UNRESPONSIVE_POLLS - polling.length;
-    for (const { mintUrl, entry, isLimited } of entries) {
-      const canPoll = !isLimited || freeSlots > 0;
-      if (isLimited && canPoll) {
-        freeSlots -= 1;
-        // Moves the mint behind the other mints for the next scan.
+    const waiting: { mintUrl: string; site: string }[] = [];
+    for (const [mintUrl, { watcher, site }] of this.#mints) {
+      watcher.tick();
+      if (!this.#deps.operatorMints.includes(mintUrl) && watcher.isPollDue) {
+        waiting.push({ mintUrl, site });
+      }
+    }
+    for (const { mintUrl } of this.#pollTurns.select(waiting)) {
+      const entry = this.#mints.get(mintUrl);
+      if (entry !== undefined) {
+        entry.watcher.poll();
         this.#mints.delete(mintUrl);
         this.#mints.set(mintUrl, entry);
       }
-      entry.watcher.tick(canPoll);
     }
   }
 

@@ -9,7 +9,8 @@ import {
 
 export interface WatcherModuleOptions
   extends Pick<WatchCoordinatorDeps, 'operatorMints' | 'processId' | 'announce'>,
-    Omit<MintWatcherDeps, 'mintUrl' | 'quoteStore' | 'minPollIntervalMs'> {
+    Omit<MintWatcherDeps, 'mintUrl' | 'isOperatorMint' | 'quoteStore' | 'minPollIntervalMs'> {
+  allowPrivateNetworks: boolean;
   store: Store;
   minPollIntervalMs?: number | undefined;
   scanIntervalMs?: number | undefined;
@@ -17,14 +18,24 @@ export interface WatcherModuleOptions
 
 /** Constructs the watcher of all mints. */
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
-  const { store, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
+  const { store, mints, operatorMints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
   const quoteStore = store.watchedQuotes;
   return new WatchCoordinator({
     ...options,
     quoteStore,
     leaseStore: store.leases,
-    createMintWatcher: (mintUrl) =>
-      new MintWatcher({ ...options, mintUrl, quoteStore, minPollIntervalMs }),
+    watchBudget: mints.watchBudget,
+    isPortPartOfSite: options.allowPrivateNetworks,
+    createMintWatcher: (mintUrl) => {
+      const isOperatorMint = operatorMints.includes(mintUrl);
+      return new MintWatcher({
+        ...options,
+        mintUrl,
+        isOperatorMint,
+        quoteStore,
+        minPollIntervalMs,
+      });
+    },
     scanIntervalMs: options.scanIntervalMs ?? SCAN_INTERVAL_MS,
   });
 }

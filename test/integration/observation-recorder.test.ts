@@ -132,6 +132,7 @@ describe('an unpaid quote', () => {
         paidAtMs: null,
         isWatched: false,
         hasStateChanged: true,
+        isRejected: false,
         source: 'poll',
       },
     ]);

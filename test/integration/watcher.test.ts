@@ -382,11 +382,6 @@ describe('the watcher with separate wall and monotonic clocks', () => {
       ]);
     }
     const updates = await openSocket(wallet);
-    // The limit on concurrent polls applies to mints that failed before.
-    await eventually(() => expect(unresponsive.polledMints.size).toBe(UNRESPONSIVE_MINT_COUNT));
-    await eventually(() => expect(unresponsive.concurrentPolls).toBe(0));
-    unresponsive.pollCount = 0;
-    unresponsive.maxConcurrentPolls = 0;
     for (let round = 0; round < 3; round += 1) {
       const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
       monotonicClock.advance(4 * SECOND_MS);
@@ -398,8 +393,6 @@ describe('the watcher with separate wall and monotonic clocks', () => {
       monotonicClock.advance(SECOND_MS);
       expect(unresponsive.pollCount).toBeGreaterThanOrEqual(2 * UNRESPONSIVE_MINT_COUNT);
     });
-    expect(unresponsive.maxConcurrentPolls).toBeGreaterThan(1);
-    expect(unresponsive.maxConcurrentPolls).toBeLessThanOrEqual(32);
   });
 
   async function waitForPaidQuote(): Promise<void> {
@@ -419,25 +412,10 @@ describe('the watcher with separate wall and monotonic clocks', () => {
 
   /** Starts mints that accept requests and never respond, and counts the polls to all of them. */
   async function startUnresponsiveMints(mintCount: number) {
-    const mints = {
-      urls: [] as string[],
-      polledMints: new Set<number>(),
-      pollCount: 0,
-      concurrentPolls: 0,
-      maxConcurrentPolls: 0,
-    };
+    const mints = { urls: [] as string[], pollCount: 0 };
     for (let index = 0; index < mintCount; index += 1) {
       const server = createServer((request) => {
-        if (request.method !== 'POST') {
-          return;
-        }
-        mints.polledMints.add(index);
-        mints.pollCount += 1;
-        mints.concurrentPolls += 1;
-        mints.maxConcurrentPolls = Math.max(mints.maxConcurrentPolls, mints.concurrentPolls);
-        request.once('close', () => {
-          mints.concurrentPolls -= 1;
-        });
+        mints.pollCount += Number(request.method === 'POST');
       });
       const { url, close } = await listenOnLoopback(server);
       onTestFinished(close);

@@ -4,7 +4,11 @@ import type { ObservedState } from '../../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../../src/quotes/observation-recorder.ts';
 import type { WatchedQuote } from '../../../src/quotes/watched-quote-store.ts';
 import { PollQueue } from '../../../src/watcher/poll-queue.ts';
-import { MIN_POLL_INTERVAL_MS, QuotePoller } from '../../../src/watcher/quote-poller.ts';
+import {
+  MIN_POLL_INTERVAL_MS,
+  OPERATOR_MINT_POLL_LIMITS,
+  QuotePoller,
+} from '../../../src/watcher/quote-poller.ts';
 
 const MINT_URL = 'https://mint.example';
 const SECOND_MS = 1_000;
@@ -38,6 +42,7 @@ beforeEach(() => {
     client: mint,
     limiter: mint,
     getMaxBatchSize: async () => mint.maxBatchSize,
+    limits: OPERATOR_MINT_POLL_LIMITS,
     minPollIntervalMs: MIN_POLL_INTERVAL_MS,
     monotonicMs: () => nowMs,
   });
@@ -134,14 +139,26 @@ describe('QuotePoller observations', () => {
     expect(await polling).toEqual([]);
   });
 
-  it('returns only one observation if the mint reports a paid quote as UNPAID', async () => {
+  it('returns observations that the database rejects ever less often', async () => {
     watchQuotes(['paid'], { state: 'PAID', paidAtMs: nowMs });
     mint.states.set('paid', 'UNPAID');
-    const observations = await advanceAndPoll(5 * MINUTE_MS);
-    expect(mint.batches.length).toBeGreaterThan(10);
-    expect(observations).toMatchObject([{ quoteId: 'paid', state: 'UNPAID' }]);
+    const observations = await advanceAndPoll(HOUR_MS);
+    expect(mint.batches.length).toBeGreaterThan(50);
+    expect(observations.length).toBeLessThan(12);
     mint.states.set('paid', 'ISSUED');
-    expect(await advanceAndPoll(MINUTE_MS)).toMatchObject([{ state: 'ISSUED' }]);
+    expect(await advanceAndPoll(HOUR_MS)).toMatchObject([{ state: 'ISSUED' }]);
+  });
+
+  it('returns at most three changes of a quote from PAID to INFLIGHT', async () => {
+    watchQuotes(['flapping'], { state: 'PAID', paidAtMs: nowMs });
+    const observations: SourcedObservation[] = [];
+    for (let round = 0; round < 20; round += 1) {
+      mint.states.set('flapping', round % 2 === 0 ? 'INFLIGHT' : 'PAID');
+      observations.push(...(await advanceAndPoll(5 * MINUTE_MS)));
+    }
+    expect(observations.map(({ state }) => state)).toEqual(
+      Array.from({ length: 3 }, () => ['INFLIGHT', 'PAID']).flat(),
+    );
   });
 
   it('returns a payment again if the database lost it and the quote is unpaid again', async () => {
@@ -607,6 +624,7 @@ function recordObservations(observations: readonly SourcedObservation[]): void {
       paidAtMs: nowMs,
       isWatched: state !== 'ISSUED' && shouldEndWatch !== true,
       hasStateChanged: true,
+      isRejected: state === 'UNPAID',
       source,
     })),
   );

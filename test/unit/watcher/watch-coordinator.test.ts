@@ -8,28 +8,42 @@ import {
 
 const OWN_MINT = 'https://own.example';
 
-it('polls the operator mint at every scan even if 100 user mints do not respond', async () => {
-  const mints = [
-    ...Array.from({ length: 100 }, (_, index) => `https://${index}.example`),
-    OWN_MINT,
-  ];
-  const pollCounts = new Map<string, number>();
-  const polledTenTimes = Promise.withResolvers<void>();
-  const watcher = createWatcher(mints, (mintUrl) => ({
-    isMintUnresponsive: true,
-    tick: (mayPoll) => {
-      pollCounts.set(mintUrl, (pollCounts.get(mintUrl) ?? 0) + (mayPoll ? 1 : 0));
-      if (pollCounts.get(OWN_MINT) === 10) {
-        polledTenTimes.resolve();
+it('polls at most ten user mints per scan, and each of 50 in turn', async () => {
+  const userMints = Array.from({ length: 50 }, (_, index) => `https://mint-${index}.example`);
+  const pollsPerScan: string[][] = [];
+  const allPolled = Promise.withResolvers<void>();
+  const watcher = createWatcher([...userMints, OWN_MINT], (mintUrl) => ({
+    isPollDue: true,
+    tick: () => {
+      if (mintUrl === OWN_MINT) {
+        pollsPerScan.push([]);
+      }
+    },
+    poll: () => {
+      pollsPerScan.at(-1)?.push(mintUrl);
+      if (pollsPerScan.flat().length === 50) {
+        allPolled.resolve();
       }
     },
   }));
   await watcher.start();
-  await polledTenTimes.promise;
+  await allPolled.promise;
   await watcher.stop();
-  expect(Math.max(...pollCounts.values())).toBe(pollCounts.get(OWN_MINT));
-  // At most 32 of the unresponsive user mints are polled at a time.
-  expect(pollCounts.get('https://0.example')).toBeLessThan(6);
+  expect(Math.max(...pollsPerScan.map((polls) => polls.length))).toBe(10);
+  expect(pollsPerScan.flat().slice(0, 50).toSorted()).toEqual(userMints.toSorted());
+});
+
+it('counts the watched quotes of user mints for the limits', async () => {
+  const counts = Promise.withResolvers<ReadonlyMap<string, number>>();
+  const watcher = createWatcher(['https://user.example', OWN_MINT], () => ({}), {
+    quoteStore: {
+      countWatchedByMint: async (mintUrls) => new Map(mintUrls.map((mintUrl) => [mintUrl, 3])),
+    },
+    watchBudget: { setCounts: counts.resolve },
+  });
+  await watcher.start();
+  expect([...(await counts.promise)]).toEqual([['https://user.example', 3]]);
+  await watcher.stop();
 });
 
 it('rescans from the newest remaining row if a database failover lost later rows', async () => {
@@ -69,13 +83,15 @@ function createWatcher(
   mints: readonly string[],
   createFakeMintWatcher: (mintUrl: string) => Partial<MintWatcher>,
   options: {
-    quoteStore?: Pick<WatchCoordinatorDeps['quoteStore'], 'findMaxId' | 'listWatchedAfter'>;
+    quoteStore?: Partial<WatchCoordinatorDeps['quoteStore']>;
+    watchBudget?: WatchCoordinatorDeps['watchBudget'];
     monotonicMs?: () => number;
   } = {},
 ): WatchCoordinator {
   return new WatchCoordinator({
     operatorMints: [OWN_MINT],
     quoteStore: {
+      countWatchedByMint: async () => new Map(),
       findMaxId: async () => 0,
       listWatchedAfter: async () => [],
       listWatchedMints: async () =>
@@ -89,9 +105,12 @@ function createWatcher(
       removeProcess: async () => undefined,
     } as unknown as WatchCoordinatorDeps['leaseStore'],
     processId: 'this process',
+    watchBudget: options.watchBudget ?? { setCounts: () => undefined },
+    isPortPartOfSite: false,
     createMintWatcher: (mintUrl) =>
       ({
-        isPolling: false,
+        isPollDue: false,
+        tick: () => undefined,
         stop: async () => undefined,
         ...createFakeMintWatcher(mintUrl),
       }) as unknown as MintWatcher,
