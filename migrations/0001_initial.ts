@@ -153,6 +153,8 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
       attempts ${int} not null default 0,
       next_attempt_at ${int},
       first_rejected_at ${int},
+      first_unanswered_at ${int},
+      last_unanswered_at ${int},
       check ((state = 'open') = (sealed_proofs is not null)),
       check ((state = 'open') = (next_attempt_at is not null)),
       check ((state = 'open') = (closed_at is null))

@@ -135,6 +135,10 @@ export interface DatabaseSchema {
     next_attempt_at: number | null;
     /** When the mint first rejected a repeated request. */
     first_rejected_at: number | null;
+    /** When a swap first had no result although the mint had just reported the token as unspent. */
+    first_unanswered_at: number | null;
+    /** When that last happened. */
+    last_unanswered_at: number | null;
   };
   /** The proofs that paid for a purchase, by their Y (NUT-07). */
   username_purchase_proofs: {

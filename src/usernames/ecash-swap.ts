@@ -19,7 +19,7 @@ import {
 // on them (NUT-09).
 
 /** A swap of proofs for new ones (NUT-03), as the purchase journal stores it. */
-interface Swap {
+export interface Swap {
   /** Must be unique, because the outputs are derived from it and the treasury secret. */
   id: string;
   mintUrl: string;
@@ -28,16 +28,22 @@ interface Swap {
   outputPlans: readonly OutputPlan[];
   /** Called before each request. If it resolves with false, another run has taken over, and nothing is sent. */
   renewLease: () => Promise<boolean>;
+  /** Stores all output plans. If it resolves with false, another run has taken over. */
+  savePlans: (outputPlans: readonly OutputPlan[]) => Promise<boolean>;
 }
 
 export type SwapResult =
   | { outcome: 'done'; proofs: Proof[] }
   /** If `isFinal` is false, an earlier request without a response may still reach the mint. Check again later. */
   | { outcome: 'rejected'; reason: SwapRejectionReason; isFinal: boolean }
-  /** The mint rejected the swap because its keysets or fees differ from those in the newest output plan. */
-  | { outcome: 'plan_outdated'; isFinal: boolean }
-  /** The swap is neither done nor rejected. `isUnexecuted`: the mint has certainly not executed it so far. */
-  | { outcome: 'unknown'; reason: string; isUnexecuted: boolean };
+  /**
+   * The swap is neither done nor rejected. `isUnexecuted`: the mint has certainly not executed it so far.
+   * `wereInputsUnspent`: the mint reported the inputs as unspent, and the swap sent after that had no result.
+   */
+  | { outcome: 'unknown'; reason: string; isUnexecuted: boolean; wereInputsUnspent: boolean };
+
+/** The mint rejected the swap because its keysets or fees differ from those in the newest output plan. */
+type PlanOutdated = { outcome: 'plan_outdated'; isFinal: boolean };
 
 export interface SwapContext {
   client: EcashClient;
@@ -45,12 +51,13 @@ export interface SwapContext {
   treasurySecret: string;
 }
 
-export const LEASE_LOST_REASON = 'another run has taken over';
+const LEASE_LOST_REASON = 'another run has taken over';
 
 const KEYS_UNAVAILABLE_REASON = 'the keys of the mint could not be read';
 
 /**
- * Swaps the proofs, or finishes a swap that was interrupted.
+ * Swaps the proofs, or finishes a swap that was interrupted. If the mint has changed its keysets or fees, swaps the
+ * proofs with a new output plan.
  *
  * @param isNew whether no request for this swap has been sent
  */
@@ -59,6 +66,37 @@ export async function runSwap(
   swap: Swap,
   isNew: boolean,
 ): Promise<SwapResult> {
+  const { mintUrl, inputs, outputPlans, savePlans } = swap;
+  const firstResult = await trySwap(context, swap, isNew);
+  if (firstResult.outcome !== 'plan_outdated') {
+    return firstResult;
+  }
+  const planResult = await planSwap(context.keysetCache, mintUrl, inputs, true);
+  if (planResult.outcome === 'failed') {
+    return planResult.reason === 'mint_unreachable'
+      ? unknownResult('the mint does not respond', !firstResult.isFinal)
+      : { outcome: 'rejected', reason: 'unbalanced', isFinal: firstResult.isFinal };
+  }
+  const extendedPlans = [...outputPlans, planResult.plan];
+  if (!(await savePlans(extendedPlans))) {
+    return unknownResult(LEASE_LOST_REASON);
+  }
+  const secondResult = await trySwap(context, { ...swap, outputPlans: extendedPlans }, false);
+  if (secondResult.outcome !== 'plan_outdated') {
+    return secondResult;
+  }
+  // The token may be valid: the mint seems to apply other keysets or fees than it lists.
+  return firstResult.isFinal
+    ? { ...unknownResult('the keysets of the mint changed'), isUnexecuted: true }
+    : { outcome: 'rejected', reason: 'other', isFinal: false };
+}
+
+/** Sends the swap with the newest output plan, unless the mint has executed it. */
+async function trySwap(
+  context: SwapContext,
+  swap: Swap,
+  isNew: boolean,
+): Promise<SwapResult | PlanOutdated> {
   const earlierResult = isNew ? null : await readEarlierResult(context, swap, false);
   if (earlierResult !== null) {
     return earlierResult;
@@ -71,10 +109,19 @@ export async function runSwap(
     case 'rejected':
       return interpretRejection(context, swap, response.reason, isNew);
     case 'unsent':
-      return { outcome: 'unknown', reason: response.reason, isUnexecuted: isNew };
+      return { ...unknownResult(response.reason, !isNew), isUnexecuted: isNew };
     case 'lost':
-      return isNew ? runSwap(context, swap, false) : unknownResult(response.reason);
+      return isNew ? trySwap(context, swap, false) : unknownResult(response.reason, true);
   }
+}
+
+/**
+ * Finds out whether the mint has executed a swap, without sending it again.
+ *
+ * @returns null if the inputs are unspent and the mint has signed no output
+ */
+export async function checkSwap(context: SwapContext, swap: Swap): Promise<SwapResult | null> {
+  return (await readEarlierResult(context, swap, false)) ?? (await restoreOutputs(context, swap));
 }
 
 type SwapResponse =
@@ -121,7 +168,7 @@ async function interpretRejection(
   swap: Swap,
   reason: SwapRejectionReason,
   isFinal: boolean,
-): Promise<SwapResult> {
+): Promise<SwapResult | PlanOutdated> {
   const rejected = { outcome: 'rejected', reason, isFinal } as const;
   switch (reason) {
     case 'keyset_inactive':
@@ -199,8 +246,8 @@ async function restoreOutputs(
   return null;
 }
 
-function unknownResult(reason: string): SwapResult {
-  return { outcome: 'unknown', reason, isUnexecuted: false };
+function unknownResult(reason: string, wereInputsUnspent = false) {
+  return { outcome: 'unknown' as const, reason, isUnexecuted: false, wereInputsUnspent };
 }
 
 /**

@@ -9,9 +9,10 @@ import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
 import { computeY, mapInSlices } from './ecash/proofs.ts';
 import {
-  LEASE_LOST_REASON,
+  checkSwap,
   planSwap,
   runSwap,
+  type Swap,
   type SwapContext,
   type SwapResult,
 } from './ecash-swap.ts';
@@ -24,10 +25,13 @@ const FIRST_RETRY_DELAY_MS = 5_000;
 const MAX_RETRY_DELAY_MS = 10 * 60_000;
 
 /**
- * If a response was lost, the mint's rejection of the repeated request is final only if the mint rejects the request
- * again after this time. The first request cannot be in transit for so long.
+ * No request for a swap can still be in transit after this time. If a response was lost, a rejection or the state
+ * `UNSPENT` is final only if the mint repeats it afterwards.
  */
-const CONFIRM_REJECTION_AFTER_MS = 60_000;
+const MAX_TRANSIT_MS = 60_000;
+
+/** A mint that fails for so long has a lasting fault. The name should not stay on hold, and the buyer keeps the token. */
+const UNDO_AFTER_MS = 24 * 60 * 60_000;
 
 /** Purchases that the recovery job resumes concurrently. */
 const RECOVERY_BATCH_SIZE = 10;
@@ -52,7 +56,12 @@ interface NewPurchaseOrder extends Pick<NewPurchase, 'pubkey' | 'name' | 'priceS
   payment: { proofs: readonly Proof[]; faceValueSat: number };
 }
 
-export type PurchaseFailureReason = SwapRejectionReason | 'fee_exceeds_value' | 'mint_unreachable';
+export type PurchaseFailureReason =
+  | SwapRejectionReason
+  | 'fee_exceeds_value'
+  | 'mint_unreachable'
+  /** For a day, the mint reported the token as unspent, but did not respond to the swap. */
+  | 'no_response';
 
 export type PurchaseAttemptResult =
   | { outcome: 'completed' }
@@ -200,56 +209,59 @@ export class PurchaseProcessor {
   async #redeem(purchase: LeasedPurchase, isNew: boolean): Promise<PurchaseAttemptResult | null> {
     const context = purchaseSealContext(purchase.id);
     const inputs = (await this.#deps.sealer.open(context, purchase.sealedProofs)) as Proof[];
-    const result = await this.#swapToken(purchase, inputs, isNew);
+    const { store, swapContext, clock } = this.#deps;
+    const { id, holder, mintUrl, outputPlans } = purchase;
+    const swap = {
+      id,
+      mintUrl,
+      inputs,
+      outputPlans,
+      renewLease: () => store.purchases.renewLease(id, holder, clock()),
+      savePlans: (plans: readonly OutputPlan[]) =>
+        store.purchases.setOutputPlans(id, holder, plans),
+    };
+    if (isUndoDue(purchase)) {
+      return this.#undo(purchase, swap);
+    }
+    return this.#applyResult(purchase, await runSwap(swapContext, swap, isNew));
+  }
+
+  async #applyResult(
+    purchase: LeasedPurchase,
+    result: SwapResult,
+  ): Promise<PurchaseAttemptResult | null> {
     const { firstRejectedAtMs } = purchase;
     const isRejectionConfirmed =
-      firstRejectedAtMs !== null &&
-      this.#deps.clock() - firstRejectedAtMs >= CONFIRM_REJECTION_AFTER_MS;
+      firstRejectedAtMs !== null && this.#deps.clock() - firstRejectedAtMs >= MAX_TRANSIT_MS;
     switch (result.outcome) {
       case 'done':
         return this.#complete(purchase, result.proofs);
       case 'rejected':
         return result.isFinal || isRejectionConfirmed
           ? this.#fail(purchase, result.reason)
-          : this.#scheduleRetry(purchase, 'rejected by the mint', true);
+          : this.#scheduleRetry(purchase, 'rejected by the mint', { isRejected: true });
       case 'unknown':
         return result.isUnexecuted
           ? this.#fail(purchase, 'mint_unreachable')
-          : this.#scheduleRetry(purchase, result.reason);
+          : this.#scheduleRetry(purchase, result.reason, {
+              isUnanswered: result.wereInputsUnspent,
+            });
     }
   }
 
-  /** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */
-  async #swapToken(
-    { id, holder, mintUrl, outputPlans }: LeasedPurchase,
-    inputs: readonly Proof[],
-    isNew: boolean,
-  ): Promise<Exclude<SwapResult, { outcome: 'plan_outdated' }>> {
-    const { swapContext, store, clock } = this.#deps;
-    const renewLease = () => store.purchases.renewLease(id, holder, clock());
-    const swap = { id, mintUrl, inputs, outputPlans, renewLease };
-    const firstResult = await runSwap(swapContext, swap, isNew);
-    if (firstResult.outcome !== 'plan_outdated') {
-      return firstResult;
+  /**
+   * Undoes the purchase, unless the mint has executed the swap after all. Sends no further swap, because the mint could
+   * execute it after the purchase was undone.
+   */
+  async #undo(purchase: LeasedPurchase, swap: Swap): Promise<PurchaseAttemptResult | null> {
+    const { swapContext, clock } = this.#deps;
+    if (clock() - (purchase.lastUnansweredAtMs ?? 0) < MAX_TRANSIT_MS) {
+      return this.#scheduleRetry(purchase, 'waiting for the last request to end');
     }
-    const planResult = await planSwap(swapContext.keysetCache, mintUrl, inputs, true);
-    if (planResult.outcome === 'failed') {
-      return planResult.reason === 'mint_unreachable'
-        ? { outcome: 'unknown', reason: 'the mint does not respond', isUnexecuted: false }
-        : { outcome: 'rejected', reason: 'unbalanced', isFinal: firstResult.isFinal };
-    }
-    const extendedPlans = [...outputPlans, planResult.plan];
-    if (!(await store.purchases.setOutputPlans(id, holder, extendedPlans))) {
-      return { outcome: 'unknown', reason: LEASE_LOST_REASON, isUnexecuted: false };
-    }
-    const secondResult = await runSwap(swapContext, { ...swap, outputPlans: extendedPlans }, false);
-    if (secondResult.outcome !== 'plan_outdated') {
-      return secondResult;
-    }
-    // The token may be valid: the mint seems to apply other keysets or fees than it lists.
-    return firstResult.isFinal
-      ? { outcome: 'unknown', reason: 'the keysets of the mint changed', isUnexecuted: true }
-      : { outcome: 'rejected', reason: 'other', isFinal: false };
+    const result = await checkSwap(swapContext, swap);
+    return result === null
+      ? this.#fail(purchase, 'no_response')
+      : this.#applyResult(purchase, result);
   }
 
   /** Assigns the name and stores the new proofs. @returns null if another run has taken over */
@@ -302,22 +314,25 @@ export class PurchaseProcessor {
   }
 
   async #scheduleRetry(
-    { id, holder, attempts: previousAttempts, firstRejectedAtMs }: LeasedPurchase,
+    { id, holder, attempts: previousAttempts, ...purchase }: LeasedPurchase,
     reason: string,
-    isRejected = false,
+    { isRejected = false, isUnanswered = false } = {},
   ): Promise<PurchaseAttemptResult> {
     const { store, clock, log } = this.#deps;
     const nowMs = clock();
     const attempts = previousAttempts + 1;
     const delayMs = isRejected
-      ? CONFIRM_REJECTION_AFTER_MS
+      ? MAX_TRANSIT_MS
       : Math.min(FIRST_RETRY_DELAY_MS * 2 ** previousAttempts, MAX_RETRY_DELAY_MS);
     const nextAttemptAtMs = nowMs + delayMs;
+    const { firstRejectedAtMs, firstUnansweredAtMs, lastUnansweredAtMs } = purchase;
     await store.purchases.scheduleRetry(id, holder, {
       reason,
       attempts,
       nextAttemptAtMs,
       firstRejectedAtMs: isRejected ? Math.min(firstRejectedAtMs ?? nowMs, nowMs) : null,
+      firstUnansweredAtMs: isUnanswered ? (firstUnansweredAtMs ?? nowMs) : firstUnansweredAtMs,
+      lastUnansweredAtMs: isUnanswered ? nowMs : lastUnansweredAtMs,
     });
     // Not every attempt is logged, because a buyer can repeat the request many times.
     if (Number.isInteger(Math.log2(attempts))) {
@@ -329,6 +344,14 @@ export class PurchaseProcessor {
     }
     return { outcome: 'pending' };
   }
+}
+
+function isUndoDue({ firstUnansweredAtMs, lastUnansweredAtMs }: OpenPurchase): boolean {
+  return (
+    firstUnansweredAtMs !== null &&
+    lastUnansweredAtMs !== null &&
+    lastUnansweredAtMs - firstUnansweredAtMs >= UNDO_AFTER_MS
+  );
 }
 
 function purchaseSealContext(purchaseId: string): string {

@@ -32,6 +32,10 @@ export interface OpenPurchase
   attempts: number;
   /** When the mint first rejected a swap that was sent again after a lost response; null if that has not happened. */
   firstRejectedAtMs: number | null;
+  /** When a swap first had no result although the mint had just reported the token as unspent; null if never. */
+  firstUnansweredAtMs: number | null;
+  /** When that last happened. */
+  lastUnansweredAtMs: number | null;
 }
 
 /** An open purchase, for the operator. */
@@ -118,6 +122,8 @@ export class PurchaseStore extends BaseStore {
         'outputs',
         'attempts',
         'first_rejected_at as firstRejectedAtMs',
+        'first_unanswered_at as firstUnansweredAtMs',
+        'last_unanswered_at as lastUnansweredAtMs',
       ])
       .where('id', '=', id)
       .where('state', '=', 'open')
@@ -151,10 +157,10 @@ export class PurchaseStore extends BaseStore {
   async scheduleRetry(
     id: string,
     holder: string,
-    retry: Pick<OpenPurchase, 'attempts' | 'firstRejectedAtMs'> & {
-      reason: string;
-      nextAttemptAtMs: number;
-    },
+    retry: Pick<
+      OpenPurchase,
+      'attempts' | 'firstRejectedAtMs' | 'firstUnansweredAtMs' | 'lastUnansweredAtMs'
+    > & { reason: string; nextAttemptAtMs: number },
   ): Promise<void> {
     await this.#updateLeased(id, holder, {
       lease_holder: null,
@@ -163,6 +169,8 @@ export class PurchaseStore extends BaseStore {
       reason: retry.reason,
       next_attempt_at: retry.nextAttemptAtMs,
       first_rejected_at: retry.firstRejectedAtMs,
+      first_unanswered_at: retry.firstUnansweredAtMs,
+      last_unanswered_at: retry.lastUnansweredAtMs,
     });
   }
 

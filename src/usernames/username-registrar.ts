@@ -270,7 +270,7 @@ export class UsernameRegistrar {
       case 'pending':
         throw purchasePendingError();
       case 'failed':
-        if (result.reason === 'mint_unreachable') {
+        if (result.reason === 'mint_unreachable' || result.reason === 'no_response') {
           throw paymentMintError();
         }
         return this.#requirePayment(

@@ -24,6 +24,7 @@ const PRICE_SAT = 21;
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
 const MAX_BACKOFF_MS = 10 * MINUTE_MS;
 
 const database = useTestDatabase();
@@ -173,6 +174,90 @@ describe('recovery', () => {
   });
 });
 
+describe('a purchase whose swap gets no answer although the token is unspent', () => {
+  let purchase: Awaited<ReturnType<typeof abandonPurchase>>;
+  let recoveryJob: ReturnType<typeof createRecoveryJob>;
+
+  beforeEach(async () => {
+    purchase = await abandonPurchase(mint.holdNext('POST /v1/swap', 'before'));
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { error: 1 } } };
+    recoveryJob = createRecoveryJob();
+  });
+
+  it('is undone after a day, and then the same token can buy the name', async () => {
+    await recoverFor(DAY_MS - MINUTE_MS);
+    expect(await readPurchases()).toEqual([{ state: 'open', reason: 'status 500' }]);
+    await recoverFor(HOUR_MS);
+    expect(await readPurchases()).toEqual([{ state: 'failed', reason: 'no_response' }]);
+    expect(await payer.fetchTokenState(purchase.token)).toBe('UNSPENT');
+
+    mint.switches.chaos = null;
+    clock.advance(MAX_BACKOFF_MS);
+    const wallet = purchase.wallet.withOrigin(await startProcess());
+    expect((await requestUsername(wallet, 'alice', purchase.token)).status).toBe(201);
+  });
+
+  it('is undone only if its last swap was sent more than a minute earlier', async () => {
+    const wallet = purchase.wallet.withOrigin(await startProcess());
+    await recoverFor(DAY_MS - MINUTE_MS);
+    let swaps = mint.requestCounts['POST /v1/swap'];
+    let lastSwapAtMs = 0;
+    let response = await requestUsername(wallet, 'alice', purchase.token);
+    const endsAtMs = clock.now() + HOUR_MS;
+    while (response.body.message.includes('in progress') && clock.now() < endsAtMs) {
+      clock.advance(10 * SECOND_MS);
+      response = await requestUsername(wallet, 'alice', purchase.token);
+      if (mint.requestCounts['POST /v1/swap'] > swaps) {
+        swaps = mint.requestCounts['POST /v1/swap'];
+        lastSwapAtMs = clock.now();
+      }
+    }
+    expect(response).toMatchObject({
+      status: 500,
+      body: { message: expect.stringContaining('Your token was not used') },
+    });
+    expect(await readPurchases()).toEqual([{ state: 'failed', reason: 'no_response' }]);
+    expect(lastSwapAtMs).toBeGreaterThan(0);
+    expect(clock.now() - lastSwapAtMs).toBeGreaterThanOrEqual(MINUTE_MS);
+  });
+
+  it('is completed if the mint recovers after a day without a response', async () => {
+    await recoverFor(MINUTE_MS);
+    mint.switches.chaos = { rates: { cutBefore: 1 } };
+    await recoverFor(2 * DAY_MS);
+    expect(await readPurchaseStates()).toEqual(['open']);
+    mint.switches.chaos = null;
+    await recoverFor(HOUR_MS);
+    await expectSoldOnce(purchase.token);
+  });
+
+  it('is not undone sooner if the mint was unreachable before it reported the token as unspent', async () => {
+    mint.switches.chaos = { rates: { cutBefore: 1 } };
+    await recoverFor(2 * DAY_MS);
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { error: 1 } } };
+    await recoverFor(DAY_MS - MINUTE_MS);
+    expect(await readPurchaseStates()).toEqual(['open']);
+    await recoverFor(HOUR_MS);
+    expect(await readPurchaseStates()).toEqual(['failed']);
+  });
+
+  it('is completed if the mint executed the last swap without answering', async () => {
+    await recoverFor(DAY_MS - MINUTE_MS);
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 } } };
+    await recoverFor(HOUR_MS);
+    await expectSoldOnce(purchase.token);
+  });
+
+  /** Runs the recovery job until an amount of time has passed. */
+  async function recoverFor(durationMs: number): Promise<void> {
+    const endsAtMs = clock.now() + durationMs;
+    while (clock.now() < endsAtMs) {
+      clock.advance(Math.min(MAX_BACKOFF_MS, endsAtMs - clock.now()));
+      await recoveryJob.run();
+    }
+  }
+});
+
 /** Begins a purchase whose process stalls at the hold, and lets its lease expire. */
 async function abandonPurchase(hold: Hold) {
   const purchase = await beginPurchase(hold);
@@ -195,7 +280,12 @@ async function beginPurchase(hold: Hold) {
 
 /** @returns the public origin of the service */
 async function startProcess(): Promise<string> {
-  const service = await startService(createConfig(), { database, log: logs.log, clock: clock.now });
+  const service = await startService(createConfig(), {
+    database,
+    log: logs.log,
+    clock: clock.now,
+    monotonicMs: clock.now,
+  });
   cleanups.push(() => service.stop());
   return service.publicOrigin;
 }
@@ -230,6 +320,10 @@ async function expireLeases(): Promise<void> {
     update username_purchases set lease_expires_at = ${clock.now() - SECOND_MS}
     where lease_holder is not null
   `.execute(database.db);
+}
+
+async function readPurchases() {
+  return await database.db.selectFrom('username_purchases').select(['state', 'reason']).execute();
 }
 
 async function readPurchaseStates(): Promise<string[]> {

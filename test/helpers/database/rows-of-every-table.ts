@@ -133,6 +133,8 @@ const ROWS_BY_TABLE = {
       sealed_proofs: 'sealed',
       next_attempt_at: FAR_FUTURE_MS,
       first_rejected_at: PAST_TIME_MS,
+      first_unanswered_at: PAST_TIME_MS,
+      last_unanswered_at: PAST_TIME_MS,
       reason: 'the mint does not answer',
     },
     {
