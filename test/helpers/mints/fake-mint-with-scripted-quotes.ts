@@ -6,7 +6,7 @@ import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
 import { type LoopbackServer, listenOnLoopback } from '../network/loopback-server.ts';
 
 /** The body of a request to create a mint quote (NUT-23). */
-export interface MintQuoteRequest {
+interface MintQuoteRequest {
   amount: number;
   description?: string;
   pubkey?: string;
