@@ -94,6 +94,10 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
     create index quotes_watched_by_mint on quotes (mint_url, id)
     where watch_until is not null`.execute(db);
   await sql`create index quotes_by_payment_hash on quotes (payment_hash)`.execute(db);
+  // For deleting old zap requests. A quote leaves the index when its zap request is deleted.
+  await sql`
+    create index quotes_issued_with_zap_request on quotes (paid_at)
+    where state = 'ISSUED' and zap_request is not null`.execute(db);
 
   await sql`
     create table quote_events (

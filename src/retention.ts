@@ -2,7 +2,7 @@ import { BackgroundJob } from './background-job.ts';
 import type { Logger } from './log.ts';
 import type { Store } from './store.ts';
 
-/** How long `nutpost trace` can show what happened to a payment. */
+/** How long `nutpost trace` can show what happened to a payment, and the zap requests of issued quotes are listed. */
 export const HISTORY_RETENTION_DAYS = 30;
 export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
 
@@ -36,7 +36,10 @@ export function createMaintenanceJob(deps: {
   });
 }
 
-/** Gives up overdue zap receipt deliveries and deletes old rows, in small batches, until the signal aborts. */
+/**
+ * Gives up overdue zap receipt deliveries and deletes old rows and zap requests, in small batches, until the signal
+ * aborts.
+ */
 export async function pruneHistory(
   store: Store,
   nowMs: number,
@@ -47,6 +50,7 @@ export async function pruneHistory(
     () => store.quoteEvents.prune(PRUNE_BATCH_SIZE),
     () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
     () => store.zapReceipts.pruneReceipts(PRUNE_BATCH_SIZE),
+    () => store.zapReceipts.pruneZapRequests(PRUNE_BATCH_SIZE),
     () => store.zapReceipts.pruneRelays(PRUNE_BATCH_SIZE),
     () => store.mints.pruneUnused(PRUNE_BATCH_SIZE),
   ]) {

@@ -60,7 +60,7 @@ export interface DatabaseSchema {
     address_group_hash: string | null;
     /** Hex; null if the invoice could not be decoded. */
     payment_hash: string | null;
-    /** The payer's signed event (NIP-57); null if the payment is not a zap. */
+    /** The payer's signed event (NIP-57); null if the payment is not a zap, or the event was deleted after a month. */
     zap_request: string | null;
     comment: string | null;
   };

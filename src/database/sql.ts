@@ -79,6 +79,11 @@ export function databaseNow(db: AnyDatabase): RawBuilder<number> {
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }
 
+/** Like {@link databaseNow}, but evaluated once per statement, so that PostgreSQL can use an index on times. */
+export function statementNow(db: AnyDatabase): RawBuilder<number> {
+  return sql<number>`(select ${databaseNow(db)})`;
+}
+
 /** PostgreSQL's error class `integrity_constraint_violation`. */
 const POSTGRES_CONSTRAINT_CODE = /^23/;
 

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
-import { BaseStore, columnInValues, databaseNow, jsonRows, lockRows } from '../database/sql.ts';
+import { BaseStore, columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import { HISTORY_RETENTION_MS } from '../retention.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
@@ -96,7 +96,7 @@ export class QuoteEventStore extends BaseStore {
     const { numAffectedRows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
-        where at < ${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}
+        where at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
         order by at limit ${limit}
         ${lockRows(this.db, 'for update skip locked')}
       )

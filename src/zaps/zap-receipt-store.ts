@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { DeliveryState } from '../database/schema.ts';
-import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
+import { BaseStore, columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
 import { HISTORY_RETENTION_MS } from '../retention.ts';
 import { GIVE_UP_AFTER_MS, type RelayStatus } from './delivery-policy.ts';
 
@@ -138,8 +138,22 @@ export class ZapReceiptStore extends BaseStore {
     const { numAffectedRows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
-        where created_at < ${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}
+        where created_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
         order by created_at limit ${limit}
+      )
+    `.execute(this.db);
+    return numAffectedRows === BigInt(limit);
+  }
+
+  /** Like {@link pruneReceipts}, for the zap requests of quotes that were issued. */
+  async pruneZapRequests(limit: number): Promise<boolean> {
+    const { numAffectedRows } = await sql`
+      update quotes set zap_request = null where id in (
+        select id from quotes
+        where state = 'ISSUED' and zap_request is not null
+          and paid_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
+        order by paid_at limit ${limit}
+        ${lockRows(this.db, 'for update skip locked')}
       )
     `.execute(this.db);
     return numAffectedRows === BigInt(limit);
@@ -150,7 +164,7 @@ export class ZapReceiptStore extends BaseStore {
     const { numAffectedRows } = await sql`
       delete from relays where url in (
         select url from relays
-        where last_attempt_at < ${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}
+        where last_attempt_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
         limit ${limit}
       )
     `.execute(this.db);

@@ -4,7 +4,11 @@ import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
 import { HISTORY_RETENTION_DAYS, pruneHistory } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import {
+  buildUnpaidQuote,
+  insertPaidQuotes,
+  randomPubkey,
+} from '../helpers/recipients/quote-fixtures.ts';
 import { insertZapReceipts } from '../helpers/relays/zap-receipt-deliveries.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -106,6 +110,37 @@ it('deletes a mint without watched quotes whose info was last fetched more than 
   await prune();
   const mints = await db.selectFrom('mints').select('url').orderBy('url').execute();
   expect(mints).toEqual([{ url: 'https://recent.example' }, { url: 'https://watched.example' }]);
+});
+
+describe('the deletion of zap requests', () => {
+  it('keeps the zap requests of quotes that were paid recently or are not issued, and all comments', async () => {
+    const pubkey = randomPubkey();
+    const [expiredAtMs, retainedAtMs] = [expiredEvent.atMs, retainedEvent.atMs];
+    await insertPaidQuotes(database, pubkey, [
+      ...Array.from({ length: 1_234 }, () => ({ paidAtMs: expiredAtMs, state: 'ISSUED' as const })),
+      { paidAtMs: expiredAtMs, state: 'PAID' },
+      { paidAtMs: retainedAtMs, state: 'ISSUED' },
+    ]);
+    await database.db
+      .updateTable('quotes')
+      .set({ zap_request: '{}', comment: 'thank you' })
+      .where('pubkey', '=', pubkey)
+      .execute();
+    const pruneZapRequests = vi.spyOn(store.zapReceipts, 'pruneZapRequests');
+    onTestFinished(() => pruneZapRequests.mockRestore());
+    await prune();
+    expect(pruneZapRequests.mock.calls).toEqual([[500], [500], [500]]);
+    const quotes = await database.db
+      .selectFrom('quotes')
+      .select(['state', 'paid_at', 'zap_request', 'comment'])
+      .where('pubkey', '=', pubkey)
+      .execute();
+    expect(quotes.filter((quote) => quote.zap_request !== null)).toMatchObject([
+      { state: 'PAID', paid_at: expiredAtMs },
+      { state: 'ISSUED', paid_at: retainedAtMs },
+    ]);
+    expect(quotes.every((quote) => quote.comment === 'thank you')).toBe(true);
+  });
 });
 
 function prune(): Promise<void> {

@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { TraceStore } from '../../src/operator/trace/trace-store.ts';
+import { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
 import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
+import { ZapReceiptStore } from '../../src/zaps/zap-receipt-store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -197,6 +199,30 @@ describe('a query for due zap receipts', () => {
     // For each claimed delivery, the query selects, locks and updates a row, and reads its receipt and its quote.
     expect(claimCost.rowsRead).toBeLessThanOrEqual(10 * claim.limit);
   });
+});
+
+it('reads no recent rows when it deletes old history', async () => {
+  const nowMs = Date.now();
+  await sql`
+    update quotes set zap_request = '{}', state = 'ISSUED', paid_at = ${nowMs}
+    where pubkey = ${pubkey} and paid_seq is not null`.execute(database.db);
+  await sql`
+    insert into quote_events (quote, at, kind, detail)
+    select id, ${nowMs}, 'update_sent', '{}' from quotes where pubkey = ${pubkey}`.execute(
+    database.db,
+  );
+  await insertZapReceipts(database, { events: 300, relays: [], createdAtMs: nowMs });
+  await sql`vacuum analyze`.execute(database.db);
+  for (const prune of [
+    (db: typeof database.db) => new ZapReceiptStore(db).pruneZapRequests(500),
+    (db: typeof database.db) => new ZapReceiptStore(db).pruneReceipts(500),
+    (db: typeof database.db) => new QuoteEventStore(db).prune(500),
+  ]) {
+    const { rowsRead, pagesRead } = await measureQueryCost(database.db, prune);
+    // At most the row with the current time.
+    expect(rowsRead).toBeLessThanOrEqual(1);
+    expect(pagesRead).toBeLessThan(10);
+  }
 });
 
 /** Inserts open quotes. The newest one was created a second ago, and each other one a second earlier. */
