@@ -214,10 +214,15 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
     create table zap_receipts (
       id text primary key,
       quote ${int} not null unique references quotes (id) on delete cascade,
+      pubkey text not null,
+      zap_request_id text not null unique,
       event text not null,
       created_at ${int} not null
     ) ${tableOptions}`.execute(db);
   await sql`create index zap_receipts_by_time on zap_receipts (created_at)`.execute(db);
+  // For counting the recent receipts of a recipient.
+  await sql`
+    create index zap_receipts_by_recipient on zap_receipts (pubkey, created_at)`.execute(db);
   await sql`
     create table zap_receipt_deliveries (
       receipt text not null references zap_receipts (id) on delete cascade,

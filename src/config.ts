@@ -111,6 +111,8 @@ function toConfig(settings: Settings) {
       secretKey: settings.ZAP_SECRET_KEY ?? null,
       /** Normalised. They receive all zap receipts, and the service finds recipients' relay lists there (NIP-65). */
       relays: [...new Set(settings.ZAP_RELAYS)],
+      /** Normalised. Null: payments at all mints get zap receipts. */
+      mints: settings.ZAP_MINTS ?? null,
     },
     usernames: {
       /** 0: usernames are free. Null: usernames are not for sale. */
@@ -136,6 +138,7 @@ function toConfig(settings: Settings) {
       maxSocketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
       maxSocketsPerPubkey: settings.LIMIT_SOCKETS_PER_KEY,
       socketMessagesPerSecond: settings.LIMIT_SOCKET_MESSAGES,
+      zapReceiptsPerRecipientPerHour: settings.LIMIT_ZAP_RECEIPTS,
     },
     metrics:
       settings.METRICS_PORT === undefined
@@ -206,11 +209,12 @@ const limitSetting = (defaultValue: number) =>
 
 /** @param allowPrivateNetworks for development: mints and relays may have private addresses and no TLS */
 function environmentSchema(allowPrivateNetworks: boolean) {
-  const mintUrl = parsedSetting(
-    (text) => normaliseMintUrl(text, { allowHttp: allowPrivateNetworks }),
+  const parseMintUrl = (text: string) =>
+    normaliseMintUrl(text, { allowHttp: allowPrivateNetworks });
+  const mintUrlProblem =
     'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +
-      ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
-  );
+    ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
+  const mintUrl = parsedSetting(parseMintUrl, mintUrlProblem);
   return z.object({
     HOST: z.string().default(DEFAULT_HOST),
     PORT: integerSetting(0, 65_535).default(3_000),
@@ -261,6 +265,9 @@ function environmentSchema(allowPrivateNetworks: boolean) {
         error: `must name at most ${MAX_ZAP_RELAYS} relays`,
       })
       .default([]),
+    ZAP_MINTS: listSetting(parseMintUrl, mintUrlProblem)
+      .refine((mints) => mints.length > 0, { error: 'must name at least one mint' })
+      .optional(),
     USERNAME_PRICE_SAT: integerSetting(0, MAX_USERNAME_PRICE_SAT).optional(),
     USERNAME_MINT_URL: mintUrl.optional(),
     USERNAME_RESERVED: listSetting(parseUsername, 'is not a valid username, so remove it').default(
@@ -291,6 +298,8 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     // Enough for all devices of a person, and some dead connections.
     LIMIT_SOCKETS_PER_KEY: limitSetting(20),
     LIMIT_SOCKET_MESSAGES: limitSetting(10),
+    // Per hour and recipient. A popular stream gets a few hundred zaps an hour.
+    LIMIT_ZAP_RECEIPTS: limitSetting(1_000),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
     METRICS_PORT: integerSetting(0, 65_535).optional(),
     LOG_LEVEL: enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default(

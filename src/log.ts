@@ -153,6 +153,7 @@ const MILESTONE_MESSAGES = {
   issued: 'ecash of the payment was minted',
   expired: 'invoice expired unpaid; no longer watched',
   receipt_signed: 'zap receipt signed',
+  receipt_refused: 'the zap gets no receipt',
   receipt_delivered: 'relay accepted the zap receipt',
 } as const;
 

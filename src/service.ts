@@ -105,6 +105,7 @@ export async function startService(
   const zaps = await createZapsModule({
     ...shared,
     ...config.zaps,
+    maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
     connect: mints.connectSocket,
     relayTimeouts: overrides.relayTimeouts ?? {},
@@ -171,7 +172,6 @@ export async function startService(
     descriptionTemplate: config.lnurlText,
     maxCommentLength: config.maxCommentLength,
     allowPrivateNetworks,
-    zapPubkey: zaps.pubkey,
     recipients,
     settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, allowPrivateNetworks),
   });

@@ -167,12 +167,16 @@ export interface DatabaseSchema {
     /** Sealed. */
     proofs: string;
   };
-  /** Zap receipts (NIP-57), at most one for each quote. */
+  /** Zap receipts (NIP-57), at most one for each quote and for each zap request. */
   zap_receipts: {
     /** The id of the event, hex. */
     id: string;
     /** `quotes.id`. */
     quote: number;
+    /** The recipient; hex. */
+    pubkey: string;
+    /** The id of the zap request event, hex. */
+    zap_request_id: string;
     /** The signed event in JSON. All relays receive exactly this text. */
     event: string;
     /** When the payment was recorded. */

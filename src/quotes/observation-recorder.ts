@@ -6,7 +6,7 @@ import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type { PaymentCounter } from '../recipients/user-store.ts';
 import type { Store, TransactionStore } from '../store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
-import type { NewQuoteEvent, RejectionReason } from './quote-event-store.ts';
+import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
 import {
   computeNextPaidAtMs,
   computeWatchUntilMs,
@@ -33,7 +33,7 @@ export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | '
   source: ObservationSource;
 }
 
-export interface RecordedPayment extends Pick<StoredQuote, 'request' | 'paymentHash'> {
+export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
   quoteRowId: number;
   /** Milliseconds since 1970. */
   paidAtMs: number;
@@ -46,12 +46,23 @@ export interface SignedReceipt {
   paymentHash: string | null;
 }
 
-/** Signs and stores the zap receipts of payments, in the transaction that records the payments. */
+export interface RefusedReceipt {
+  paymentHash: string | null;
+  reason: ReceiptRefusal;
+}
+
+export interface ReceiptSigningResult {
+  signed: SignedReceipt[];
+  refused: RefusedReceipt[];
+}
+
+/** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
 export type SignReceipts = (
   tx: TransactionStore,
+  mintUrl: string,
   payments: readonly RecordedPayment[],
   nowMs: number,
-) => Promise<SignedReceipt[]>;
+) => Promise<ReceiptSigningResult>;
 
 export interface ObservationRecorderDeps {
   store: Store;
@@ -117,7 +128,7 @@ export class ObservationRecorder {
     tx: TransactionStore,
     mintUrl: string,
     observations: readonly SourcedObservation[],
-  ): Promise<{ decisions: ObservationDecision[]; receipts: SignedReceipt[] }> {
+  ): Promise<{ decisions: ObservationDecision[]; receipts: ReceiptSigningResult }> {
     const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
     const quoteIds = [...observationsById.keys()];
     const recipientsOfUnpaid = (await tx.watchedQuotes.findByQuoteIds(mintUrl, quoteIds))
@@ -146,7 +157,9 @@ export class ObservationRecorder {
     );
     await tx.quoteEvents.add(decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)));
     const receipts =
-      zaps === null || payments.length === 0 ? [] : await zaps.signReceipts(tx, payments, nowMs);
+      zaps === null || payments.length === 0
+        ? { signed: [], refused: [] }
+        : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
     const changedInLists = decisions
       .filter(({ transition }) => 'state' in transition && isPaidQuoteState(transition.state))
       .map(({ quote }) => quote);
@@ -158,7 +171,7 @@ export class ObservationRecorder {
   #reportCommitted(
     mintUrl: string,
     decisions: readonly ObservationDecision[],
-    receipts: readonly SignedReceipt[],
+    { signed, refused }: ReceiptSigningResult,
   ): void {
     const { anomalies, zaps, log } = this.#deps;
     for (const { quote, observation, transition, anomaly } of decisions) {
@@ -178,11 +191,14 @@ export class ObservationRecorder {
         logMilestone(log, 'expired', paymentHash, detail);
       }
     }
-    for (const { paymentHash, id, relayUrls } of receipts) {
+    for (const { paymentHash, id, relayUrls } of signed) {
       logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays: relayUrls.length });
     }
-    if (receipts.length > 0) {
-      zaps?.onReceiptsCreated(receipts.flatMap(({ relayUrls }) => relayUrls));
+    for (const { paymentHash, reason } of refused) {
+      logMilestone(log, 'receipt_refused', paymentHash, { reason });
+    }
+    if (signed.length > 0) {
+      zaps?.onReceiptsCreated(signed.flatMap(({ relayUrls }) => relayUrls));
     }
   }
 

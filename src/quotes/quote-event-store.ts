@@ -11,6 +11,17 @@ const MAX_EVENTS_PER_KIND = 20;
 /** Why a report of the mint was rejected. */
 export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
 
+/** Why a zap gets no receipt. */
+export type ReceiptRefusal =
+  /** The operator does not trust the mint (`ZAP_MINTS`). */
+  | 'mint_not_in_zap_mints'
+  /** The zap request is so old that an earlier receipt for it may have been deleted. */
+  | 'zap_request_too_old'
+  /** The zap request already has a receipt. */
+  | 'zap_request_reused'
+  /** The recipient has reached `LIMIT_ZAP_RECEIPTS`. */
+  | 'too_many_receipts';
+
 /** An entry in the history of a quote, for `nutpost trace`. */
 export type QuoteEvent = {
   /** Milliseconds since 1970. */
@@ -20,6 +31,7 @@ export type QuoteEvent = {
   | { kind: 'observation_rejected'; reason: RejectionReason; reportedState: ObservedState }
   /** An `update` was sent to this many sockets of the recipient. */
   | { kind: 'update_sent'; socketCount: number }
+  | { kind: 'receipt_refused'; reason: ReceiptRefusal }
 );
 
 /** `quoteRowId` is `quotes.id`. */

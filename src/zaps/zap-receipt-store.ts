@@ -9,6 +9,10 @@ export interface NewZapReceipt {
   quote: number;
   /** Event id, hex. */
   id: string;
+  /** The recipient; hex. */
+  pubkey: string;
+  /** The id of the zap request event, hex. */
+  zapRequestId: string;
   /** The signed event in JSON. */
   eventJson: string;
   /** Normalised, without duplicates. */
@@ -42,6 +46,8 @@ export interface TracedDelivery {
 const RECEIPT_COLUMNS = {
   quote: 'bigint',
   id: 'text',
+  pubkey: 'text',
+  zapRequestId: 'text',
   eventJson: 'text',
   createdAtMs: 'bigint',
 } as const;
@@ -60,15 +66,48 @@ export class ZapReceiptStore extends BaseStore {
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
 
-  /** Stores receipts, and makes them due at their relays immediately. Skips quotes that already have a receipt. */
+  /** Returns those of these zap requests (event ids) that have a receipt. */
+  async findUsedZapRequests(zapRequestIds: readonly string[]): Promise<Set<string>> {
+    const rows = await this.db
+      .selectFrom('zap_receipts')
+      .select('zap_request_id')
+      .where(columnInValues(this.db, 'zap_request_id', 'text', zapRequestIds))
+      .execute();
+    return new Set(rows.map((row) => row.zap_request_id));
+  }
+
+  /** Counts the receipts of each recipient since a time (milliseconds since 1970). Stops counting at the limit. */
+  async countSince(
+    pubkeys: readonly string[],
+    sinceMs: number,
+    limit: number,
+  ): Promise<Map<string, number>> {
+    const wanted = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
+    const { rows } = await sql<{ pubkey: string; count: number }>`
+      select wanted.pubkey, (
+        select count(*) from (
+          select 1 from zap_receipts
+          where zap_receipts.pubkey = wanted.pubkey and created_at > ${sinceMs}
+          order by created_at desc limit ${limit}
+        ) as recent
+      ) as count
+      from ${jsonRows(this.db, { pubkey: 'text' }, wanted)} as wanted
+    `.execute(this.db);
+    return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
+  }
+
+  /**
+   * Stores receipts, and makes them due at their relays immediately. Skips quotes and zap requests that already have a
+   * receipt.
+   */
   async add(receipts: readonly NewZapReceipt[]): Promise<void> {
     if (receipts.length === 0) {
       return;
     }
     const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
     const { rows: insertedRows } = await sql<{ id: string; quote: number }>`
-      insert into zap_receipts (id, quote, event, created_at)
-      select id, quote, "eventJson", "createdAtMs"
+      insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
+      select id, quote, pubkey, "zapRequestId", "eventJson", "createdAtMs"
       from ${jsonRows(this.db, RECEIPT_COLUMNS, rows)} as signed
       where true
       on conflict do nothing

@@ -6,10 +6,14 @@ import type { Logger } from '../log.ts';
 import type { EventSigner } from '../nostr/events.ts';
 import type {
   RecordedPayment,
+  RefusedReceipt,
   SignedReceipt,
   SignReceipts,
 } from '../quotes/observation-recorder.ts';
+import type { ReceiptRefusal } from '../quotes/quote-event-store.ts';
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
+import { HISTORY_RETENTION_MS } from '../retention.ts';
+import type { TransactionStore } from '../store.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import type { NewZapReceipt } from './zap-receipt-store.ts';
 import { extractReceiptRelays } from './zap-request.ts';
@@ -17,60 +21,143 @@ import { extractReceiptRelays } from './zap-request.ts';
 /** Other work may run after this many signatures, each of which takes up to half a millisecond. */
 const SIGNATURES_BEFORE_YIELD = 10;
 
+const HOUR_MS = 60 * 60_000;
+
+/**
+ * Older zap requests get no receipt, because the receipt of an earlier payment may have been deleted. The day covers
+ * clocks that differ, and zap requests from the future.
+ */
+const MAX_ZAP_REQUEST_AGE_MS = HISTORY_RETENTION_MS - 24 * HOUR_MS;
+
 interface ReceiptContext {
   signer: EventSigner;
+  /** Whether receipts are signed for payments at this mint. */
+  isZapMint: (mintUrl: string) => boolean;
+  /** Per recipient; 0: no limit. */
+  maxReceiptsPerHour: number;
   /** Normalised URLs. Every receipt is published there. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   log: Logger;
 }
 
+/** A payment with a zap request. */
+interface Zap extends RecordedPayment {
+  zapRequest: ZapRequest;
+}
+
 /**
- * Creates the signer of zap receipts (NIP-57 appendix E). If it cannot create a receipt, it logs the failure, so that
- * the payment is recorded nevertheless.
+ * Creates the signer of zap receipts (NIP-57 appendix E). It refuses receipts that a dishonest mint could use to forge
+ * zaps. If it cannot create a receipt, it logs the failure. The payment is recorded in any case.
+ *
+ * The recorder has locked the recipients, and a zap request is valid for one recipient only. So other processes do not
+ * sign receipts for the same recipients and zap requests meanwhile.
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
-  return async (tx, payments, nowMs) => {
-    const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
-    const zapRequests = await tx.zapReceipts.findZapRequests(quoteRowIds);
-    const signedReceipts: (NewZapReceipt & SignedReceipt)[] = [];
-    for (const payment of payments) {
-      const zapRequest = zapRequests.get(payment.quoteRowId);
-      const receipt =
-        zapRequest === undefined ? null : signReceipt(context, payment, zapRequest, nowMs);
-      if (receipt !== null) {
-        signedReceipts.push({ ...receipt, paymentHash: payment.paymentHash });
-        if (signedReceipts.length % SIGNATURES_BEFORE_YIELD === 0) {
+  const { isZapMint, maxReceiptsPerHour } = context;
+  return async (tx, mintUrl, payments, nowMs) => {
+    const zaps = await loadZaps(context, tx, payments);
+    if (zaps.length === 0) {
+      return { signed: [], refused: [] };
+    }
+    const usedIds = await tx.zapReceipts.findUsedZapRequests(zaps.map((zap) => zap.zapRequest.id));
+    const pubkeys = zaps.map(({ pubkey }) => pubkey);
+    const recentCounts =
+      maxReceiptsPerHour === 0
+        ? new Map<string, number>()
+        : await tx.zapReceipts.countSince(pubkeys, nowMs - HOUR_MS, maxReceiptsPerHour);
+    const signed: (NewZapReceipt & SignedReceipt)[] = [];
+    const refused: (Zap & RefusedReceipt)[] = [];
+    for (const zap of zaps) {
+      const recentCount = recentCounts.get(zap.pubkey) ?? 0;
+      const reason = findRefusal({
+        isZapMint: isZapMint(mintUrl),
+        ageMs: nowMs - zap.zapRequest.createdAtMs,
+        isUsed: usedIds.has(zap.zapRequest.id),
+        isLimitReached: maxReceiptsPerHour > 0 && recentCount >= maxReceiptsPerHour,
+      });
+      const receipt = reason === null ? signReceipt(context, zap, nowMs) : null;
+      if (reason !== null) {
+        refused.push({ ...zap, reason });
+      } else if (receipt !== null) {
+        signed.push({ ...receipt, paymentHash: zap.paymentHash });
+        usedIds.add(zap.zapRequest.id);
+        recentCounts.set(zap.pubkey, recentCount + 1);
+        if (signed.length % SIGNATURES_BEFORE_YIELD === 0) {
           await yieldToEventLoop();
         }
       }
     }
-    await tx.zapReceipts.add(signedReceipts);
-    return signedReceipts;
+    await tx.zapReceipts.add(signed);
+    await tx.quoteEvents.add(
+      refused.map(({ quoteRowId, reason }) => ({
+        quoteRowId,
+        atMs: nowMs,
+        kind: 'receipt_refused',
+        reason,
+      })),
+    );
+    return { signed, refused };
   };
+}
+
+/** Returns the payments with a zap request. Logs and leaves out unreadable zap requests. */
+async function loadZaps(
+  { log }: ReceiptContext,
+  tx: TransactionStore,
+  payments: readonly RecordedPayment[],
+): Promise<Zap[]> {
+  const zapRequests = await tx.zapReceipts.findZapRequests(payments.map((each) => each.quoteRowId));
+  return payments.flatMap((payment) => {
+    const json = zapRequests.get(payment.quoteRowId);
+    if (json === undefined) {
+      return [];
+    }
+    const zapRequest = parseZapRequest(json);
+    if (zapRequest === null) {
+      log.warn(
+        { event: 'zap_request_unreadable', quotes: [payment.quoteRowId] },
+        'stored zap request is unreadable; the payment gets no receipt',
+      );
+      return [];
+    }
+    return [{ ...payment, zapRequest }];
+  });
+}
+
+/** Returns why a zap gets no receipt; null if it gets one. */
+function findRefusal(zap: {
+  isZapMint: boolean;
+  ageMs: number;
+  isUsed: boolean;
+  isLimitReached: boolean;
+}): ReceiptRefusal | null {
+  if (!zap.isZapMint) {
+    return 'mint_not_in_zap_mints';
+  }
+  if (zap.ageMs > MAX_ZAP_REQUEST_AGE_MS) {
+    return 'zap_request_too_old';
+  }
+  if (zap.isUsed) {
+    return 'zap_request_reused';
+  }
+  return zap.isLimitReached ? 'too_many_receipts' : null;
 }
 
 /** @returns null if the receipt cannot be created */
 function signReceipt(
   { signer, operatorRelays, allowPrivateNetworks, log }: ReceiptContext,
-  { quoteRowId, request, paidAtMs }: RecordedPayment,
-  zapRequestJson: string,
+  { quoteRowId, pubkey, request, paidAtMs, zapRequest }: Zap,
   nowMs: number,
 ): NewZapReceipt | null {
   const createdAtSeconds = toUnixSeconds(computeReceiptCreatedAtMs(paidAtMs, nowMs));
-  const template = createZapReceiptTemplate(zapRequestJson, { request, createdAtSeconds });
-  if (template === null) {
-    log.warn(
-      { event: 'zap_request_unreadable', quotes: [quoteRowId] },
-      'stored zap request is unreadable; the payment gets no receipt',
-    );
-    return null;
-  }
   try {
-    const event = signer.sign(template);
-    const senderRelays = extractReceiptRelays(zapRequestJson, { allowPrivateNetworks });
+    const event = signer.sign(createZapReceiptTemplate(zapRequest, { request, createdAtSeconds }));
+    const senderRelays = extractReceiptRelays(zapRequest.json, { allowPrivateNetworks });
     return {
       quote: quoteRowId,
+      pubkey,
+      zapRequestId: zapRequest.id,
       id: event.id,
       eventJson: JSON.stringify(event),
       relayUrls: [...new Set([...senderRelays, ...operatorRelays])],
@@ -88,11 +175,37 @@ function signReceipt(
 /** NIP-57 appendix E. */
 const ZAP_RECEIPT_KIND = 9735;
 
-/** The parts of a zap request that are copied into its receipt. */
+/** The parts of a stored zap request that its receipt depends on. */
+export interface ZapRequest {
+  /** The event as the sender signed it. */
+  json: string;
+  /** Event id, hex. */
+  id: string;
+  /** The sender; hex. */
+  pubkey: string;
+  createdAtMs: number;
+  tags: string[][];
+  /** Hex. */
+  recipient: string;
+}
+
 const zapRequestSchema = z.object({
+  id: z.hex().length(64),
   pubkey: z.hex().length(64),
+  created_at: z.int(),
   tags: z.array(z.array(z.string())),
 });
+
+/** Returns null if the text is not a zap request, for example because the row was edited by hand. */
+export function parseZapRequest(json: string): ZapRequest | null {
+  const { data: event } = zapRequestSchema.safeParse(tryParseJson(json));
+  const recipient = event && findTagValue(event.tags, 'p');
+  if (event === undefined || !recipient) {
+    return null;
+  }
+  const { id, pubkey, tags, created_at } = event;
+  return { json, id, pubkey, createdAtMs: created_at * 1000, tags, recipient };
+}
 
 /** Kinds are 16-bit numbers (NIP-01). */
 const KIND_PATTERN = /^\d{1,5}$/;
@@ -101,20 +214,12 @@ const KIND_PATTERN = /^\d{1,5}$/;
  * Creates the unsigned receipt of a zap (NIP-57 appendix E). The receipt contains no preimage, which only the mint
  * knows.
  *
- * @param zapRequestJson the zap request as the sender signed it
  * @param payment.request the BOLT 11 invoice that was paid
- * @returns null if the text is not a zap request, for example because the row was edited by hand
  */
 export function createZapReceiptTemplate(
-  zapRequestJson: string,
+  { json, pubkey, tags, recipient }: ZapRequest,
   payment: { request: string; createdAtSeconds: number },
-): EventTemplate | null {
-  const parsed = zapRequestSchema.safeParse(tryParseJson(zapRequestJson));
-  const recipient = parsed.success ? findTagValue(parsed.data.tags, 'p') : null;
-  if (!parsed.success || recipient === null) {
-    return null;
-  }
-  const { pubkey, tags } = parsed.data;
+): EventTemplate {
   const zappedKind = findTagValue(tags, 'k') ?? '';
   const receiptTags = [
     ['p', recipient],
@@ -123,7 +228,7 @@ export function createZapReceiptTemplate(
     ['k', KIND_PATTERN.test(zappedKind) ? zappedKind : null],
     ['P', pubkey],
     ['bolt11', payment.request],
-    ['description', zapRequestJson],
+    ['description', json],
   ];
   return {
     kind: ZAP_RECEIPT_KIND,

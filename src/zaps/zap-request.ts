@@ -14,6 +14,7 @@ export interface ZapRequestRules {
   zapPubkey: string;
   /** For development: relays may have private addresses and no TLS. */
   allowPrivateNetworks: boolean;
+  nowSeconds: number;
 }
 
 export type ZapRequestResult =
@@ -34,6 +35,12 @@ const MAX_ZAP_REQUEST_BYTES = 6 * 1024;
 
 /** Longer than any usual relay URL. Limited, because a zap request can list a hundred URLs. */
 const MAX_RELAY_URL_LENGTH = 255;
+
+/**
+ * How old a zap request may be when the invoice is requested, or how far in the future. Wallets sign it just before.
+ * Otherwise anyone could use published zap requests again.
+ */
+const MAX_ZAP_REQUEST_AGE_MINUTES = 10;
 
 /** The size of an `a` tag's value in JSON. Relays commonly reject longer values of single-letter tags. */
 const MAX_COORDINATE_BYTES = 1_024;
@@ -144,7 +151,7 @@ function validateCandidate(
   if (event === undefined) {
     return rejected(`The zap request ${error.issues[0]?.message ?? 'is not an event'}.`);
   }
-  const violation = findViolation(event.tags, rules);
+  const violation = findViolation(event, rules);
   if (violation !== null) {
     return rejected(`The zap request ${violation}.`);
   }
@@ -199,8 +206,11 @@ const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
 const MAX_KIND = 65_535;
 
 /** Returns the first violated rule, which continues the sentence "The zap request …"; null if no rule is violated. */
-function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
-  const { recipient, amountMsat, zapPubkey, allowPrivateNetworks } = rules;
+function findViolation(
+  { created_at, tags }: z.infer<typeof zapRequestSchema>,
+  rules: ZapRequestRules,
+): string | null {
+  const { recipient, amountMsat, zapPubkey, allowPrivateNetworks, nowSeconds } = rules;
   const recipients = tagValues(tags, 'p');
   const amounts = tagValues(tags, 'amount');
   const eventIds = tagValues(tags, 'e');
@@ -209,6 +219,10 @@ function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
   const relayLists = tags.filter(([name]) => name === 'relays');
   const relayCount = (relayLists[0]?.length ?? 0) - 1;
   const checks: readonly [isViolated: boolean, rule: string][] = [
+    [
+      Math.abs(nowSeconds - created_at) > MAX_ZAP_REQUEST_AGE_MINUTES * 60,
+      `must have a 'created_at' within ${MAX_ZAP_REQUEST_AGE_MINUTES} minutes of the time of this server`,
+    ],
     [recipients.length !== 1, "must have exactly one 'p' tag"],
     [
       recipients[0] !== recipient,

@@ -15,6 +15,10 @@ interface ZapsModuleOptions {
   secretKey: string | null;
   /** The operator's relays, normalised. */
   relays: readonly string[];
+  /** The mints whose payments get receipts, normalised; null: all mints. */
+  mints: readonly string[] | null;
+  /** Per recipient; 0: no limit. */
+  maxReceiptsPerHour: number;
   allowPrivateNetworks: boolean;
   connect: WebSocketConnector;
   relayTimeouts: Partial<RelayTimeouts>;
@@ -27,9 +31,9 @@ interface ZapsModuleOptions {
 export async function createZapsModule({
   secretKey,
   relays: operatorRelays,
+  mints: zapMints,
   ...options
 }: ZapsModuleOptions) {
-  const { allowPrivateNetworks, log } = options;
   const verifyEvent = await loadEventVerifier();
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
   const timeouts = options.relayTimeouts;
@@ -41,12 +45,13 @@ export async function createZapsModule({
     relayPool,
     operatorRelays,
   });
+  const isZapMint = (mintUrl: string) => zapMints === null || zapMints.includes(mintUrl);
   return {
-    /** The public key of the receipts' signer, hex. Null without a secret key. */
-    pubkey: signer?.pubkey ?? null,
+    /** Returns the public key that signs the receipts of payments at a mint, hex. Null if they get no receipts. */
+    getZapPubkey: (mintUrl: string) => (signer && isZapMint(mintUrl) ? signer.pubkey : null),
     verifyEvent,
     receiptSigning: signer && {
-      signReceipts: createReceiptSigner({ signer, operatorRelays, allowPrivateNetworks, log }),
+      signReceipts: createReceiptSigner({ ...options, signer, operatorRelays, isZapMint }),
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,

@@ -80,6 +80,11 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['finds zap requests', ({ zapReceipts }) => zapReceipts.findZapRequests([1, 2])],
   ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],
   ['deletes old zap receipts', ({ zapReceipts }) => zapReceipts.pruneReceipts(1_000)],
+  ['finds used zap requests', ({ zapReceipts }) => zapReceipts.findUsedZapRequests(['a', 'b'])],
+  [
+    'counts the recent zap receipts of recipients',
+    ({ zapReceipts }) => zapReceipts.countSince(pubkeys.slice(0, 100), 1, 1_000),
+  ],
   ['deletes old zap requests', ({ zapReceipts }) => zapReceipts.pruneZapRequests(1_000)],
   [
     'lists relays with open deliveries',

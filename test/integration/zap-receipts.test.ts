@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto';
 import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { toUnixSeconds } from '../../src/clock.ts';
+import { readConfig } from '../../src/config.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
@@ -107,6 +109,84 @@ describe('a paid zap', () => {
   });
 });
 
+describe('a zap request that was used for several invoices', () => {
+  const DAYS_UNTIL_RECEIPTS_ARE_DELETED = 30;
+
+  it('gets one receipt if its payments are recorded together', async () => {
+    const [first, second] = await insertQuotesOfOneZapRequest();
+    await createRecorder().record([first, second], 'PAID');
+    expect((await listPayments()).total).toBe(2);
+    expect(await findStoredReceipt(first)).not.toBeNull();
+    expect(await countReceipts()).toBe(1);
+    expect(await listRefusals(second)).toEqual(['zap_request_reused']);
+  });
+
+  it('gets one receipt if two processes record its payments concurrently', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const quotes = await insertQuotesOfOneZapRequest();
+      await Promise.all(quotes.map((quote) => createRecorder().record(quote, 'PAID')));
+      expect(await countReceipts()).toBe(round + 1);
+    }
+    expect((await listPayments()).total).toBe(20);
+  });
+
+  it('gets no second receipt after the first one was deleted', async () => {
+    const [first, second] = await insertQuotesOfOneZapRequest({ createdAtMs: clock.nowMs });
+    const recorder = createRecorder();
+    await recorder.record(first, 'PAID');
+    clock.advance(DAYS_UNTIL_RECEIPTS_ARE_DELETED * DAY_MS);
+    await database.db.deleteFrom('zap_receipts').execute();
+    await recorder.record(second, 'PAID');
+    expect((await listPayments()).total).toBe(2);
+    expect(await countReceipts()).toBe(0);
+    expect(await listRefusals(second)).toEqual(['zap_request_too_old']);
+  });
+
+  it('gets its receipt if the payer pays after four weeks', async () => {
+    const [quote] = await insertQuotesOfOneZapRequest({ createdAtMs: clock.nowMs });
+    clock.advance(28 * DAY_MS);
+    await createRecorder().record(quote, 'PAID');
+    expect(await findStoredReceipt(quote)).not.toBeNull();
+  });
+});
+
+it('signs no receipt for a zap at a mint that ZAP_MINTS does not name when the payment is recorded', async () => {
+  const quote = await insertZapQuote();
+  await createRecorder({ isZapMint: (mintUrl) => mintUrl !== UNREACHABLE_MINT_URL }).record(
+    quote,
+    'PAID',
+  );
+  expect((await listPayments()).quotes).toMatchObject([{ zapRequest: quote.zapRequest }]);
+  expect(await countReceipts()).toBe(0);
+  expect(await listRefusals(quote)).toEqual(['mint_not_in_zap_mints']);
+});
+
+describe('the limit on receipts per recipient and hour', () => {
+  it('applies to payments that are recorded together, and to all processes', async () => {
+    const quotes: NewQuote[] = [];
+    for (let i = 0; i < 4; i += 1) {
+      quotes.push(await insertZapQuote());
+    }
+    await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(0, 2), 'PAID');
+    await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(2), 'PAID');
+    expect((await listPayments()).total).toBe(4);
+    expect(await countReceipts()).toBe(3);
+  });
+
+  it('by default lets a recipient get ten zaps from each of 20 payers within an hour', async () => {
+    const { limits } = readConfig({ DEFAULT_MINT_URL: 'https://mint.example' });
+    const recorder = createRecorder({
+      maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
+    });
+    for (let round = 0; round < 10; round += 1) {
+      const quotes = Array.from({ length: 20 }, () => buildZapQuote());
+      await store.quotes.insert(quotes);
+      await recorder.record(quotes, 'PAID');
+    }
+    expect(await countReceipts()).toBe(200);
+  });
+});
+
 describe('a paid zap whose stored zap request is invalid', () => {
   it('is recorded without a receipt, and logged', async () => {
     const invalid = await insertZapQuote();
@@ -130,10 +210,16 @@ describe('a paid zap whose stored zap request is invalid', () => {
 });
 
 /** Creates a recorder as in a separate process. */
-function createRecorder({ operatorRelays = [OPERATOR_RELAY] } = {}) {
+function createRecorder({
+  operatorRelays = [OPERATOR_RELAY],
+  isZapMint = (_mintUrl: string): boolean => true,
+  maxReceiptsPerHour = 0,
+} = {}) {
   const receiptSigner = createReceiptSigner({
     signer,
     operatorRelays,
+    isZapMint,
+    maxReceiptsPerHour,
     allowPrivateNetworks: false,
     log: logs.log,
   });
@@ -160,19 +246,40 @@ function createRecorder({ operatorRelays = [OPERATOR_RELAY] } = {}) {
   return recorder;
 }
 
+interface ZapQuoteOptions {
+  relays?: string[];
+  /** When the zap request was signed (milliseconds since 1970). Default: now. */
+  createdAtMs?: number;
+}
+
 /** Inserts an unpaid quote with a zap request. */
-async function insertZapQuote(options: { relays?: string[] } = {}): Promise<NewQuote> {
-  const amountSat = 21;
-  const amountMsat = amountSat * 1000;
-  const comment = 'a "good" note 🥜';
-  const { text } = createZapRequest({ recipient: pubkey, amountMsat, comment, ...options });
-  const quote = buildUnpaidQuote(pubkey, {
-    amountSat,
-    request: createUnpayableInvoice(amountMsat),
-    zapRequest: text,
-  });
+async function insertZapQuote(options: ZapQuoteOptions = {}): Promise<NewQuote> {
+  const quote = buildZapQuote(options);
   await store.quotes.insert([quote]);
   return quote;
+}
+
+async function insertQuotesOfOneZapRequest(
+  options: ZapQuoteOptions = {},
+): Promise<[NewQuote, NewQuote]> {
+  const first = buildZapQuote(options);
+  const second = { ...buildZapQuote(), zapRequest: first.zapRequest };
+  await store.quotes.insert([first, second]);
+  return [first, second];
+}
+
+function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions = {}): NewQuote {
+  const amountSat = 21;
+  const amountMsat = amountSat * 1000;
+  const { text } = createZapRequest({
+    recipient: pubkey,
+    amountMsat,
+    comment: 'a "good" note 🥜',
+    modifyTemplate: (template) => ({ ...template, created_at: toUnixSeconds(createdAtMs) }),
+    ...options,
+  });
+  const request = createUnpayableInvoice(amountMsat);
+  return buildUnpaidQuote(pubkey, { amountSat, request, zapRequest: text });
 }
 
 function listPayments() {
@@ -181,6 +288,11 @@ function listPayments() {
 
 async function findRowId({ quoteId }: NewQuote): Promise<number> {
   return (await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
+}
+
+async function listRefusals(quote: NewQuote) {
+  const events = await store.quoteEvents.listByQuote(await findRowId(quote));
+  return events.flatMap((event) => (event.kind === 'receipt_refused' ? event.reason : []));
 }
 
 async function findStoredReceipt(quote: NewQuote) {

@@ -201,6 +201,21 @@ describe('a query for due zap receipts', () => {
   });
 });
 
+it('counts the recent zap receipts of a recipient only up to the limit', async () => {
+  const nowMs = Date.now();
+  await insertZapReceipts(database, { events: 300, relays: [], createdAtMs: nowMs });
+  const { pubkey: recipient } = await database.db
+    .selectFrom('zap_receipts')
+    .select('pubkey')
+    .orderBy('quote', 'desc')
+    .executeTakeFirstOrThrow();
+  const count = (db: typeof database.db) =>
+    new ZapReceiptStore(db).countSince([recipient], nowMs - 1, 20);
+  expect(await count(database.db)).toEqual(new Map([[recipient, 20]]));
+  const { rowsRead } = await measureQueryCost(database.db, count);
+  expect(rowsRead).toBeLessThanOrEqual(2 * 20);
+});
+
 it('reads no recent rows when it deletes old history', async () => {
   const nowMs = Date.now();
   await sql`

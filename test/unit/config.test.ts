@@ -25,6 +25,7 @@ describe('readConfig', () => {
     'USERNAME_MINT_URL',
     'USERNAME_RESERVED',
     'ZAP_RELAYS',
+    'ZAP_MINTS',
     'METRICS_PORT',
   ];
 
@@ -50,7 +51,7 @@ describe('readConfig', () => {
       publicOrigins: [],
       database: { kind: 'sqlite', dataDir: './data' },
       jwtSecret: null,
-      zaps: { secretKey: null, relays: [] },
+      zaps: { secretKey: null, relays: [], mints: null },
       usernames: { priceSat: null, mintUrl: 'https://mint.example' },
       treasurySecret: null,
       metrics: null,
@@ -71,6 +72,7 @@ describe('readConfig', () => {
       MAX_COMMENT_LENGTH: '0',
       ZAP_SECRET_KEY: 'AB'.repeat(32),
       ZAP_RELAYS: 'wss://Relay.example/, ws://127.0.0.1:7777,wss://relay.example',
+      ZAP_MINTS: 'https://Mint.example/, http://127.0.0.1:3338/cashu/',
       USERNAME_PRICE_SAT: '5000',
       USERNAME_MINT_URL: 'https://Names.example/',
       USERNAME_RESERVED: 'Satoshi, hal',
@@ -99,6 +101,7 @@ describe('readConfig', () => {
       zaps: {
         secretKey: 'ab'.repeat(32),
         relays: ['wss://relay.example', 'ws://127.0.0.1:7777'],
+        mints: ['https://mint.example', 'http://127.0.0.1:3338/cashu'],
       },
       usernames: {
         priceSat: 5_000,
@@ -203,6 +206,11 @@ describe('readConfig', () => {
       { ZAP_RELAYS: 'wss://127.0.0.1/in?for=me' },
       /^ZAP_RELAYS is invalid: 'wss:\/\/127.0.0.1\/in' must/,
     ],
+    [
+      { ZAP_MINTS: 'https://a.example, http://b.example' },
+      /'http:\/\/b.example' must be an https:/,
+    ],
+    [{ ZAP_MINTS: ',' }, /^ZAP_MINTS must name at least one mint/],
     // The problem does not quote the entry, because it may be a secret.
     [
       { ZAP_RELAYS: `wss://a.example,,${SECRET}` },

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import type { EventVerifier } from '../../nostr/events.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
@@ -25,11 +26,12 @@ export interface LnurlDeps {
   descriptionTemplate: string;
   /** In Unicode code points. 0 means that comments are ignored. */
   maxCommentLength: number;
-  /** The public key that signs zap receipts (hex); null if zap requests are ignored. */
-  zapPubkey: string | null;
+  /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
+  getZapPubkey: (mintUrl: string) => string | null;
   verifyEvent: EventVerifier;
   /** Whether relays in zap requests may be on private networks and without TLS. */
   allowPrivateNetworks: boolean;
+  clock: Clock;
 }
 
 const payRequestResponse = z
@@ -92,7 +94,7 @@ const schema = {
 
 /** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16, spec.md section 4.8). */
 export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) => {
-  const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate, zapPubkey } = deps;
+  const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate } = deps;
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
     const { amount, comment } = request.query;
     const origin = publicOrigins.getOriginForRequest(request);
@@ -100,6 +102,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
     const name = request.params.user.toLowerCase();
     const address = `${name}@${publicOrigins.getHost(origin)}`;
     const metadata = buildLnurlMetadata(address, descriptionTemplate);
+    const zapPubkey = deps.getZapPubkey(recipient.mintUrl);
     // HEAD requests never create an invoice.
     if (amount === undefined || request.method === 'HEAD') {
       const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
@@ -114,7 +117,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
       };
     }
     const payer = { addressGroup: toAddressGroup(request.ip) };
-    const payment = { recipient: recipient.pubkey, amountMsat: amount };
+    const payment = { recipient: recipient.pubkey, amountMsat: amount, zapPubkey };
     const invoice = await invoiceIssuer.issue(recipient, amount, payer, () => ({
       lnurlMetadata: metadata,
       plainText: formatLnurlText(address, descriptionTemplate),
@@ -146,8 +149,8 @@ function validateComment(comment: string, maxLength: number): string | null {
 /** Returns the zap request (NIP-57), byte for byte as it was signed; null if there is none. Throws RequestError. */
 function readZapRequestParameter(
   { url }: FastifyRequest,
-  payment: { recipient: string; amountMsat: number },
-  { zapPubkey, verifyEvent, allowPrivateNetworks }: LnurlDeps,
+  { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
+  { verifyEvent, allowPrivateNetworks, clock }: LnurlDeps,
 ): string | null {
   const [encoded, ...more] = rawQueryValues(url, 'nostr').filter((value) => value !== '');
   if (encoded === undefined || zapPubkey === null) {
@@ -156,7 +159,8 @@ function readZapRequestParameter(
   if (more.length > 0) {
     throw new RequestError('invalid', 'The zap request must be given once.');
   }
-  const rules = { ...payment, zapPubkey, allowPrivateNetworks };
+  const nowSeconds = toUnixSeconds(clock());
+  const rules = { ...payment, zapPubkey, allowPrivateNetworks, nowSeconds };
   const result = validateZapRequest(decodeQueryValueCandidates(encoded), rules, verifyEvent);
   if (result.outcome === 'rejected') {
     throw new RequestError('invalid', result.reason);

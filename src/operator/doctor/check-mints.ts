@@ -15,6 +15,7 @@ export async function checkMints(
   const mintUrls = [
     config.defaultMintUrl,
     ...(sellsUsernames(config) ? [config.usernames.mintUrl] : []),
+    ...(config.zaps.mints ?? []),
   ];
   const checks = [...new Set(mintUrls)].map((url) => checkMint(url, config, storedLimits, client));
   return (await Promise.all(checks)).flat();

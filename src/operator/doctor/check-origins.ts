@@ -16,7 +16,7 @@ const HAIRPIN_ADVICE =
 
 export interface OriginCheckInput {
   origins: readonly string[];
-  /** The public key of `ZAP_SECRET_KEY`, hex; null if it is not set. */
+  /** The public key of `ZAP_SECRET_KEY`, hex; null if users of the default mint cannot receive zaps. */
   zapPubkey: string | null;
   /** If false, problems become warnings, because no origin can respond. */
   isServiceRunning: boolean;

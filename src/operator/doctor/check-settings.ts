@@ -12,7 +12,10 @@ const MIN_NAME_LENGTH_FOR_SUGGESTION = 8;
 const MAX_EDIT_COUNT = 2;
 
 export interface SettingsCheckInput
-  extends Pick<Config, 'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks'> {
+  extends Pick<
+    Config,
+    'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'zaps'
+  > {
   /** The number of settings with a value. */
   configuredCount: number;
   /** The configured secrets for JWTs, the treasury and zaps. */
@@ -22,6 +25,7 @@ export interface SettingsCheckInput
 /** Finds settings that are valid but probably a mistake. */
 export function checkSettings(settings: SettingsCheckInput): Finding[] {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
+  const { defaultMintUrl, zaps } = settings;
   const list = new FindingList();
   list.ok('settings.valid', `${configuredCount} settings are set, and all are valid`);
   if (publicOrigins.length === 0) {
@@ -51,6 +55,13 @@ export function checkSettings(settings: SettingsCheckInput): Finding[] {
       'settings.private_networks',
       'ALLOW_PRIVATE_NETWORKS=true: any client can make this service connect to private networks',
       'Remove it if untrusted clients can reach the service; it is for development.',
+    );
+  }
+  if (zaps.secretKey !== null && zaps.mints?.includes(defaultMintUrl) === false) {
+    list.warning(
+      'settings.zap_mints',
+      'ZAP_MINTS does not name DEFAULT_MINT_URL: users of the default mint cannot receive zaps',
+      'Add the default mint to ZAP_MINTS, unless this is intended.',
     );
   }
   if (new Set(secrets).size < secrets.length) {

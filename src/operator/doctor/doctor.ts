@@ -66,9 +66,10 @@ export async function runDoctor(
 }
 
 async function checkConnections(config: Config): Promise<Finding[]> {
-  const { zaps, allowPrivateNetworks, publicOrigins, port } = config;
+  const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
+  const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
   const fetch = new GuardedFetch({ allowPrivateNetworks });
   // The proxy of a public origin may have a private address. The operator sets the origins, so this is safe.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
@@ -84,7 +85,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
       checkOrigins(
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
-          zapPubkey: signer?.pubkey ?? null,
+          zapPubkey: (isDefaultZapMint && signer?.pubkey) || null,
           isServiceRunning: (database.serviceState?.runningProcessCount ?? 0) > 0,
         },
         originsFetch,

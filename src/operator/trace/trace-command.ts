@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import type { QuoteState } from '../../database/schema.ts';
-import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../retention.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import { createCommandResult, type OperatorCommand, requireSingleOperand } from '../command.ts';
@@ -142,6 +142,8 @@ function eventToText(event: QuoteEvent): string {
       return event.reason === 'state_regression'
         ? `The mint reported ${event.reportedState}, an earlier state: ignored.`
         : `The mint reported ${event.reportedState} for another amount or invoice: ignored.`;
+    case 'receipt_refused':
+      return 'The zap got no receipt; see below.';
     case 'update_sent':
       return `\`update\` was sent to ${formatCount(event.socketCount, 'socket')} of the recipient.`;
   }
@@ -209,9 +211,10 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
   }
 }
 
-function receiptToText({ receipt, paidAtMs }: PaymentTrace, nowMs: number): string[] {
+function receiptToText(payment: PaymentTrace, nowMs: number): string[] {
+  const { receipt } = payment;
   if (receipt === null) {
-    return ['', 'Zap receipt', `  ${missingReceiptToText(paidAtMs, nowMs)}`];
+    return ['', 'Zap receipt', `  ${missingReceiptToText(payment, nowMs)}`];
   }
   const { id, createdAtMs, deliveries } = receipt;
   return [
@@ -224,9 +227,20 @@ function receiptToText({ receipt, paidAtMs }: PaymentTrace, nowMs: number): stri
   ];
 }
 
-function missingReceiptToText(paidAtMs: number | null, nowMs: number): string {
+const RECEIPT_REFUSAL_TEXTS: Readonly<Record<ReceiptRefusal, string>> = {
+  mint_not_in_zap_mints: 'ZAP_MINTS does not name the mint.',
+  zap_request_too_old: 'the zap request was signed too long before the payment.',
+  zap_request_reused: 'the zap request already has a receipt, for another payment.',
+  too_many_receipts: 'the recipient had reached LIMIT_ZAP_RECEIPTS in the hour before the payment.',
+};
+
+function missingReceiptToText({ paidAtMs, events }: PaymentTrace, nowMs: number): string {
   if (paidAtMs === null) {
     return 'The service creates it with the payment if ZAP_SECRET_KEY is set.';
+  }
+  const refusal = events.find((event) => event.kind === 'receipt_refused');
+  if (refusal !== undefined) {
+    return `None: ${RECEIPT_REFUSAL_TEXTS[refusal.reason]}`;
   }
   return nowMs - paidAtMs > HISTORY_RETENTION_MS
     ? HISTORY_LIMIT_TEXT

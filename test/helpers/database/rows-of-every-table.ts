@@ -103,7 +103,14 @@ const ROWS_BY_TABLE = {
     { id: 71, quote: 14, at: FAR_FUTURE_MS, kind: 'rejected', reason: 'a reason', detail: '{}' },
   ],
   zap_receipts: [
-    { id: 'e5'.repeat(32), quote: 14, event: '{"kind":9735}', created_at: PAST_TIME_MS },
+    {
+      id: 'e5'.repeat(32),
+      quote: 14,
+      pubkey: RECIPIENT_WITH_USERNAME,
+      zap_request_id: 'f6'.repeat(32),
+      event: '{"kind":9735}',
+      created_at: PAST_TIME_MS,
+    },
   ],
   zap_receipt_deliveries: [
     {

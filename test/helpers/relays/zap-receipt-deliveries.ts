@@ -38,6 +38,8 @@ export async function insertZapReceipts(
   await new Store(database.db).zapReceipts.add(
     quotes.map(({ id: quote }, index) => ({
       quote,
+      pubkey,
+      zapRequestId: randomBytes(32).toString('hex'),
       id: receipts[index]?.id ?? '',
       eventJson: receipts[index]?.eventJson ?? '',
       relayUrls: options.relays,

@@ -13,4 +13,5 @@ export const DISABLED_LIMITS_ENV: Readonly<Record<string, string>> = {
   LIMIT_SOCKETS_PER_ADDRESS: '0',
   LIMIT_SOCKETS_PER_KEY: '0',
   LIMIT_SOCKET_MESSAGES: '0',
+  LIMIT_ZAP_RECEIPTS: '0',
 };

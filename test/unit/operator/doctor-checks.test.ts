@@ -33,6 +33,8 @@ describe('checkSettings', () => {
     publicOrigins: ['https://pay.example'],
     trustProxy: ['127.0.0.1'],
     allowPrivateNetworks: false,
+    defaultMintUrl: 'https://mint.example',
+    zaps: { secretKey: 'a', relays: [], mints: ['https://mint.example'] },
     secrets: ['a', 'b'],
   };
 
@@ -45,6 +47,11 @@ describe('checkSettings', () => {
     ['an origin without TLS', { publicOrigins: ['http://x.example'] }, 'settings.public_origins'],
     ['TLS without a trusted proxy', { trustProxy: [] }, 'settings.trust_proxy'],
     ['allowed private networks', { allowPrivateNetworks: true }, 'settings.private_networks'],
+    [
+      'a default mint that is not one of ZAP_MINTS',
+      { defaultMintUrl: 'https://other.example' },
+      'settings.zap_mints',
+    ],
     ['one secret for two purposes', { secrets: ['a', 'a'] }, 'settings.shared_secret'],
   ])('warns about %s', (_case, changes, check) => {
     const findings = checkSettings({ ...GOOD_SETTINGS, ...changes });

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { finalizeEvent, generateSecretKey, getPublicKey, verifyEvent } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import { loadEventSigner } from '../../../src/nostr/events.ts';
-import { createZapReceiptTemplate } from '../../../src/zaps/zap-receipts.ts';
+import { createZapReceiptTemplate, parseZapRequest } from '../../../src/zaps/zap-receipts.ts';
 
 const SENDER_KEY = generateSecretKey();
 const SENDER_PUBKEY = getPublicKey(SENDER_KEY);
@@ -71,7 +71,7 @@ it.each<[string, string[][], string[][]]>([
     RELAYS_TAG,
     ...tags,
   ]);
-  expect(createZapReceiptTemplate(zapRequestJson, PAYMENT)).toEqual({
+  expect(createTemplate(zapRequestJson)).toEqual({
     kind: 9735,
     created_at: PAYMENT.createdAtSeconds,
     content: '',
@@ -90,14 +90,20 @@ it.each([
   '',
   '"text"',
   'null',
-  JSON.stringify({ pubkey: SENDER_PUBKEY }),
-  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: ['p', RECIPIENT] }),
-  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: [['p', 1]] }),
-  JSON.stringify({ pubkey: SENDER_PUBKEY, tags: [RELAYS_TAG, ['p'], []] }),
-  JSON.stringify({ tags: [['p', RECIPIENT]] }),
-  JSON.stringify({ pubkey: 'me', tags: [['p', RECIPIENT]] }),
+  ...[
+    { tags: undefined },
+    { tags: ['p', RECIPIENT] },
+    { tags: [['p', 1]] },
+    { tags: [RELAYS_TAG, ['p'], []] },
+    { pubkey: undefined },
+    { pubkey: 'me' },
+    { id: undefined },
+    { created_at: '1750000000' },
+  ].map((changes) =>
+    JSON.stringify({ ...JSON.parse(createZapRequestJson([['p', RECIPIENT]])), ...changes }),
+  ),
 ])('creates no receipt for the damaged zap request %j', (zapRequestJson) => {
-  expect(createZapReceiptTemplate(zapRequestJson, PAYMENT)).toBeNull();
+  expect(parseZapRequest(zapRequestJson)).toBeNull();
 });
 
 it('creates a receipt that can be signed, or null, for any text stored as a zap request', async () => {
@@ -105,6 +111,8 @@ it('creates a receipt that can be signed, or null, for any text stored as a zap 
   const anyText = fc.oneof(fc.string({ unit: 'binary' }), fc.constant('lone surrogate: \ud800'));
   const anyTagName = fc.constantFrom('p', 'e', 'a', 'k', 'P');
   const anyZapRequest = fc.record({
+    id: fc.constantFrom(NOTE_ID, 'id', null),
+    created_at: fc.constantFrom(1_750_000_000, 0.5),
     pubkey: fc.constantFrom(SENDER_PUBKEY, 'me', 1, null),
     tags: fc.oneof(
       fc.array(fc.oneof(fc.array(anyText), fc.tuple(anyTagName, anyText, anyText))),
@@ -118,11 +126,17 @@ it('creates a receipt that can be signed, or null, for any text stored as a zap 
   );
   fc.assert(
     fc.property(anyStoredText, (zapRequestJson) => {
-      const receipt = createZapReceiptTemplate(zapRequestJson, PAYMENT);
+      const receipt = createTemplate(zapRequestJson);
       expect(receipt === null || verifyEvent(signer.sign(receipt))).toBe(true);
     }),
   );
 });
+
+/** Returns null if the text is not a zap request. */
+function createTemplate(zapRequestJson: string) {
+  const zapRequest = parseZapRequest(zapRequestJson);
+  return zapRequest && createZapReceiptTemplate(zapRequest, PAYMENT);
+}
 
 function createZapRequestJson(tags: string[][], content = ''): string {
   const template = { kind: 9734, created_at: 1_749_999_000, content, tags };

@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { toUnixSeconds } from '../../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
-import { createZapReceiptTemplate } from '../../../src/zaps/zap-receipts.ts';
+import {
+  createZapReceiptTemplate,
+  parseZapRequest,
+  type ZapRequest,
+} from '../../../src/zaps/zap-receipts.ts';
 import {
   extractReceiptRelays,
   validateZapRequest,
@@ -25,6 +30,7 @@ const RULES: ZapRequestRules = {
   amountMsat: 21_000,
   zapPubkey: TEST_ZAP_PUBKEY,
   allowPrivateNetworks: false,
+  nowSeconds: toUnixSeconds(Date.now()),
 };
 
 let verifyEvent: EventVerifier;
@@ -70,6 +76,17 @@ describe('validateZapRequest with a valid request', () => {
   ])('accepts an event with %s', (_case, options) => {
     const { text } = signRequest(options);
     expect(validate(text)).toEqual({ outcome: 'valid', json: text });
+  });
+
+  it.each([-600, 600])('accepts a `created_at` %i seconds from now', (seconds) => {
+    const { event, text } = signRequest();
+    const nowSeconds = event.created_at - seconds;
+    expect(validate(text, { nowSeconds })).toEqual({ outcome: 'valid', json: text });
+    expect(validate(text, { nowSeconds: nowSeconds - Math.sign(seconds) })).toEqual({
+      outcome: 'rejected',
+      reason:
+        "The zap request must have a 'created_at' within 10 minutes of the time of this server.",
+    });
   });
 
   it('accepts private relays if the rules allow them', () => {
@@ -290,7 +307,7 @@ it('validateZapRequest limits a request so that its receipt message is shorter t
   expect(validate(createText(1_100)).outcome).toBe('rejected');
   const text = createText(1_080);
   expect(validate(text).outcome).toBe('valid');
-  const template = createZapReceiptTemplate(text, {
+  const template = createZapReceiptTemplate(parseZapRequest(text) as ZapRequest, {
     request: 'x'.repeat(8_192),
     createdAtSeconds: 9_999_999_999,
   });

@@ -1,0 +1,230 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { toUnixSeconds } from '../../src/clock.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import type { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_PUBKEY,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import {
+  createTestEnvironment,
+  setMint,
+  type TestEnvironment,
+} from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+
+/**
+ * A recipient whose mint is dishonest can report payments that never happened. These rules limit which receipts the
+ * zap key signs for such payments. The test mint is the dishonest mint: it reports an invoice as paid without a
+ * Lightning payment.
+ */
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const AMOUNT_MSAT = 21_000;
+
+it.each([
+  ['11 minutes old', -11],
+  ['11 minutes in the future', 11],
+  ['a year old', -365 * 24 * 60],
+])('rejects a zap request that is %s, and creates no quote', async (_name, minutes) => {
+  const { environment, relay, clock } = await startService();
+  const wallet = environment.newWallet();
+  const zapRequest = signZapRequest(wallet, relay, clock.nowMs + minutes * MINUTE_MS);
+  expect(await requestZapInvoice(environment, wallet, zapRequest)).toEqual({
+    status: 'ERROR',
+    reason: expect.stringMatching(/'created_at' within 10 minutes of the time of this server/),
+  });
+  expect(environment.mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(0);
+});
+
+it.each([
+  ['9 minutes old', -9],
+  ['9 minutes in the future', 9],
+])('signs a receipt for a zap request that is %s', async (_name, minutes) => {
+  const { environment, relay, clock } = await startService();
+  const wallet = environment.newWallet();
+  await payZap(
+    environment,
+    wallet,
+    signZapRequest(wallet, relay, clock.nowMs + minutes * MINUTE_MS),
+  );
+  await relay.waitForEvents(1);
+});
+
+it('signs one receipt for a zap request, for whichever of its invoices is paid first', async () => {
+  const { environment, relay, logs } = await startService();
+  const wallet = environment.newWallet();
+  const zapRequest = signZapRequest(wallet, relay, Date.now());
+  const invoices: string[] = [];
+  for (const amountMsat of [1_000, 2_000, 1_000_000_000]) {
+    const { pr } = await requestZapInvoice(environment, wallet, zapRequest, amountMsat);
+    invoices.push(pr);
+  }
+  const [first = '', second = '', third = ''] = invoices;
+  environment.mint.pay(second);
+  await relay.waitForEvents(1);
+  environment.mint.pay(first);
+  environment.mint.pay(third);
+  await waitForPayments(wallet, 3);
+
+  expect(bolt11TagsOf(relay)).toEqual([second]);
+  expect(await countReceipts(environment, wallet)).toBe(1);
+  for (const invoice of [first, third]) {
+    expect(await traceReceipt(environment, invoice)).toContain(
+      'None: the zap request already has a receipt',
+    );
+  }
+  expect(refusalReasonsIn(logs)).toEqual(['zap_request_reused', 'zap_request_reused']);
+});
+
+it('signs at most LIMIT_ZAP_RECEIPTS receipts per hour for a recipient, and records all payments', async () => {
+  const { environment, relay, clock, logs } = await startService({ LIMIT_ZAP_RECEIPTS: '3' });
+  const wallet = environment.newWallet();
+  for (let payments = 1; payments <= 5; payments += 1) {
+    const invoice = await payZap(environment, wallet, signZapRequest(wallet, relay, clock.nowMs));
+    await waitForPayments(wallet, payments);
+    if (payments > 3) {
+      expect(await traceReceipt(environment, invoice)).toContain(
+        'None: the recipient had reached LIMIT_ZAP_RECEIPTS',
+      );
+    }
+  }
+  await relay.waitForEvents(3);
+  expect(await countReceipts(environment, wallet)).toBe(3);
+  expect(refusalReasonsIn(logs)).toEqual(['too_many_receipts', 'too_many_receipts']);
+
+  const otherWallet = environment.newWallet();
+  await payZap(environment, otherWallet, signZapRequest(otherWallet, relay, clock.nowMs));
+  await relay.waitForEvents(4);
+  clock.advance(HOUR_MS);
+  await payZap(environment, wallet, signZapRequest(wallet, relay, clock.nowMs));
+  await relay.waitForEvents(5);
+});
+
+it('offers zaps only to recipients at ZAP_MINTS, and treats other zaps as ordinary payments', async () => {
+  const trustedMint = await startTestMint();
+  const { environment, relay } = await startService({ ZAP_MINTS: `${trustedMint.url}/` });
+  const trustingWallet = environment.newWallet();
+  await setMint(trustingWallet, trustedMint.url);
+  expect(await fetchPaymentTerms(environment, trustingWallet)).toMatchObject({
+    allowsNostr: true,
+    nostrPubkey: TEST_ZAP_PUBKEY,
+  });
+  const wallet = environment.newWallet();
+  const terms = await fetchPaymentTerms(environment, wallet);
+  expect(terms).toMatchObject({ tag: 'payRequest' });
+  expect(terms).not.toHaveProperty('allowsNostr');
+  expect(terms).not.toHaveProperty('nostrPubkey');
+
+  for (const zapRequest of ['nonsense', signZapRequest(wallet, relay, Date.now())]) {
+    await payZap(environment, wallet, zapRequest);
+  }
+  for (const quote of await waitForPayments(wallet, 2)) {
+    expect(quote).not.toHaveProperty('zapRequest');
+  }
+  await payZap(
+    environment,
+    trustingWallet,
+    signZapRequest(trustingWallet, relay, Date.now()),
+    trustedMint,
+  );
+  await relay.waitForEvents(1);
+  expect(await countReceipts(environment, wallet)).toBe(0);
+});
+
+async function startService(env: Record<string, string> = {}) {
+  const relay = await startFakeRelay();
+  const clock = new TestClock();
+  const logs = new LogCapture('info');
+  const environment = await createTestEnvironment({
+    env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ...env },
+    overrides: { clock: clock.now, log: logs.log },
+  });
+  onTestFinished(() => environment.close());
+  return { environment, relay, clock, logs };
+}
+
+/** Signs a zap request without an amount, which is valid for invoices of any amount. */
+function signZapRequest(wallet: RecipientClient, relay: FakeNostrRelay, createdAtMs: number) {
+  return createZapRequest({
+    recipient: wallet.pubkey,
+    amountMsat: AMOUNT_MSAT,
+    relays: [relay.url],
+    modifyTemplate: ({ tags, ...template }) => ({
+      ...template,
+      created_at: toUnixSeconds(createdAtMs),
+      tags: tags.filter(([name]) => name !== 'amount'),
+    }),
+  }).text;
+}
+
+async function fetchPaymentTerms({ origin }: TestEnvironment, wallet: RecipientClient) {
+  return (await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}`)).body;
+}
+
+async function requestZapInvoice(
+  { origin }: TestEnvironment,
+  wallet: RecipientClient,
+  zapRequest: string,
+  amountMsat = AMOUNT_MSAT,
+) {
+  const query = buildZapQuery(zapRequest, amountMsat);
+  return (await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}?${query}`)).body;
+}
+
+/** @returns the invoice */
+async function payZap(
+  environment: TestEnvironment,
+  wallet: RecipientClient,
+  zapRequest: string,
+  mint = environment.mint,
+): Promise<string> {
+  const body = await requestZapInvoice(environment, wallet, zapRequest);
+  expect(body).toHaveProperty('pr');
+  mint.pay(body.pr);
+  return body.pr;
+}
+
+function waitForPayments(wallet: RecipientClient, count: number) {
+  return eventually(async () => {
+    const quotes = await wallet.listPaidQuotes();
+    expect(quotes).toHaveLength(count);
+    return quotes;
+  });
+}
+
+async function traceReceipt({ database }: TestEnvironment, invoice: string): Promise<string> {
+  const { stdout } = await runOperatorCommand(database, ['trace', invoice]);
+  return stdout.slice(stdout.indexOf('Zap receipt'));
+}
+
+function bolt11TagsOf(relay: FakeNostrRelay) {
+  return [...relay.events.values()].map(
+    ({ tags }) => tags.find(([name]) => name === 'bolt11')?.[1],
+  );
+}
+
+async function countReceipts({ database }: TestEnvironment, { pubkey }: RecipientClient) {
+  const rows = await database.db
+    .selectFrom('zap_receipts')
+    .innerJoin('quotes', 'quotes.id', 'zap_receipts.quote')
+    .select('zap_receipts.id')
+    .where('quotes.pubkey', '=', pubkey)
+    .execute();
+  return rows.length;
+}
+
+function refusalReasonsIn({ lines }: LogCapture): unknown[] {
+  return lines
+    .map((line) => JSON.parse(line))
+    .filter(({ event }) => event === 'receipt_refused')
+    .map(({ reason }) => reason);
+}
