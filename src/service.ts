@@ -23,7 +23,7 @@ import {
   QUOTE_UPDATES_CHANNEL,
   WATCH_RESCAN_CHANNEL,
 } from './quotes/process-notifications.ts';
-import { replayMissedUpdates } from './quotes/quote-updates.ts';
+import { MAX_SPACED_AHEAD_MS } from './quotes/quote-state.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
 import {
   ALL_RECIPIENTS,
@@ -154,7 +154,7 @@ export async function startService(
     isWritable: database.isWritable,
     monotonicMs,
   });
-  const { subscribers, updateLog } = quotes;
+  const { updateSender, updateLog } = quotes;
   const { app, publicOrigins, quoteSockets } = await createHttp({
     ...overrides,
     ...shared,
@@ -198,7 +198,7 @@ export async function startService(
       channels: {
         [QUOTE_UPDATES_CHANNEL]: (payload) => {
           for (const update of decodeQuoteUpdates(payload)) {
-            updateLog.add(update, subscribers.sendUpdate(update.pubkey, update.quoteId));
+            updateSender.send(update);
           }
         },
         [NEW_QUOTES_CHANNEL]: (payload) =>
@@ -209,12 +209,7 @@ export async function startService(
       onMissedNotifications: (sinceMs) => {
         recipients.invalidate(ALL_RECIPIENTS);
         watcher.reloadAll();
-        return replayMissedUpdates(sinceMs, {
-          events: store.quoteEvents,
-          subscribers,
-          onUpdateSent: updateLog.add,
-          log,
-        });
+        return updateSender.replayMissed(sinceMs);
       },
       onError: (error) =>
         log.error(
@@ -223,6 +218,8 @@ export async function startService(
         ),
       clock,
     });
+    // Payments that were recorded before this start may not be listed yet.
+    await updateSender.replayMissed(clock() - MAX_SPACED_AHEAD_MS);
     const url = await listen(app, config.host, config.port);
     publicOrigins.setListeningPort(Number(new URL(url).port));
     await watcher.start();
@@ -252,6 +249,7 @@ export async function startService(
     await zaps.receiptDispatcher.stop();
     await Promise.all([quotes.announcer.stop(), watcherStopped]);
     await notifications?.close();
+    updateSender.stop();
     await usernames.stop();
     await Promise.all([updateLog.stop(), maintenance.stop()]);
     await Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]);

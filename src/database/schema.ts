@@ -49,6 +49,7 @@ export interface DatabaseSchema {
     locked: 0 | 1;
     created_at: number;
     expires_at: number;
+    /** When the payment was recorded, or up to a minute later in a burst (ADR 36). It is not listed before. */
     paid_at: number | null;
     /** The position among the recipient's payments, from 1 without gaps; null before the payment. */
     paid_seq: number | null;

@@ -160,10 +160,11 @@ export class ObservationRecorder {
       zaps === null || payments.length === 0
         ? { signed: [], refused: [] }
         : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
-    const changedInLists = decisions
-      .filter(({ transition }) => 'state' in transition && isPaidQuoteState(transition.state))
-      .map(({ quote }) => quote);
-    await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedInLists));
+    const changedPayments = decisions.flatMap(({ quote, transition, change }) => {
+      const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
+      return 'state' in transition && paidAtMs !== null ? [{ ...quote, paidAtMs }] : [];
+    });
+    await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedPayments));
     return { decisions, receipts };
   }
 

@@ -22,6 +22,8 @@ const quoteUpdateSchema = z.object({
   /** The recipient's key, hex. */
   pubkey: z.string(),
   quoteId: z.string(),
+  /** The update is sent when the payment is listed. */
+  paidAtMs: z.int(),
 });
 
 export type QuoteUpdate = z.infer<typeof quoteUpdateSchema>;
@@ -39,7 +41,9 @@ const quoteAnnouncementSchema = z.object({
 export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
 
 export function encodeQuoteUpdates(updates: readonly QuoteUpdate[]): string[] {
-  return packPayloads(updates.map(({ id, pubkey, quoteId }) => ({ id, pubkey, quoteId })));
+  return packPayloads(
+    updates.map(({ id, pubkey, quoteId, paidAtMs }) => ({ id, pubkey, quoteId, paidAtMs })),
+  );
 }
 
 /** Returns an empty list if the payload is invalid. */

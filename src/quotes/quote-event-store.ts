@@ -88,16 +88,26 @@ export class QuoteEventStore extends BaseStore {
     );
   }
 
-  /** Returns the quotes in these recipients' lists whose state changed since a time (milliseconds since 1970). */
-  async listChangedSince(sinceMs: number, pubkeys: readonly string[]): Promise<QuoteUpdate[]> {
+  /**
+   * Returns the payments whose state changed since a time: those to these recipients, and those whose `paidAt` is at
+   * least `unlistedFromMs`. Times in milliseconds since 1970.
+   */
+  async listChangedSince(
+    sinceMs: number,
+    { pubkeys, unlistedFromMs }: { pubkeys: readonly string[]; unlistedFromMs: number },
+  ): Promise<QuoteUpdate[]> {
     // `cross join` makes SQLite start with the events instead of all payments of the recipients.
     const { rows } = await sql<QuoteUpdate>`
-      select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId"
+      select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId",
+        quotes.paid_at as "paidAtMs"
       from quote_events cross join quotes
       where quotes.id = quote_events.quote
         and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
-        and ${columnInValues(this.db, 'quotes.pubkey', 'text', pubkeys)}
+        and (
+          quotes.paid_at >= ${unlistedFromMs}
+          or ${columnInValues(this.db, 'quotes.pubkey', 'text', pubkeys)}
+        )
       order by quotes.id
     `.execute(this.db);
     return rows;

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto';
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
 import { BaseStore, jsonRows, toFlag } from '../database/sql.ts';
 import { BatchWriter } from './batch-writer.ts';
-import type { PaidQuoteState } from './quote-state.ts';
+import { computeUnlistedRange, type PaidQuoteState } from './quote-state.ts';
 
 /** A quote that a mint has just created. Times in milliseconds since 1970. */
 export interface NewQuote {
@@ -102,7 +102,8 @@ export class QuoteStore extends BaseStore {
   }
 
   /**
-   * Returns one page of a recipient's paid quotes, the newest payment first, and the total.
+   * Returns one page of a recipient's paid quotes, the newest payment first, and the total. Leaves out payments that
+   * are not listed yet, which are always the newest ones.
    *
    * A page is a range of `paid_seq`, which has no gaps, so every page costs the same. The range needs a lower bound,
    * too: without it, PostgreSQL reads and sorts all older payments.
@@ -112,19 +113,23 @@ export class QuoteStore extends BaseStore {
   async listPaid(
     pubkey: string,
     page: { sinceSeconds: number | null; limit: number; offset: number },
+    nowMs: number,
   ): Promise<{ quotes: ListedQuote[]; total: number }> {
     const sinceMs =
       page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, MAX_DATE_SECONDS) * 1000;
     const end = page.offset + page.limit;
+    const unlisted = computeUnlistedRange(nowMs);
     const { rows } = await sql<ListedQuote & { total: number }>`
       with bounds as materialized (
         select
-          coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest,
           coalesce((
-            select paid_seq from quotes
-            where pubkey = ${pubkey} and paid_seq is not null and paid_at <= ${sinceMs}
-            order by paid_at desc, paid_seq desc limit 1
-          ), 0) as seen
+            select case
+              when last_paid_at < ${unlisted.fromMs} or last_paid_at >= ${unlisted.untilMs} then paid_count
+              else ${countPaidBefore(pubkey, unlisted.fromMs)}
+            end
+            from users where pubkey = ${pubkey}
+          ), 0) as newest,
+          ${countPaidBefore(pubkey, sinceMs + 1)} as seen
       )
       select newest - seen as total, mint_url as "mintUrl", quote_id as "quoteId", request,
              amount_sat as "amountSat", state, locked, created_at as "createdAtMs",
@@ -136,7 +141,8 @@ export class QuoteStore extends BaseStore {
     `.execute(this.db);
     // If the page is empty, the only row contains the total, and null in all columns of `quotes`.
     const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
-    return { total: rows[0]?.total ?? 0, quotes: rows.filter(isQuote) };
+    // Negative if `since` is later than payments that are not listed yet.
+    return { total: Math.max(0, rows[0]?.total ?? 0), quotes: rows.filter(isQuote) };
   }
 
   /**
@@ -187,6 +193,15 @@ export class QuoteStore extends BaseStore {
       .executeTakeFirst();
     return row ?? null;
   }
+}
+
+/** Builds an expression for the number of payments to a recipient before a time (milliseconds since 1970). */
+function countPaidBefore(pubkey: string, timeMs: number): RawBuilder<number> {
+  return sql`coalesce((
+    select paid_seq from quotes
+    where pubkey = ${pubkey} and paid_seq is not null and paid_at < ${timeMs}
+    order by paid_at desc, paid_seq desc limit 1
+  ), 0)`;
 }
 
 function toQuoteKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {

@@ -3,6 +3,7 @@ import { type Logger, logMilestone } from '../log.ts';
 import type { Store } from '../store.ts';
 import { BatchWriter } from './batch-writer.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
+import { computeListedAtMs, computeUnlistedRange } from './quote-state.ts';
 
 /** One write per second is cheap, and the history may be late. */
 const LOG_BATCH_DELAY_MS = 1_000;
@@ -55,30 +56,84 @@ export function createUpdateLog(
  */
 const REPLAY_MARGIN_MS = 60_000;
 
-/**
- * Sends the updates to the sockets of this process that they may have missed. They may receive some updates twice.
- *
- * @param sinceMs when this process last received notifications (milliseconds since 1970)
- */
-export async function replayMissedUpdates(
-  sinceMs: number,
-  deps: {
-    events: Pick<Store['quoteEvents'], 'listChangedSince'>;
-    subscribers: Pick<QuoteSubscribers, 'listPubkeys' | 'sendUpdate'>;
-    onUpdateSent: (update: QuoteUpdate, socketCount: number) => void;
-    log: Logger;
-  },
-): Promise<void> {
-  const { events, subscribers, onUpdateSent, log } = deps;
-  const pubkeys = subscribers.listPubkeys();
-  const updates = await events.listChangedSince(sinceMs - REPLAY_MARGIN_MS, pubkeys);
-  for (const update of updates) {
-    onUpdateSent(update, subscribers.sendUpdate(update.pubkey, update.quoteId));
+export interface UpdateSenderDeps {
+  events: Pick<Store['quoteEvents'], 'listChangedSince'>;
+  subscribers: Pick<QuoteSubscribers, 'listPubkeys' | 'sendUpdate'>;
+  onUpdateSent: (update: QuoteUpdate, socketCount: number) => void;
+  clock: Clock;
+  log: Logger;
+}
+
+/** Sends updates to the sockets of this process, each when its payment is in the recipient's list. */
+export class UpdateSender {
+  readonly #deps: UpdateSenderDeps;
+  /**
+   * The updates of payments that are not listed yet, by the time of their listing and `quotes.id`. They wait even if
+   * the recipient has no socket, because a wallet that connects now does not find the payment in the list.
+   */
+  readonly #waiting = new Map<
+    number,
+    { timer: NodeJS.Timeout; updates: Map<number, QuoteUpdate> }
+  >();
+
+  constructor(deps: UpdateSenderDeps) {
+    this.#deps = deps;
   }
-  log.info(
-    { event: 'updates_replayed', updates: updates.length },
-    'replayed updates that sockets may have missed',
-  );
+
+  send(update: QuoteUpdate): void {
+    const { subscribers, onUpdateSent, clock } = this.#deps;
+    const nowMs = clock();
+    const unlisted = computeUnlistedRange(nowMs);
+    if (update.paidAtMs < unlisted.fromMs || update.paidAtMs >= unlisted.untilMs) {
+      onUpdateSent(update, subscribers.sendUpdate(update.pubkey, update.quoteId));
+      return;
+    }
+    const listedAtMs = computeListedAtMs(update.paidAtMs);
+    const waiting = this.#waiting.get(listedAtMs) ?? {
+      timer: setTimeout(() => this.#sendWaiting(listedAtMs), listedAtMs - nowMs).unref(),
+      updates: new Map(),
+    };
+    waiting.updates.set(update.id, update);
+    this.#waiting.set(listedAtMs, waiting);
+  }
+
+  /**
+   * Sends the updates that the sockets of this process may have missed, and those that wait for their listing. Sockets
+   * may receive some updates twice.
+   *
+   * @param sinceMs when this process last received notifications (milliseconds since 1970)
+   */
+  async replayMissed(sinceMs: number): Promise<void> {
+    const { events, subscribers, clock, log } = this.#deps;
+    const updates = await events.listChangedSince(sinceMs - REPLAY_MARGIN_MS, {
+      pubkeys: subscribers.listPubkeys(),
+      unlistedFromMs: computeUnlistedRange(clock()).fromMs,
+    });
+    for (const update of updates) {
+      this.send(update);
+    }
+    if (updates.length > 0) {
+      log.info(
+        { event: 'updates_replayed', updates: updates.length },
+        'replayed updates that sockets may have missed',
+      );
+    }
+  }
+
+  stop(): void {
+    for (const { timer } of this.#waiting.values()) {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Updates wait again if the timer is early, because the clock was adjusted in the meantime. */
+  #sendWaiting(listedAtMs: number): void {
+    const waiting = this.#waiting.get(listedAtMs);
+    this.#waiting.delete(listedAtMs);
+    for (const update of waiting?.updates.values() ?? []) {
+      this.send(update);
+    }
+  }
 }
 
 /** A wallet's socket that has authenticated for a key. */

@@ -7,7 +7,7 @@ import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
 import { ObservationRecorder, type ObservationRecorderDeps } from './observation-recorder.ts';
 import { createQuoteAnnouncer } from './process-notifications.ts';
 import { QuoteWriter } from './quote-store.ts';
-import { createUpdateLog, QuoteSubscribers } from './quote-updates.ts';
+import { createUpdateLog, QuoteSubscribers, UpdateSender } from './quote-updates.ts';
 
 export interface QuotesModuleOptions
   extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
@@ -25,6 +25,8 @@ export interface QuotesModuleOptions
 /** Constructs the objects that issue invoices, record payments and notify wallets. */
 export function createQuotesModule(options: QuotesModuleOptions) {
   const { store, mints, limits, clock, log } = options;
+  const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
+  const updateLog = createUpdateLog(store.quoteEvents, clock, log);
   return {
     invoiceIssuer: new InvoiceIssuer({
       ...options,
@@ -38,7 +40,13 @@ export function createQuotesModule(options: QuotesModuleOptions) {
     }),
     observationRecorder: new ObservationRecorder({ ...options, anomalies: mints.anomalies }),
     announcer: createQuoteAnnouncer(store, log),
-    subscribers: new QuoteSubscribers(limits.maxSocketsPerPubkey),
-    updateLog: createUpdateLog(store.quoteEvents, clock, log),
+    subscribers,
+    updateLog,
+    updateSender: new UpdateSender({
+      ...options,
+      events: store.quoteEvents,
+      subscribers,
+      onUpdateSent: updateLog.add,
+    }),
   };
 }

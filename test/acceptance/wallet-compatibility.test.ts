@@ -81,14 +81,18 @@ describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses 
 });
 
 describe('coco, which ignores quotes that were not paid after its newest quote', () => {
-  it('receives all payments of one second if it synchronizes after each payment', async () => {
+  it('receives all payments of a burst if it synchronizes after each update', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
     const socket = await wallet.openSocket();
     const receivedAmounts: unknown[] = [];
     let newestPaidAt = 0;
-    for (let amountSat = 1; amountSat <= 4; amountSat += 1) {
+    // The last payments are listed some seconds later.
+    const amounts = [1, 2, 3, 4, 5, 6, 7, 8];
+    for (const amountSat of amounts) {
       await payInvoice(wallet, mint, amountSat);
+    }
+    for (const _ of amounts) {
       await socket.nextMessage();
       const newQuotes = (await createSdkClient(wallet).getQuotesSince(newestPaidAt)).filter(
         (quote) => quote.paidAt > newestPaidAt,
@@ -97,8 +101,8 @@ describe('coco, which ignores quotes that were not paid after its newest quote',
       newestPaidAt = Math.max(newestPaidAt, ...newQuotes.map((quote) => quote.paidAt));
     }
     await socket.close();
-    expect(receivedAmounts).toEqual([1, 2, 3, 4]);
-    // The service gives each payment a separate second, at most 5 s ahead of the clock.
+    expect(receivedAmounts.toSorted()).toEqual(amounts);
+    // Otherwise, cdk wallets would ignore what the mint reports.
     expect(newestPaidAt).toBeLessThanOrEqual(Date.now() / 1000 + 5);
   });
 });

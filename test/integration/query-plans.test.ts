@@ -46,7 +46,7 @@ const CALLS: [name: string, call: StoreCall][] = [
   ],
   [
     'lists payments',
-    ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }),
+    ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
   ['finds an invoice by its verify token', ({ quotes }) => quotes.findByVerifyToken('token')],
   ['lists watched mints', ({ watchedQuotes }) => watchedQuotes.listWatchedMints()],
@@ -73,7 +73,8 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['lists the events of a quote', ({ quoteEvents }) => quoteEvents.listByQuote(1)],
   [
     'finds changes since a time',
-    ({ quoteEvents }) => quoteEvents.listChangedSince(QUOTE_COUNT, [pubkey]),
+    ({ quoteEvents }) =>
+      quoteEvents.listChangedSince(QUOTE_COUNT, { pubkeys: [pubkey], unlistedFromMs: 1 }),
   ],
   ['deletes unused mints', ({ mints }) => mints.pruneUnused(1_000)],
   ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
@@ -137,7 +138,7 @@ describe.skipIf(isPostgres)('SQLite', () => {
 
   it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
     const planSteps = await explainStatements(database, ({ quoteEvents }) =>
-      quoteEvents.listChangedSince(1, [pubkey]),
+      quoteEvents.listChangedSince(1, { pubkeys: [pubkey], unlistedFromMs: 1 }),
     );
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
   });

@@ -283,7 +283,7 @@ function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions
 }
 
 function listPayments() {
-  return store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 });
+  return store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 }, clock.nowMs);
 }
 
 async function findRowId({ quoteId }: NewQuote): Promise<number> {

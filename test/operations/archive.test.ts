@@ -175,7 +175,7 @@ async function readQuoteLists(location: DatabaseLocation) {
   const lists = [];
   for (const { pubkey } of users) {
     const page = { sinceSeconds: null, limit: QUOTES_PER_USER + 1, offset: 0 };
-    lists.push({ pubkey, ...(await quotes.listPaid(pubkey, page)) });
+    lists.push({ pubkey, ...(await quotes.listPaid(pubkey, page, Date.now())) });
   }
   await database.close();
   return lists;

@@ -29,6 +29,8 @@ const GROUP_QUOTE_COUNT = 530;
 const database = useTestDatabase();
 /** A recipient with many payments and many open quotes. */
 let pubkey: string;
+/** Has 50 payments per second, for 50 seconds from {@link FIRST_PAID_AT_MS}. */
+const burstRecipient = randomPubkey();
 /** The only quote of another recipient. */
 const quote = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
 const { paymentHash, quoteId, verifyToken } = quote;
@@ -39,6 +41,12 @@ beforeAll(async () => {
   );
   pubkey = randomPubkey();
   await insertPaidQuotes(database, pubkey, PAYMENT_COUNT);
+  const burstTimes = Array.from({ length: 2_500 }, (_, i) => FIRST_PAID_AT_MS + i * 20);
+  await insertPaidQuotes(
+    database,
+    burstRecipient,
+    burstTimes.map((paidAtMs) => ({ paidAtMs })),
+  );
   await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint: 'm1', recipient: pubkey });
   await new Store(database.db).quotes.insert([quote]);
   for (const mint of ['m3', 'm4']) {
@@ -84,9 +92,7 @@ describe.each([
 
   it('reads as much for a page of the paid list at offset 5,000 as for the first page', async () => {
     const costOfPage = (page: { sinceSeconds?: number; offset: number }) =>
-      measureQueryCost(database.db, (db) =>
-        new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...page }),
-      );
+      measurePage({ recipient: pubkey, nowMs: Date.now(), ...page });
     for (const offset of [0, 5_000]) {
       const { rowsRead: rows, pagesRead: pages } = await costOfPage({ offset });
       // The 50 rows of the page, and the row of the recipient.
@@ -97,6 +103,16 @@ describe.each([
     for (const offset of [0, 4_900]) {
       // Also the last two payments before `since`, which could have the same time.
       expect((await costOfPage({ sinceSeconds, offset })).rowsRead).toBe(53);
+    }
+  });
+
+  it('reads as much for a page of the paid list if thousands of payments are not listed yet', async () => {
+    for (const offset of [0, 200]) {
+      const page = { recipient: burstRecipient, nowMs: FIRST_PAID_AT_MS, offset };
+      const { rowsRead, pagesRead } = await measurePage(page);
+      // The page, the row of the recipient, and the last two listed payments, which could have the same time.
+      expect(rowsRead).toBe(53);
+      expect(pagesRead).toBeLessThan(30);
     }
   });
 
@@ -126,6 +142,18 @@ describe.each([
     expect(rows).toBeLessThanOrEqual(perRecipient + perAddressGroup + GROUP_QUOTE_COUNT);
   });
 });
+
+function measurePage(options: {
+  recipient: string;
+  nowMs: number;
+  offset: number;
+  sinceSeconds?: number;
+}) {
+  const { recipient, nowMs, offset, sinceSeconds = null } = options;
+  return measureQueryCost(database.db, (db) =>
+    new QuoteStore(db).listPaid(recipient, { sinceSeconds, limit: 50, offset }, nowMs),
+  );
+}
 
 it('finds a quote by its exact verify token only', async () => {
   const store = new QuoteStore(database.db);

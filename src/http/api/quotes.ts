@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { toUnixSeconds } from '../../clock.ts';
+import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import type { ListedQuote } from '../../quotes/quote-store.ts';
 import type { Store } from '../../store.ts';
@@ -23,7 +23,9 @@ const MAX_REQUESTED_PAGE_SIZE = 1000;
 const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
-    paidAt: unixSeconds.describe('Unix seconds: when the service recorded the payment.'),
+    paidAt: unixSeconds.describe(
+      'Unix seconds: when the service recorded the payment. Payments of a burst are a second apart.',
+    ),
     expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint expired quotes.'),
     mintUrl: z.url().describe('The mint that created the quote; only it can mint the quote.'),
     quoteId: z
@@ -78,15 +80,18 @@ const schema = {
 };
 
 /** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
-export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (app, { store }) => {
+export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
+  app,
+  { store, clock },
+) => {
   app.get('/api/v2/wallet/quotes', { schema }, async (request) => {
     const { since, offset } = request.query;
     const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
-    const { quotes, total } = await store.quotes.listPaid(request.pubkey, {
-      sinceSeconds: since ?? null,
-      limit,
-      offset,
-    });
+    const { quotes, total } = await store.quotes.listPaid(
+      request.pubkey,
+      { sinceSeconds: since ?? null, limit, offset },
+      clock(),
+    );
     return {
       error: false as const,
       data: { quotes: quotes.map(renderQuote) },

@@ -44,17 +44,19 @@ export class NpubcashImportStore extends BaseStore {
   /** Stores quotes. Returns the paid ones. */
   async insertQuotes(
     quotes: readonly ImportedQuote[],
-  ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
+  ): Promise<{ id: number; pubkey: string; quoteId: string; paidAtMs: number }[]> {
     const insertedRows = [];
     for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
       const rows = await this.db
         .insertInto('quotes')
         .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
-        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
+        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_at as paidAtMs'])
         .execute();
       insertedRows.push(...rows);
     }
-    return insertedRows.filter(({ paidSeq }) => paidSeq !== null);
+    return insertedRows.flatMap(({ paidAtMs, ...row }) =>
+      paidAtMs === null ? [] : [{ ...row, paidAtMs }],
+    );
   }
 
   /** Returns those rows of the npubcash server that an earlier import has stored. */
