@@ -88,7 +88,9 @@ export async function startService(
         ' and mints may use plain http; for development only',
     );
   }
-  const operatorMints = [...new Set([config.defaultMintUrl, config.usernames.mintUrl])];
+  const operatorMints = [
+    ...new Set([config.defaultMintUrl, config.usernames.mintUrl, ...(config.zaps.mints ?? [])]),
+  ];
   const metrics = config.metrics && new Metrics({ version: VERSION, operatorMints });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
   const shared = { store, clock, monotonicMs, log };

@@ -4,6 +4,7 @@ import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import type { WatchBudget } from '../mints/watch-budget.ts';
 import type { Store } from '../store.ts';
 import type { OpenInvoiceCounts } from './quote-store.ts';
 
@@ -55,6 +56,7 @@ interface InvoiceAdmissionDeps {
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
   /** Payments at these mints cost money, so they have no daily limit. */
   operatorMints: readonly string[];
+  watchBudget: Pick<WatchBudget, 'hasRoom' | 'add'>;
   limits: InvoiceLimits;
   /** The key for hashing address groups is derived from this secret. */
   secret: string;
@@ -66,7 +68,7 @@ interface InvoiceAdmissionDeps {
 
 /**
  * Decides whether a payer gets an invoice. Checks the request rate of the payer's address group, the number of open
- * invoices, the quotes of the last day, and the mint's rate limit.
+ * invoices, the quotes of the last day, the number of watched quotes, and the mint's rate limit.
  */
 export class InvoiceAdmission {
   readonly #deps: InvoiceAdmissionDeps;
@@ -123,15 +125,15 @@ export class InvoiceAdmission {
    * Calls `createInvoice` if the request is within the limits. Waits if the mint's rate limit will soon allow it.
    *
    * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
-   * @throws RequestError if too many invoices are open or were requested within a day, or the mint's rate limit is
-   *   reached
+   * @throws RequestError if too many invoices are open or were requested within a day, too many quotes of mints that
+   *   users chose are watched, or the mint's rate limit is reached
    */
   async runIfAdmitted<Invoice>(
     request: AdmissionRequest,
     measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
     createInvoice: (mintPermit: MintPermit, addressGroupHash: string) => Promise<Invoice>,
   ): Promise<Invoice> {
-    const { limiter, quotes, operatorMints, maxWaitMs, clock } = this.#deps;
+    const { limiter, quotes, operatorMints, watchBudget, maxWaitMs, clock } = this.#deps;
     const { pubkey, addressGroup, mintUrl } = request;
     // The hash has a secret key, so that the database does not reveal addresses.
     const addressGroupHash = createHmac('sha256', this.#addressGroupHashKey)
@@ -161,6 +163,9 @@ export class InvoiceAdmission {
         clock(),
       );
       this.#assertOpenInvoiceLimits(inFlightCounts, storedCounts);
+      if (!watchBudget.hasRoom(mintUrl)) {
+        throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
+      }
       if (!operatorMints.includes(mintUrl)) {
         this.#assertDailyLimits(pair, addressGroup);
       }
@@ -170,7 +175,9 @@ export class InvoiceAdmission {
       if (acquisition.outcome === 'rate_limited') {
         throw mintUnavailableError(acquisition.retryAfterMs);
       }
-      return await createInvoice(acquisition.permit, addressGroupHash);
+      const invoice = await createInvoice(acquisition.permit, addressGroupHash);
+      watchBudget.add(mintUrl);
+      return invoice;
     } finally {
       for (const key of countedKeys) {
         inFlightRequests.decrement(key);

@@ -34,6 +34,7 @@ export function createQuotesModule(options: QuotesModuleOptions) {
       admission: new InvoiceAdmission({
         ...options,
         limiter: mints.limiter,
+        watchBudget: mints.watchBudget,
         quotes: store.quotes,
         maxWaitMs: mints.limiter.payerMaxWaitMs,
       }),

@@ -1,7 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/service.ts';
+import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import { buildUnpaidQuote } from '../helpers/recipients/quote-fixtures.ts';
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
 import {
@@ -228,6 +230,38 @@ describe('quotes created within a day', () => {
 
   const request = (wallet: RecipientClient, address?: string) =>
     requestInvoice(wallet, address, service);
+});
+
+describe('watched quotes at the mints of one site', () => {
+  it('are limited, but not at other mints and not at mints that the operator named', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const { quotes } = new Store(environment.database.db);
+    for (let batch = 0; batch < 9; batch += 1) {
+      await quotes.insert(
+        Array.from({ length: 1_000 }, () =>
+          buildUnpaidQuote(wallet.pubkey, { mintUrl: mint.url, createdAtMs: clock.nowMs }),
+        ),
+      );
+    }
+    const service = await useAdditionalService(environment, {}, { clock: clock.now });
+    await eventually(async () =>
+      expect((await requestInvoice(wallet, newAddress(), service)).body.reason).toBe(
+        'The recipient’s mint cannot create an invoice right now. Try again later.',
+      ),
+    );
+    const otherWallet = environment.newWallet();
+    await assignNewTestMint(otherWallet);
+    for (const recipient of [otherWallet, environment.newWallet()]) {
+      expect((await requestInvoice(recipient, newAddress(), service)).body).toEqual(INVOICE_BODY);
+    }
+    const namingService = await useAdditionalService(
+      environment,
+      { ZAP_MINTS: mint.url },
+      { clock: clock.now },
+    );
+    expect((await requestInvoice(wallet, newAddress(), namingService)).body).toEqual(INVOICE_BODY);
+  });
 });
 
 function requestInvoice(

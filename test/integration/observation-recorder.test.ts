@@ -105,6 +105,22 @@ describe('a payment', () => {
     expect(await store.users.findByPubkey(pubkey)).toBeNull();
   });
 
+  it('counts as an open invoice while it is INFLIGHT, because a mint can report that for nothing', async () => {
+    const addressGroupHash = 'a'.repeat(16);
+    const quote = await insertQuote({ addressGroupHash });
+    const countOpen = () =>
+      store.quotes.countOpenInvoices(
+        { pubkey, addressGroupHash },
+        { perRecipient: 10, perAddressGroup: 10, perPair: 10 },
+        { min: HOUR_MS, max: HOUR_MS },
+        clock.nowMs,
+      );
+    await record([observe(quote, 'INFLIGHT')]);
+    expect(await countOpen()).toEqual({ perRecipient: 1, perAddressGroup: 1, perPair: 1 });
+    await record([observe(quote, 'PAID')]);
+    expect(await countOpen()).toEqual({ perRecipient: 0, perAddressGroup: 0, perPair: 0 });
+  });
+
   it('is recorded with any reported invoice if its quote was imported without one', async () => {
     const quote = await insertQuote({ request: '' });
     const reported = {
