@@ -1,4 +1,8 @@
+import { once } from 'node:events';
+import { get } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import { runInNewContext } from 'node:vm';
+import { gunzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -71,6 +75,32 @@ describe('the page at /docs', () => {
     ]);
     expect((await fetchFile('/docs')).text).toContain('<div id="swagger-ui">');
     expect((await fetchFile('/docs/swagger-ui-bundle.js')).text).toContain('SwaggerUIBundle');
+  });
+
+  it.each([
+    [undefined, undefined],
+    ['', undefined],
+    ['identity', undefined],
+    ['*', undefined],
+    ['br, deflate', undefined],
+    ['gzip;q=0', undefined],
+    ['gzip;q=0, *', undefined],
+    ['identity;q=1, gzip;q=0.5', undefined],
+    ['gzip', 'gzip'],
+    ['gzip, deflate, br, zstd', 'gzip'],
+    ['br;q=1.0, gzip;q=0.8, *;q=0.1', 'gzip'],
+    ['identity;q=0.5, gzip;q=1', 'gzip'],
+  ])('answers Accept-Encoding %j with Content-Encoding %j', async (accepted, expected) => {
+    const request = get(`${environment.origin}/docs/show.js`, {
+      headers: accepted === undefined ? {} : { 'accept-encoding': accepted },
+    });
+    const [response] = await once(request, 'response');
+    const body = await buffer(response);
+    expect(response.headers['content-encoding']).toBe(expected);
+    expect(response.headers.vary).toBe('Accept-Encoding');
+    const text = (expected === 'gzip' ? gunzipSync(body) : body).toString();
+    expect(text).toBe((await fetchFile('/docs/show.js')).text);
+    expect(text).toContain('SwaggerUIBundle(');
   });
 
   it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(

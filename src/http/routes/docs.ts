@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import type { FastifyPluginAsync } from 'fastify';
+import { negotiate } from '@fastify/accept-negotiator';
+import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -68,7 +69,7 @@ const compress = promisify(gzip);
 
 const rateLimitConfig = { rateLimitCategory: 'documents' } as const;
 
-/** Serves the OpenAPI document and the Swagger UI page. Each file is in memory once, for all requests. */
+/** Serves the OpenAPI document and the Swagger UI page. The files are in memory once, for all requests. */
 export const docsRoutes: FastifyPluginAsync = async (app) => {
   let openApiJson: Buffer | null = null;
   app.get(OPENAPI_PATH, { config: rateLimitConfig }, async (_request, reply) => {
@@ -78,18 +79,31 @@ export const docsRoutes: FastifyPluginAsync = async (app) => {
   });
 
   for (const [path, type, readContent] of SWAGGER_UI_FILES) {
-    // Always compressed, because the Swagger UI script has 1.7 MB and every browser accepts gzip.
-    let compressed: Buffer | null = null;
-    app.get(path, { config: rateLimitConfig }, async (_request, reply) => {
-      compressed ??= await compress(await readContent());
+    // Compressed for browsers, because the Swagger UI script has 1.7 MB.
+    let content: { identity: Buffer; gzip: Buffer } | null = null;
+    app.get(path, { config: rateLimitConfig }, async (request, reply) => {
+      content ??= await readAndCompress(readContent);
+      const encoding = chooseEncoding(request);
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,
         'x-content-type-options': 'nosniff',
         'referrer-policy': 'no-referrer',
         'cache-control': 'public, max-age=86400',
-        'content-encoding': 'gzip',
+        vary: 'Accept-Encoding',
+        ...(encoding === 'gzip' && { 'content-encoding': encoding }),
       });
-      return reply.type(type).send(compressed);
+      return reply.type(type).send(content[encoding]);
     });
   }
 };
+
+async function readAndCompress(readContent: () => Promise<string | Buffer>) {
+  const identity = Buffer.from(await readContent());
+  return { identity, gzip: await compress(identity) };
+}
+
+/** Returns `gzip` only if the client names it. The first encoding of the list also applies to `*`. */
+function chooseEncoding({ headers }: FastifyRequest): 'identity' | 'gzip' {
+  const preferred = negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']);
+  return preferred === 'gzip' ? 'gzip' : 'identity';
+}
