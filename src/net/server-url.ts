@@ -28,8 +28,9 @@ interface ServerUrlRules {
  */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
-  const url = URL.parse(trimmed);
-  if (text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed) || url === null) {
+  const isPlausible = text.length <= rules.maxLength && !DECEPTIVE_CHARACTER.test(trimmed);
+  const url = isPlausible ? URL.parse(trimmed) : null;
+  if (url === null) {
     return null;
   }
   const host = url.hostname.replace(/\.$/, '');
@@ -60,7 +61,7 @@ function normaliseEscape(escaped: string, hex: string): string {
 const MAX_MINT_URL_LENGTH = 512;
 
 /** A query or a fragment, even if it is empty, or an `@` before the path, which marks credentials. */
-const FORBIDDEN_PARTS = /[?#]|^[^/]*\/*[^/]*@/;
+const FORBIDDEN_PARTS = /[?#]|^[^/]*(?:\/+[^/]*)?@/;
 
 /** Some servers treat an escaped slash or backslash as a slash, others do not. */
 const ESCAPED_SLASH = /%(?:2F|5C)/;
