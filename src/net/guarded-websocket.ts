@@ -28,6 +28,8 @@ const WEBSOCKET_OPTIONS = {
    * chunks. Assembling 100,000 of them would block the event loop for seconds.
    */
   maxBufferedChunks: 1_024,
+  /** Handles one message per turn of the event loop. A chunk can contain ten thousand short messages. */
+  allowSynchronousEvents: false,
   /** Node's default. Explicit, because the options of the process can change it. */
   maxHeaderSize: 16 * 1024,
   closeTimeout: 1_000,
@@ -142,7 +144,8 @@ export function messageByteLength(message: RawData): number {
     : message.byteLength;
 }
 
-/** Calls back after a timeout. Messages that arrived before it are read first. */
+/** Calls back after a timeout. A message that arrived before it is handled first. */
 export function setTimeoutAfterPendingIo(timeoutMs: number, callback: () => void): NodeJS.Timeout {
-  return setTimeout(() => setImmediate(callback), timeoutMs).unref();
+  // The message is read in this turn of the event loop and handled in the next one (`allowSynchronousEvents`).
+  return setTimeout(() => setImmediate(() => setImmediate(callback)), timeoutMs).unref();
 }
