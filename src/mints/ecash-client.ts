@@ -244,9 +244,10 @@ function parseKeysets(body: unknown): FoundKeysets | null {
 
 /** Parses the keys of one keyset; null if they are missing or malformed. */
 function parseKeys(body: unknown, keysetId: string): FoundKeys | null {
-  const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, MAX_KEYSETS);
-  const parsed = entries?.map((entry) => keysetKeysSchema.safeParse(entry).data);
-  const keys = parsed?.find((each) => each?.id === keysetId);
+  const entry = keysetsResponseSchema
+    .safeParse(body)
+    .data?.keysets.find((each) => (each as { id?: unknown } | null)?.id === keysetId);
+  const keys = keysetKeysSchema.safeParse(entry).data;
   return keys ? { outcome: 'found', keys } : null;
 }
 

@@ -63,14 +63,14 @@ export type ReadInfoResult =
   | { outcome: 'invalid' }
   | FailedResult;
 
-/** A quote with a long invoice and all its fields is about 2 kB. */
+/** Far above the response to a request for one quote. */
 const MAX_QUOTE_RESPONSE_BYTES = 64 * 1024;
 
 /** A mint may repeat an id. Parsing more entries would only take time. */
 const MAX_ENTRIES_PER_ID = 2;
 
-/** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. 1000 quotes with long invoices are about 2 MB. */
-const MAX_BYTES_PER_CHECKED_QUOTE = 3 * 1024;
+/** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. A quote with a long invoice and all its fields is about 2 kB. */
+const MAX_BYTES_PER_CHECKED_QUOTE = 2 * 1024;
 
 /** The info of a mint with a long description and message is about 10 kB. */
 const MAX_INFO_RESPONSE_BYTES = 256 * 1024;

@@ -28,8 +28,8 @@ const MAX_BATCH_SIZE = 1000;
 /** For a mint that advertises no size. This is cdk-mintd's default. */
 const DEFAULT_BATCH_SIZE = 100;
 
-/** Far longer than the lists of any mint. */
-const MAX_LIST_LENGTH = 1000;
+/** Far longer than the lists of any mint. Further entries are ignored, because validating them takes time. */
+const MAX_LIST_LENGTH = 100;
 
 /** Values other than `true` count as false. */
 const flagSchema = z.boolean().catch(false);

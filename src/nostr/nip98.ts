@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { tryParseJson } from '../untrusted-text.ts';
+import { isTagList, tryParseJson } from '../untrusted-text.ts';
 import type { EventVerifier } from './events.ts';
 
 /** How far the time of an event may differ from the current time, in the past or in the future (NIP-98). */
@@ -80,7 +80,7 @@ const nostrEventSchema = z.object({
   kind: z.number().int().nonnegative(),
   created_at: z.number().int().nonnegative(),
   content: z.string(),
-  tags: z.array(z.array(z.string())),
+  tags: z.custom<string[][]>(isTagList),
 });
 
 function decodeEvent(encoded: string): z.infer<typeof nostrEventSchema> | null {

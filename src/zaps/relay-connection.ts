@@ -8,9 +8,8 @@ import type { Logger } from '../log.ts';
 import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
 import { type HandshakeFailure, toHandshakeFailure } from '../net/request-failure.ts';
 import type { EventSigner, EventVerifier } from '../nostr/events.ts';
-import { tryParseJson } from '../untrusted-text.ts';
+import { isTagList, tryParseJson } from '../untrusted-text.ts';
 import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
-import { isTagList } from './zap-request.ts';
 
 export interface RelayTimeouts {
   /** How long to wait for the response to an event. Healthy relays respond within a second. */

@@ -3,7 +3,12 @@ import { z } from 'zod';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { isForbiddenHost } from '../net/public-address.ts';
 import { normaliseServerUrl } from '../net/server-url.ts';
-import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
+import {
+  decodeQueryValueCandidates,
+  isTagList,
+  isWellFormedString,
+  tryParseJson,
+} from '../untrusted-text.ts';
 
 export interface ZapRequestRules {
   /** Hex. */
@@ -271,25 +276,10 @@ function tagValues(tags: Tags, name: string): string[] {
 
 function extractUsableRelays(tags: Tags, options: { allowPrivateNetworks: boolean }): string[] {
   const [, ...relays] = tags.find(([name]) => name === 'relays') ?? [];
-  return [...new Set(relays.flatMap((relay) => normaliseRelayUrl(relay, options) ?? []))];
+  const listed = relays.slice(0, MAX_LISTED_RELAYS);
+  return [...new Set(listed.flatMap((relay) => normaliseRelayUrl(relay, options) ?? []))];
 }
 
 function rejected(reason: string): ZapRequestResult {
   return { outcome: 'rejected', reason };
-}
-
-/**
- * Returns whether a value is a valid list of tags (NIP-01). Zod is not used, because it collects all issues and
- * throws if a hostile event has 100,000 of them.
- */
-export function isTagList(value: unknown): value is string[][] {
-  return (
-    Array.isArray(value) &&
-    value.every((tag: unknown) => Array.isArray(tag) && tag.every(isWellFormedString))
-  );
-}
-
-/** Returns whether a value is a string without lone surrogates, which programs hash and store differently. */
-function isWellFormedString(value: unknown): value is string {
-  return typeof value === 'string' && value.isWellFormed();
 }

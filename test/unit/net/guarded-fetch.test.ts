@@ -47,6 +47,13 @@ describe('GuardedFetch responses', () => {
     expect(await sendRequest(url)).toMatchObject({ text: '"Zoë"' });
   });
 
+  it('returns no text if the body is not UTF-8', async () => {
+    const url = await startHost((_request, response) =>
+      response.end(Buffer.from('"Zoë"', 'latin1')),
+    );
+    expect(await sendRequest(url)).toMatchObject({ outcome: 'responded', status: 200, text: '' });
+  });
+
   it.each([
     ['a body that is too large', OK_RESPONSE, { maxBodyBytes: 1 }, 'response too large'],
     [

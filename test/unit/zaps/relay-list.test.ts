@@ -54,6 +54,13 @@ describe('parseRelayList', () => {
     expect(parseWriteRelays(tags)).toEqual(tags.slice(0, 10).map(([, url]) => url));
   });
 
+  it('ignores all tags after the first hundred', () => {
+    const tags = Array.from({ length: 100 }, () => ['r', 'wss://reads.example', 'read']);
+    const writeRelay = ['r', 'wss://writes.example'];
+    expect(parseWriteRelays([...tags.slice(1), writeRelay])).toEqual(['wss://writes.example']);
+    expect(parseWriteRelays([...tags, writeRelay])).toEqual([]);
+  });
+
   it('returns no relays for an event without tags', () => {
     expect(parseRelayList(EVENT, OPTIONS)).toEqual({
       writeRelays: [],
