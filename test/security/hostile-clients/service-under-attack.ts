@@ -36,6 +36,17 @@ const UPDATE_TIMEOUT_MS = 20_000;
 /** Lines that Node prints because of `--inspect`. */
 const INSPECTOR_LINE = /^(Debugger |For help, see: https:\/\/nodejs\.org)/;
 
+const NANOSECONDS_PER_MS = 1e6;
+
+/** Starts to measure the delays of the service's event loop. The first tick of the measurement records nothing. */
+const MEASURE_EVENT_LOOP = `(() => {
+  const { monitorEventLoopDelay } = process.getBuiltinModule('node:perf_hooks');
+  globalThis.eventLoopDelay?.disable();
+  globalThis.eventLoopDelay = monitorEventLoopDelay({ resolution: 1 });
+  globalThis.eventLoopDelay.enable();
+  return new Promise((resolve) => setTimeout(resolve, 2));
+})()`;
+
 const READ_RESOURCE_USAGE = `(() => {
   const { heapUsed, external, rss } = process.memoryUsage();
   const sockets = process.getActiveResourcesInfo().filter((each) => each === 'TCPSocketWrap');
@@ -76,21 +87,44 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
   const log = await readFile(service.logFile, 'utf8');
   const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
 
-  /** Collects garbage and measures the resources of the service. */
-  async function measureResourceUsage(): Promise<ResourceUsage> {
+  /** Calls methods of the service's inspector. @returns the result of the last call */
+  async function callInspector(...calls: [method: string, params?: object][]) {
     const inspector = new WebSocket(inspectorUrl);
     await once(inspector, 'open');
-    const call = async (method: string, params: object = {}) => {
+    // biome-ignore lint/suspicious/noExplicitAny: each method has its own result.
+    let result: any;
+    for (const [method, params = {}] of calls) {
       inspector.send(JSON.stringify({ id: 1, method, params }));
       const [data] = await once(inspector, 'message');
-      return JSON.parse(String(data)).result;
-    };
-    // Finalizers run after the first collection. The second one frees what they release.
-    await call('HeapProfiler.collectGarbage');
-    await call('HeapProfiler.collectGarbage');
-    const response = await call('Runtime.evaluate', { expression: READ_RESOURCE_USAGE });
+      result = JSON.parse(String(data)).result;
+    }
     inspector.terminate();
-    return JSON.parse(response.result.value) as ResourceUsage;
+    return result;
+  }
+
+  /** Collects garbage and measures the resources of the service. */
+  async function measureResourceUsage(): Promise<ResourceUsage> {
+    const { result } = await callInspector(
+      // Finalizers run after the first collection. The second one frees what they release.
+      ['HeapProfiler.collectGarbage'],
+      ['HeapProfiler.collectGarbage'],
+      ['Runtime.evaluate', { expression: READ_RESOURCE_USAGE }],
+    );
+    return JSON.parse(result.value) as ResourceUsage;
+  }
+
+  /** Returns the longest delay of the service's event loop during an action, in milliseconds. */
+  async function measureEventLoopDelayMs(action: () => Promise<unknown>): Promise<number> {
+    await callInspector([
+      'Runtime.evaluate',
+      { expression: MEASURE_EVENT_LOOP, awaitPromise: true },
+    ]);
+    await action();
+    // The delay is recorded in the next turn of the event loop, before the response to this request.
+    await requestJson(origin, '/health/live');
+    const expression = 'eventLoopDelay.max';
+    const { result } = await callInspector(['Runtime.evaluate', { expression }]);
+    return result.value / NANOSECONDS_PER_MS;
   }
 
   /** Waits until the service releases the resources of an attack. @returns a line for each resource still in use */
@@ -144,7 +178,10 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     mint,
     origin,
     port,
+    /** The process of the service. */
+    pid: service.pid ?? 0,
     measureResourceUsage,
+    measureEventLoopDelayMs,
     waitUntilReleased,
     readUnexpectedOutput,
     runPaymentFlow,

@@ -1,0 +1,376 @@
+import type { Socket } from 'node:net';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
+import { generateSecretKey } from 'nostr-tools';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { WebSocket } from 'ws';
+import { createLogger } from '../../../src/log.ts';
+import { EcashClient } from '../../../src/mints/ecash-client.ts';
+import { MintClient } from '../../../src/mints/mint-client.ts';
+import { SUBSCRIPTION_TIMING } from '../../../src/mints/mint-subscription.ts';
+import { SubscriptionConnection } from '../../../src/mints/subscription-connection.ts';
+import { GuardedFetch } from '../../../src/net/guarded-fetch.ts';
+import { createGuardedWebSocketConnector } from '../../../src/net/guarded-websocket.ts';
+import { loadEventSigner, loadEventVerifier } from '../../../src/nostr/events.ts';
+import { RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
+import { RelayPool } from '../../../src/zaps/relay-pool.ts';
+import { startHostileMint } from '../../helpers/mints/fake-hostile-mint.ts';
+import {
+  AsyncQueue,
+  buildQuoteNotification,
+  FakeWebSocketMint,
+} from '../../helpers/mints/fake-websocket-mint.ts';
+import { expectShortDelay } from './expect-short-delay.ts';
+import { fillArray, fillObject, HOSTILE_JSON } from './hostile-json.ts';
+
+/**
+ * Reads the most expensive known answers and messages of mints and relays, one at a time. None may block the event
+ * loop for long. The mints and relays run in this process, so each delay includes a part of their work.
+ */
+
+const NANOSECONDS_PER_MS = 1e6;
+const KIBIBYTE = 1024;
+
+/** Each chunk of a response counts as 256 bytes more than it has. */
+const CHUNK_ALLOWANCE = 0.95;
+
+/** The largest WebSocket message. */
+const MESSAGE_BYTES = 256 * KIBIBYTE;
+
+/** For the largest batch. */
+const QUOTE_IDS = repeat(1_000, (index) => `0198a6d5-6d0e-7aaa-bbbb-ccccdddd${index}`);
+
+const OUTPUTS = repeat(256, () => ({ amount: 1, id: '00', B_: '02' }));
+
+const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
+
+type MintRequest = (
+  clients: { mint: MintClient; ecash: EcashClient },
+  mintUrl: string,
+) => Promise<{ outcome: string }>;
+
+const checkQuotes: MintRequest = ({ mint }, url) => mint.checkQuotes(url, QUOTE_IDS);
+const readInfo: MintRequest = ({ mint }, url) => mint.readInfo(url);
+const readKeysets: MintRequest = ({ ecash }, url) => ecash.readKeysets(url);
+const readKeys: MintRequest = ({ ecash }, url) => ecash.readKeys(url, 'a');
+const swap: MintRequest = ({ ecash }, url) => ecash.swap(url, [], OUTPUTS);
+const checkState: MintRequest = ({ ecash }, url) => ecash.checkState(url, QUOTE_IDS);
+const restore: MintRequest = ({ ecash }, url) => ecash.restore(url, OUTPUTS);
+
+/** The size limits of their responses. */
+const REQUESTS: readonly (readonly [name: string, maxBytes: number, MintRequest])[] = [
+  ['a new quote', 64 * KIBIBYTE, ({ mint }, url) => mint.createQuote(url, { amountSat: 1 })],
+  ['a quote', 64 * KIBIBYTE, ({ mint }, url) => mint.readQuote(url, 'a')],
+  ['a thousand quotes', 2_064 * KIBIBYTE, checkQuotes],
+  ['info', 256 * KIBIBYTE, readInfo],
+  ['keysets', 256 * KIBIBYTE, readKeysets],
+  ['keys', 64 * KIBIBYTE, readKeys],
+  ['a swap', 320 * KIBIBYTE, swap],
+  ['the states of a thousand proofs', 2_064 * KIBIBYTE, checkState],
+  ['restored signatures', 320 * KIBIBYTE, restore],
+];
+
+const HOSTILE_BODIES: readonly (readonly [name: string, (bytes: number) => string | Buffer])[] = [
+  ...HOSTILE_JSON,
+  ['text that is not ASCII', (bytes) => `"${'é'.repeat(bytes / 2 - 1)}"`],
+  ['bytes that are not UTF-8', (bytes) => Buffer.alloc(bytes, 0xff)],
+];
+
+const BOLT11_SAT = { method: 'bolt11', unit: 'sat' };
+
+const MALFORMED_BODIES: readonly (readonly [name: string, MintRequest, body: object])[] = [
+  ['quotes without fields', checkQuotes, QUOTE_IDS.map(() => ({}))],
+  [
+    'quotes with malformed fields',
+    checkQuotes,
+    QUOTE_IDS.map((quote) => ({ quote, request: 0, amount: '', state: 0, amount_paid: '' })),
+  ],
+  [
+    'repeated quotes with malformed fields',
+    checkQuotes,
+    [...QUOTE_IDS, ...QUOTE_IDS].map((quote) => ({ quote, request: 0, amount: '', state: 0 })),
+  ],
+  ['methods without fields', readInfo, createInfo({}, {})],
+  [
+    'methods with malformed fields',
+    readInfo,
+    createInfo(
+      { ...BOLT11_SAT, min_amount: '', max_amount: '', options: 0 },
+      { ...BOLT11_SAT, commands: 0 },
+    ),
+  ],
+  ['keysets without fields', readKeysets, { keysets: repeat(7_000, () => ({})) }],
+  [
+    'keysets with malformed fields',
+    readKeysets,
+    { keysets: repeat(3_000, () => ({ id: 0, unit: 0, active: 0, input_fee_ppk: -1 })) },
+  ],
+  [
+    'malformed keys',
+    readKeys,
+    { keysets: [{ id: 'a', keys: JSON.parse(fillObject((i) => `"a${i}":0`, 60_000)) }] },
+  ],
+  [
+    'malformed keys of many keysets',
+    readKeys,
+    { keysets: repeat(2_000, () => ({ id: 'a', keys: { a: 0 } })) },
+  ],
+  ['malformed signatures', swap, { signatures: OUTPUTS.map(() => ({ dleq: {} })) }],
+  ['malformed states of proofs', checkState, { states: QUOTE_IDS.map(() => ({})) }],
+  [
+    'malformed restored signatures',
+    restore,
+    { outputs: OUTPUTS.map(() => ({})), signatures: OUTPUTS.map(() => ({})) },
+  ],
+];
+
+describe('the event loop is not blocked by a response of a mint', () => {
+  it.each(
+    REQUESTS.flatMap(([requestName, maxBytes, send]) =>
+      HOSTILE_BODIES.map(([bodyName, createBody]) => {
+        const createLargeBody = () => createBody(maxBytes * CHUNK_ALLOWANCE);
+        return [requestName, bodyName, send, createLargeBody] as const;
+      }),
+    ),
+  )('to a request for %s with %s', async (_requestName, _bodyName, send, createBody) => {
+    for (const status of [200, 400]) {
+      const outcomes = await sendToHostileMint(send, status, createBody);
+      expect(outcomes).not.toContain('created');
+    }
+  });
+
+  it.each(MALFORMED_BODIES)('with %s', async (_name, send, body) => {
+    await sendToHostileMint(send, 200, () => JSON.stringify(body));
+  });
+
+  it('with the states of a thousand quotes with long invoices', async () => {
+    const quotes = QUOTE_IDS.map((quote) => ({
+      ...{ quote, request: `lnbc1${'q'.repeat(1_500)}`, amount: 21, ...BOLT11_SAT },
+      ...{ state: 'PAID', expiry: 1_800_000_000, pubkey: `02${'a'.repeat(64)}` },
+      ...{
+        amount_paid: 21,
+        amount_issued: 0,
+        created_at: 1_700_000_000,
+        updated_at: 1_700_000_000,
+      },
+    }));
+    const observedCounts = new Set<number>();
+    const countQuotes: MintRequest = async ({ mint }, url) => {
+      const result = await mint.checkQuotes(url, QUOTE_IDS);
+      observedCounts.add(result.outcome === 'found' ? result.observations.length : 0);
+      return result;
+    };
+    await sendToHostileMint(countQuotes, 200, () => JSON.stringify(quotes));
+    expect([...observedCounts]).toEqual([1_000]);
+  });
+});
+
+describe('the event loop is not blocked by a message of a mint', () => {
+  it.each<[string, () => string[]]>([
+    ...HOSTILE_JSON.flatMap(([name, createJson]): [string, () => string[]][] => [
+      [`with ${name}`, () => [createJson(MESSAGE_BYTES)]],
+      [`with a quote with ${name}`, () => [createNotification(createJson(MESSAGE_BYTES - 100))]],
+    ]),
+    ['that arrives with thousands of others', () => repeat(5_000, () => '[]')],
+    [
+      'that arrives with thousands of malformed quotes',
+      () => repeat(5_000, () => createNotification('{"quote":"a","state":0,"amount":""}')),
+    ],
+    [
+      'that arrives with thousands of quotes',
+      () =>
+        ['UNPAID', 'PAID', 'ISSUED'].flatMap((state) =>
+          QUOTE_IDS.map((id) => JSON.stringify(buildQuoteNotification(id, state))),
+        ),
+    ],
+  ])('%s', async (_name, createMessages) => {
+    const mint = await FakeWebSocketMint.start();
+    const socketUrl = mint.url.replace('http', 'ws');
+    await expectShortDelay(async () => {
+      const observedIds = new AsyncQueue<string>();
+      const subscription = new SubscriptionConnection({
+        socket: connect(socketUrl),
+        timing: SUBSCRIPTION_TIMING,
+        onObservation: ({ quoteId }) => observedIds.push(quoteId),
+        onUnsubscribedQuote: () => undefined,
+      });
+      await subscription.opened;
+      void subscription.subscribe(QUOTE_IDS.with(0, 'last'));
+      const { socket, requests } = await mint.connections.next();
+      await requests.next();
+      const last = JSON.stringify(buildQuoteNotification('last', 'PAID'));
+      const frames = encodeFrames([...createMessages(), last]);
+      const delayMs = await measureDelayMs(async () => {
+        writeBytes(socket, frames);
+        while ((await observedIds.next()) !== 'last') {
+          // Waits until the last message was read.
+        }
+      });
+      subscription.close();
+      return delayMs;
+    });
+  });
+});
+
+const EVENT = {
+  ...{ id: 'a'.repeat(64), pubkey: 'a'.repeat(64), sig: 'a'.repeat(128) },
+  ...{ kind: 10_002, created_at: 1, content: '', tags: [] as string[][] },
+};
+
+describe('the event loop is not blocked by a message of a relay', () => {
+  it.each<[string, () => string[]]>([
+    ...HOSTILE_JSON.flatMap(([name, createJson]): [string, () => string[]][] => [
+      [`with ${name}`, () => [createJson(MESSAGE_BYTES)]],
+      [`with an event with ${name}`, () => [`["EVENT","q0",${createJson(MESSAGE_BYTES - 100)}]`]],
+      [
+        `with an event whose tags are ${name}`,
+        () => {
+          const [start, end] = createEventMessage({ tags: [] }).split('[]');
+          return [`${start}${createJson(MESSAGE_BYTES - 600)}${end}`];
+        },
+      ],
+    ]),
+    [
+      'with an event with long text',
+      () => [createEventMessage({ content: '"'.repeat(MESSAGE_BYTES / 2 - 600) })],
+    ],
+    ['with a long reason', () => [`["OK","q0",true,"${'a'.repeat(MESSAGE_BYTES - 100)}"]`]],
+    ['that arrives with others', () => repeat(200, () => '[]')],
+    [
+      'that arrives with malformed events',
+      () => repeat(200, () => `["EVENT","q0",{"tags":${fillArray('0', 2_000)}}]`),
+    ],
+    [
+      'that arrives with events with wrong signatures',
+      () => repeat(200, () => createEventMessage({ tags: repeat(100, () => ['r', 'a']) })),
+    ],
+  ])('%s', async (_name, createMessages) => {
+    const relay = await FakeWebSocketMint.start();
+    const relayUrl = relay.url.replace('http', 'ws');
+    await expectShortDelay(async () => {
+      const pool = await openPool();
+      const result = pool.query(relayUrl, {}, 60_000);
+      const { socket, requests } = await relay.connections.next();
+      await requests.next();
+      const frames = encodeFrames([...createMessages(), '["EOSE","q0"]']);
+      const delayMs = await measureDelayMs(async () => {
+        writeBytes(socket, frames);
+        expect((await result).outcome).toBe('none');
+      });
+      await pool.close();
+      return delayMs;
+    });
+  });
+
+  it.each([
+    ['invalid URLs', (index: number) => `wss://${index} `],
+    ['private hosts', () => `wss://127.0.0.1/${'%41'.repeat(60)}`],
+    ['international hosts', (index: number) => `wss://a@é${index}${'一'.repeat(80)}`],
+  ])('with a relay list of %s', async (_name, createUrl) => {
+    const relay = await FakeWebSocketMint.start();
+    const signer = await loadEventSigner(Buffer.from(generateSecretKey()).toString('hex'));
+    const tags = repeat(800, (index) => ['r', createUrl(index)]);
+    const event = signer.sign({ kind: EVENT.kind, created_at: 1, tags, content: '' });
+    await expectShortDelay(async () => {
+      const pool = await openPool();
+      const relays = new RelayListCache({
+        pool,
+        operatorRelays: [relay.url.replace('http', 'ws')],
+        allowPrivateNetworks: false,
+        monotonicMs: () => performance.now(),
+      }).findWriteRelays(signer.pubkey);
+      const connection = await relay.connections.next();
+      await connection.requests.next();
+      const delayMs = await measureDelayMs(async () => {
+        connection.send(['EVENT', 'q0', event]);
+        expect(await relays).toEqual([]);
+      });
+      await pool.close();
+      return delayMs;
+    });
+  });
+});
+
+/** Sends a request several times, and expects no long delay. @returns the outcomes */
+async function sendToHostileMint(
+  send: MintRequest,
+  status: number,
+  createBody: () => string | Buffer,
+): Promise<string[]> {
+  let response = Buffer.alloc(0);
+  const mint = await startHostileMint((peer) => peer.end(response), { hasHostileInfo: true });
+  onTestFinished(() => mint.close());
+  const guardedFetch = new GuardedFetch({ allowPrivateNetworks: true });
+  onTestFinished(() => guardedFetch.close());
+  const deps = { fetch: guardedFetch, clock: Date.now };
+  const clients = { mint: new MintClient(deps), ecash: new EcashClient(deps) };
+  const outcomes: string[] = [];
+  await expectShortDelay(async () => {
+    const body = Buffer.from(createBody());
+    const head = `HTTP/1.1 ${status} Status\r\nContent-Length: ${body.length}\r\n\r\n`;
+    response = Buffer.concat([Buffer.from(head), body]);
+    return await measureDelayMs(async () => {
+      outcomes.push((await send(clients, mint.url)).outcome);
+    });
+  });
+  return outcomes;
+}
+
+async function openPool(): Promise<RelayPool> {
+  return new RelayPool({
+    connect,
+    signer: null,
+    verifyEvent: await loadEventVerifier(),
+    clock: Date.now,
+    log: createLogger('silent'),
+  });
+}
+
+/** Encodes text messages as WebSocket frames (RFC 6455 section 5.2), which can be sent together. */
+function encodeFrames(messages: readonly string[]): Buffer {
+  const frames = messages.map((message) => {
+    if (message.length < 126) {
+      return Buffer.from(`\x81${String.fromCharCode(message.length)}${message}`, 'latin1');
+    }
+    const header = Buffer.from([0x81, 127, 0, 0, 0, 0, 0, 0, 0, 0]);
+    header.writeUInt32BE(message.length, 6);
+    return Buffer.concat([header, Buffer.from(message)]);
+  });
+  return Buffer.concat(frames);
+}
+
+/** Writes bytes to the connection of a WebSocket. */
+function writeBytes(socket: WebSocket, bytes: Buffer): void {
+  // The types of `ws` do not declare this field.
+  (socket as unknown as { _socket: Socket })._socket.write(bytes);
+}
+
+/** Returns the longest delay of this process's event loop during an action, in milliseconds. */
+async function measureDelayMs(action: () => Promise<void>): Promise<number> {
+  const eventLoopDelay = monitorEventLoopDelay({ resolution: 1 });
+  eventLoopDelay.enable();
+  // The first tick of the measurement records nothing.
+  await delay(2);
+  await action();
+  // A delay is recorded in the next turn of the event loop.
+  await delay(2);
+  eventLoopDelay.disable();
+  return eventLoopDelay.max / NANOSECONDS_PER_MS;
+}
+
+function createInfo(method: object, subscription: object): object {
+  const methods = repeat(1_500, () => method);
+  return { nuts: { 4: { methods }, 17: { supported: repeat(1_500, () => subscription) } } };
+}
+
+function createNotification(quoteJson: string): string {
+  return `{"method":"subscribe","params":{"payload":${quoteJson}}}`;
+}
+
+function createEventMessage(fields: Partial<typeof EVENT>): string {
+  return JSON.stringify(['EVENT', 'q0', { ...EVENT, ...fields }]);
+}
+
+function repeat<T>(length: number, create: (index: number) => T): T[] {
+  return Array.from({ length }, (_, index) => create(index));
+}

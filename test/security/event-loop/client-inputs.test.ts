@@ -1,0 +1,279 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sendRawBytes } from '../../helpers/network/raw-http-requests.ts';
+import { RecipientClient, TestQuoteSocket } from '../../helpers/recipients/recipient-client.ts';
+import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
+import { DISABLED_LIMITS_ENV } from '../../helpers/service/disabled-limits.ts';
+import {
+  type ServiceUnderAttack,
+  startServiceUnderAttack,
+} from '../hostile-clients/service-under-attack.ts';
+import { expectShortDelay } from './expect-short-delay.ts';
+import { fillArray, fillList, HOSTILE_JSON } from './hostile-json.ts';
+
+/**
+ * Sends the most expensive known inputs of clients to the service, one at a time. None may block its event loop for
+ * long, whatever the rate limits for requests are.
+ */
+
+/** Almost the largest headers (64 KiB), and the largest body (32 KiB). */
+const HEADERS_BYTES = 62 * 1024;
+const BODY_BYTES = 32 * 1024;
+
+/** The largest message to a quote socket. */
+const SOCKET_MESSAGE_BYTES = 16 * 1024;
+
+/** The JSON in the longest accepted credential, which has 8 KiB in base64. */
+const CREDENTIAL_JSON_BYTES = 6 * 1024;
+
+/** The longest accepted zap request. */
+const ZAP_REQUEST_BYTES = 6 * 1024;
+
+/** The fields of an event besides its tags. */
+const EVENT_BYTES = 450;
+
+const LIST_PATH = '/api/v2/wallet/quotes';
+const MINT_PATH = '/api/v2/user/mint';
+
+const HEX_64 = 'a'.repeat(64);
+
+let service: ServiceUnderAttack;
+let wallet: RecipientClient;
+
+beforeAll(async () => {
+  service = await startServiceUnderAttack({
+    ...DISABLED_LIMITS_ENV,
+    LIMIT_SOCKET_MESSAGES: '10',
+    TRUST_PROXY: '127.0.0.1',
+    ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+  });
+  wallet = new RecipientClient(service.origin);
+  await service.runPaymentFlow();
+});
+
+afterAll(() => service.close());
+
+const HOSTILE_TAGS: typeof HOSTILE_JSON = [
+  ...HOSTILE_JSON,
+  ['tags of one number', (bytes) => fillArray('[0]', bytes)],
+  ['a tag of numbers', (bytes) => `[${fillArray('0', bytes - 2)}]`],
+];
+
+describe('the event loop is not blocked', () => {
+  it.each(HOSTILE_TAGS)('by a NIP-98 event whose tags are %s', async (_name, createTags) => {
+    for (const bytes of [CREDENTIAL_JSON_BYTES, HEADERS_BYTES * 0.75]) {
+      const authorization = `Nostr ${encodeNip98Event(createTags(bytes - EVENT_BYTES))}`;
+      await expectShortRequest(LIST_PATH, [401], { headers: { authorization } });
+    }
+  });
+
+  it('by a signed NIP-98 event with 8 KiB of tags', async () => {
+    const tags = Array.from({ length: 1_700 }, () => []);
+    const authorization = wallet.signRequest(LIST_PATH, 'GET', { tags });
+    await expectShortRequest(LIST_PATH, [200], { headers: { authorization } });
+  });
+
+  it.each(HOSTILE_JSON)('by a JWT with %s', async (_name, createJson) => {
+    const header = '{"alg":"HS256"}';
+    const json = createJson(CREDENTIAL_JSON_BYTES - 100);
+    const longJson = createJson(HEADERS_BYTES * 0.75 - 100);
+    for (const parts of [
+      [json, ''],
+      [`{"alg":"HS256","crit":${json}}`, ''],
+      [header, json],
+      [header, longJson],
+    ]) {
+      const token = [...parts, 'a'].map(encodeBase64Url).join('.');
+      const authorization = `Bearer ${token}`;
+      await expectShortRequest(LIST_PATH, [401], { headers: { authorization } });
+    }
+  });
+
+  it.each<[string, string]>([
+    ...HOSTILE_JSON.map(([name, createJson]) => [name, createJson(BODY_BYTES)] as [string, string]),
+    ...[
+      ['letters', 'a'.repeat(32_000)],
+      ['letters after a scheme', `https:${'a'.repeat(32_000)}`],
+      ['slashes', `https:${'/'.repeat(32_000)}`],
+      ['at signs', `https://${'@'.repeat(32_000)}`],
+      ['spaces', `a${' '.repeat(32_000)}a`],
+      ['escapes', `https://a/${'%41'.repeat(10_000)}`],
+      ['path segments', `https://a${'/..'.repeat(10_000)}`],
+      ['international labels', `https://${'é.'.repeat(10_000)}`],
+      ['one international label', `https://${'é'.repeat(16_000)}`],
+    ].map(
+      ([name, url]) =>
+        [`a mint URL of ${name}`, JSON.stringify({ mint_url: url })] as [string, string],
+    ),
+  ])('by a body with %s', async (_name, body) => {
+    // With and without the hash of another body.
+    for (const tags of [[], [['payload', HEX_64]]]) {
+      const authorization = wallet.signRequest(MINT_PATH, 'PATCH', { tags });
+      await expectShortRequest(MINT_PATH, [400, 401], {
+        method: 'PATCH',
+        headers: { authorization },
+        body,
+      });
+    }
+  });
+
+  it.each([
+    ['a long npub', `npub1${'q'.repeat(HEADERS_BYTES)}`],
+    ['letters', 'a'.repeat(HEADERS_BYTES)],
+    ['escapes', '%41'.repeat(HEADERS_BYTES / 3)],
+    ['slashes', `a${'/'.repeat(HEADERS_BYTES)}`],
+    ['question marks', '?'.repeat(HEADERS_BYTES)],
+    ['ampersands', `?${'&'.repeat(HEADERS_BYTES)}`],
+    [
+      'parameters with different names',
+      `?${fillList((index) => `a${index}=`, HEADERS_BYTES, '&')}`,
+    ],
+    ['repeated parameters', `?${fillList('name=', HEADERS_BYTES, '&')}`],
+    ['many amounts', `?${fillList('amount=', HEADERS_BYTES, '&')}`],
+    ['a long amount', `?amount=${'9'.repeat(HEADERS_BYTES)}`],
+    ['many comments', `?amount=1000&${fillList('comment=a', HEADERS_BYTES, '&')}`],
+    ['a long comment', `?amount=1000&comment=${'%F0%9F%98%80'.repeat(HEADERS_BYTES / 12)}`],
+    ['many zap requests', `?amount=1000&${fillList('nostr=1', HEADERS_BYTES, '&')}`],
+    ['percent signs', `?name=${'%'.repeat(HEADERS_BYTES)}`],
+  ])('by a URL with %s', async (_name, suffix) => {
+    for (const path of [
+      '/.well-known/lnurlp/a',
+      '/.well-known/nostr.json',
+      '/lnurl/verify/a',
+      LIST_PATH,
+    ]) {
+      await expectShortRequest(`${path}${suffix}`, [200, 400, 401, 404]);
+    }
+  });
+
+  it.each<[string, string]>([
+    ...HOSTILE_TAGS.map(
+      ([name, createTags]) =>
+        [`tags that are ${name}`, createZapRequest(createTags(5_500))] as [string, string],
+    ),
+    ...HOSTILE_JSON.map(
+      ([name, createJson]) => [name, createJson(ZAP_REQUEST_BYTES)] as [string, string],
+    ),
+    ['relays', createZapRequest(`[["relays",${fillList('"w"', 5_000)}]]`)],
+    [
+      'URLs of relays',
+      createZapRequest(`[["relays",${fillList((index) => `"wss://${index}.a"`, 5_000)}]]`),
+    ],
+    ['64 KiB of NUL characters', '\0'.repeat(HEADERS_BYTES / 3)],
+    ['64 KiB of arrays', '['.repeat(HEADERS_BYTES / 3)],
+  ])('by a zap request with %s', async (_name, json) => {
+    const encoded = encodeURIComponent(json);
+    // If it is encoded twice and contains a `+`, it has up to four meanings.
+    const encodedTwice = `%2B${encodeURIComponent(encoded)}`.replaceAll('%252C', '%252C%2B+');
+    for (const value of [
+      encoded,
+      encodedTwice,
+      json.replace(/[^!-~]|["<>[\]\\^`{|}]/g, encodeURIComponent),
+    ]) {
+      const query = `amount=1000&nostr=${value.slice(0, HEADERS_BYTES - 100)}`;
+      await expectShortRequest(`/.well-known/lnurlp/${wallet.npub}?${query}`, [200]);
+    }
+  });
+
+  it.each([
+    ['many headers', 'a: b\r\n'.repeat(9_000)],
+    ['many equal headers', 'Accept: a\r\n'.repeat(5_000)],
+    ['a long Host', `Host: ${'.:1'.repeat(HEADERS_BYTES / 3)}\r\n`],
+    ['a long X-Forwarded-For', `X-Forwarded-For: ${'1,'.repeat(HEADERS_BYTES / 2)}\r\n`],
+    [
+      'an X-Forwarded-For of forged addresses',
+      `X-Forwarded-For: ${'127.0.0.1,'.repeat(HEADERS_BYTES / 11)}198.51.100.1\r\n`,
+    ],
+    ['an X-Forwarded-For of digits', `X-Forwarded-For: ${'1'.repeat(HEADERS_BYTES)}\r\n`],
+    ['an X-Forwarded-For of hextets', `X-Forwarded-For: ${'a:'.repeat(HEADERS_BYTES / 2)}\r\n`],
+    ['an X-Forwarded-For of colons', `X-Forwarded-For: ${':'.repeat(HEADERS_BYTES)}\r\n`],
+    ['an Authorization of spaces', `Authorization: Nostr a${' '.repeat(HEADERS_BYTES - 20)}b\r\n`],
+    ['an Authorization of letters', `Authorization: ${'a'.repeat(HEADERS_BYTES)}\r\n`],
+    ['a long Accept-Encoding', `Accept-Encoding: ${'gzip;q=0,'.repeat(HEADERS_BYTES / 9)}\r\n`],
+    ['an Accept-Encoding of spaces', `Accept-Encoding: a${' '.repeat(HEADERS_BYTES - 20)}b\r\n`],
+    ['a long Connection', `Connection: ${'close,'.repeat(HEADERS_BYTES / 6)}\r\n`],
+    ['a long Content-Type', `Content-Type: ${'a;'.repeat(HEADERS_BYTES / 2)}\r\n`],
+    ['a long User-Agent', `User-Agent: ${'a('.repeat(HEADERS_BYTES / 2)}\r\n`],
+    ['a long X-Request-Id', `X-Request-Id: ${'a'.repeat(HEADERS_BYTES)}\r\n`],
+  ])('by %s', async (_name, header) => {
+    for (const path of ['/docs/show.js', LIST_PATH, '/.well-known/lnurlp/a?amount=1']) {
+      const request = `GET ${path} HTTP/1.1\r\n${header}Connection: close\r\n\r\n`;
+      await expectShortServiceDelay(() => sendRawBytes(service.origin, request));
+    }
+  });
+
+  it.each<[string, readonly string[]]>([
+    ...HOSTILE_TAGS.flatMap(([name, create]): [string, string[]][] => [
+      [`with ${name}`, [create(SOCKET_MESSAGE_BYTES)]],
+      [
+        `with an event whose tags are ${name}`,
+        [
+          createChallengeResponse(encodeNip98Event(create(CREDENTIAL_JSON_BYTES - EVENT_BYTES))),
+          createChallengeResponse(
+            encodeNip98Event(create(SOCKET_MESSAGE_BYTES * 0.7 - EVENT_BYTES)),
+          ),
+        ],
+      ],
+    ]),
+    ['with a credential of spaces', [createChallengeResponse(`a${' '.repeat(16_000)}b`)]],
+    ['that arrives with thousands of others', Array<string>(5_000).fill('{"type":"ping"}')],
+  ])('by a message to the quote socket %s', async (_name, messages) => {
+    await expectShortServiceDelay(async () => {
+      const socket = new TestQuoteSocket(service.origin);
+      await socket.nextMessage();
+      for (const message of messages) {
+        socket.connection.send(message);
+      }
+      socket.send('ping');
+      expect((await socket.nextMessage()).type).toMatch(/error|pong/);
+      await socket.close();
+    });
+  });
+});
+
+/** Sends a request several times, and expects one of these statuses and no long delay. */
+async function expectShortRequest(
+  path: string,
+  expectedStatuses: readonly number[],
+  options: { method?: string; headers?: Record<string, string>; body?: string } = {},
+): Promise<void> {
+  const { method = 'GET', headers = {}, body = '' } = options;
+  const lines = Object.entries({
+    host: new URL(service.origin).host,
+    connection: 'close',
+    'content-length': String(Buffer.byteLength(body)),
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  const request = `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
+  await expectShortServiceDelay(async () => {
+    const response = await sendRawBytes(service.origin, request);
+    expect(expectedStatuses, response).toContain(Number(response.split(' ', 2)[1]));
+  });
+}
+
+async function expectShortServiceDelay(sendInput: () => Promise<unknown>): Promise<void> {
+  await expectShortDelay(() => service.measureEventLoopDelayMs(sendInput), service.pid);
+}
+
+/** Returns an event without a valid signature. */
+function encodeNip98Event(tagsJson: string): string {
+  return encodeBase64Url(createEvent(27_235, Math.floor(Date.now() / 1_000), tagsJson));
+}
+
+function createZapRequest(tagsJson: string): string {
+  return createEvent(9_734, 1, tagsJson);
+}
+
+function createEvent(kind: number, createdAtSeconds: number, tagsJson: string): string {
+  return (
+    `{"kind":${kind},"created_at":${createdAtSeconds},"id":"${HEX_64}","pubkey":"${HEX_64}",` +
+    `"sig":"${HEX_64}${HEX_64}","content":"","tags":${tagsJson}}`
+  );
+}
+
+function createChallengeResponse(encodedEvent: string): string {
+  return JSON.stringify({ type: 'challenge-response', payload: `Nostr ${encodedEvent}` });
+}
+
+function encodeBase64Url(text: string): string {
+  return Buffer.from(text).toString('base64url');
+}

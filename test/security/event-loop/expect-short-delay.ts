@@ -1,0 +1,43 @@
+import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect } from 'vitest';
+
+/** No input may block the event loop for longer (docs/security.md). */
+const MAX_EVENT_LOOP_DELAY_MS = 10;
+
+/** Compiling code, garbage collections and other load on the machine can only increase a delay. */
+const MAX_ATTEMPTS = 20;
+
+/** Other processes may use the processor for some time. */
+const PAUSE_MS = 50;
+
+const NANOSECONDS_PER_MS = 1e6;
+
+/**
+ * Expects that one of several attempts has no long delay. On a busy machine, no attempt may succeed. Then the time in
+ * which the process waited for a processor does not count.
+ *
+ * @param measureDelayMs makes an attempt
+ * @param pid the process whose delay is measured
+ */
+export async function expectShortDelay(
+  measureDelayMs: () => Promise<number>,
+  pid: number = process.pid,
+): Promise<void> {
+  let delayMs = Number.POSITIVE_INFINITY;
+  let delayWithoutWaitingMs = Number.POSITIVE_INFINITY;
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS && delayMs >= MAX_EVENT_LOOP_DELAY_MS; attempt++) {
+    await delay(attempt === 1 ? 0 : PAUSE_MS);
+    const waitedBeforeMs = await readWaitingMs(pid);
+    delayMs = await measureDelayMs();
+    const waitedMs = (await readWaitingMs(pid)) - waitedBeforeMs;
+    delayWithoutWaitingMs = Math.min(delayWithoutWaitingMs, delayMs - waitedMs);
+  }
+  expect(delayWithoutWaitingMs).toBeLessThan(MAX_EVENT_LOOP_DELAY_MS);
+}
+
+/** Returns how long a process has waited for a processor; 0 if the operating system does not report it. */
+async function readWaitingMs(pid: number): Promise<number> {
+  const statistics = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => '');
+  return Number(statistics.split(' ')[1] ?? 0) / NANOSECONDS_PER_MS;
+}
