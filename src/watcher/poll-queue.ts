@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { QuoteState } from '../database/schema.ts';
 import type { ObservedState, QuoteObservation } from '../mints/quote-responses.ts';
 import type { RecordedQuote, SourcedObservation } from '../quotes/observation-recorder.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
@@ -13,8 +14,11 @@ import {
 /** After a failed read, other quotes go first for this time, because the mint may fail for this quote only. */
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
-/** Mints report PAID again after a failed attempt to sign. Each change costs a transaction. */
-const MAX_RETURNS_TO_INFLIGHT = 3;
+/**
+ * A mint reports INFLIGHT while it signs, and PAID again if that fails. Each change costs a transaction, and a hostile
+ * mint could report changes without end. A quote whose second attempt is not shown as INFLIGHT stays PAID until ISSUED.
+ */
+const MAX_RETURNS_TO_INFLIGHT = 1;
 
 /** How long observations of a quote are ignored after a rejection. Doubles with each rejection. */
 const MIN_REJECTION_BACKOFF_MS = 2_000;
@@ -41,6 +45,8 @@ export interface PolledQuote extends WatchedQuote {
 }
 
 export interface PollQueueDeps {
+  /** Whether the operator named the mint. */
+  isOperatorMint: boolean;
   /** Returns whether a subscription covers the quote. */
   isCovered: (quoteId: string) => boolean;
   clock: Clock;
@@ -105,7 +111,7 @@ export class PollQueue {
       } else if (quote !== undefined) {
         quote.rejections += Number(isRejected);
         quote.lastRejectedAtMs = isRejected ? this.#deps.monotonicMs() : quote.lastRejectedAtMs;
-        quote.returnsToInflight += Number(quote.state === 'PAID' && state === 'INFLIGHT');
+        quote.returnsToInflight += Number(isReturnToInflight(quote.state, state));
         this.#setState(quote, { state, paidAtMs });
       }
     }
@@ -117,11 +123,15 @@ export class PollQueue {
 
   /**
    * Whether a state that a subscription reports must be recorded. Ignores UNPAID, because the first report after
-   * subscribing may be stale.
+   * subscribing may be stale. At mints that users chose, leaves changes from PAID to INFLIGHT to polls, whose number is
+   * limited.
    */
   shouldRecordReported({ quoteId, state }: QuoteObservation): boolean {
     const quote = this.#quotes.get(quoteId);
-    return quote !== undefined && state !== 'UNPAID' && this.#isNews(quote, state);
+    const isLeftToPolls = !this.#deps.isOperatorMint && isReturnToInflight(quote?.state, state);
+    return (
+      quote !== undefined && state !== 'UNPAID' && !isLeftToPolls && this.#isNews(quote, state)
+    );
   }
 
   markPolled(quoteId: string, singleReadMode: PolledQuote['singleReadMode']): void {
@@ -237,11 +247,11 @@ export class PollQueue {
       MAX_REJECTION_BACKOFF_MS,
     );
     const isBackingOff = this.#deps.monotonicMs() < lastRejectedAtMs + backoffMs;
-    const isReturnToInflight = quote.state === 'PAID' && reported === 'INFLIGHT';
+    const hasReturned = returnsToInflight >= MAX_RETURNS_TO_INFLIGHT;
     return (
       quote.state !== reported &&
       !isBackingOff &&
-      !(isReturnToInflight && returnsToInflight >= MAX_RETURNS_TO_INFLIGHT)
+      !(hasReturned && isReturnToInflight(quote.state, reported))
     );
   }
 
@@ -275,4 +285,9 @@ export class PollQueue {
 function getRecentReadFailureAtMs({ lastReadFailedAtMs }: PolledQuote, nowMs: number): number {
   const failedAtMs = lastReadFailedAtMs ?? Number.NEGATIVE_INFINITY;
   return nowMs < failedAtMs + FAILED_READ_DEPRIORITIZED_MS ? failedAtMs : 0;
+}
+
+/** Whether the mint signs the ecash of a quote that was PAID before. */
+function isReturnToInflight(from: QuoteState | undefined, to: QuoteState): boolean {
+  return from === 'PAID' && to === 'INFLIGHT';
 }

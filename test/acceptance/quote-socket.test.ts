@@ -127,9 +127,13 @@ describe('an update', () => {
     }
   });
 
-  it('is sent when the mint starts and when it finishes issuing the ecash of a quote', async () => {
-    const { wallet, mint } = await createWalletWithMint();
+  it('is sent when the operator’s mint starts and when it finishes issuing the ecash of a quote', async () => {
+    const { mint } = environment;
+    const wallet = environment.newWallet();
     mint.switches.issueDelayMs = 1_000;
+    onTestFinished(() => {
+      mint.switches.issueDelayMs = 0;
+    });
     const socket = await signIn(wallet);
     await requestAndPayInvoice(wallet, mint);
     const { payload } = await socket.nextMessage();

@@ -24,6 +24,7 @@ const MINUTE_MS = 60_000;
 const OPEN_QUOTE_COUNT = 3_000;
 const PAYMENT_COUNT = 5_050;
 const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
+const OTHER_ADDRESS_GROUP = 'b1b2c3d4e5f60718';
 const GROUP_QUOTE_COUNT = 530;
 
 const database = useTestDatabase();
@@ -47,7 +48,11 @@ beforeAll(async () => {
     burstRecipient,
     burstTimes.map((paidAtMs) => ({ paidAtMs })),
   );
-  await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint: 'm1', recipient: pubkey });
+  await insertOpenQuotes(OPEN_QUOTE_COUNT, {
+    mint: 'm1',
+    recipient: pubkey,
+    group: OTHER_ADDRESS_GROUP,
+  });
   await new Store(database.db).quotes.insert([quote]);
   for (const mint of ['m3', 'm4']) {
     await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint, recipient: randomPubkey() });

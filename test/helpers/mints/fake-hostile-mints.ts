@@ -24,7 +24,8 @@ export const HOSTILE_MINT_INFO = {
   },
 };
 
-const NOTIFICATION_INTERVAL_MS = 1_000;
+/** The service tolerates this rate for as long as the connection lasts. */
+const NOTIFICATION_INTERVAL_MS = 2_000;
 
 const INTERNAL_SERVER_ERROR = 500;
 

@@ -32,6 +32,7 @@ beforeEach(() => {
   mint = new FakeMint();
   coveredIds = new Set();
   queue = new PollQueue({
+    isOperatorMint: false,
     isCovered: (quoteId) => coveredIds.has(quoteId),
     clock: () => nowMs,
     monotonicMs: () => nowMs,
@@ -149,16 +150,24 @@ describe('QuotePoller observations', () => {
     expect(await advanceAndPoll(HOUR_MS)).toMatchObject([{ state: 'ISSUED' }]);
   });
 
-  it('returns at most three changes of a quote from PAID to INFLIGHT', async () => {
+  it('leaves a change from PAID to INFLIGHT that a subscription reports to polls', () => {
+    watchQuotes(['unpaid']);
+    watchQuotes(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    const isRecorded = (quoteId: string, state: ObservedState) =>
+      queue.shouldRecordReported({ quoteId, state });
+    expect(isRecorded('unpaid', 'INFLIGHT')).toBe(true);
+    expect(isRecorded('paid', 'INFLIGHT')).toBe(false);
+    expect(isRecorded('paid', 'ISSUED')).toBe(true);
+  });
+
+  it('returns a change of a quote from PAID to INFLIGHT only once', async () => {
     watchQuotes(['flapping'], { state: 'PAID', paidAtMs: nowMs });
     const observations: SourcedObservation[] = [];
     for (let round = 0; round < 20; round += 1) {
       mint.states.set('flapping', round % 2 === 0 ? 'INFLIGHT' : 'PAID');
       observations.push(...(await advanceAndPoll(5 * MINUTE_MS)));
     }
-    expect(observations.map(({ state }) => state)).toEqual(
-      Array.from({ length: 3 }, () => ['INFLIGHT', 'PAID']).flat(),
-    );
+    expect(observations.map(({ state }) => state)).toEqual(['INFLIGHT', 'PAID']);
   });
 
   it('returns a payment again if the database lost it and the quote is unpaid again', async () => {
