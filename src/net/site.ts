@@ -1,12 +1,23 @@
+import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
 
+/** Registries assign at least a /32 to a provider. Customers get a /48, and so any number of addresses, for nothing. */
+const IPV6_SITE_HEXTETS = 2;
+
 /**
- * Returns the site of a URL: its registrable domain, such as `example.co.uk`, or its host if that is an IP address or
- * a single label. Limits apply per site, because the owner of a domain can create any number of host names.
+ * Returns the site of a URL: its registrable domain, such as `example.co.uk`, its IPv4 address, the /32 of its IPv6
+ * address, or its host if that is a single label. Limits apply per site, because the owner of a domain can create any
+ * number of host names.
  *
  * @param options.isPortPartOfSite for development, when all mints run on one machine
  */
 export function getSite(url: string, options: { isPortPartOfSite: boolean }): string {
   const { origin, hostname } = new URL(url);
-  return options.isPortPartOfSite ? origin : (getDomain(hostname) ?? hostname.replace(/\.$/, ''));
+  if (options.isPortPartOfSite) {
+    return origin;
+  }
+  if (hostname.startsWith('[')) {
+    return ipaddr.IPv6.parse(hostname.slice(1, -1)).parts.slice(0, IPV6_SITE_HEXTETS).join(':');
+  }
+  return getDomain(hostname) ?? hostname.replace(/\.$/, '');
 }

@@ -21,6 +21,13 @@ describe('WatchBudget', () => {
     expect(budget.hasRoom('https://other.example')).toBe(true);
   });
 
+  it('counts the IPv6 addresses of one provider as one site, because they cost nothing', () => {
+    const budget = createBudget({ 'https://[2001:4860:1::1]': 8_334 });
+    expect(budget.hasRoom('https://[2001:4860:2:3::4]/x')).toBe(false);
+    expect(budget.hasRoom('https://[2001:4861::1]')).toBe(true);
+    expect(budget.hasRoom('https://192.0.2.1')).toBe(true);
+  });
+
   it('limits the mints of a site, but not further quotes of its watched mints', () => {
     const urls = Array.from({ length: 96 }, (_, index) => `https://mint.example/${index}`);
     const budget = createBudget(Object.fromEntries(urls.map((url) => [url, 1])));
