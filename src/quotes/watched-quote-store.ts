@@ -149,8 +149,8 @@ export class WatchedQuoteStore extends BaseStore {
   }
 
   /**
-   * Writes changes. Deletes the hash of the payer's address group when a quote is no longer open. If a quote expires,
-   * also deletes the payer's comment and zap request.
+   * Writes changes. Deletes the hash of the payer's address group when a quote is paid or no longer watched. If a
+   * quote expires, also deletes the payer's comment and zap request.
    */
   async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
     if (changes.length === 0) {
@@ -174,7 +174,9 @@ export class WatchedQuoteStore extends BaseStore {
         watch_until = changed.watch_until,
         paid_at = coalesce(changed.paid_at, quotes.paid_at),
         paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
-        address_group_hash = case when changed.state = 'INFLIGHT' then quotes.address_group_hash else null end,
+        address_group_hash = case
+          when changed.state = 'INFLIGHT' and changed.watch_until is not null then quotes.address_group_hash
+        end,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
       from changed

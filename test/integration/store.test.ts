@@ -44,6 +44,22 @@ it('imports thousands of payments of the same second in one batch', async () => 
 });
 
 describe('a change of a quote', () => {
+  it('removes the address group of an INFLIGHT quote that is no longer watched', async () => {
+    const quote = buildUnpaidQuote(pubkey, { addressGroupHash: 'group' });
+    await store.quotes.insert([quote]);
+    const id = await findRowId(quote.quoteId);
+    const readHash = () =>
+      database.db.selectFrom('quotes').select('address_group_hash as hash').execute();
+    const payment = { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 };
+    const change = { id, state: 'INFLIGHT' as const };
+    await store.watchedQuotes.applyChanges([
+      { ...change, watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS, payment },
+    ]);
+    expect(await readHash()).toEqual([{ hash: 'group' }]);
+    await store.watchedQuotes.applyChanges([{ ...change, watchUntilMs: null, payment: null }]);
+    expect(await readHash()).toEqual([{ hash: null }]);
+  });
+
   it('removes the payer’s texts if it expires, and the address group if it expires or is paid', async () => {
     const payerData = { addressGroupHash: 'group', comment: 'thanks', zapRequest: '{}' };
     const [expired, paid] = [
