@@ -41,6 +41,9 @@ export interface OpenInvoiceCounts {
   perPair: number;
 }
 
+/** For a pair if the number of open invoices of an address is not limited. */
+const MAX_COUNTED_INVOICES = 100_000;
+
 /** The largest JavaScript date. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
 
@@ -163,7 +166,8 @@ export class QuoteStore extends BaseStore {
       created_at > ${nowMs - ageLimitsMs.max}
       and created_at <= ${nowMs + ageLimitsMs.max}
       and (expires_at > ${nowMs} or created_at > ${nowMs - ageLimitsMs.min})`;
-    // Each `order by` matches an index, so that PostgreSQL reads only the rows that it counts.
+    // Each `order by` matches an index, so that PostgreSQL reads only the rows that it counts. The pair is counted among
+    // the invoices of the address group, which have a lower limit than those of the recipient.
     const { rows } = await sql<OpenInvoiceCounts>`
       select
         (select count(*) from (
@@ -176,10 +180,9 @@ export class QuoteStore extends BaseStore {
           order by created_at desc limit ${limits.perAddressGroup}
         ) as open) as "perAddressGroup",
         (select count(*) from (
-          select 1 from quotes
-          where address_group_hash = ${addressGroupHash} and pubkey = ${pubkey} and ${isOpen}
-          order by created_at desc limit ${limits.perPair}
-        ) as open) as "perPair"
+          select pubkey from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
+          order by created_at desc limit ${limits.perAddressGroup || MAX_COUNTED_INVOICES}
+        ) as open where pubkey = ${pubkey}) as "perPair"
     `.execute(this.db);
     return rows[0] ?? { perRecipient: 0, perAddressGroup: 0, perPair: 0 };
   }
