@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { BaseStore, databaseNow, lockRows } from '../database/sql.ts';
+import { BaseStore, lockRows, statementNow } from '../database/sql.ts';
 import { UNUSED_MINT_RETENTION_MS } from '../retention.ts';
 import type { MintInfo } from './mint-info.ts';
 
@@ -53,9 +53,9 @@ export class MintStore extends BaseStore {
     const { numAffectedRows } = await sql`
       delete from mints where url in (
         select url from mints
-        where fetched_at < ${databaseNow(this.db)} - ${UNUSED_MINT_RETENTION_MS}
+        where fetched_at < ${statementNow(this.db)} - ${UNUSED_MINT_RETENTION_MS}
           and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
-        limit ${limit}
+        order by fetched_at limit ${limit}
       )
     `.execute(this.db);
     return numAffectedRows === BigInt(limit);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { MintStore } from '../../src/mints/mint-store.ts';
 import { TraceStore } from '../../src/operator/trace/trace-store.ts';
 import { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
@@ -262,11 +263,16 @@ it('reads no recent rows when it deletes old history', async () => {
     database.db,
   );
   await insertZapReceipts(database, { events: 300, relays: [], createdAtMs: nowMs });
+  await sql`
+    insert into mints (url, info, fetched_at)
+    select 'https://' || number || '.example', '{}', ${nowMs}::bigint
+    from generate_series(1, 3000) as number`.execute(database.db);
   await sql`vacuum analyze`.execute(database.db);
   for (const prune of [
     (db: typeof database.db) => new ZapReceiptStore(db).pruneZapRequests(500),
     (db: typeof database.db) => new ZapReceiptStore(db).pruneReceipts(500),
     (db: typeof database.db) => new QuoteEventStore(db).prune(500),
+    (db: typeof database.db) => new MintStore(db).pruneUnused(500),
   ]) {
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, prune);
     // At most the row with the current time.
