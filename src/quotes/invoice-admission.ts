@@ -22,7 +22,7 @@ const DAY_MS = 24 * 60 * 60_000;
 /** Twice the address groups of an IPv6 /48, so that the owner of a /48 cannot evict counts, not even its own. */
 const MAX_COUNTED_ADDRESS_GROUPS = 2 * 65_536;
 
-/** Takes 20 MB. Evicting a count takes the daily quotes of 20 addresses, and each address has its own limit anyway. */
+/** Takes 20 MB. An attacker who evicts counts is still bound by the limit of each address. */
 const MAX_COUNTED_PAIRS = 100_000;
 
 /** 64 bits, enough to tell millions of address groups apart. */
@@ -185,7 +185,7 @@ export class InvoiceAdmission {
     }
   }
 
-  /** Counts a request that the mint is about to get, even if the mint then creates no quote. */
+  /** Counts a request, even if the mint's rate limit rejects it or the mint creates no quote. */
   #assertDailyLimits(pair: string, addressGroup: string): void {
     const { perPair, perAddressGroup } = this.#dailyLimiters;
     const consume = (limiter: FixedWindowRateLimiter, key: string, message: string) => {
