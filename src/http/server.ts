@@ -31,6 +31,7 @@ import {
   sendError,
 } from './errors.ts';
 import { READY_PATH } from './routes/health.ts';
+import { UnreadResponses } from './unread-responses.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -200,7 +201,9 @@ function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: Se
     }
     done();
   });
-  app.addHook('onSend', (_request, reply, _payload, done) => {
+  const unreadResponses = new UnreadResponses();
+  app.addHook('onSend', (request, reply, payload, done) => {
+    unreadResponses.add(request, reply, payload);
     if (readiness.isStopping) {
       // The client then reconnects, and the load balancer can choose another process.
       reply.header('connection', 'close');

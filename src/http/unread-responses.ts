@@ -1,0 +1,51 @@
+import type { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+/** In UTF-16 code units. Room for about 90 of the longest lists of quotes, which have 0.7 MB each. */
+const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
+
+/** Shorter responses fit into the buffers of the operating system, or take little memory. */
+const MIN_COUNTED_LENGTH = 16 * 1024;
+
+/**
+ * Limits the memory of long responses that clients do not read. If all of them together are too long, disconnects the
+ * client that has been reading for longest. Buffers do not count, because they are shared.
+ */
+export class UnreadResponses {
+  #totalLength = 0;
+  /** The length of the unread responses of each connection, the oldest first. */
+  readonly #lengths = new Map<Socket, number>();
+  readonly #observedSockets = new WeakSet<Socket>();
+
+  /** Counts a response until the operating system has taken all of it, or the connection closes. */
+  add({ raw: { socket } }: FastifyRequest, reply: FastifyReply, payload: unknown): void {
+    if (typeof payload !== 'string' || payload.length < MIN_COUNTED_LENGTH || socket.closed) {
+      return;
+    }
+    const { length } = payload;
+    this.#change(socket, length);
+    reply.raw.once('finish', () => this.#change(socket, -length));
+    if (!this.#observedSockets.has(socket)) {
+      this.#observedSockets.add(socket);
+      socket.once('close', () => this.#change(socket, Number.NEGATIVE_INFINITY));
+    }
+    for (const oldest of this.#lengths.keys()) {
+      if (this.#totalLength <= MAX_UNREAD_LENGTH) {
+        break;
+      }
+      oldest.destroy();
+      this.#change(oldest, Number.NEGATIVE_INFINITY);
+    }
+  }
+
+  #change(socket: Socket, difference: number): void {
+    const before = this.#lengths.get(socket) ?? 0;
+    const after = Math.max(0, before + difference);
+    this.#totalLength += after - before;
+    if (after === 0) {
+      this.#lengths.delete(socket);
+    } else {
+      this.#lengths.set(socket, after);
+    }
+  }
+}
