@@ -273,8 +273,15 @@ export class MintRateLimiter {
     }
   }
 
+  /** Considers only the first waiter of each address group, because the others of the group wait at least as long. */
   #findNextWaiter(route: RouteState): { waiter: Waiter; waitMs: number } | undefined {
-    return [...route.queue]
+    const firstByGroup = new Map<string | null, Waiter>();
+    for (const waiter of route.queue) {
+      if (!firstByGroup.has(waiter.addressGroup)) {
+        firstByGroup.set(waiter.addressGroup, waiter);
+      }
+    }
+    return [...firstByGroup.values()]
       .map((waiter) => ({
         waiter,
         waitMs: this.#getWaitMs(route, waiter.addressGroup),

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type MintRateLimiter, parseLearnedLimits } from '../../../src/mints/mint-rate-limiter.ts';
-import type { RequestOutcome } from '../../../src/mints/route-rate-limiter.ts';
+import { type RequestOutcome, RouteRateLimiter } from '../../../src/mints/route-rate-limiter.ts';
 import {
   createTestMintRateLimiter,
   expectGranted,
@@ -179,6 +179,18 @@ describe('MintRateLimiter.acquire', () => {
     const waiting = limiter.acquire(MINT_URL, 'create', options);
     await vi.advanceTimersByTimeAsync(0);
     expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
+  });
+
+  it('does not check each of the callers of an address group again whenever another one arrives', async () => {
+    const { limiter } = createTestMintRateLimiter();
+    await startCooldown(limiter, MINUTE_MS);
+    const getWaitMs = vi.spyOn(RouteRateLimiter.prototype, 'getWaitMs');
+    const options = { addressGroup: '192.0.2.1', maxWaitMs: 2 * MINUTE_MS };
+    for (let i = 0; i < MAX_QUEUED_PER_ROUTE; i += 1) {
+      void limiter.acquire(MINT_URL, 'create', options);
+    }
+    await vi.advanceTimersByTimeAsync(0);
+    expect(getWaitMs.mock.calls.length).toBeLessThan(5 * MAX_QUEUED_PER_ROUTE);
   });
 
   it('reports every finished request with its duration', async () => {
