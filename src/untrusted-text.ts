@@ -9,9 +9,16 @@ const MAX_JSON_ELEMENTS = 16_000;
 /** Shorter texts take at most a few milliseconds to parse, whatever they contain. */
 const LONG_JSON_LENGTH = 64 * 1024;
 
-/** Parses untrusted JSON; returns undefined if it is invalid or has too many elements. */
-export function tryParseJson(text: string): unknown {
-  if (text.length > LONG_JSON_LENGTH && hasTooManyElements(text)) {
+/**
+ * Parses untrusted JSON; returns undefined if it is invalid or has too many elements.
+ *
+ * @param maxElements the commas and opening brackets that are allowed; by default, only a long text is limited
+ */
+export function tryParseJson(
+  text: string,
+  maxElements = text.length > LONG_JSON_LENGTH ? MAX_JSON_ELEMENTS : Number.POSITIVE_INFINITY,
+): unknown {
+  if (maxElements < text.length && hasMoreElements(text, maxElements)) {
     return undefined;
   }
   try {
@@ -21,13 +28,13 @@ export function tryParseJson(text: string): unknown {
   }
 }
 
-function hasTooManyElements(text: string): boolean {
+function hasMoreElements(text: string, maxElements: number): boolean {
   let count = 0;
   for (const character of [',', '[', '{']) {
     // Much faster than a loop over all characters.
     for (let i = text.indexOf(character); i !== -1; i = text.indexOf(character, i + 1)) {
       count += 1;
-      if (count > MAX_JSON_ELEMENTS) {
+      if (count > maxElements) {
         return true;
       }
     }

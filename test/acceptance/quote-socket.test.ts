@@ -105,6 +105,16 @@ describe('a client message', () => {
     connection.send(Buffer.from([0xff, 0x00]));
     expect(await socket.drainMessages()).toEqual([]);
   });
+
+  it('with more fields and lists than any message needs is ignored', async () => {
+    const socket = await signIn(environment.newWallet());
+    socket.send('ping', Array(200).fill({}));
+    socket.send('ping', Object.fromEntries(Array.from({ length: 200 }, (_, i) => [i, 0])));
+    socket.send('ping');
+    // The server responds to all messages before it closes the connection.
+    await socket.close();
+    expect(socket.unreadMessages).toEqual([{ type: 'pong' }]);
+  });
 });
 
 describe('an update', () => {

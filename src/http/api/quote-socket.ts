@@ -15,6 +15,12 @@ const MESSAGE_BURST_SECONDS = 2;
 /** About 400 updates. A client with more unread data does not read. */
 const MAX_SEND_BUFFER_BYTES = 32 * 1024;
 
+/**
+ * The commas and opening brackets in a message. A `challenge-response` has two. Messages do not count as requests, so
+ * 200 sockets of one address could otherwise spend a core on parsing.
+ */
+const MAX_MESSAGE_ELEMENTS = 100;
+
 const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().optional() });
 
 /** Shared by all sockets. */
@@ -94,7 +100,7 @@ export class QuoteSocket implements QuoteSubscriber {
     if (!this.#admitMessage()) {
       return;
     }
-    const message = clientMessageSchema.safeParse(tryParseJson(text)).data;
+    const message = clientMessageSchema.safeParse(tryParseJson(text, MAX_MESSAGE_ELEMENTS)).data;
     // Older clients send other messages, which are ignored.
     if (message?.type === 'ping') {
       this.#send('pong');
