@@ -39,7 +39,8 @@ async function requestLists(wallet: RecipientClient): Promise<Socket> {
   const { hostname, port } = new URL(environment.service.url);
   const socket = connect(Number(port), hostname).pause();
   const head = `GET ${LIST_PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: ${wallet.signRequest(LIST_PATH)}\r\n`;
-  socket.write(`${head}\r\n`.repeat(PIPELINED_REQUESTS - 1) + `${head}Connection: close\r\n\r\n`);
+  socket.write(`${head}\r\n`.repeat(PIPELINED_REQUESTS - 1));
+  socket.write(`${head}Connection: close\r\n\r\n`);
   await delay(2_000);
   return socket;
 }
