@@ -43,6 +43,11 @@ export const SUBSCRIPTION_TIMING = {
   initialReconnectDelayMs: 1_000,
   /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
   maxReconnectDelayMs: 10 * 60_000,
+  /**
+   * A lost connection is replaced only when this time per frame has passed since it was opened. Otherwise a mint could
+   * renew its allowance of frames by closing connections.
+   */
+  minFrameIntervalMs: 100,
   /** The delay if all connection slots are in use. */
   slotRetryDelayMs: 60_000,
   /** The delay after the mint flooded a connection. */
@@ -249,17 +254,19 @@ export class MintSubscription {
       return;
     }
     this.#connections = this.#connections.filter((each) => each !== connection);
-    const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs } = this.#timing;
-    const nowMs = monotonicMs();
-    this.#reconnectAttempts = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#reconnectAttempts + 1;
+    const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs, minFrameIntervalMs } =
+      this.#timing;
+    const ageMs = monotonicMs() - openedAtMs;
+    this.#reconnectAttempts = ageMs >= stableAfterMs ? 1 : this.#reconnectAttempts + 1;
     const backoffMs = initialReconnectDelayMs * 2 ** (this.#reconnectAttempts - 1);
     // Jitter prevents many processes from reconnecting at the same moment.
-    let reconnectInMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
+    const jitteredMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
+    let reconnectInMs = Math.max(jitteredMs, connection.frameCount * minFrameIntervalMs - ageMs);
     if (connection.hasFlooded) {
       anomalies.report(mintUrl, 'socket_flood');
       reconnectInMs = this.#timing.floodCooldownMs;
     }
-    this.#reconnectAtMs = Math.max(this.#reconnectAtMs, nowMs + reconnectInMs);
+    this.#reconnectAtMs = Math.max(this.#reconnectAtMs, monotonicMs() + reconnectInMs);
     this.#log('mint_socket_closed', 'mint socket closed', { reconnectInMs });
     this.#requeue(connection.listQuoteIds());
   }

@@ -33,7 +33,7 @@ const MAX_PENDING_QUOTES = 750;
 
 /** Frames that a mint may send until the client's first ping: 15, plus 10 per subscribed quote. */
 const MAX_FRAMES_WITH_ONE_QUOTE = 25;
-const FRAME_BYTES = 4096;
+const FRAME_BYTES = 1024;
 
 /** The WebSocket status of a connection that ended without a closing handshake. */
 const ABNORMAL_CLOSURE = 1006;
@@ -46,6 +46,7 @@ const FAST_TIMING: SubscriptionTiming = {
   maxReconnectDelayMs: 2,
   floodCooldownMs: 1,
   stableAfterMs: 0,
+  minFrameIntervalMs: 0,
 };
 
 // Runs before the `onTestFinished` cleanups, which need real time.
@@ -424,6 +425,25 @@ describe('MintSubscription to a mint that floods its connection', () => {
     await advanceTime(10 * MINUTE_MS - 100);
     expect(mint.requestedPaths).toHaveLength(1);
     await advanceTime(200);
+    await mint.connections.next();
+  });
+
+  it('does not get a new allowance of frames by closing the connection', async () => {
+    useFakeTime();
+    const { connection, mint, reconnectDelaysMs } = await startSubscribed(['a'], {
+      minFrameIntervalMs: SECOND_MS,
+    });
+    // The confirmation of the subscription and the ping are frames, too.
+    for (let count = 0; count < 20; count += 1) {
+      connection.sendText('x');
+    }
+    await sendPings(connection, 1);
+    await advanceTime(10 * SECOND_MS);
+    connection.socket.close();
+    expect(await reconnectDelaysMs.next()).toBeCloseTo(12 * SECOND_MS, -2);
+    await advanceTime(12 * SECOND_MS - 200);
+    expect(mint.requestedPaths).toHaveLength(1);
+    await advanceTime(400);
     await mint.connections.next();
   });
 
