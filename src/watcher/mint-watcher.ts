@@ -5,6 +5,7 @@ import type { MintInfo } from '../mints/mint-info.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
+import { SiteSemaphore } from '../net/site-semaphore.ts';
 import type {
   ObservationRecorder,
   RecordedQuote,
@@ -25,6 +26,31 @@ const TICK_INTERVAL_MS = 1_000;
 /** Observations per transaction. Its row locks delay other payments to the same recipients. */
 const MAX_RECORD_BATCH_SIZE = 100;
 
+/** At a mint that a user chose. Each may be a zap whose receipt goes to 20 relays, which takes about 3 ms. */
+const MAX_USER_MINT_RECORD_BATCH_SIZE = 20;
+
+/**
+ * Transactions at the same time for all mints that users chose. With SQLite, other transactions wait for all that
+ * started before them, so hundreds of hostile mints could delay payments at the operator's mints by half a minute.
+ */
+const MAX_USER_MINT_RECORDINGS = 2;
+
+/** If no slot becomes free in time, the next tick waits again. */
+const MAX_SLOT_WAIT_MS = 60_000;
+
+/** Creates the slots for transactions that record observations. The operator's mints have their own slots. */
+export function createRecordingSlots(options: {
+  operatorMints: readonly string[];
+  isPortPartOfSite: boolean;
+}): SiteSemaphore {
+  return new SiteSemaphore({
+    max: MAX_USER_MINT_RECORDINGS,
+    maxPerSite: 1,
+    exemptUrls: options.operatorMints,
+    isPortPartOfSite: options.isPortPartOfSite,
+  });
+}
+
 export interface MintWatcherDeps {
   /** Normalised. */
   mintUrl: string;
@@ -33,6 +59,8 @@ export interface MintWatcherDeps {
   mints: Mints;
   quoteStore: Pick<Store['watchedQuotes'], 'listWatchedByMint'>;
   observationRecorder: Pick<ObservationRecorder, 'record'>;
+  /** All mints share these slots ({@link createRecordingSlots}). */
+  recordingSlots: SiteSemaphore;
   /** Called with the quotes whose state changed, after the commit. */
   onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
   minPollIntervalMs: number;
@@ -237,9 +265,13 @@ export class MintWatcher {
 
   /** Records all pending observations. If the database fails, the next tick tries again. */
   async #recordPending(): Promise<void> {
-    const { observationRecorder, mintUrl } = this.#deps;
-    while (this.#pendingObservations.size > 0) {
-      const batch = [...this.#pendingObservations.values()].slice(0, MAX_RECORD_BATCH_SIZE);
+    const { observationRecorder, recordingSlots, isOperatorMint, mintUrl } = this.#deps;
+    const maxBatchSize = isOperatorMint ? MAX_RECORD_BATCH_SIZE : MAX_USER_MINT_RECORD_BATCH_SIZE;
+    while (
+      this.#pendingObservations.size > 0 &&
+      (await recordingSlots.acquireWithin(mintUrl, MAX_SLOT_WAIT_MS))
+    ) {
+      const batch = [...this.#pendingObservations.values()].slice(0, maxBatchSize);
       for (const { quoteId } of batch) {
         this.#pendingObservations.delete(quoteId);
       }
@@ -253,6 +285,8 @@ export class MintWatcher {
         }
         this.#logFailure(error);
         break;
+      } finally {
+        recordingSlots.release(mintUrl);
       }
     }
     this.#recording = null;

@@ -1,5 +1,5 @@
 import type { Store } from '../store.ts';
-import { MintWatcher, type MintWatcherDeps } from './mint-watcher.ts';
+import { createRecordingSlots, MintWatcher, type MintWatcherDeps } from './mint-watcher.ts';
 import { MIN_POLL_INTERVAL_MS } from './quote-poller.ts';
 import {
   SCAN_INTERVAL_MS,
@@ -9,7 +9,10 @@ import {
 
 export interface WatcherModuleOptions
   extends Pick<WatchCoordinatorDeps, 'operatorMints' | 'processId' | 'announce'>,
-    Omit<MintWatcherDeps, 'mintUrl' | 'isOperatorMint' | 'quoteStore' | 'minPollIntervalMs'> {
+    Omit<
+      MintWatcherDeps,
+      'mintUrl' | 'isOperatorMint' | 'quoteStore' | 'recordingSlots' | 'minPollIntervalMs'
+    > {
   allowPrivateNetworks: boolean;
   store: Store;
   minPollIntervalMs?: number | undefined;
@@ -20,12 +23,14 @@ export interface WatcherModuleOptions
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
   const { store, mints, operatorMints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
   const quoteStore = store.watchedQuotes;
+  const isPortPartOfSite = options.allowPrivateNetworks;
+  const recordingSlots = createRecordingSlots({ operatorMints, isPortPartOfSite });
   return new WatchCoordinator({
     ...options,
     quoteStore,
     leaseStore: store.leases,
     watchBudget: mints.watchBudget,
-    isPortPartOfSite: options.allowPrivateNetworks,
+    isPortPartOfSite,
     createMintWatcher: (mintUrl) => {
       const isOperatorMint = operatorMints.includes(mintUrl);
       return new MintWatcher({
@@ -33,6 +38,7 @@ export function createWatcherModule(options: WatcherModuleOptions): WatchCoordin
         mintUrl,
         isOperatorMint,
         quoteStore,
+        recordingSlots,
         minPollIntervalMs,
       });
     },
