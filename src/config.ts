@@ -299,7 +299,7 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     LIMIT_SOCKETS_PER_KEY: limitSetting(20),
     LIMIT_SOCKET_MESSAGES: limitSetting(10),
     // Per hour and recipient. A popular stream gets a few hundred zaps an hour.
-    LIMIT_ZAP_RECEIPTS: limitSetting(1_000),
+    LIMIT_ZAP_RECEIPTS: limitSetting(3_000),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
     METRICS_PORT: integerSetting(0, 65_535).optional(),
     LOG_LEVEL: enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default(

@@ -25,6 +25,13 @@ export class FixedWindowRateLimiter {
     this.#windowMs = windowMs;
   }
 
+  /** Returns how many requests the current window of the key has. */
+  getCount(key: string): number {
+    const window = this.#windows.peek(key);
+    const isOver = window === undefined || this.#monotonicMs() >= window.startMs + this.#windowMs;
+    return isOver ? 0 : window.count;
+  }
+
   /** Counts a request. Returns the milliseconds until the key may retry, or null if the request is accepted. */
   consume(key: string): number | null {
     const nowMs = this.#monotonicMs();

@@ -1,10 +1,13 @@
 import { getSite } from '../net/site.ts';
 
 /** A watched quote takes about 1 kB of memory and a share of the polls. */
-const QUOTE_LIMITS = { total: 50_000, perSite: 10_000 };
+const QUOTE_LIMITS = { total: 60_000, perSite: 30_000 };
 
 /** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */
 const MINT_LIMITS = { total: 2_000, perSite: 100 };
+
+/** This part of each total is divided among the sites in use, so that no number of full sites excludes another one. */
+const GUARANTEED_FRACTION = 0.25;
 
 interface WatchedCounts {
   quotes: number;
@@ -20,8 +23,8 @@ interface WatchBudgetOptions {
 
 /**
  * Limits the quotes and mints that are watched because users chose these mints, per site ({@link getSite}) and in
- * total, for all processes together. The limits of a site shrink as the totals fill, so that a few sites cannot use
- * up the totals.
+ * total, for all processes together. The limits of a site shrink as the totals fill, down to an equal share of
+ * {@link GUARANTEED_FRACTION}.
  */
 export class WatchBudget {
   readonly #options: WatchBudgetOptions;
@@ -33,16 +36,20 @@ export class WatchBudget {
     this.#options = options;
   }
 
-  /** Returns whether another quote of the mint may be watched. */
-  hasRoom(mintUrl: string): boolean {
+  /**
+   * Returns which fraction of the quotes of a mint's site is free, between 0 and 1. Returns 0 if the mint is not watched
+   * yet and no further mint may be, and 1 for mints that the operator named.
+   */
+  getFreeShare(mintUrl: string): number {
     if (this.#options.operatorMints.includes(mintUrl)) {
-      return true;
+      return 1;
     }
     const site = this.#bySite.get(getSite(mintUrl, this.#options)) ?? { quotes: 0, mints: 0 };
-    return (
-      hasRoom(site.quotes, this.#total.quotes, QUOTE_LIMITS) &&
-      (this.#watchedMints.has(mintUrl) || hasRoom(site.mints, this.#total.mints, MINT_LIMITS))
-    );
+    const quoteShare = 1 - site.quotes / this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS);
+    const canWatchMint =
+      this.#watchedMints.has(mintUrl) ||
+      site.mints < this.#getSiteLimit(this.#total.mints, MINT_LIMITS);
+    return canWatchMint ? Math.max(0, quoteShare) : 0;
   }
 
   /** Counts a quote that was just created. */
@@ -75,12 +82,9 @@ export class WatchBudget {
       counts.mints += mints;
     }
   }
-}
 
-function hasRoom(
-  usedBySite: number,
-  usedInTotal: number,
-  { total, perSite }: typeof QUOTE_LIMITS,
-): boolean {
-  return usedBySite < perSite * (1 - usedInTotal / total);
+  #getSiteLimit(used: number, { total, perSite }: typeof QUOTE_LIMITS): number {
+    const guaranteed = (total * GUARANTEED_FRACTION) / (this.#bySite.size + 1);
+    return Math.max(perSite * (1 - used / total), Math.min(perSite, guaranteed));
+  }
 }

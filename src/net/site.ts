@@ -19,5 +19,6 @@ export function getSite(url: string, options: { isPortPartOfSite: boolean }): st
   if (hostname.startsWith('[')) {
     return ipaddr.IPv6.parse(hostname.slice(1, -1)).parts.slice(0, IPV6_SITE_HEXTETS).join(':');
   }
-  return getDomain(hostname) ?? hostname.replace(/\.$/, '');
+  // Without validation, because wildcard DNS records also apply to invalid names such as `a-`.
+  return getDomain(hostname, { validateHostname: false }) ?? hostname.replace(/\.$/, '');
 }

@@ -56,7 +56,7 @@ interface InvoiceAdmissionDeps {
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
   /** Payments at these mints cost money, so they have no daily limit. */
   operatorMints: readonly string[];
-  watchBudget: Pick<WatchBudget, 'hasRoom' | 'add'>;
+  watchBudget: Pick<WatchBudget, 'getFreeShare' | 'add'>;
   limits: InvoiceLimits;
   /** The key for hashing address groups is derived from this secret. */
   secret: string;
@@ -163,10 +163,8 @@ export class InvoiceAdmission {
         clock(),
       );
       this.#assertOpenInvoiceLimits(inFlightCounts, storedCounts);
-      if (!watchBudget.hasRoom(mintUrl)) {
-        throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
-      }
       if (!operatorMints.includes(mintUrl)) {
+        this.#assertWatchBudget(mintUrl, addressGroup);
         this.#assertDailyLimits(pair, addressGroup);
       }
       const acquisition = await measureMintWait(
@@ -182,6 +180,22 @@ export class InvoiceAdmission {
       for (const key of countedKeys) {
         inFlightRequests.decrement(key);
       }
+    }
+  }
+
+  /**
+   * As the watched quotes of the mint's site fill up, fewer of an address's daily quotes may add to them. So a few
+   * addresses cannot use up the budget of a mint, whose recipients would then get no invoices.
+   */
+  #assertWatchBudget(mintUrl: string, addressGroup: string): void {
+    const freeShare = this.#deps.watchBudget.getFreeShare(mintUrl);
+    const maxDailyQuotes = this.#deps.limits.maxDailyQuotesPerAddress || Number.POSITIVE_INFINITY;
+    const dailyQuotes = this.#dailyLimiters.perAddressGroup.getCount(addressGroup);
+    // From the daily limit on, the payer gets the message of that limit.
+    const hasUsedShare =
+      dailyQuotes >= Math.ceil(maxDailyQuotes * freeShare) && dailyQuotes < maxDailyQuotes;
+    if (freeShare === 0 || hasUsedShare) {
+      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
     }
   }
 

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { Service } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -233,17 +234,29 @@ describe('quotes created within a day', () => {
 });
 
 describe('watched quotes at the mints of one site', () => {
+  it('leave fewer of an address’s daily invoices the more there are, so that few addresses cannot use them up', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    await insertWatchedQuotes(wallet, mint, 12_000);
+    const service = await useAdditionalService(
+      environment,
+      { ...DISABLED_LIMITS_ENV, LIMIT_DAILY_QUOTES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
+      { clock: clock.now },
+    );
+    const heavyPayer = newAddress();
+    await eventually(async () => {
+      const { body } = await requestInvoice(wallet, heavyPayer, service);
+      expect(body.reason).toMatch('cannot create an invoice right now');
+    });
+    // 12,000 of 24,000 quotes are free.
+    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBeLessThan(10);
+    expect((await requestInvoice(wallet, newAddress(), service)).body).toEqual(INVOICE_BODY);
+  });
+
   it('are limited, but not at other mints and not at mints that the operator named', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
-    const { quotes } = new Store(environment.database.db);
-    for (let batch = 0; batch < 9; batch += 1) {
-      await quotes.insert(
-        Array.from({ length: 1_000 }, () =>
-          buildUnpaidQuote(wallet.pubkey, { mintUrl: mint.url, createdAtMs: clock.nowMs }),
-        ),
-      );
-    }
+    await insertWatchedQuotes(wallet, mint, 21_000);
     const service = await useAdditionalService(environment, {}, { clock: clock.now });
     await eventually(async () =>
       expect((await requestInvoice(wallet, newAddress(), service)).body.reason).toBe(
@@ -263,6 +276,21 @@ describe('watched quotes at the mints of one site', () => {
     expect((await requestInvoice(wallet, newAddress(), namingService)).body).toEqual(INVOICE_BODY);
   });
 });
+
+async function insertWatchedQuotes(
+  { pubkey }: RecipientClient,
+  { url: mintUrl }: TestMint,
+  count: number,
+): Promise<void> {
+  const { quotes } = new Store(environment.database.db);
+  for (let inserted = 0; inserted < count; inserted += 1_000) {
+    await quotes.insert(
+      Array.from({ length: 1_000 }, () =>
+        buildUnpaidQuote(pubkey, { mintUrl, createdAtMs: clock.nowMs }),
+      ),
+    );
+  }
+}
 
 function requestInvoice(
   wallet: RecipientClient,

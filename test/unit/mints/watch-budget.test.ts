@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { WatchBudget } from '../../../src/mints/watch-budget.ts';
 
 const OPERATOR_MINT = 'https://operator.example';
+const HONEST_MINT = 'https://honest.example';
 
 function createBudget(counts: Record<string, number> = {}): WatchBudget {
   const budget = new WatchBudget({ operatorMints: [OPERATOR_MINT], isPortPartOfSite: false });
@@ -9,60 +10,66 @@ function createBudget(counts: Record<string, number> = {}): WatchBudget {
   return budget;
 }
 
+/** Adds quotes while there is room. Returns how many were added. */
+function fill(budget: WatchBudget, mintUrl: string, maxQuotes = 100_000): number {
+  let added = 0;
+  while (added < maxQuotes && budget.getFreeShare(mintUrl) > 0) {
+    budget.add(mintUrl);
+    added += 1;
+  }
+  return added;
+}
+
 describe('WatchBudget', () => {
   it('limits the quotes of a site, for all its hosts and paths together', () => {
-    const budget = createBudget({
-      'https://a.mint.example': 4_001,
-      'https://b.mint.example/x': 4_332,
-    });
-    expect(budget.hasRoom('https://c.mint.example')).toBe(true);
-    budget.add('https://c.mint.example');
-    expect(budget.hasRoom('https://a.mint.example')).toBe(false);
-    expect(budget.hasRoom('https://other.example')).toBe(true);
+    const budget = createBudget({ 'https://a.mint.example': 9_000 });
+    expect(Math.round(fill(budget, 'https://b.mint.example/x') / 10)).toBe(1_100);
+    expect(budget.getFreeShare('https://a.mint.example')).toBe(0);
+    expect(budget.getFreeShare(HONEST_MINT)).toBe(1);
   });
 
-  it('counts the IPv6 addresses of one provider as one site, because they cost nothing', () => {
-    const budget = createBudget({ 'https://[2001:4860:1::1]': 8_334 });
-    expect(budget.hasRoom('https://[2001:4860:2:3::4]/x')).toBe(false);
-    expect(budget.hasRoom('https://[2001:4861::1]')).toBe(true);
-    expect(budget.hasRoom('https://192.0.2.1')).toBe(true);
+  it('returns which fraction of the quotes of a site is free', () => {
+    const budget = createBudget({ 'https://mint.example': 10_000 });
+    expect(budget.getFreeShare('https://mint.example')).toBeCloseTo(1 - 10_000 / 25_000);
   });
 
   it('limits the mints of a site, but not further quotes of its watched mints', () => {
-    const urls = Array.from({ length: 96 }, (_, index) => `https://mint.example/${index}`);
+    const urls = Array.from({ length: 100 }, (_, index) => `https://mint.example/${index}`);
     const budget = createBudget(Object.fromEntries(urls.map((url) => [url, 1])));
-    expect(budget.hasRoom('https://mint.example/new')).toBe(false);
-    expect(budget.hasRoom('https://mint.example/0')).toBe(true);
+    expect(budget.getFreeShare('https://mint.example/new')).toBe(0);
+    expect(budget.getFreeShare('https://mint.example/0')).toBeGreaterThan(0.9);
   });
 
-  it('leaves room for an honest site when 45 sites take what they can', () => {
-    const budget = createBudget();
-    for (let round = 0; round < 1_500; round += 1) {
-      for (let site = 0; site < 45; site += 1) {
-        const mintUrl = `https://attacker-${site}.example`;
-        if (budget.hasRoom(mintUrl)) {
-          budget.add(mintUrl);
-        }
+  it.each([10, 45, 200])(
+    'guarantees room for another site after %i sites took all they can',
+    (sites) => {
+      const budget = createBudget();
+      for (let site = 0; site < sites; site += 1) {
+        fill(budget, `https://attacker-${site}.example`);
       }
+      expect(fill(budget, HONEST_MINT)).toBeGreaterThanOrEqual(Math.floor(15_000 / (sites + 2)));
+    },
+  );
+
+  it('watches at most twice the total at 300 sites', () => {
+    const budget = createBudget();
+    let total = 0;
+    for (let site = 0; site < 300; site += 1) {
+      total += fill(budget, `https://attacker-${site}.example`);
     }
-    const honestQuotes = Array.from({ length: 800 }, () => {
-      const hasRoom = budget.hasRoom('https://honest.example');
-      budget.add('https://honest.example');
-      return hasRoom;
-    });
-    expect(honestQuotes.every(Boolean)).toBe(true);
+    expect(total).toBeLessThan(120_000);
   });
 
   it('has no limits for the mints that the operator named', () => {
     const budget = createBudget({ [OPERATOR_MINT]: 1_000_000, 'https://user.example': 1 });
-    expect(budget.hasRoom(OPERATOR_MINT)).toBe(true);
-    expect(budget.hasRoom('https://user.example')).toBe(true);
+    expect(budget.getFreeShare(OPERATOR_MINT)).toBe(1);
+    expect(budget.getFreeShare('https://user.example')).toBeGreaterThan(0.9);
   });
 
   it('replaces its counts', () => {
     const budget = createBudget({ 'https://mint.example': 60_000 });
-    expect(budget.hasRoom('https://other.example')).toBe(false);
+    expect(budget.getFreeShare('https://mint.example')).toBe(0);
     budget.setCounts(new Map());
-    expect(budget.hasRoom('https://mint.example')).toBe(true);
+    expect(budget.getFreeShare('https://mint.example')).toBe(1);
   });
 });
