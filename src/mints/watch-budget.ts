@@ -9,6 +9,9 @@ const MINT_LIMITS = { total: 2_000, perSite: 100 };
 /** This part of each total is divided among the sites in use, so that no number of full sites excludes another one. */
 const GUARANTEED_FRACTION = 0.25;
 
+/** The operator should know before payers are refused. */
+const LOW_SHARE = 0.2;
+
 interface WatchedCounts {
   quotes: number;
   mints: number;
@@ -45,11 +48,10 @@ export class WatchBudget {
       return 1;
     }
     const site = this.#bySite.get(getSite(mintUrl, this.#options)) ?? { quotes: 0, mints: 0 };
-    const quoteShare = 1 - site.quotes / this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS);
     const canWatchMint =
       this.#watchedMints.has(mintUrl) ||
       site.mints < this.#getSiteLimit(this.#total.mints, MINT_LIMITS);
-    return canWatchMint ? Math.max(0, quoteShare) : 0;
+    return canWatchMint ? this.#getFreeQuoteShare(site) : 0;
   }
 
   /** Counts a quote that was just created. */
@@ -57,14 +59,21 @@ export class WatchBudget {
     this.#add(mintUrl, 1);
   }
 
-  /** Replaces all counts. @param counts the watched quotes by mint URL, as the database counts them */
-  setCounts(counts: ReadonlyMap<string, number>): void {
+  /**
+   * Replaces all counts.
+   *
+   * @param counts the watched quotes by mint URL, as the database counts them
+   * @returns the sites with less than {@link LOW_SHARE} free
+   */
+  setCounts(counts: ReadonlyMap<string, number>): string[] {
     this.#total = { quotes: 0, mints: 0 };
     this.#bySite.clear();
     this.#watchedMints.clear();
     for (const [mintUrl, quotes] of counts) {
       this.#add(mintUrl, quotes);
     }
+    const isLow = (site: WatchedCounts) => this.#getFreeQuoteShare(site) < LOW_SHARE;
+    return [...this.#bySite].filter(([, site]) => isLow(site)).map(([name]) => name);
   }
 
   #add(mintUrl: string, quotes: number): void {
@@ -81,6 +90,10 @@ export class WatchBudget {
       counts.quotes += quotes;
       counts.mints += mints;
     }
+  }
+
+  #getFreeQuoteShare(site: WatchedCounts): number {
+    return Math.max(0, 1 - site.quotes / this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS));
   }
 
   #getSiteLimit(used: number, { total, perSite }: typeof QUOTE_LIMITS): number {

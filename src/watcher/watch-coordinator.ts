@@ -32,6 +32,8 @@ const IDLE_MINT_TIMEOUT_MS = 10 * 60_000;
 /** At shutdown, the process gives up its leases after this time, even if some mint watchers have not stopped. */
 const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
 
+const MAX_LOGGED_SITES = 10;
+
 interface MintEntry {
   watcher: MintWatcher;
   site: string;
@@ -79,6 +81,7 @@ export class WatchCoordinator {
   /** The largest `quotes.id` that was read. */
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
+  #isWatchBudgetLow = false;
   #hasLoggedFailure = false;
   #isStopping = false;
 
@@ -258,10 +261,17 @@ export class WatchCoordinator {
 
   /** Counts the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
-    const { quoteStore, operatorMints, watchBudget } = this.#deps;
+    const { quoteStore, operatorMints, watchBudget, log } = this.#deps;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !operatorMints.includes(mintUrl));
-    watchBudget.setCounts(await quoteStore.countWatchedByMint(userMints));
+    const lowSites = watchBudget.setCounts(await quoteStore.countWatchedByMint(userMints));
+    if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
+      log.warn(
+        { event: 'watch_budget_low', sites: lowSites.slice(0, MAX_LOGGED_SITES) },
+        'few further quotes can be watched at the mints of these sites; payers may be refused',
+      );
+    }
+    this.#isWatchBudgetLow = lowSites.length > 0;
   }
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */

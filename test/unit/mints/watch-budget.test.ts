@@ -60,6 +60,12 @@ describe('WatchBudget', () => {
     expect(total).toBeLessThan(120_000);
   });
 
+  it('returns the sites that have little room', () => {
+    const budget = createBudget();
+    const counts = { 'https://full.example/mint': 18_000, 'https://other.example': 5_000 };
+    expect(budget.setCounts(new Map(Object.entries(counts)))).toEqual(['full.example']);
+  });
+
   it('has no limits for the mints that the operator named', () => {
     const budget = createBudget({ [OPERATOR_MINT]: 1_000_000, 'https://user.example': 1 });
     expect(budget.getFreeShare(OPERATOR_MINT)).toBe(1);

@@ -39,7 +39,12 @@ it('counts the watched quotes of user mints for the limits', async () => {
     quoteStore: {
       countWatchedByMint: async (mintUrls) => new Map(mintUrls.map((mintUrl) => [mintUrl, 3])),
     },
-    watchBudget: { setCounts: counts.resolve },
+    watchBudget: {
+      setCounts: (newCounts) => {
+        counts.resolve(newCounts);
+        return [];
+      },
+    },
   });
   await watcher.start();
   expect([...(await counts.promise)]).toEqual([['https://user.example', 3]]);
@@ -105,7 +110,7 @@ function createWatcher(
       removeProcess: async () => undefined,
     } as unknown as WatchCoordinatorDeps['leaseStore'],
     processId: 'this process',
-    watchBudget: options.watchBudget ?? { setCounts: () => undefined },
+    watchBudget: options.watchBudget ?? { setCounts: () => [] },
     isPortPartOfSite: false,
     createMintWatcher: (mintUrl) =>
       ({
