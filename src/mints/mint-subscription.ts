@@ -18,7 +18,7 @@ const MAX_PENDING_QUOTES = 750;
  * send a message a second without being disconnected. Further mints are only polled.
  */
 export const MINT_CONNECTION_LIMITS = {
-  max: 300,
+  max: 200,
   maxPerSite: 8,
   shouldShrinkSiteShare: true,
 } as const;

@@ -2,9 +2,9 @@ import { LRUCache } from 'lru-cache';
 
 /**
  * Polls per scan (one second) of all mints that users chose. A poll with its TLS connection takes about 3 ms of CPU
- * time, so hostile mints use about 3 % of a core.
+ * time, so hostile mints use about 2 % of a core.
  */
-const MAX_POLLS = 10;
+const MAX_POLLS = 6;
 
 /** Polls per scan of one site. */
 const MAX_POLLS_PER_SITE = 3;

@@ -25,7 +25,7 @@ const MINT_COUNT = 1_000;
 const QUOTES_PER_MINT = 10;
 
 /** The hostile mints report most of their payments in the first seconds. Recording them is not part of the share. */
-const WARM_UP_MS = 20_000;
+const WARM_UP_MS = 30_000;
 
 /** The smallest of several measurements counts, because other processes of the machine disturb them. */
 const MAX_MEASUREMENTS = 8;
@@ -66,7 +66,7 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
   const delaysMs = await measureUpdateDelays(origin, mint);
   expect(cpuShare).toBeLessThan(MAX_CPU_SHARE);
   expect(
-    delaysMs.toSorted((one, other) => one - other)[Math.floor(PAYMENT_COUNT * 0.99)],
+    delaysMs.toSorted((one, other) => one - other)[Math.ceil(PAYMENT_COUNT * 0.99) - 1],
   ).toBeLessThan(MAX_UPDATE_DELAY_P99_MS);
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { PollTurns } from '../../../src/watcher/poll-turns.ts';
 
-const MAX_POLLS = 10;
+const MAX_POLLS = 6;
 const MAX_POLLS_PER_SITE = 3;
 
 const mintsOf = (site: string, count: number) =>
@@ -33,6 +33,6 @@ describe('PollTurns', () => {
     const waiting = [...hostile.flat(), ...mintsOf('honest.example', 1)];
     const selections = Array.from({ length: 20 }, () => sitesOf(turns.select(waiting)));
     const honestTurns = selections.filter((sites) => sites.includes('honest.example'));
-    expect(honestTurns).toHaveLength(10);
+    expect(honestTurns).toHaveLength(6);
   });
 });
