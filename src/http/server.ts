@@ -31,7 +31,7 @@ import {
   sendError,
 } from './errors.ts';
 import { READY_PATH } from './routes/health.ts';
-import { UnreadResponses } from './unread-responses.ts';
+import { MIN_COUNTED_LENGTH, UnreadResponses } from './unread-responses.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -203,7 +203,9 @@ function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: Se
   });
   const unreadResponses = new UnreadResponses();
   app.addHook('onSend', (request, reply, payload, done) => {
-    unreadResponses.add(request, reply, payload);
+    if (typeof payload === 'string' && payload.length >= MIN_COUNTED_LENGTH) {
+      unreadResponses.add(request, reply, payload.length);
+    }
     if (readiness.isStopping) {
       // The client then reconnects, and the load balancer can choose another process.
       reply.header('connection', 'close');

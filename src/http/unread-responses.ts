@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
 /** Shorter responses fit into the buffers of the operating system, or take little memory. */
-const MIN_COUNTED_LENGTH = 16 * 1024;
+export const MIN_COUNTED_LENGTH = 16 * 1024;
 
 /**
  * Limits the memory of long responses that clients do not read. If all of them together are too long, disconnects the
@@ -17,12 +17,14 @@ export class UnreadResponses {
   readonly #lengths = new Map<Socket, number>();
   readonly #observedSockets = new WeakSet<Socket>();
 
-  /** Counts a response until the operating system has taken all of it, or the connection closes. */
-  add({ raw: { socket } }: FastifyRequest, reply: FastifyReply, payload: unknown): void {
-    if (typeof payload !== 'string' || payload.length < MIN_COUNTED_LENGTH || socket.closed) {
+  /**
+   * Counts a response of at least {@link MIN_COUNTED_LENGTH} until the operating system has taken all of it, or the
+   * connection closes.
+   */
+  add({ raw: { socket } }: FastifyRequest, reply: FastifyReply, length: number): void {
+    if (socket.closed) {
       return;
     }
-    const { length } = payload;
     this.#change(socket, length);
     reply.raw.once('finish', () => this.#change(socket, -length));
     if (!this.#observedSockets.has(socket)) {
