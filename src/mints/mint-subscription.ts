@@ -15,7 +15,7 @@ const MAX_PENDING_QUOTES = 750;
 
 /**
  * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB, and a hostile mint can
- * send a message a second without being disconnected. Further mints are only polled.
+ * send a message every two seconds without being disconnected. Further mints are only polled.
  */
 export const MINT_CONNECTION_LIMITS = {
   max: 200,

@@ -112,9 +112,10 @@ export class MintWatcher {
     return this.#poller.isMintUnresponsive;
   }
 
-  /** Whether a quote is due and the mint may be polled now. */
-  get isPollDue(): boolean {
-    return this.#polling === null && this.#poller.getWaitMs() === 0 && this.#poller.hasDue();
+  /** Whether a quote is due at a mint that a user chose. Such a mint is polled only when it is its turn. */
+  get isWaitingForTurn(): boolean {
+    const canPoll = this.#polling === null && this.#poller.getWaitMs() === 0;
+    return !this.#deps.isOperatorMint && canPoll && this.#poller.hasDue();
   }
 
   getMaxOverdueMs(): number {

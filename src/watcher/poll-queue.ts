@@ -14,12 +14,6 @@ import {
 /** After a failed read, other quotes go first for this time, because the mint may fail for this quote only. */
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
-/**
- * A mint reports INFLIGHT while it signs, and PAID again if that fails. Each change costs a transaction, and a hostile
- * mint could report changes without end. A quote whose second attempt is not shown as INFLIGHT stays PAID until ISSUED.
- */
-const MAX_RETURNS_TO_INFLIGHT = 1;
-
 /** How long observations of a quote are ignored after a rejection. Doubles with each rejection. */
 const MIN_REJECTION_BACKOFF_MS = 2_000;
 const MAX_REJECTION_BACKOFF_MS = 60 * 60_000;
@@ -35,8 +29,11 @@ export interface PolledQuote extends WatchedQuote {
   /** How many observations the database has rejected, and when the last of them was. */
   rejections: number;
   lastRejectedAtMs: number;
-  /** How often the quote became INFLIGHT after it was PAID. */
-  returnsToInflight: number;
+  /**
+   * Whether the quote became INFLIGHT after it was PAID, because the mint began to sign. This is recorded only once:
+   * each change costs a transaction, and a hostile mint could report changes without end.
+   */
+  hasReturnedToInflight: boolean;
   /**
    * Whether the quote is read in a request of its own instead of in batches: `untilFound` if a batch response omitted
    * it, `always` if the mint rejected a batch because of it.
@@ -96,7 +93,7 @@ export class PollQueue {
           firstPostWatchResponseAtMs: null,
           rejections: 0,
           lastRejectedAtMs: Number.NEGATIVE_INFINITY,
-          returnsToInflight: 0,
+          hasReturnedToInflight: false,
           singleReadMode: 'no',
         });
       }
@@ -111,7 +108,7 @@ export class PollQueue {
       } else if (quote !== undefined) {
         quote.rejections += Number(isRejected);
         quote.lastRejectedAtMs = isRejected ? this.#deps.monotonicMs() : quote.lastRejectedAtMs;
-        quote.returnsToInflight += Number(isReturnToInflight(quote.state, state));
+        quote.hasReturnedToInflight ||= isReturnToInflight(quote.state, state);
         this.#setState(quote, { state, paidAtMs });
       }
     }
@@ -241,17 +238,16 @@ export class PollQueue {
 
   /** Whether a reported state must be recorded. Bounds the transactions that a hostile mint can cause. */
   #isNews(quote: PolledQuote, reported: ObservedState): boolean {
-    const { rejections, lastRejectedAtMs, returnsToInflight } = quote;
+    const { rejections, lastRejectedAtMs, hasReturnedToInflight } = quote;
     const backoffMs = Math.min(
       MIN_REJECTION_BACKOFF_MS * 2 ** rejections,
       MAX_REJECTION_BACKOFF_MS,
     );
     const isBackingOff = this.#deps.monotonicMs() < lastRejectedAtMs + backoffMs;
-    const hasReturned = returnsToInflight >= MAX_RETURNS_TO_INFLIGHT;
     return (
       quote.state !== reported &&
       !isBackingOff &&
-      !(hasReturned && isReturnToInflight(quote.state, reported))
+      !(hasReturnedToInflight && isReturnToInflight(quote.state, reported))
     );
   }
 

@@ -294,20 +294,17 @@ export class WatchCoordinator {
 
   /** Calls `tick` of every watcher, and `poll` of the mints chosen by users whose turn it is. */
   #tickWatchers(): void {
-    const waiting: { mintUrl: string; site: string }[] = [];
-    for (const [mintUrl, { watcher, site }] of this.#mints) {
-      watcher.tick();
-      if (!this.#deps.operatorMints.includes(mintUrl) && watcher.isPollDue) {
-        waiting.push({ mintUrl, site });
+    const waiting: { mintUrl: string; site: string; entry: MintEntry }[] = [];
+    for (const [mintUrl, entry] of this.#mints) {
+      entry.watcher.tick();
+      if (entry.watcher.isWaitingForTurn) {
+        waiting.push({ mintUrl, site: entry.site, entry });
       }
     }
-    for (const { mintUrl } of this.#pollTurns.select(waiting)) {
-      const entry = this.#mints.get(mintUrl);
-      if (entry !== undefined) {
-        entry.watcher.poll();
-        this.#mints.delete(mintUrl);
-        this.#mints.set(mintUrl, entry);
-      }
+    for (const { mintUrl, entry } of this.#pollTurns.select(waiting)) {
+      entry.watcher.poll();
+      this.#mints.delete(mintUrl);
+      this.#mints.set(mintUrl, entry);
     }
   }
 

@@ -13,7 +13,7 @@ it('polls at most six user mints per scan, and each of 48 in turn', async () => 
   const pollsPerScan: string[][] = [];
   const allPolled = Promise.withResolvers<void>();
   const watcher = createWatcher([...userMints, OWN_MINT], (mintUrl) => ({
-    isPollDue: true,
+    isWaitingForTurn: mintUrl !== OWN_MINT,
     tick: () => {
       if (mintUrl === OWN_MINT) {
         pollsPerScan.push([]);
@@ -114,7 +114,7 @@ function createWatcher(
     isPortPartOfSite: false,
     createMintWatcher: (mintUrl) =>
       ({
-        isPollDue: false,
+        isWaitingForTurn: false,
         tick: () => undefined,
         stop: async () => undefined,
         ...createFakeMintWatcher(mintUrl),
