@@ -166,22 +166,22 @@ export class QuoteStore extends BaseStore {
       created_at > ${nowMs - ageLimitsMs.max}
       and created_at <= ${nowMs + ageLimitsMs.max}
       and (expires_at > ${nowMs} or created_at > ${nowMs - ageLimitsMs.min})`;
-    // Each `order by` matches an index, so that PostgreSQL reads only the rows that it counts. The pair is counted among
-    // the invoices of the address group, which have a lower limit than those of the recipient.
+    // There is no `order by`, because PostgreSQL could sort all rows before it applies the limit. The pair is counted
+    // among the invoices of the address group, which have a lower limit than those of the recipient.
     const { rows } = await sql<OpenInvoiceCounts>`
       select
         (select count(*) from (
           select 1 from quotes
           where pubkey = ${pubkey} and address_group_hash is not null and ${isOpen}
-          order by created_at desc limit ${limits.perRecipient}
+          limit ${limits.perRecipient}
         ) as open) as "perRecipient",
         (select count(*) from (
           select 1 from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
-          order by created_at desc limit ${limits.perAddressGroup}
+          limit ${limits.perAddressGroup}
         ) as open) as "perAddressGroup",
         (select count(*) from (
           select pubkey from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
-          order by created_at desc limit ${limits.perAddressGroup || MAX_COUNTED_INVOICES}
+          limit ${limits.perAddressGroup || MAX_COUNTED_INVOICES}
         ) as open where pubkey = ${pubkey}) as "perPair"
     `.execute(this.db);
     return rows[0] ?? { perRecipient: 0, perAddressGroup: 0, perPair: 0 };
