@@ -50,6 +50,9 @@ const FRAMING_EXPECTATIONS: Omit<RequestCase, 'bytes'> = {
 const INTERNALS_PATTERN =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|sqlite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
+/** Base64 in responses, which can match the pattern above by chance: JWTs, payment requests and handshake headers. */
+const BASE64_PATTERN = /(eyJ|creqA|sec-websocket-accept: )[\w.+/=-]+/gi;
+
 /** Message types of the quote socket (spec.md section 6). */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
@@ -302,8 +305,7 @@ function succeeds(check: () => void): boolean {
 }
 
 function findLeaks(text: string, marker: string): string[] {
-  // Base64 can match the pattern by chance.
-  const leaked = INTERNALS_PATTERN.exec(text.replace(/(eyJ|creqA)[\w.=-]+/g, ''))?.[0];
+  const leaked = INTERNALS_PATTERN.exec(text.replace(BASE64_PATTERN, ''))?.[0];
   return [
     ...(leaked === undefined ? [] : [`reveals internals: ${JSON.stringify(leaked)}`]),
     ...(text.includes(marker) ? ['echoes client input'] : []),
