@@ -51,7 +51,7 @@ const INTERNALS_PATTERN =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|sqlite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
 /** Base64 in responses, which can match the pattern above by chance: JWTs, payment requests and handshake headers. */
-const BASE64_PATTERN = /(eyJ|creqA|sec-websocket-accept: )[\w.+/=-]+/gi;
+const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 
 /** Message types of the quote socket (spec.md section 6). */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
