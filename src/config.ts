@@ -29,6 +29,13 @@ const MAX_LNURL_TEXT_LENGTH = 200;
 /** A zap request and a percent-encoded comment (up to 12 characters per code point) must fit into one URL. */
 const MAX_COMMENT_LENGTH = 2_000;
 
+const RELAY_URL_PROBLEM =
+  'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
+  ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)';
+
+/** A longer name breaks the header of the pages on a phone. */
+const MAX_SITE_NAME_LENGTH = 40;
+
 /** Every zap receipt is sent to all of these relays. */
 const MAX_ZAP_RELAYS = 20;
 
@@ -140,6 +147,18 @@ function toConfig(settings: Settings) {
       socketMessagesPerSecond: settings.LIMIT_SOCKET_MESSAGES,
       zapReceiptsPerRecipientPerHour: settings.LIMIT_ZAP_RECEIPTS,
     },
+    /** Null: no web pages. */
+    web: settings.WEB_PAGES
+      ? {
+          siteName: settings.SITE_NAME,
+          /** An image file; null: the default logo. */
+          logoFile: settings.SITE_LOGO ?? null,
+          /** `#rrggbb` */
+          accentColor: settings.SITE_ACCENT_COLOR,
+          /** Remote signers connect through it (NIP-46). */
+          signerRelay: settings.SIGNER_RELAY,
+        }
+      : null,
     metrics:
       settings.METRICS_PORT === undefined
         ? null
@@ -258,8 +277,7 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     ).optional(),
     ZAP_RELAYS: listSetting(
       (text) => normaliseRelayUrl(text, { allowPrivateNetworks }),
-      'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
-        ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)',
+      RELAY_URL_PROBLEM,
     )
       .refine((relays) => relays.length <= MAX_ZAP_RELAYS, {
         error: `must name at most ${MAX_ZAP_RELAYS} relays`,
@@ -300,6 +318,22 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     LIMIT_SOCKET_MESSAGES: limitSetting(10),
     // Per hour and recipient. A popular stream gets a few hundred zaps an hour.
     LIMIT_ZAP_RECEIPTS: limitSetting(3_000),
+    WEB_PAGES: booleanSetting.default(true),
+    SITE_NAME: z
+      .string()
+      .max(MAX_SITE_NAME_LENGTH, {
+        error: `must have at most ${MAX_SITE_NAME_LENGTH} characters`,
+      })
+      .default('nutpost'),
+    SITE_LOGO: z.string().optional(),
+    SITE_ACCENT_COLOR: z
+      .string()
+      .regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' })
+      .default('#a34b0c'),
+    SIGNER_RELAY: parsedSetting(
+      (text) => normaliseRelayUrl(text, { allowPrivateNetworks }),
+      RELAY_URL_PROBLEM,
+    ).default('wss://relay.nsec.app/'),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
     METRICS_PORT: integerSetting(0, 65_535).optional(),
     LOG_LEVEL: enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default(

@@ -173,6 +173,8 @@ export async function startService(
     onResponse: (response) => metrics?.recordResponse(response),
     descriptionTemplate: config.lnurlText,
     maxCommentLength: config.maxCommentLength,
+    hasZaps: config.zaps.secretKey !== null,
+    web: config.web,
     allowPrivateNetworks,
     recipients,
     settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, allowPrivateNetworks),

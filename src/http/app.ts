@@ -18,13 +18,17 @@ import { type LnurlDeps, lnurlRoutes } from './routes/lnurl.ts';
 import { lnurlVerifyRoutes } from './routes/lnurl-verify.ts';
 import { nip05Routes } from './routes/nip05.ts';
 import { createServer, PublicOrigins, type ServerDeps } from './server.ts';
+import { sendErrorPage } from './web/error-page.ts';
+import { loadWebPages, type WebSettings } from './web/web-pages.ts';
+import { type WebDeps, webRoutes } from './web/web-routes.ts';
 
 interface HttpOptions
-  extends ServerDeps,
+  extends Omit<ServerDeps, 'sendErrorPage'>,
     HealthDeps,
     Omit<AuthenticatorDeps, 'publicOrigins' | 'jwt'>,
     Omit<QuoteSocketServerDeps, 'publicOrigins' | 'authenticator'>,
-    Omit<LnurlDeps, 'publicOrigins'> {
+    Omit<LnurlDeps, 'publicOrigins'>,
+    Pick<WebDeps, 'hasZaps'> {
   readiness: Readiness;
   store: Store;
   /** The first is canonical. If empty, the local address is used. */
@@ -34,6 +38,8 @@ interface HttpOptions
   recipientRelays: RelayListCache;
   settingsUpdater: SettingsUpdater;
   usernameRegistrar: UsernameRegistrar;
+  /** Null: the pages are switched off. */
+  web: WebSettings | null;
 }
 
 /** Creates the HTTP server with all routes. It does not listen yet. */
@@ -43,7 +49,11 @@ export async function createHttp(options: HttpOptions) {
   const deps = { ...options, publicOrigins, jwt };
   const authenticator = new Authenticator(deps);
   const quoteSockets = new QuoteSocketServer({ ...deps, authenticator });
-  const { app, rateLimiter } = await createServer(options);
+  const web = await loadWebPages(options.web, options.log);
+  const { app, rateLimiter } = await createServer({
+    ...options,
+    sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.branding.siteName, error)),
+  });
   await registerOpenApi(app);
 
   // For supervisors and load balancers.
@@ -80,6 +90,11 @@ export async function createHttp(options: HttpOptions) {
 
   // For developers.
   await app.register(docsRoutes);
+
+  // For people.
+  if (web !== null) {
+    await app.register(webRoutes, { ...deps, web });
+  }
 
   return { app, publicOrigins, quoteSockets };
 }

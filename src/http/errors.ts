@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { RequestError, type RequestErrorKind } from '../errors.ts';
@@ -42,7 +43,23 @@ const ERROR_ID_BYTES = 4;
 /** Escapes that the router treats like the plain character: those of printable ASCII except the slash. */
 const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
 
-export function registerErrorHandlers(app: FastifyInstance): void {
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Sends an error as a page for people; null if the pages are switched off. */
+    sendErrorPage: ErrorPageSender | null;
+  }
+}
+
+export type ErrorPageSender = (
+  reply: FastifyReply,
+  error: { status: number; message: string },
+) => void;
+
+export function registerErrorHandlers(
+  app: FastifyInstance,
+  sendErrorPage: ErrorPageSender | null,
+): void {
+  app.decorate('sendErrorPage', sendErrorPage);
   app.setErrorHandler(sendError);
   app.setNotFoundHandler((request, reply) =>
     sendError(new RequestError('not_found', 'Not found.'), request, reply),
@@ -52,7 +69,7 @@ export function registerErrorHandlers(app: FastifyInstance): void {
 /** Sends an error in the format of the request's path. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const format = getErrorFormat(request.raw.url ?? '/');
-  const { status, body, errorId, retryAfterSeconds } = renderError(error, format);
+  const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
     request.hasInternalError = true;
     request.log.error(
@@ -70,7 +87,19 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   if (retryAfterSeconds !== null) {
     reply.header('retry-after', retryAfterSeconds);
   }
+  const { sendErrorPage } = request.server;
+  if (sendErrorPage !== null && format === 'api' && isPageRequest(request)) {
+    sendErrorPage(reply, { status, message });
+    return;
+  }
   void reply.code(status).send(body);
+}
+
+/** Whether a browser opens a page, and not a client that calls the API. */
+function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
+  const isApi = normaliseRequestPath(raw.url ?? '/').startsWith('/api/');
+  const types = ['application/json', 'text/html'];
+  return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';
 }
 
 /** Returns the path as the router reads it, without repeated slashes and redundant escapes. */

@@ -23,6 +23,7 @@ import {
 import { type ClientLimits, ClientRateLimiter } from './client-rate-limiter.ts';
 import {
   CORS_HEADERS,
+  type ErrorPageSender,
   handleClientError,
   handleHandshakeError,
   hasPendingResponse,
@@ -67,6 +68,7 @@ export interface ServerDeps {
   monotonicMs: () => number;
   trustProxy: readonly string[];
   limits: ClientLimits;
+  sendErrorPage: ErrorPageSender | null;
   /** Called after each response. `route` is the route pattern, without the values in the path. */
   onResponse: (response: {
     method: string;
@@ -135,7 +137,7 @@ export async function createServer(deps: ServerDeps) {
     },
     clientErrorHandler: handleClientError,
   });
-  registerErrorHandlers(app);
+  registerErrorHandlers(app, deps.sendErrorPage);
   app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
   addCommonHooks(app, deps);
   limitConnections(app, limits.maxSockets, log);

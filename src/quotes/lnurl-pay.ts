@@ -1,4 +1,6 @@
 import { hash } from 'node:crypto';
+import { bech32 } from '@scure/base';
+import { RequestError } from '../errors.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 
@@ -39,6 +41,25 @@ export function buildLnurlMetadata(address: string, template: string): string {
     ['text/plain', formatLnurlText(address, template)],
     ['text/identifier', address],
   ]);
+}
+
+/** Returns the URL of an address as bech32 text in lower case (LUD-01). */
+export function encodeLnurl(url: string): string {
+  return bech32.encode('lnurl', bech32.toWords(Buffer.from(url)), false);
+}
+
+/** Returns the payer's comment (LUD-12); null if there is none or comments are ignored. Throws RequestError. */
+export function validateComment(comment: string, maxLength: number): string | null {
+  if (maxLength === 0 || comment.trim() === '') {
+    return null;
+  }
+  if ([...comment].length > maxLength) {
+    throw new RequestError('invalid', `The comment must have at most ${maxLength} characters.`);
+  }
+  if (comment.includes('\0')) {
+    throw new RequestError('invalid', 'The comment must not have NUL characters.');
+  }
+  return comment;
 }
 
 /** The texts from which the description of an invoice is chosen. */

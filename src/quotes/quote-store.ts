@@ -35,6 +35,12 @@ export interface ListedQuote
   paidAtMs: number;
 }
 
+/** What a payer may know about a quote. */
+export interface VerifiableQuote
+  extends Pick<NewQuote, 'pubkey' | 'request' | 'amountSat' | 'expiresAtMs'> {
+  state: QuoteState;
+}
+
 export interface OpenInvoiceCounts {
   perRecipient: number;
   perAddressGroup: number;
@@ -188,10 +194,16 @@ export class QuoteStore extends BaseStore {
   }
 
   /** Finds a quote by the token of its verify URL (LUD-21). Only the hash of the token is stored. */
-  async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
+  async findByVerifyToken(token: string): Promise<VerifiableQuote | null> {
     const row = await this.db
       .selectFrom('quotes')
-      .select(['request', 'state'])
+      .select([
+        'pubkey',
+        'request',
+        'state',
+        'amount_sat as amountSat',
+        'expires_at as expiresAtMs',
+      ])
       .where('verify_token_hash', '=', hash('sha256', token))
       .executeTakeFirst();
     return row ?? null;

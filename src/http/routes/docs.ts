@@ -1,8 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { promisify } from 'node:util';
-import { gzip } from 'node:zlib';
-import { negotiate } from '@fastify/accept-negotiator';
-import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
+import type { FastifyPluginAsync } from 'fastify';
+import { createStaticFile, type StaticFile, sendStaticFile } from '../static-files.ts';
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -15,10 +13,6 @@ const CONTENT_SECURITY_POLICY = [
   "form-action 'none'",
   "frame-ancestors 'none'",
 ].join('; ');
-
-const HTML_CONTENT_TYPE = 'text/html; charset=utf-8';
-const CSS_CONTENT_TYPE = 'text/css; charset=utf-8';
-const JAVASCRIPT_CONTENT_TYPE = 'text/javascript; charset=utf-8';
 
 /** The plugin @fastify/swagger-ui is not used, because it would open a file for each request. */
 const SWAGGER_UI_ASSETS_URL = new URL('static/', import.meta.resolve('@fastify/swagger-ui'));
@@ -56,16 +50,15 @@ const SWAGGER_UI_INIT_SCRIPT = `SwaggerUIBundle({
 
 const readAsset = (name: string) => readFile(new URL(name, SWAGGER_UI_ASSETS_URL));
 
+/** Path, extension and content. */
 const SWAGGER_UI_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
-  ['/docs', HTML_CONTENT_TYPE, async () => SWAGGER_UI_HTML],
-  ['/docs/show.js', JAVASCRIPT_CONTENT_TYPE, async () => SWAGGER_UI_INIT_SCRIPT],
-  ['/docs/index.css', CSS_CONTENT_TYPE, () => readAsset('index.css')],
-  ['/docs/swagger-ui.css', CSS_CONTENT_TYPE, () => readAsset('swagger-ui.css')],
-  ['/docs/swagger-ui-bundle.js', JAVASCRIPT_CONTENT_TYPE, () => readAsset('swagger-ui-bundle.js')],
-  ['/docs/favicon-32x32.png', 'image/png', () => readAsset('favicon-32x32.png')],
+  ['/docs', 'html', async () => SWAGGER_UI_HTML],
+  ['/docs/show.js', 'js', async () => SWAGGER_UI_INIT_SCRIPT],
+  ['/docs/index.css', 'css', () => readAsset('index.css')],
+  ['/docs/swagger-ui.css', 'css', () => readAsset('swagger-ui.css')],
+  ['/docs/swagger-ui-bundle.js', 'js', () => readAsset('swagger-ui-bundle.js')],
+  ['/docs/favicon-32x32.png', 'png', () => readAsset('favicon-32x32.png')],
 ];
-
-const compress = promisify(gzip);
 
 const rateLimitConfig = { rateLimitCategory: 'documents' } as const;
 
@@ -78,32 +71,16 @@ export const docsRoutes: FastifyPluginAsync = async (app) => {
     return reply.type('application/json; charset=utf-8').send(openApiJson);
   });
 
-  for (const [path, type, readContent] of SWAGGER_UI_FILES) {
-    // Compressed for browsers, because the Swagger UI script has 1.7 MB.
-    let content: { identity: Buffer; gzip: Buffer } | null = null;
+  for (const [path, extension, readContent] of SWAGGER_UI_FILES) {
+    let file: StaticFile | null = null;
     app.get(path, { config: rateLimitConfig }, async (request, reply) => {
-      content ??= await readAndCompress(readContent);
-      const encoding = chooseEncoding(request);
+      file ??= await createStaticFile(await readContent(), extension);
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,
-        'x-content-type-options': 'nosniff',
         'referrer-policy': 'no-referrer',
         'cache-control': 'public, max-age=86400',
-        vary: 'Accept-Encoding',
-        ...(encoding === 'gzip' && { 'content-encoding': encoding }),
       });
-      return reply.type(type).send(content[encoding]);
+      return sendStaticFile(file, request, reply);
     });
   }
 };
-
-async function readAndCompress(readContent: () => Promise<string | Buffer>) {
-  const identity = Buffer.from(await readContent());
-  return { identity, gzip: await compress(identity) };
-}
-
-/** Returns `gzip` only if the client names it. The first encoding of the list also applies to `*`. */
-function chooseEncoding({ headers }: FastifyRequest): 'identity' | 'gzip' {
-  const preferred = negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']);
-  return preferred === 'gzip' ? 'gzip' : 'identity';
-}

@@ -5,7 +5,7 @@ import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import type { EventVerifier } from '../../nostr/events.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
-import { buildLnurlMetadata, formatLnurlText } from '../../quotes/lnurl-pay.ts';
+import { buildLnurlMetadata, formatLnurlText, validateComment } from '../../quotes/lnurl-pay.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
@@ -131,20 +131,6 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
     };
   });
 };
-
-/** Returns the payer's comment (LUD-12); null if there is none or comments are ignored. Throws RequestError. */
-function validateComment(comment: string, maxLength: number): string | null {
-  if (maxLength === 0 || comment.trim() === '') {
-    return null;
-  }
-  if ([...comment].length > maxLength) {
-    throw new RequestError('invalid', `The comment must have at most ${maxLength} characters.`);
-  }
-  if (comment.includes('\0')) {
-    throw new RequestError('invalid', 'The comment must not have NUL characters.');
-  }
-  return comment;
-}
 
 /** Returns the zap request (NIP-57), byte for byte as it was signed; null if there is none. Throws RequestError. */
 function readZapRequestParameter(

@@ -1,0 +1,43 @@
+import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createStaticFile, type StaticFile } from '../static-files.ts';
+
+/** Written by scripts/build-web.ts when the container image is built. */
+const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
+
+/** Whether {@link loadBrowserFiles} can work: there are prebuilt files, or this is a checkout after `npm ci`. */
+export function canLoadBrowserFiles(): boolean {
+  return existsSync(PREBUILT_DIRECTORY) || isBundlerInstalled();
+}
+
+/** Returns the scripts and style sheets of the pages by name. */
+export async function loadBrowserFiles(): Promise<ReadonlyMap<string, StaticFile>> {
+  const contents = existsSync(PREBUILT_DIRECTORY)
+    ? await readPrebuiltFiles()
+    : // Imported dynamically, because the container image contains neither the script nor esbuild.
+      await (await import('../../../scripts/build-web.ts')).bundleBrowserFiles();
+  const files = new Map<string, StaticFile>();
+  for (const [name, content] of contents) {
+    files.set(name, await createStaticFile(content, path.extname(name).slice(1)));
+  }
+  return files;
+}
+
+async function readPrebuiltFiles(): Promise<Map<string, Uint8Array>> {
+  const contents = new Map<string, Uint8Array>();
+  for (const name of await readdir(PREBUILT_DIRECTORY)) {
+    contents.set(name, await readFile(path.join(PREBUILT_DIRECTORY, name)));
+  }
+  return contents;
+}
+
+function isBundlerInstalled(): boolean {
+  try {
+    import.meta.resolve('esbuild');
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,78 @@
+import { containsSecretKey, SECRET_KEY_WARNING } from '../secret-key.ts';
+
+/** What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys. */
+
+/** Returns the element with an id. Throws an error if it is missing or of another type. */
+export function find<Type extends Element>(id: string, type: new () => Type): Type {
+  const element = document.getElementById(id);
+  if (!(element instanceof type)) {
+    throw new Error(`the page has no ${type.name} with the id ${id}`);
+  }
+  return element;
+}
+
+export function formatNumber(value: number): string {
+  return value.toLocaleString();
+}
+
+/** Copies a text and shows on the button for a moment that it worked. */
+export async function copyText(text: string, button: HTMLButtonElement): Promise<void> {
+  const label = button.textContent;
+  const wasCopied = await navigator.clipboard.writeText(text).then(
+    () => true,
+    () => false,
+  );
+  button.textContent = wasCopied ? 'Copied' : 'Copying failed';
+  setTimeout(() => {
+    button.textContent = label;
+  }, 1_500);
+}
+
+function formatAmounts(): void {
+  for (const element of document.querySelectorAll<HTMLDataElement>('data[data-sats]')) {
+    element.textContent = formatNumber(Number(element.value));
+  }
+}
+
+function showCopyButtons(): void {
+  for (const button of document.querySelectorAll<HTMLButtonElement>('button[data-copy]')) {
+    const source = document.getElementById(button.dataset['copy'] ?? '');
+    button.hidden = navigator.clipboard === undefined;
+    button.addEventListener('click', () => {
+      void copyText(source?.textContent ?? '', button);
+    });
+  }
+}
+
+/** Removes a secret key from any field as soon as it is pasted or typed, and says why. */
+function refuseSecretKeys(): void {
+  document.addEventListener('input', ({ target }) => {
+    const isField = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
+    if (!isField || !containsSecretKey(target.value)) {
+      return;
+    }
+    target.value = '';
+    target.dispatchEvent(new Event('input', { bubbles: true }));
+    showSecretKeyWarning();
+  });
+}
+
+function showSecretKeyWarning(): void {
+  const dialog = document.createElement('dialog');
+  const text = document.createElement('p');
+  const button = document.createElement('button');
+  text.textContent = SECRET_KEY_WARNING;
+  text.id = 'secret-key-warning';
+  button.textContent = 'I understand';
+  button.addEventListener('click', () => dialog.close());
+  dialog.setAttribute('role', 'alertdialog');
+  dialog.setAttribute('aria-labelledby', text.id);
+  dialog.append(text, button);
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+formatAmounts();
+showCopyButtons();
+refuseSecretKeys();

@@ -1,0 +1,117 @@
+import './common.ts';
+import { find } from './common.ts';
+
+/** Fast enough to show a payment within two seconds. */
+const POLL_INTERVAL_MS = 1_000;
+
+/** After the invoice expired, a payment that was under way may still arrive. */
+const EXPIRED_POLL_INTERVAL_MS = 10_000;
+
+/** While the tab is hidden, the interval doubles up to this. */
+const MAX_HIDDEN_POLL_INTERVAL_MS = 60_000;
+
+interface WebLn {
+  enable(): Promise<void>;
+  sendPayment(request: string): Promise<unknown>;
+}
+
+type Status = 'paid' | 'waiting' | 'expired';
+
+const invoice = find('invoice', HTMLElement);
+const statusText = find('status', HTMLElement);
+const connectionText = find('connection', HTMLElement);
+const expiry = find('expiry', HTMLTimeElement);
+const weblnButton = find('webln', HTMLButtonElement);
+const expiresAtMs = Number(invoice.dataset['expiresAt']);
+const verifyUrl = invoice.dataset['verify'] ?? '';
+
+let status = invoice.dataset['status'] as Status;
+let hiddenIntervalMs = POLL_INTERVAL_MS;
+let pollTimer: ReturnType<typeof setTimeout> | undefined;
+let countdownTimer: ReturnType<typeof setTimeout> | undefined;
+
+function showStatus(newStatus: Status, announcement: string): void {
+  status = newStatus;
+  invoice.dataset['status'] = newStatus;
+  statusText.textContent = announcement;
+  for (const section of invoice.querySelectorAll<HTMLElement>('[data-section]')) {
+    section.hidden = section.dataset['section'] !== newStatus;
+  }
+}
+
+async function poll(): Promise<void> {
+  clearTimeout(pollTimer);
+  let retryAfterMs = 0;
+  try {
+    const response = await fetch(verifyUrl, { cache: 'no-store' });
+    retryAfterMs = Number(response.headers.get('retry-after') ?? 0) * 1_000;
+    const body: { settled?: boolean } = await response.json();
+    if (body.settled === true) {
+      clearTimeout(countdownTimer);
+      document.title = `Paid · ${document.title}`;
+      showStatus('paid', 'The payment has arrived.');
+      return;
+    }
+    connectionText.hidden = true;
+  } catch {
+    connectionText.hidden = false;
+  }
+  pollTimer = setTimeout(poll, Math.max(chooseIntervalMs(), retryAfterMs));
+}
+
+function chooseIntervalMs(): number {
+  if (document.hidden) {
+    hiddenIntervalMs = Math.min(2 * hiddenIntervalMs, MAX_HIDDEN_POLL_INTERVAL_MS);
+    return hiddenIntervalMs;
+  }
+  hiddenIntervalMs = POLL_INTERVAL_MS;
+  return status === 'expired' ? EXPIRED_POLL_INTERVAL_MS : POLL_INTERVAL_MS;
+}
+
+function showCountdown(): void {
+  const secondsLeft = Math.ceil((expiresAtMs - Date.now()) / 1_000);
+  if (secondsLeft <= 0) {
+    showStatus('expired', 'The invoice has expired.');
+    return;
+  }
+  const format = new Intl.RelativeTimeFormat(navigator.language, { numeric: 'always' });
+  const isLong = secondsLeft >= 120;
+  expiry.textContent = isLong
+    ? format.format(Math.floor(secondsLeft / 60), 'minute')
+    : format.format(secondsLeft, 'second');
+  countdownTimer = setTimeout(showCountdown, 1_000);
+}
+
+function offerWebLn(): void {
+  const { webln } = globalThis as { webln?: WebLn };
+  if (webln === undefined) {
+    return;
+  }
+  weblnButton.hidden = false;
+  weblnButton.onclick = async () => {
+    weblnButton.disabled = true;
+    try {
+      await webln.enable();
+      await webln.sendPayment(find('request', HTMLElement).textContent ?? '');
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : '';
+      statusText.textContent = `The browser’s wallet did not pay. ${reason}`;
+    } finally {
+      weblnButton.disabled = false;
+    }
+  };
+}
+
+if (status !== 'paid') {
+  void poll();
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden && status !== 'paid') {
+      void poll();
+    }
+  });
+}
+if (status === 'waiting') {
+  showCountdown();
+  offerWebLn();
+  addEventListener('webln:ready', offerWebLn);
+}

@@ -1,0 +1,33 @@
+import type { FastifyReply } from 'fastify';
+import { html } from 'htm/preact';
+import { renderPage } from './layout.ts';
+import { setPageHeaders } from './page-headers.ts';
+
+const TITLES: Record<number, string> = {
+  404: 'Nothing here',
+  429: 'Too many requests',
+  500: 'Not available right now',
+};
+
+/** Explains an error to a person. The text of a 404 is the same for unknown pages and unknown or blocked recipients. */
+export function sendErrorPage(
+  reply: FastifyReply,
+  siteName: string,
+  { status, message }: { status: number; message: string },
+): void {
+  const title = TITLES[status] ?? 'Something went wrong';
+  const page = {
+    title,
+    content: html`
+      <section class="card">
+        <h1>${title}</h1>
+        <p>
+          ${status === 404 ? 'There is no page and no recipient at this address.' : message}
+        </p>
+        <p><a class="button" href="/">Go to the start page</a></p>
+      </section>
+    `,
+  };
+  setPageHeaders(reply);
+  void reply.code(status).send(renderPage(siteName, page));
+}

@@ -1,0 +1,94 @@
+import { html } from 'htm/preact';
+import type { Page } from './layout.ts';
+
+export interface HomePageData {
+  siteName: string;
+  /** The host of this server's addresses. */
+  host: string;
+  /** Sats; 0: usernames are free; null: usernames are not for sale. */
+  usernamePriceSat: number | null;
+  hasZaps: boolean;
+  url: string;
+  /** Why the entered address leads to no payment page; null: nothing was entered. */
+  problem: string | null;
+}
+
+export function homePage(data: HomePageData): Page {
+  const { host, siteName, problem } = data;
+  return {
+    title: 'Lightning addresses for Nostr',
+    description: `Every Nostr key has a Lightning address at ${host}.`,
+    url: data.url,
+    isListed: true,
+    scripts: ['home'],
+    content: html`
+      <h1>Every Nostr key has a Lightning address</h1>
+      <p class="lead">
+        Pay <span class="breakable">npub1…@${host}</span> from any Lightning wallet. The recipient
+        collects the payment as ecash in their own wallet; ${siteName} never holds the money.
+      </p>
+      <section class="card" aria-labelledby="pay-title">
+        <h2 id="pay-title">Pay someone</h2>
+        <form method="post" action="/" class="inline-form">
+          <label for="recipient">Name, npub or address</label>
+          <div class="row">
+            <input
+              id="recipient"
+              name="recipient"
+              required
+              maxlength="200"
+              autocomplete="off"
+              autocapitalize="none"
+              spellcheck="false"
+              placeholder=${`alice@${host}`}
+              aria-describedby=${problem === null ? undefined : 'recipient-problem'}
+              aria-invalid=${problem === null ? undefined : 'true'}
+            />
+            <button type="submit">Continue</button>
+          </div>
+          ${problem !== null && html`<p id="recipient-problem" class="problem" role="alert">${problem}</p>`}
+        </form>
+      </section>
+      <section aria-labelledby="offer-title">
+        <h2 id="offer-title">What this server offers</h2>
+        <dl class="facts">
+          <div>
+            <dt>Addresses</dt>
+            <dd class="breakable">npub1…@${host}</dd>
+          </div>
+          <div>
+            <dt>Usernames</dt>
+            <dd>${describeUsernames(data)}</dd>
+          </div>
+          <div>
+            <dt>Zaps</dt>
+            <dd>
+              ${data.hasZaps ? 'Yes: zaps to these addresses get receipts on Nostr.' : 'Not available.'}
+            </dd>
+          </div>
+        </dl>
+      </section>
+      <section class="card" aria-labelledby="receive-title">
+        <h2 id="receive-title">Receive payments</h2>
+        <p>
+          You need no registration: your key already has an address. Sign in to see your payments,
+          choose your mint and get a username.
+        </p>
+        <p><a class="button" href="/account">Your account</a></p>
+      </section>
+    `,
+  };
+}
+
+function describeUsernames({ usernamePriceSat: price, host }: HomePageData) {
+  if (price === null) {
+    return 'Not for sale.';
+  }
+  const cost = price === 0 ? 'free' : html`<${Sats} amount=${price} />`;
+  return html`Yes, such as <span class="breakable">alice@${host}</span>: ${cost}.`;
+}
+
+/** An amount, which `localise.ts` formats in the user's language. */
+export function Sats({ amount }: { amount: number }) {
+  return html`<data value=${amount} data-sats>${amount.toLocaleString('en')}</data> sats`;
+}

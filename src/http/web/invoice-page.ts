@@ -1,0 +1,72 @@
+import { html } from 'htm/preact';
+import { Sats } from './home-page.ts';
+import { CopyableText, type Page, QrCode } from './layout.ts';
+
+/** How often the page reloads without JavaScript. */
+const RELOAD_SECONDS = 5;
+
+export interface InvoicePageData {
+  address: string;
+  /** The path of the recipient's payment page. */
+  paymentPath: string;
+  amountSat: number;
+  /** The BOLT11 invoice. */
+  request: string;
+  /** The path of the invoice's status (LUD-21). */
+  verifyPath: string;
+  expiresAtMs: number;
+  status: 'paid' | 'waiting' | 'expired';
+}
+
+/** Shows an invoice and its status. `invoice.ts` switches between the sections; without JavaScript, the page reloads. */
+export function invoicePage(data: InvoicePageData): Page {
+  const { address, paymentPath, status } = data;
+  return {
+    title: `Invoice for ${address}`,
+    scripts: ['invoice'],
+    ...(status === 'waiting' && {
+      head: html`<noscript><meta http-equiv="refresh" content=${RELOAD_SECONDS} /></noscript>`,
+    }),
+    content: html`
+      <div
+        id="invoice"
+        data-status=${status}
+        data-verify=${data.verifyPath}
+        data-expires-at=${data.expiresAtMs}
+      >
+        <h1>
+          <${Sats} amount=${data.amountSat} /> to <span class="breakable">${address}</span>
+        </h1>
+        <p id="status" role="status"></p>
+        <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
+        <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
+          <h2><span aria-hidden="true">✓</span> Paid</h2>
+          <p><span class="breakable">${address}</span> received your payment.</p>
+        </section>
+        <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
+          <${WaitingInvoice} ...${data} />
+        </section>
+        <section class="card" data-section="expired" hidden=${status !== 'expired'}>
+          <h2>This invoice has expired</h2>
+          <p>Do not pay it any more. If you have just paid it, the payment appears here.</p>
+        </section>
+        <p><a href=${paymentPath}>Make another payment</a></p>
+      </div>
+    `,
+  };
+}
+
+function WaitingInvoice({ request }: InvoicePageData) {
+  const uri = `lightning:${request.toUpperCase()}`;
+  return html`
+    <h2>Waiting for the payment</h2>
+    <${QrCode} text=${uri} label="QR code of the Lightning invoice" />
+    <${CopyableText} id="request" text=${request} label="Copy invoice" />
+    <div class="row">
+      <a class="button" href=${uri}>Open in wallet</a>
+      <button type="button" id="webln" class="secondary" hidden>Pay with the browser’s wallet</button>
+    </div>
+    <p class="hint">Expires <time id="expiry"></time></p>
+    <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
+  `;
+}

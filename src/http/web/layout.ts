@@ -1,0 +1,94 @@
+import { html } from 'htm/preact';
+import type { ComponentChildren, VNode } from 'preact';
+import { renderToString } from 'preact-render-to-string';
+import { encodeQrCode } from './qr-code.ts';
+
+export interface Page {
+  /** Without the name of the site. */
+  title: string;
+  /** For search engines and for previews of shared links (Open Graph). */
+  description?: string;
+  /** The public URL of the page, if it should appear in previews. */
+  url?: string;
+  /** Whether search engines may list the page. */
+  isListed?: boolean;
+  /** Names of files in browser/ without extension. */
+  scripts?: readonly string[];
+  /** Further elements of `<head>`. */
+  head?: VNode;
+  content: ComponentChildren;
+}
+
+/** Renders a whole document. All texts are escaped by the library. */
+export function renderPage(siteName: string, page: Page): string {
+  const { title, description, url, scripts = [] } = page;
+  return `<!doctype html>${renderToString(html`
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <title>${title} · ${siteName}</title>
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        ${page.isListed !== true && html`<meta name="robots" content="noindex" />`}
+        ${description !== undefined && html`<meta name="description" content=${description} />`}
+        ${url !== undefined && html`<${OpenGraph} ...${{ siteName, title, description, url }} />`}
+        <link rel="stylesheet" href="/assets/style.css" />
+        <link rel="stylesheet" href="/assets/brand.css" />
+        <link rel="icon" href="/assets/logo" />
+        ${scripts.map((name) => html`<script type="module" src=${`/assets/${name}.js`}></script>`)}
+        ${page.head}
+      </head>
+      <body>
+        <a class="skip" href="#content">Skip to content</a>
+        <header>
+          <a class="brand" href="/">
+            <img src="/assets/logo" alt="" width="32" height="32" />
+            <span>${siteName}</span>
+          </a>
+          <nav aria-label="Main"><a href="/account">Your account</a></nav>
+        </header>
+        <main id="content">${page.content}</main>
+        <footer><p>Lightning addresses for Nostr, paid out as ecash.</p></footer>
+      </body>
+    </html>
+  `)}`;
+}
+
+interface OpenGraphProps {
+  siteName: string;
+  title: string;
+  description: string | undefined;
+  url: string;
+}
+
+/** Describes the page to programs that show previews of shared links (https://ogp.me). */
+function OpenGraph({ siteName, title, description = '', url }: OpenGraphProps) {
+  return html`
+    <meta property="og:type" content="website" />
+    <meta property="og:site_name" content=${siteName} />
+    <meta property="og:title" content=${title} />
+    <meta property="og:description" content=${description} />
+    <meta property="og:url" content=${url} />
+    <link rel="canonical" href=${url} />
+  `;
+}
+
+/** A QR code of a text, always dark on white, as scanners expect. */
+export function QrCode({ text, label }: { text: string; label: string }) {
+  const { path, viewBox } = encodeQrCode(text);
+  return html`
+    <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
+      <path d=${path} />
+    </svg>
+  `;
+}
+
+/** A text to copy, with a button that `copy-buttons.ts` shows. */
+export function CopyableText({ id, text, label }: { id: string; text: string; label: string }) {
+  return html`
+    <div class="copyable">
+      <code id=${id} class="breakable">${text}</code>
+      <button type="button" class="secondary" data-copy=${id} hidden>${label}</button>
+    </div>
+  `;
+}

@@ -1,0 +1,30 @@
+import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
+import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
+
+export type RecipientFieldResult = { path: string } | { problem: string };
+
+/**
+ * Finds the payment page for what a payer entered: a username, an npub or an address on one of this server's hosts,
+ * also with the scheme `nostr:` or `lightning:`.
+ */
+export function findPaymentPath(text: string, hosts: readonly string[]): RecipientFieldResult {
+  if (containsSecretKey(text)) {
+    return { problem: SECRET_KEY_WARNING };
+  }
+  const address = text.trim().replace(/^(?:nostr|lightning):/i, '');
+  const [localPart = '', host] = address.toLowerCase().split('@');
+  if (host !== undefined && !hosts.includes(host)) {
+    return {
+      problem: `This address belongs to another server. Addresses here end with @${hosts[0]}.`,
+    };
+  }
+  const { kind } = parseRecipientAddress(localPart);
+  if (kind === 'pubkey' || kind === 'name') {
+    return { path: `/${localPart}` };
+  }
+  const problem =
+    kind === 'invalid_npub'
+      ? 'This npub is not valid. Check that it is complete.'
+      : 'This is neither a username nor an npub.';
+  return { problem };
+}

@@ -1,0 +1,10 @@
+/** A Nostr secret key (NIP-19) or an encrypted one (NIP-49), anywhere in a text. */
+const SECRET_KEY = /n(?:sec|cryptsec)1[02-9ac-hj-np-z]{20,}/i;
+
+export const SECRET_KEY_WARNING =
+  'This is a secret key (nsec), and whoever has it controls your identity. Never enter it on a web page. To sign ' +
+  'in, use a browser extension or a remote signer; to be paid, give others your npub.';
+
+export function containsSecretKey(text: string): boolean {
+  return SECRET_KEY.test(text);
+}

@@ -1,0 +1,249 @@
+import etag from '@fastify/etag';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import type { Clock } from '../../clock.ts';
+import { RequestError } from '../../errors.ts';
+import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
+import {
+  buildLnurlMetadata,
+  encodeLnurl,
+  formatLnurlText,
+  MSAT_PER_SAT,
+  validateComment,
+} from '../../quotes/lnurl-pay.ts';
+import type { Recipient, RecipientDirectory } from '../../recipients/recipient-directory.ts';
+import type { Store } from '../../store.ts';
+import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import { toAddressGroup } from '../client-rate-limiter.ts';
+import type { PublicOrigins } from '../server.ts';
+import { sendStaticFile } from '../static-files.ts';
+import { accountPage } from './account-page.ts';
+import type { Branding } from './branding.ts';
+import { loadBrowserFiles } from './browser-files.ts';
+import { homePage } from './home-page.ts';
+import { invoicePage } from './invoice-page.ts';
+import { type Page, renderPage } from './layout.ts';
+import { setPageHeaders } from './page-headers.ts';
+import { paymentPage } from './payment-page.ts';
+import { findPaymentPath } from './payment-path.ts';
+import type { WebPages } from './web-pages.ts';
+
+export interface WebDeps {
+  web: WebPages;
+  recipients: RecipientDirectory;
+  invoiceIssuer: InvoiceIssuer;
+  usernameRegistrar: Pick<UsernameRegistrar, 'policy'>;
+  store: Store;
+  publicOrigins: PublicOrigins;
+  descriptionTemplate: string;
+  maxCommentLength: number;
+  hasZaps: boolean;
+  /** Whether the account page may connect to relays without TLS. */
+  allowPrivateNetworks: boolean;
+  clock: Clock;
+}
+
+/** Makes the field of a form optional. */
+const formField = z.string().default('');
+
+/** The fields of a form; none if the request has no body. */
+function formBody<Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.preprocess((body) => body ?? {}, z.object(shape));
+}
+
+/**
+ * The pages for people. They need no API of their own: forms without JavaScript create invoices like the LNURL route,
+ * and scripts call the public API.
+ */
+export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
+  const { web, publicOrigins, invoiceIssuer, maxCommentLength } = deps;
+  const { siteName } = web.branding;
+  await app.register(etag);
+  parseForms(app);
+
+  const send = (reply: FastifyReply, page: Page) => {
+    setPageHeaders(reply);
+    return reply.send(renderPage(siteName, page));
+  };
+
+  const renderHome = (request: FastifyRequest, problem: string | null) => {
+    const origin = publicOrigins.getOriginForRequest(request);
+    return homePage({
+      siteName,
+      host: publicOrigins.getHost(origin),
+      usernamePriceSat: deps.usernameRegistrar.policy.priceSat,
+      hasZaps: deps.hasZaps,
+      url: `${origin}/`,
+      problem,
+    });
+  };
+
+  app.get('/', async (request, reply) => send(reply, renderHome(request, null)));
+
+  app.post(
+    '/',
+    { schema: { body: formBody({ recipient: formField }) } },
+    async (request, reply) => {
+      const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
+      const result = findPaymentPath(request.body.recipient, hosts);
+      return 'path' in result
+        ? reply.redirect(result.path, 303)
+        : send(reply.code(400), renderHome(request, result.problem));
+    },
+  );
+
+  app.get('/account', async (_request, reply) => {
+    setPageHeaders(reply, { connectSources: listRelaySources(deps.allowPrivateNetworks) });
+    return reply.send(renderPage(siteName, accountPage(web.signerRelay)));
+  });
+
+  const paymentParams = z.object({ address: z.string() });
+
+  app.get('/:address', { schema: { params: paymentParams } }, async (request, reply) => {
+    const payee = await resolvePayee(request, request.params.address, deps);
+    const form = { amount: '', comment: '', problem: null };
+    return send(reply, await renderPayment(payee, form, deps));
+  });
+
+  app.post(
+    '/:address',
+    {
+      schema: {
+        params: paymentParams,
+        body: formBody({ amount: formField, comment: formField }),
+      },
+    },
+    async (request, reply) => {
+      const payee = await resolvePayee(request, request.params.address, deps);
+      const { amount, comment } = request.body;
+      const { minSat, maxSat } = await getSatRange(payee.recipient, deps);
+      const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
+      if (!(amountSat >= minSat && amountSat <= maxSat)) {
+        const problem = `Enter a whole number from ${minSat} to ${maxSat}.`;
+        return send(
+          reply.code(400),
+          await renderPayment(payee, { amount, comment, problem }, deps),
+        );
+      }
+      const payer = { addressGroup: toAddressGroup(request.ip) };
+      const amountMsat = amountSat * MSAT_PER_SAT;
+      const { verifyToken } = await invoiceIssuer.issue(payee.recipient, amountMsat, payer, () => ({
+        lnurlMetadata: buildLnurlMetadata(payee.address, deps.descriptionTemplate),
+        plainText: formatLnurlText(payee.address, deps.descriptionTemplate),
+        comment: validateComment(comment, maxCommentLength),
+        zapRequest: null,
+      }));
+      return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
+    },
+  );
+
+  app.get(
+    '/:address/invoice/:token',
+    { schema: { params: paymentParams.extend({ token: z.string().max(64) }) } },
+    async (request, reply) => {
+      const { address, token } = request.params;
+      const payee = await resolvePayee(request, address, deps);
+      const quote = await deps.store.quotes.findByVerifyToken(token);
+      if (quote?.pubkey !== payee.recipient.pubkey) {
+        throw notFoundError();
+      }
+      const page = invoicePage({
+        address: payee.address,
+        paymentPath: `/${payee.localPart}`,
+        amountSat: quote.amountSat,
+        request: quote.request,
+        verifyPath: `/lnurl/verify/${token}`,
+        expiresAtMs: quote.expiresAtMs,
+        status: toInvoiceStatus(quote, deps.clock()),
+      });
+      return send(reply, page);
+    },
+  );
+
+  serveAssets(app, web.branding);
+};
+
+function parseForms(app: FastifyInstance): void {
+  app.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string' },
+    (_request, body, done) => done(null, Object.fromEntries(new URLSearchParams(`${body}`))),
+  );
+}
+
+function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void {
+  let browserFiles: ReturnType<typeof loadBrowserFiles> | null = null;
+  app.get<{ Params: { file: string } }>('/assets/:file', async (request, reply) => {
+    const { file: name } = request.params;
+    browserFiles ??= loadBrowserFiles();
+    const brandFiles: Record<string, typeof logo> = { logo, 'brand.css': styleSheet };
+    const file = brandFiles[name] ?? (await browserFiles).get(name);
+    if (file === undefined) {
+      throw notFoundError();
+    }
+    setPageHeaders(reply);
+    return sendStaticFile(file, request, reply);
+  });
+}
+
+/** The sources of a remote signer's relays. The user chooses them, so any host is allowed. */
+function listRelaySources(allowInsecure: boolean): string[] {
+  return allowInsecure ? ['wss:', 'ws:'] : ['wss:'];
+}
+
+interface Payee {
+  recipient: Recipient;
+  /** In lower case. */
+  localPart: string;
+  /** The Lightning address. */
+  address: string;
+  /** The public origin of the request. */
+  origin: string;
+}
+
+/** Throws the same error for invalid, unknown and blocked recipients. */
+async function resolvePayee(
+  request: FastifyRequest,
+  name: string,
+  { recipients, publicOrigins }: WebDeps,
+): Promise<Payee> {
+  const recipient = await recipients.resolveAddress(name).catch((error: unknown) => {
+    throw error instanceof RequestError && error.kind === 'invalid' ? notFoundError() : error;
+  });
+  const localPart = name.toLowerCase();
+  const origin = publicOrigins.getOriginForRequest(request);
+  return { recipient, localPart, address: `${localPart}@${publicOrigins.getHost(origin)}`, origin };
+}
+
+async function getSatRange(recipient: Recipient, { invoiceIssuer }: WebDeps) {
+  const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
+  return { minSat: minMsat / MSAT_PER_SAT, maxSat: maxMsat / MSAT_PER_SAT };
+}
+
+async function renderPayment(
+  { recipient, localPart, address, origin }: Payee,
+  form: { amount: string; comment: string; problem: string | null },
+  deps: WebDeps,
+): Promise<Page> {
+  return paymentPage({
+    address,
+    lnurl: encodeLnurl(`${origin}/.well-known/lnurlp/${localPart}`),
+    url: `${origin}/${localPart}`,
+    path: `/${localPart}`,
+    ...(await getSatRange(recipient, deps)),
+    maxCommentLength: deps.maxCommentLength,
+    ...form,
+  });
+}
+
+function toInvoiceStatus(quote: { state: string; expiresAtMs: number }, nowMs: number) {
+  if (quote.state === 'PAID' || quote.state === 'ISSUED') {
+    return 'paid';
+  }
+  return quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
+}
+
+function notFoundError(): RequestError {
+  return new RequestError('not_found', 'Not found.');
+}
