@@ -1,0 +1,111 @@
+import type { EventTemplate, Signer } from './signer.ts';
+
+const TOKEN_PATH = '/api/v2/auth/nip98';
+
+/** The kind of events that authenticate HTTP requests (NIP-98). */
+const HTTP_AUTH_KIND = 27_235;
+
+/** The server's tokens are valid for 30 minutes. */
+const TOKEN_LIFETIME_MS = 25 * 60_000;
+
+/** A response with an error. The message is a sentence for the user. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly headers: Headers;
+
+  constructor(status: number, message: string, headers: Headers) {
+    super(message);
+    this.status = status;
+    this.headers = headers;
+  }
+}
+
+export interface ApiRequest {
+  method?: 'GET' | 'POST' | 'PATCH';
+  /** Sent as JSON. */
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/**
+ * Calls the public API of this server for a signed-in user. Gets a JWT with one signature (NIP-98), and keeps it in
+ * memory only.
+ */
+export class ApiClient {
+  readonly #signer: Signer;
+  #token: { value: Promise<string>; expiresAtMs: number } | null = null;
+
+  constructor(signer: Signer) {
+    this.#signer = signer;
+  }
+
+  /**
+   * Returns the body of a successful response.
+   *
+   * @throws ApiError
+   */
+  async request<Body>(
+    path: string,
+    { method = 'GET', body, headers = {} }: ApiRequest = {},
+  ): Promise<Body> {
+    const send = async () =>
+      fetch(path, {
+        method,
+        headers: {
+          accept: 'application/json',
+          authorization: `Bearer ${await this.getToken()}`,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      });
+    let response = await send();
+    if (response.status === 401) {
+      this.#token = null;
+      response = await send();
+    }
+    return readBody(response);
+  }
+
+  /** Returns a valid JWT, for requests and for the quote WebSocket. */
+  async getToken(): Promise<string> {
+    if (this.#token === null || this.#token.expiresAtMs <= Date.now()) {
+      const value = this.#requestToken();
+      this.#token = { value, expiresAtMs: Date.now() + TOKEN_LIFETIME_MS };
+      value.catch(() => {
+        this.#token = null;
+      });
+    }
+    return this.#token.value;
+  }
+
+  async #requestToken(): Promise<string> {
+    const template: EventTemplate = {
+      kind: HTTP_AUTH_KIND,
+      created_at: Math.floor(Date.now() / 1_000),
+      tags: [
+        ['u', `${location.origin}${TOKEN_PATH}`],
+        ['method', 'GET'],
+      ],
+      content: '',
+    };
+    const event = await this.#signer.signEvent(template);
+    const response = await fetch(TOKEN_PATH, {
+      headers: {
+        accept: 'application/json',
+        authorization: `Nostr ${btoa(JSON.stringify(event))}`,
+      },
+    });
+    const { data } = await readBody<{ data: { token: string } }>(response);
+    return data.token;
+  }
+}
+
+async function readBody<Body>(response: Response): Promise<Body> {
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) {
+    const message = body.message ?? `The server responded with status ${response.status}.`;
+    throw new ApiError(response.status, message, response.headers);
+  }
+  return body;
+}

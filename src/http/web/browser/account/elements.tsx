@@ -1,0 +1,86 @@
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { encodeQrCode } from '../../qr-code.ts';
+import { copyText, formatNumber } from '../common.ts';
+
+/** A part of the account page with a heading. */
+export function Section({ title, children }: { title: string; children: ComponentChildren }) {
+  const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
+  return (
+    <section class="card" aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+/** A QR code, always dark on white, as scanners expect. */
+export function QrCode({ text, label }: { text: string; label: string }) {
+  const { path, viewBox } = encodeQrCode(text);
+  return (
+    <svg class="qr" role="img" aria-label={label} viewBox={viewBox} shape-rendering="crispEdges">
+      <path d={path} />
+    </svg>
+  );
+}
+
+/** A text with a button that copies it. */
+export function CopyableText({ text, label }: { text: string; label: string }) {
+  return (
+    <div class="copyable">
+      <code class="breakable">{text}</code>
+      <button
+        type="button"
+        class="secondary"
+        onClick={({ currentTarget }) => void copyText(text, currentTarget)}
+      >
+        {label}
+      </button>
+    </div>
+  );
+}
+
+/** An amount in the user's language. */
+export function Sats({ amount }: { amount: number }) {
+  return (
+    <>
+      <data value={amount}>{formatNumber(amount)}</data> {amount === 1 ? 'sat' : 'sats'}
+    </>
+  );
+}
+
+/** An error, which screen readers announce. */
+export function Problem({ children }: { children: ComponentChildren }) {
+  return (
+    <p class="problem" role="alert">
+      {children}
+    </p>
+  );
+}
+
+/**
+ * Runs an action of the user, one at a time.
+ *
+ * @returns whether the action is running, the message of its last error, and a function that starts it
+ */
+export function useAction<Arguments extends unknown[]>(
+  action: (...args: Arguments) => Promise<void>,
+) {
+  const [isRunning, setIsRunning] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
+  const run = async (...args: Arguments) => {
+    if (isRunning) {
+      return;
+    }
+    setIsRunning(true);
+    setProblem(null);
+    try {
+      await action(...args);
+    } catch (error) {
+      setProblem(error instanceof Error ? error.message : String(error));
+    } finally {
+      setIsRunning(false);
+    }
+  };
+  return { isRunning, problem, run };
+}
