@@ -16,8 +16,7 @@ export function canLoadBrowserFiles(): boolean {
 export async function loadBrowserFiles(): Promise<ReadonlyMap<string, StaticFile>> {
   const contents = existsSync(PREBUILT_DIRECTORY)
     ? await readPrebuiltFiles()
-    : // Imported dynamically, because the container image contains neither the script nor esbuild.
-      await (await import('../../../scripts/build-web.ts')).bundleBrowserFiles();
+    : await bundleBrowserFiles();
   const files = new Map<string, StaticFile>();
   for (const [name, content] of contents) {
     files.set(name, await createStaticFile(content, path.extname(name).slice(1)));
@@ -31,6 +30,12 @@ async function readPrebuiltFiles(): Promise<Map<string, Uint8Array>> {
     contents.set(name, await readFile(path.join(PREBUILT_DIRECTORY, name)));
   }
   return contents;
+}
+
+async function bundleBrowserFiles(): Promise<Map<string, Uint8Array>> {
+  // biome-ignore lint/style/noRestrictedImports: in a checkout only; the container image contains prebuilt files
+  const script = await import('../../../scripts/build-web.ts');
+  return script.bundleBrowserFiles();
 }
 
 function isBundlerInstalled(): boolean {

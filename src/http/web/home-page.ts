@@ -1,5 +1,5 @@
 import { html } from 'htm/preact';
-import type { Page } from './layout.ts';
+import { type Page, Sats } from './layout.ts';
 
 export interface HomePageData {
   siteName: string;
@@ -86,9 +86,4 @@ function describeUsernames({ usernamePriceSat: price, host }: HomePageData) {
   }
   const cost = price === 0 ? 'free' : html`<${Sats} amount=${price} />`;
   return html`Yes, such as <span class="breakable">alice@${host}</span>: ${cost}.`;
-}
-
-/** An amount, which `localise.ts` formats in the user's language. */
-export function Sats({ amount }: { amount: number }) {
-  return html`<data value=${amount} data-sats>${amount.toLocaleString('en')}</data> sats`;
 }

@@ -1,6 +1,5 @@
 import { html } from 'htm/preact';
-import { Sats } from './home-page.ts';
-import { CopyableText, type Page, QrCode } from './layout.ts';
+import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
 
 /** How often the page reloads without JavaScript. */
 const RELOAD_SECONDS = 5;
@@ -35,7 +34,7 @@ export function invoicePage(data: InvoicePageData): Page {
         data-expires-at=${data.expiresAtMs}
       >
         <h1>
-          <${Sats} amount=${data.amountSat} /> to <span class="breakable">${address}</span>
+          <${Sats} amount=${data.amountSat} /> to <span class="breakable">${shortenAddress(address)}</span>
         </h1>
         <p id="status" role="status"></p>
         <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>

@@ -92,3 +92,20 @@ export function CopyableText({ id, text, label }: { id: string; text: string; la
     </div>
   `;
 }
+
+/** An amount, which `common.ts` formats in the user's language. */
+export function Sats({ amount }: { amount: number }) {
+  const unit = amount === 1 ? 'sat' : 'sats';
+  return html`<data value=${amount} data-sats>${amount.toLocaleString('en')}</data> ${unit}`;
+}
+
+const NPUB_START_LENGTH = 12;
+const NPUB_END_LENGTH = 6;
+
+/** Shortens the npub of an address for headings. Usernames stay complete, because a shortened one could deceive. */
+export function shortenAddress(address: string): string {
+  const [localPart = '', host = ''] = address.split('@');
+  return localPart.startsWith('npub1')
+    ? `${localPart.slice(0, NPUB_START_LENGTH)}…${localPart.slice(-NPUB_END_LENGTH)}@${host}`
+    : address;
+}

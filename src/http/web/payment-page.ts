@@ -1,6 +1,5 @@
 import { html } from 'htm/preact';
-import { Sats } from './home-page.ts';
-import { CopyableText, type Page, QrCode } from './layout.ts';
+import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
 
 export interface PaymentPageData {
   /** The Lightning address. */
@@ -31,7 +30,7 @@ export function paymentPage(data: PaymentPageData): Page {
     isListed: true,
     scripts: ['payment'],
     content: html`
-      <h1>Pay <span class="breakable">${address}</span></h1>
+      <h1>Pay <span class="breakable">${shortenAddress(address)}</span></h1>
       <div class="columns">
         <section class="card" aria-labelledby="scan-title">
           <h2 id="scan-title">Scan or copy</h2>

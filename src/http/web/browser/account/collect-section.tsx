@@ -1,4 +1,3 @@
-import type { ApiClient } from './api-client.ts';
 import { Section } from './elements.tsx';
 import type { User } from './user.ts';
 
