@@ -5,6 +5,14 @@ WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 
+FROM node:26-slim AS web
+WORKDIR /app
+COPY package.json package-lock.json .npmrc tsconfig.json ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY scripts/build-web.ts scripts/
+COPY src/http/web src/http/web
+RUN ["node", "scripts/build-web.ts"]
+
 FROM node:26-slim
 ENV NODE_ENV=production HOST=0.0.0.0 DATA_DIR=/data
 WORKDIR /app
@@ -13,6 +21,7 @@ COPY package.json .
 COPY bin bin
 COPY migrations migrations
 COPY src src
+COPY --from=web /app/dist dist
 # SQLite and generated secrets. With DATABASE_URL the service writes no files.
 RUN mkdir -m 700 /data && chown node:node /data && mkdir -p node_modules/.cache && chown node:node node_modules/.cache
 VOLUME /data

@@ -333,7 +333,7 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     SIGNER_RELAY: parsedSetting(
       (text) => normaliseRelayUrl(text, { allowPrivateNetworks }),
       RELAY_URL_PROBLEM,
-    ).default('wss://relay.nsec.app/'),
+    ).default('wss://relay.nsec.app'),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
     METRICS_PORT: integerSetting(0, 65_535).optional(),
     LOG_LEVEL: enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default(

@@ -79,7 +79,6 @@ describe('a request body', () => {
 
 describe('an unknown route', () => {
   it.each([
-    ['/', API_ERROR],
     ['/api/v2/settings', API_ERROR],
     ['/api/v2/wallet/quotes/missing', API_ERROR],
     [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],

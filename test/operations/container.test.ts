@@ -39,8 +39,14 @@ describe('Dockerfile', () => {
   it('has only the source and package files in its build context', () => {
     const topLevelEntries = new Set(buildContext.map((file) => file.split('/')[0]));
     expect([...topLevelEntries].toSorted()).toEqual(
-      ['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json', 'src'].toSorted(),
+      [
+        ...['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json'],
+        ...['scripts', 'src', 'tsconfig.json'],
+      ].toSorted(),
     );
+    expect(buildContext.filter((file) => file.startsWith('scripts/'))).toEqual([
+      'scripts/build-web.ts',
+    ]);
     expect(buildContext.filter((file) => file.startsWith('demo/'))).toEqual([]);
   });
 
@@ -49,6 +55,7 @@ describe('Dockerfile', () => {
     const nodeVersion = /\d+/.exec(engines.node)?.[0];
     expect(findInstructions('FROM')).toEqual([
       `node:${nodeVersion}-slim AS dependencies`,
+      `node:${nodeVersion}-slim AS web`,
       `node:${nodeVersion}-slim`,
     ]);
     expect(findInstructions('USER')).toEqual(['node']);
@@ -56,16 +63,11 @@ describe('Dockerfile', () => {
     expect(readImageEnv()['HOST']).toBe('0.0.0.0');
   });
 
-  it('builds a service that becomes healthy and stops cleanly, without development packages', async () => {
-    const appDir = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
-    onTestFinished(() => rm(appDir, { recursive: true, force: true }));
-    for (const file of buildContext.filter(isCopiedIntoImage)) {
-      await cp(path.join(PROJECT_DIR, file), path.join(appDir, file));
-    }
-    const [installCommand = ''] = findInstructions('RUN').filter((command) =>
-      command.startsWith('npm '),
-    );
-    await runProgram('/bin/sh', ['-c', installCommand], { cwd: appDir });
+  it('builds a service that becomes healthy, serves the pages and stops cleanly, without development packages', async () => {
+    const webDir = await runBuildStage('web');
+    const appDir = await runBuildStage('dependencies');
+    await copyFilesOfStage('', appDir);
+    await cp(path.join(webDir, 'dist'), path.join(appDir, 'dist'), { recursive: true });
     const mint = await startTestMint();
     const env = {
       ...readImageEnv(),
@@ -96,6 +98,8 @@ describe('Dockerfile', () => {
       },
       { timeout: INSTALL_TIMEOUT_MS, interval: 200 },
     );
+    const script = await fetch(`http://127.0.0.1:${env.PORT}/assets/account.js`);
+    expect(script.status).toBe(200);
     service.kill('SIGTERM');
     const [code] = await once(service, 'exit');
     expect({ code, stderr: await stderr }).toEqual({ code: 0, stderr: '' });
@@ -197,9 +201,38 @@ describe('compose file', () => {
   );
 });
 
-/** Returns the arguments of each instruction of a kind, such as `COPY`. */
-function findInstructions(instruction: string): string[] {
-  const lines = dockerfile.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
+/** Copies the files of a build stage into a new folder, and runs the stage's commands there. Returns the folder. */
+async function runBuildStage(name: string): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  await copyFilesOfStage(name, directory);
+  for (const command of findInstructions('RUN', name)) {
+    const shellCommand = command.startsWith('[') ? JSON.parse(command).join(' ') : command;
+    await runProgram('/bin/sh', ['-c', shellCommand], { cwd: directory });
+  }
+  return directory;
+}
+
+async function copyFilesOfStage(name: string, directory: string): Promise<void> {
+  for (const file of buildContext.filter((contextFile) => isCopiedIntoStage(name, contextFile))) {
+    await cp(path.join(PROJECT_DIR, file), path.join(directory, file));
+  }
+}
+
+/** Returns the instructions of a build stage; the last stage has no name. */
+function readStage(name: string): string {
+  const [, ...stages] = dockerfile.split(/^FROM \S+/m);
+  return stages.find((stage) => (/^ AS (\S+)/.exec(stage)?.[1] ?? '') === name) ?? '';
+}
+
+/**
+ * Returns the arguments of each instruction of a kind, such as `COPY`.
+ *
+ * @param stageName if undefined, the instructions of all stages
+ */
+function findInstructions(instruction: string, stageName?: string): string[] {
+  const text = stageName === undefined ? dockerfile : readStage(stageName);
+  const lines = text.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
   return [...lines].map(([, value = '']) => value);
 }
 
@@ -220,9 +253,9 @@ function readImageEnv(): Record<string, string> {
   return Object.fromEntries(pairs.map((pair) => pair.split('=')));
 }
 
-/** Returns whether a `COPY` instruction copies a file of the build context into the image. */
-function isCopiedIntoImage(file: string): boolean {
-  const sources = findInstructions('COPY')
+/** Returns whether a `COPY` instruction copies a file of the build context into a stage. */
+function isCopiedIntoStage(stageName: string, file: string): boolean {
+  const sources = findInstructions('COPY', stageName)
     .filter((value) => !value.startsWith('--from'))
     .flatMap((value) => value.split(/\s+/).slice(0, -1));
   return sources.some((source) => file === source || file.startsWith(`${source}/`));

@@ -26,6 +26,7 @@ describe('readConfig', () => {
     'USERNAME_RESERVED',
     'ZAP_RELAYS',
     'ZAP_MINTS',
+    'SITE_LOGO',
     'METRICS_PORT',
   ];
 

@@ -36,7 +36,7 @@ export function invoicePage(data: InvoicePageData): Page {
         <h1>
           <${Sats} amount=${data.amountSat} /> to <span class="breakable">${shortenAddress(address)}</span>
         </h1>
-        <p id="status" role="status"></p>
+        <p id="status" role="status" class="visually-hidden"></p>
         <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
           <h2><span aria-hidden="true">✓</span> Paid</h2>
@@ -63,8 +63,9 @@ function WaitingInvoice({ request }: InvoicePageData) {
     <${CopyableText} id="request" text=${request} label="Copy invoice" />
     <div class="row">
       <a class="button" href=${uri}>Open in wallet</a>
-      <button type="button" id="webln" class="secondary" hidden>Pay with the browser’s wallet</button>
+      <button type="button" id="webln-button" class="secondary" hidden>Pay with the browser’s wallet</button>
     </div>
+    <p id="webln-problem" class="problem" role="alert" hidden></p>
     <p class="hint">Expires <time id="expiry"></time></p>
     <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
   `;

@@ -120,7 +120,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
       const { minSat, maxSat } = await getSatRange(payee.recipient, deps);
       const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
       if (!(amountSat >= minSat && amountSat <= maxSat)) {
-        const problem = `Enter a whole number from ${minSat} to ${maxSat}.`;
+        const problem = `Enter a whole number from ${minSat.toLocaleString('en')} to ${maxSat.toLocaleString('en')}.`;
         return send(
           reply.code(400),
           await renderPayment(payee, { amount, comment, problem }, deps),

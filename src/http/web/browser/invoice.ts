@@ -21,7 +21,8 @@ const invoice = find('invoice', HTMLElement);
 const statusText = find('status', HTMLElement);
 const connectionText = find('connection', HTMLElement);
 const expiry = find('expiry', HTMLTimeElement);
-const weblnButton = find('webln', HTMLButtonElement);
+const weblnButton = find('webln-button', HTMLButtonElement);
+const weblnProblem = find('webln-problem', HTMLElement);
 const expiresAtMs = Number(invoice.dataset['expiresAt']);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
@@ -90,12 +91,14 @@ function offerWebLn(): void {
   weblnButton.hidden = false;
   weblnButton.onclick = async () => {
     weblnButton.disabled = true;
+    weblnProblem.hidden = true;
     try {
       await webln.enable();
       await webln.sendPayment(find('request', HTMLElement).textContent ?? '');
     } catch (error) {
       const reason = error instanceof Error ? error.message : '';
-      statusText.textContent = `The browser’s wallet did not pay. ${reason}`;
+      weblnProblem.textContent = `The browser’s wallet did not pay. ${reason}`;
+      weblnProblem.hidden = false;
     } finally {
       weblnButton.disabled = false;
     }

@@ -1,0 +1,226 @@
+import { describe, expect, it } from 'vitest';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+
+/** The HTTP side of the web pages. test/web/ tests them in a browser. */
+
+const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+
+const NOT_FOUND = { error: true, message: 'Not found.' };
+
+const environment = useTestEnvironment();
+
+const open = (path: string, init: RequestInit = {}, origin = environment.service.url) =>
+  fetch(`${origin}${path}`, {
+    redirect: 'manual',
+    ...init,
+    headers: { accept: BROWSER_ACCEPT, ...init.headers },
+  });
+
+const submit = (path: string, fields: Record<string, string>) =>
+  open(path, { method: 'POST', body: new URLSearchParams(fields) });
+
+describe('every page', () => {
+  it.each(['/', '/account', '/nobody'])(
+    '%s forbids scripts, frames and requests elsewhere',
+    async (path) => {
+      const { headers } = await open(path);
+      const policy = headers.get('content-security-policy');
+      expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
+      expect(policy).toContain("frame-ancestors 'none'");
+      expect(policy).not.toContain('unsafe');
+      expect(headers.get('set-cookie')).toBeNull();
+      expect(headers.get('referrer-policy')).toBe('no-referrer');
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+    },
+  );
+
+  it.each(['/', '/account', '/assets/style.css', '/assets/payment.js', '/assets/logo'])(
+    '%s is sent again only if it has changed',
+    async (path) => {
+      const { headers, status } = await open(path);
+      expect(status).toBe(200);
+      expect(headers.get('cache-control')).toBe('no-cache');
+      const etag = headers.get('etag') ?? '';
+      const second = await open(path, { headers: { 'if-none-match': etag } });
+      expect(second.status).toBe(304);
+    },
+  );
+
+  it('answers HEAD requests without a body', async () => {
+    const response = await open('/', { method: 'HEAD' });
+    expect(response.status).toBe(200);
+    expect(await response.text()).toBe('');
+  });
+});
+
+describe('the home page', () => {
+  it('shows the address form, the price of usernames and whether zaps work', async () => {
+    const service = await useAdditionalService(environment, {
+      PUBLIC_ORIGINS: 'https://pay.example',
+      USERNAME_PRICE_SAT: '5000',
+      SITE_NAME: 'Nuts & <Bolts>',
+    });
+    const html = await (await open('/', {}, service.url)).text();
+    expect(html).toContain('npub1…@pay.example');
+    expect(html).toContain('5,000');
+    expect(html).toContain('Not available.');
+    expect(html).toContain('Nuts &amp; &lt;Bolts>');
+  });
+
+  it.each([
+    ['alice', '/alice'],
+    [' Alice ', '/alice'],
+    ['ALICE@LOCALHOST', '/alice'],
+    ['lightning:alice', '/alice'],
+  ])('leads from %j to %s', async (text, path) => {
+    const host = new URL(environment.origin).host;
+    const response = await submit('/', { recipient: text.replace('LOCALHOST', host) });
+    expect([response.status, response.headers.get('location')]).toEqual([303, path]);
+  });
+
+  it('leads from an npub to its payment page', async () => {
+    const { npub } = environment.newWallet();
+    const response = await submit('/', { recipient: `nostr:${npub}` });
+    expect(response.headers.get('location')).toBe(`/${npub}`);
+  });
+
+  it.each([
+    ['alice@other.example', 'belongs to another server'],
+    ['npub1abc', 'This npub is not valid'],
+    ['//evil.example', 'neither a username nor an npub'],
+    ['', 'neither a username nor an npub'],
+  ])('explains what is wrong with %j', async (recipient, problem) => {
+    const response = await submit('/', { recipient });
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain(problem);
+  });
+
+  it('refuses a secret key and does not repeat it', async () => {
+    const recipient = `nsec1${'q'.repeat(58)}`;
+    const html = await (await submit('/', { recipient })).text();
+    expect(html).toContain('This is a secret key');
+    expect(html).not.toContain(recipient);
+  });
+});
+
+describe('a payment page', () => {
+  it('shows the address, its QR code, the range of amounts and tags for previews', async () => {
+    const { npub } = environment.newWallet();
+    const html = await (await open(`/${npub.toUpperCase()}`)).text();
+    const address = `${npub}@${new URL(environment.origin).host}`;
+    expect(html).toContain(`<code id="address" class="breakable">${address}</code>`);
+    expect(html).toMatch(/href="lightning:LNURL1[02-9AC-HJ-NP-Z]+"/);
+    expect(html).toContain('min="1" max="1000000"');
+    expect(html).toContain(`<meta property="og:title" content="Pay ${address}"/>`);
+    expect(html).toContain(`<meta property="og:url" content="${environment.origin}/${npub}"/>`);
+  });
+
+  it('creates an invoice, shows it, and shows when it is paid', async () => {
+    const wallet = environment.newWallet();
+    const created = await submit(`/${wallet.npub}`, { amount: '21', comment: 'thanks' });
+    expect(created.status).toBe(303);
+    const path = created.headers.get('location') ?? '';
+    const waiting = await (await open(path)).text();
+    expect(waiting).toContain('data-status="waiting"');
+    expect(waiting).toContain('http-equiv="refresh"');
+    const [, invoice = ''] = /id="request"[^>]*>(lnbc[^<]+)</.exec(waiting) ?? [];
+    environment.mint.pay(invoice);
+    await expect.poll(async () => (await open(path)).text()).toContain('data-status="paid"');
+    const [quote] = await wallet.listPaidQuotes();
+    expect(quote).toMatchObject({ amount: 21, comment: 'thanks' });
+  });
+
+  it.each([
+    ['0', ''],
+    ['1000001', ''],
+    ['1.5', ''],
+    ['', ''],
+    ['abc', '<b>'],
+  ])('keeps what the payer entered if the amount is %j', async (amount, comment) => {
+    const { npub } = environment.newWallet();
+    const response = await submit(`/${npub}`, { amount, comment });
+    expect(response.status).toBe(400);
+    const html = await response.text();
+    expect(html).toContain('Enter a whole number from 1 to 1,000,000.');
+    expect(html).toContain(amount === '' ? 'value autocomplete' : `value="${amount}"`);
+    expect(html).toContain(`maxlength="255">${comment.replace('<', '&lt;')}</textarea>`);
+  });
+
+  it('does not show the invoice of another recipient', async () => {
+    const [payee, other] = [environment.newWallet(), environment.newWallet()];
+    const created = await submit(`/${payee.npub}`, { amount: '21' });
+    const path = created.headers.get('location') ?? '';
+    expect((await open(path.replace(payee.npub, other.npub))).status).toBe(404);
+  });
+
+  it('is the same for unknown and blocked recipients and for unknown paths', async () => {
+    const blocked = environment.newWallet();
+    await assignUsername(environment.database, blocked.pubkey, 'blockedbob');
+    await environment.database.db
+      .updateTable('users')
+      .set({ blocked_at: Date.now() })
+      .where('pubkey', '=', blocked.pubkey)
+      .execute();
+    const paths = ['/nobody', '/blockedbob', `/${blocked.npub}`, '/npub1abc', '/no/such/path'];
+    const pages = await Promise.all(
+      paths.map(async (path) => {
+        const response = await open(path);
+        return [response.status, await response.text()];
+      }),
+    );
+    expect(new Set(pages.map((page) => JSON.stringify(page))).size).toBe(1);
+    expect(pages[0]?.[0]).toBe(404);
+  });
+});
+
+describe('errors', () => {
+  it.each(['/nobody', '/no/such/path', '/api/v2/nothing'])(
+    'of %s are JSON if the client does not ask for HTML',
+    async (path) => {
+      for (const accept of ['*/*', 'application/json', '']) {
+        const response = await open(path, { headers: { accept } });
+        expect([response.status, await response.json()]).toEqual([404, NOT_FOUND]);
+      }
+    },
+  );
+
+  it('of the API are JSON even for a browser', async () => {
+    for (const path of ['/api/v2/nothing', '/api/v2/user/info']) {
+      expect((await open(path)).headers.get('content-type')).toContain('application/json');
+    }
+    const verify = await open(`/lnurl/verify/${'0'.repeat(64)}`);
+    expect(await verify.json()).toEqual({ status: 'ERROR', reason: 'Not found' });
+  });
+
+  it('are pages if a limit is reached or the mint is unavailable', async () => {
+    const limited = await useAdditionalService(environment, { LIMIT_REQUESTS: '1' });
+    await open('/', {}, limited.url);
+    const rejected = await open('/', {}, limited.url);
+    expect(rejected.status).toBe(429);
+    expect(rejected.headers.get('retry-after')).toMatch(/^\d+$/);
+    expect(await rejected.text()).toContain('Too many requests');
+
+    const { npub } = environment.newWallet();
+    const unavailable = await useAdditionalService(environment, {
+      DEFAULT_MINT_URL: 'http://127.0.0.1:9',
+    });
+    const response = await open(
+      `/${npub}`,
+      { method: 'POST', body: new URLSearchParams({ amount: '21' }) },
+      unavailable.url,
+    );
+    expect(response.status).toBe(500);
+    expect(await response.text()).toContain('Not available right now');
+  });
+});
+
+describe('WEB_PAGES=false', () => {
+  it('leaves only the API', async () => {
+    const service = await useAdditionalService(environment, { WEB_PAGES: 'false' });
+    for (const path of ['/', '/account', '/alice', '/assets/style.css']) {
+      const response = await open(path, {}, service.url);
+      expect([response.status, await response.json()]).toEqual([404, NOT_FOUND]);
+    }
+  });
+});
