@@ -114,6 +114,8 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   ['login', 'logout', 'signin', 'signup', 'register', 'password'],
   ['verify', 'settings', 'auth', 'oauth', 'user', 'users', 'anonymous'],
   ['nobody', 'everyone', 'somebody', 'unknown', 'null', 'undefined', 'none', 'void', 'default'],
+  // Paths of this service, and files and pages that programs and people look for at a site's root.
+  ['health', 'ready', 'metrics', 'home', 'index', 'robots', 'sitemap', 'favicon', 'manifest'],
 ].flat();
 
 /** Begins like an npub to a payer's eye: l and i look like 1. Such a name that already has an owner still resolves. */
