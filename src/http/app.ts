@@ -4,6 +4,7 @@ import type { Store } from '../store.ts';
 import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
 import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import { infoRoutes } from './api/info.ts';
+import { nameRoutes } from './api/names.ts';
 import { QuoteSocketServer, type QuoteSocketServerDeps } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
@@ -66,6 +67,7 @@ export async function createHttp(options: HttpOptions) {
 
   // For wallets, without authentication. Clients of the quote socket authenticate after the handshake.
   await app.register(infoRoutes, deps);
+  await app.register(nameRoutes, deps);
   quoteSockets.registerRoute(app);
 
   // For wallets, with NIP-98.

@@ -19,7 +19,7 @@ import type {
   PurchaseFailureReason,
   PurchaseProcessor,
 } from './purchase-processor.ts';
-import { type ClaimDecision, decideClaim } from './username-store.ts';
+import { type ClaimDecision, decideClaim, resolveAvailability } from './username-store.ts';
 
 /** The price of usernames, and which names can be bought. */
 export interface UsernamePolicy {
@@ -37,6 +37,15 @@ type RegistrationResult =
   | { outcome: 'owned' }
   /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or wrong. */
   | { outcome: 'payment_required'; request: string; message: string };
+
+/** Why a key that has no claim to a name cannot buy it. */
+type NameObstacle = 'not_for_sale' | 'reserved' | 'taken';
+
+const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof RequestError>> = {
+  not_for_sale: ['invalid', 'Usernames cannot be bought here.'],
+  reserved: ['invalid', 'This username is reserved.'],
+  taken: ['conflict', 'This username is already taken.'],
+};
 
 const FAILURE_MESSAGES: { [reason in PurchaseFailureReason]?: string } = {
   fee_exceeds_value: 'The mint’s fee would use up the whole token.',
@@ -78,6 +87,27 @@ export class UsernameRegistrar {
   constructor(deps: UsernameRegistrarDeps) {
     this.policy = deps.policy;
     this.#deps = deps;
+  }
+
+  /**
+   * Finds out whether a key that has no claim to a name can buy it.
+   *
+   * @param username as the client wrote it
+   * @returns the name in lower case, or null if it is invalid; and why it cannot be bought, or null if it can
+   */
+  async checkAvailability(
+    username: string,
+  ): Promise<
+    { name: string; obstacle: NameObstacle | null } | { name: null; obstacle: 'invalid' }
+  > {
+    const name = parseUsername(username);
+    if (name === null) {
+      return { name, obstacle: 'invalid' };
+    }
+    const { store, clock } = this.#deps;
+    const availability = resolveAvailability(await store.usernames.find(name), clock());
+    const isUnclaimed = availability === 'free' || availability === 'reserved';
+    return { name, obstacle: this.#findObstacle(name, isUnclaimed ? availability : 'taken') };
   }
 
   /**
@@ -141,24 +171,29 @@ export class UsernameRegistrar {
         return earlierUse === 'same_purchase' ? { outcome: 'owned' } : this.#assign(request);
       case 'buying':
         return this.#waitForOpenPurchase(request, stored?.purchaseId ?? null);
-      case 'reserved':
-        throw reservedError();
-      case 'taken':
-        this.#assertForSale(name);
-        throw new RequestError('conflict', 'This username is already taken.');
       case 'free':
-        this.#assertForSale(name);
+      case 'taken':
+      case 'reserved': {
+        const obstacle = this.#findObstacle(name, claim);
+        if (obstacle !== null) {
+          throw new RequestError(...OBSTACLE_ERRORS[obstacle]);
+        }
         return this.#acquireFreeName(request, presentedToken);
+      }
     }
   }
 
-  #assertForSale(name: string): void {
+  #findObstacle(name: string, claim: 'free' | 'taken' | 'reserved'): NameObstacle | null {
+    if (claim === 'reserved') {
+      return 'reserved';
+    }
     if (this.policy.priceSat === null) {
-      throw new RequestError('invalid', 'Usernames cannot be bought here.');
+      return 'not_for_sale';
     }
     if (isReservedUsername(name, this.policy.reserved)) {
-      throw reservedError();
+      return 'reserved';
     }
+    return claim === 'taken' ? 'taken' : null;
   }
 
   /**
@@ -171,7 +206,7 @@ export class UsernameRegistrar {
   ): Promise<boolean> {
     switch (claim) {
       case 'free':
-        return Boolean(this.policy.priceSat) && !isReservedUsername(name, this.policy.reserved);
+        return Boolean(this.policy.priceSat) && this.#findObstacle(name, claim) === null;
       case 'buying':
         return true;
       case 'reclaimable':
@@ -296,10 +331,6 @@ export class UsernameRegistrar {
     }
     return paidPurchases;
   }
-}
-
-function reservedError(): RequestError {
-  return new RequestError('invalid', 'This username is reserved.');
 }
 
 function purchasePendingError(): RequestError {

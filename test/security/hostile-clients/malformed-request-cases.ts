@@ -58,6 +58,7 @@ const ENDPOINTS: readonly (readonly [string, string, RequiredAccess, string?, ..
   ['GET', '/.well-known/lnurlp/{user}', 'anyone', '', 'amount', 'comment', 'nonce'],
   ['GET', '/lnurl/verify/{token}', 'anyone'],
   ['GET', '/.well-known/nostr.json', 'anyone', '', 'name'],
+  ['GET', '/api/v2/names/{name}', 'anyone'],
 ];
 
 const STANDARD_METHODS = ['GET', 'POST', 'PATCH', 'PUT', 'DELETE', 'HEAD', 'OPTIONS', 'TRACE'];
@@ -106,7 +107,8 @@ export function generateRequestCase(
   const [usualMethod, template, access, field = '', ...parameters] = random.pick(ENDPOINTS);
   const path = template
     .replace('{user}', () => maybeMutate(random, random.pick(users).wallet.npub))
-    .replace('{token}', () => maybeMutate(random, 'abc4'.repeat(16)));
+    .replace('{token}', () => maybeMutate(random, 'abc4'.repeat(16)))
+    .replace('{name}', () => maybeMutate(random, 'alice'));
   const requestPath = random.chance(0.3) ? mutatePath(random, path) : path;
   const query = random.chance(0.5)
     ? generateQuery(random, random.pick([...parameters, 'amount']))
@@ -148,6 +150,10 @@ export function generateRequestCase(
     identityProof,
     errorFormat,
   });
+  if (template.endsWith('{name}')) {
+    // The limit for name lookups has no setting.
+    allowedStatuses.push(429);
+  }
   return {
     bytes: body === null ? head : Buffer.concat([head, body.bytes]),
     method,
