@@ -178,6 +178,7 @@ export async function startService(
     allowPrivateNetworks,
     recipients,
     settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, allowPrivateNetworks),
+    mintInfoCache: mints.infoCache,
   });
   metrics?.addGauges({
     ...shared,

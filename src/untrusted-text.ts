@@ -59,8 +59,8 @@ export function isWellFormedString(value: unknown): value is string {
 }
 
 /** Makes untrusted text safe to display: printable, on one line, truncated. */
-export function toDisplayText(text: string): string {
-  return stripControlCharacters(text.slice(0, MAX_DISPLAY_LENGTH)).replace(/\s+/g, ' ').trim();
+export function toDisplayText(text: string, maxLength = MAX_DISPLAY_LENGTH): string {
+  return stripControlCharacters(text.slice(0, maxLength)).replace(/\s+/g, ' ').trim();
 }
 
 /** Removes terminal and bidirectional control characters, except line ends and tabs. */

@@ -1,4 +1,5 @@
 import type { Readiness } from '../database/readiness.ts';
+import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { SettingsUpdater } from '../recipients/settings-updater.ts';
 import type { Store } from '../store.ts';
 import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
@@ -38,6 +39,7 @@ interface HttpOptions
   jwtSecretPrevious: string | null;
   recipientRelays: RelayListCache;
   settingsUpdater: SettingsUpdater;
+  mintInfoCache: MintInfoCache;
   usernameRegistrar: UsernameRegistrar;
   /** Null: the pages are switched off. */
   web: WebSettings | null;

@@ -1,7 +1,12 @@
 import { z } from 'zod';
+import { toDisplayText } from '../untrusted-text.ts';
 
 /** The part of a mint's info (NUT-06) that this service uses. */
 export interface MintInfo {
+  /** For display: short, printable, on one line. Null if the mint sends none. Info of older versions has no name. */
+  name: string | null;
+  /** Like `name`. */
+  description: string | null;
   /** Whether it creates mint quotes with invoices in sat (NUT-04). */
   supportsBolt11Sat: boolean;
   /** Null: no limit. */
@@ -21,6 +26,10 @@ export interface MintInfo {
   /** Whether it puts a given description hash into the invoice (proposed for NUT-23, nuts PR 417). */
   supportsDescriptionHash: boolean;
 }
+
+/** Names and short descriptions of real mints have up to about 30 and 150 characters. */
+const MAX_NAME_LENGTH = 100;
+const MAX_DESCRIPTION_LENGTH = 300;
 
 /** Nutshell's maximum. The response is up to 2 MB, so larger sizes that a mint allows are not used. */
 const MAX_BATCH_SIZE = 1000;
@@ -70,6 +79,8 @@ const batchCheckSchema = z
   .catch(null);
 
 const infoSchema = z.object({
+  name: displayText(MAX_NAME_LENGTH),
+  description: displayText(MAX_DESCRIPTION_LENGTH),
   nuts: z.object({
     4: z
       .object({ disabled: flagSchema, methods: listOf(bolt11MethodSchema) })
@@ -92,12 +103,15 @@ const infoSchema = z.object({
  * @returns null if the response does not come from a mint
  */
 export function parseMintInfo(body: unknown): MintInfo | null {
-  const nuts = infoSchema.safeParse(body).data?.nuts;
-  if (nuts === undefined) {
+  const info = infoSchema.safeParse(body).data;
+  if (info === undefined) {
     return null;
   }
+  const { name, description, nuts } = info;
   const method = nuts[4].disabled ? undefined : nuts[4].methods[0];
   return {
+    name,
+    description,
     supportsBolt11Sat: method !== undefined,
     minAmountSat: method?.min_amount ?? null,
     maxAmountSat: method?.max_amount ?? null,
@@ -110,6 +124,18 @@ export function parseMintInfo(body: unknown): MintInfo | null {
     supportsDescription: method?.description || method?.options?.description || false,
     supportsDescriptionHash: method?.description_hash || method?.options?.description_hash || false,
   };
+}
+
+/** Null if the text is empty, or not a text. */
+function displayText(maxLength: number) {
+  return z
+    .string()
+    .transform((text) => {
+      const short = toDisplayText(text, maxLength);
+      // A copy, because a slice would keep the whole text in memory.
+      return short === '' ? null : Buffer.from(short).toString();
+    })
+    .catch(null);
 }
 
 /** Skips malformed entries of a list. Other values count as an empty list. */

@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import type { MintInfo } from '../../src/mints/mint-info.ts';
+import { Store } from '../../src/store.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import { type ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import {
+  type ApiResponse,
+  RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
 import {
   setLockQuotes,
   setMint,
@@ -35,6 +42,102 @@ describe('a user without stored settings', () => {
       DEFAULT_LOCK_QUOTES: 'true',
     });
     expect(await fetchUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
+  });
+});
+
+describe('GET /api/v2/user/addresses', () => {
+  const PATH = '/api/v2/user/addresses';
+
+  it('returns the npub of a user without a username', async () => {
+    const wallet = environment.newWallet();
+    const { status, body } = await wallet.get(PATH);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: { addresses: [`${wallet.npub}@${new URL(environment.origin).host}`] },
+      },
+    });
+  });
+
+  it('returns the username and the npub on the host of each public origin, in their order', async () => {
+    const service = await useAdditionalService(environment, {
+      PUBLIC_ORIGINS: 'https://pay.example,http://pay.example,http://hidden.onion:8080',
+    });
+    const wallet = new RecipientClient('https://pay.example');
+    await assignUsername(environment.database, wallet.pubkey, 'alice');
+    const headers = { authorization: wallet.signRequest(PATH) };
+    const { body } = await requestJson(service.url, PATH, { headers });
+    expect(body.data.addresses).toEqual([
+      'alice@pay.example',
+      `${wallet.npub}@pay.example`,
+      'alice@hidden.onion:8080',
+      `${wallet.npub}@hidden.onion:8080`,
+    ]);
+  });
+
+  it('requires authentication', async () => {
+    expect((await requestJson(environment.origin, PATH)).status).toBe(401);
+  });
+});
+
+describe('GET /api/v2/user/mint', () => {
+  const PATH = '/api/v2/user/mint';
+
+  it('describes the mint that the user chose', async () => {
+    const wallet = environment.newWallet();
+    const mint = await startTestMint({ minAmountSat: 2, maxAmountSat: 5_000 });
+    await setMint(wallet, mint.url);
+    const { status, body } = await wallet.get(PATH);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: {
+          mint: {
+            url: mint.url,
+            name: 'Test mint',
+            supportsLocking: true,
+            minAmount: 2,
+            maxAmount: 5_000,
+          },
+        },
+      },
+    });
+  });
+
+  it('describes the default mint from the cache', async () => {
+    const wallet = environment.newWallet();
+    const mint = { url: environment.mint.url, name: 'Test mint', supportsLocking: true };
+    expect((await wallet.get(PATH)).body.data).toEqual({ mint });
+    const requestsBefore = environment.mint.requestCounts['GET /v1/info'];
+    await Promise.all(Array.from({ length: 5 }, () => wallet.get(PATH)));
+    expect(environment.mint.requestCounts['GET /v1/info']).toBe(requestsBefore);
+  });
+
+  it('returns only the URL of a mint that does not respond', async () => {
+    const url = 'http://127.0.0.1:9';
+    const wallet = await createWalletOfSecondService({ DEFAULT_MINT_URL: url });
+    const { status, body } = await wallet.get(PATH);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: { error: false, data: { mint: { url } } },
+    });
+  });
+
+  it('omits the name if the stored info is from an earlier version', async () => {
+    const mint = await TestMint.start();
+    await mint.close();
+    const info = { supportsBolt11Sat: true, supportsLocking: false, minAmountSat: 3 } as MintInfo;
+    await new Store(environment.database.db).mints.saveInfo(mint.url, info, Date.now());
+    const wallet = await createWalletOfSecondService({ DEFAULT_MINT_URL: mint.url });
+    expect((await wallet.get(PATH)).body.data).toEqual({
+      mint: { url: mint.url, supportsLocking: false, minAmount: 3 },
+    });
+  });
+
+  it('requires authentication', async () => {
+    expect((await requestJson(environment.origin, PATH)).status).toBe(401);
   });
 });
 

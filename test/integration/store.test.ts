@@ -111,6 +111,8 @@ describe('a change of a quote', () => {
 
 describe('a mint', () => {
   const INFO: MintInfo = {
+    name: 'Mint',
+    description: null,
     supportsBolt11Sat: true,
     minAmountSat: null,
     maxAmountSat: 5_000_000_000,

@@ -1,8 +1,19 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import type { MintInfoCache } from '../../mints/mint-cache.ts';
+import { listLocalParts } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import type { SettingsUpdater } from '../../recipients/settings-updater.ts';
-import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
+import {
+  apiError,
+  errorResponses,
+  jsonBody,
+  nonNegativeInteger,
+  renderUser,
+  successEnvelope,
+  userResponse,
+} from '../schemas.ts';
+import type { PublicOrigins } from '../server.ts';
 
 const getUserSchema = {
   operationId: 'getUser',
@@ -10,6 +21,52 @@ const getUserSchema = {
   summary: 'Get the user’s settings',
   description: 'Returns the operator’s defaults if the user has saved no settings.',
   response: { 200: userResponse, ...errorResponses(apiError, 401, 500) },
+};
+
+const listAddressesSchema = {
+  operationId: 'listAddresses',
+  tags: ['Wallets'],
+  summary: 'List the user’s Lightning addresses',
+  response: {
+    200: successEnvelope(
+      z.object({
+        addresses: z
+          .array(z.string())
+          .min(1)
+          .describe(
+            'For each host of the service, the main one first: the address with the username, if any, ' +
+              'and the address with the npub.',
+          ),
+      }),
+    ).meta({ description: 'All addresses of the user. Payments to them appear in the same list.' }),
+    ...errorResponses(apiError, 401, 500),
+  },
+};
+
+const mintSchema = z
+  .object({
+    url: z.url(),
+    name: z.string().optional().describe('For display: at most 100 printable characters.'),
+    description: z.string().optional().describe('For display: at most 300 printable characters.'),
+    supportsLocking: z.boolean().optional().describe('Whether the mint can lock quotes (NUT-20).'),
+    minAmount: nonNegativeInteger.optional().describe('Sats. Absent if the mint names no limit.'),
+    maxAmount: nonNegativeInteger.optional().describe('Sats. Absent if the mint names no limit.'),
+  })
+  .meta({ id: 'Mint', description: 'A mint and what it says about itself (NUT-06).' });
+
+const getMintSchema = {
+  operationId: 'getMint',
+  tags: ['Wallets'],
+  summary: 'Get information on the mint of future payments',
+  description:
+    'From a cache. `url` is the only field if the mint does not respond and never did. The mint chooses its ' +
+    'name and description, so display them as text only.',
+  response: {
+    200: successEnvelope(z.object({ mint: mintSchema })).meta({
+      description: 'The user’s mint, or the operator’s default.',
+    }),
+    ...errorResponses(apiError, 401, 500),
+  },
 };
 
 const chooseMintSchema = {
@@ -33,14 +90,37 @@ const setLockingSchema = {
   response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500) },
 };
 
-/** The user's settings (spec.md sections 4.3 to 4.5). */
+/** The user's settings (spec.md sections 4.3 to 4.5), addresses and mint. */
 export const userRoutes: FastifyPluginAsyncZod<{
   recipients: RecipientDirectory;
   settingsUpdater: SettingsUpdater;
-}> = async (app, { recipients, settingsUpdater }) => {
+  mintInfoCache: Pick<MintInfoCache, 'get'>;
+  publicOrigins: PublicOrigins;
+}> = async (app, { recipients, settingsUpdater, mintInfoCache, publicOrigins }) => {
   app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
     renderUser(await recipients.getByPubkey(request.pubkey)),
   );
+
+  app.get('/api/v2/user/addresses', { schema: listAddressesSchema }, async (request) => {
+    const localParts = listLocalParts(await recipients.getByPubkey(request.pubkey)).toReversed();
+    const hosts = new Set(publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)));
+    const addresses = [...hosts].flatMap((host) => localParts.map((part) => `${part}@${host}`));
+    return { error: false as const, data: { addresses } };
+  });
+
+  app.get('/api/v2/user/mint', { schema: getMintSchema }, async (request) => {
+    const { mintUrl } = await recipients.getByPubkey(request.pubkey);
+    const info = await mintInfoCache.get(mintUrl);
+    const mint = {
+      url: mintUrl,
+      name: info?.name ?? undefined,
+      description: info?.description ?? undefined,
+      supportsLocking: info?.supportsLocking,
+      minAmount: info?.minAmountSat ?? undefined,
+      maxAmount: info?.maxAmountSat ?? undefined,
+    };
+    return { error: false as const, data: { mint } };
+  });
 
   app.patch(
     '/api/v2/user/mint',

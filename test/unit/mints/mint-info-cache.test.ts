@@ -5,6 +5,8 @@ import type { MintInfo } from '../../../src/mints/mint-info.ts';
 
 const MINT_URL = 'https://mint.example';
 const INFO: MintInfo = {
+  name: 'Mint',
+  description: null,
   supportsBolt11Sat: true,
   minAmountSat: 1,
   maxAmountSat: 500_000,

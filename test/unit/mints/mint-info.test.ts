@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { parseMintInfo } from '../../../src/mints/mint-info.ts';
 
@@ -57,6 +59,8 @@ const CDK_INFO = {
 };
 
 const NO_FEATURES = {
+  name: null,
+  description: null,
   supportsBolt11Sat: false,
   minAmountSat: null,
   maxAmountSat: null,
@@ -159,4 +163,47 @@ it.each([
   [{ max_batch_size: 1 }, 1],
 ])('parses the NUT-29 entry %j as the batch size %i', (nut29, maxBatchSize) => {
   expect(parseMintInfo({ nuts: { '29': nut29 } })?.batchCheck).toEqual({ maxBatchSize });
+});
+
+it('parses the name and the description as one short line of printable text each', () => {
+  const name = 'Alice\u202e\u0000 & <b>Bob</b>\r\n\u2028mint\ud800';
+  const info = parseMintInfo({
+    name,
+    description: `${' '.repeat(10)}${'é🥜'.repeat(200)}`,
+    nuts: {},
+  });
+  expect(info).toMatchObject({
+    name: 'Alice & <b>Bob</b> mint',
+    // The cut falls into the middle of a character, which is left out.
+    description: `${'é🥜'.repeat(96)}é`,
+  });
+});
+
+it.each([undefined, null, '', ' \u200b\n', 7, ['name'], {}])(
+  'parses the name and the description %j as null',
+  (text) => {
+    expect(parseMintInfo({ name: text, description: text, nuts: {} })).toEqual(NO_FEATURES);
+  },
+);
+
+it('cuts a long name after 100 characters, and a long description after 300', () => {
+  const info = parseMintInfo({ name: 'n'.repeat(200_000), description: 'd'.repeat(301), nuts: {} });
+  expect(info).toMatchObject({ name: 'n'.repeat(100), description: 'd'.repeat(300) });
+});
+
+it('does not keep a long name or description in memory', () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const parseLongInfo = () =>
+    parseMintInfo(
+      JSON.parse(`{"name":"${'a'.repeat(1e5)}","description":"${'b'.repeat(1e5)}","nuts":{}}`),
+    );
+  parseLongInfo();
+  collectGarbage();
+  const bytesBefore = process.memoryUsage().heapUsed;
+  const infos = Array.from({ length: 100 }, parseLongInfo);
+  collectGarbage();
+  // The texts have 20 MB.
+  expect(process.memoryUsage().heapUsed - bytesBefore).toBeLessThan(2e6);
+  expect(infos).toHaveLength(100);
 });
