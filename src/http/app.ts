@@ -11,6 +11,7 @@ import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
+import { walletSummaryRoutes } from './api/wallet-summary.ts';
 import { Authenticator, type AuthenticatorDeps } from './authenticator.ts';
 import { JwtIssuer } from './jwt.ts';
 import { documentSecurity, registerOpenApi } from './openapi.ts';
@@ -88,6 +89,7 @@ export async function createHttp(options: HttpOptions) {
     scope.addHook('onRequest', rateLimiter.limitByPubkey);
     scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
     await scope.register(quoteRoutes, deps);
+    await scope.register(walletSummaryRoutes, deps);
     await scope.register(userRoutes, deps);
     await scope.register(usernameRoutes, deps);
   });

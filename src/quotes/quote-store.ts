@@ -41,6 +41,11 @@ export interface VerifiableQuote
   state: QuoteState;
 }
 
+interface PaymentSum {
+  payments: number;
+  amountSat: number;
+}
+
 export interface OpenInvoiceCounts {
   perRecipient: number;
   perAddressGroup: number;
@@ -127,18 +132,9 @@ export class QuoteStore extends BaseStore {
     const sinceMs =
       page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, MAX_DATE_SECONDS) * 1000;
     const end = page.offset + page.limit;
-    const unlisted = computeUnlistedRange(nowMs);
     const { rows } = await sql<ListedQuote & { total: number }>`
       with bounds as materialized (
-        select
-          coalesce((
-            select case
-              when last_paid_at < ${unlisted.fromMs} or last_paid_at >= ${unlisted.untilMs} then paid_count
-              else ${countPaidBefore(pubkey, unlisted.fromMs)}
-            end
-            from users where pubkey = ${pubkey}
-          ), 0) as newest,
-          ${countPaidBefore(pubkey, sinceMs + 1)} as seen
+        select ${countListed(pubkey, nowMs)} as newest, ${countPaidBefore(pubkey, sinceMs + 1)} as seen
       )
       select newest - seen as total, mint_url as "mintUrl", quote_id as "quoteId", request,
              amount_sat as "amountSat", state, locked, created_at as "createdAtMs",
@@ -152,6 +148,40 @@ export class QuoteStore extends BaseStore {
     const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
     // Negative if `since` is later than payments that are not listed yet.
     return { total: Math.max(0, rows[0]?.total ?? 0), quotes: rows.filter(isQuote) };
+  }
+
+  /**
+   * Adds up a recipient's newest payments, and those of them that are not ISSUED. Leaves out payments that are not
+   * listed yet. `total` is the number of all listed payments.
+   */
+  async summarisePaid(
+    pubkey: string,
+    maxPayments: number,
+    nowMs: number,
+  ): Promise<{ total: number; all: PaymentSum; waiting: PaymentSum }> {
+    const { rows } = await sql<{
+      total: number;
+      payments: number;
+      amountSat: number;
+      waitingPayments: number;
+      waitingAmountSat: number;
+    }>`
+      with bounds as materialized (select ${countListed(pubkey, nowMs)} as newest)
+      select newest as total,
+             count(paid_seq) as payments,
+             cast(coalesce(sum(amount_sat), 0) as bigint) as "amountSat",
+             count(paid_seq) filter (where state <> 'ISSUED') as "waitingPayments",
+             cast(coalesce(sum(amount_sat) filter (where state <> 'ISSUED'), 0) as bigint) as "waitingAmountSat"
+      from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
+        and paid_seq <= newest and paid_seq > newest - ${maxPayments}
+      group by newest
+    `.execute(this.db);
+    const [row] = rows;
+    return {
+      total: row?.total ?? 0,
+      all: { payments: row?.payments ?? 0, amountSat: row?.amountSat ?? 0 },
+      waiting: { payments: row?.waitingPayments ?? 0, amountSat: row?.waitingAmountSat ?? 0 },
+    };
   }
 
   /**
@@ -208,6 +238,18 @@ export class QuoteStore extends BaseStore {
       .executeTakeFirst();
     return row ?? null;
   }
+}
+
+/** Builds an expression for the number of listed payments of a recipient, which is the newest one's `paid_seq`. */
+function countListed(pubkey: string, nowMs: number): RawBuilder<number> {
+  const unlisted = computeUnlistedRange(nowMs);
+  return sql`coalesce((
+    select case
+      when last_paid_at < ${unlisted.fromMs} or last_paid_at >= ${unlisted.untilMs} then paid_count
+      else ${countPaidBefore(pubkey, unlisted.fromMs)}
+    end
+    from users where pubkey = ${pubkey}
+  ), 0)`;
 }
 
 /** Builds an expression for the number of payments to a recipient before a time (milliseconds since 1970). */

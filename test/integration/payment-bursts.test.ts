@@ -87,6 +87,15 @@ describe('a burst of 20 payments', () => {
     }
   });
 
+  it('is added up without the payments that are not listed yet', async () => {
+    await pay(20);
+    const readPaymentCount = async () =>
+      (await wallet.get('/api/v2/wallet/summary')).body.data.payments;
+    expect(await readPaymentCount()).toBe(LISTED_AT_ONCE);
+    passSecond();
+    expect(await readPaymentCount()).toBe(LISTED_AT_ONCE + 1);
+  });
+
   it('is counted and paged without the payments that are not listed yet', async () => {
     const quotes = await pay(20);
     const listed = idsOf(quotes.slice(0, LISTED_AT_ONCE)).reverse();

@@ -18,7 +18,7 @@ const RELAY_URL = 'wss://relay.example';
  * contains only pending deliveries.
  */
 const FULL_SCAN =
-  /^SCAN (quotes|users|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
+  /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
 
 type StoreCall = (store: Store) => Promise<unknown>;
 
@@ -33,6 +33,7 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
 
 const CALLS: [name: string, call: StoreCall][] = [
   ['finds the owner of a name', ({ users }) => users.findByName('alice')],
+  ['finds out whether a name is available', ({ usernames }) => usernames.find('alice')],
   ['finds a recipient by key', ({ users }) => users.findByPubkey(pubkey)],
   [
     'counts open invoices',
@@ -48,6 +49,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     'lists payments',
     ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
+  ['adds up payments', ({ quotes }) => quotes.summarisePaid(pubkey, 2_000, 1)],
   ['finds an invoice by its verify token', ({ quotes }) => quotes.findByVerifyToken('token')],
   ['lists watched mints', ({ watchedQuotes }) => watchedQuotes.listWatchedMints()],
   [
@@ -141,6 +143,15 @@ describe.skipIf(isPostgres)('SQLite', () => {
       quoteEvents.listChangedSince(1, { pubkeys: [pubkey], unlistedFromMs: 1 }),
     );
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
+  });
+
+  it('adds up payments by reading a range of the list', async () => {
+    const planSteps = await explainStatements(database, ({ quotes }) =>
+      quotes.summarisePaid(pubkey, 2_000, 1),
+    );
+    expect(planSteps).toContainEqual(
+      expect.stringContaining('quotes_listed_page (pubkey=? AND paid_seq>? AND paid_seq<?)'),
+    );
   });
 
   it.each<[string, StoreCall]>([

@@ -122,6 +122,17 @@ describe.each([
     }
   });
 
+  it('reads only the payments that it adds up', async () => {
+    for (const maxPayments of [10, 1_000]) {
+      const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) =>
+        new QuoteStore(db).summarisePaid(pubkey, maxPayments, Date.now()),
+      );
+      // Also the row of the recipient.
+      expect(rowsRead).toBe(maxPayments + 1);
+      expect(pagesRead).toBeLessThan(maxPayments + 30);
+    }
+  });
+
   it('reads one row for a verify token, and none for an unknown token', async () => {
     for (const [token, rows] of [
       [verifyToken, 1],

@@ -1,0 +1,57 @@
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import type { Clock } from '../../clock.ts';
+import type { Store } from '../../store.ts';
+import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
+
+/** SQLite takes about 2 ms for so many payments, during which the process does nothing else. */
+const MAX_COUNTED_PAYMENTS = 2_000;
+
+const paymentSumShape = {
+  payments: nonNegativeInteger.describe('Number of payments.'),
+  amount: nonNegativeInteger.describe('Sats.'),
+};
+
+const walletSummary = z
+  .object({
+    ...paymentSumShape,
+    waiting: z
+      .object(paymentSumShape)
+      .describe('The payments among them that are PAID or INFLIGHT, so not yet minted.'),
+    complete: z.boolean().describe('False if the user has older payments, which are not included.'),
+  })
+  .meta({ id: 'WalletSummary', description: 'The totals of the user’s payments.' });
+
+const schema = {
+  operationId: 'summariseQuotes',
+  tags: ['Wallets'],
+  summary: 'Get the totals of the user’s payments',
+  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS.toLocaleString('en')} payments of the quote list.`,
+  response: {
+    200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
+    ...errorResponses(apiError, 401, 500),
+  },
+};
+
+/** `GET /api/v2/wallet/summary`. */
+export const walletSummaryRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
+  app,
+  { store, clock },
+) => {
+  app.get('/api/v2/wallet/summary', { schema }, async (request) => {
+    const { total, all, waiting } = await store.quotes.summarisePaid(
+      request.pubkey,
+      MAX_COUNTED_PAYMENTS,
+      clock(),
+    );
+    return {
+      error: false as const,
+      data: {
+        payments: all.payments,
+        amount: all.amountSat,
+        waiting: { payments: waiting.payments, amount: waiting.amountSat },
+        complete: all.payments === total,
+      },
+    };
+  });
+};
