@@ -49,7 +49,10 @@ const NESTING_DEPTH = 10_000;
 const ENDPOINTS: readonly (readonly [string, string, RequiredAccess, string?, ...string[]])[] = [
   ['GET', '/api/v2/info', 'anyone'],
   ['GET', '/api/v2/wallet/quotes', 'user', '', 'since', 'limit', 'offset'],
+  ['GET', '/api/v2/wallet/summary', 'user'],
   ['GET', '/api/v2/user/info', 'user'],
+  ['GET', '/api/v2/user/addresses', 'user'],
+  ['GET', '/api/v2/user/mint', 'user'],
   ['PATCH', '/api/v2/user/mint', 'user', 'mint_url'],
   ['PATCH', '/api/v2/user/lock', 'user', 'lockQuotes'],
   ['POST', '/api/v2/user/username', 'user', 'username'],
