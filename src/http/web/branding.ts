@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { OperatorError } from '../../errors.ts';
 import { createStaticFile, IMAGE_EXTENSIONS, type StaticFile } from '../static-files.ts';
 
@@ -21,7 +22,7 @@ export interface Branding {
 /** Every page shows the logo, so a larger file would make the pages slow. */
 const MAX_LOGO_BYTES = 100_000;
 
-const DEFAULT_LOGO_FILE = new URL('browser/logo.svg', import.meta.url).pathname;
+const DEFAULT_LOGO_FILE = fileURLToPath(new URL('browser/logo.svg', import.meta.url));
 
 /** Reads the operator's logo. Throws OperatorError if the file is missing or unsuitable. */
 export async function loadBranding(settings: BrandingSettings): Promise<Branding> {
