@@ -215,6 +215,17 @@ describe('errors', () => {
   });
 });
 
+describe('an address that opens too many pages', () => {
+  it('gets 429, but can still use the API', async () => {
+    const service = await useAdditionalService(environment, {});
+    for (let opened = 0; opened < 600; opened++) {
+      await (await open('/', { method: 'HEAD' }, service.url)).text();
+    }
+    expect((await open('/', {}, service.url)).status).toBe(429);
+    expect((await open('/api/v2/info', {}, service.url)).status).toBe(200);
+  });
+});
+
 describe('WEB_PAGES=false', () => {
   it('leaves only the API', async () => {
     const service = await useAdditionalService(environment, { WEB_PAGES: 'false' });

@@ -59,6 +59,7 @@ function formBody<Shape extends z.ZodRawShape>(shape: Shape) {
 export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
   const { web, publicOrigins, invoiceIssuer, maxCommentLength } = deps;
   const { siteName } = web.branding;
+  const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
   parseForms(app);
 
@@ -79,11 +80,11 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     });
   };
 
-  app.get('/', async (request, reply) => send(reply, renderHome(request, null)));
+  app.get('/', { config }, async (request, reply) => send(reply, renderHome(request, null)));
 
   app.post(
     '/',
-    { schema: { body: formBody({ recipient: formField }) } },
+    { config, schema: { body: formBody({ recipient: formField }) } },
     async (request, reply) => {
       const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
       const result = findPaymentPath(request.body.recipient, hosts);
@@ -93,14 +94,14 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     },
   );
 
-  app.get('/account', async (_request, reply) => {
+  app.get('/account', { config }, async (_request, reply) => {
     setPageHeaders(reply, { connectSources: listRelaySources(deps.allowPrivateNetworks) });
     return reply.send(renderPage(siteName, accountPage(web.signerRelay)));
   });
 
   const paymentParams = z.object({ address: z.string() });
 
-  app.get('/:address', { schema: { params: paymentParams } }, async (request, reply) => {
+  app.get('/:address', { config, schema: { params: paymentParams } }, async (request, reply) => {
     const payee = await resolvePayee(request, request.params.address, deps);
     const form = { amount: '', comment: '', problem: null };
     return send(reply, await renderPayment(payee, form, deps));
@@ -109,6 +110,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
   app.post(
     '/:address',
     {
+      config,
       schema: {
         params: paymentParams,
         body: formBody({ amount: formField, comment: formField }),
@@ -140,7 +142,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
 
   app.get(
     '/:address/invoice/:token',
-    { schema: { params: paymentParams.extend({ token: z.string().max(64) }) } },
+    { config, schema: { params: paymentParams.extend({ token: z.string().max(64) }) } },
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, deps);
