@@ -211,17 +211,19 @@ async function payAndRedeem(
 /** Prints how to use the running demo, and waits until `stopSignal` aborts. */
 async function showInstructionsUntilStopped(
   runner: StepRunner,
-  { mint, payRequestUrl }: DemoContext,
+  { mint, wallet, payRequestUrl }: DemoContext,
   paymentServerUrl: string,
   stopSignal: AbortSignal,
 ): Promise<void> {
   runner.printHeading('The demo keeps running. Every npub has an address; this is the one above:');
+  const { origin } = new URL(payRequestUrl);
   runner.printLine(`
   Discovery    curl '${payRequestUrl}'
   Invoice      curl '${payRequestUrl}?amount=21000'
   Pay it       curl -d '<invoice>' ${paymentServerUrl}
   Is it paid?  curl '<the verify URL from the invoice response>'
   Mint         ${mint.url}
+  Web page     ${origin}/${wallet.npub}
 
 Press Ctrl-C to stop.`);
   if (!stopSignal.aborted) {
