@@ -14,6 +14,7 @@ const PROJECTS = [
   'mints',
   'security',
   'operations',
+  'web',
 ];
 
 /**

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
+import { installChromium } from './chromium.ts';
 import { installNutshell } from './nutshell.ts';
 import { startPostgresCluster } from './postgres-cluster.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
@@ -25,6 +26,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
   // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
   mints: { projects: ['mints'], installDependencies: installNutshell, maxWorkers: 2 },
   security: { projects: ['security'], installDependencies: installReverseProxies, maxWorkers: 1 },
+  // Each test file starts a browser, which uses as much of a core as its test.
+  web: { projects: ['web'], installDependencies: installChromium, maxWorkers: 2 },
   operations: {
     projects: ['operations'],
     databaseUrlVariable: 'OPERATIONS_DATABASE_URL',

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { type Event, type Filter, matchFilter } from 'nostr-tools';
-import { ClientAuth } from 'nostr-tools/kinds';
+import { type Event, type Filter, matchFilter, matchFilters } from 'nostr-tools';
+import { ClientAuth, isEphemeralKind } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Clock, toUnixSeconds } from '../../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
@@ -52,6 +52,8 @@ interface RelayClient {
   challenge: string;
   isChallengeSent: boolean;
   isAuthenticated: boolean;
+  /** Open subscriptions, by id. */
+  subscriptions: Map<string, Filter[]>;
   /** When the relay received the client's events of the last minute, in milliseconds since 1970. */
   eventTimesMs: number[];
   /** Resolves when all responses to messages received so far have been sent. */
@@ -80,6 +82,7 @@ export class FakeNostrRelay {
   readonly #now: Clock;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
+  readonly #clients = new Set<RelayClient>();
   #server: Server;
   /** Pending after a call of {@link holdResponses} until the responses are released. */
   #responsesReleased: Promise<void> = Promise.resolve();
@@ -195,10 +198,13 @@ export class FakeNostrRelay {
       challenge: randomBytes(16).toString('hex'),
       isChallengeSent: false,
       isAuthenticated: false,
+      subscriptions: new Map(),
       eventTimesMs: [],
       responsesSent: Promise.resolve(),
     };
+    this.#clients.add(client);
     socket.on('error', () => undefined);
+    socket.once('close', () => this.#clients.delete(client));
     socket.on('message', (data) => {
       if (socket.readyState === socket.OPEN) {
         this.#handleMessage(client, String(data));
@@ -219,7 +225,9 @@ export class FakeNostrRelay {
       this.#respond(client, [['OK', event.id, ...this.#handleAuth(client, event)]]);
     } else if (type === 'REQ') {
       this.#respond(client, this.#handleQuery(client, String(eventOrId), filters as Filter[]));
-    } else if (type !== 'CLOSE') {
+    } else if (type === 'CLOSE') {
+      client.subscriptions.delete(String(eventOrId));
+    } else {
       this.#respond(client, [['NOTICE', 'unknown message']]);
     }
   }
@@ -243,7 +251,11 @@ export class FakeNostrRelay {
     const { eventHandling } = this.switches;
     const isStored = this.events.has(event.id);
     if (!isStored && eventHandling !== 'ignore' && eventHandling !== 'hang_up') {
-      this.storeEvent(event);
+      // Relays only forward ephemeral events (NIP-01).
+      if (!isEphemeralKind(event.kind)) {
+        this.storeEvent(event);
+      }
+      this.#forwardEvent(event);
     }
     if (eventHandling === 'answer') {
       const message = isStored ? 'duplicate: already have this event' : '';
@@ -251,6 +263,16 @@ export class FakeNostrRelay {
     }
     if (eventHandling === 'hang_up') {
       client.socket.terminate();
+    }
+  }
+
+  /** Sends an event to the subscriptions that match it. */
+  #forwardEvent(event: Event): void {
+    for (const client of this.#clients) {
+      const messages = [...client.subscriptions]
+        .filter(([, filters]) => matchFilters(filters, event))
+        .map(([subscriptionId]) => ['EVENT', subscriptionId, event]);
+      this.#respond(client, messages);
     }
   }
 
@@ -295,6 +317,7 @@ export class FakeNostrRelay {
     if (queryHandling !== 'answer') {
       return [['CLOSED', subscriptionId, queryHandling]];
     }
+    client.subscriptions.set(subscriptionId, filters);
     const matches = new Set(filters.flatMap((filter) => this.#queryEvents(filter)));
     return [
       ...[...matches].map((event) => ['EVENT', subscriptionId, event]),

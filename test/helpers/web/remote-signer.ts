@@ -1,0 +1,100 @@
+import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
+import { NostrConnect } from 'nostr-tools/kinds';
+import { decrypt, encrypt, getConversationKey } from 'nostr-tools/nip44';
+import { Relay } from 'nostr-tools/relay';
+import { onTestFinished } from 'vitest';
+
+interface SignerRequest {
+  id: string;
+  method: string;
+  params: string[];
+}
+
+type Answer = { result: string } | { error: string };
+
+/**
+ * A remote signer (NIP-46) that holds a user's key. Like a hosted bunker, it communicates with a key of its own.
+ */
+export class RemoteSigner {
+  /** The methods that clients have called, in order. */
+  readonly calls: string[] = [];
+  /** If set, the user refuses to sign. */
+  refuses = false;
+  readonly #relay: Relay;
+  readonly #userKey: Uint8Array;
+  readonly #ownKey = generateSecretKey();
+  readonly #secret = 'bunker-secret';
+
+  /** Connects a signer to a relay until the test ends. */
+  static async start(relayUrl: string, userKey: Uint8Array): Promise<RemoteSigner> {
+    const relay = await Relay.connect(relayUrl);
+    onTestFinished(() => relay.close());
+    const signer = new RemoteSigner(relay, userKey);
+    await signer.#subscribe();
+    return signer;
+  }
+
+  private constructor(relay: Relay, userKey: Uint8Array) {
+    this.#relay = relay;
+    this.#userKey = userKey;
+  }
+
+  /** The `bunker://` URL that the user copies from the signer. */
+  get bunkerUrl(): string {
+    const query = new URLSearchParams({ relay: this.#relay.url, secret: this.#secret });
+    return `bunker://${getPublicKey(this.#ownKey)}?${query}`;
+  }
+
+  /** Connects to the client whose `nostrconnect://` URI the user has scanned. */
+  async acceptConnection(uri: string): Promise<void> {
+    const { hostname: clientPubkey, searchParams } = new URL(uri);
+    const secret = searchParams.get('secret');
+    await this.#send(clientPubkey, { id: 'connection', result: secret });
+  }
+
+  #subscribe(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#relay.subscribe([{ kinds: [NostrConnect], '#p': [getPublicKey(this.#ownKey)] }], {
+        onevent: (event) => this.#handleEvent(event),
+        oneose: resolve,
+      });
+    });
+  }
+
+  #handleEvent({ pubkey, content }: Event): void {
+    const json = decrypt(content, getConversationKey(this.#ownKey, pubkey));
+    const request = JSON.parse(json) as SignerRequest;
+    this.calls.push(request.method);
+    // The relay confirms each event, unless the test ends first.
+    this.#send(pubkey, { id: request.id, ...this.#answer(request) }).catch(() => undefined);
+  }
+
+  #answer({ method, params }: SignerRequest): Answer {
+    const [first = '', secret] = params;
+    switch (method) {
+      case 'connect':
+        return secret === this.#secret ? { result: 'ack' } : { error: 'wrong secret' };
+      case 'ping':
+        return { result: 'pong' };
+      case 'get_public_key':
+        return { result: getPublicKey(this.#userKey) };
+      case 'sign_event':
+        return this.refuses
+          ? { error: 'the user refused' }
+          : { result: JSON.stringify(finalizeEvent(JSON.parse(first), this.#userKey)) };
+      default:
+        return { error: `unknown method ${method}` };
+    }
+  }
+
+  async #send(clientPubkey: string, message: object): Promise<void> {
+    const conversationKey = getConversationKey(this.#ownKey, clientPubkey);
+    const template = {
+      kind: NostrConnect,
+      created_at: Math.floor(Date.now() / 1000),
+      tags: [['p', clientPubkey]],
+      content: encrypt(JSON.stringify(message), conversationKey),
+    };
+    await this.#relay.publish(finalizeEvent(template, this.#ownKey));
+  }
+}

@@ -1,0 +1,153 @@
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+  type Request,
+} from 'playwright-core';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { requireChromium } from '../../../scripts/chromium.ts';
+
+/** Chromium's sandbox does not start as root, and containers often have a small /dev/shm. */
+const CHROMIUM_ARGS = ['--no-sandbox', '--disable-dev-shm-usage'];
+
+/** Less than vitest's timeout, so that a failing test names what it waited for. */
+const ACTION_TIMEOUT_MS = 20_000;
+
+/**
+ * Reports what a page must not do as errors on its console. Hostile texts in tests call `__xss` if a page runs them.
+ */
+const INIT_SCRIPT = `
+  globalThis.__xss = (source) => console.error('a hostile text ran: ' + source);
+  document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
+    console.error('CSP violation: ' + violatedDirective + ' blocks ' + blockedURI),
+  );`;
+
+const FAILED_RESPONSE = /^Failed to load resource: the server responded with a status of (\d+)/;
+
+const NSEC = /nsec1[02-9ac-hj-np-z]{20}/i;
+
+const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]+/;
+
+interface OpenPageOptions extends BrowserContextOptions {
+  /** Statuses of failed requests that the test expects. */
+  expectedStatuses?: readonly number[];
+  /** Relays to which the page may connect. All other requests must stay within the page's origin. */
+  relays?: readonly string[];
+  /** Prepares the page before it is loaded, for example with a stub of a browser extension. */
+  prepare?: (page: Page) => Promise<unknown>;
+}
+
+export interface TestBrowser {
+  /** Loads a page in a browser context of its own, which is closed after the test. */
+  openPage(url: string, options?: OpenPageOptions): Promise<Page>;
+  /** What the pages of this test did although no page may do it, in words. */
+  readonly problems: string[];
+}
+
+/**
+ * Starts Chromium for the tests of a file. A test fails if one of its pages sends a request to another origin, violates
+ * its Content Security Policy, logs an error, does not catch an error, sets a cookie, stores a JWT or sends an nsec.
+ */
+export function useBrowser(): TestBrowser {
+  let browser: Browser;
+  const contexts: BrowserContext[] = [];
+  const problems: string[] = [];
+
+  beforeAll(async () => {
+    browser = await chromium.launch({
+      executablePath: await requireChromium(),
+      args: CHROMIUM_ARGS,
+    });
+  });
+  afterAll(() => browser?.close());
+
+  afterEach(async () => {
+    for (const context of contexts.splice(0)) {
+      problems.push(...(await findStoredSecrets(context)));
+      await context.close();
+    }
+    expect(problems.splice(0)).toEqual([]);
+  });
+
+  return {
+    problems,
+    openPage: async (url, { expectedStatuses = [], relays = [], prepare, ...options } = {}) => {
+      const { origin } = new URL(url);
+      const context = await browser.newContext({ locale: 'en-GB', ...options });
+      contexts.push(context);
+      context.setDefaultTimeout(ACTION_TIMEOUT_MS);
+      await context.addInitScript(INIT_SCRIPT);
+      await context.route(
+        (requestUrl) => requestUrl.origin !== origin,
+        (route) => route.abort(),
+      );
+      const page = await context.newPage();
+      const allowedOrigins = [origin, origin.replace('http', 'ws'), ...relays];
+      watchPage(page, { allowedOrigins, expectedStatuses, problems });
+      await prepare?.(page);
+      await page.goto(url);
+      return page;
+    },
+  };
+}
+
+function watchPage(
+  page: Page,
+  rules: {
+    allowedOrigins: readonly string[];
+    expectedStatuses: readonly number[];
+    problems: string[];
+  },
+): void {
+  const { allowedOrigins, expectedStatuses, problems } = rules;
+  const checkOrigin = (url: string) => {
+    const { protocol, origin } = new URL(url);
+    const isLocal = protocol === 'data:' || protocol === 'blob:' || protocol === 'about:';
+    if (!isLocal && !allowedOrigins.includes(origin)) {
+      problems.push(`request to another origin: ${url}`);
+    }
+  };
+  page.on('request', (request) => {
+    checkOrigin(request.url());
+    if (containsNsec(request)) {
+      problems.push(`request with an nsec: ${request.url()}`);
+    }
+  });
+  page.on('websocket', (socket) => {
+    checkOrigin(socket.url());
+    socket.on('framesent', ({ payload }) => {
+      if (NSEC.test(String(payload))) {
+        problems.push(`WebSocket message with an nsec to ${socket.url()}`);
+      }
+    });
+  });
+  page.on('pageerror', (error) => problems.push(`uncaught error: ${error.message}`));
+  page.on('dialog', (dialog) => {
+    problems.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('console', (message) => {
+    const status = Number(FAILED_RESPONSE.exec(message.text())?.[1]);
+    if (message.type() === 'error' && !expectedStatuses.includes(status)) {
+      problems.push(`error on the console: ${message.text()} (${message.location().url})`);
+    }
+  });
+}
+
+function containsNsec(request: Request): boolean {
+  const headers = Object.values(request.headers()).join('\n');
+  return NSEC.test(request.url() + headers + (request.postData() ?? ''));
+}
+
+async function findStoredSecrets(context: BrowserContext): Promise<string[]> {
+  const { cookies, origins } = await context.storageState();
+  const session = await Promise.all(
+    context.pages().map((page) => page.evaluate<string>('JSON.stringify(sessionStorage)')),
+  );
+  return [
+    ...cookies.map(({ name }) => `cookie: ${name}`),
+    ...(JWT.test(JSON.stringify(origins) + session.join()) ? ['JWT in the storage'] : []),
+  ];
+}
