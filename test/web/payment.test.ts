@@ -1,0 +1,194 @@
+import { bech32 } from '@scure/base';
+import type { Page } from 'playwright-core';
+import { expect, it } from 'vitest';
+import { decodeInvoice } from '../../src/quotes/bolt11.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { createInvoice, heading } from '../helpers/web/payment-pages.ts';
+import { readQrCode } from '../helpers/web/read-qr-code.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** The payment page and the invoice page. */
+
+const MAX_PAGE_BYTES = 60 * 1024;
+
+const PAID_WITHIN_MS = 2_000;
+
+/** Counts the requests of scripts. A response is complete before the page's script receives it. */
+const COUNT_FETCHES = `
+  globalThis.fetches = { started: 0, pending: 0 };
+  const originalFetch = globalThis.fetch;
+  globalThis.fetch = async (...args) => {
+    fetches.started += 1;
+    fetches.pending += 1;
+    const response = await originalFetch(...args);
+    const text = await response.text();
+    fetches.pending -= 1;
+    return new Response(text, response);
+  };`;
+
+const environment = useTestEnvironment();
+const browser = useBrowser();
+
+type OpenPageOptions = Parameters<typeof browser.openPage>[1];
+
+function openPaymentPage(wallet: RecipientClient, options?: OpenPageOptions): Promise<Page> {
+  return browser.openPage(`${environment.origin}/${wallet.npub}`, options);
+}
+
+it('shows a QR code that wallets understand', async () => {
+  const { npub } = environment.newWallet();
+  const page = await browser.openPage(`${environment.origin}/${npub.toUpperCase()}`);
+  const address = `${npub}@${new URL(environment.origin).host}`;
+  await page.getByText(address, { exact: true }).first().waitFor();
+  const uri = await readQrCode(page.getByRole('img', { name: address }));
+  expect(uri).toMatch(/^lightning:LNURL1/);
+  const { words } = bech32.decode(uri.slice('lightning:'.length) as `${string}1${string}`, false);
+  expect(Buffer.from(bech32.fromWords(words)).toString()).toBe(
+    `${environment.origin}/.well-known/lnurlp/${npub}`,
+  );
+  const link = page.getByRole('link', { name: 'Open in wallet' });
+  expect(await link.getAttribute('href')).toBe(uri);
+});
+
+it('shows an invoice, and that it is paid within two seconds', async () => {
+  const wallet = environment.newWallet();
+  const page = await openPaymentPage(wallet);
+  const invoice = await createInvoice(page, 2100, 'for the coffee ☕');
+  expect(decodeInvoice(invoice)?.amountMsat).toBe(2_100_000);
+  const uri = `lightning:${invoice.toUpperCase()}`;
+  expect(await readQrCode(page.getByRole('img', { name: 'invoice' }))).toBe(uri);
+  const link = page.getByRole('link', { name: 'Open in wallet' });
+  expect(await link.getAttribute('href')).toBe(uri);
+  await page.getByText('Expires in 59 minutes').waitFor();
+
+  const paidAtMs = performance.now();
+  environment.mint.pay(invoice);
+  await heading(page, 'Paid').waitFor();
+  expect(performance.now() - paidAtMs).toBeLessThan(PAID_WITHIN_MS);
+  expect(await page.getByRole('status').textContent()).toBe('The payment has arrived.');
+  expect(await heading(page, 'Waiting').isVisible()).toBe(false);
+  expect(await wallet.listPaidQuotes()).toMatchObject([
+    { amount: 2100, comment: 'for the coffee ☕' },
+  ]);
+
+  await page.reload();
+  await heading(page, 'Paid').waitFor();
+  await page.getByRole('link', { name: 'Make another payment' }).click();
+  await page.getByLabel('Amount in sats').waitFor();
+});
+
+it('copies the address and the invoice', async () => {
+  const wallet = environment.newWallet();
+  const permissions = ['clipboard-read', 'clipboard-write'];
+  const page = await openPaymentPage(wallet, { permissions });
+  const readClipboard = () => page.evaluate<string>('navigator.clipboard.readText()');
+  await page.getByRole('button', { name: 'Copy address' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  expect(await readClipboard()).toBe(`${wallet.npub}@${new URL(environment.origin).host}`);
+  const invoice = await createInvoice(page, 21);
+  await page.getByRole('button', { name: 'Copy invoice' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  expect(await readClipboard()).toBe(invoice);
+});
+
+it('lets the browser’s wallet pay the invoice (WebLN)', async () => {
+  let isRefused = true;
+  const prepare = async (page: Page) => {
+    await page.exposeFunction('__pay', (request: string) => {
+      if (isRefused) {
+        throw new Error('The user said no.');
+      }
+      environment.mint.pay(request);
+    });
+    await page.addInitScript(
+      'globalThis.webln = { enable: async () => {}, sendPayment: (request) => __pay(request) }',
+    );
+  };
+  const page = await openPaymentPage(environment.newWallet(), { prepare });
+  await createInvoice(page, 21);
+  const button = page.getByRole('button', { name: 'Pay with the browser’s wallet' });
+  await button.click();
+  await page.getByRole('status').filter({ hasText: 'The user said no.' }).waitFor();
+  isRefused = false;
+  await button.click();
+  await heading(page, 'Paid').waitFor();
+});
+
+it('explains an amount that the recipient cannot receive', async () => {
+  const page = await openPaymentPage(environment.newWallet(), { expectedStatuses: [400] });
+  const amount = page.getByLabel('Amount in sats');
+  await page.getByLabel('Comment').fill('hello');
+  // Without the browser's own check, as in an old browser.
+  await amount.evaluate((field) => field.form.setAttribute('novalidate', ''));
+  await amount.fill('0');
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  await page.getByRole('alert').filter({ hasText: 'Enter a whole number from 1 to' }).waitFor();
+  expect(await page.getByLabel('Comment').inputValue()).toBe('hello');
+});
+
+it('counts down until the invoice expires, and shows a late payment', async () => {
+  const page = await openPaymentPage(environment.newWallet(), {
+    prepare: ({ clock }) => clock.install(),
+  });
+  const invoice = await createInvoice(page, 21);
+  await page.clock.fastForward('59:30');
+  await page.getByText(/Expires in \d+ seconds/).waitFor();
+  await page.clock.fastForward('01:00');
+  await heading(page, 'This invoice has expired').waitFor();
+  expect(await page.getByRole('img', { name: 'invoice' }).isVisible()).toBe(false);
+  environment.mint.pay(invoice);
+  await page.clock.fastForward('00:10');
+  await heading(page, 'Paid').waitFor();
+});
+
+it('asks for the status rarely while the tab is hidden', async () => {
+  const page = await openPaymentPage(environment.newWallet(), {
+    prepare: async (newPage) => {
+      await newPage.clock.install();
+      await newPage.addInitScript(COUNT_FETCHES);
+    },
+  });
+  await createInvoice(page, 21);
+  await page.clock.pauseAt(Date.now() + 60_000);
+  /** Returns how many requests the page sends in 20 seconds. */
+  const countRequests = async () => {
+    await page.evaluate('fetches.started = 0');
+    for (let second = 0; second < 20; second += 1) {
+      await expect.poll(() => page.evaluate('fetches.pending')).toBe(0);
+      await page.clock.runFor(1_000);
+    }
+    return page.evaluate<number>('fetches.started');
+  };
+  const setHidden = (...values: boolean[]) =>
+    page.evaluate(`
+      for (const value of ${JSON.stringify(values)}) {
+        Object.defineProperty(document, 'hidden', { value, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+      }`);
+  expect(await countRequests()).toBeGreaterThan(15);
+  await setHidden(true);
+  expect(await countRequests()).toBeLessThan(6);
+  // A user who switches between tabs quickly does not start several series of requests.
+  await setHidden(false, true, false, true, false);
+  expect(await countRequests()).toBeLessThan(25);
+});
+
+it('transfers less than 60 KB', async () => {
+  let transferredBytes = 0;
+  const files: string[] = [];
+  const page = await openPaymentPage(environment.newWallet(), {
+    prepare: async (newPage) => {
+      const session = await newPage.context().newCDPSession(newPage);
+      session.on('Network.responseReceived', ({ response }) => files.push(response.url));
+      session.on('Network.loadingFinished', ({ encodedDataLength }) => {
+        transferredBytes += encodedDataLength;
+      });
+      await session.send('Network.enable');
+    },
+  });
+  await page.waitForLoadState('networkidle');
+  expect(files.length).toBeGreaterThanOrEqual(4);
+  expect(transferredBytes).toBeGreaterThan(5_000);
+  expect(transferredBytes, files.join('\n')).toBeLessThan(MAX_PAGE_BYTES);
+});
