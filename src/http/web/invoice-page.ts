@@ -66,7 +66,7 @@ function WaitingInvoice({ request }: InvoicePageData) {
       <button type="button" id="webln-button" class="secondary" hidden>Pay with the browser’s wallet</button>
     </div>
     <p id="webln-problem" class="problem" role="alert" hidden></p>
-    <p class="hint">Expires <time id="expiry"></time></p>
+    <p id="expiry" class="hint"></p>
     <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
   `;
 }

@@ -20,7 +20,7 @@ type Status = 'paid' | 'waiting' | 'expired';
 const invoice = find('invoice', HTMLElement);
 const statusText = find('status', HTMLElement);
 const connectionText = find('connection', HTMLElement);
-const expiry = find('expiry', HTMLTimeElement);
+const expiry = find('expiry', HTMLElement);
 const weblnButton = find('webln-button', HTMLButtonElement);
 const weblnProblem = find('webln-problem', HTMLElement);
 const expiresAtMs = Number(invoice.dataset['expiresAt']);
@@ -77,9 +77,10 @@ function showCountdown(): void {
   }
   const format = new Intl.RelativeTimeFormat(navigator.language, { numeric: 'always' });
   const isLong = secondsLeft >= 120;
-  expiry.textContent = isLong
+  const timeLeft = isLong
     ? format.format(Math.floor(secondsLeft / 60), 'minute')
     : format.format(secondsLeft, 'second');
+  expiry.textContent = `Expires ${timeLeft}`;
   countdownTimer = setTimeout(showCountdown, 1_000);
 }
 
