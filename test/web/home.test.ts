@@ -41,8 +41,8 @@ it('leads to the payment page of a username, an npub and an address', async () =
     [`nostr:${npub}`, npub],
   ] as const) {
     await submit(text);
-    await heading(page, `Pay ${localPart}@${host}`).waitFor();
-    expect(new URL(page.url()).pathname).toBe(`/${localPart}`);
+    await page.waitForURL(`**/${localPart}`);
+    expect(await page.locator('#address').textContent()).toBe(`${localPart}@${host}`);
     await page.goBack();
   }
 });
