@@ -110,7 +110,7 @@ it('lets the browser’s wallet pay the invoice (WebLN)', async () => {
   await createInvoice(page, 21);
   const button = page.getByRole('button', { name: 'Pay with the browser’s wallet' });
   await button.click();
-  await page.getByRole('status').filter({ hasText: 'The user said no.' }).waitFor();
+  await page.getByRole('alert').filter({ hasText: 'The user said no.' }).waitFor();
   isRefused = false;
   await button.click();
   await heading(page, 'Paid').waitFor();
