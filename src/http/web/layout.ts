@@ -83,11 +83,11 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   `;
 }
 
-/** A text to copy, which the keyboard can scroll if it is long, with a button that `copy-buttons.ts` shows. */
+/** A text to copy, with a button that `common.ts` shows. */
 export function CopyableText({ id, text, label }: { id: string; text: string; label: string }) {
   return html`
     <div class="copyable">
-      <code id=${id} class="breakable" tabindex="0">${text}</code>
+      <code id=${id} class="breakable">${text}</code>
       <button type="button" class="secondary" data-copy=${id} hidden>${label}</button>
     </div>
   `;
