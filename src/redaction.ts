@@ -44,11 +44,11 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   // JWTs and base64 JSON, such as signed events.
   /()eyJ[\w.+/=%-]{16,}/g,
   /\b((?:Nostr|Bearer)\s+)[\w.~+/=%-]{16,}/gi,
-  // In URLs: credentials, secret parameters, quote ids (but not the batch route `check`), verify tokens.
+  // In URLs: credentials, secret parameters, quote ids (but not the batch route `check`), verify tokens (also of invoice pages).
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
   new RegExp(String.raw`([?&](?:${SECRET_FIELD_PATTERN})=)[^\s"\\&#]+`, 'gi'),
   /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
-  /(\/verify\/+)[\w%-]{16,}/g,
+  /(\/(?:verify|invoice)\/+)[\w%-]{16,}/g,
   // String values of JSON fields, also if the JSON is escaped within another string.
   new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
 ];

@@ -47,6 +47,13 @@ describe('every page', () => {
     },
   );
 
+  it.each(['constructor', '__proto__', '..%2Fpackage.json', 'tsconfig.json'])(
+    '/assets/%s does not exist',
+    async (name) => {
+      expect((await open(`/assets/${name}`)).status).toBe(404);
+    },
+  );
+
   it('answers HEAD requests without a body', async () => {
     const response = await open('/', { method: 'HEAD' });
     expect(response.status).toBe(200);
@@ -145,6 +152,15 @@ describe('a payment page', () => {
     expect(html).toContain('Enter a whole number from 1 to 1,000,000.');
     expect(html).toContain(amount === '' ? 'value autocomplete' : `value="${amount}"`);
     expect(html).toContain(`maxlength="255">${comment.replace('<', '&lt;')}</textarea>`);
+  });
+
+  it('keeps what the payer entered if the comment is too long', async () => {
+    const { npub } = environment.newWallet();
+    const response = await submit(`/${npub}`, { amount: '21', comment: 'x'.repeat(256) });
+    expect(response.status).toBe(400);
+    const html = await response.text();
+    expect(html).toContain('The comment must have at most 255 characters.');
+    expect(html).toContain(`>${'x'.repeat(256)}</textarea>`);
   });
 
   it('does not show the invoice of another recipient', async () => {

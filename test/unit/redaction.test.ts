@@ -43,6 +43,7 @@ describe('redact', () => {
       `${MINT_API_URL}/mint/quote/bolt11/${REDACTED}`,
     ],
     ['a verify token', `/lnurl/verify/${HEX_64}?x`, `/lnurl/verify/${REDACTED}?x`],
+    ['the token of an invoice page', `/alice/invoice/${HEX_64}`, `/alice/invoice/${REDACTED}`],
     [
       'a secret in quoted JSON',
       `No: {"amount":1,"secret" : "${HEX_64}"}`,

@@ -17,7 +17,7 @@ import type { Store } from '../../store.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
 import { toAddressGroup } from '../client-rate-limiter.ts';
 import type { PublicOrigins } from '../server.ts';
-import { sendStaticFile } from '../static-files.ts';
+import { type StaticFile, sendStaticFile } from '../static-files.ts';
 import { accountPage } from './account-page.ts';
 import type { Branding } from './branding.ts';
 import { loadBrowserFiles } from './browser-files.ts';
@@ -57,7 +57,7 @@ function formBody<Shape extends z.ZodRawShape>(shape: Shape) {
  * and scripts call the public API.
  */
 export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
-  const { web, publicOrigins, invoiceIssuer, maxCommentLength } = deps;
+  const { web, publicOrigins } = deps;
   const { siteName } = web.branding;
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
@@ -118,25 +118,16 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     },
     async (request, reply) => {
       const payee = await resolvePayee(request, request.params.address, deps);
-      const { amount, comment } = request.body;
-      const { minSat, maxSat } = await getSatRange(payee.recipient, deps);
-      const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
-      if (!(amountSat >= minSat && amountSat <= maxSat)) {
-        const problem = `Enter a whole number from ${minSat.toLocaleString('en')} to ${maxSat.toLocaleString('en')}.`;
-        return send(
-          reply.code(400),
-          await renderPayment(payee, { amount, comment, problem }, deps),
-        );
+      try {
+        const verifyToken = await issueInvoice(payee, request.body, request, deps);
+        return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
+      } catch (error) {
+        if (error instanceof RequestError && error.kind === 'invalid') {
+          const form = { ...request.body, problem: error.message };
+          return send(reply.code(400), await renderPayment(payee, form, deps));
+        }
+        throw error;
       }
-      const payer = { addressGroup: toAddressGroup(request.ip) };
-      const amountMsat = amountSat * MSAT_PER_SAT;
-      const { verifyToken } = await invoiceIssuer.issue(payee.recipient, amountMsat, payer, () => ({
-        lnurlMetadata: buildLnurlMetadata(payee.address, deps.descriptionTemplate),
-        plainText: formatLnurlText(payee.address, deps.descriptionTemplate),
-        comment: validateComment(comment, maxCommentLength),
-        zapRequest: null,
-      }));
-      return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
     },
   );
 
@@ -175,12 +166,10 @@ function parseForms(app: FastifyInstance): void {
 }
 
 function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void {
-  let browserFiles: ReturnType<typeof loadBrowserFiles> | null = null;
+  let files: ReadonlyMap<string, StaticFile> | null = null;
   app.get<{ Params: { file: string } }>('/assets/:file', async (request, reply) => {
-    const { file: name } = request.params;
-    browserFiles ??= loadBrowserFiles();
-    const brandFiles: Record<string, typeof logo> = { logo, 'brand.css': styleSheet };
-    const file = brandFiles[name] ?? (await browserFiles).get(name);
+    files ??= new Map([...(await loadBrowserFiles()), ['logo', logo], ['brand.css', styleSheet]]);
+    const file = files.get(request.params.file);
     if (file === undefined) {
       throw notFoundError();
     }
@@ -221,6 +210,30 @@ async function resolvePayee(
 async function getSatRange(recipient: Recipient, { invoiceIssuer }: WebDeps) {
   const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
   return { minSat: minMsat / MSAT_PER_SAT, maxSat: maxMsat / MSAT_PER_SAT };
+}
+
+/** Issues an invoice as the LNURL route does. Returns its verify token. Throws RequestError. */
+async function issueInvoice(
+  { recipient, address }: Payee,
+  { amount, comment }: { amount: string; comment: string },
+  request: FastifyRequest,
+  deps: WebDeps,
+): Promise<string> {
+  const { invoiceIssuer, descriptionTemplate, maxCommentLength } = deps;
+  const { minSat, maxSat } = await getSatRange(recipient, deps);
+  const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
+  if (!(amountSat >= minSat && amountSat <= maxSat)) {
+    const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
+    throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
+  }
+  const payer = { addressGroup: toAddressGroup(request.ip) };
+  const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, payer, () => ({
+    lnurlMetadata: buildLnurlMetadata(address, descriptionTemplate),
+    plainText: formatLnurlText(address, descriptionTemplate),
+    comment: validateComment(comment, maxCommentLength),
+    zapRequest: null,
+  }));
+  return invoice.verifyToken;
 }
 
 async function renderPayment(
