@@ -27,6 +27,8 @@ const expiresAtMs = Number(invoice.dataset['expiresAt']);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
 let status = invoice.dataset['status'] as Status;
+/** How far the server's clock is ahead of this device's clock, which may be wrong. Undefined before the first poll. */
+let clockOffsetMs: number | undefined;
 let hiddenIntervalMs = POLL_INTERVAL_MS;
 let pollTimer: ReturnType<typeof setTimeout> | undefined;
 let countdownTimer: ReturnType<typeof setTimeout> | undefined;
@@ -45,6 +47,7 @@ async function poll(): Promise<void> {
   let retryAfterMs = 0;
   try {
     const response = await fetch(verifyUrl, { cache: 'no-store' });
+    clockOffsetMs ??= Date.parse(response.headers.get('date') ?? '') - Date.now() || 0;
     retryAfterMs = Number(response.headers.get('retry-after') ?? 0) * 1_000;
     const body: { settled?: boolean } = await response.json();
     if (body.settled === true) {
@@ -70,7 +73,7 @@ function chooseIntervalMs(): number {
 }
 
 function showCountdown(): void {
-  const secondsLeft = Math.ceil((expiresAtMs - Date.now()) / 1_000);
+  const secondsLeft = Math.ceil((expiresAtMs - Date.now() - (clockOffsetMs ?? 0)) / 1_000);
   if (secondsLeft <= 0) {
     showStatus('expired', 'The invoice has expired.');
     return;
@@ -107,7 +110,7 @@ function offerWebLn(): void {
 }
 
 if (status !== 'paid') {
-  void poll();
+  void poll().then(() => status === 'waiting' && showCountdown());
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden && status !== 'paid') {
       void poll();
@@ -115,7 +118,6 @@ if (status !== 'paid') {
   });
 }
 if (status === 'waiting') {
-  showCountdown();
   offerWebLn();
   addEventListener('webln:ready', offerWebLn);
 }
