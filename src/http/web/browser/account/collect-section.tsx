@@ -1,6 +1,61 @@
-import { Section } from './elements.tsx';
+import { npubEncode } from 'nostr-tools/nip19';
+import { CopyableText, Section } from './elements.tsx';
 import type { User } from './user.ts';
 
-export function CollectSection(_props: { user: User }) {
-  return <Section title="How to collect">{null}</Section>;
+/** The wallets that use the API of this server, and the lock setting that they need. */
+const WALLETS = [
+  { name: 'cashu.me', lock: 'off' },
+  { name: 'Nutshell', lock: 'off' },
+  { name: 'Wallets built with coco', lock: 'off' },
+  { name: 'Wallets built with cdk', lock: 'on' },
+];
+
+/** Explains how a wallet collects the payments. */
+export function CollectSection({ user }: { user: User }) {
+  return (
+    <Section title="How to collect">
+      <p>
+        A wallet collects your payments from your mint, as ecash. Any wallet that supports npub.cash
+        addresses (version 2) and lets you enter another server can do that. Collect soon: some
+        mints refuse after the invoice of a payment has expired.
+      </p>
+      <h3>Enter this in the wallet</h3>
+      <dl class="facts">
+        <div>
+          <dt>Server</dt>
+          <dd>
+            <CopyableText text={location.origin} label="Copy server" />
+          </dd>
+        </div>
+        <div>
+          <dt>Nostr key</dt>
+          <dd>
+            The key with which you signed in here:{' '}
+            <code class="breakable">{npubEncode(user.pubkey)}</code>
+          </dd>
+        </div>
+      </dl>
+      <h3>Set “Lock quotes” for your wallet</h3>
+      <p>
+        It is {user.lockQuote ? 'on' : 'off'} now; change it under “Your mint”. Payments that
+        already exist stay as they are.
+      </p>
+      <table class="wallets">
+        <thead>
+          <tr>
+            <th scope="col">Wallet</th>
+            <th scope="col">Lock quotes</th>
+          </tr>
+        </thead>
+        <tbody>
+          {WALLETS.map(({ name, lock }) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              <td>{lock}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
 }
