@@ -1,0 +1,111 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { type ApiClient, ApiError } from './api-client.ts';
+import { PaymentForm } from './payment-form.tsx';
+import { usePurchaseDraft } from './purchase-draft.ts';
+import type { User, UserResponse } from './user.ts';
+import { UsernameForm } from './username-form.tsx';
+
+/** From `GET /api/v2/info`. */
+export interface PaymentTerms {
+  /** Sats. */
+  amount: number;
+  mints: string[];
+}
+
+interface PurchaseProps {
+  api: ApiClient;
+  user: User;
+  terms: PaymentTerms;
+  /** Called before each attempt. */
+  onStart: () => void;
+  /** Called with the changed user and a message about the success. */
+  onPurchase: (user: User, message: string) => void;
+}
+
+/** Sells a username: the user chooses a name, pays the server's request with a wallet, and pastes the token. */
+export function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchaseProps) {
+  const [draft, changeDraft] = usePurchaseDraft(user.pubkey);
+  /** The chosen name and its payment request (NUT-18). */
+  const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
+  const heading = useFocusOnChange(order?.name);
+
+  const buy = async (name: string, token: string | null) => {
+    onStart();
+    try {
+      const { data } = await api.request<UserResponse>('/api/v2/user/username', {
+        method: 'POST',
+        body: { username: name },
+        headers: token === null ? {} : { 'x-cashu': token },
+      });
+      // Before the token is removed, because it throws an error if the response was cut off.
+      const message = describeSuccess(name, data.user);
+      // A token that was not sent is still money.
+      changeDraft(token === null ? { name: '' } : { name: '', token: '' });
+      setOrder(null);
+      onPurchase(data.user, message);
+    } catch (error) {
+      const request = error instanceof ApiError ? error.headers.get('x-cashu') : null;
+      if (request !== null) {
+        setOrder({ name: name.toLowerCase(), request });
+      }
+      if (request === null || token !== null) {
+        throw error;
+      }
+    }
+  };
+
+  return (
+    <>
+      <h3 ref={heading} tabIndex={-1} class="breakable">
+        {describeStep(order?.name, user.name)}
+      </h3>
+      {order === null ? (
+        <UsernameForm
+          api={api}
+          ownName={user.name}
+          priceSat={terms.amount}
+          name={draft.name}
+          hasToken={draft.token !== ''}
+          onName={(name) => changeDraft({ name })}
+          onSubmit={() => buy(draft.name, null)}
+        />
+      ) : (
+        <PaymentForm
+          priceSat={terms.amount}
+          mintUrl={terms.mints[0]}
+          request={order.request}
+          token={draft.token}
+          onToken={(token) => changeDraft({ token })}
+          onSubmit={(token) => buy(order.name, token)}
+          onCancel={() => setOrder(null)}
+        />
+      )}
+    </>
+  );
+}
+
+/** Returns a reference to an element that gets the focus when a value changes, because its form is replaced. */
+function useFocusOnChange(value: string | undefined) {
+  const element = useRef<HTMLHeadingElement>(null);
+  const previous = useRef(value);
+  useEffect(() => {
+    if (previous.current !== value) {
+      previous.current = value;
+      element.current?.focus();
+    }
+  }, [value]);
+  return element;
+}
+
+function describeStep(orderedName: string | undefined, ownName: string | undefined): string {
+  if (orderedName !== undefined) {
+    return `Pay for ${orderedName}@${location.host}`;
+  }
+  return ownName === undefined ? 'Get a username' : 'Change your username';
+}
+
+function describeSuccess(name: string, user: User): string {
+  return user.name === name.toLowerCase()
+    ? `${user.name}@${location.host} is yours now. Payments to it arrive in this account.`
+    : `You have bought ${name} before, and have chosen another name since.`;
+}
