@@ -24,6 +24,7 @@ describe('the payment page', () => {
     ['two hosts', 'alice@other.example@pay.example', /another server/],
     ['a wrong npub', NPUB.replace('npub10', 'npub11'), /npub is not valid/],
     ['a secret key', `nsec1${'q'.repeat(58)}`, /secret key/],
+    ['a secret key in upper case', `NSEC1${'Q'.repeat(58)}`, /secret key/],
     ['an encrypted secret key', `ncryptsec1${'q'.repeat(90)}`, /secret key/],
     ['a path', '../api', /neither/],
     ['a path on another host', '//other.example', /neither/],

@@ -34,7 +34,9 @@ function Account({ signerRelay }: { signerRelay: string }) {
     );
   }
   const { api, user } = session;
-  const setUser = (changed: User) => setSession({ ...session, user: changed });
+  // A change may finish after the user has signed out.
+  const setUser = (changed: User) =>
+    setSession((current) => (current?.api === api ? { ...current, user: changed } : current));
   const signOut = () => {
     void session.signer.close?.();
     setSession(null);
