@@ -31,8 +31,10 @@ export function quoteResponse(
 /** Returns the body of `GET /v1/info` (NUT-06). */
 export function infoResponse(switches: TestMintSwitches, nowMs: number) {
   const { batchCheck, maxBatchSize, hasWebSocket, supportsLocking, supportsRestore } = switches;
+  const { name, description } = switches;
   return {
-    name: 'Test mint',
+    name,
+    ...(description !== null && { description }),
     version: 'TestMint/1',
     contact: [],
     time: Math.floor(nowMs / 1000),

@@ -18,6 +18,10 @@ export interface TestMintSwitches {
    * are already signed (11003).
    */
   style: MintStyle;
+  /** NUT-06. */
+  name: string;
+  /** NUT-06. Null: the info has no description. */
+  description: string | null;
 
   /** NUT-29. The batch check is advertised, works without being advertised, or returns 404. */
   batchCheck: 'advertised' | 'unadvertised' | 'absent';
@@ -68,6 +72,8 @@ export interface TestMintSwitches {
 /** A well-behaved mint. */
 export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.freeze({
   style: 'nutshell',
+  name: 'Test mint',
+  description: null,
   batchCheck: 'advertised',
   maxBatchSize: 1000,
   hasWebSocket: true,

@@ -9,23 +9,17 @@ export async function readQrCode(locator: Locator): Promise<string> {
     throw new Error('the browser was closed');
   }
   try {
-    await page.setContent('<img>');
-    const { width, height, pixels } = await page.locator('img').evaluate(async (image, base64) => {
+    const { width, height, pixels } = await page.evaluate(async (base64) => {
+      const image = new Image();
       image.src = `data:image/png;base64,${base64}`;
       await image.decode();
-      const canvas = image.ownerDocument.createElement('canvas');
-      canvas.width = image.width;
-      canvas.height = image.height;
-      const context = canvas.getContext('2d');
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      const context = canvas.getContext('2d') as OffscreenCanvasRenderingContext2D;
       context.drawImage(image, 0, 0);
       const { data } = context.getImageData(0, 0, image.width, image.height);
-      return {
-        width: image.width as number,
-        height: image.height as number,
-        pixels: Array.from(data as Uint8Array, (byte) => String.fromCharCode(byte)).join(''),
-      };
+      return { width: image.width, height: image.height, pixels: [...data] };
     }, png.toString('base64'));
-    return decodeQR({ width, height, data: Buffer.from(pixels, 'latin1') });
+    return decodeQR({ width, height, data: Uint8Array.from(pixels) });
   } finally {
     await page.close();
   }

@@ -30,7 +30,7 @@ const NSEC = /nsec1[02-9ac-hj-np-z]{20}/i;
 
 const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]+/;
 
-interface OpenPageOptions extends BrowserContextOptions {
+export interface OpenPageOptions extends BrowserContextOptions {
   /** Statuses of failed requests that the test expects. */
   expectedStatuses?: readonly number[];
   /** Relays to which the page may connect. All other requests must stay within the page's origin. */

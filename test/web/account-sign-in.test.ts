@@ -1,0 +1,70 @@
+import { expect, it } from 'vitest';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { section } from '../helpers/web/account-page.ts';
+import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
+import { heading } from '../helpers/web/payment-pages.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** Signing in on the account page. */
+
+const environment = useTestEnvironment();
+const browser = useBrowser();
+
+const EXTENSION_BUTTON = 'Sign in with a browser extension';
+
+function openSignIn(approve: () => Promise<void>) {
+  const { secretKey } = environment.newWallet();
+  return browser.openPage(`${environment.origin}/account`, {
+    prepare: (page) => addNostrExtension(page, secretKey, approve),
+  });
+}
+
+it('signs in with a browser extension, and forgets the session when the page is reloaded', async () => {
+  const page = await openSignIn(async () => undefined);
+  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
+  await heading(page, 'Received payments').waitFor();
+  expect(await heading(page, 'Sign in').count()).toBe(0);
+
+  // `useBrowser` checks that no cookie and no storage has the token.
+  await page.reload();
+  await heading(page, 'Sign in').waitFor();
+});
+
+it('signs out', async () => {
+  const page = await openSignIn(async () => undefined);
+  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await heading(page, 'Sign in').waitFor();
+  expect(await heading(page, 'Received payments').count()).toBe(0);
+});
+
+it('shows that the user refused to sign, and lets the user try again', async () => {
+  let isRefused = true;
+  const page = await openSignIn(async () => {
+    if (isRefused) {
+      throw new Error('User rejected');
+    }
+  });
+  const button = page.getByRole('button', { name: EXTENSION_BUTTON });
+  await button.click();
+  await section(page, 'Sign in').getByRole('alert').waitFor();
+  isRefused = false;
+  await button.click();
+  await heading(page, 'Received payments').waitFor();
+});
+
+it('waits for a user who takes time to approve the signature', async () => {
+  const approval = Promise.withResolvers<void>();
+  let requestCount = 0;
+  const page = await openSignIn(() => {
+    requestCount += 1;
+    return approval.promise;
+  });
+  const button = page.getByRole('button', { name: EXTENSION_BUTTON });
+  await button.click();
+  await expect.poll(() => requestCount).toBe(1);
+  await button.click({ force: true });
+  approval.resolve();
+  await heading(page, 'Received payments').waitFor();
+  expect(requestCount).toBe(1);
+});
