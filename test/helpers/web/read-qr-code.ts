@@ -1,3 +1,4 @@
+import { bech32 } from '@scure/base';
 import type { Locator } from 'playwright-core';
 import { decodeQR } from 'qr/decode.js';
 
@@ -23,4 +24,12 @@ export async function readQrCode(locator: Locator): Promise<string> {
   } finally {
     await page.close();
   }
+}
+
+/** Decodes the QR code of a Lightning address (LUD-01). @returns the URL that wallets request */
+export async function readLnurl(locator: Locator): Promise<string> {
+  const uri = await readQrCode(locator);
+  const [, lnurl = ''] = /^lightning:(LNURL1.+)$/.exec(uri) ?? [];
+  const { words } = bech32.decode(lnurl as `${string}1${string}`, false);
+  return Buffer.from(bech32.fromWords(words)).toString();
 }
