@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import { bech32 } from '@scure/base';
 import { RequestError } from '../errors.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
@@ -41,11 +40,6 @@ export function buildLnurlMetadata(address: string, template: string): string {
     ['text/plain', formatLnurlText(address, template)],
     ['text/identifier', address],
   ]);
-}
-
-/** Returns the URL of an address as bech32 text in lower case (LUD-01). */
-export function encodeLnurl(url: string): string {
-  return bech32.encode('lnurl', bech32.toWords(Buffer.from(url)), false);
 }
 
 /** Returns the payer's comment (LUD-12); null if there is none or comments are ignored. Throws RequestError. */

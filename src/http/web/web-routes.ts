@@ -7,7 +7,6 @@ import { RequestError } from '../../errors.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
 import {
   buildLnurlMetadata,
-  encodeLnurl,
   formatLnurlText,
   MSAT_PER_SAT,
   validateComment,
@@ -24,6 +23,7 @@ import { loadBrowserFiles } from './browser-files.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
 import { type Page, renderPage } from './layout.ts';
+import { encodeLnurl } from './lnurl.ts';
 import { setPageHeaders } from './page-headers.ts';
 import { paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
