@@ -1,6 +1,6 @@
 import '../common.ts';
 import { render } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { find } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient } from './api-client.ts';
@@ -20,39 +20,66 @@ interface Session {
 
 function Account({ signerRelay }: { signerRelay: string }) {
   const [session, setSession] = useState<Session | null>(null);
-  if (session === null) {
-    const signIn = async (signer: Signer) => {
-      const api = new ApiClient(signer);
-      const { data } = await api.request<UserResponse>('/api/v2/user/info');
-      setSession({ signer, api, user: data.user });
-    };
-    return (
-      <>
-        <h1>Your account</h1>
-        <SignIn signerRelay={signerRelay} onSigner={signIn} />
-      </>
-    );
-  }
-  const { api, user } = session;
+  const signIn = async (signer: Signer) => {
+    const api = new ApiClient(signer);
+    const { data } = await api.request<UserResponse>('/api/v2/user/info');
+    setSession({ signer, api, user: data.user });
+  };
   // A change may finish after the user has signed out.
-  const setUser = (changed: User) =>
-    setSession((current) => (current?.api === api ? { ...current, user: changed } : current));
+  const changeUser = (user: User) =>
+    setSession((current) =>
+      current && current.api === session?.api ? { ...current, user } : current,
+    );
   const signOut = () => {
-    void session.signer.close?.();
+    session?.signer.close();
     setSession(null);
   };
   return (
     <>
-      <h1>Your account</h1>
+      <Heading isSignedIn={session !== null} />
+      {session === null ? (
+        <SignIn signerRelay={signerRelay} onSigner={signIn} />
+      ) : (
+        <Sections {...session} onUserChange={changeUser} onSignOut={signOut} />
+      )}
+    </>
+  );
+}
+
+/** Gets the focus after the user signed in or out, because the used button is gone. */
+function Heading({ isSignedIn }: { isSignedIn: boolean }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  const wasSignedIn = useRef(isSignedIn);
+  useEffect(() => {
+    if (wasSignedIn.current !== isSignedIn) {
+      wasSignedIn.current = isSignedIn;
+      heading.current?.focus();
+    }
+  }, [isSignedIn]);
+  return (
+    <h1 ref={heading} tabIndex={-1}>
+      Your account
+    </h1>
+  );
+}
+
+interface SectionsProps extends Session {
+  onUserChange: (user: User) => void;
+  onSignOut: () => void;
+}
+
+function Sections({ api, user, onUserChange, onSignOut }: SectionsProps) {
+  return (
+    <>
       <p>
-        <button type="button" class="secondary" onClick={signOut}>
+        <button type="button" class="secondary" onClick={onSignOut}>
           Sign out
         </button>
       </p>
       <PaymentsSection api={api} />
       <AddressesSection api={api} user={user} />
-      <UsernameSection api={api} user={user} onUserChange={setUser} />
-      <MintSection api={api} user={user} onUserChange={setUser} />
+      <UsernameSection api={api} user={user} onUserChange={onUserChange} />
+      <MintSection api={api} user={user} onUserChange={onUserChange} />
       <CollectSection user={user} />
     </>
   );

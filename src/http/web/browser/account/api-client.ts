@@ -1,4 +1,4 @@
-import type { EventTemplate, Signer } from './signer.ts';
+import { type Signer, SignerError } from './signer.ts';
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
 
@@ -33,6 +33,8 @@ export interface ApiRequest {
  */
 export class ApiClient {
   readonly #signer: Signer;
+  /** The key that signed first. */
+  #pubkey: string | null = null;
   #token: { value: Promise<string>; expiresAtMs: number } | null = null;
 
   constructor(signer: Signer) {
@@ -44,31 +46,59 @@ export class ApiClient {
    *
    * @throws ApiError
    */
-  async request<Body>(
-    path: string,
-    { method = 'GET', body, headers = {} }: ApiRequest = {},
-  ): Promise<Body> {
-    const send = async () =>
-      fetch(path, {
-        method,
-        headers: {
-          accept: 'application/json',
-          authorization: `Bearer ${await this.getToken()}`,
-          ...(body !== undefined && { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      });
-    let response = await send();
+  async request<Body>(path: string, options: ApiRequest = {}): Promise<Body> {
+    let response = await this.#send(path, options);
     if (response.status === 401) {
-      this.#token = null;
-      response = await send();
+      response = await this.#send(path, options);
     }
     return readBody(response);
   }
 
-  /** Returns a valid JWT, for requests and for the quote WebSocket. */
-  async getToken(): Promise<string> {
+  /**
+   * Signs a request (NIP-98).
+   *
+   * @returns the value of its `Authorization` header
+   * @throws SignerError
+   */
+  async signRequest(url: string, method: string): Promise<string> {
+    const event = await this.#signer.signEvent({
+      kind: HTTP_AUTH_KIND,
+      created_at: Math.floor(Date.now() / 1_000),
+      tags: [
+        ['u', url],
+        ['method', method],
+      ],
+      content: '',
+    });
+    this.#pubkey ??= event.pubkey;
+    // Otherwise the page would show the settings of one key and change those of another.
+    if (event.pubkey !== this.#pubkey) {
+      throw new SignerError('Your signer now uses another key. Sign out, then sign in again.');
+    }
+    return `Nostr ${btoa(JSON.stringify(event))}`;
+  }
+
+  async #send(path: string, { method = 'GET', body, headers = {} }: ApiRequest): Promise<Response> {
+    const token = this.#getToken();
+    const response = await fetch(path, {
+      method,
+      headers: {
+        accept: 'application/json',
+        authorization: `Bearer ${await token}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    // A concurrent request may have replaced the token already.
+    if (response.status === 401 && this.#token?.value === token) {
+      this.#token = null;
+    }
+    return response;
+  }
+
+  /** Returns a valid JWT. Concurrent requests share it, so that the user signs once. */
+  #getToken(): Promise<string> {
     if (this.#token === null || this.#token.expiresAtMs <= Date.now()) {
       const value = this.#requestToken();
       this.#token = { value, expiresAtMs: Date.now() + TOKEN_LIFETIME_MS };
@@ -80,21 +110,9 @@ export class ApiClient {
   }
 
   async #requestToken(): Promise<string> {
-    const template: EventTemplate = {
-      kind: HTTP_AUTH_KIND,
-      created_at: Math.floor(Date.now() / 1_000),
-      tags: [
-        ['u', `${location.origin}${TOKEN_PATH}`],
-        ['method', 'GET'],
-      ],
-      content: '',
-    };
-    const event = await this.#signer.signEvent(template);
+    const authorization = await this.signRequest(`${location.origin}${TOKEN_PATH}`, 'GET');
     const response = await fetch(TOKEN_PATH, {
-      headers: {
-        accept: 'application/json',
-        authorization: `Nostr ${btoa(JSON.stringify(event))}`,
-      },
+      headers: { accept: 'application/json', authorization },
     });
     const { data } = await readBody<{ data: { token: string } }>(response);
     return data.token;

@@ -1,12 +1,12 @@
 /** An event that a signer completes (NIP-01). */
-export interface EventTemplate {
+interface EventTemplate {
   kind: number;
   created_at: number;
   tags: string[][];
   content: string;
 }
 
-export interface SignedEvent extends EventTemplate {
+interface SignedEvent extends EventTemplate {
   id: string;
   pubkey: string;
   sig: string;
@@ -14,9 +14,60 @@ export interface SignedEvent extends EventTemplate {
 
 /** Signs for the user. The secret key stays with the signer: a browser extension (NIP-07) or a remote signer (NIP-46). */
 export interface Signer {
-  /** Hex. */
-  getPublicKey(): Promise<string>;
+  /** @throws SignerError */
   signEvent(template: EventTemplate): Promise<SignedEvent>;
-  /** Ends the connection to a remote signer. */
-  close?(): Promise<void>;
+  /** Ends the connection to a remote signer, and rejects what it has not signed. */
+  close(): void;
+}
+
+/** The signer did not sign. The message is a sentence for the user. */
+export class SignerError extends Error {}
+
+/** A user may have to unlock the signer, or to find the phone. */
+const SIGNER_TIMEOUT_MS = 120_000;
+
+const MAX_REASON_LENGTH = 200;
+
+/**
+ * Waits for a response of a signer.
+ *
+ * @param signerName as in `Your extension`
+ * @param signal aborts the wait with a SignerError as its reason
+ * @throws SignerError
+ */
+export async function waitForSigner<Response>(
+  signerName: string,
+  response: Promise<Response>,
+  signal: AbortSignal,
+  timeoutMs = SIGNER_TIMEOUT_MS,
+): Promise<Response> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let abort = () => {};
+  const end = new Promise<never>((_resolve, reject) => {
+    abort = () => reject(signal.reason);
+    if (signal.aborted) {
+      abort();
+    }
+    signal.addEventListener('abort', abort);
+    const message = `${signerName} did not respond within ${timeoutMs / 60_000} minutes.`;
+    timer = setTimeout(() => reject(new SignerError(message)), timeoutMs);
+  });
+  try {
+    return await Promise.race([response, end]);
+  } catch (error) {
+    if (error instanceof SignerError) {
+      throw error;
+    }
+    const reason = describeReason(error);
+    throw new SignerError(`${signerName} did not sign${reason === '' ? '.' : `: ${reason}`}`);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+/** Returns what a signer or a relay gives as its reason. Some give an error, some a text, some nothing. */
+export function describeReason(error: unknown): string {
+  const { message = error } = (error ?? {}) as { message?: unknown };
+  return typeof message === 'string' ? message.trim().slice(0, MAX_REASON_LENGTH) : '';
 }

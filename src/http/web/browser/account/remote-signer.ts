@@ -1,0 +1,112 @@
+import { type BunkerPointer, BunkerSigner, createNostrConnectURI } from 'nostr-tools/nip46';
+import { SimplePool } from 'nostr-tools/pool';
+import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
+import { showApprovalLink } from './approval-link.ts';
+import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
+
+/**
+ * Remote signers (NIP-46). The page loads this file only if the user chooses one. Each connection uses a new key, which
+ * stays in memory.
+ */
+
+/** Events that authenticate HTTP requests (NIP-98). Nothing else is signed. */
+const PERMISSIONS = ['sign_event:27235'];
+
+const SIGNER_NAME = 'Your signer';
+
+/** Long enough to find a phone and to scan the QR code. */
+const INVITATION_TIMEOUT_MS = 5 * 60_000;
+
+type SignEvent = Signer['signEvent'];
+
+/** Connects to the signer with a `bunker://` address. @throws SignerError */
+export async function connectToBunker(
+  pointer: BunkerPointer,
+  signal: AbortSignal,
+): Promise<SignEvent> {
+  const bunker = openBunker(pointer, signal);
+  closeOnAbort(bunker, signal);
+  const params = [pointer.pubkey, pointer.secret ?? '', PERMISSIONS.join(',')];
+  await waitForResponse(bunker.sendRequest('connect', params), signal);
+  return toSignEvent(bunker, signal);
+}
+
+function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
+  const options = { pool: openPool(signal), onauth: showApprovalLink };
+  try {
+    return BunkerSigner.fromBunker(generateSecretKey(), pointer, options);
+  } catch {
+    throw new SignerError('The bunker address has an invalid key. Copy it again from your signer.');
+  }
+}
+
+/**
+ * Creates a `nostrconnect://` address for the signer.
+ *
+ * @returns the address, and a promise that resolves when the signer has proved that it knows the address
+ */
+export function inviteSigner(
+  relay: string,
+  signal: AbortSignal,
+): { uri: string; connected: Promise<SignEvent> } {
+  const secretKey = generateSecretKey();
+  const uri = createNostrConnectURI({
+    clientPubkey: getPublicKey(secretKey),
+    relays: [relay],
+    secret: createSecret(),
+    perms: PERMISSIONS,
+    name: location.host,
+    url: location.origin,
+  });
+  const connect = async () => {
+    const options = {
+      pool: openPool(signal),
+      onauth: showApprovalLink,
+      // The signer could otherwise choose further hosts to which the page connects.
+      skipSwitchRelays: true,
+    };
+    const connection = BunkerSigner.fromURI(secretKey, uri, options, signal).catch(() => {
+      throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
+    });
+    const bunker = await waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
+    closeOnAbort(bunker, signal);
+    return toSignEvent(bunker, signal);
+  };
+  return { uri, connected: connect() };
+}
+
+/** Returns the connections to relays. They close when the signal aborts. */
+function openPool(signal: AbortSignal): SimplePool {
+  const pool = new SimplePool({ enablePing: true });
+  // Later than the subscriptions, because the library sends a message when it closes one.
+  signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
+  return pool;
+}
+
+function closeOnAbort(bunker: BunkerSigner, signal: AbortSignal): void {
+  signal.addEventListener('abort', () => void bunker.close());
+}
+
+function createSecret(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  ).join('');
+}
+
+function toSignEvent(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
+  return (template) => waitForResponse(bunker.signEvent(template), signal);
+}
+
+async function waitForResponse<Response>(
+  response: Promise<Response>,
+  signal: AbortSignal,
+): Promise<Response> {
+  const explained = response.catch((error: unknown) => {
+    if (error instanceof AggregateError) {
+      const reason = describeReason(error.errors[0]);
+      throw new SignerError(`No relay of your signer accepted the request (${reason}).`);
+    }
+    throw error;
+  });
+  return waitForSigner(SIGNER_NAME, explained, signal);
+}
