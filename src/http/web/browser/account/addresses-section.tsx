@@ -1,8 +1,59 @@
+import { useEffect, useState } from 'preact/hooks';
 import type { ApiClient } from './api-client.ts';
-import { Section } from './elements.tsx';
+import { CopyableText, Problem, QrCode, Section, useAction } from './elements.tsx';
+import { locateAddress } from './lightning-address.ts';
 import type { User } from './user.ts';
 
+interface AddressesResponse {
+  data: { addresses: string[] };
+}
+
 /** The Lightning addresses of the user, with QR codes. */
-export function AddressesSection(_props: { api: ApiClient; user: User }) {
-  return <Section title="Your addresses">{null}</Section>;
+export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
+  const [addresses, setAddresses] = useState<string[] | null>(null);
+  const { problem, run } = useAction(async () => {
+    const { data } = await api.request<AddressesResponse>('/api/v2/user/addresses');
+    setAddresses(data.addresses);
+  });
+  // A new username adds addresses.
+  useEffect(() => void run(), [api, user.name]);
+
+  const [first, ...others] = addresses ?? [];
+  return (
+    <Section title="Your addresses">
+      <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
+      {problem !== null && (
+        <>
+          <Problem>Your addresses could not be read. {problem}</Problem>
+          <p>
+            <button type="button" class="secondary" onClick={() => void run()}>
+              Try again
+            </button>
+          </p>
+        </>
+      )}
+      {first !== undefined && <Address address={first} />}
+      {others.map((address) => (
+        <details key={address} class="address">
+          <summary>{address}</summary>
+          <Address address={address} />
+        </details>
+      ))}
+    </Section>
+  );
+}
+
+function Address({ address }: { address: string }) {
+  const { paymentPage, uri } = locateAddress(address, location.origin);
+  return (
+    <div class="columns">
+      <QrCode text={uri} label={`QR code of the Lightning address ${address}`} />
+      <div>
+        <CopyableText text={address} label="Copy address" />
+        <p>
+          <a href={paymentPage}>Payment page</a>
+        </p>
+      </div>
+    </div>
+  );
 }
