@@ -1,0 +1,55 @@
+import { type ApiClient, ApiError } from './api-client.ts';
+import { readPayments } from './payment-feed.ts';
+import type { Payment } from './payments.ts';
+import { formatPaymentsCsv } from './payments-csv.ts';
+
+/** The largest page of the API. */
+const PAGE_SIZE = 50;
+
+const DEFAULT_RETRY_SECONDS = 5;
+
+/** Reads all payments, and saves them as a CSV file in the browser's folder for downloads. */
+export async function exportPayments(
+  api: ApiClient,
+  signal: AbortSignal,
+  onProgress: (readCount: number, total: number) => void,
+): Promise<void> {
+  // A new payment moves the others to later pages, so that some are read twice.
+  const payments = new Map<string, Payment>();
+  for (let offset = 0, total = 1; offset < total; offset += PAGE_SIZE) {
+    const page = await readPage(api, offset);
+    signal.throwIfAborted();
+    for (const payment of page.payments) {
+      payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
+    }
+    ({ total } = page);
+    onProgress(payments.size, total);
+  }
+  saveFile(`payments-${new Date().toISOString().slice(0, 10)}.csv`, [...payments.values()]);
+}
+
+/** Waits as long as the server demands if there are too many requests. */
+async function readPage(api: ApiClient, offset: number): ReturnType<typeof readPayments> {
+  try {
+    return await readPayments(api, offset, PAGE_SIZE);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 429) {
+      throw error;
+    }
+    const seconds = Number(error.headers.get('retry-after') ?? DEFAULT_RETRY_SECONDS);
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
+    return readPage(api, offset);
+  }
+}
+
+function saveFile(name: string, payments: readonly Payment[]): void {
+  const url = URL.createObjectURL(
+    new Blob([formatPaymentsCsv(payments)], { type: 'text/csv;charset=utf-8' }),
+  );
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  // The browser has opened the file when the next task runs.
+  setTimeout(() => URL.revokeObjectURL(url), 0);
+}

@@ -1,0 +1,43 @@
+import { npubEncode } from 'nostr-tools/nip19';
+
+/** A payment, from `GET /api/v2/wallet/quotes`. */
+export interface Payment {
+  /** Unix seconds. */
+  paidAt: number;
+  /** Unix seconds. */
+  expiresAt: number;
+  mintUrl: string;
+  /** Secret, so it is never shown. */
+  quoteId: string;
+  /** Sats. */
+  amount: number;
+  state: 'PAID' | 'ISSUED' | 'INFLIGHT';
+  comment?: string;
+  /** The signed zap request as JSON (NIP-57). */
+  zapRequest?: string;
+}
+
+export const STATE_TEXTS: Record<Payment['state'], string> = {
+  INFLIGHT: 'arriving',
+  PAID: 'waiting to be collected',
+  ISSUED: 'collected',
+};
+
+/** Returns the payer's text (empty if there is none), and the zapper's key if the payment is a zap. */
+export function readPayer({ comment, zapRequest }: Pick<Payment, 'comment' | 'zapRequest'>): {
+  comment: string;
+  npub: string | null;
+} {
+  const { content, pubkey } = parseObject(zapRequest);
+  const zapText = typeof content === 'string' ? content : '';
+  const isPubkey = typeof pubkey === 'string' && /^[0-9a-f]{64}$/.test(pubkey);
+  return { comment: comment ?? zapText, npub: isPubkey ? npubEncode(pubkey) : null };
+}
+
+function parseObject(json = ''): Record<string, unknown> {
+  try {
+    return JSON.parse(json) ?? {};
+  } catch {
+    return {};
+  }
+}
