@@ -15,6 +15,9 @@ export function formatNumber(value: number): string {
   return value.toLocaleString();
 }
 
+/** Browsers offer no clipboard to pages without TLS. */
+export const CAN_COPY = 'clipboard' in navigator;
+
 /** Copies a text and shows on the button for a moment that it worked. */
 export async function copyText(text: string, button: HTMLButtonElement): Promise<void> {
   const label = button.textContent;
@@ -37,7 +40,7 @@ function formatAmounts(): void {
 function showCopyButtons(): void {
   for (const button of document.querySelectorAll<HTMLButtonElement>('button[data-copy]')) {
     const source = document.getElementById(button.dataset['copy'] ?? '');
-    button.hidden = navigator.clipboard === undefined;
+    button.hidden = !CAN_COPY;
     button.addEventListener('click', () => {
       void copyText(source?.textContent ?? '', button);
     });

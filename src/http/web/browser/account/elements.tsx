@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { encodeQrCode } from '../../qr-code.ts';
-import { copyText, formatNumber } from '../common.ts';
+import { CAN_COPY, copyText, formatNumber } from '../common.ts';
 
 /** A part of the account page with a heading. */
 export function Section({ title, children }: { title: string; children: ComponentChildren }) {
@@ -29,13 +29,15 @@ export function CopyableText({ text, label }: { text: string; label: string }) {
   return (
     <div class="copyable">
       <code class="breakable">{text}</code>
-      <button
-        type="button"
-        class="secondary"
-        onClick={({ currentTarget }) => void copyText(text, currentTarget)}
-      >
-        {label}
-      </button>
+      {CAN_COPY && (
+        <button
+          type="button"
+          class="secondary"
+          onClick={({ currentTarget }) => void copyText(text, currentTarget)}
+        >
+          {label}
+        </button>
+      )}
     </div>
   );
 }
