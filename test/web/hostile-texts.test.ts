@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { hostileTexts } from '../helpers/web/hostile-texts.ts';
+import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { hostileTexts, startFailingMint } from '../helpers/web/hostile-texts.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
+import { heading } from '../helpers/web/payment-pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** Texts from outside never run on the pages for payers. `useBrowser` reports a text that runs. */
@@ -43,4 +44,16 @@ it('repeats what the visitor entered only as the value of a field', async () => 
     expect(await page.getByLabel('Comment').inputValue()).toBe(text);
   }
   await inspectPage(page, 'hostile-payment');
+});
+
+it('shows nothing of the error message of a mint', async () => {
+  const wallet = environment.newWallet();
+  const [text = ''] = hostileTexts('mint error');
+  expect(await setMint(wallet, await startFailingMint(text))).toMatchObject({ status: 200 });
+  const url = `${environment.origin}/${wallet.npub}`;
+  const page = await browser.openPage(url, { expectedStatuses: [500] });
+  await page.getByLabel('Amount in sats').fill('21');
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  await heading(page, 'Not available right now').waitFor();
+  expect(await page.getByRole('main').textContent()).not.toContain('mint error');
 });

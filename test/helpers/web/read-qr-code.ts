@@ -18,9 +18,13 @@ export async function readQrCode(locator: Locator): Promise<string> {
       const context = canvas.getContext('2d') as OffscreenCanvasRenderingContext2D;
       context.drawImage(image, 0, 0);
       const { data } = context.getImageData(0, 0, image.width, image.height);
-      return { width: image.width, height: image.height, pixels: [...data] };
+      return {
+        width: image.width,
+        height: image.height,
+        pixels: new Uint8Array(data.buffer).toBase64(),
+      };
     }, png.toString('base64'));
-    return decodeQR({ width, height, data: Uint8Array.from(pixels) });
+    return decodeQR({ width, height, data: Uint8Array.fromBase64(pixels) });
   } finally {
     await page.close();
   }
