@@ -68,3 +68,18 @@ it('waits for a user who takes time to approve the signature', async () => {
   approval.resolve();
   await heading(page, 'Received payments').waitFor();
 });
+
+it('lets the user cancel', async () => {
+  const page = await openSignIn(() => new Promise(() => undefined));
+  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
+  await page.getByText('Waiting for your extension.').waitFor();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('alert').filter({ hasText: 'Signing in was cancelled.' }).waitFor();
+  expect(await page.getByRole('button', { name: EXTENSION_BUTTON }).isVisible()).toBe(true);
+});
+
+it('says that there is no extension', async () => {
+  const page = await browser.openPage(`${environment.origin}/account`);
+  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
+  await page.getByRole('alert').filter({ hasText: 'has no Nostr extension' }).waitFor();
+});

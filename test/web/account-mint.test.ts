@@ -1,0 +1,72 @@
+import { expect, it } from 'vitest';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { openAccount, section } from '../helpers/web/account-page.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** Choosing the mint and locking quotes on the account page. */
+
+const environment = useTestEnvironment();
+const browser = useBrowser();
+
+async function openMintSection() {
+  const wallet = environment.newWallet();
+  const page = await openAccount(browser, wallet, { expectedStatuses: [400] });
+  const content = section(page, 'Your mint');
+  const chooseMint = async (url: string) => {
+    await content.getByLabel('Choose another mint').fill(url);
+    await content.getByRole('button', { name: 'Use this mint' }).click();
+  };
+  return { wallet, content, chooseMint };
+}
+
+async function fetchSettings(wallet: RecipientClient) {
+  const { body } = await wallet.get('/api/v2/user/info');
+  return body.data.user;
+}
+
+it('shows the mint, and changes it', async () => {
+  const { wallet, content, chooseMint } = await openMintSection();
+  await content.getByText('Test mint').waitFor();
+  await content.getByText(environment.mint.url).waitFor();
+  const otherMint = await startTestMint({ name: 'Other mint', description: 'For friends.' });
+  await chooseMint(otherMint.url);
+  await content.getByRole('status').filter({ hasText: 'Saved.' }).waitFor();
+  await content.getByText('Other mint', { exact: true }).waitFor();
+  await content.getByText('For friends.').waitFor();
+  expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: otherMint.url });
+});
+
+it('says what is wrong with a mint, and keeps the current one', async () => {
+  const { wallet, content, chooseMint } = await openMintSection();
+  const uselessMint = await startTestMint({ isMintingDisabled: true });
+  for (const url of ['http://127.0.0.1:1', uselessMint.url, 'no url', '']) {
+    await chooseMint(url);
+    const problem = await content.getByRole('alert').textContent();
+    expect(problem).toContain('Nothing was changed');
+    expect(await content.getByLabel('Choose another mint').inputValue()).toBe(url);
+  }
+  expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: environment.mint.url });
+});
+
+it('locks quotes if the mint can do that', async () => {
+  const { wallet, content, chooseMint } = await openMintSection();
+  const lock = content.getByRole('checkbox', { name: 'Lock quotes' });
+  await lock.click();
+  await content.getByText('New quotes are locked').waitFor();
+  expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: true });
+
+  const simpleMint = await startTestMint({ supportsLocking: false });
+  await chooseMint(simpleMint.url);
+  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock quotes' }).waitFor();
+
+  await lock.click();
+  await content.getByText('New quotes are not locked').waitFor();
+  await chooseMint(simpleMint.url);
+  await content.getByText('It cannot lock quotes').waitFor();
+  await lock.click();
+  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock quotes' }).waitFor();
+  expect(await lock.isChecked()).toBe(false);
+  expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: false });
+});

@@ -1,0 +1,102 @@
+import { readFile } from 'node:fs/promises';
+import { expect, it } from 'vitest';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { openAccount, section } from '../helpers/web/account-page.ts';
+import { readLnurl } from '../helpers/web/read-qr-code.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** The received payments and the addresses on the account page. */
+
+const environment = useTestEnvironment({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
+const browser = useBrowser();
+
+it('shows a payment and its collection as they happen', async () => {
+  const wallet = environment.newWallet();
+  const page = await openAccount(browser, wallet);
+  const content = section(page, 'Received payments');
+  await content.getByText('You have no payments yet').waitFor();
+  await content.getByText('Live', { exact: true }).waitFor();
+
+  const query = `amount=2100000&comment=${encodeURIComponent('for the coffee')}`;
+  const invoice = await receivePayment(environment, wallet, query);
+  const payment = content.getByRole('listitem');
+  await payment.getByText('for the coffee').waitFor();
+  await payment.getByText('2,100 sats').waitFor();
+  await payment.getByText('waiting to be collected').waitFor();
+  await content.getByRole('status').filter({ hasText: 'New payment: 2,100 sats' }).waitFor();
+
+  const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);
+  await environment.mint.markIssued(quote?.id ?? '');
+  await payment.getByText('collected', { exact: true }).waitFor();
+});
+
+it('shows who zapped', async () => {
+  const wallet = environment.newWallet();
+  const { text } = createZapRequest({
+    recipient: wallet.pubkey,
+    amountMsat: 21_000,
+    comment: 'great note',
+  });
+  await receivePayment(environment, wallet, buildZapQuery(text, 21_000));
+  const page = await openAccount(browser, wallet);
+  const payment = section(page, 'Received payments').getByRole('listitem');
+  await payment.getByText('great note').waitFor();
+  await payment.getByText('Zap from npub1').click();
+  await payment.getByText(/^npub1[a-z0-9]{58}$/).waitFor();
+});
+
+it('pages through many payments, and exports all of them', async () => {
+  const wallet = environment.newWallet();
+  // The amounts 1 to 60, oldest first.
+  const payments = Array.from({ length: 60 }, (_, index) => ({
+    paidAtMs: FIRST_PAID_AT_MS + index * 1000,
+    amountSat: index + 1,
+  }));
+  await insertPaidQuotes(environment.database, wallet.pubkey, payments);
+  const page = await openAccount(browser, wallet, { acceptDownloads: true });
+  const content = section(page, 'Received payments');
+  await content.getByText('1,830 sats').first().waitFor();
+  await content.getByText('60 payments').first().waitFor();
+
+  const seenAmounts: number[] = [];
+  for (let start = 1; start <= 51; start += 10) {
+    await content.getByText(`${start}–${start + 9} of 60`).waitFor();
+    const values = content.getByRole('listitem').locator('data');
+    seenAmounts.push(...(await values.allTextContents()).map(Number));
+    if (start < 51) {
+      await content.getByRole('button', { name: 'Older' }).click();
+    }
+  }
+  expect(seenAmounts).toEqual(payments.map(({ amountSat }) => amountSat).toReversed());
+  expect(await content.getByRole('button', { name: 'Older' }).isDisabled()).toBe(true);
+  await content.getByRole('button', { name: 'Newer' }).click();
+  await content.getByText('41–50 of 60').waitFor();
+
+  const download = page.waitForEvent('download');
+  await content.getByRole('button', { name: 'Export as CSV' }).click();
+  const csv = await readFile(await (await download).path(), 'utf8');
+  const [header, ...rows] = csv.trimEnd().split('\r\n');
+  expect(header).toContain('time,amount_sat,state');
+  expect(rows.map((row) => Number(row.split(',')[1]))).toEqual(seenAmounts);
+});
+
+it('shows the user’s addresses', async () => {
+  const wallet = environment.newWallet();
+  await assignUsername(environment.database, wallet.pubkey, 'addressee');
+  const page = await openAccount(browser, wallet);
+  const content = section(page, 'Your addresses');
+  const address = `addressee@${new URL(environment.origin).host}`;
+  expect(await readLnurl(content.getByRole('img', { name: address }))).toBe(
+    `${environment.origin}/.well-known/lnurlp/addressee`,
+  );
+  await content.getByText(`${wallet.npub}@`).first().waitFor();
+  await content.getByRole('link', { name: 'Payment page' }).first().click();
+  await page.waitForURL('**/addressee');
+});

@@ -1,0 +1,79 @@
+import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
+import { expect, it } from 'vitest';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { section } from '../helpers/web/account-page.ts';
+import { heading } from '../helpers/web/payment-pages.ts';
+import { readQrCode } from '../helpers/web/read-qr-code.ts';
+import { RemoteSigner } from '../helpers/web/remote-signer.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** Signing in with a remote signer (NIP-46) over a relay. */
+
+const environment = useTestEnvironment();
+const browser = useBrowser();
+
+async function openSignIn() {
+  const relay = await startFakeRelay();
+  const service = await useAdditionalService(environment, { SIGNER_RELAY: relay.url });
+  const userKey = generateSecretKey();
+  const signer = await RemoteSigner.start(relay.url, userKey);
+  const page = await browser.openPage(`${service.publicOrigin}/account`, { relays: [relay.url] });
+  const connect = async (bunkerUrl: string) => {
+    await page.getByLabel('Bunker address').fill(bunkerUrl);
+    await page.getByRole('button', { name: 'Connect', exact: true }).click();
+  };
+  const waitForAccount = async () => {
+    await heading(page, 'Received payments').waitFor();
+    const npub = nip19.npubEncode(getPublicKey(userKey));
+    await section(page, 'Your addresses').getByText(npub).first().waitFor();
+  };
+  return { relay, signer, page, connect, waitForAccount };
+}
+
+it('signs in with the address of a signer (bunker://)', async () => {
+  const { relay, signer, page, connect, waitForAccount } = await openSignIn();
+  await connect(signer.bunkerUrl);
+  await waitForAccount();
+  expect(signer.calls[0]).toBe('connect');
+
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await heading(page, 'Sign in').waitFor();
+  // Only the signer is still connected.
+  await expect.poll(() => relay.connections.open).toBe(1);
+});
+
+it('signs in with a signer that scans the page’s QR code (nostrconnect://)', async () => {
+  const { signer, page, waitForAccount } = await openSignIn();
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  const uri = await readQrCode(page.getByRole('img', { name: 'QR code' }));
+  expect(uri).toMatch(/^nostrconnect:\/\//);
+  await page.getByText(uri, { exact: true }).waitFor();
+  await signer.acceptConnection(uri);
+  await waitForAccount();
+});
+
+it('ignores a signer that does not know the secret of the QR code', async () => {
+  const { signer, page, waitForAccount } = await openSignIn();
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  const uri = await page.getByText(/^nostrconnect:/).textContent();
+  await signer.acceptConnection(`${uri}`.replace(/secret=[^&]+/, 'secret=guessed'));
+  // The page received that response before this one, because it came over the same connection.
+  await signer.acceptConnection(`${uri}`);
+  await waitForAccount();
+});
+
+it('explains what is wrong, and lets the user try again', async () => {
+  const { signer, page, connect, waitForAccount } = await openSignIn();
+  const waitForAlert = (hasText: string) => page.getByRole('alert').filter({ hasText }).waitFor();
+  await connect('bunker://');
+  await waitForAlert('not complete');
+  await connect(signer.bunkerUrl.replace(/secret=[^&]+/, 'secret=guessed'));
+  await waitForAlert('wrong secret');
+  signer.refuses = true;
+  await connect(signer.bunkerUrl);
+  await waitForAlert('the user refused');
+  signer.refuses = false;
+  await connect(signer.bunkerUrl);
+  await waitForAccount();
+});
