@@ -1,5 +1,5 @@
 import './common.ts';
-import { find } from './common.ts';
+import { find, formatNumber } from './common.ts';
 
 /** Fast enough to show a payment within two seconds. */
 const POLL_INTERVAL_MS = 1_000;
@@ -78,12 +78,8 @@ function showCountdown(): void {
     showStatus('expired', 'The invoice has expired.');
     return;
   }
-  const format = new Intl.RelativeTimeFormat(navigator.language, { numeric: 'always' });
-  const isLong = secondsLeft >= 120;
-  const timeLeft = isLong
-    ? format.format(Math.floor(secondsLeft / 60), 'minute')
-    : format.format(secondsLeft, 'second');
-  expiry.textContent = `Expires ${timeLeft}`;
+  const seconds = String(secondsLeft % 60).padStart(2, '0');
+  expiry.textContent = `Expires in ${formatNumber(Math.floor(secondsLeft / 60))}:${seconds}`;
   countdownTimer = setTimeout(showCountdown, 1_000);
 }
 
