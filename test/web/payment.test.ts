@@ -59,7 +59,7 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   expect(await readQrCode(page.getByRole('img', { name: 'invoice' }))).toBe(uri);
   const link = page.getByRole('link', { name: 'Open in wallet' });
   expect(await link.getAttribute('href')).toBe(uri);
-  await page.getByText(/Expires in (60:00|59:\d\d)/).waitFor();
+  await page.getByText(/Expires in (01:00:00|59:\d\d)/).waitFor();
   expect(await page.getByRole('button', { name: 'browser’s wallet' }).count()).toBe(0);
 
   const paidAtMs = performance.now();
@@ -76,6 +76,16 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   await heading(page, 'Paid').waitFor();
   await page.getByRole('link', { name: 'Make another payment' }).click();
   await page.getByLabel('Amount in sats').waitFor();
+});
+
+it('formats amounts for the user, and counts down in one kind of digits', async () => {
+  const page = await openPaymentPage(environment.newWallet(), { locale: 'fa-IR' });
+  environment.mint.switches.expirySeconds = 86_400;
+  await page.getByText('From ۱ sat to ۱٬۰۰۰٬۰۰۰ sats').waitFor();
+  await createInvoice(page, 2100);
+  await heading(page, '۲٬۱۰۰ sats').waitFor();
+  await page.getByText(/^Expires in (24:00:00|23:59:\d\d)$/).waitFor();
+  environment.mint.switches.expirySeconds = 3_600;
 });
 
 it('copies the address and the invoice', async () => {
@@ -133,7 +143,7 @@ it('counts down until the invoice expires, and shows a late payment', async () =
   // The page has compared the clocks when it received the first response.
   await expect.poll(() => page.evaluate('fetches.started')).toBeGreaterThan(1);
   await page.clock.fastForward('59:30');
-  await page.getByText(/Expires in 0:\d\d/).waitFor();
+  await page.getByText(/Expires in 00:\d\d/).waitFor();
   await page.clock.fastForward('01:00');
   await heading(page, 'This invoice has expired').waitFor();
   expect(await page.getByRole('img', { name: 'invoice' }).isVisible()).toBe(false);

@@ -1,5 +1,5 @@
 import './common.ts';
-import { find, formatNumber } from './common.ts';
+import { find } from './common.ts';
 
 /** Fast enough to show a payment within two seconds. */
 const POLL_INTERVAL_MS = 1_000;
@@ -78,9 +78,17 @@ function showCountdown(): void {
     showStatus('expired', 'The invoice has expired.');
     return;
   }
-  const seconds = String(secondsLeft % 60).padStart(2, '0');
-  expiry.textContent = `Expires in ${formatNumber(Math.floor(secondsLeft / 60))}:${seconds}`;
+  expiry.textContent = `Expires in ${formatClock(secondsLeft)}`;
   countdownTimer = setTimeout(showCountdown, 1_000);
+}
+
+/** Formats as `59:30`, or `23:59:30` for an hour and more. */
+function formatClock(seconds: number): string {
+  const hours = Math.floor(seconds / 3_600);
+  const parts = [Math.floor(seconds / 60) % 60, seconds % 60];
+  return (hours === 0 ? parts : [hours, ...parts])
+    .map((part) => String(part).padStart(2, '0'))
+    .join(':');
 }
 
 function offerWebLn(): void {
