@@ -71,7 +71,7 @@ describe('the home page', () => {
     const html = await (await open('/', {}, service.url)).text();
     expect(html).toContain('npub1…@pay.example');
     expect(html).toContain('5,000');
-    expect(html).toContain('Not available.');
+    expect(html).toContain('Not available');
     expect(html).toContain('Nuts &amp; &lt;Bolts>');
   });
 

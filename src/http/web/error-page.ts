@@ -19,7 +19,7 @@ export function sendErrorPage(
   const page = {
     title,
     content: html`
-      <section class="card">
+      <section class="card narrow">
         <h1>${title}</h1>
         <p>
           ${status === 404 ? 'There is no page and no recipient at this address.' : message}

@@ -29,7 +29,7 @@ export function homePage(data: HomePageData): Page {
       </p>
       <section class="card" aria-labelledby="pay-title">
         <h2 id="pay-title">Pay someone</h2>
-        <form method="post" action="/" class="inline-form">
+        <form method="post" action="/">
           <label for="recipient">Name, npub or address</label>
           <div class="row">
             <input
@@ -49,41 +49,41 @@ export function homePage(data: HomePageData): Page {
           ${problem !== null && html`<p id="recipient-problem" class="problem" role="alert">${problem}</p>`}
         </form>
       </section>
-      <section aria-labelledby="offer-title">
-        <h2 id="offer-title">What this server offers</h2>
-        <dl class="facts">
-          <div>
-            <dt>Addresses</dt>
-            <dd class="breakable">npub1…@${host}</dd>
-          </div>
-          <div>
-            <dt>Usernames</dt>
-            <dd>${describeUsernames(data)}</dd>
-          </div>
-          <div>
-            <dt>Zaps</dt>
-            <dd>
-              ${data.hasZaps ? 'Yes: zaps to these addresses get receipts on Nostr.' : 'Not available.'}
-            </dd>
-          </div>
-        </dl>
-      </section>
-      <section class="card" aria-labelledby="receive-title">
-        <h2 id="receive-title">Receive payments</h2>
-        <p>
-          You need no registration: your key already has an address. Sign in to see your payments,
-          choose your mint and get a username.
-        </p>
-        <p><a class="button" href="/account">Your account</a></p>
-      </section>
+      <div class="columns">
+        <section class="card" aria-labelledby="receive-title">
+          <h2 id="receive-title">Receive payments</h2>
+          <p>
+            You need no registration: your key already has an address. Sign in to see your payments,
+            choose your mint and get a username.
+          </p>
+          <p><a class="button" href="/account">Your account</a></p>
+        </section>
+        <section class="card" aria-labelledby="offer-title">
+          <h2 id="offer-title">What this server offers</h2>
+          <dl class="facts">
+            <div>
+              <dt>Addresses</dt>
+              <dd class="breakable">npub1…@${host}</dd>
+            </div>
+            <div>
+              <dt>Usernames</dt>
+              <dd>${describeUsernames(data)}</dd>
+            </div>
+            <div>
+              <dt>Zaps</dt>
+              <dd>${data.hasZaps ? 'Yes, with receipts on Nostr' : 'Not available'}</dd>
+            </div>
+          </dl>
+        </section>
+      </div>
     `,
   };
 }
 
 function describeUsernames({ usernamePriceSat: price, host }: HomePageData) {
   if (price === null) {
-    return 'Not for sale.';
+    return 'Not for sale';
   }
-  const cost = price === 0 ? 'free' : html`<${Sats} amount=${price} />`;
-  return html`Yes, such as <span class="breakable">alice@${host}</span>: ${cost}.`;
+  const cost = price === 0 ? 'free of charge' : html`for <${Sats} amount=${price} />`;
+  return html`<span class="breakable">alice@${host}</span>, ${cost}`;
 }

@@ -29,18 +29,17 @@ export function invoicePage(data: InvoicePageData): Page {
     content: html`
       <div
         id="invoice"
+        class="narrow"
         data-status=${status}
         data-verify=${data.verifyPath}
         data-expires-at=${data.expiresAtMs}
       >
-        <h1>
-          <${Sats} amount=${data.amountSat} /> to <span class="breakable">${shortenAddress(address)}</span>
-        </h1>
+        <h1><${Sats} amount=${data.amountSat} /> <small>to ${shortenAddress(address)}</small></h1>
         <p id="status" role="status" class="visually-hidden"></p>
         <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
           <h2><span aria-hidden="true">✓</span> Paid</h2>
-          <p><span class="breakable">${address}</span> received your payment.</p>
+          <p><span class="breakable">${shortenAddress(address)}</span> received your payment.</p>
         </section>
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
           <${WaitingInvoice} ...${data} />
@@ -60,13 +59,12 @@ function WaitingInvoice({ request }: InvoicePageData) {
   return html`
     <h2>Waiting for the payment</h2>
     <${QrCode} text=${uri} label="QR code of the Lightning invoice" />
-    <${CopyableText} id="request" text=${request} label="Copy invoice" />
-    <div class="row">
+    <${CopyableText} id="request" text=${request} label="Copy invoice">
       <a class="button" href=${uri}>Open in wallet</a>
       <button type="button" id="webln-button" class="secondary" hidden>Pay with the browser’s wallet</button>
-    </div>
+    <//>
     <p id="webln-problem" class="problem" role="alert" hidden></p>
-    <p id="expiry" class="hint"></p>
     <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
+    <p id="expiry" class="hint"></p>
   `;
 }

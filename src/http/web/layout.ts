@@ -83,11 +83,20 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   `;
 }
 
+interface CopyableTextProps {
+  id: string;
+  text: string;
+  label: string;
+  /** Further ways to use the text. */
+  children?: ComponentChildren;
+}
+
 /** A text to copy, with a button that `common.ts` shows. */
-export function CopyableText({ id, text, label }: { id: string; text: string; label: string }) {
+export function CopyableText({ id, text, label, children }: CopyableTextProps) {
   return html`
     <div class="copyable">
       <code id=${id} class="breakable">${text}</code>
+      ${children}
       <button type="button" class="secondary" data-copy=${id} hidden>${label}</button>
     </div>
   `;

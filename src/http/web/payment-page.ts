@@ -30,13 +30,14 @@ export function paymentPage(data: PaymentPageData): Page {
     isListed: true,
     scripts: ['payment'],
     content: html`
-      <h1>Pay <span class="breakable">${shortenAddress(address)}</span></h1>
+      <h1><small>Pay</small> ${shortenAddress(address)}</h1>
       <div class="columns">
         <section class="card" aria-labelledby="scan-title">
           <h2 id="scan-title">Scan or copy</h2>
           <${QrCode} text=${uri} label=${`QR code of the Lightning address ${address}`} />
-          <${CopyableText} id="address" text=${address} label="Copy address" />
-          <p><a class="button secondary" href=${uri}>Open in wallet</a></p>
+          <${CopyableText} id="address" text=${address} label="Copy address">
+            <a class="button secondary" href=${uri}>Open in wallet</a>
+          <//>
         </section>
         <section class="card" aria-labelledby="invoice-title">
           <h2 id="invoice-title">Or create an invoice</h2>

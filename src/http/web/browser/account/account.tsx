@@ -36,11 +36,18 @@ function Account({ signerRelay }: { signerRelay: string }) {
   };
   return (
     <>
-      <Heading isSignedIn={session !== null} />
+      <div class="row spread">
+        <Heading isSignedIn={session !== null} />
+        {session !== null && (
+          <button type="button" class="secondary" onClick={signOut}>
+            Sign out
+          </button>
+        )}
+      </div>
       {session === null ? (
         <SignIn signerRelay={signerRelay} onSigner={signIn} />
       ) : (
-        <Sections {...session} onUserChange={changeUser} onSignOut={signOut} />
+        <Sections {...session} onUserChange={changeUser} />
       )}
     </>
   );
@@ -65,17 +72,11 @@ function Heading({ isSignedIn }: { isSignedIn: boolean }) {
 
 interface SectionsProps extends Session {
   onUserChange: (user: User) => void;
-  onSignOut: () => void;
 }
 
-function Sections({ api, user, onUserChange, onSignOut }: SectionsProps) {
+function Sections({ api, user, onUserChange }: SectionsProps) {
   return (
     <>
-      <p>
-        <button type="button" class="secondary" onClick={onSignOut}>
-          Sign out
-        </button>
-      </p>
       <PaymentsSection api={api} />
       <AddressesSection api={api} user={user} />
       <UsernameSection api={api} user={user} onUserChange={onUserChange} />

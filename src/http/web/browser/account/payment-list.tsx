@@ -22,7 +22,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
           <Sats amount={amount} />
         </strong>
         <span class={state === 'ISSUED' ? 'badge' : 'badge good'}>{STATE_TEXTS[state]}</span>
-        <time class="hint" dateTime={time.toISOString()}>
+        <time class="hint" dir="auto" dateTime={time.toISOString()}>
           {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
         </time>
       </p>

@@ -133,7 +133,7 @@ function Pages({ offset, total, payments, onChoose }: PagesProps) {
   }
   const end = offset + payments.length;
   return (
-    <nav class="row pages" aria-label="Pages of payments">
+    <nav class="row spread pages" aria-label="Pages of payments">
       <button
         type="button"
         class="secondary"

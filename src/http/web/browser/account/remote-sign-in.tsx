@@ -48,7 +48,11 @@ export function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
         Start here with a QR code, or paste an address that your signer shows.
       </p>
       <p>
-        <button type="button" onClick={(event) => onConnect(invite, event.currentTarget)}>
+        <button
+          type="button"
+          class="secondary"
+          onClick={(event) => onConnect(invite, event.currentTarget)}
+        >
           Show QR code
         </button>
       </p>
@@ -67,7 +71,9 @@ export function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
             aria-describedby={problem === null ? undefined : 'bunker-problem'}
             aria-invalid={problem !== null}
           />
-          <button type="submit">Connect</button>
+          <button type="submit" class="secondary">
+            Connect
+          </button>
         </div>
         {problem !== null && (
           <div id="bunker-problem">
