@@ -57,4 +57,6 @@ it('says that a payment is not possible while the mint is unavailable', async ()
   await page.getByRole('button', { name: 'Create invoice' }).click();
   await heading(page, 'Not available right now').waitFor();
   await environment.mint.startListening();
+  await page.getByRole('link', { name: 'Try again' }).click();
+  await page.getByLabel('Amount in sats').waitFor();
 });

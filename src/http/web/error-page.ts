@@ -15,6 +15,7 @@ export function sendErrorPage(
   siteName: string,
   { status, message }: { status: number; message: string },
 ): void {
+  const isTemporary = status === 429 || status >= 500;
   const title = TITLES[status] ?? 'Something went wrong';
   const page = {
     title,
@@ -24,7 +25,10 @@ export function sendErrorPage(
         <p>
           ${status === 404 ? 'There is no page and no recipient at this address.' : message}
         </p>
-        <p><a class="button" href="/">Go to the start page</a></p>
+        <p class="row">
+          ${isTemporary && html`<a class="button" href="">Try again</a>`}
+          <a class=${isTemporary ? 'button secondary' : 'button'} href="/">Go to the start page</a>
+        </p>
       </section>
     `,
   };
