@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { parseBunkerUri } from './bunker-uri.ts';
 import { Problem } from './elements.tsx';
+import { connectToBunker, inviteSigner } from './remote-signer.ts';
 import type { Connect } from './waiting.tsx';
 
 interface RemoteSignInProps {
@@ -16,7 +17,6 @@ export function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
   const [problem, setProblem] = useState<string | null>(null);
 
   const invite: Connect = async (signal, show) => {
-    const { inviteSigner } = await import('./remote-signer.ts');
     const { uri, connected } = inviteSigner(signerRelay, signal);
     show({ text: 'Scan this code with your signer app, or paste the address there.', uri });
     const signEvent = await connected;
@@ -31,7 +31,6 @@ export function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
       const pointer = parseBunkerUri(bunkerUri, { allowInsecure: location.protocol === 'http:' });
       const connect: Connect = async (signal, show) => {
         show({ text: APPROVE_TEXT });
-        const { connectToBunker } = await import('./remote-signer.ts');
         return connectToBunker(pointer, signal);
       };
       onConnect(connect, event.submitter as HTMLButtonElement | null);

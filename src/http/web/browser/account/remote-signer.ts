@@ -4,10 +4,7 @@ import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
 import { showApprovalLink } from './approval-link.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
-/**
- * Remote signers (NIP-46). The page loads this file only if the user chooses one. Each connection uses a new key, which
- * stays in memory.
- */
+/** Remote signers (NIP-46). Each connection uses a new key, which stays in memory. */
 
 /** Events that authenticate HTTP requests (NIP-98). Nothing else is signed. */
 const PERMISSIONS = ['sign_event:27235'];
