@@ -4,19 +4,20 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createStaticFile, type StaticFile } from '../static-files.ts';
 
-/** Written by scripts/build-web.ts when the container image is built. */
+/** Written by scripts/build-web.ts, for installations without development dependencies. */
 const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
-/** Whether {@link loadBrowserFiles} can work: there are prebuilt files, or this is a checkout after `npm ci`. */
+/** Whether {@link loadBrowserFiles} can work: this is a checkout after `npm ci`, or there are prebuilt files. */
 export function canLoadBrowserFiles(): boolean {
-  return existsSync(PREBUILT_DIRECTORY) || isBundlerInstalled();
+  return isBundlerInstalled() || existsSync(PREBUILT_DIRECTORY);
 }
 
-/** Returns the scripts and style sheets of the pages by name. */
+/**
+ * Returns the scripts and style sheets of the pages by name. In a checkout, ignores prebuilt files, which would hide a
+ * developer's changes.
+ */
 export async function loadBrowserFiles(): Promise<ReadonlyMap<string, StaticFile>> {
-  const contents = existsSync(PREBUILT_DIRECTORY)
-    ? await readPrebuiltFiles()
-    : await bundleBrowserFiles();
+  const contents = isBundlerInstalled() ? await bundleBrowserFiles() : await readPrebuiltFiles();
   const files = new Map<string, StaticFile>();
   for (const [name, content] of contents) {
     files.set(name, await createStaticFile(content, path.extname(name).slice(1)));
