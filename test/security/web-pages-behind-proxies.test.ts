@@ -1,0 +1,34 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
+import { startServiceBehindProxy } from '../helpers/service/service-behind-proxy.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+
+/** The web pages behind each example configuration of docs/proxies/ (docs/operations/web.md). */
+
+const environment = useTestEnvironment();
+
+it.each(REVERSE_PROXIES)('%s passes pages, forms and headers on unchanged', async (kind) => {
+  const service = await startServiceBehindProxy(environment, kind);
+  onTestFinished(() => service.close());
+  const path = `/${environment.newWallet().npub}`;
+  const direct = await fetch(`${service.directUrl}${path}`);
+  const policy = direct.headers.get('content-security-policy');
+  expect(policy).toContain("default-src 'none'");
+
+  for (const origin of [service.canonicalOrigin, service.secondOrigin]) {
+    const page = await fetch(`${origin}${path}`);
+    expect(page.headers.get('content-security-policy')).toBe(policy);
+    expect(await page.text()).toContain(`${path.slice(1)}@${new URL(origin).host}`);
+    const headers = { 'if-none-match': page.headers.get('etag') ?? '' };
+    expect((await fetch(`${origin}${path}`, { headers })).status).toBe(304);
+
+    const style = await fetch(`${origin}/assets/style.css`);
+    expect(style.headers.get('content-encoding')).toBe('gzip');
+
+    const body = new URLSearchParams({ amount: '21' });
+    const created = await fetch(`${origin}${path}`, { method: 'POST', body, redirect: 'manual' });
+    expect(created.status).toBe(303);
+    const invoice = await fetch(new URL(created.headers.get('location') ?? '', origin));
+    expect(await invoice.text()).toContain('data-status="waiting"');
+  }
+});
