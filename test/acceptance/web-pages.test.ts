@@ -169,6 +169,26 @@ describe('a payment page', () => {
     expect(html).toContain(`>${'x'.repeat(256)}</textarea>`);
   });
 
+  it.each(['comment', 'amount'])(
+    'refuses a secret key in the field %s, and neither repeats it nor creates an invoice',
+    async (field) => {
+      const wallet = environment.newWallet();
+      const secretKey = `nsec1${'q'.repeat(58)}`;
+      const response = await submit(`/${wallet.npub}`, { amount: '21', [field]: secretKey });
+      expect(response.status).toBe(400);
+      const html = await response.text();
+      expect(html).toContain('This is a secret key');
+      expect(html).not.toContain('nsec1qqq');
+      expect(
+        await environment.database.db
+          .selectFrom('quotes')
+          .selectAll()
+          .where('pubkey', '=', wallet.pubkey)
+          .execute(),
+      ).toEqual([]);
+    },
+  );
+
   it('does not show the invoice of another recipient', async () => {
     const [payee, other] = [environment.newWallet(), environment.newWallet()];
     const created = await submit(`/${payee.npub}`, { amount: '21' });

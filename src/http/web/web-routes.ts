@@ -27,6 +27,7 @@ import { encodeLnurl } from './lnurl.ts';
 import { setPageHeaders } from './page-headers.ts';
 import { paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
+import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
 import type { WebPages } from './web-pages.ts';
 
 export interface WebDeps {
@@ -118,6 +119,10 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     },
     async (request, reply) => {
       const payee = await resolvePayee(request, request.params.address, deps);
+      if (Object.values(request.body).some(containsSecretKey)) {
+        const form = { amount: '', comment: '', problem: SECRET_KEY_WARNING };
+        return send(reply.code(400), await renderPayment(payee, form, deps));
+      }
       try {
         const verifyToken = await issueInvoice(payee, request.body, request, deps);
         return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
