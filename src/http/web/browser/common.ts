@@ -1,4 +1,4 @@
-import { containsSecretKey, SECRET_KEY_WARNING } from '../secret-key.ts';
+import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from '../secret-key.ts';
 
 /** What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys. */
 
@@ -47,14 +47,14 @@ function showCopyButtons(): void {
   }
 }
 
-/** Removes a secret key from any field as soon as it is pasted or typed, and says why. */
+/** Removes a secret key from any field as soon as it is pasted or typed, and says why. Keeps the rest, which may be ecash. */
 function refuseSecretKeys(): void {
   document.addEventListener('input', ({ target }) => {
     const isField = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
     if (!isField || !containsSecretKey(target.value)) {
       return;
     }
-    target.value = '';
+    target.value = removeSecretKeys(target.value);
     target.dispatchEvent(new Event('input', { bubbles: true }));
     showSecretKeyWarning();
   });

@@ -5,7 +5,11 @@ export interface PurchaseDraft {
   name: string;
   /** Empty if there is none. It is money, so it is only removed after the purchase. */
   token: string;
+  /** A token of which it is not known whether it was spent, because the server did not respond, or failed. */
+  unconfirmedToken: string | null;
 }
+
+const EMPTY_DRAFT: PurchaseDraft = { name: '', token: '', unconfirmedToken: null };
 
 /** By public key. Kept in memory until the page closes, so that no token is lost if the user signs out. */
 const drafts = new Map<string, PurchaseDraft>();
@@ -14,7 +18,7 @@ const drafts = new Map<string, PurchaseDraft>();
 export function usePurchaseDraft(
   pubkey: string,
 ): [PurchaseDraft, (changes: Partial<PurchaseDraft>) => void] {
-  const [draft, setDraft] = useState(drafts.get(pubkey) ?? { name: '', token: '' });
+  const [draft, setDraft] = useState(drafts.get(pubkey) ?? EMPTY_DRAFT);
   const changeDraft = (changes: Partial<PurchaseDraft>) => {
     const changed = { ...(drafts.get(pubkey) ?? draft), ...changes };
     drafts.set(pubkey, changed);

@@ -1,6 +1,6 @@
 import type { ApiClient } from './api-client.ts';
 import { explained } from './api-failure.ts';
-import { Problem, Sats, useAction } from './elements.tsx';
+import { CopyableText, Problem, Sats, useAction } from './elements.tsx';
 import { SubmitButton } from './form-elements.tsx';
 import { useNameAvailability } from './name-availability.ts';
 import { describePurchaseProblem } from './problem-text.ts';
@@ -11,15 +11,15 @@ interface UsernameFormProps {
   /** 0: usernames are free. */
   priceSat: number;
   name: string;
-  /** Whether the user has pasted a token, which the next step shows. */
-  hasToken: boolean;
+  /** A token that the user has pasted, and that was not needed yet; empty if there is none. */
+  token: string;
   onName: (name: string) => void;
   onSubmit: () => Promise<void>;
 }
 
 /** Asks for a name, and shows while the user types whether it is available. */
 export function UsernameForm(props: UsernameFormProps) {
-  const { api, ownName, priceSat, name, hasToken, onName, onSubmit } = props;
+  const { api, ownName, priceSat, name, token, onName, onSubmit } = props;
   const availability = useNameAvailability(api, { name, ownName });
   const { isRunning, problem, run } = useAction(
     explained(onSubmit, (failure) => describePurchaseProblem(failure, false)),
@@ -68,7 +68,15 @@ export function UsernameForm(props: UsernameFormProps) {
       >
         {availability?.text}
       </p>
-      {hasToken && <p class="hint">Your token is kept: it appears again in the next step.</p>}
+      {token !== '' && (
+        <>
+          <p class="hint">
+            This token is kept. It appears again in the next step. Or copy it, and take it back into
+            your wallet if it is unspent.
+          </p>
+          <CopyableText text={token} label="Copy token" />
+        </>
+      )}
       {problem !== null && <Problem>{problem}</Problem>}
     </form>
   );

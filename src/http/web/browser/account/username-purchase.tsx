@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type ApiClient, ApiError } from './api-client.ts';
+import { toFailure } from './api-failure.ts';
 import { PaymentForm } from './payment-form.tsx';
-import { usePurchaseDraft } from './purchase-draft.ts';
+import { type PurchaseDraft, usePurchaseDraft } from './purchase-draft.ts';
 import type { User, UserResponse } from './user.ts';
 import { UsernameForm } from './username-form.tsx';
 
@@ -39,11 +40,15 @@ export function UsernamePurchase({ api, user, terms, onStart, onPurchase }: Purc
       });
       // Before the token is removed, because it throws an error if the response was cut off.
       const message = describeSuccess(name, data.user);
-      // A token that was not sent is still money.
-      changeDraft(token === null ? { name: '' } : { name: '', token: '' });
+      // A token that was not sent is still money. So is a token that was not needed, because an earlier one has paid.
+      const isSpent = token !== null && token === (draft.unconfirmedToken ?? token);
+      changeDraft({ name: '', unconfirmedToken: null, ...(isSpent && { token: '' }) });
       setOrder(null);
       onPurchase(data.user, message);
     } catch (error) {
+      if (token !== null) {
+        changeDraft({ unconfirmedToken: findUnconfirmedToken(error, token, draft) });
+      }
       const request = error instanceof ApiError ? error.headers.get('x-cashu') : null;
       if (request !== null) {
         setOrder({ name: name.toLowerCase(), request });
@@ -65,7 +70,7 @@ export function UsernamePurchase({ api, user, terms, onStart, onPurchase }: Purc
           ownName={user.name}
           priceSat={terms.amount}
           name={draft.name}
-          hasToken={draft.token !== ''}
+          token={draft.token}
           onName={(name) => changeDraft({ name })}
           onSubmit={() => buy(draft.name, null)}
         />
@@ -102,6 +107,20 @@ function describeStep(orderedName: string | undefined, ownName: string | undefin
     return `Pay for ${orderedName}@${location.host}`;
   }
   return ownName === undefined ? 'Get a username' : 'Change your username';
+}
+
+/** Returns which token may still pay for the name after an attempt has failed. */
+function findUnconfirmedToken(
+  error: unknown,
+  token: string,
+  { unconfirmedToken }: PurchaseDraft,
+): string | null {
+  const failure = toFailure(error);
+  if (failure.kind === 'no_response' || (failure.kind === 'refused' && failure.status >= 500)) {
+    return unconfirmedToken ?? token;
+  }
+  const isFinal = failure.kind === 'refused' && [400, 402].includes(failure.status);
+  return isFinal ? null : unconfirmedToken;
 }
 
 function describeSuccess(name: string, user: User): string {
