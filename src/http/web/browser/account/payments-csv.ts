@@ -2,8 +2,11 @@ import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
 
 const HEADER = ['time', 'amount_sat', 'state', 'mint', 'comment', 'zapper_npub', 'quote_expires'];
 
-/** Spreadsheets evaluate texts that start with these characters as formulas. */
-const FORMULA_START = /^[=+\-@\t\r\n]/;
+/**
+ * Spreadsheets evaluate texts that start with these characters as formulas. Some split lines at semicolons or tabs, not
+ * at commas, and then ignore the quotation marks here.
+ */
+const FORMULA_START = /^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])/g;
 
 /** Formats payments as CSV (RFC 4180). Leaves out the ids of quotes, because they are secret. */
 export function formatPaymentsCsv(payments: readonly Payment[]): string {
@@ -27,6 +30,6 @@ function formatTime(unixSeconds: number): string {
 }
 
 function formatField(text: string): string {
-  const harmless = FORMULA_START.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+  const harmless = text.replace(FORMULA_START, "'");
+  return /[",;\t\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }

@@ -51,6 +51,8 @@ describe('formatPaymentsCsv', () => {
     ['say "hi"', '"say ""hi"""'],
     ['two\nlines', '"two\nlines"'],
     ['two\r\nlines', '"two\r\nlines"'],
+    ['a;b', '"a;b"'],
+    ['a\tb', '"a\tb"'],
   ])('quotes %j', (comment, field) => {
     expect(formatRow({ comment })).toContain(`,${field},,`);
   });
@@ -60,8 +62,13 @@ describe('formatPaymentsCsv', () => {
     ['+1', "'+1"],
     ['-1', "'-1"],
     ['@SUM(A1)', "'@SUM(A1)"],
-    ['\t=1', "'\t=1"],
-    ['\r=1', '"\'\r=1"'],
+    ['＝1+1', "'＝1+1"],
+    ['\t=1', `"'\t'=1"`],
+    ['\r=1', `"'\r'=1"`],
+    // Some spreadsheets split lines at semicolons and tabs, even within quotation marks.
+    ['hi;=1+1', `"hi;'=1+1"`],
+    ['hi\t@SUM(A1)', `"hi\t'@SUM(A1)"`],
+    ['hi\n=1+1', `"hi\n'=1+1"`],
     ['=HYPERLINK("https://a.example","b")', `"'=HYPERLINK(""https://a.example"",""b"")"`],
   ])('prevents a spreadsheet from evaluating %j', (comment, field) => {
     expect(formatRow({ comment })).toContain(`,${field},,`);
