@@ -1,5 +1,6 @@
 import './common.ts';
 import { find } from './common.ts';
+import { readRetryAfterMs } from './retry-after.ts';
 
 /** Fast enough to show a payment within two seconds. */
 const POLL_INTERVAL_MS = 1_000;
@@ -9,6 +10,9 @@ const EXPIRED_POLL_INTERVAL_MS = 10_000;
 
 /** While the tab is hidden, the interval doubles up to this. */
 const MAX_HIDDEN_POLL_INTERVAL_MS = 60_000;
+
+/** A connection may hang after the device slept or changed its network. */
+const RESPONSE_TIMEOUT_MS = 10_000;
 
 interface WebLn {
   enable(): Promise<void>;
@@ -45,21 +49,29 @@ function showStatus(newStatus: Status, announcement: string): void {
 async function poll(): Promise<void> {
   clearTimeout(pollTimer);
   let retryAfterMs = 0;
+  let isSettled = false;
   try {
-    const response = await fetch(verifyUrl, { cache: 'no-store' });
+    const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
+    const response = await fetch(verifyUrl, { cache: 'no-store', signal });
     clockOffsetMs ??= Date.parse(response.headers.get('date') ?? '') - Date.now() || 0;
-    retryAfterMs = Number(response.headers.get('retry-after') ?? 0) * 1_000;
+    retryAfterMs = readRetryAfterMs(response, 0);
     const body: { settled?: boolean } = await response.json();
-    if (body.settled === true) {
-      clearTimeout(countdownTimer);
-      document.title = `Paid · ${document.title}`;
-      showStatus('paid', 'The payment has arrived.');
-      return;
-    }
+    isSettled = body.settled === true;
     connectionText.hidden = true;
   } catch {
-    connectionText.hidden = false;
+    // A later request may have succeeded in the meantime.
+    connectionText.hidden = status === 'paid';
   }
+  if (status === 'paid') {
+    return;
+  }
+  if (isSettled) {
+    clearTimeout(countdownTimer);
+    document.title = `Paid · ${document.title}`;
+    showStatus('paid', 'The payment has arrived.');
+    return;
+  }
+  clearTimeout(pollTimer);
   pollTimer = setTimeout(poll, Math.max(chooseIntervalMs(), retryAfterMs));
 }
 

@@ -1,3 +1,4 @@
+import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
 import { readPayments } from './payment-feed.ts';
 import type { Payment } from './payments.ts';
@@ -36,8 +37,8 @@ async function readPage(api: ApiClient, offset: number): ReturnType<typeof readP
     if (!(error instanceof ApiError) || error.status !== 429) {
       throw error;
     }
-    const seconds = Number(error.headers.get('retry-after') ?? DEFAULT_RETRY_SECONDS);
-    await new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
+    const retryAfterMs = readRetryAfterMs(error, DEFAULT_RETRY_SECONDS);
+    await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
     return readPage(api, offset);
   }
 }
