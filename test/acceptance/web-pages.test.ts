@@ -1,6 +1,12 @@
+import { bech32 } from '@scure/base';
 import { describe, expect, it } from 'vitest';
+import { startMintWithScriptedQuotes } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
-import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  setMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 
 /** The HTTP side of the web pages. test/web/ tests them in a browser. */
 
@@ -188,6 +194,23 @@ describe('a payment page', () => {
       ).toEqual([]);
     },
   );
+
+  it('shows an invoice that is too long for a QR code as text', async () => {
+    const wallet = environment.newWallet();
+    const mint = await startMintWithScriptedQuotes((_request, valid) => {
+      const { prefix, words } = bech32.decode(valid.request as `${string}1${string}`, false);
+      // The amount of a valid invoice may begin with zeros.
+      const longPrefix = prefix.replace(/^lnbc/, `lnbc${'0'.repeat(3_000)}`);
+      return { ...valid, request: bech32.encode(longPrefix, words, false) };
+    });
+    await setMint(wallet, mint.url);
+    const created = await submit(`/${wallet.npub}`, { amount: '21' });
+    const response = await open(created.headers.get('location') ?? '');
+    expect(response.status).toBe(200);
+    const html = await response.text();
+    expect(html).toMatch(/id="request"[^>]*>lnbc0{3000}/);
+    expect(html).toContain('too long for a QR code');
+  });
 
   it('does not show the invoice of another recipient', async () => {
     const [payee, other] = [environment.newWallet(), environment.newWallet()];

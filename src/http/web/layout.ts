@@ -1,7 +1,7 @@
 import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
-import { encodeQrCode } from './qr-code.ts';
+import { encodeQrCode, MAX_QR_CODE_BYTES } from './qr-code.ts';
 
 export interface Page {
   /** Without the name of the site. */
@@ -73,8 +73,12 @@ function OpenGraph({ siteName, title, description = '', url }: OpenGraphProps) {
   `;
 }
 
-/** A QR code of a text, always dark on white, as scanners expect. */
+/** A QR code of an ASCII text, always dark on white, as scanners expect. */
 export function QrCode({ text, label }: { text: string; label: string }) {
+  // Mints choose the length of invoices.
+  if (text.length > MAX_QR_CODE_BYTES) {
+    return html`<p class="hint">This text is too long for a QR code.</p>`;
+  }
   const { path, viewBox } = encodeQrCode(text);
   return html`
     <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
