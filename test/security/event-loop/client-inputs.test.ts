@@ -34,6 +34,9 @@ const EVENT_BYTES = 450;
 const LIST_PATH = '/api/v2/wallet/quotes';
 const MINT_PATH = '/api/v2/user/mint';
 
+/** The client is a browser that opens a page. */
+const HTML = { accept: 'text/html' };
+
 const HEX_64 = 'a'.repeat(64);
 
 let service: ServiceUnderAttack;
@@ -140,8 +143,35 @@ describe('the event loop is not blocked', () => {
       '/.well-known/nostr.json',
       '/lnurl/verify/a',
       LIST_PATH,
+      '/api/v2/names/',
+      '/',
+      '/a/invoice/',
+      '/assets/',
     ]) {
-      await expectShortRequest(`${path}${suffix}`, [200, 400, 401, 404]);
+      await expectShortRequest(`${path}${suffix}`, [200, 400, 401, 404], { headers: HTML });
+    }
+  });
+
+  it.each([
+    ['ampersands', '&'.repeat(BODY_BYTES)],
+    ['fields with different names', fillList((index) => `a${index}=`, BODY_BYTES - 100, '&')],
+    ['many recipients', fillList('recipient=a', BODY_BYTES - 100, '&')],
+    ['many comments', fillList('comment=a', BODY_BYTES - 100, '&')],
+    ['percent signs', `recipient=${'%'.repeat(BODY_BYTES - 100)}`],
+    ['a recipient of spaces', `recipient=a${'+'.repeat(BODY_BYTES - 100)}b`],
+    ['a recipient of at signs', `recipient=${'@'.repeat(BODY_BYTES - 100)}`],
+    ['a long npub', `recipient=npub1${'q'.repeat(BODY_BYTES - 100)}`],
+    ['many schemes', `recipient=${'nostr:'.repeat(5_000)}`],
+    ['beginnings of secret keys', `recipient=${'nsec1'.repeat(6_000)}&amount=NSEC1`],
+    ['secret keys', `comment=${`nsec1${'q'.repeat(20)}+`.repeat(1_200)}`],
+    ['an amount of digits', `amount=${'9'.repeat(BODY_BYTES - 100)}`],
+    ['an amount of spaces', `amount=1${'+'.repeat(BODY_BYTES - 100)}1`],
+    ['a long comment', `amount=1&comment=${'%F0%9F%98%80'.repeat(2_700)}`],
+    ['characters to escape', `amount=0&comment=${'<'.repeat(BODY_BYTES - 100)}`],
+  ])('by a form with %s', async (_name, body) => {
+    const headers = { ...HTML, 'content-type': 'application/x-www-form-urlencoded' };
+    for (const path of ['/', `/${wallet.npub}`]) {
+      await expectShortRequest(path, [303, 400], { method: 'POST', headers, body });
     }
   });
 
@@ -190,12 +220,22 @@ describe('the event loop is not blocked', () => {
     ['an Authorization of letters', `Authorization: ${'a'.repeat(HEADERS_BYTES)}\r\n`],
     ['a long Accept-Encoding', `Accept-Encoding: ${'gzip;q=0,'.repeat(HEADERS_BYTES / 9)}\r\n`],
     ['an Accept-Encoding of spaces', `Accept-Encoding: a${' '.repeat(HEADERS_BYTES - 20)}b\r\n`],
+    ['a long Accept', `Accept: ${'text/html;q=0.1,'.repeat(HEADERS_BYTES / 16)}\r\n`],
+    ['an Accept of spaces', `Accept: a${' '.repeat(HEADERS_BYTES - 20)}b\r\n`],
+    ['a long If-None-Match', `If-None-Match: ${'"a",'.repeat(HEADERS_BYTES / 4)}\r\n`],
     ['a long Connection', `Connection: ${'close,'.repeat(HEADERS_BYTES / 6)}\r\n`],
     ['a long Content-Type', `Content-Type: ${'a;'.repeat(HEADERS_BYTES / 2)}\r\n`],
     ['a long User-Agent', `User-Agent: ${'a('.repeat(HEADERS_BYTES / 2)}\r\n`],
     ['a long X-Request-Id', `X-Request-Id: ${'a'.repeat(HEADERS_BYTES)}\r\n`],
   ])('by %s', async (_name, header) => {
-    for (const path of ['/docs/show.js', LIST_PATH, '/.well-known/lnurlp/a?amount=1']) {
+    for (const path of [
+      '/docs/show.js',
+      LIST_PATH,
+      '/.well-known/lnurlp/a?amount=1',
+      '/',
+      '/nobody1',
+      '/assets/style.css',
+    ]) {
       const request = `GET ${path} HTTP/1.1\r\n${header}Connection: close\r\n\r\n`;
       await expectShortServiceDelay(() => sendRawBytes(service.origin, request));
     }
