@@ -1,5 +1,6 @@
 import { bech32 } from '@scure/base';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { loadBrowserFiles } from '../../src/http/web/browser-files.ts';
 import { startMintWithScriptedQuotes } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import {
@@ -9,6 +10,8 @@ import {
 } from '../helpers/service/test-environment.ts';
 
 /** The HTTP side of the web pages. test/web/ tests them in a browser. */
+
+vi.mock('../../src/http/web/browser-files.ts', { spy: true });
 
 const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
@@ -70,6 +73,27 @@ describe('every page', () => {
     const response = await open('/', { method: 'HEAD' });
     expect(response.status).toBe(200);
     expect(await response.text()).toBe('');
+  });
+});
+
+describe('the files of the pages', () => {
+  it('are read once, although many browsers request them at the same time', async () => {
+    const service = await useAdditionalService(environment, {});
+    vi.mocked(loadBrowserFiles).mockClear();
+    const requests = Array.from({ length: 20 }, () => open('/assets/style.css', {}, service.url));
+    const statuses = (await Promise.all(requests)).map(({ status }) => status);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    expect(loadBrowserFiles).toHaveBeenCalledTimes(1);
+  });
+
+  it('are read again if that failed', async () => {
+    const service = await useAdditionalService(environment, {});
+    vi.mocked(loadBrowserFiles).mockRejectedValueOnce(new Error('too many open files'));
+    const statuses: number[] = [];
+    for (let attempt = 0; attempt < 2; attempt += 1) {
+      statuses.push((await open('/assets/style.css', {}, service.url)).status);
+    }
+    expect(statuses).toEqual([500, 200]);
   });
 });
 

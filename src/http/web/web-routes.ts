@@ -171,10 +171,16 @@ function parseForms(app: FastifyInstance): void {
 }
 
 function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void {
-  let files: ReadonlyMap<string, StaticFile> | null = null;
+  let loading: Promise<ReadonlyMap<string, StaticFile>> | null = null;
+  const loadFiles = async () =>
+    new Map([...(await loadBrowserFiles()), ['logo', logo], ['brand.css', styleSheet]]);
   app.get<{ Params: { file: string } }>('/assets/:file', async (request, reply) => {
-    files ??= new Map([...(await loadBrowserFiles()), ['logo', logo], ['brand.css', styleSheet]]);
-    const file = files.get(request.params.file);
+    // Requests that arrive meanwhile wait, too. After a failure, the next request tries again.
+    loading ??= loadFiles().catch((error: unknown) => {
+      loading = null;
+      throw error;
+    });
+    const file = (await loading).get(request.params.file);
     if (file === undefined) {
       throw notFoundError();
     }
