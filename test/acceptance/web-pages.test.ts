@@ -274,6 +274,25 @@ describe('errors', () => {
     },
   );
 
+  it('are the same for other clients as without the pages', async () => {
+    const service = await useAdditionalService(environment, { WEB_PAGES: 'false' });
+    const read = async (origin: string, method: string) => {
+      const init = { method, headers: { accept: '*/*' } };
+      const { status, headers } = await open('/nobody', init, origin);
+      return { status, headers: [...headers.keys()] };
+    };
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH']) {
+      const response = await read(environment.service.url, method);
+      expect(response).toEqual(await read(service.url, method));
+    }
+  });
+
+  it('are not stored by browsers and proxies', async () => {
+    const { headers } = await open('/nobody');
+    expect(headers.get('cache-control')).toBe('no-store');
+    expect(headers.get('etag')).toBeNull();
+  });
+
   it('of the API are JSON even for a browser', async () => {
     for (const path of ['/api/v2/nothing', '/api/v2/user/info']) {
       expect((await open(path)).headers.get('content-type')).toContain('application/json');

@@ -33,5 +33,7 @@ export function sendErrorPage(
     `,
   };
   setPageHeaders(reply);
+  // The same URL has a JSON response for other clients, and may soon have a page.
+  reply.header('cache-control', 'no-store');
   void reply.code(status).send(renderPage(siteName, page));
 }

@@ -62,6 +62,12 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
   const { siteName } = web.branding;
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
+  // For clients that are not browsers, errors are the same as without the pages.
+  app.addHook('onSend', async (_request, reply) => {
+    if (reply.statusCode >= 400) {
+      reply.removeHeader('etag');
+    }
+  });
   parseForms(app);
 
   const send = (reply: FastifyReply, page: Page) => {
