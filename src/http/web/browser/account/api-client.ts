@@ -44,7 +44,7 @@ export class ApiClient {
   /**
    * Returns the body of a successful response.
    *
-   * @throws ApiError
+   * @throws ApiError, or TypeError if the server did not respond
    */
   async request<Body>(path: string, options: ApiRequest = {}): Promise<Body> {
     let response = await this.#send(path, options);
@@ -120,10 +120,14 @@ export class ApiClient {
 }
 
 async function readBody<Body>(response: Response): Promise<Body> {
-  const body = await response.json().catch(() => ({}));
+  const body = await response.json().catch(() => null);
   if (!response.ok) {
-    const message = body.message ?? `The server responded with status ${response.status}.`;
+    const message = body?.message ?? `The server responded with status ${response.status}.`;
     throw new ApiError(response.status, message, response.headers);
+  }
+  // For example the login page of a Wi-Fi network. Like no response, it throws a TypeError.
+  if (!body?.data) {
+    throw new TypeError('The response is not from this server.');
   }
   return body;
 }
