@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { loadBrowserFiles } from '../../src/http/web/browser-files.ts';
 import { startMintWithScriptedQuotes } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import {
   setMint,
   useAdditionalService,
@@ -130,10 +131,12 @@ describe('the home page', () => {
 
   it.each([
     ['alice@other.example', 'belongs to another server'],
+    ['alice@HOST@other.example', 'belongs to another server'],
     ['npub1abc', 'This npub is not valid'],
     ['//evil.example', 'neither a username nor an npub'],
     ['', 'neither a username nor an npub'],
-  ])('explains what is wrong with %j', async (recipient, problem) => {
+  ])('explains what is wrong with %j', async (text, problem) => {
+    const recipient = text.replace('HOST', new URL(environment.origin).host);
     const response = await submit('/', { recipient });
     expect(response.status).toBe(400);
     expect(await response.text()).toContain(problem);
@@ -218,6 +221,17 @@ describe('a payment page', () => {
       ).toEqual([]);
     },
   );
+
+  it('has the same limits for invoices as wallets', async () => {
+    const service = await useAdditionalService(environment, { LIMIT_OPEN_INVOICES_PER_PAIR: '1' });
+    const { npub } = environment.newWallet();
+    const { body } = await requestJson(service.url, `/.well-known/lnurlp/${npub}?amount=1000`);
+    expect(body).toHaveProperty('pr');
+    const init = { method: 'POST', body: new URLSearchParams({ amount: '1' }) };
+    const response = await open(`/${npub}`, init, service.url);
+    expect(response.status).toBe(429);
+    expect(await response.text()).toContain('You have too many unpaid invoices for this recipient');
+  });
 
   it('shows an invoice that is too long for a QR code as text', async () => {
     const wallet = environment.newWallet();

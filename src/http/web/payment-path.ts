@@ -12,8 +12,8 @@ export function findPaymentPath(text: string, hosts: readonly string[]): Recipie
     return { problem: SECRET_KEY_WARNING };
   }
   const address = text.trim().replace(/^(?:nostr|lightning):/i, '');
-  const [localPart = '', host] = address.toLowerCase().split('@');
-  if (host !== undefined && !hosts.includes(host)) {
+  const [localPart = '', ...hostParts] = address.toLowerCase().split('@');
+  if (hostParts.length > 0 && !hosts.includes(hostParts.join('@'))) {
     return {
       problem: `This address belongs to another server. Addresses here end with @${hosts[0]}.`,
     };
