@@ -255,6 +255,8 @@ describe('a payment page', () => {
     const created = await submit(`/${payee.npub}`, { amount: '21' });
     const path = created.headers.get('location') ?? '';
     expect((await open(path.replace(payee.npub, other.npub))).status).toBe(404);
+    // A chat program may add a full stop to a link.
+    expect((await open(`${path}.`)).status).toBe(404);
   });
 
   it('is the same for unknown and blocked recipients and for unknown paths', async () => {

@@ -144,7 +144,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
 
   app.get(
     '/:address/invoice/:token',
-    { config, schema: { params: paymentParams.extend({ token: z.string().max(64) }) } },
+    { config, schema: { params: paymentParams.extend({ token: z.string() }) } },
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, deps);
