@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { openAccount, section } from '../helpers/web/account-page.ts';
 import { hostileTexts } from '../helpers/web/hostile-texts.ts';
+import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** The account page with a broken or hostile extension, and without the server's responses. */
@@ -46,4 +47,25 @@ it.each([
     const alert = section(page, title).getByRole('alert');
     expect(await alert.textContent()).toContain('The server did not respond.');
   }
+});
+
+it('does not sign in a user who cancels while the server responds', async () => {
+  const { secretKey } = environment.newWallet();
+  const release = Promise.withResolvers<void>();
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    prepare: async (newPage) => {
+      await addNostrExtension(newPage, secretKey);
+      await newPage.route('**/api/v2/user/info', async (route) => {
+        await release.promise;
+        await route.continue();
+      });
+    },
+  });
+  const request = page.waitForRequest('**/api/v2/user/info');
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  await request;
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  release.resolve();
+  await page.getByRole('alert').filter({ hasText: 'Signing in was cancelled.' }).waitFor();
+  expect(await page.getByRole('button', { name: 'Sign out' }).count()).toBe(0);
 });

@@ -20,9 +20,10 @@ interface Session {
 
 function Account({ signerRelay }: { signerRelay: string }) {
   const [session, setSession] = useState<Session | null>(null);
-  const signIn = async (signer: Signer) => {
+  const signIn = async (signer: Signer, signal: AbortSignal) => {
     const api = new ApiClient(signer);
     const { data } = await api.request<UserResponse>('/api/v2/user/info');
+    signal.throwIfAborted();
     setSession({ signer, api, user: data.user });
   };
   // A change may finish after the user has signed out.

@@ -7,8 +7,8 @@ import { type Connect, Waiting, type WaitingFor } from './waiting.tsx';
 
 interface SignInProps {
   signerRelay: string;
-  /** Signs the user in. Fails if the signer refuses or the server rejects the signature. */
-  onSigner: (signer: Signer) => Promise<void>;
+  /** Signs the user in. Fails if the signer refuses, the server rejects the signature, or the signal aborts. */
+  onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
 }
 
 const EXTENSION_TEXT =
@@ -24,7 +24,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     const { signal } = controller.current;
     try {
       const signEvent = await connect(signal, setWaitingFor);
-      await onSigner({ signEvent, close: () => abort('You signed out.') });
+      await onSigner({ signEvent, close: () => abort('You signed out.') }, signal);
     } catch (error) {
       abort('Signing in failed.');
       throw error;
