@@ -179,9 +179,8 @@ function LockSetting({ api, user, onUserChange }: SettingsProps) {
         Lock quotes
       </label>
       <p class="hint" id="lock-hint">
-        Only a wallet that signs with your Nostr key can collect a locked quote. Wallets built with
-        cdk need this on, and turn it on themselves; cashu.me, Nutshell and wallets built with coco
-        need it off. It applies to new payments.
+        Only a wallet that signs with your Nostr key can collect a locked quote: wallets built with
+        cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
       </p>
       {problem !== null && <Problem>{problem}</Problem>}
       <Status text={status} />
