@@ -13,17 +13,20 @@ const MAX_PAGE_BYTES = 60 * 1024;
 
 const PAID_WITHIN_MS = 2_000;
 
-/** Counts the requests of scripts. A response is complete before the page's script receives it. */
+/** Counts the requests of scripts. A response is complete before the page's script receives it. A request may also time out. */
 const COUNT_FETCHES = `
   globalThis.fetches = { started: 0, pending: 0 };
   const originalFetch = globalThis.fetch;
   globalThis.fetch = async (...args) => {
     fetches.started += 1;
     fetches.pending += 1;
-    const response = await originalFetch(...args);
-    const text = await response.text();
-    fetches.pending -= 1;
-    return new Response(text, response);
+    try {
+      const response = await originalFetch(...args);
+      const text = await response.text();
+      return new Response(text, response);
+    } finally {
+      fetches.pending -= 1;
+    }
   };`;
 
 const environment = useTestEnvironment();
