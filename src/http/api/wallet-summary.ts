@@ -26,7 +26,7 @@ const schema = {
   operationId: 'summariseQuotes',
   tags: ['Wallets'],
   summary: 'Get the totals of the user’s payments',
-  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS.toLocaleString('en')} payments of the quote list.`,
+  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments of the quote list.`,
   response: {
     200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
     ...errorResponses(apiError, 401, 500),
