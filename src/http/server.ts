@@ -127,9 +127,10 @@ export async function createServer(deps: ServerDeps) {
         buildSerializer: () => () => JSON.stringify,
       },
     },
-    // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2).
+    // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2). Other targets without a
+    // slash, such as `*`, must not lead to the home page.
     rewriteUrl: ({ url = '' }) =>
-      url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
+      url.startsWith('/') ? url : `/${url.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`,
     // For errors before any hook has run.
     frameworkErrors: (error, request, reply) => {
       setCommonHeaders(request, reply);

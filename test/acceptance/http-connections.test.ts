@@ -142,6 +142,14 @@ describe('an unusual but valid request', () => {
     expect(response).toContain('{"status":"ERROR","reason":"Invalid recipient."}');
   });
 
+  it('does not get the home page if its target is an asterisk', async () => {
+    const response = await sendRawBytes(
+      environment.origin,
+      'GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
+    );
+    expect(response).toMatch(/^HTTP\/1.1 404 /);
+  });
+
   it('may lack the Host header or have an unknown Expect header', async () => {
     for (const header of ['', 'Host: x\r\nExpect: the-unexpected\r\n']) {
       const response = await sendRawBytes(

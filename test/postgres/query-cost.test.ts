@@ -175,7 +175,7 @@ function measurePage(options: {
 it('finds a quote by its exact verify token only', async () => {
   const store = new QuoteStore(database.db);
   const expected = { request: quote.request, state: 'UNPAID' };
-  expect(await store.findByVerifyToken(verifyToken)).toEqual(expected);
+  expect(await store.findByVerifyToken(verifyToken)).toMatchObject(expected);
   const hash = createHash('sha256').update(verifyToken).digest('hex');
   for (const wrongToken of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
     expect(await store.findByVerifyToken(wrongToken), wrongToken).toBeNull();

@@ -53,6 +53,9 @@ const INTERNALS_PATTERN =
 /** Base64 in responses, which can match the pattern above by chance: JWTs, payment requests and handshake headers. */
 const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 
+/** The only page among the targets. `test/web` and `test/acceptance/web-pages.test.ts` test the others. */
+const HOME_PAGE_PATTERN = /^(?:https?:\/\/[^/?#]*)?\/*(?:[?#]|$)/;
+
 /** Message types of the quote socket (spec.md section 6). */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
@@ -243,6 +246,13 @@ function parseResponses(
 /** Returns how a response differs from spec.md. */
 function findProblems(response: RawResponse, request: Omit<RequestCase, 'bytes'>): string[] {
   const { status, headers, body } = response;
+  if (HOME_PAGE_PATTERN.test(request.target) && isHtml(headers)) {
+    const isExpected = [200, 400].includes(status);
+    return [
+      ...(isExpected ? [] : [`home page with status ${status}`]),
+      ...findLeaks(body.replace('<html', ''), request.marker),
+    ];
+  }
   const isBodiless = request.method === 'HEAD' || status === 204;
   const hasRetryAfter = /^[1-9]\d*$/.test(headers.get('retry-after') ?? '');
   const isExpected =
@@ -270,6 +280,10 @@ function findProblems(response: RawResponse, request: Omit<RequestCase, 'bytes'>
     ...checks.filter(([isCorrect]) => !isCorrect).map(([, problem]) => problem),
     ...findLeaks(text, request.marker),
   ];
+}
+
+function isHtml(headers: Headers): boolean {
+  return /^text\/html\b/.test(headers.get('content-type') ?? '');
 }
 
 /** Returns whether a body is an error in the endpoint's format, or a success that matches the OpenAPI document. */
