@@ -5,7 +5,7 @@ import type { Page } from './layout.ts';
 export function accountPage(signerRelay: string): Page {
   return {
     title: 'Your account',
-    scripts: ['account'],
+    script: 'account',
     content: html`
       <div id="account" data-signer-relay=${signerRelay}>
         <h1>Your account</h1>

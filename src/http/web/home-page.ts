@@ -19,8 +19,7 @@ export function homePage(data: HomePageData): Page {
     title: 'Lightning addresses for Nostr',
     description: `Every Nostr key has a Lightning address at ${host}.`,
     url: data.url,
-    isListed: true,
-    scripts: ['home'],
+    script: 'home',
     content: html`
       <h1>Every Nostr key has a Lightning address</h1>
       <p class="lead">

@@ -22,7 +22,7 @@ export function invoicePage(data: InvoicePageData): Page {
   const { address, paymentPath, status } = data;
   return {
     title: `Invoice for ${address}`,
-    scripts: ['invoice'],
+    script: 'invoice',
     ...(status === 'waiting' && {
       head: html`<noscript><meta http-equiv="refresh" content=${RELOAD_SECONDS} /></noscript>`,
     }),

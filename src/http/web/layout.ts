@@ -8,12 +8,10 @@ export interface Page {
   title: string;
   /** For search engines and for previews of shared links (Open Graph). */
   description?: string;
-  /** The public URL of the page, if it should appear in previews. */
+  /** The public URL of the page, if previews and search engines may show it. */
   url?: string;
-  /** Whether search engines may list the page. */
-  isListed?: boolean;
-  /** Names of files in browser/ without extension. */
-  scripts?: readonly string[];
+  /** The name of a file in browser/ without extension. */
+  script?: string;
   /** Further elements of `<head>`. */
   head?: VNode;
   content: ComponentChildren;
@@ -21,7 +19,7 @@ export interface Page {
 
 /** Renders a whole document. All texts are escaped by the library. */
 export function renderPage(siteName: string, page: Page): string {
-  const { title, description, url, scripts = [] } = page;
+  const { title, description, url, script } = page;
   return `<!doctype html>${renderToString(html`
     <html lang="en">
       <head>
@@ -29,13 +27,13 @@ export function renderPage(siteName: string, page: Page): string {
         <title>${title} · ${siteName}</title>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
-        ${page.isListed !== true && html`<meta name="robots" content="noindex" />`}
+        ${url === undefined && html`<meta name="robots" content="noindex" />`}
         ${description !== undefined && html`<meta name="description" content=${description} />`}
         ${url !== undefined && html`<${OpenGraph} ...${{ siteName, title, description, url }} />`}
         <link rel="stylesheet" href="/assets/style.css" />
         <link rel="stylesheet" href="/assets/brand.css" />
         <link rel="icon" href="/assets/logo" />
-        ${scripts.map((name) => html`<script type="module" src=${`/assets/${name}.js`}></script>`)}
+        ${script !== undefined && html`<script type="module" src=${`/assets/${script}.js`}></script>`}
         ${page.head}
       </head>
       <body>

@@ -27,8 +27,7 @@ export function paymentPage(data: PaymentPageData): Page {
     title: `Pay ${address}`,
     description: `Send sats to ${address} from any Lightning wallet.`,
     url: data.url,
-    isListed: true,
-    scripts: ['payment'],
+    script: 'payment',
     content: html`
       <h1><small>Pay</small> ${shortenAddress(address)}</h1>
       <div class="columns">

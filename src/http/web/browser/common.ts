@@ -61,19 +61,28 @@ function refuseSecretKeys(): void {
 }
 
 function showSecretKeyWarning(): void {
-  const dialog = document.createElement('dialog');
-  const text = document.createElement('p');
   const button = document.createElement('button');
-  text.textContent = SECRET_KEY_WARNING;
-  text.id = 'secret-key-warning';
   button.textContent = 'I understand';
-  button.addEventListener('click', () => dialog.close());
-  dialog.setAttribute('role', 'alertdialog');
-  dialog.setAttribute('aria-labelledby', text.id);
-  dialog.append(text, button);
+  showDialog(SECRET_KEY_WARNING, [button]).setAttribute('role', 'alertdialog');
+}
+
+/** Shows a text in a modal dialog. Each of the controls closes it. */
+export function showDialog(text: string, controls: readonly HTMLElement[]): HTMLDialogElement {
+  const dialog = document.createElement('dialog');
+  const paragraph = document.createElement('p');
+  const row = document.createElement('p');
+  paragraph.textContent = text;
+  row.className = 'row';
+  for (const control of controls) {
+    control.addEventListener('click', () => dialog.close());
+  }
+  row.append(...controls);
+  dialog.append(paragraph, row);
+  dialog.setAttribute('aria-label', text);
   dialog.addEventListener('close', () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+  return dialog;
 }
 
 formatAmounts();

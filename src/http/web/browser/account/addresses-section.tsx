@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiClient } from './api-client.ts';
-import { CopyableText, Problem, QrCode, Section, useAction } from './elements.tsx';
+import { ActionableProblem, CopyableText, QrCode, Section, useAction } from './elements.tsx';
 import { locateAddress } from './lightning-address.ts';
 import type { User } from './user.ts';
 
@@ -23,14 +23,9 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
     <Section title="Your addresses">
       <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
       {problem !== null && (
-        <>
-          <Problem>Your addresses could not be read. {problem}</Problem>
-          <p>
-            <button type="button" class="secondary" onClick={() => void run()}>
-              Try again
-            </button>
-          </p>
-        </>
+        <ActionableProblem action="Try again" onAction={() => void run()}>
+          Your addresses could not be read. {problem}
+        </ActionableProblem>
       )}
       {first !== undefined && <Address address={first} />}
       {others.map((address) => (

@@ -60,6 +60,50 @@ export function Problem({ children }: { children: ComponentChildren }) {
   );
 }
 
+/** An error, and a button with which the user can do something about it. */
+export function ActionableProblem({
+  children,
+  action,
+  onAction,
+}: {
+  children: ComponentChildren;
+  action: string;
+  onAction: () => void;
+}) {
+  return (
+    <>
+      <Problem>{children}</Problem>
+      <p>
+        <button type="button" class="secondary" onClick={onAction}>
+          {action}
+        </button>
+      </p>
+    </>
+  );
+}
+
+/** A result, which screen readers announce when it changes. */
+export function Status({ text }: { text: string | null }) {
+  return <div role="status">{text !== null && <p class="notice">{text}</p>}</div>;
+}
+
+/** Submits its form. While the form is busy, the button keeps the focus, which a disabled button would lose. */
+export function SubmitButton({
+  isBusy,
+  busyLabel,
+  children,
+}: {
+  isBusy: boolean;
+  busyLabel: string;
+  children: ComponentChildren;
+}) {
+  return (
+    <button type="submit" aria-disabled={isBusy}>
+      {isBusy ? busyLabel : children}
+    </button>
+  );
+}
+
 /**
  * Runs an action of the user, one at a time.
  *

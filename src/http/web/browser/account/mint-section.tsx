@@ -1,8 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiClient } from './api-client.ts';
 import { explained, toFailure } from './api-failure.ts';
-import { Problem, Sats, Section, useAction } from './elements.tsx';
-import { Status, SubmitButton } from './form-elements.tsx';
+import { Problem, Sats, Section, Status, SubmitButton, useAction } from './elements.tsx';
 import { describeMintProblem, describeProblem } from './problem-text.ts';
 import type { User, UserResponse } from './user.ts';
 

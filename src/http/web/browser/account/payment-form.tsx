@@ -1,6 +1,5 @@
 import { explained } from './api-failure.ts';
-import { CopyableText, Problem, QrCode, Sats, useAction } from './elements.tsx';
-import { SubmitButton } from './form-elements.tsx';
+import { CopyableText, Problem, QrCode, Sats, SubmitButton, useAction } from './elements.tsx';
 import { describePurchaseProblem, findTokenProblem } from './problem-text.ts';
 
 interface PaymentFormProps {

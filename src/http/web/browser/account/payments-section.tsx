@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatNumber } from '../common.ts';
 import type { ApiClient } from './api-client.ts';
-import { Problem, Sats, Section, useAction } from './elements.tsx';
+import { ActionableProblem, Problem, Sats, Section, useAction } from './elements.tsx';
 import { exportPayments } from './export-payments.ts';
 import type { LiveStatus } from './live-updates.ts';
 import {
@@ -37,24 +37,14 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       <p class={liveStatus === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[liveStatus]}</p>
       <Announcement payments={newPayments} />
       {liveStatus === 'paused' && (
-        <>
-          <Problem>This list no longer updates by itself. {liveProblem}</Problem>
-          <p>
-            <button type="button" class="secondary" onClick={() => feed.current?.resume()}>
-              Update again
-            </button>
-          </p>
-        </>
+        <ActionableProblem action="Update again" onAction={() => feed.current?.resume()}>
+          This list no longer updates by itself. {liveProblem}
+        </ActionableProblem>
       )}
       {loadProblem !== null && liveStatus !== 'paused' && (
-        <>
-          <Problem>Your payments could not be read. {loadProblem}</Problem>
-          <p>
-            <button type="button" class="secondary" onClick={() => void feed.current?.reload()}>
-              Try again
-            </button>
-          </p>
-        </>
+        <ActionableProblem action="Try again" onAction={() => void feed.current?.reload()}>
+          Your payments could not be read. {loadProblem}
+        </ActionableProblem>
       )}
       {page === null && loadProblem === null && <p>Reading your payments…</p>}
       {page?.total === 0 && (

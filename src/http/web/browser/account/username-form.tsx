@@ -1,7 +1,6 @@
 import type { ApiClient } from './api-client.ts';
 import { explained } from './api-failure.ts';
-import { CopyableText, Problem, Sats, useAction } from './elements.tsx';
-import { SubmitButton } from './form-elements.tsx';
+import { CopyableText, Problem, Sats, SubmitButton, useAction } from './elements.tsx';
 import { useNameAvailability } from './name-availability.ts';
 import { describePurchaseProblem } from './problem-text.ts';
 

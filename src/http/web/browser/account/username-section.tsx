@@ -1,8 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiClient } from './api-client.ts';
 import { toFailure } from './api-failure.ts';
-import { CopyableText, Problem, Section } from './elements.tsx';
-import { Status } from './form-elements.tsx';
+import { CopyableText, Problem, Section, Status } from './elements.tsx';
 import { describeProblem } from './problem-text.ts';
 import type { User } from './user.ts';
 import { type PaymentTerms, UsernamePurchase } from './username-purchase.tsx';
