@@ -55,8 +55,8 @@ interface ProxyContext {
   configFile: string;
   /** The proxy listens on this port of each of {@link PROXY_ADDRESSES}. */
   port: number;
-  /** Address of the service, such as `127.0.0.1:3000`. */
-  upstream: string;
+  /** Addresses of the processes of the service, such as `127.0.0.1:3000`. */
+  upstreams: readonly string[];
 }
 
 /**
@@ -79,13 +79,13 @@ export async function installReverseProxies(
  * run it in a test.
  *
  * @param options.port the proxy listens on this port of each of {@link PROXY_ADDRESSES}
- * @param options.upstream address of the service, such as `127.0.0.1:3000`
+ * @param options.upstreams addresses of the processes of the service, such as `127.0.0.1:3000`
  * @param options.replacements the test's own changes of the example
  * @throws Error if the proxy or OpenSSL is missing, or if the proxy does not start
  */
 export async function startReverseProxy(
   kind: ReverseProxyKind,
-  options: { port: number; upstream: string; replacements: ConfigReplacements },
+  options: { port: number; upstreams: readonly string[]; replacements: ConfigReplacements },
 ): Promise<ReverseProxy> {
   await assertInstalled(kind, 'openssl');
   const folder = await mkdtemp(path.join(tmpdir(), `nutpost-${kind}-`));
@@ -104,11 +104,8 @@ export async function startReverseProxy(
   try {
     const certificate = await createCertificate(context);
     const replacements = [...setup.replacements, ...options.replacements];
-    const example = await readFile(path.join(EXAMPLES_FOLDER, setup.exampleFile), 'utf8');
-    await writeFile(
-      context.configFile,
-      setup.wrapper.join(applyReplacements(example, replacements)),
-    );
+    const example = await readProxyExample(setup.exampleFile, replacements);
+    await writeFile(context.configFile, setup.wrapper.join(example));
     proxy = new ServerProcess(kind, kind, setup.args, {
       cwd: folder,
       env: { PATH: PROGRAM_PATH, HOME: folder },
@@ -147,7 +144,7 @@ export async function adaptCaddyfile(
 }
 
 const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySetup> = {
-  nginx: ({ folder, pemFile, configFile, port, upstream }) => ({
+  nginx: ({ folder, pemFile, configFile, port, upstreams }) => ({
     exampleFile: 'nginx.conf',
     wrapper: [
       // By default, nginx that root starts runs its workers as another user, who cannot read the folder.
@@ -160,23 +157,26 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
     replacements: [
       ['listen 443', `listen 127.0.0.1:${port}`],
       ['listen [::]:443 ssl http2;', hasIpv6() ? `listen [::1]:${port} ssl http2;` : ''],
-      ['server 127.0.0.1:3000', `server ${upstream}`],
+      ['server 127.0.0.1:3000;', upstreams.map((upstream) => `server ${upstream};`).join(' ')],
       ['/etc/ssl/nutpost/fullchain.pem', pemFile],
       ['/etc/ssl/nutpost/privkey.pem', pemFile],
     ],
     args: ['-e', 'stderr', '-p', folder, '-c', configFile],
   }),
-  haproxy: ({ pemFile, configFile, port, upstream }) => ({
+  haproxy: ({ pemFile, configFile, port, upstreams }) => ({
     exampleFile: 'haproxy.cfg',
     wrapper: ['', ''],
     replacements: [
       ['bind :443,:::443 v', `bind ${PROXY_ADDRESSES.map((host) => `${host}:${port}`)} v`],
-      ['server nutpost 127.0.0.1:3000', `server nutpost ${upstream}`],
+      [
+        'server nutpost1 127.0.0.1:3000',
+        upstreams.map((upstream, index) => `server nutpost${index + 1} ${upstream}`).join('\n    '),
+      ],
       ['/etc/haproxy/nutpost.pem', pemFile],
     ],
     args: ['-db', '-f', configFile],
   }),
-  caddy: ({ pemFile, configFile, port, upstream }) => ({
+  caddy: ({ pemFile, configFile, port, upstreams }) => ({
     exampleFile: 'Caddyfile',
     wrapper: ['', ''],
     replacements: [
@@ -189,13 +189,22 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
         'one.example, two.example {',
         `https://one.example:${port}, https://two.example:${port} {\n\ttls ${pemFile} ${pemFile}`,
       ],
-      ['reverse_proxy 127.0.0.1:3000', `reverse_proxy ${upstream}`],
+      ['reverse_proxy 127.0.0.1:3000', `reverse_proxy ${upstreams.join(' ')}`],
     ],
     args: ['run', '--adapter', 'caddyfile', '--config', configFile],
   }),
 };
 
-function applyReplacements(example: string, replacements: ConfigReplacements): string {
+/**
+ * Reads an example configuration.
+ *
+ * @param name a file in docs/proxies/
+ */
+export async function readProxyExample(
+  name: string,
+  replacements: ConfigReplacements,
+): Promise<string> {
+  const example = await readFile(path.join(EXAMPLES_FOLDER, name), 'utf8');
   return replacements.reduce((config, [text, replacement]) => {
     const parts = config.split(text);
     if (parts.length !== 2) {

@@ -29,6 +29,9 @@ export interface ServiceBehindProxy {
   secondOrigin: string;
   /** The service's own URL, such as `http://127.0.0.1:3000`, which bypasses the proxy. */
   directUrl: string;
+  /** Stops the service, but not the proxy. */
+  stopService(): Promise<void>;
+  /** Stops the service and the proxy. */
   close(): Promise<void>;
 }
 
@@ -37,6 +40,7 @@ export interface ServiceBehindProxy {
  * to the proxy and trust its certificate.
  *
  * @param options.proxyConfigReplacements changes to the proxy's example configuration
+ * @param options.otherUpstreams addresses of other processes that the proxy forwards to, such as `127.0.0.1:3000`
  * @param options.shouldAddHttpOrigin whether the second domain's `http:` origin is also a public origin of the
  *   service
  */
@@ -47,6 +51,7 @@ export async function startServiceBehindProxy(
     env?: Record<string, string>;
     overrides?: ServiceOverrides;
     proxyConfigReplacements?: ConfigReplacements;
+    otherUpstreams?: readonly string[];
     shouldAddHttpOrigin?: boolean;
   } = {},
 ): Promise<ServiceBehindProxy> {
@@ -61,19 +66,24 @@ export async function startServiceBehindProxy(
   ];
   const env = { PUBLIC_ORIGINS: origins.join(','), TRUST_PROXY: PROXY_ADDRESS, ...options.env };
   const service = await startAdditionalService(environment, env, options.overrides);
-  const upstream = new URL(service.url).host;
   const proxy = await startReverseProxy(kind, {
     port,
-    upstream,
+    upstreams: [new URL(service.url).host, ...(options.otherUpstreams ?? [])],
     replacements: options.proxyConfigReplacements ?? [],
   });
   routeHostnamesToProxy(proxy);
+  let stopped: Promise<void> | null = null;
+  const stopService = () => {
+    stopped ??= service.stop();
+    return stopped;
+  };
   return {
     canonicalOrigin,
     secondOrigin,
     directUrl: service.url,
+    stopService,
     close: async () => {
-      await service.stop();
+      await stopService();
       await proxy.stop();
     },
   };
