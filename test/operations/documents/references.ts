@@ -17,7 +17,7 @@ const EXTERNAL_SETTINGS = new Set([
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'NOSTR_SECRET_KEY',
-  // A variable of the script in deployment.md.
+  // A variable of deploy/systemd/nutpost.
   'NUTPOST_ENV',
   'ON_ERROR_STOP',
 ]);
@@ -92,7 +92,7 @@ function linkTargetExists(
 function findFilePaths(code: readonly string[]): string[] {
   return findMatches(
     code,
-    /(?<![\w/.$"'-])((?:src|test|docs|scripts|bench|bin|migrations)\/[\w./-]*)/g,
+    /(?<![\w/.$"'-])((?:src|test|docs|scripts|bench|bin|migrations|deploy)\/[\w./-]*)/g,
   );
 }
 
