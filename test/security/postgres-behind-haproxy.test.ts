@@ -9,10 +9,7 @@ import { readProxyExample } from '../../scripts/reverse-proxy.ts';
 import { findFreePort, ServerProcess } from '../../scripts/server-process.ts';
 import { eventually } from '../helpers/eventually.ts';
 
-/**
- * Tests docs/proxies/haproxy-postgres.cfg with servers that only send their name. `npm run test:failover` uses a real
- * cluster.
- */
+/** Tests docs/proxies/haproxy-postgres.cfg with servers that only send their name. */
 
 const HOST = '127.0.0.1';
 
