@@ -101,7 +101,11 @@ function toConfig(settings: Settings) {
     database:
       settings.DATABASE_URL === undefined
         ? ({ kind: 'sqlite', dataDir: settings.DATA_DIR } as const)
-        : ({ kind: 'postgres', url: settings.DATABASE_URL } as const),
+        : ({
+            kind: 'postgres',
+            url: settings.DATABASE_URL,
+            listenUrl: settings.DATABASE_LISTEN_URL,
+          } as const),
     /** Null: the service generates a secret in the data directory. PostgreSQL requires the setting. */
     jwtSecret: settings.JWT_SECRET ?? null,
     jwtSecretPrevious: settings.JWT_SECRET_PREVIOUS ?? null,
@@ -189,6 +193,10 @@ const integerSetting = (min: number, max: number) =>
     return value;
   });
 
+const postgresUrlSetting = z
+  .string()
+  .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// URL' });
+
 const secretSetting = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
@@ -248,10 +256,8 @@ function environmentSchema(allowPrivateNetworks: boolean) {
         error: 'must be IP addresses or CIDRs separated by commas',
       })
       .default([]),
-    DATABASE_URL: z
-      .string()
-      .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// URL' })
-      .optional(),
+    DATABASE_URL: postgresUrlSetting.optional(),
+    DATABASE_LISTEN_URL: postgresUrlSetting.optional(),
     DATA_DIR: z.string().default('./data'),
     JWT_SECRET: secretSetting.optional(),
     JWT_SECRET_PREVIOUS: secretSetting.optional(),
@@ -353,6 +359,8 @@ function findConflicts(settings: Settings): string[] {
   const sellsUsernames = (settings.USERNAME_PRICE_SAT ?? 0) > 0;
   const range = { minMsat: settings.MIN_SENDABLE_MSAT, maxMsat: settings.MAX_SENDABLE_MSAT };
   const conflicts = {
+    'DATABASE_LISTEN_URL requires DATABASE_URL; without a connection pooler, set only DATABASE_URL':
+      !usesPostgres && settings.DATABASE_LISTEN_URL !== undefined,
     'TREASURY_SECRET is required with DATABASE_URL if usernames have a price; use the same secret in every process':
       usesPostgres && sellsUsernames && settings.TREASURY_SECRET === undefined,
     'JWT_SECRET is required with DATABASE_URL; use the same secret in every process':

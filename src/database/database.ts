@@ -46,9 +46,17 @@ const COMMAND_BUSY_TIMEOUT_MS = 30_000;
  */
 const READ_BUSY_TIMEOUT_MS = 50;
 
-export type DatabaseLocation =
-  | { kind: 'postgres'; url: string }
-  | { kind: 'sqlite'; dataDir: string };
+export interface PostgresLocation {
+  kind: 'postgres';
+  url: string;
+  /**
+   * Leads to the server itself, if `url` leads to a pooler that shares connections between transactions. Used for
+   * everything that needs a session: LISTEN and migrations. Default: `url`.
+   */
+  listenUrl?: string | undefined;
+}
+
+export type DatabaseLocation = PostgresLocation | { kind: 'sqlite'; dataDir: string };
 
 /** Called when a migration starts, with one line of text that has no line break. */
 type OnProgress = (line: string) => void;
@@ -69,9 +77,8 @@ export async function openDatabase(
   if (location.kind === 'sqlite') {
     return openSqliteForService(location.dataDir, onError, onProgress);
   }
-  const { url } = location;
-  const database = await openPostgres(url, onError, false);
-  return prepareOrClose(database, () => migratePostgres(url, onError, onProgress));
+  const database = await openPostgres(location, onError, false);
+  return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
 /**
@@ -103,7 +110,7 @@ export async function openForInspection(
 ): Promise<Database> {
   switch (location.kind) {
     case 'postgres':
-      return openPostgres(location.url, onError, allowLongQueries);
+      return openPostgres(location, onError, allowLongQueries);
     case 'sqlite':
       assertDatabaseExists(location.dataDir);
       return openSqliteFile(sqliteFilePath(location.dataDir), onError, {
@@ -196,31 +203,37 @@ async function prepareOrClose(
 }
 
 async function openPostgres(
-  url: string,
+  { url, listenUrl }: PostgresLocation,
   onError: OnError,
   allowLongQueries: boolean,
 ): Promise<Database> {
   const pool = createPool(url, onError, allowLongQueries);
-  try {
-    await pool.query('select 1');
-  } catch (error) {
-    await pool.end();
-    throw new OperatorError(
-      `DATABASE_URL: the database cannot be reached (${rootCauseMessage(error)}).`,
-    );
-  }
+  await assertReachable(pool, 'DATABASE_URL');
+  const shouldPrepare = listenUrl === undefined;
   const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: withPreparedStatements(pool, onError) }),
+    dialect: new PostgresDialect({ pool: withPreparedStatements(pool, onError, shouldPrepare) }),
   });
   return {
     db,
-    listen: (listener) => listenOnPostgres(url, listener, onError),
+    listen: (listener) => listenOnPostgres(listenUrl ?? url, listener, onError),
     poolStats: () => readPoolStats(pool),
     isWritable: () => true,
     checkpoint: async () => undefined,
     close: () =>
       Promise.race([closePool(db, pool), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
   };
+}
+
+/** Ends the pool if the server cannot be reached. @throws OperatorError in that case */
+async function assertReachable(pool: pg.Pool, settingName: string): Promise<void> {
+  try {
+    await pool.query('select 1');
+  } catch (error) {
+    await pool.end();
+    throw new OperatorError(
+      `${settingName}: the database cannot be reached (${rootCauseMessage(error)}).`,
+    );
+  }
 }
 
 /** Ends the pool, which Kysely does only if a query has used it. */
@@ -233,13 +246,13 @@ async function closePool(db: Kysely<DatabaseSchema>, pool: pg.Pool): Promise<voi
 
 /** Processes that start at the same time migrate one after the other, because Kysely holds an advisory lock. */
 async function migratePostgres(
-  url: string,
+  { url, listenUrl }: PostgresLocation,
   onError: OnError,
   onProgress: OnProgress,
 ): Promise<void> {
-  const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: createMigrationPool(url, onError) }),
-  });
+  const pool = createMigrationPool(listenUrl ?? url, onError);
+  await assertReachable(pool, listenUrl === undefined ? 'DATABASE_URL' : 'DATABASE_LISTEN_URL');
+  const db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
   try {
     await migrate(db, onProgress);
   } finally {

@@ -12,24 +12,27 @@ const MAX_STATEMENTS = 300;
 /** PostgreSQL's `feature_not_supported`: a migration changed the columns that a prepared statement returns. */
 const RESULT_CHANGED_CODE = '0A000';
 
-/** PostgreSQL's codes for a server that is stopping, has crashed, or is starting. */
-const SHUTDOWN_CODE = /^57P0[123]$/;
+/** The codes for a server that is stopping, has crashed, or is starting; PgBouncer's for one that it cannot reach. */
+const SHUTDOWN_CODE = /^(?:57P0[123]|08P01)$/;
 
 /**
  * Wraps a pool so that it prepares statements, because parsing and planning most of them takes longer than running
- * them. Like LISTEN, prepared statements do not work behind a pooler that shares connections between transactions.
+ * them.
  *
  * Throws {@link DatabaseUnavailableError} if the pool has no connection, or the connection of a query breaks.
  *
  * @param onUnreachable receives the reason, at most once in ten seconds
+ * @param shouldPrepare false behind a pooler that shares connections between transactions: PgBouncer before 1.21
+ *   cannot prepare statements there
  */
 export function withPreparedStatements(
   pool: pg.Pool,
   onUnreachable: (error: Error) => void,
+  shouldPrepare = true,
 ): PostgresPool {
   const names = new Map<string, string>();
   const nameStatement = (text: string) => {
-    if (!names.has(text) && names.size < MAX_STATEMENTS) {
+    if (shouldPrepare && !names.has(text) && names.size < MAX_STATEMENTS) {
       names.set(text, `nutpost_${names.size + 1}`);
     }
     return names.get(text) ?? null;
