@@ -14,6 +14,8 @@ const PROJECTS = [
   'mints',
   'security',
   'operations',
+  'failover',
+  'pooler',
   'web',
 ];
 

@@ -44,10 +44,11 @@ export interface PostgresCluster {
  * user. Installs PostgreSQL if it is missing and this process runs as root on Debian.
  *
  * @param options.durable whether PostgreSQL syncs commits to disk (default: false)
+ * @param options.primaryUrl if set, the server is a streaming standby of this one and contains a copy of its data
  * @throws Error if PostgreSQL is missing or does not start
  */
 export async function startPostgresCluster(
-  options: { durable?: boolean } = {},
+  options: { durable?: boolean; primaryUrl?: string } = {},
 ): Promise<PostgresCluster> {
   const binFolder = await findOrInstallServerBinaries();
   const owner = await findUnprivilegedUser();
@@ -63,9 +64,13 @@ export async function startPostgresCluster(
     if (owner !== null) {
       await chown(folder, owner.uid, owner.gid);
     }
+    const [program, args] =
+      options.primaryUrl === undefined
+        ? ['initdb', ['-U', SUPERUSER, '--auth=trust', '-E', 'UTF8', '--locale=C']]
+        : ['pg_basebackup', ['-d', options.primaryUrl, '-c', 'fast', '--write-recovery-conf']];
     await runProgram(
-      path.join(binFolder, 'initdb'),
-      ['-D', dataFolder, '-U', SUPERUSER, '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
+      path.join(binFolder, program),
+      ['-D', dataFolder, ...args, '--no-sync'],
       processOptions,
     );
     const host = '127.0.0.1';
@@ -143,7 +148,7 @@ async function findServerBinaries(): Promise<string | null> {
  * Returns the user that runs the server if this process is root, because PostgreSQL does not run as root. Otherwise
  * returns null.
  */
-async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
+export async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
   if (process.getuid?.() !== 0) {
     return null;
   }
@@ -162,7 +167,7 @@ async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | nu
 }
 
 /** Returns null if the server does not accept connections yet. */
-async function readVersion(url: string): Promise<string | null> {
+export async function readVersion(url: string): Promise<string | null> {
   const client = new Client({ connectionString: url });
   try {
     await client.connect();

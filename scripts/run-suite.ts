@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { installChromium } from './chromium.ts';
 import { installNutshell } from './nutshell.ts';
+import { type PgBouncer, startPgBouncer } from './pgbouncer.ts';
 import { startPostgresCluster } from './postgres-cluster.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
 
@@ -17,6 +18,8 @@ interface Suite {
   installDependencies?: () => Promise<void>;
   /** If set, the suite runs with a PostgreSQL server, whose URL is in this environment variable. */
   databaseUrlVariable?: string;
+  /** If true, the tests connect to the PostgreSQL server through PgBouncer, whose URL is in `TEST_POOLER_URL`. */
+  usesPooler?: boolean;
   /** Test files that run at the same time. Tests that measure times must run alone. */
   maxWorkers?: number;
 }
@@ -33,9 +36,19 @@ const SUITES: Readonly<Record<string, Suite>> = {
     databaseUrlVariable: 'OPERATIONS_DATABASE_URL',
     maxWorkers: 1,
   },
+  failover: { projects: ['failover'], maxWorkers: 1 },
+  'failover pgbouncer': {
+    projects: ['acceptance', 'pooler'],
+    databaseUrlVariable: 'TEST_DATABASE_URL',
+    usesPooler: true,
+  },
 };
 
-const [suiteName = '', ...vitestArguments] = process.argv.slice(2);
+const args = process.argv.slice(2);
+/** A suite may have a variant, which has a name of two words. */
+const variantName = args.slice(0, 2).join(' ');
+const suiteName = variantName in SUITES ? variantName : (args[0] ?? '');
+const vitestArguments = args.slice(suiteName.split(' ').length);
 let vitest: ChildProcess | null = null;
 let isInterrupted = false;
 
@@ -61,17 +74,21 @@ async function runSuite(): Promise<number> {
       `Unknown suite '${suiteName}'. Available suites: ${Object.keys(SUITES).join(', ')}.`,
     );
   }
-  const { projects, installDependencies, databaseUrlVariable, maxWorkers } = suite;
+  const { projects, installDependencies, databaseUrlVariable, usesPooler, maxWorkers } = suite;
   await installDependencies?.();
   const cluster = databaseUrlVariable === undefined ? null : await startPostgresCluster();
+  let pooler: PgBouncer | null = null;
   try {
+    pooler = cluster !== null && usesPooler ? await startPgBouncer(cluster.url) : null;
     const projectOptions = projects.flatMap((project) => ['--project', project]);
     return await runVitest([...projectOptions, ...vitestArguments], {
       ...process.env,
       ...(maxWorkers !== undefined && { VITEST_MAX_WORKERS: String(maxWorkers) }),
       ...(cluster !== null && databaseUrlVariable && { [databaseUrlVariable]: cluster.url }),
+      ...(pooler !== null && { TEST_POOLER_URL: pooler.url }),
     });
   } finally {
+    await pooler?.stop();
     await cluster?.stop();
   }
 }

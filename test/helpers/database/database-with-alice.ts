@@ -2,7 +2,7 @@ import { type DatabaseLocation, openDatabase } from '../../../src/database/datab
 import { assignUsername } from '../recipients/assign-username.ts';
 import { RecipientClient } from '../recipients/recipient-client.ts';
 import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../service/test-environment.ts';
-import { createDataDir, createTestDatabase, isPostgres } from './test-database.ts';
+import { createDataDir, createTestDatabase, isPostgres, toDatabaseEnv } from './test-database.ts';
 
 /** A closed database, which a test opens in child processes. The recipient Alice has the username `alice`. */
 export interface DatabaseWithAlice {
@@ -24,12 +24,12 @@ export async function createDatabaseWithAlice(): Promise<DatabaseWithAlice> {
 
 async function createPostgres(): Promise<Omit<DatabaseWithAlice, 'alice'>> {
   const { location, drop } = await createTestDatabase();
-  const url = location.kind === 'postgres' ? location.url : '';
   const secrets = { JWT_SECRET: TEST_JWT_SECRET, TREASURY_SECRET: TEST_TREASURY_SECRET };
-  return { env: { DATABASE_URL: url, ...secrets }, location, remove: drop };
+  return { env: { ...toDatabaseEnv(location), ...secrets }, location, remove: drop };
 }
 
 async function createSqlite(): Promise<Omit<DatabaseWithAlice, 'alice'>> {
   const { dataDir, remove } = await createDataDir();
-  return { env: { DATA_DIR: dataDir }, location: { kind: 'sqlite', dataDir }, remove };
+  const location: DatabaseLocation = { kind: 'sqlite', dataDir };
+  return { env: toDatabaseEnv(location), location, remove };
 }

@@ -6,6 +6,7 @@ import {
   type Database,
   type DatabaseLocation,
   openDatabase,
+  type PostgresLocation,
 } from '../../../src/database/database.ts';
 import { trackDatabaseListeners } from './database-notifications.ts';
 import { createTemporaryPostgresDatabase } from './temporary-postgres-database.ts';
@@ -52,6 +53,16 @@ export function requirePostgresUrl({ location }: TestDatabase): string {
   return location.url;
 }
 
+/** Returns the environment variables with which a nutpost process uses a database. */
+export function toDatabaseEnv(location: DatabaseLocation): Record<string, string> {
+  return location.kind === 'sqlite'
+    ? { DATA_DIR: location.dataDir }
+    : {
+        DATABASE_URL: location.url,
+        ...(location.listenUrl !== undefined && { DATABASE_LISTEN_URL: location.listenUrl }),
+      };
+}
+
 /** Creates an empty directory for the environment variable `DATA_DIR`. */
 export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
@@ -66,7 +77,17 @@ async function createSqliteDatabase(): Promise<TestDatabase> {
 async function createPostgresDatabase(template: string): Promise<TestDatabase> {
   const serverUrl = process.env['TEST_DATABASE_URL'] ?? '';
   const { url, drop } = await createTemporaryPostgresDatabase(serverUrl, template);
-  return buildTestDatabase({ kind: 'postgres', url }, drop);
+  return buildTestDatabase(locatePostgresDatabase(url), drop);
+}
+
+/** @param url leads to the server itself; the location leads through the pooler if the suite has one */
+function locatePostgresDatabase(url: string): PostgresLocation {
+  const poolerUrl = process.env['TEST_POOLER_URL'];
+  if (poolerUrl === undefined) {
+    return { kind: 'postgres', url };
+  }
+  const { pathname } = new URL(url);
+  return { kind: 'postgres', url: new URL(pathname, poolerUrl).href, listenUrl: url };
 }
 
 function buildTestDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {

@@ -104,15 +104,18 @@ export interface CommandExit {
  * Runs a command of the `nutpost` executable in a child process, and waits until it exits.
  *
  * @param args the command's name, then its arguments
+ * @param input the command's standard input
  */
 export async function runNutpostCommand(
   args: readonly string[],
   env: Record<string, string>,
+  input = '',
 ): Promise<CommandExit> {
   const child = spawn(process.execPath, [NUTPOST_EXECUTABLE, ...args], {
     env: { ...DEFAULT_ENV, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'],
   });
+  child.stdin.end(input);
   onTestFinished(() => void child.kill('SIGKILL'));
   const [stdout, stderr, [code]] = await Promise.all([
     text(child.stdout),

@@ -1,0 +1,209 @@
+import { sql } from 'kysely';
+import pg from 'pg';
+import { expect, it, onTestFinished } from 'vitest';
+import { startPgBouncer } from '../../scripts/pgbouncer.ts';
+import { startPostgresCluster } from '../../scripts/postgres-cluster.ts';
+import type { Database } from '../../src/database/database.ts';
+import { createLogger } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { createDatabaseWithAlice } from '../helpers/database/database-with-alice.ts';
+import { listServerConnections, requirePoolerUrl } from '../helpers/database/pooler.ts';
+import {
+  createTestDatabase,
+  createUnmigratedDatabase,
+  openTestDatabase,
+  type TestDatabase,
+  toDatabaseEnv,
+} from '../helpers/database/test-database.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RequestRepeater } from '../helpers/network/request-repeater.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import {
+  createTestConfig,
+  TEST_JWT_SECRET,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
+
+/** Tests the service behind PgBouncer in transaction mode, with `DATABASE_LISTEN_URL`. */
+
+/** The level `error` of pino. */
+const ERROR_LEVEL = 50;
+
+const environment = useTestEnvironment();
+
+it('uses only connections of the pooler, except for LISTEN', async () => {
+  const wallet = environment.newWallet();
+  const socket = await wallet.openSocket();
+  await environment.requestAndPayInvoice(wallet, 21);
+  expect((await socket.nextMessage()).type).toBe('update');
+  await socket.close();
+  const prepared = await createDatabaseWithAlice();
+  onTestFinished(() => prepared.remove());
+  const url = await new NutpostProcess('serve', prepared.env).waitForUrl();
+  expect((await requestJson(url, '/health/ready')).status).toBe(200);
+
+  const databases = [
+    await readDatabaseName(environment.database),
+    new URL(prepared.env['DATABASE_LISTEN_URL'] ?? '').pathname.slice(1),
+  ];
+  for (const database of databases) {
+    const connections = await listClientConnections(database);
+    const ofListeners = connections.filter(({ application }) => application.endsWith('listening'));
+    expect(ofListeners).toHaveLength(1);
+    const pooled = (await listServerConnections(requirePoolerUrl()))
+      .filter((connection) => connection.database === database)
+      .map((connection) => connection.local_port);
+    expect(pooled.length).toBeGreaterThan(0);
+    const others = connections.filter((connection) => !ofListeners.includes(connection));
+    expect(others.filter(({ port }) => !pooled.includes(port))).toEqual([]);
+  }
+});
+
+it('shares a server connection between clients, and prepares no statements', async () => {
+  const { testDatabase, database } = await openTestDatabase();
+  const other = await testDatabase.open();
+  onTestFinished(() => other.close());
+  const readProcessId = async ({ db }: Database) => {
+    const { rows } = await sql<{ id: number }>`
+      select pg_backend_pid() as id where ${1}::int = 1`.execute(db);
+    return rows[0]?.id;
+  };
+  const processId = await readProcessId(database);
+  expect(await readProcessId(other)).toBe(processId);
+  const { rows } = await sql`select * from pg_prepared_statements`.execute(database.db);
+  expect(rows).toEqual([]);
+});
+
+it('sends an update for a payment to the sockets of each process', async () => {
+  const testDatabase = await createTestDatabase();
+  onTestFinished(() => testDatabase.drop());
+  const mint = await startTestMint();
+  const first = await startServiceOn(testDatabase, mint.url);
+  const second = await startServiceOn(testDatabase, mint.url);
+  const wallet = new RecipientClient(first.publicOrigin);
+  const sockets = [
+    await wallet.openSocket(),
+    await wallet.withOrigin(second.publicOrigin).openSocket(),
+  ];
+  for (const { url } of [first, second]) {
+    const { body } = await requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+    mint.pay(body.pr);
+    const [atFirst, atSecond] = await Promise.all(sockets.map((socket) => socket.nextMessage()));
+    expect(atFirst).toMatchObject({ type: 'update' });
+    expect(atSecond).toEqual(atFirst);
+  }
+  await Promise.all(sockets.map((socket) => socket.close()));
+});
+
+it('migrates once if several processes start', async () => {
+  const unmigrated = await createUnmigratedDatabase();
+  onTestFinished(() => unmigrated.drop());
+  const env = { ...toDatabaseEnv(unmigrated.location), JWT_SECRET: TEST_JWT_SECRET };
+  const processes = Array.from({ length: 3 }, () => new NutpostProcess('migrate', env));
+  for (const process of processes) {
+    expect(await process.waitForExit()).toEqual({ code: 0, signal: null, stderr: '' });
+  }
+});
+
+it('runs the operator commands', async () => {
+  const prepared = await createDatabaseWithAlice();
+  onTestFinished(() => prepared.remove());
+  for (const command of ['user show alice', 'name show alice', 'trace alice', 'treasury']) {
+    expect(await runNutpostCommand(command.split(' '), prepared.env)).toMatchObject({ code: 0 });
+  }
+  const { code, stdout: archive } = await runNutpostCommand(['export'], prepared.env);
+  expect(code).toBe(0);
+  const target = await createTestDatabase();
+  onTestFinished(() => target.drop());
+  const targetEnv = { ...prepared.env, ...toDatabaseEnv(target.location) };
+  expect(await runNutpostCommand(['import'], targetEnv, archive)).toMatchObject({ code: 0 });
+  expect(await runNutpostCommand(['name', 'show', 'alice'], targetEnv)).toMatchObject({ code: 0 });
+});
+
+it('reports that DATABASE_LISTEN_URL cannot be reached', async () => {
+  const { location, drop } = await createTestDatabase();
+  onTestFinished(drop);
+  const env = {
+    ...toDatabaseEnv(location),
+    DATABASE_LISTEN_URL: 'postgres://nutpost@127.0.0.1:1/nutpost',
+    JWT_SECRET: TEST_JWT_SECRET,
+  };
+  expect(await new NutpostProcess('serve', env).waitForExit()).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(
+      /^DATABASE_LISTEN_URL: the database cannot be reached \(.+\)\.\n$/,
+    ),
+  });
+});
+
+it('rejects requests as temporary failures while the server is down, and recovers', async () => {
+  const cluster = await startPostgresCluster({ durable: true });
+  onTestFinished(() => cluster.stop());
+  const pooler = await startPgBouncer(cluster.url);
+  onTestFinished(() => pooler.stop());
+  const mint = await startTestMint();
+  const env = { DATABASE_URL: pooler.url, DATABASE_LISTEN_URL: cluster.url };
+  const logs = new LogCapture('info');
+  const service = await startService(createTestConfig(mint.url, env), { log: logs.log });
+  onTestFinished(() => service.stop());
+  const wallet = new RecipientClient(service.publicOrigin);
+  const requestInvoice = () =>
+    requestJson(service.url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+  const payer = new RequestRepeater(
+    {
+      status: expect.any(Number),
+      body: {
+        status: 'ERROR',
+        reason: 'The service is temporarily unavailable. Please try again.',
+      },
+    },
+    requestInvoice,
+  );
+  await payer.waitForSuccesses(5);
+  const { body } = await requestInvoice();
+  await cluster.halt('immediate');
+  await payer.waitForFailures(20);
+  mint.pay(body.pr);
+  await cluster.resume();
+  await payer.waitForSuccesses(5);
+  await payer.stop();
+  await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(1);
+  expect(logs.lines.filter((line) => JSON.parse(line).level >= ERROR_LEVEL)).toEqual([]);
+});
+
+/** Starts a service with its own connections, as in its own process. */
+async function startServiceOn(testDatabase: TestDatabase, mintUrl: string): Promise<Service> {
+  const service = await startService(
+    createTestConfig(mintUrl, toDatabaseEnv(testDatabase.location)),
+    {
+      log: createLogger('silent'),
+    },
+  );
+  onTestFinished(() => service.stop());
+  return service;
+}
+
+async function readDatabaseName({ db }: Database): Promise<string> {
+  const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(db);
+  return rows[0]?.name ?? '';
+}
+
+/** Returns the connections of the service to a database, as the server sees them. */
+async function listClientConnections(
+  database: string,
+): Promise<{ application: string; port: number }[]> {
+  const client = new pg.Client({ connectionString: process.env['TEST_DATABASE_URL'] });
+  await client.connect();
+  try {
+    const { rows } = await client.query(
+      `select application_name as application, client_port as port from pg_stat_activity
+        where datname = $1`,
+      [database],
+    );
+    return rows;
+  } finally {
+    await client.end();
+  }
+}
