@@ -108,6 +108,7 @@ it('reports a server whose notifications do not arrive', async () => {
   };
   const { findings } = await checkPostgres(
     { ...opened, listen: listenWithoutNotifications },
+    { kind: 'postgres', url: database.url },
     mint.url,
     Date.now,
   );

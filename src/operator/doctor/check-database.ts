@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import type { Clock } from '../../clock.ts';
 import { isAccessibleToOtherUsers, sqliteFilePath } from '../../database/data-dir.ts';
-import type { Database } from '../../database/database.ts';
+import type { Database, PostgresLocation } from '../../database/database.ts';
 import { Store } from '../../store.ts';
 import { checkClockSkew } from './check-clock.ts';
+import { checkSessions } from './check-sessions.ts';
 import type { PostgresReport, SchemaReport, ServiceState } from './doctor-store.ts';
 import { type Finding, FindingList } from './finding.ts';
 
@@ -33,6 +34,7 @@ export interface DatabaseReport {
 
 export async function checkPostgres(
   database: Database,
+  location: PostgresLocation,
   defaultMintUrl: string,
   clock: Clock,
 ): Promise<DatabaseReport> {
@@ -43,8 +45,10 @@ export async function checkPostgres(
   const times = { sentAtMs, receivedAtMs: clock() };
   const schema = await store.doctor.readSchema(defaultMintUrl);
   list.ok('database.reachable', `PostgreSQL ${postgres.version}`);
-  list.findings.push(...checkPostgresSettings(postgres));
-  if (!postgres.isReadOnly) {
+  const sessionFindings = await checkSessions(location);
+  list.findings.push(...checkPostgresSettings(postgres), ...sessionFindings);
+  // Without a session the notification would be lost, and a standby cannot send one.
+  if (!postgres.isReadOnly && sessionFindings.length === 0) {
     await checkNotifications(database, store, clock, list);
   }
   list.findings.push(
@@ -99,8 +103,7 @@ export function checkFiles(
 }
 
 export function checkPostgresSettings(postgres: PostgresReport): Finding[] {
-  const { version, majorVersion, isDurable, isReadOnly, maxConnections, usedConnections } =
-    postgres;
+  const { version, majorVersion, isDurable, maxConnections, usedConnections } = postgres;
   const list = new FindingList();
   if (majorVersion < MIN_POSTGRES_MAJOR_VERSION) {
     list.problem(
@@ -109,11 +112,26 @@ export function checkPostgresSettings(postgres: PostgresReport): Finding[] {
       `Upgrade the server to version ${MIN_POSTGRES_MAJOR_VERSION} or later.`,
     );
   }
-  if (isReadOnly) {
+  if (postgres.isStandby) {
     list.problem(
       'database.read_only',
-      'The database is read-only: a standby server, default_transaction_read_only, or a user without the right to write',
-      'Point DATABASE_URL to the primary server, and make the user the owner of the tables (`reassign owned by <the owner> to <the user>`).',
+      'The server is a standby, which is read-only: the service does not start with it',
+      'Point DATABASE_URL to the primary server, or to a proxy that always leads to the primary.',
+    );
+  } else if (postgres.isReadOnly) {
+    list.problem(
+      'database.read_only',
+      'The database is read-only: default_transaction_read_only, or a user without the right to write',
+      'Set default_transaction_read_only to off, and make the user the owner of the tables (`reassign owned by <the owner> to <the user>`).',
+    );
+  }
+  if (postgres.replication === 'synchronous') {
+    list.ok('database.replication', 'Commits wait for a standby server (synchronous replication)');
+  } else if (postgres.replication === 'asynchronous') {
+    list.warning(
+      'database.replication',
+      'Commits do not wait for the standby server: if it replaces the primary server, the last invoices and payments may be lost',
+      'Set synchronous_standby_names and synchronous_commit=on (Patroni: synchronous_mode: true).',
     );
   }
   if (!isDurable) {
@@ -158,7 +176,7 @@ async function checkNotifications(
       list.problem(
         'database.notifications',
         'Notifications (NOTIFY) do not reach other connections that listen',
-        'Point DATABASE_URL to the server itself, or to a pooler that does not share connections between transactions (PgBouncer: pool_mode=session).',
+        'Set DATABASE_LISTEN_URL to the URL of the server itself, without a pooler.',
       );
     }
   } finally {

@@ -23,6 +23,9 @@ export interface PostgresReport {
   isDurable: boolean;
   /** True for a standby server, a read-only database, or a user without the right to write. */
   isReadOnly: boolean;
+  isStandby: boolean;
+  /** Whether commits wait for a standby. `none`: no standby is connected. */
+  replication: 'none' | 'synchronous' | 'asynchronous';
   maxConnections: number;
   /** The open connections of all database users. */
   usedConnections: number;
@@ -57,6 +60,15 @@ export class DoctorStore extends BaseStore {
           and current_setting('synchronous_commit') <> 'off' as "isDurable",
         pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
           or not coalesce(has_table_privilege(to_regclass('quotes'), 'insert'), true) as "isReadOnly",
+        pg_is_in_recovery() as "isStandby",
+        case
+          -- Other users' rows are visible, but their state is null.
+          when not exists (select from pg_stat_replication where state is null or state = 'streaming')
+            then 'none'
+          when current_setting('synchronous_standby_names') = ''
+            or current_setting('synchronous_commit') in ('local', 'off') then 'asynchronous'
+          else 'synchronous'
+        end as "replication",
         current_setting('max_connections')::int
           - current_setting('superuser_reserved_connections')::int as "maxConnections",
         -- pg_stat_activity hides the connections of other users.

@@ -9,7 +9,11 @@ import {
   SETTING_NAMES,
 } from '../../config.ts';
 import { findDataDirProblem, sqliteFilePath } from '../../database/data-dir.ts';
-import { type Database, openForInspection } from '../../database/database.ts';
+import {
+  type Database,
+  type DatabaseLocation,
+  openForInspection,
+} from '../../database/database.ts';
 import { rootCauseMessage } from '../../errors.ts';
 import { MintClient } from '../../mints/mint-client.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
@@ -105,11 +109,11 @@ async function checkDatabase({
   const list = new FindingList();
   let database: Database | null = null;
   // Ignores errors of the connection: the query on a broken connection also fails, and reports the error.
-  const open = () => openForInspection(location, () => undefined);
+  const open = () => openForInspection(withoutPreparedStatements(location), () => undefined);
   try {
     if (location.kind === 'postgres') {
       database = await open();
-      return await checkPostgres(database, defaultMintUrl, Date.now);
+      return await checkPostgres(database, location, defaultMintUrl, Date.now);
     }
     const dataDir = path.resolve(location.dataDir);
     const accessProblem = findDataDirProblem(dataDir);
@@ -134,6 +138,13 @@ async function checkDatabase({
     await database?.close();
   }
   return { findings: list.findings, serviceState: null };
+}
+
+/** Prepared statements would fail if the URL leads to a pooler, which the doctor detects later. */
+function withoutPreparedStatements(location: DatabaseLocation): DatabaseLocation {
+  return location.kind === 'sqlite'
+    ? location
+    : { ...location, listenUrl: location.listenUrl ?? location.url };
 }
 
 const CHECK_SERVER_ADVICE =

@@ -97,6 +97,8 @@ describe('database checks', () => {
     nowMs: 0,
     isDurable: true,
     isReadOnly: false,
+    isStandby: false,
+    replication: 'none',
     maxConnections: 97,
     usedConnections: 12,
   };
@@ -104,7 +106,14 @@ describe('database checks', () => {
   it.each<[string, Partial<PostgresReport>, string[]]>([
     ['is good', {}, []],
     ['is too old', { majorVersion: 14 }, ['problem database.version']],
-    ['is a standby', { isReadOnly: true }, ['problem database.read_only']],
+    ['is a standby', { isReadOnly: true, isStandby: true }, ['problem database.read_only']],
+    ['is read-only', { isReadOnly: true }, ['problem database.read_only']],
+    ['has a synchronous standby', { replication: 'synchronous' }, []],
+    [
+      'has an asynchronous standby',
+      { replication: 'asynchronous' },
+      ['warning database.replication'],
+    ],
     ['is not durable', { isDurable: false }, ['warning database.durability']],
     ['has few connections left', { usedConnections: 90 }, ['warning database.connections']],
   ])('returns the expected findings for a server that %s', (_case, changes, expected) => {

@@ -1,0 +1,43 @@
+import { probeConnections } from '../../database/connection-probe.ts';
+import type { PostgresLocation } from '../../database/database.ts';
+import { rootCauseMessage } from '../../errors.ts';
+import { type Finding, FindingList } from './finding.ts';
+
+/** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
+export async function checkSessions({ url, listenUrl }: PostgresLocation): Promise<Finding[]> {
+  const list = new FindingList();
+  const database = await probeConnections(url);
+  if (listenUrl === undefined) {
+    if (database.areShared) {
+      list.problem(
+        'database.pooler',
+        'DATABASE_URL leads to a pooler that shares connections between transactions: notifications (LISTEN), migrations and prepared statements do not work',
+        'Set DATABASE_LISTEN_URL to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+      );
+    }
+    return list.findings;
+  }
+  try {
+    const listening = await probeConnections(listenUrl);
+    if (listening.areShared) {
+      list.problem(
+        'database.listen_url',
+        'DATABASE_LISTEN_URL leads to a pooler that shares connections between transactions: notifications (LISTEN) and migrations do not work',
+        'Set it to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+      );
+    } else if (listening.databaseId !== database.databaseId) {
+      list.problem(
+        'database.listen_url',
+        'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases',
+        'Set it to the server to which the pooler connects (the primary), with the same database name.',
+      );
+    }
+  } catch (error) {
+    list.problem(
+      'database.listen_url',
+      `DATABASE_LISTEN_URL: the database cannot be reached (${rootCauseMessage(error)})`,
+      'Check that this machine may connect to the server without the pooler, and check the host, user and password.',
+    );
+  }
+  return list.findings;
+}
