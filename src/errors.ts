@@ -6,7 +6,8 @@ export type RequestErrorKind =
   | 'not_found'
   | 'conflict'
   | 'rate_limited'
-  | 'unavailable'; // a mint or the database
+  | 'unavailable' // a mint
+  | 'database_unavailable';
 
 /** An expected error whose message is sent to the client. */
 export class RequestError extends Error {
@@ -22,10 +23,20 @@ export class RequestError extends Error {
   }
 }
 
-/** The database server is down, all connections are busy, or the disk is full. Only the log shows the `cause`. */
+/** A failover of the database usually takes a few seconds. */
+const DATABASE_RETRY_AFTER_SECONDS = 2;
+
+/**
+ * The database server is down, read-only or too slow, all connections are busy, or the disk is full. Only the log
+ * shows the `cause`.
+ */
 export class DatabaseUnavailableError extends RequestError {
   constructor(cause: unknown) {
-    super('unavailable', 'The service is temporarily unavailable. Please try again.');
+    super(
+      'database_unavailable',
+      'The service is temporarily unavailable. Please try again.',
+      DATABASE_RETRY_AFTER_SECONDS,
+    );
     this.cause = cause;
   }
 }
@@ -49,5 +60,7 @@ export class OperatorError extends Error {
 
 /** Returns the log level of a retried failure: `warn` if a mint or the database is unavailable, otherwise `error`. */
 export function retryLogLevel(error: unknown): 'warn' | 'error' {
-  return error instanceof RequestError && error.kind === 'unavailable' ? 'warn' : 'error';
+  const isUnavailable =
+    error instanceof RequestError && ['unavailable', 'database_unavailable'].includes(error.kind);
+  return isUnavailable ? 'warn' : 'error';
 }

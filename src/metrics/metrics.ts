@@ -25,6 +25,7 @@ const INVOICE_OUTCOMES: readonly InvoiceTiming['outcome'][] = [
   'invalid',
   'rate_limited',
   'unavailable',
+  'database_unavailable',
 ];
 
 /** Collects all metrics. Clients cannot create label values: only the operator's mints are labelled by their URL. */

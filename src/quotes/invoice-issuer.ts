@@ -40,7 +40,7 @@ const VERIFY_TOKEN_BYTES = 32;
 
 /** How a request for an invoice ended, and how long it took. */
 export interface InvoiceTiming {
-  /** `failed`: a bug, or the database does not respond. */
+  /** `failed`: an internal error. */
   outcome: 'issued' | RequestErrorKind | 'failed';
   tookMs: number;
   /** The part of `tookMs` that was spent waiting for the mint's rate limit and responses. */

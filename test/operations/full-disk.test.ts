@@ -28,8 +28,11 @@ const PHASE_TIMEOUT_MS = 30_000;
 
 /** The LNURL response while the database is unavailable. */
 const UNAVAILABLE_RESPONSE = {
-  status: 'ERROR',
-  reason: 'The service is temporarily unavailable. Please try again.',
+  status: 503,
+  body: {
+    status: 'ERROR',
+    reason: 'The service is temporarily unavailable. Please try again.',
+  },
 };
 
 interface FillableDisk {
@@ -178,12 +181,14 @@ class SimulatedTraffic {
   }
 
   async #requestInvoice(): Promise<void> {
-    const { body } = await this.#request(`/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`);
+    const { status, body } = await this.#request(
+      `/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`,
+    );
     if ('pr' in body) {
       this.invoices.push(body);
       this.#counts.invoices += 1;
     } else {
-      expect(body).toEqual(UNAVAILABLE_RESPONSE);
+      expect({ status, body }).toEqual(UNAVAILABLE_RESPONSE);
       this.#counts.rejections += 1;
     }
   }

@@ -33,7 +33,7 @@ const schema = {
       description: 'Whether the name is available, also if it is invalid.',
       headers: { 'Cache-Control': { const: CACHE_CONTROL } },
     }),
-    ...errorResponses(apiError, 400, 500),
+    ...errorResponses(apiError, 400, 500, 503),
   },
 };
 

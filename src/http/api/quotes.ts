@@ -76,7 +76,7 @@ const schema = {
       .default(0)
       .meta({ default: 0, description: 'Number of newest quotes to skip.' }),
   }),
-  response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500) },
+  response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
 };
 
 /** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */

@@ -11,7 +11,7 @@ const schema = {
   description: 'The token is valid for 30 minutes and only with the `User-Agent` of this request.',
   response: {
     200: successEnvelope(z.object({ token: z.string() })).meta({ description: 'The JWT.' }),
-    ...errorResponses(apiError, 400, 401, 500),
+    ...errorResponses(apiError, 400, 401, 500, 503),
   },
 };
 

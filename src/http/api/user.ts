@@ -20,7 +20,7 @@ const getUserSchema = {
   tags: ['Wallets'],
   summary: 'Get the user’s settings',
   description: 'Returns the operator’s defaults if the user has saved no settings.',
-  response: { 200: userResponse, ...errorResponses(apiError, 401, 500) },
+  response: { 200: userResponse, ...errorResponses(apiError, 401, 500, 503) },
 };
 
 const listAddressesSchema = {
@@ -39,7 +39,7 @@ const listAddressesSchema = {
           ),
       }),
     ).meta({ description: 'All addresses of the user. Payments to them appear in the same list.' }),
-    ...errorResponses(apiError, 401, 500),
+    ...errorResponses(apiError, 401, 500, 503),
   },
 };
 
@@ -65,7 +65,7 @@ const getMintSchema = {
     200: successEnvelope(z.object({ mint: mintSchema })).meta({
       description: 'The user’s mint, or the operator’s default.',
     }),
-    ...errorResponses(apiError, 401, 500),
+    ...errorResponses(apiError, 401, 500, 503),
   },
 };
 
@@ -77,7 +77,7 @@ const chooseMintSchema = {
     'Existing quotes stay with their mint. Fails if the mint is unavailable, cannot receive sats over ' +
     'Lightning, or cannot lock quotes although the user enabled locking.',
   body: jsonBody({ mint_url: z.string({ error: 'must be a string' }).meta({ format: 'uri' }) }),
-  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500) },
+  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
 };
 
 const setLockingSchema = {
@@ -87,7 +87,7 @@ const setLockingSchema = {
   description:
     'Only the owner of the key can mint a locked quote (NUT-20). Fails if the mint cannot lock quotes.',
   body: jsonBody({ lockQuotes: z.boolean({ error: 'must be true or false' }) }),
-  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500) },
+  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
 };
 
 /** The user's settings (spec.md sections 4.3 to 4.5), addresses and mint. */

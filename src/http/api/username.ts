@@ -37,7 +37,7 @@ const schema = {
       },
     }),
     409: apiError.meta({ description: 'The name is taken.' }),
-    ...errorResponses(apiError, 400, 401, 413, 500),
+    ...errorResponses(apiError, 400, 401, 413, 500, 503),
   },
 };
 

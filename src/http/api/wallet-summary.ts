@@ -29,7 +29,7 @@ const schema = {
   description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments of the quote list.`,
   response: {
     200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
-    ...errorResponses(apiError, 401, 500),
+    ...errorResponses(apiError, 401, 500, 503),
   },
 };
 

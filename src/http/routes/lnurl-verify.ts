@@ -32,7 +32,7 @@ const schema = {
       description: 'The status of the invoice, or `Not found` for an unknown or malformed token.',
       headers: { 'Cache-Control': { const: CACHE_CONTROL } },
     }),
-    ...errorResponses(lnurlError, 500),
+    ...errorResponses(lnurlError, 500, 503),
   },
 };
 

@@ -88,7 +88,7 @@ const schema = {
     200: z
       .union([payRequestResponse, invoiceResponse, lnurlError])
       .meta({ description: 'The payment terms, an invoice, or an error.' }),
-    ...errorResponses(lnurlError, 500),
+    ...errorResponses(lnurlError, 500, 503),
   },
 };
 

@@ -7,6 +7,7 @@ const TITLES: Record<number, string> = {
   404: 'Nothing here',
   429: 'Too many requests',
   500: 'Not available right now',
+  503: 'Not available right now',
 };
 
 /** Explains an error to a person. The text of a 404 is the same for unknown pages and unknown or blocked recipients. */

@@ -33,6 +33,10 @@ it.each<[RequestErrorKind, ErrorFormat, number]>([
   ['unavailable', 'lnurl', 500],
   ['unavailable', 'verify', 500],
   ['unavailable', 'nip05', 200],
+  ['database_unavailable', 'api', 503],
+  ['database_unavailable', 'lnurl', 503],
+  ['database_unavailable', 'verify', 503],
+  ['database_unavailable', 'nip05', 200],
 ])('renders the error kind %s in the %s format with status %i', (kind, format, status) => {
   const rendered = renderError(new RequestError(kind, 'Because.'), format);
   expect(rendered).toMatchObject({ status, errorId: null });
