@@ -7,7 +7,8 @@ const LEASE_DURATION_MS = 15_000;
 /** Stores which process watches which mint. Deleting the row of a process deletes its mint leases. */
 export class LeaseStore extends BaseStore {
   /**
-   * Renews the lease of a process, and removes other processes whose lease has expired.
+   * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
+   * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
    *
    * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
    */
@@ -15,13 +16,12 @@ export class LeaseStore extends BaseStore {
     const now = databaseNow(this.db);
     const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
     // If the database's clock was set back, the lease of a dead process may expire far in the future.
-    await this.db
-      .deleteFrom('watch_processes')
-      .where('id', '<>', processId)
-      .where(
-        sql<boolean>`lease_expires_at not between ${now} and ${now} + ${2 * LEASE_DURATION_MS}`,
-      )
-      .execute();
+    const hasExpired = sql<boolean>`
+      lease_expires_at not between ${now} and ${now} + ${2 * LEASE_DURATION_MS}`;
+    await sql`
+      delete from watch_processes where id <> ${processId} and ${hasExpired}
+        and not exists (select 1 from watch_processes where id = ${processId} and ${hasExpired})
+    `.execute(this.db);
     const renewed = await this.db
       .updateTable('watch_processes')
       .set({ lease_expires_at: leaseExpiresAt })

@@ -191,6 +191,24 @@ describe('the lease of a mint', () => {
     expect(await store.leases.countProcesses()).toBe(1);
   });
 
+  it.each([
+    ['expired, because the database was unavailable for longer than a lease', -60_000],
+    ['ends implausibly late, because the clock of a new primary is behind', 3_600_000],
+  ])('stays with its process if the lease of every process %s', async (_case, fromNowMs) => {
+    for (const processId of ['first', 'second']) {
+      await store.leases.renewProcessLease(processId);
+    }
+    await store.leases.claimMints('second', MINT_URLS);
+    await setLeaseEnd('first', fromNowMs);
+    await setLeaseEnd('second', fromNowMs);
+    expect(await store.leases.renewProcessLease('first')).toBe(true);
+    expect(await store.leases.renewProcessLease('second')).toBe(true);
+    expect(await store.leases.claimMints('first', MINT_URLS)).toEqual([]);
+    await setLeaseEnd('second', fromNowMs);
+    await store.leases.renewProcessLease('first');
+    expect(await store.leases.claimMints('first', MINT_URLS)).toEqual(MINT_URLS);
+  });
+
   async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {
     await database.db
       .updateTable('watch_processes')
