@@ -58,6 +58,7 @@ export class MetricGauges {
   readonly #gauges: ReturnType<typeof createGauges>;
   #databaseCounts: [WatchedQuoteCount[], RelayOutboxCount[], PurchaseCounts] | null = null;
   #areCountsFresh = false;
+  #hasLoggedFailure = false;
   #pendingCountsRefresh: Promise<void> | null = null;
   #nextCountsRefreshAtMs = Number.NEGATIVE_INFINITY;
 
@@ -115,12 +116,16 @@ export class MetricGauges {
         await backlog.countPurchases(),
       ];
       this.#areCountsFresh = true;
+      this.#hasLoggedFailure = false;
     } catch (error) {
       this.#areCountsFresh = false;
-      log.warn(
-        { event: 'metrics_refresh_failed', err: error },
-        'could not refresh the metrics of the database; reporting the last values',
-      );
+      if (!this.#hasLoggedFailure) {
+        this.#hasLoggedFailure = true;
+        log.warn(
+          { event: 'metrics_refresh_failed', err: error },
+          'could not refresh the metrics of the database; reporting the last values',
+        );
+      }
     }
   }
 

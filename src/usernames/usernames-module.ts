@@ -79,11 +79,21 @@ export async function createUsernamesModule(
     },
     clock,
   });
+  let hasLoggedFailure = false;
   const recovery = new BackgroundJob({
-    work: async () => treasury?.processor.resumeDue(),
+    work: async () => {
+      await treasury?.processor.resumeDue();
+      hasLoggedFailure = false;
+    },
     intervalMs: PURCHASE_RECOVERY_INTERVAL_MS,
-    onError: (err) =>
-      log.warn({ event: 'purchase_recovery_failed', err }, 'purchase recovery failed; will retry'),
+    onError: (err) => {
+      const level = hasLoggedFailure ? 'debug' : 'warn';
+      hasLoggedFailure = true;
+      log[level](
+        { event: 'purchase_recovery_failed', err },
+        'purchase recovery failed; will retry',
+      );
+    },
   });
   return {
     usernameRegistrar,
