@@ -60,7 +60,7 @@ auth_type = any
 pool_mode = ${poolMode}
 default_pool_size = ${MAX_SERVER_CONNECTIONS}
 max_client_conn = ${MAX_CLIENT_CONNECTIONS}
-ignore_startup_parameters = statement_timeout
+ignore_startup_parameters = statement_timeout, idle_in_transaction_session_timeout
 query_wait_timeout = 5
 server_login_retry = 1
 `,

@@ -5,8 +5,15 @@ import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError, rootCauseMessage } from '../errors.ts';
 import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from './data-dir.ts';
+import { throttleErrorReports } from './errors.ts';
 import { MigrationStore } from './migration-store.ts';
-import { createMigrationPool, createPool, type PoolStats, readPoolStats } from './postgres.ts';
+import {
+  createMigrationPool,
+  createPool,
+  type PoolOptions,
+  type PoolStats,
+  readPoolStats,
+} from './postgres.ts';
 import { type Listen, listenOnPostgres } from './postgres-notifications.ts';
 import { withPreparedStatements } from './prepared-statements.ts';
 import type { DatabaseSchema } from './schema.ts';
@@ -77,7 +84,10 @@ export async function openDatabase(
   if (location.kind === 'sqlite') {
     return openSqliteForService(location.dataDir, onError, onProgress);
   }
-  const database = await openPostgres(location, onError, false);
+  const database = await openPostgres(location, onError, {
+    allowLongQueries: false,
+    allowReadOnly: false,
+  });
   return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
@@ -98,7 +108,7 @@ export async function openExistingDatabase(
 }
 
 /**
- * Opens the database to inspect it, whatever migrations it has.
+ * Opens the database to inspect it, whatever migrations it has, and even if the server is read-only.
  *
  * @param onError as for {@link openDatabase}
  * @throws OperatorError if the database does not exist or cannot be reached
@@ -110,7 +120,7 @@ export async function openForInspection(
 ): Promise<Database> {
   switch (location.kind) {
     case 'postgres':
-      return openPostgres(location, onError, allowLongQueries);
+      return openPostgres(location, onError, { allowLongQueries, allowReadOnly: true });
     case 'sqlite':
       assertDatabaseExists(location.dataDir);
       return openSqliteFile(sqliteFilePath(location.dataDir), onError, {
@@ -205,17 +215,18 @@ async function prepareOrClose(
 async function openPostgres(
   { url, listenUrl }: PostgresLocation,
   onError: OnError,
-  allowLongQueries: boolean,
+  options: PoolOptions,
 ): Promise<Database> {
-  const pool = createPool(url, onError, allowLongQueries);
+  const report = throttleErrorReports(onError);
+  const pool = createPool(url, report, options);
   await assertReachable(pool, 'DATABASE_URL');
   const shouldPrepare = listenUrl === undefined;
   const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: withPreparedStatements(pool, onError, shouldPrepare) }),
+    dialect: new PostgresDialect({ pool: withPreparedStatements(pool, report, shouldPrepare) }),
   });
   return {
     db,
-    listen: (listener) => listenOnPostgres(listenUrl ?? url, listener, onError),
+    listen: (listener) => listenOnPostgres(listenUrl ?? url, listener, report),
     poolStats: () => readPoolStats(pool),
     isWritable: () => true,
     checkpoint: async () => undefined,

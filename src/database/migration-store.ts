@@ -1,15 +1,24 @@
 import { sql } from 'kysely';
 import { migrations } from '../../migrations/index.ts';
-import { BaseStore } from './sql.ts';
+import { acceptsWrites, BaseStore } from './sql.ts';
 
 /** Kysely's own table, which the first migration creates. */
 const MIGRATION_TABLE = 'kysely_migration';
 
 /** Compares the migrations of this version with those that were applied to the database. */
 export class MigrationStore extends BaseStore {
-  /** Returns whether all migrations of this version were applied. The first one must have been applied. */
-  async isUpToDate(): Promise<boolean> {
-    return diffMigrations(await this.#listApplied()).missing.length === 0;
+  /**
+   * Returns whether all migrations of this version were applied, and whether the server accepts writes. The first
+   * migration must have been applied.
+   */
+  async readStatus(): Promise<{ isUpToDate: boolean; isWritable: boolean }> {
+    const { rows } = await sql<{ name: string; isWritable: boolean | 0 | 1 }>`
+      select name, ${acceptsWrites(this.db)} as "isWritable" from ${sql.table(MIGRATION_TABLE)}
+    `.execute(this.db);
+    return {
+      isUpToDate: diffMigrations(rows.map(({ name }) => name)).missing.length === 0,
+      isWritable: rows.every(({ isWritable }) => Boolean(isWritable)),
+    };
   }
 
   /**

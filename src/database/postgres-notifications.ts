@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Clock } from '../clock.ts';
-import { createClientConfig } from './postgres.ts';
+import { assertWritable, computeRetryDelayMs, createClientConfig } from './postgres.ts';
 
 /** Receives the notifications (NOTIFY) of all connections and processes. */
 export interface NotificationListener {
@@ -39,20 +39,20 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-const INITIAL_RETRY_MS = 200;
-const MAX_RETRY_MS = 10_000;
-
 /** A server that does not respond must not delay the shutdown. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const HEARTBEAT_INTERVAL_MS = 2_000;
 
-/** If a query takes longer, the connection is considered broken. A busy server may take some seconds. */
-const QUERY_TIMEOUT_MS = 20_000;
+/**
+ * If a query takes longer, the connection is considered broken. A busy server may take some seconds. Payments that
+ * other processes record are announced late by up to this time and one heartbeat interval if the server vanishes.
+ */
+const QUERY_TIMEOUT_MS = 5_000;
 
 /**
  * Listens on a dedicated connection, because the pool closes its connections after some minutes. Reopens the
- * connection if it breaks.
+ * connection if it breaks or its server becomes read-only, because a standby sends no notifications.
  */
 export async function listenOnPostgres(
   url: string,
@@ -94,7 +94,7 @@ export async function listenOnPostgres(
   }
 
   async function reconnect(sinceMs: number): Promise<void> {
-    for (let waitMs = INITIAL_RETRY_MS; !isConnected && !signal.aborted; ) {
+    for (let attempt = 0; !isConnected && !signal.aborted; attempt += 1) {
       try {
         client = await connect(url, listener, onAlive);
         isConnected = true;
@@ -104,8 +104,7 @@ export async function listenOnPostgres(
         isConnected = false;
         onConnectionError(error as Error);
         client.end().catch(() => undefined);
-        await delay(waitMs, undefined, { signal }).catch(() => undefined);
-        waitMs = Math.min(waitMs * 2, MAX_RETRY_MS);
+        await delay(computeRetryDelayMs(attempt), undefined, { signal }).catch(() => undefined);
       }
     }
   }
@@ -131,6 +130,7 @@ async function connect(
   const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
   try {
     await client.connect();
+    await assertWritable(client);
     await client.query(channels.map((channel) => `listen ${channel}`).join('; '));
   } catch (error) {
     await client.end().catch(() => undefined);
@@ -158,7 +158,7 @@ async function waitForDisconnect(
       return;
     }
     isHeartbeatPending = true;
-    client.query('select 1').then(() => {
+    assertWritable(client).then(() => {
       isHeartbeatPending = false;
       onAlive();
     }, disconnected.resolve);

@@ -4,19 +4,38 @@ import pg from 'pg';
 const MAX_CONNECTIONS = 10;
 
 /** How long a request waits for a free connection or a starting server before it fails. */
-const CONNECT_TIMEOUT_MS = 5_000;
+export const CONNECT_TIMEOUT_MS = 5_000;
+
+/** While the server is unreachable, the time between two attempts doubles from the first to the second value. */
+const MIN_RETRY_DELAY_MS = 100;
+const MAX_RETRY_DELAY_MS = 1_000;
 
 /** Prepared statements keep their plans. New connections plan the statements again, for tables that have grown. */
 const MAX_LIFETIME_SECONDS = 300;
 
-/** Much longer than any query of the service takes. */
-const STATEMENT_TIMEOUT_MS = 30_000;
+/** Much longer than any query of the service takes, including its wait for row locks. */
+const STATEMENT_TIMEOUT_MS = 8_000;
 
-/** The client's own timeout, for a server that has vanished and does not apply the statement timeout. */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
+/** For operator commands, whose queries may read whole tables. */
+const COMMAND_STATEMENT_TIMEOUT_MS = 30_000;
 
-/** Short enough to keep firewalls from dropping idle connections, and to notice a vanished server. */
-const KEEP_ALIVE_DELAY_MS = 30_000;
+/**
+ * The client's own timeout, for a server that has vanished and does not apply the statement timeout. It also ends the
+ * wait for a commit, for example if a synchronous standby has failed. The result of such a commit is unknown.
+ */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 2_000;
+
+/**
+ * The server ends a transaction whose client has vanished, because its row locks block the payments of a recipient.
+ * The service never waits for anything but the database within a transaction.
+ */
+const IDLE_TRANSACTION_TIMEOUT_MS = 10_000;
+
+/**
+ * Short enough to keep firewalls from dropping idle connections, and to notice a vanished server. Node repeats the
+ * probe every second and closes the connection after ten.
+ */
+const KEEP_ALIVE_DELAY_MS = 10_000;
 
 const INT8_OID = 20;
 
@@ -30,24 +49,38 @@ export interface PoolStats {
   max: number;
 }
 
+export interface PoolOptions {
+  /** For operator commands: a transaction may raise the server's statement timeout, and may pause. */
+  allowLongQueries: boolean;
+  /** Whether to connect to a read-only server. The service does not, because the lists of a standby may be stale. */
+  allowReadOnly: boolean;
+}
+
 /**
  * Creates the pool of connections to a PostgreSQL server.
  *
  * @param onConnectionError receives the error of each broken connection; the pool replaces the connection
- * @param allowLongQueries no {@link QUERY_TIMEOUT_MS}, so that a transaction can raise the server's statement timeout
  */
 export function createPool(
   url: string,
   onConnectionError: (error: Error) => void,
-  allowLongQueries: boolean,
+  { allowLongQueries, allowReadOnly }: PoolOptions,
 ): pg.Pool {
+  const timeouts = allowLongQueries
+    ? { statement_timeout: COMMAND_STATEMENT_TIMEOUT_MS }
+    : {
+        statement_timeout: STATEMENT_TIMEOUT_MS,
+        query_timeout: QUERY_TIMEOUT_MS,
+        idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+      };
   const settings = {
     max: MAX_CONNECTIONS,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    ...(allowLongQueries ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
+    ...timeouts,
+    // If this fails, the pool closes the connection.
+    ...(allowReadOnly ? {} : { onConnect: assertWritable }),
   };
   return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
 }
@@ -83,6 +116,22 @@ export function readPoolStats(pool: pg.Pool): PoolStats {
     waiting: pool.waitingCount,
     max: pool.options.max,
   };
+}
+
+/** Throws if the server is a standby, or if its transactions are read-only for another reason. */
+export async function assertWritable(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{ transaction_read_only: string }>(
+    'show transaction_read_only',
+  );
+  if (rows[0]?.transaction_read_only !== 'off') {
+    throw new Error('the server is read-only');
+  }
+}
+
+/** Returns how long to wait after a failed attempt to connect. Random, so that processes do not connect together. */
+export function computeRetryDelayMs(attempt: number): number {
+  const maxDelayMs = Math.min(MIN_RETRY_DELAY_MS * 2 ** attempt, MAX_RETRY_DELAY_MS);
+  return (maxDelayMs * (1 + Math.random())) / 2;
 }
 
 /** Returns the settings that all connections share. */

@@ -1,7 +1,7 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
 import { DatabaseUnavailableError } from '../errors.ts';
-import { throttleErrorReports } from './errors.ts';
+import { ReconnectingPool } from './reconnecting-pool.ts';
 
 /**
  * More statements than the service has. The limit protects the memory of the server, which keeps each statement until
@@ -12,16 +12,23 @@ const MAX_STATEMENTS = 300;
 /** PostgreSQL's `feature_not_supported`: a migration changed the columns that a prepared statement returns. */
 const RESULT_CHANGED_CODE = '0A000';
 
-/** The codes for a server that is stopping, has crashed, or is starting; PgBouncer's for one that it cannot reach. */
-const SHUTDOWN_CODE = /^(?:57P0[123]|08P01)$/;
+/**
+ * PostgreSQL's and PgBouncer's codes for a broken connection (class 08), a read-only server (25006), a transaction that was idle for
+ * too long (25P03), and a server that is stopping, has crashed, or is starting (57P01 to 57P03).
+ */
+const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
+
+/** PostgreSQL's `query_canceled`: a query took longer than the statement timeout. */
+const STATEMENT_TIMEOUT_CODE = '57014';
 
 /**
  * Wraps a pool so that it prepares statements, because parsing and planning most of them takes longer than running
  * them.
  *
- * Throws {@link DatabaseUnavailableError} if the pool has no connection, or the connection of a query breaks.
+ * Throws {@link DatabaseUnavailableError} if the pool has no connection, the connection of a query breaks, or the
+ * server is read-only or too slow.
  *
- * @param onUnreachable receives the reason, at most once in ten seconds
+ * @param onUnreachable receives the reason of each failure
  * @param shouldPrepare false behind a pooler that shares connections between transactions: PgBouncer before 1.21
  *   cannot prepare statements there
  */
@@ -30,6 +37,7 @@ export function withPreparedStatements(
   onUnreachable: (error: Error) => void,
   shouldPrepare = true,
 ): PostgresPool {
+  const connections = new ReconnectingPool(pool, onUnreachable);
   const names = new Map<string, string>();
   const nameStatement = (text: string) => {
     if (shouldPrepare && !names.has(text) && names.size < MAX_STATEMENTS) {
@@ -37,17 +45,10 @@ export function withPreparedStatements(
     }
     return names.get(text) ?? null;
   };
-  const report = throttleErrorReports(onUnreachable);
   return {
     options: pool.options,
-    connect: async () => {
-      try {
-        return new PreparedStatementConnection(await pool.connect(), nameStatement, report);
-      } catch (error) {
-        report(error as Error);
-        throw new DatabaseUnavailableError(error);
-      }
-    },
+    connect: async () =>
+      new PreparedStatementConnection(await connections.connect(), connections, nameStatement),
     end: () => pool.end(),
   };
 }
@@ -58,8 +59,8 @@ type StatementNamer = (text: string) => string | null;
 /** A pooled connection while one query or transaction uses it. */
 class PreparedStatementConnection implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
+  readonly #pool: ReconnectingPool;
   readonly #nameStatement: StatementNamer;
-  readonly #reportError: (error: Error) => void;
   #hasStaleStatements = false;
   /**
    * After a client-side error, such as a timeout, the next response may belong to the failed query. Therefore all
@@ -67,14 +68,10 @@ class PreparedStatementConnection implements PostgresPoolClient {
    */
   #connectionError: DatabaseUnavailableError | null = null;
 
-  constructor(
-    client: pg.PoolClient,
-    nameStatement: StatementNamer,
-    reportError: (error: Error) => void,
-  ) {
+  constructor(client: pg.PoolClient, pool: ReconnectingPool, nameStatement: StatementNamer) {
     this.#client = client;
+    this.#pool = pool;
     this.#nameStatement = nameStatement;
-    this.#reportError = reportError;
   }
 
   query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
@@ -91,10 +88,14 @@ class PreparedStatementConnection implements PostgresPoolClient {
         ...(name !== null && { name }),
       });
     } catch (error) {
-      if (!(error instanceof pg.DatabaseError) || SHUTDOWN_CODE.test(error.code ?? '')) {
-        this.#reportError(error as Error);
+      if (!(error instanceof pg.DatabaseError) || SERVER_FAILURE_CODE.test(error.code ?? '')) {
+        this.#pool.reportFailure(this.#client, error as Error);
         this.#connectionError = new DatabaseUnavailableError(error);
         throw this.#connectionError;
+      }
+      if (error.code === STATEMENT_TIMEOUT_CODE) {
+        this.#pool.reportError(error);
+        throw new DatabaseUnavailableError(error);
       }
       if (error.code === RESULT_CHANGED_CODE) {
         this.#hasStaleStatements = true;
@@ -103,8 +104,9 @@ class PreparedStatementConnection implements PostgresPoolClient {
     }
   }
 
-  /** Returns the connection to the pool. The pool closes it if it is broken or its statements are stale. */
+  /** Returns the connection to the pool. The pool closes it if it is broken, or if it or its statements are stale. */
   release(isBroken = false): void {
-    this.#client.release(isBroken || this.#hasStaleStatements || this.#connectionError !== null);
+    const isStale = this.#hasStaleStatements || this.#pool.isStale(this.#client);
+    this.#client.release(isBroken || isStale || this.#connectionError !== null);
   }
 }

@@ -14,7 +14,7 @@ type CheckResult = 'ok' | 'failing' | 'unknown';
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** The database responds, and its last write succeeded. */
+    /** The database responds, is not read-only, and its last write succeeded. */
     database: CheckResult;
     /** All migrations of this version were applied. */
     migrations: CheckResult;
@@ -28,8 +28,9 @@ type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>
 const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
 
 interface ReadinessDeps {
-  migrations: Pick<MigrationStore, 'isUpToDate'>;
+  migrations: Pick<MigrationStore, 'readStatus'>;
   isListening: () => boolean;
+  /** Whether the last write succeeded. */
   isWritable: () => boolean;
   monotonicMs: () => number;
 }
@@ -37,7 +38,7 @@ interface ReadinessDeps {
 export class Readiness {
   readonly #deps: ReadinessDeps;
   #phase: 'starting' | 'serving' | 'stopping' = 'starting';
-  /** The current database query. It takes half a minute if the server has vanished. */
+  /** The current database query. It takes ten seconds if the server has vanished. */
   #pendingDatabaseCheck: Promise<void> | null = null;
   #databaseChecks = DATABASE_UNREACHABLE;
   #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;
@@ -88,8 +89,11 @@ export class Readiness {
 
   async #queryDatabase(): Promise<void> {
     try {
-      const isUpToDate = await this.#deps.migrations.isUpToDate();
-      this.#databaseChecks = { database: 'ok', migrations: isUpToDate ? 'ok' : 'failing' };
+      const { isUpToDate, isWritable } = await this.#deps.migrations.readStatus();
+      this.#databaseChecks = {
+        database: isWritable ? 'ok' : 'failing',
+        migrations: isUpToDate ? 'ok' : 'failing',
+      };
     } catch {
       this.#databaseChecks = DATABASE_UNREACHABLE;
     }

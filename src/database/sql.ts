@@ -84,6 +84,13 @@ export function statementNow(db: AnyDatabase): RawBuilder<number> {
   return sql<number>`(select ${databaseNow(db)})`;
 }
 
+/** Builds an expression that is false if the server of the database is read-only, as a standby is. */
+export function acceptsWrites(db: AnyDatabase): RawBuilder<boolean> {
+  return isSqlite(db)
+    ? sql<boolean>`true`
+    : sql<boolean>`current_setting('transaction_read_only') = 'off'`;
+}
+
 /** PostgreSQL's error class `integrity_constraint_violation`. */
 const POSTGRES_CONSTRAINT_CODE = /^23/;
 

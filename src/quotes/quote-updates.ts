@@ -51,8 +51,8 @@ export function createUpdateLog(
 
 /**
  * Changes that this process missed may be dated this long before it missed them. The process that records a change
- * dates it before the commit, by its own clock. Clocks differ by about a second, and a statement takes at most half a
- * minute.
+ * dates it before the commit, by its own clock, so the database's clock does not matter. Clocks differ by about a
+ * second, and a commit may wait about 40 s for a synchronous standby that has failed (Patroni with its defaults).
  */
 const REPLAY_MARGIN_MS = 60_000;
 

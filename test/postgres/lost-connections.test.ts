@@ -10,13 +10,19 @@ import { eventually } from '../helpers/eventually.ts';
 
 /** In these tests, existing connections to PostgreSQL stop working without an error, and new ones work. */
 
-const QUERY_TIMEOUT_MS = 35_000;
+const QUERY_TIMEOUT_MS = 10_000;
+
+const MAX_CONNECTIONS = 10;
+const CONNECT_TIMEOUT_MS = 5_000;
 
 /** The connection for LISTEN sends heartbeats, and reconnects after a timeout. */
 const HEARTBEAT_INTERVAL_MS = 2_000;
-const HEARTBEAT_TIMEOUT_MS = 20_000;
+const HEARTBEAT_TIMEOUT_MS = 5_000;
 
-const QUERY_TIMEOUT_ERROR = { kind: 'unavailable', cause: new Error('Query read timeout') };
+const QUERY_TIMEOUT_ERROR = {
+  kind: 'database_unavailable',
+  cause: new Error('Query read timeout'),
+};
 
 let proxy: InterruptibleProxy;
 /** The URL of the database through the proxy. */
@@ -30,7 +36,7 @@ beforeEach(async () => {
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
   const pool = withPreparedStatements(
-    createPool(url.href, () => undefined, false),
+    createPool(url.href, () => undefined, { allowLongQueries: false, allowReadOnly: false }),
     () => undefined,
   );
   db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
@@ -53,6 +59,46 @@ it('fails a query with a timeout, and runs the next one on a new connection', as
   await failure;
 
   expect(await runQuery(db)).toBe(1);
+});
+
+it('uses none of its other connections after one query timed out', async () => {
+  // Opens a second connection, which is idle when the first one fails.
+  await Promise.all([runQuery(db), runQuery(db)]);
+  proxy.interruptConnections();
+
+  const failure = expect(runQuery(db)).rejects.toMatchObject(QUERY_TIMEOUT_ERROR);
+  await proxy.waitForDroppedData();
+  vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
+  await failure;
+
+  expect(await Promise.all([runQuery(db), runQuery(db)])).toEqual([1, 1]);
+});
+
+it('waits for a free connection for at most five seconds, and keeps the busy ones', async () => {
+  const canEnd = Promise.withResolvers<void>();
+  let holderCount = 0;
+  const holders = Array.from({ length: MAX_CONNECTIONS }, () =>
+    db.transaction().execute(async (tx) => {
+      await runQuery(tx);
+      holderCount += 1;
+      await canEnd.promise;
+      return runQuery(tx);
+    }),
+  );
+  await eventually(() => expect(holderCount).toBe(MAX_CONNECTIONS));
+  const failure = expect(runQuery(db)).rejects.toMatchObject({ kind: 'database_unavailable' });
+  vi.advanceTimersByTime(CONNECT_TIMEOUT_MS);
+  await failure;
+
+  canEnd.resolve();
+  expect(await Promise.all(holders)).toEqual(holders.map(() => 1));
+  await runQuery(db);
+  expect(proxy.connectionCount).toBe(MAX_CONNECTIONS);
+});
+
+it('lets the server end a transaction whose client has vanished, because its locks block others', async () => {
+  const { rows } = await sql`show idle_in_transaction_session_timeout`.execute(db);
+  expect(rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
 });
 
 it('fails a transaction when its query times out, without waiting for a rollback', async () => {
@@ -99,6 +145,8 @@ async function runQuery(connection: Kysely<DatabaseSchema>): Promise<number | un
 /** A TCP proxy that can stop forwarding on its existing connections. */
 class InterruptibleProxy {
   readonly port: number;
+  /** How many connections were opened. */
+  connectionCount = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #droppedData = Promise.withResolvers<void>();
@@ -107,6 +155,7 @@ class InterruptibleProxy {
     this.port = (server.address() as AddressInfo).port;
     this.#server = server;
     server.on('connection', (client) => {
+      this.connectionCount += 1;
       const upstream = connect(Number(target.port || 5432), target.hostname);
       client.pipe(upstream).pipe(client);
       for (const socket of [client, upstream]) {

@@ -4,6 +4,8 @@ import { Readiness } from '../../../src/database/readiness.ts';
 // test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and failing
 // databases.
 
+const UP_TO_DATE = { isUpToDate: true, isWritable: true };
+
 it('queries the database at most once a second', async () => {
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
@@ -12,7 +14,7 @@ it('queries the database at most once a second', async () => {
   await readiness.getStatus();
   expect(fakes.queryCount).toBe(1);
   fakes.nowMs += 1;
-  fakes.queryMigrations = () => Promise.resolve(false);
+  fakes.queryStatus = () => Promise.resolve({ isUpToDate: false, isWritable: true });
   expect((await readiness.getStatus()).checks.migrations).toBe('failing');
   expect(fakes.queryCount).toBe(2);
 });
@@ -21,27 +23,37 @@ it('reports a failing database during a hanging query and starts no second query
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
   await readiness.getStatus();
-  const hangingQuery = Promise.withResolvers<boolean>();
-  fakes.queryMigrations = () => hangingQuery.promise;
+  const hangingQuery = Promise.withResolvers<typeof UP_TO_DATE>();
+  fakes.queryStatus = () => hangingQuery.promise;
   fakes.nowMs += 60_000;
   const statuses = await Promise.all([readiness.getStatus(), readiness.getStatus()]);
   expect(statuses.map(({ checks }) => checks.database)).toEqual(['failing', 'failing']);
   expect(fakes.queryCount).toBe(2);
-  hangingQuery.resolve(true);
+  hangingQuery.resolve(UP_TO_DATE);
   expect((await readiness.getStatus()).status).toBe('ready');
+});
+
+it('reports a failing database while its server is read-only', async () => {
+  const { readiness, fakes } = createReadiness();
+  readiness.markServing();
+  fakes.queryStatus = () => Promise.resolve({ isUpToDate: true, isWritable: false });
+  expect(await readiness.getStatus()).toEqual({
+    status: 'failing',
+    checks: { database: 'failing', migrations: 'ok', listen: 'ok' },
+  });
 });
 
 function createReadiness() {
   const fakes = {
     nowMs: 0,
     queryCount: 0,
-    queryMigrations: (): Promise<boolean> => Promise.resolve(true),
+    queryStatus: () => Promise.resolve(UP_TO_DATE),
   };
   const readiness = new Readiness({
     migrations: {
-      isUpToDate: () => {
+      readStatus: () => {
         fakes.queryCount += 1;
-        return fakes.queryMigrations();
+        return fakes.queryStatus();
       },
     },
     isListening: () => true,
