@@ -13,8 +13,8 @@ const MAX_STATEMENTS = 300;
 const RESULT_CHANGED_CODE = '0A000';
 
 /**
- * PostgreSQL's and PgBouncer's codes for a broken connection (class 08), a read-only server (25006), a transaction that was idle for
- * too long (25P03), and a server that is stopping, has crashed, or is starting (57P01 to 57P03).
+ * The codes for a broken connection (class 08; also PgBouncer's), a read-only server (25006), a transaction that was
+ * idle for too long (25P03), and a server that is stopping, has crashed, or is starting (57P01 to 57P03).
  */
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
 
