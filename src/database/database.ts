@@ -16,6 +16,7 @@ import {
 } from './postgres.ts';
 import { type Listen, listenOnPostgres } from './postgres-notifications.ts';
 import { withPreparedStatements } from './prepared-statements.ts';
+import { ReconnectingPool } from './reconnecting-pool.ts';
 import type { DatabaseSchema } from './schema.ts';
 import { SqliteConnection, type SqliteConnectionOptions } from './sqlite-connection.ts';
 import { createSqliteDialect, SqliteDriver } from './sqlite-dialect.ts';
@@ -28,7 +29,10 @@ export interface Database {
   listen: Listen;
   /** Null for SQLite, which has no pool. */
   poolStats(): PoolStats | null;
-  /** False while SQLite cannot write, because its disk is full or broken or another process holds the lock. */
+  /**
+   * False while SQLite cannot write, because its disk is full or broken or another process holds the lock. False while
+   * PostgreSQL is unreachable or read-only.
+   */
   isWritable(): boolean;
   /**
    * Truncates the WAL file of SQLite, unless another process is reading. SQLite itself truncates it only after a
@@ -220,15 +224,16 @@ async function openPostgres(
   const report = throttleErrorReports(onError);
   const pool = createPool(url, report, options);
   await assertReachable(pool, 'DATABASE_URL');
+  const connections = new ReconnectingPool(pool, report);
   const shouldPrepare = listenUrl === undefined;
   const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: withPreparedStatements(pool, report, shouldPrepare) }),
+    dialect: new PostgresDialect({ pool: withPreparedStatements(connections, shouldPrepare) }),
   });
   return {
     db,
     listen: (listener) => listenOnPostgres(listenUrl ?? url, listener, report),
     poolStats: () => readPoolStats(pool),
-    isWritable: () => true,
+    isWritable: () => connections.isReachable,
     checkpoint: async () => undefined,
     close: () =>
       Promise.race([closePool(db, pool), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),

@@ -34,7 +34,7 @@ export function dispatchNotification(
 export type Listen = (listener: NotificationListener) => Promise<NotificationSubscription>;
 
 export interface NotificationSubscription {
-  /** False while a broken connection is being reopened. */
+  /** False while a broken connection is being reopened, or the server does not respond. */
   readonly isConnected: boolean;
   close(): Promise<void>;
 }
@@ -62,15 +62,20 @@ export async function listenOnPostgres(
   const closeController = new AbortController();
   const { signal } = closeController;
   let lastAliveAtMs = 0;
+  let isResponding = true;
   const onAlive = () => {
     lastAliveAtMs = listener.clock();
+    isResponding = true;
+  };
+  const onSilence = () => {
+    isResponding = false;
   };
   let client = await connect(url, listener, onAlive);
   let isConnected = true;
   const reconnectLoop = keepConnected();
   return {
     get isConnected() {
-      return isConnected;
+      return isConnected && isResponding;
     },
     close: async () => {
       closeController.abort();
@@ -81,7 +86,7 @@ export async function listenOnPostgres(
 
   async function keepConnected(): Promise<void> {
     while (!signal.aborted) {
-      const error = await waitForDisconnect(client, onAlive, signal);
+      const error = await waitForDisconnect(client, { onAlive, onSilence }, signal);
       isConnected = false;
       if (error !== null && !signal.aborted) {
         onConnectionError(error);
@@ -143,10 +148,12 @@ async function connect(
 /**
  * Waits until a connection ends. Returns its error, or null if it ended without one. Sends heartbeat queries, because
  * a connection without notifications would not show that the server has vanished.
+ *
+ * @param onSilence called if a heartbeat gets no response within {@link HEARTBEAT_INTERVAL_MS}
  */
 async function waitForDisconnect(
   client: pg.Client,
-  onAlive: () => void,
+  { onAlive, onSilence }: { onAlive: () => void; onSilence: () => void },
   closeSignal: AbortSignal,
 ): Promise<Error | null> {
   const disconnected = Promise.withResolvers<Error | null>();
@@ -155,6 +162,7 @@ async function waitForDisconnect(
   let isHeartbeatPending = false;
   const heartbeat = setInterval(() => {
     if (isHeartbeatPending) {
+      onSilence();
       return;
     }
     isHeartbeatPending = true;

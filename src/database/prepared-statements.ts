@@ -1,7 +1,7 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
 import { DatabaseUnavailableError } from '../errors.ts';
-import { ReconnectingPool } from './reconnecting-pool.ts';
+import type { ReconnectingPool } from './reconnecting-pool.ts';
 
 /**
  * More statements than the service has. The limit protects the memory of the server, which keeps each statement until
@@ -28,16 +28,10 @@ const STATEMENT_TIMEOUT_CODE = '57014';
  * Throws {@link DatabaseUnavailableError} if the pool has no connection, the connection of a query breaks, or the
  * server is read-only or too slow.
  *
- * @param onUnreachable receives the reason of each failure
  * @param shouldPrepare false behind a pooler that shares connections between transactions: PgBouncer before 1.21
  *   cannot prepare statements there
  */
-export function withPreparedStatements(
-  pool: pg.Pool,
-  onUnreachable: (error: Error) => void,
-  shouldPrepare = true,
-): PostgresPool {
-  const connections = new ReconnectingPool(pool, onUnreachable);
+export function withPreparedStatements(pool: ReconnectingPool, shouldPrepare = true): PostgresPool {
   const names = new Map<string, string>();
   const nameStatement = (text: string) => {
     if (shouldPrepare && !names.has(text) && names.size < MAX_STATEMENTS) {
@@ -47,8 +41,7 @@ export function withPreparedStatements(
   };
   return {
     options: pool.options,
-    connect: async () =>
-      new PreparedStatementConnection(await connections.connect(), connections, nameStatement),
+    connect: async () => new PreparedStatementConnection(await pool.connect(), pool, nameStatement),
     end: () => pool.end(),
   };
 }

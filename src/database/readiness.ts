@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { DatabaseUnavailableError } from '../errors.ts';
 import type { MigrationStore } from './migration-store.ts';
 
 /** Shorter than the timeouts of load balancers. */
@@ -14,11 +15,11 @@ type CheckResult = 'ok' | 'failing' | 'unknown';
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** The database responds, is not read-only, and its last write succeeded. */
+    /** The database can be reached, is not read-only, and its last write succeeded. */
     database: CheckResult;
     /** All migrations of this version were applied. */
     migrations: CheckResult;
-    /** Notifications from other processes arrive (LISTEN). */
+    /** The database responds, and notifications from other processes arrive (LISTEN). */
     listen: CheckResult;
   };
 }
@@ -30,7 +31,7 @@ const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 
 interface ReadinessDeps {
   migrations: Pick<MigrationStore, 'readStatus'>;
   isListening: () => boolean;
-  /** Whether the last write succeeded. */
+  /** False if the database cannot be reached, or the last write failed. */
   isWritable: () => boolean;
   monotonicMs: () => number;
 }
@@ -38,7 +39,10 @@ interface ReadinessDeps {
 export class Readiness {
   readonly #deps: ReadinessDeps;
   #phase: 'starting' | 'serving' | 'stopping' = 'starting';
-  /** The current database query. It takes ten seconds if the server has vanished. */
+  /**
+   * The current database query. It takes ten seconds if the server has vanished, and seconds if all connections are busy.
+   * A process that is only busy stays ready, because its requests would overload the other processes.
+   */
   #pendingDatabaseCheck: Promise<void> | null = null;
   #databaseChecks = DATABASE_UNREACHABLE;
   #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;
@@ -59,7 +63,10 @@ export class Readiness {
     return this.#phase === 'stopping';
   }
 
-  /** Returns within {@link DATABASE_CHECK_TIMEOUT_MS}, even if the database does not respond. */
+  /**
+   * Returns within {@link DATABASE_CHECK_TIMEOUT_MS}. If the database has not responded by then, uses its previous
+   * response; `listen` shows whether the server has vanished.
+   */
   async getStatus(): Promise<ReadinessStatus> {
     await this.#refreshDatabaseChecks();
     const listen = this.#deps.isListening() ? 'ok' : 'failing';
@@ -81,10 +88,8 @@ export class Readiness {
       this.#databaseCheckedAtMs = nowMs;
       this.#pendingDatabaseCheck = this.#queryDatabase();
     }
-    const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, 'timeout', { ref: false });
-    if ((await Promise.race([this.#pendingDatabaseCheck, timeout])) === 'timeout') {
-      this.#databaseChecks = DATABASE_UNREACHABLE;
-    }
+    const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, undefined, { ref: false });
+    await Promise.race([this.#pendingDatabaseCheck, timeout]);
   }
 
   async #queryDatabase(): Promise<void> {
@@ -94,8 +99,9 @@ export class Readiness {
         database: isWritable ? 'ok' : 'failing',
         migrations: isUpToDate ? 'ok' : 'failing',
       };
-    } catch {
-      this.#databaseChecks = DATABASE_UNREACHABLE;
+    } catch (error) {
+      const isBusy = error instanceof DatabaseUnavailableError && this.#deps.isWritable();
+      this.#databaseChecks = isBusy ? this.#databaseChecks : DATABASE_UNREACHABLE;
     }
     this.#pendingDatabaseCheck = null;
   }

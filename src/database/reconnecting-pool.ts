@@ -57,6 +57,20 @@ export class ReconnectingPool {
     pool.on('connect', (client) => this.#generations.set(client, this.#generation));
   }
 
+  get options(): pg.PoolOptions {
+    return this.#pool.options;
+  }
+
+  /** False from a failure until a new connection works. True if all connections are merely busy. */
+  get isReachable(): boolean {
+    return this.#recovery === null;
+  }
+
+  /** Closes all connections. */
+  async end(): Promise<void> {
+    await this.#pool.end();
+  }
+
   /**
    * Takes a connection from the pool. Waits up to {@link CONNECT_TIMEOUT_MS} for a free connection or a starting server.
    *

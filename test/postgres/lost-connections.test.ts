@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { createPool } from '../../src/database/postgres.ts';
 import { listenOnPostgres } from '../../src/database/postgres-notifications.ts';
 import { withPreparedStatements } from '../../src/database/prepared-statements.ts';
+import { ReconnectingPool } from '../../src/database/reconnecting-pool.ts';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { eventually } from '../helpers/eventually.ts';
 
@@ -35,10 +36,12 @@ beforeEach(async () => {
   proxy = await InterruptibleProxy.start(new URL(server));
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
-  const pool = withPreparedStatements(
-    createPool(url.href, () => undefined, { allowLongQueries: false, allowReadOnly: false }),
+  const options = { allowLongQueries: false, allowReadOnly: false };
+  const connections = new ReconnectingPool(
+    createPool(url.href, () => undefined, options),
     () => undefined,
   );
+  const pool = withPreparedStatements(connections);
   db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
 });
 
@@ -128,6 +131,10 @@ it('reconnects the connection for LISTEN, and reports since when notifications m
   const interruptedAtMs = Date.now();
   proxy.interruptConnections();
   vi.advanceTimersByTime(HEARTBEAT_INTERVAL_MS);
+  expect(listenConnection.isConnected).toBe(true);
+  // At the time of the next heartbeat, the last one has no response yet.
+  vi.advanceTimersByTime(HEARTBEAT_INTERVAL_MS);
+  expect(listenConnection.isConnected).toBe(false);
   expect(onMissedNotifications).not.toHaveBeenCalled();
 
   vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { Readiness } from '../../../src/database/readiness.ts';
+import { DatabaseUnavailableError } from '../../../src/errors.ts';
 
 // test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and failing
 // databases.
@@ -19,7 +20,34 @@ it('queries the database at most once a second', async () => {
   expect(fakes.queryCount).toBe(2);
 });
 
-it('reports a failing database during a hanging query and starts no second query', async () => {
+it('stays ready while all connections are busy', async () => {
+  const { readiness, fakes } = createReadiness();
+  readiness.markServing();
+  await readiness.getStatus();
+  fakes.queryStatus = () => Promise.reject(new DatabaseUnavailableError(new Error('busy')));
+  fakes.nowMs += 60_000;
+  expect((await readiness.getStatus()).status).toBe('ready');
+});
+
+it('reports a failing database if it cannot be reached or a query fails for another reason', async () => {
+  const { readiness, fakes } = createReadiness();
+  readiness.markServing();
+  await readiness.getStatus();
+  fakes.queryStatus = () => Promise.reject(new Error('a table is missing'));
+  fakes.nowMs += 60_000;
+  const unreachable = { database: 'failing', migrations: 'unknown', listen: 'ok' };
+  expect((await readiness.getStatus()).checks).toEqual(unreachable);
+
+  fakes.queryStatus = () => Promise.resolve(UP_TO_DATE);
+  fakes.nowMs += 60_000;
+  expect((await readiness.getStatus()).status).toBe('ready');
+  fakes.isWritable = false;
+  fakes.queryStatus = () => Promise.reject(new DatabaseUnavailableError(new Error('refused')));
+  fakes.nowMs += 60_000;
+  expect((await readiness.getStatus()).checks).toEqual(unreachable);
+});
+
+it('leaves a hanging query to the LISTEN connection, and starts no second query', async () => {
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
   await readiness.getStatus();
@@ -27,8 +55,11 @@ it('reports a failing database during a hanging query and starts no second query
   fakes.queryStatus = () => hangingQuery.promise;
   fakes.nowMs += 60_000;
   const statuses = await Promise.all([readiness.getStatus(), readiness.getStatus()]);
-  expect(statuses.map(({ checks }) => checks.database)).toEqual(['failing', 'failing']);
+  expect(statuses.map(({ status }) => status)).toEqual(['ready', 'ready']);
+  fakes.isListening = false;
+  expect((await readiness.getStatus()).status).toBe('failing');
   expect(fakes.queryCount).toBe(2);
+  fakes.isListening = true;
   hangingQuery.resolve(UP_TO_DATE);
   expect((await readiness.getStatus()).status).toBe('ready');
 });
@@ -47,6 +78,8 @@ function createReadiness() {
   const fakes = {
     nowMs: 0,
     queryCount: 0,
+    isListening: true,
+    isWritable: true,
     queryStatus: () => Promise.resolve(UP_TO_DATE),
   };
   const readiness = new Readiness({
@@ -56,8 +89,8 @@ function createReadiness() {
         return fakes.queryStatus();
       },
     },
-    isListening: () => true,
-    isWritable: () => true,
+    isListening: () => fakes.isListening,
+    isWritable: () => fakes.isWritable,
     monotonicMs: () => fakes.nowMs,
   });
   return { readiness, fakes };
