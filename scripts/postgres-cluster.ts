@@ -124,7 +124,7 @@ async function findOrInstallServerBinaries(): Promise<string> {
  * Returns the folder of the programs `initdb` and `postgres`, or null. First looks into the folder that `pg_config`
  * prints, then into Debian's folders, newest version first.
  */
-async function findServerBinaries(): Promise<string | null> {
+export async function findServerBinaries(): Promise<string | null> {
   const pgConfig = await runProgram('pg_config', ['--bindir']).catch(() => null);
   const debianFolder = '/usr/lib/postgresql';
   const debianVersions = await readdir(debianFolder).catch(() => []);

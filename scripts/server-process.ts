@@ -49,6 +49,20 @@ export class ServerProcess {
     process.once('exit', this.#kill);
   }
 
+  /** @throws Error if the program could not be started */
+  get pid(): number {
+    const { pid } = this.#child;
+    if (pid === undefined) {
+      throw new Error(`${this.#name} did not start:\n${this.#output}`);
+    }
+    return pid;
+  }
+
+  /** The end of what the server has printed. */
+  get output(): string {
+    return this.#output;
+  }
+
   /**
    * Calls `checkReady` repeatedly until the server is ready.
    *
