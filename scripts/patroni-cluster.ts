@@ -46,6 +46,8 @@ export interface PatroniCluster {
   /** The database of the service on the current primary, through HAProxy. */
   url: string;
   nodes: readonly PatroniNode[];
+  etcdPid: number;
+  haproxyPid: number;
   /** Makes the standby the primary in an orderly way. Resolves when Patroni has started to do so. */
   startSwitchover(): Promise<void>;
   /** Waits until one node is the primary and the other its standby, and returns the primary. */
@@ -99,7 +101,7 @@ async function startOn(
   if (owner !== null) {
     await chown(folder, owner.uid, owner.gid);
   }
-  const etcdUrl = await startEtcd(stack, folder, owner);
+  const etcd = await startEtcd(stack, folder, owner);
   const binFolder = await findServerBinaries();
   if (binFolder === null) {
     throw new Error('No PostgreSQL server found: install PostgreSQL 15 or later.');
@@ -110,7 +112,7 @@ async function startOn(
       folder,
       owner,
       binFolder,
-      etcdUrl,
+      etcdUrl: etcd.url,
       replication,
       parameters,
     });
@@ -123,18 +125,22 @@ async function startOn(
   const port = await findFreePort(HOST);
   const haproxy = await HaproxyProcess.start(createHaproxyConfig(port, nodes), port);
   stack.defer(() => haproxy.stop());
-  const cluster = buildCluster(nodes, port, replication, () => stack.disposeAsync());
+  const cluster = buildCluster(nodes, port, replication);
   const primary = await cluster.waitUntilHealthy();
   await createServiceDatabase(primary.url);
-  return cluster;
+  return {
+    ...cluster,
+    etcdPid: etcd.pid,
+    haproxyPid: haproxy.pid,
+    stop: () => stack.disposeAsync(),
+  };
 }
 
 function buildCluster(
   nodes: readonly PatroniNode[],
   port: number,
   replication: Replication,
-  stop: () => Promise<void>,
-): PatroniCluster {
+): Omit<PatroniCluster, 'etcdPid' | 'haproxyPid' | 'stop'> {
   const findPrimary = async () => {
     const roles = await Promise.all(nodes.map((node) => node.isPrimary()));
     return nodes[roles.indexOf(true)] ?? null;
@@ -164,7 +170,6 @@ function buildCluster(
         const areWritable = await Promise.all(others.map((node) => node.isWritable()));
         return others[areWritable.indexOf(true)] ?? null;
       }),
-    stop,
   };
 }
 
@@ -172,7 +177,7 @@ async function startEtcd(
   stack: AsyncDisposableStack,
   folder: string,
   owner: { uid: number; gid: number } | null,
-): Promise<string> {
+): Promise<{ url: string; pid: number }> {
   const [clientPort, peerPort] = [await findFreePort(HOST), await findFreePort(HOST)];
   const url = `http://${HOST}:${clientPort}`;
   const peerUrl = `http://${HOST}:${peerPort}`;
@@ -187,7 +192,7 @@ async function startEtcd(
   await etcd.waitUntilReady(async () =>
     (await requestStatus(`${url}/health`)) === 200 ? true : null,
   );
-  return url;
+  return { url, pid: etcd.pid };
 }
 
 interface NodeSettings {
@@ -295,11 +300,23 @@ export class PatroniNode {
     }
   }
 
+  /** Throws if Patroni has not been started. */
+  get patroniPid(): number {
+    if (this.#patroni === null) {
+      throw new Error(`Patroni of ${this.name} has not been started`);
+    }
+    return this.#patroni.pid;
+  }
+
+  /** Returns the process id of PostgreSQL's main process. */
+  async readPostmasterPid(): Promise<number> {
+    const pidFile = await readFile(`${this.#dataFolder}/postmaster.pid`, 'utf8');
+    return Number(pidFile.split('\n')[0]);
+  }
+
   /** Kills Patroni and PostgreSQL with SIGKILL, as if the machine had lost its power. */
   async kill(): Promise<void> {
-    const postmaster = Number(
-      (await readFile(`${this.#dataFolder}/postmaster.pid`, 'utf8')).split('\n')[0],
-    );
+    const postmaster = await this.readPostmasterPid();
     // Patroni first, because it would start PostgreSQL again.
     await this.#patroni?.stop('SIGKILL');
     const children = await runProgram('pgrep', ['-P', String(postmaster)]).catch(() => null);

@@ -47,16 +47,25 @@ export interface ProcessUsage {
  * @param program a `file:` URL
  * @param options.env environment variables; the process inherits only PATH and TMPDIR
  * @param options.input written to its standard input as JSON
+ * @param options.hasOwnSession runs it in a session of its own. Linux divides CPU time equally among sessions first
+ *   (`sched_autogroup_enabled`), so the processes of one session get little of a busy machine.
+ * @param options.onOutput called with what it prints after that line, which is otherwise discarded
  */
 export async function startProcess<Ready extends object>(
   name: string,
   program: string,
   readyKey: keyof Ready & string,
-  options: { env?: Record<string, string>; input?: unknown } = {},
+  options: {
+    env?: Record<string, string>;
+    input?: unknown;
+    hasOwnSession?: boolean;
+    onOutput?: (chunk: Buffer) => void;
+  } = {},
 ): Promise<BenchProcess<Ready>> {
   const child = spawn(process.execPath, [fileURLToPath(program)], {
     env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],
+    detached: options.hasOwnSession ?? false,
   });
   runningChildren.add(child);
   child.once('exit', () => runningChildren.delete(child));
@@ -67,7 +76,8 @@ export async function startProcess<Ready extends object>(
     const message = JSON.parse(line) as object;
     if (readyKey in message) {
       clearTimeout(timer);
-      // Parsing later output would take CPU time away from the measured process, so it is discarded.
+      // Parsing later output would take CPU time away from the measured process.
+      child.stdout.on('data', options.onOutput ?? (() => undefined));
       child.stdout.resume();
       return {
         pid: child.pid ?? 0,
