@@ -3,7 +3,8 @@
 FROM node:26-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+# Without --omit=optional, npm would install TypeScript, which is an optional peer of nostr-tools.
+RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
 
 FROM node:26-slim AS web
 WORKDIR /app

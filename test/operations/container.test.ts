@@ -7,13 +7,13 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
-import { runProgram } from '../../scripts/debian-packages.ts';
+import { pathExists, runProgram } from '../../scripts/debian-packages.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 
-/** Tests the Dockerfile and the compose file without a container engine. */
+/** Tests the Dockerfile and the compose file without a container engine. test/image/ builds and runs a real image. */
 
 /** The tests install npm and Debian packages. */
 const INSTALL_TIMEOUT_MS = 300_000;
@@ -66,6 +66,7 @@ describe('Dockerfile', () => {
   it('builds a service that becomes healthy, serves the pages and stops cleanly, without development packages', async () => {
     const webDir = await runBuildStage('web');
     const appDir = await runBuildStage('dependencies');
+    expect(await listDevelopmentPackages(appDir)).toEqual([]);
     await copyFilesOfStage('', appDir);
     await cp(path.join(webDir, 'dist'), path.join(appDir, 'dist'), { recursive: true });
     const mint = await startTestMint();
@@ -211,6 +212,18 @@ async function runBuildStage(name: string): Promise<string> {
     await runProgram('/bin/sh', ['-c', shellCommand], { cwd: directory });
   }
   return directory;
+}
+
+/** Returns the packages in a folder that the service does not need. */
+async function listDevelopmentPackages(directory: string): Promise<string[]> {
+  const { packages } = JSON.parse(await readProjectFile('package-lock.json'));
+  const isInstalled = (name: string) => pathExists(path.join(directory, name));
+  const names = Object.keys(packages).filter(
+    // npm marks a development package that is also an optional peer of another package with `devOptional`.
+    (name) => packages[name].dev || packages[name].devOptional,
+  );
+  const areInstalled = await Promise.all(names.map(isInstalled));
+  return names.filter((_name, index) => areInstalled[index]);
 }
 
 async function copyFilesOfStage(name: string, directory: string): Promise<void> {
