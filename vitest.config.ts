@@ -16,6 +16,7 @@ const PROJECTS = [
   'operations',
   'failover',
   'pooler',
+  'image',
   'web',
 ];
 

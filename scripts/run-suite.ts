@@ -2,8 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { installChromium } from './chromium.ts';
+import { buildImage, installImageTools } from './container-image.ts';
 import { installNutshell } from './nutshell.ts';
-import { type PgBouncer, startPgBouncer } from './pgbouncer.ts';
+import { installPatroniCluster } from './patroni-cluster.ts';
+import { startPgBouncer } from './pgbouncer.ts';
 import { startPostgresCluster } from './postgres-cluster.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
 
@@ -15,32 +17,52 @@ import { installReverseProxies } from './reverse-proxy.ts';
 interface Suite {
   /** Vitest projects, which are named after the folders in test/. */
   projects: readonly string[];
-  installDependencies?: () => Promise<void>;
-  /** If set, the suite runs with a PostgreSQL server, whose URL is in this environment variable. */
-  databaseUrlVariable?: string;
-  /** If true, the tests connect to the PostgreSQL server through PgBouncer, whose URL is in `TEST_POOLER_URL`. */
-  usesPooler?: boolean;
+  /** Installs the programs that the tests need. */
+  install?: () => Promise<void>;
+  /**
+   * Starts what the tests need, and returns environment variables for them.
+   *
+   * @param stack stops what was started, after the tests
+   * @param signal aborts if the suite is interrupted
+   */
+  start?: (stack: AsyncDisposableStack, signal: AbortSignal) => Promise<Record<string, string>>;
   /** Test files that run at the same time. Tests that measure times must run alone. */
   maxWorkers?: number;
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
-  postgres: { projects: ['integration', 'postgres'], databaseUrlVariable: 'TEST_DATABASE_URL' },
+  postgres: {
+    projects: ['integration', 'postgres'],
+    start: async (stack) => ({ TEST_DATABASE_URL: await startPostgres(stack) }),
+  },
   // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
-  mints: { projects: ['mints'], installDependencies: installNutshell, maxWorkers: 2 },
-  security: { projects: ['security'], installDependencies: installReverseProxies, maxWorkers: 1 },
+  mints: { projects: ['mints'], install: installNutshell, maxWorkers: 2 },
+  security: { projects: ['security'], install: installReverseProxies, maxWorkers: 1 },
   // Each test file starts a browser, which uses as much of a core as its test.
-  web: { projects: ['web'], installDependencies: installChromium, maxWorkers: 2 },
+  web: { projects: ['web'], install: installChromium, maxWorkers: 2 },
   operations: {
     projects: ['operations'],
-    databaseUrlVariable: 'OPERATIONS_DATABASE_URL',
+    start: async (stack) => ({ OPERATIONS_DATABASE_URL: await startPostgres(stack) }),
     maxWorkers: 1,
   },
-  failover: { projects: ['failover'], maxWorkers: 1 },
+  failover: { projects: ['failover'], install: installPatroniCluster, maxWorkers: 1 },
   'failover pgbouncer': {
     projects: ['acceptance', 'pooler'],
-    databaseUrlVariable: 'TEST_DATABASE_URL',
-    usesPooler: true,
+    start: async (stack) => {
+      const url = await startPostgres(stack);
+      const pooler = await startPgBouncer(url);
+      stack.defer(() => pooler.stop());
+      return { TEST_DATABASE_URL: url, TEST_POOLER_URL: pooler.url };
+    },
+  },
+  image: {
+    projects: ['image'],
+    install: installImageTools,
+    start: async (stack, signal) => {
+      const image = await buildImage(signal);
+      stack.defer(() => image.remove());
+      return { IMAGE_STORAGE: image.folder };
+    },
   },
 };
 
@@ -50,12 +72,12 @@ const variantName = args.slice(0, 2).join(' ');
 const suiteName = variantName in SUITES ? variantName : (args[0] ?? '');
 const vitestArguments = args.slice(suiteName.split(' ').length);
 let vitest: ChildProcess | null = null;
-let isInterrupted = false;
+const interruption = new AbortController();
 
-// After Ctrl-C or `kill`, vitest must exit first. Then this process stops the PostgreSQL server.
+// After Ctrl-C or `kill`, vitest must exit first. Then this process stops what it started.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    isInterrupted = true;
+    interruption.abort();
     vitest?.kill(signal);
   });
 }
@@ -74,31 +96,31 @@ async function runSuite(): Promise<number> {
       `Unknown suite '${suiteName}'. Available suites: ${Object.keys(SUITES).join(', ')}.`,
     );
   }
-  const { projects, installDependencies, databaseUrlVariable, usesPooler, maxWorkers } = suite;
-  await installDependencies?.();
-  const cluster = databaseUrlVariable === undefined ? null : await startPostgresCluster();
-  let pooler: PgBouncer | null = null;
-  try {
-    pooler = cluster !== null && usesPooler ? await startPgBouncer(cluster.url) : null;
-    const projectOptions = projects.flatMap((project) => ['--project', project]);
-    return await runVitest([...projectOptions, ...vitestArguments], {
-      ...process.env,
-      ...(maxWorkers !== undefined && { VITEST_MAX_WORKERS: String(maxWorkers) }),
-      ...(cluster !== null && databaseUrlVariable && { [databaseUrlVariable]: cluster.url }),
-      ...(pooler !== null && { TEST_POOLER_URL: pooler.url }),
-    });
-  } finally {
-    await pooler?.stop();
-    await cluster?.stop();
-  }
+  const { projects, install, start, maxWorkers } = suite;
+  await install?.();
+  await using stack = new AsyncDisposableStack();
+  const variables = await start?.(stack, interruption.signal);
+  const projectOptions = projects.flatMap((project) => ['--project', project]);
+  return await runVitest([...projectOptions, ...vitestArguments], {
+    ...process.env,
+    ...(maxWorkers !== undefined && { VITEST_MAX_WORKERS: String(maxWorkers) }),
+    ...variables,
+  });
+}
+
+/** Returns the URL of a private PostgreSQL server. */
+async function startPostgres(stack: AsyncDisposableStack): Promise<string> {
+  const cluster = await startPostgresCluster();
+  stack.defer(() => cluster.stop());
+  return cluster.url;
 }
 
 async function runVitest(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  if (isInterrupted) {
+  if (interruption.signal.aborted) {
     return 1;
   }
   const program = path.resolve('node_modules/vitest/vitest.mjs');
   vitest = spawn(process.execPath, [program, 'run', ...args], { env, stdio: 'inherit' });
   await once(vitest, 'exit');
-  return isInterrupted ? 1 : (vitest.exitCode ?? 1);
+  return interruption.signal.aborted ? 1 : (vitest.exitCode ?? 1);
 }
