@@ -6,6 +6,13 @@ import type { CheckRecorder } from './check-recorder.ts';
 /** Longer than any response takes: the service waits at most 12 s for a mint, and retries once if the mint is busy. */
 const RESPONSE_TIMEOUT_MS = 30_000;
 
+/** @returns null if no complete response arrived */
+export type TryRequest = (
+  origin: string,
+  path: string,
+  init?: RequestInit,
+) => Promise<ApiResponse | null>;
+
 /**
  * Sends one request to a process that may be killed at any moment. Adds a problem if the response does not match the
  * API description.

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { CheckRecorder, type CheckResult } from './check-recorder.ts';
 import { type DatabaseKind, type Deployment, startDeployment } from './deployment.ts';
-import { sleepUnlessAborted, tryRequest } from './storm-client.ts';
+import { sleepUnlessAborted, type TryRequest, tryRequest } from './storm-client.ts';
 
 /** A payer who gets no invoice retries for this time. */
 const MAX_INVOICE_WAIT_MS = 60_000;
@@ -37,7 +37,9 @@ export interface StormResult {
  * to all storms.
  */
 export interface Storm {
-  deployment: Deployment;
+  /** Returns the origin for the next request of a client. */
+  pickOrigin: (random: SeededRandom) => string;
+  request: TryRequest;
   checkRecorder: CheckRecorder;
   random: SeededRandom;
   /** Aborts when the storm ends or is interrupted. */
@@ -48,6 +50,11 @@ export interface Storm {
   failedInvoiceRequests: number;
   /** How long each payer waited for an invoice. */
   invoiceWaitsMs: number[];
+}
+
+/** A storm whose processes the test kills. */
+export interface ProcessStorm extends Storm {
+  deployment: Deployment;
 }
 
 export interface Invoice {
@@ -66,7 +73,7 @@ export async function startStorm(
     processCount?: 2 | 3;
     env?: Record<string, string>;
   },
-): Promise<Storm> {
+): Promise<ProcessStorm> {
   const { checks, ...deploymentOptions } = setup;
   const checkRecorder = new CheckRecorder(checks);
   const deployment = stack.use(
@@ -81,6 +88,8 @@ export async function startStorm(
   stack.defer(() => end.abort());
   return {
     deployment,
+    pickOrigin: (random) => deployment.pickOrigin(random),
+    request: (origin, path, init) => tryRequest(checkRecorder, origin, path, init),
     checkRecorder,
     random: new SeededRandom(`${options.seed}/${name}/${options.database}`),
     signal: AbortSignal.any([end.signal, options.signal]),
@@ -101,13 +110,12 @@ export async function requestInvoice(
   payerNumber: number,
   callbackPath: string,
 ): Promise<Invoice | null> {
-  const { deployment, checkRecorder, signal } = storm;
+  const { checkRecorder, signal } = storm;
   const random = storm.random.fork(`payer ${payerNumber}`);
   const startedAtMs = performance.now();
   const waitedMs = () => performance.now() - startedAtMs;
   while (waitedMs() < MAX_INVOICE_WAIT_MS && !signal.aborted) {
-    const origin = deployment.pickOrigin(random);
-    const response = await tryRequest(checkRecorder, origin, callbackPath);
+    const response = await storm.request(storm.pickOrigin(random), callbackPath);
     if (typeof response?.body?.pr === 'string' && waitedMs() < MAX_INVOICE_WAIT_MS) {
       storm.invoiceWaitsMs.push(waitedMs());
       return response.body as Invoice;
@@ -124,7 +132,7 @@ export async function requestInvoice(
 
 /** @param findSecrets returns the secrets that a log must not contain but does */
 export async function stopAndCheckProcesses(
-  { deployment, checkRecorder }: Storm,
+  { deployment, checkRecorder }: ProcessStorm,
   findSecrets: (log: string) => readonly string[] = () => [],
 ): Promise<void> {
   for (const serviceProcess of deployment.processes) {

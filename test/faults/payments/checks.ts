@@ -1,4 +1,5 @@
 import type { Storm } from '../storm.ts';
+import { sleepUnlessAborted } from '../storm-client.ts';
 import {
   describePayment,
   type ExpectedPayments,
@@ -6,7 +7,7 @@ import {
   type Recipient,
 } from './expected-payments.ts';
 import type { ListedQuote, ListReader } from './list-reader.ts';
-import type { SocketSession } from './wallet-sockets.ts';
+import type { SocketSession, WalletSockets } from './wallet-sockets.ts';
 
 export const CHECKS = {
   listedOnce: "each recipient's list has all payments to the recipient, each exactly once",
@@ -16,19 +17,47 @@ export const CHECKS = {
   mintState: 'invoices and listed quotes match the quotes at the mint',
   order: 'lists have the newest payment first, and the time of a listed payment does not change',
   updates: 'every open socket receives an update when a payment arrives and when it is redeemed',
+  informed:
+    'every wallet learns of every payment from its socket, or from its list after connecting',
   verify: 'verify URLs report paid invoices as settled, and unpaid invoices as not settled',
 };
 
 /** The service sends an update when it lists a payment. This allows for a busy machine. */
 export const MAX_UPDATE_DELAY_MS = 3_000;
 
+/** All payments must be listed within this time after the last payment. */
+const MAX_LISTING_WAIT_MS = 240_000;
+const LISTING_POLL_INTERVAL_MS = 500;
+
+const CONCURRENT_VERIFY_REQUESTS = 8;
+
 export interface StormObservations extends Storm {
   expectedPayments: ExpectedPayments;
   listReader: ListReader;
 }
 
+/** Reads all lists until they are complete, at most for {@link MAX_LISTING_WAIT_MS}. */
+export async function waitUntilListsComplete({
+  expectedPayments,
+  listReader,
+  signal,
+}: StormObservations): Promise<void> {
+  const startedAtMs = Date.now();
+  const incompleteRecipients = new Set(expectedPayments.recipients);
+  while (incompleteRecipients.size > 0 && Date.now() - startedAtMs < MAX_LISTING_WAIT_MS) {
+    for (const recipient of incompleteRecipients) {
+      const quotes = await listReader.readAllPages(recipient);
+      if (quotes !== null && isListComplete(expectedPayments, recipient, quotes)) {
+        incompleteRecipients.delete(recipient);
+      }
+    }
+    await sleepUnlessAborted(LISTING_POLL_INTERVAL_MS, signal);
+    signal.throwIfAborted();
+  }
+}
+
 /** Returns whether a list has every payment to the recipient, each in the same state as at the mint. */
-export function isListComplete(
+function isListComplete(
   expectedPayments: ExpectedPayments,
   recipient: Recipient,
   quotes: readonly ListedQuote[],
@@ -105,7 +134,7 @@ export function checkUpdates(
   for (const session of sessions) {
     for (const payment of observations.expectedPayments.paymentsOf(session.recipient)) {
       const expected = countExpectedUpdates(observations, session, payment);
-      const received = session.updates.get(payment.quoteId) ?? 0;
+      const received = session.updateTimesMs.get(payment.quoteId)?.length ?? 0;
       totalExpected += expected;
       if (received < expected) {
         const problem = `${describePayment(payment)}: ${received} updates, not ${expected}`;
@@ -114,6 +143,20 @@ export function checkUpdates(
     }
   }
   return totalExpected;
+}
+
+/** Checks that each wallet with a socket learned of every payment. */
+export function checkWalletsAreInformed(
+  { expectedPayments, checkRecorder }: StormObservations,
+  { wallets }: WalletSockets,
+): void {
+  for (const { recipient, knownQuoteIds } of wallets) {
+    for (const payment of expectedPayments.paymentsOf(recipient)) {
+      if (!knownQuoteIds.has(payment.quoteId)) {
+        checkRecorder.addProblem('informed', `${describePayment(payment)} is unknown to a wallet`);
+      }
+    }
+  }
 }
 
 /**
@@ -135,4 +178,27 @@ function countExpectedUpdates(
   }
   const isIssued = expectedPayments.mints.quote(quoteId)?.state === 'ISSUED';
   return isIssued && listing.wasListedBeforeIssued ? 2 : 1;
+}
+
+/** Reads the verify URL of each invoice. */
+export async function checkVerifyUrls({
+  expectedPayments,
+  checkRecorder,
+  random,
+  request: sendRequest,
+  pickOrigin,
+}: StormObservations): Promise<void> {
+  const remainingInvoices = expectedPayments.invoices.values();
+  const verifyRemaining = async () => {
+    for (const { number, verifyPath, request, payment } of remainingInvoices) {
+      const response = await sendRequest(pickOrigin(random), verifyPath);
+      if (response?.body.settled !== (payment !== null) || response.body.pr !== request) {
+        checkRecorder.addProblem(
+          'verify',
+          `payment ${number}: settled is ${response?.body.settled}`,
+        );
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_VERIFY_REQUESTS }, verifyRemaining));
 }

@@ -1,7 +1,9 @@
 import type { TestMint } from '../../../demo/test-mint.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
-import type { Deployment } from '../deployment.ts';
 import type { FaultyMints } from './faulty-mints.ts';
+
+/** The mints of the recipients. */
+export type Mints = Pick<FaultyMints, 'mintOf' | 'quote'>;
 
 export interface Recipient {
   index: number;
@@ -33,13 +35,13 @@ const RECIPIENTS_PER_LOCKED_RECIPIENT = 5;
 
 /** Records the issued invoices and their payments. Checks compare these with what the service reports. */
 export class ExpectedPayments {
-  readonly mints: FaultyMints;
+  readonly mints: Mints;
   readonly recipients: readonly Recipient[];
   readonly invoices: IssuedInvoice[] = [];
   readonly #paymentsByQuoteId = new Map<string, Payment>();
 
-  static async create(mints: FaultyMints, deployment: Deployment): Promise<ExpectedPayments> {
-    const origin = deployment.processes[0]?.origin ?? '';
+  /** @param origin where the recipients change their settings */
+  static async create(mints: Mints, origin: string): Promise<ExpectedPayments> {
     const recipients = Array.from({ length: RECIPIENT_COUNT }, async (_, index) => {
       const wallet = new RecipientClient(origin);
       const mint = mints.mintOf(index);
@@ -51,7 +53,7 @@ export class ExpectedPayments {
     return new ExpectedPayments(mints, await Promise.all(recipients));
   }
 
-  private constructor(mints: FaultyMints, recipients: readonly Recipient[]) {
+  private constructor(mints: Mints, recipients: readonly Recipient[]) {
     this.mints = mints;
     this.recipients = recipients;
   }

@@ -1,6 +1,6 @@
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import type { Storm } from '../storm.ts';
-import { sleepUnlessAborted, tryRequest } from '../storm-client.ts';
+import { sleepUnlessAborted } from '../storm-client.ts';
 import {
   describePayment,
   type ExpectedPayments,
@@ -99,10 +99,9 @@ export class ListReader {
   }
 
   async #readPage(recipient: Recipient, offset: number): Promise<ListPage | null> {
-    const origin = this.#storm.deployment.pickOrigin(this.#random);
+    const origin = this.#storm.pickOrigin(this.#random);
     const authorization = recipient.wallet.withOrigin(origin).signRequest(LIST_PATH);
-    const response = await tryRequest(
-      this.#storm.checkRecorder,
+    const response = await this.#storm.request(
       origin,
       `${LIST_PATH}?limit=${PAGE_SIZE}&offset=${offset}`,
       { headers: { authorization } },

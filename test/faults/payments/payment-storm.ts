@@ -1,28 +1,30 @@
 import { percentile } from '../../../bench/harness/statistics.ts';
 import type { ChaosRates } from '../../../demo/test-mint/chaos.ts';
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
-import { decodeInvoice } from '../../../src/quotes/bolt11.ts';
 import {
   describeZeroCounts,
   formatSeconds,
-  requestInvoice,
+  type ProcessStorm,
   type StormOptions,
   type StormResult,
   startStorm,
   stopAndCheckProcesses,
 } from '../storm.ts';
-import { sleepUnlessAborted, tryRequest } from '../storm-client.ts';
+import { sleepUnlessAborted } from '../storm-client.ts';
 import {
   CHECKS,
   checkList,
   checkUpdates,
-  isListComplete,
+  checkVerifyUrls,
+  checkWalletsAreInformed,
   MAX_UPDATE_DELAY_MS,
   type StormObservations,
+  waitUntilListsComplete,
 } from './checks.ts';
-import { ExpectedPayments, type IssuedInvoice, type Recipient } from './expected-payments.ts';
+import { ExpectedPayments, type Recipient } from './expected-payments.ts';
 import { type FaultyMints, startFaultyMints } from './faulty-mints.ts';
 import { ListReader } from './list-reader.ts';
+import { issueInvoice, payAndRedeem } from './payer.ts';
 import { WalletSockets } from './wallet-sockets.ts';
 
 /** At a much higher rate, the service would pause for 429 responses too often to create all invoices in time. */
@@ -62,10 +64,6 @@ const MAX_PROMPT_PAYMENT_DELAY_MS = 8_000;
 const MIN_LATE_PAYMENT_DELAY_MS = 9_000;
 const MAX_LATE_PAYMENT_DELAY_MS = 16_000;
 
-/** Share of payments that the recipient redeems. */
-const REDEEMED_SHARE = 0.5;
-const MAX_REDEMPTION_DELAY_MS = 10_000;
-
 /** Kills end when this share of the payers is left, so that some sockets stay open and receive every update. */
 const KILL_FREE_SHARE = 0.2;
 
@@ -73,12 +71,6 @@ const KILL_FREE_SHARE = 0.2;
 const EXTRA_CHAOS_MS = 30_000;
 
 const MAX_LISTING_P99_MS = 120_000;
-
-/** All payments must be listed within this time after the last payment. */
-const MAX_LISTING_WAIT_MS = 240_000;
-const LISTING_POLL_INTERVAL_MS = 500;
-
-const CONCURRENT_VERIFY_REQUESTS = 8;
 
 /** These faults are frequent. If a fault in this list never happens, the storm is broken. */
 const REQUIRED_FAULTS = [
@@ -90,7 +82,7 @@ const REQUIRED_FAULTS = [
   'shuffledBatch',
 ] as const satisfies readonly (keyof ChaosRates)[];
 
-interface PaymentStormRun extends StormObservations {
+interface PaymentStormRun extends StormObservations, ProcessStorm {
   mints: FaultyMints;
   walletSockets: WalletSockets;
 }
@@ -134,13 +126,16 @@ export async function runPaymentStorm(options: StormOptions): Promise<StormResul
     `all paid after ${deployment.killCount} kills; waiting until all payments are listed`,
   );
   const allPaidAtMs = Date.now();
+  const stopFaults = setTimeout(() => mints.stopFaults(), EXTRA_CHAOS_MS);
   await waitUntilListsComplete(run);
+  clearTimeout(stopFaults);
   const remainingListingMs = Date.now() - allPaidAtMs;
   // The last update may still arrive, and the service might wrongly list the last payment twice.
   await sleepUnlessAborted(MAX_UPDATE_DELAY_MS, run.signal);
   run.signal.throwIfAborted();
 
   const expectedUpdates = checkUpdates(run, walletSockets.sessions);
+  checkWalletsAreInformed(run, walletSockets);
   const sessionCount = walletSockets.sessions.length;
   run.end();
   await Promise.all(wallets);
@@ -195,9 +190,9 @@ async function startRun(
   const defaultMintUrl = mints.mintOf(0).url;
   const setup = { checks: CHECKS, defaultMintUrl };
   const storm = await startStorm('payments', options, stack, setup);
-  const expectedPayments = await ExpectedPayments.create(mints, storm.deployment);
+  const expectedPayments = await ExpectedPayments.create(mints, storm.pickOrigin(storm.random));
   const listReader = new ListReader(storm, expectedPayments);
-  const walletSockets = new WalletSockets(storm, expectedPayments);
+  const walletSockets = new WalletSockets(storm, expectedPayments, listReader);
   return Object.assign(storm, { mints, expectedPayments, listReader, walletSockets });
 }
 
@@ -233,48 +228,20 @@ async function simulatePayer(
   payerNumber: number,
   { shouldPay, stormMs }: { shouldPay: boolean; stormMs: number },
 ): Promise<void> {
-  const { expectedPayments, checkRecorder, signal } = run;
+  const { expectedPayments, signal } = run;
   const random = run.random.fork(`payment ${payerNumber}`);
   const { recipients } = expectedPayments;
   const recipientIndex = Math.floor(recipients.length * random.next() ** RECIPIENT_SKEW);
   const recipient = recipients[recipientIndex] as Recipient;
   const amountSat = 1 + Math.floor(random.next() * MAX_AMOUNT_SAT);
   await sleepUnlessAborted(random.between(0, stormMs), signal);
-  const path = `/.well-known/lnurlp/${recipient.wallet.npub}?amount=${amountSat * 1000}`;
-  const invoice = await requestInvoice(run, payerNumber, path);
-  if (invoice === null) {
-    return;
-  }
-  if (decodeInvoice(invoice.pr)?.amountMsat !== amountSat * 1000) {
-    checkRecorder.addProblem(
-      'mintState',
-      `payment ${payerNumber}: the invoice has a different amount`,
-    );
-  }
-  const issuedInvoice: IssuedInvoice = {
-    number: payerNumber,
-    recipient,
-    amountSat,
-    request: invoice.pr,
-    verifyPath: new URL(invoice.verify).pathname,
-    payment: null,
-  };
-  expectedPayments.invoices.push(issuedInvoice);
-  if (!shouldPay || !(await sleepUnlessAborted(choosePaymentDelayMs(random), signal))) {
-    return;
-  }
-  try {
-    const { quoteId } = expectedPayments.pay(issuedInvoice);
-    const shouldRedeem = random.chance(REDEEMED_SHARE);
-    const redemptionDelayMs = random.between(0, MAX_REDEMPTION_DELAY_MS);
-    if (shouldRedeem && (await sleepUnlessAborted(redemptionDelayMs, signal))) {
-      await recipient.mint.markIssued(quoteId);
-    }
-  } catch {
-    checkRecorder.addProblem(
-      'invoices',
-      `payment ${payerNumber}: the mint does not know its invoice`,
-    );
+  const invoice = await issueInvoice(run, payerNumber, recipient, amountSat);
+  if (
+    invoice !== null &&
+    shouldPay &&
+    (await sleepUnlessAborted(choosePaymentDelayMs(random), signal))
+  ) {
+    await payAndRedeem(run, invoice, random);
   }
 }
 
@@ -287,51 +254,6 @@ function choosePaymentDelayMs(random: SeededRandom): number {
   return choice < 1 - LATE_PAYMENT_SHARE
     ? random.between(0, MAX_PROMPT_PAYMENT_DELAY_MS)
     : random.between(MIN_LATE_PAYMENT_DELAY_MS, MAX_LATE_PAYMENT_DELAY_MS);
-}
-
-/** Reads all lists until they are complete, at most for {@link MAX_LISTING_WAIT_MS}. */
-async function waitUntilListsComplete({
-  mints,
-  expectedPayments,
-  listReader,
-  signal,
-}: PaymentStormRun): Promise<void> {
-  const startedAtMs = Date.now();
-  const incompleteRecipients = new Set(expectedPayments.recipients);
-  while (incompleteRecipients.size > 0 && Date.now() - startedAtMs < MAX_LISTING_WAIT_MS) {
-    if (Date.now() - startedAtMs > EXTRA_CHAOS_MS) {
-      mints.stopFaults();
-    }
-    for (const recipient of incompleteRecipients) {
-      const quotes = await listReader.readAllPages(recipient);
-      if (quotes !== null && isListComplete(expectedPayments, recipient, quotes)) {
-        incompleteRecipients.delete(recipient);
-      }
-    }
-    await sleepUnlessAborted(LISTING_POLL_INTERVAL_MS, signal);
-    signal.throwIfAborted();
-  }
-}
-
-async function checkVerifyUrls({
-  expectedPayments,
-  deployment,
-  checkRecorder,
-  random,
-}: PaymentStormRun): Promise<void> {
-  const remainingInvoices = expectedPayments.invoices.values();
-  const verifyRemaining = async () => {
-    for (const { number, verifyPath, request, payment } of remainingInvoices) {
-      const response = await tryRequest(checkRecorder, deployment.pickOrigin(random), verifyPath);
-      if (response?.body.settled !== (payment !== null) || response.body.pr !== request) {
-        checkRecorder.addProblem(
-          'verify',
-          `payment ${number}: settled is ${response?.body.settled}`,
-        );
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: CONCURRENT_VERIFY_REQUESTS }, verifyRemaining));
 }
 
 function formatPercentiles(timesMs: readonly number[]): string {

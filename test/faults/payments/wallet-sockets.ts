@@ -1,10 +1,21 @@
+import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import { TestQuoteSocket } from '../../helpers/recipients/recipient-client.ts';
 import type { Storm } from '../storm.ts';
 import { sleepUnlessAborted } from '../storm-client.ts';
 import { describePayment, type ExpectedPayments, type Recipient } from './expected-payments.ts';
+import type { ListReader } from './list-reader.ts';
 
 const MIN_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 1_000;
+
+/** What a stopping process sends before it closes a socket. */
+const RESTART_ERROR = 'The server is restarting. Please reconnect.';
+
+/** A wallet that learns of payments only from its quote socket, and from its list when it connects. */
+interface SocketWallet {
+  recipient: Recipient;
+  knownQuoteIds: Set<string>;
+}
 
 /** One connection of a recipient's wallet. Times are in milliseconds since 1970. */
 export interface SocketSession {
@@ -12,34 +23,43 @@ export interface SocketSession {
   openedAtMs: number;
   /** Null while the socket is open. */
   closedAtMs: number | null;
-  /** Number of received updates, by quote id. */
-  updates: Map<string, number>;
+  /** When the wallet received updates, by quote id. */
+  updateTimesMs: Map<string, number[]>;
 }
 
 /** The quote sockets of the recipients' wallets. The wallets reconnect after each disconnection. */
 export class WalletSockets {
   readonly sessions: SocketSession[] = [];
+  readonly wallets: readonly SocketWallet[];
   readonly #storm: Storm;
   readonly #expectedPayments: ExpectedPayments;
+  readonly #listReader: ListReader;
 
-  constructor(storm: Storm, expectedPayments: ExpectedPayments) {
+  constructor(storm: Storm, expectedPayments: ExpectedPayments, listReader: ListReader) {
     this.#storm = storm;
     this.#expectedPayments = expectedPayments;
+    this.#listReader = listReader;
+    this.wallets = expectedPayments.recipients.flatMap((recipient) =>
+      Array.from({ length: socketCount(recipient) }, () => ({
+        recipient,
+        knownQuoteIds: new Set<string>(),
+      })),
+    );
   }
 
   get updateCount(): number {
     return this.sessions
-      .flatMap(({ updates }) => [...updates.values()])
-      .reduce((sum, count) => sum + count, 0);
+      .flatMap(({ updateTimesMs }) => [...updateTimesMs.values()])
+      .reduce((sum, times) => sum + times.length, 0);
   }
 
   /** Keeps the sockets connected to random processes until the storm ends. */
   async keepConnected(): Promise<void> {
-    const { deployment, random, signal } = this.#storm;
-    const keepOneConnected = async (recipient: Recipient, socketIndex: number) => {
-      const socketRandom = random.fork(`socket ${socketIndex} of recipient ${recipient.index}`);
+    const { random, signal } = this.#storm;
+    const keepOneConnected = async (wallet: SocketWallet, index: number) => {
+      const socketRandom = random.fork(`socket ${index}`);
       do {
-        await this.#receiveUntilClosed(recipient, deployment.pickOrigin(socketRandom));
+        await this.#receiveUntilClosed(wallet, socketRandom);
       } while (
         await sleepUnlessAborted(
           socketRandom.between(MIN_RECONNECT_DELAY_MS, MAX_RECONNECT_DELAY_MS),
@@ -47,18 +67,14 @@ export class WalletSockets {
         )
       );
     };
-    await Promise.all(
-      this.#expectedPayments.recipients.flatMap((recipient) =>
-        Array.from({ length: socketCount(recipient) }, (_, index) =>
-          keepOneConnected(recipient, index),
-        ),
-      ),
-    );
+    await Promise.all(this.wallets.map(keepOneConnected));
   }
 
   /** Connects to a process, authenticates, and records updates until the socket closes. */
-  async #receiveUntilClosed(recipient: Recipient, origin: string): Promise<void> {
+  async #receiveUntilClosed(wallet: SocketWallet, random: SeededRandom): Promise<void> {
     const { checkRecorder, signal } = this.#storm;
+    const { recipient } = wallet;
+    const origin = this.#storm.pickOrigin(random);
     const socket = new TestQuoteSocket(origin);
     socket.connection.on('error', () => undefined);
     const terminate = () => socket.connection.terminate();
@@ -69,8 +85,9 @@ export class WalletSockets {
       recipient,
       openedAtMs: 0,
       closedAtMs: null,
-      updates: new Map(),
+      updateTimesMs: new Map(),
     };
+    const listReads: Promise<void>[] = [];
     for (let message = await nextMessage(); message !== null; message = await nextMessage()) {
       if (message.type === 'challenge') {
         const response = recipient.wallet
@@ -80,9 +97,11 @@ export class WalletSockets {
       } else if (message.type === 'challenge-success') {
         session.openedAtMs = Date.now();
         this.sessions.push(session);
+        listReads.push(this.#readList(wallet, session, random));
       } else if (message.type === 'update') {
         this.#recordUpdate(session, message.payload.quoteId);
-      } else {
+        wallet.knownQuoteIds.add(message.payload.quoteId);
+      } else if (message.type !== 'error' || message.payload !== RESTART_ERROR) {
         checkRecorder.addProblem(
           'responseFormat',
           `a quote socket received ${JSON.stringify(message)}`,
@@ -91,10 +110,34 @@ export class WalletSockets {
     }
     session.closedAtMs = Date.now();
     signal.removeEventListener('abort', terminate);
+    await Promise.all(listReads);
   }
 
-  #recordUpdate({ recipient, updates }: SocketSession, quoteId: string): void {
-    updates.set(quoteId, (updates.get(quoteId) ?? 0) + 1);
+  /** Reads the list after connecting, because updates may have been lost before (spec.md section 6). */
+  async #readList(
+    wallet: SocketWallet,
+    session: SocketSession,
+    random: SeededRandom,
+  ): Promise<void> {
+    const { signal } = this.#storm;
+    for (;;) {
+      const quotes = await this.#listReader.readAllPages(wallet.recipient);
+      for (const { quoteId } of quotes ?? []) {
+        wallet.knownQuoteIds.add(quoteId);
+      }
+      const delayMs = random.between(MIN_RECONNECT_DELAY_MS, MAX_RECONNECT_DELAY_MS);
+      if (
+        quotes !== null ||
+        session.closedAtMs !== null ||
+        !(await sleepUnlessAborted(delayMs, signal))
+      ) {
+        return;
+      }
+    }
+  }
+
+  #recordUpdate({ recipient, updateTimesMs }: SocketSession, quoteId: string): void {
+    updateTimesMs.set(quoteId, [...(updateTimesMs.get(quoteId) ?? []), Date.now()]);
     const payment = this.#expectedPayments.payment(quoteId);
     if (payment?.invoice.recipient !== recipient) {
       const unexpected = payment === undefined ? 'an unpaid quote' : describePayment(payment);

@@ -3,8 +3,8 @@ import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import { computeY } from '../../../src/usernames/ecash/proofs.ts';
 import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
-import type { Storm } from '../storm.ts';
-import { sleepUnlessAborted, tryRequest } from '../storm-client.ts';
+import type { ProcessStorm } from '../storm.ts';
+import { sleepUnlessAborted } from '../storm-client.ts';
 
 export const PRICE_SAT = 8;
 
@@ -107,14 +107,14 @@ export class BuyerSimulation {
   readonly tokens: PaymentToken[] = [];
   /** A request is retriable if its response is not final. */
   readonly counts = { requests: 0, withoutResponse: 0, retriable: 0 };
-  readonly #storm: Storm;
+  readonly #storm: ProcessStorm;
   readonly #payer: EcashPayer;
   /** Aborts when buyers must stop retrying. */
   readonly #signal: AbortSignal;
   /** Attempts with a pending request, by the origin of the process. */
   readonly #pendingAttempts = new Map<string, Set<PurchaseAttempt>>();
 
-  constructor(storm: Storm, payer: EcashPayer, signal: AbortSignal) {
+  constructor(storm: ProcessStorm, payer: EcashPayer, signal: AbortSignal) {
     this.#storm = storm;
     this.#payer = payer;
     this.#signal = signal;
@@ -191,11 +191,11 @@ export class BuyerSimulation {
     random: SeededRandom,
     signal: AbortSignal,
   ): Promise<void> {
-    const origin = this.#storm.deployment.pickOrigin(random);
+    const origin = this.#storm.pickOrigin(random);
     const pending = this.#pendingAttempts.get(origin) ?? new Set();
     this.#pendingAttempts.set(origin, pending.add(attempt));
     this.counts.requests += 1;
-    const response = await tryRequest(this.#storm.checkRecorder, origin, USERNAME_PATH, {
+    const response = await this.#storm.request(origin, USERNAME_PATH, {
       method: 'POST',
       headers: {
         authorization: attempt.buyer.withOrigin(origin).signRequest(USERNAME_PATH, 'POST'),

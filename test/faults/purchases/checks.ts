@@ -6,8 +6,7 @@ import type { Proof } from '../../../src/mints/ecash.ts';
 import { computeY } from '../../../src/usernames/ecash/proofs.ts';
 import { openProof, Sealer } from '../../../src/usernames/treasury-store.ts';
 import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
-import type { Storm } from '../storm.ts';
-import { tryRequest } from '../storm-client.ts';
+import type { ProcessStorm } from '../storm.ts';
 import {
   type BuyerSimulation,
   describeAttempt,
@@ -44,7 +43,7 @@ interface CompletedPurchase {
   ys: string[];
 }
 
-export interface PurchaseObservations extends Storm {
+export interface PurchaseObservations extends ProcessStorm {
   buyers: BuyerSimulation;
   mint: TestMint;
   payer: EcashPayer;
@@ -84,7 +83,7 @@ export async function readDatabaseSnapshot({ db }: Database): Promise<DatabaseSn
 
 /** Requests the owner of each name from every process (NIP-05). @returns one map of owners by name per process */
 export async function fetchOwnersFromProcesses(
-  { deployment, checkRecorder }: Storm,
+  { deployment, request }: ProcessStorm,
   { attempts }: BuyerSimulation,
 ): Promise<Map<string, unknown>[]> {
   const fetchOwners = async (origin: string) => {
@@ -93,7 +92,7 @@ export async function fetchOwnersFromProcesses(
     const fetchRemaining = async () => {
       for (const name of remainingNames) {
         const path = `/.well-known/nostr.json?name=${name}`;
-        const response = await tryRequest(checkRecorder, origin, path);
+        const response = await request(origin, path);
         const owner = response?.body.names?.[name];
         if (owner !== undefined) {
           owners.set(name, owner);

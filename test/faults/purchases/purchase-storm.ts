@@ -8,7 +8,7 @@ import type { ServiceProcess } from '../service-process.ts';
 import {
   describeZeroCounts,
   formatSeconds,
-  type Storm,
+  type ProcessStorm,
   type StormOptions,
   type StormResult,
   startStorm,
@@ -72,7 +72,7 @@ const REQUIRED_FAULTS = [
   'error',
 ] as const satisfies readonly (keyof ChaosRates)[];
 
-interface PurchaseStormRun extends Storm {
+interface PurchaseStormRun extends ProcessStorm {
   mint: TestMint;
   payer: EcashPayer;
   buyers: BuyerSimulation;
