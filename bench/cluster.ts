@@ -97,7 +97,7 @@ async function measureCluster(options: Options, stack: AsyncDisposableStack): Pr
   const proxies = await startFrontProxies(stack, services, options.sockets);
   const loadProcesses = await startLoadProcesses(stack, mints, proxies, options.sockets);
   const installation = { cluster, mints, services, proxies, loadProcesses };
-  const parts = await listParts(installation, primary);
+  const parts = listParts(installation, primary);
   await step('sockets', Promise.all(loadProcesses.map((each) => control(each, 'open'))));
   await step('stabilization', delay(STABILIZATION_MS));
   console.log(await describeServices(installation));
@@ -190,15 +190,15 @@ async function seed(
   }
 }
 
-async function listParts(
+function listParts(
   { cluster, mints, services, proxies, loadProcesses }: Installation,
   primary: PatroniNode,
-): Promise<Part[]> {
+): Part[] {
   const standby = cluster.nodes.find((node) => node !== primary) ?? primary;
   return [
     ...services.map(({ pid }, i) => ({ name: `nutpost ${i + 1}`, pids: [pid] })),
-    { name: 'PostgreSQL primary', pids: [await primary.readPostmasterPid()] },
-    { name: 'PostgreSQL standby', pids: [await standby.readPostmasterPid()] },
+    { name: 'PostgreSQL primary', pids: [primary.readPostmasterPid() ?? 0] },
+    { name: 'PostgreSQL standby', pids: [standby.readPostmasterPid() ?? 0] },
     { name: 'HAProxy in front of nutpost', pids: proxies.pids },
     { name: 'HAProxy in front of PostgreSQL', pids: [cluster.haproxyPid] },
     { name: 'Patroni, two', pids: cluster.nodes.map(({ patroniPid }) => patroniPid) },

@@ -1,12 +1,15 @@
-import { chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
-import { installDebianPackages, pathExists, runProgram } from './debian-packages.ts';
+import { installDebianPackages, pathExists } from './debian-packages.ts';
 import { HaproxyProcess } from './haproxy.ts';
 import { findServerBinaries, findUnprivilegedUser } from './postgres-cluster.ts';
-import { findFreePort, ServerProcess } from './server-process.ts';
+import { killIfRunning } from './remaining-processes.ts';
+import { readProxyExample } from './reverse-proxy.ts';
+import { callOnExit, findFreePort, ServerProcess } from './server-process.ts';
 
 /** The Debian package of each program that the cluster needs. */
 const PACKAGES = {
@@ -21,6 +24,9 @@ const PACKAGES = {
 const HOST = '127.0.0.1';
 
 const NODE_NAMES = ['node1', 'node2'] as const;
+
+/** The servers in docs/proxies/haproxy-postgres.cfg. */
+const EXAMPLE_SERVERS = ['10.0.0.11:5432', '10.0.0.12:5432'];
 
 /** The role and the database of the service. */
 const SERVICE_NAME = 'nutpost';
@@ -46,16 +52,29 @@ export interface PatroniCluster {
   /** The database of the service on the current primary, through HAProxy. */
   url: string;
   nodes: readonly PatroniNode[];
-  etcdPid: number;
   haproxyPid: number;
+  etcdPid: number;
   /** Makes the standby the primary in an orderly way. Resolves when Patroni has started to do so. */
   startSwitchover(): Promise<void>;
+  /**
+   * Freezes the process that sends the WAL to the standby, which from then on receives no transactions. Returns a
+   * function that undoes this.
+   */
+  stopReplication(): Promise<() => void>;
   /** Waits until one node is the primary and the other its standby, and returns the primary. */
   waitUntilHealthy(): Promise<PatroniNode>;
   /** Waits until a node other than this one accepts writes, and returns that node. */
   waitForOtherPrimary(than: PatroniNode): Promise<PatroniNode>;
-  /** Stops all programs and deletes the data. */
+  /** Starts another HAProxy in front of the cluster, as processes on another machine may have. */
+  startProxy(): Promise<DatabaseProxy>;
+  /** Kills all programs and deletes the data. */
   stop(): Promise<void>;
+}
+
+export interface DatabaseProxy {
+  haproxy: HaproxyProcess;
+  /** The database of the service on the current primary. */
+  url: string;
 }
 
 /** Installs the missing programs. Does nothing unless this process runs as root on Debian. */
@@ -116,39 +135,34 @@ async function startOn(
       replication,
       parameters,
     });
-    stack.defer(() => node.stop());
+    stack.defer(() => node.kill());
     nodes.push(node);
     node.start();
     // The first node creates the database; the second one copies it.
     await node.waitUntilRunning();
   }
-  const port = await findFreePort(HOST);
-  const haproxy = await HaproxyProcess.start(createHaproxyConfig(port, nodes), port);
-  stack.defer(() => haproxy.stop());
-  const cluster = buildCluster(nodes, port, replication);
-  const primary = await cluster.waitUntilHealthy();
-  await createServiceDatabase(primary.url);
-  return {
-    ...cluster,
-    etcdPid: etcd.pid,
+  const { url, haproxy } = await startProxy(nodes, stack);
+  const cluster: PatroniCluster = {
+    url,
+    nodes,
     haproxyPid: haproxy.pid,
+    etcdPid: etcd.pid,
+    ...createClusterOperations(nodes, replication),
+    startProxy: () => startProxy(nodes, stack),
     stop: () => stack.disposeAsync(),
   };
+  const primary = await cluster.waitUntilHealthy();
+  await createServiceDatabase(primary.url);
+  return cluster;
 }
 
-function buildCluster(
-  nodes: readonly PatroniNode[],
-  port: number,
-  replication: Replication,
-): Omit<PatroniCluster, 'etcdPid' | 'haproxyPid' | 'stop'> {
+function createClusterOperations(nodes: readonly PatroniNode[], replication: Replication) {
   const findPrimary = async () => {
     const roles = await Promise.all(nodes.map((node) => node.isPrimary()));
     return nodes[roles.indexOf(true)] ?? null;
   };
   const standbyPath = replication === 'synchronous' ? '/synchronous' : '/replica';
   return {
-    url: `postgres://${SERVICE_NAME}@${HOST}:${port}/${SERVICE_NAME}`,
-    nodes,
     startSwitchover: async () => {
       const primary = await findPrimary();
       const standby = nodes.find((node) => node !== primary);
@@ -157,6 +171,17 @@ function buildCluster(
       }
       await primary.requestSwitchover(standby.name);
     },
+    stopReplication: async () => {
+      const primary = await findPrimary();
+      const senders = (await primary?.query('select pid from pg_stat_replication')) ?? [];
+      const signalSenders = (signal: NodeJS.Signals) => {
+        for (const { pid } of senders) {
+          process.kill(Number(pid), signal);
+        }
+      };
+      signalSenders('SIGSTOP');
+      return () => signalSenders('SIGCONT');
+    },
     waitUntilHealthy: () =>
       waitFor('a primary with a standby', async () => {
         const primary = await findPrimary();
@@ -164,13 +189,31 @@ function buildCluster(
         const areReady = await Promise.all(standbys.map((node) => node.responds(standbyPath)));
         return primary !== null && areReady.every(Boolean) ? primary : null;
       }),
-    waitForOtherPrimary: (than) =>
+    waitForOtherPrimary: (than: PatroniNode) =>
       waitFor('another primary', async () => {
         const others = nodes.filter((node) => node !== than);
         const areWritable = await Promise.all(others.map((node) => node.isWritable()));
         return others[areWritable.indexOf(true)] ?? null;
       }),
   };
+}
+
+async function startProxy(
+  nodes: readonly PatroniNode[],
+  stack: AsyncDisposableStack,
+): Promise<DatabaseProxy> {
+  const port = await findFreePort(HOST);
+  const servers = nodes.map(
+    (node, index) =>
+      [EXAMPLE_SERVERS[index] ?? '', `${HOST}:${node.port} port ${node.apiPort}`] as const,
+  );
+  const config = await readProxyExample('haproxy-postgres.cfg', [
+    ['bind 127.0.0.1:5000', `bind ${HOST}:${port}`],
+    ...servers,
+  ]);
+  const haproxy = await HaproxyProcess.start(config, port);
+  stack.defer(() => haproxy.stop());
+  return { haproxy, url: `postgres://${SERVICE_NAME}@${HOST}:${port}/${SERVICE_NAME}` };
 }
 
 async function startEtcd(
@@ -217,6 +260,7 @@ export class PatroniNode {
   readonly #folder: string;
   readonly #owner: { uid: number; gid: number } | null;
   #patroni: ServerProcess | null = null;
+  #stopKillingOnExit: () => void = () => undefined;
 
   private constructor(name: string, ports: readonly [number, number], settings: NodeSettings) {
     this.name = name;
@@ -242,6 +286,7 @@ export class PatroniNode {
 
   /** Starts Patroni, which starts PostgreSQL. */
   start(): void {
+    this.#stopKillingOnExit = callOnExit(this.#killPostgres);
     this.#patroni = new ServerProcess(
       `Patroni of ${this.name}`,
       'patroni',
@@ -300,7 +345,7 @@ export class PatroniNode {
     }
   }
 
-  /** Throws if Patroni has not been started. */
+  /** @throws Error if Patroni has not been started */
   get patroniPid(): number {
     if (this.#patroni === null) {
       throw new Error(`Patroni of ${this.name} has not been started`);
@@ -308,25 +353,33 @@ export class PatroniNode {
     return this.#patroni.pid;
   }
 
-  /** Returns the process id of PostgreSQL's main process. */
-  async readPostmasterPid(): Promise<number> {
-    const pidFile = await readFile(`${this.#dataFolder}/postmaster.pid`, 'utf8');
-    return Number(pidFile.split('\n')[0]);
-  }
-
   /** Kills Patroni and PostgreSQL with SIGKILL, as if the machine had lost its power. */
   async kill(): Promise<void> {
-    const postmaster = await this.readPostmasterPid();
     // Patroni first, because it would start PostgreSQL again.
     await this.#patroni?.stop('SIGKILL');
-    const children = await runProgram('pgrep', ['-P', String(postmaster)]).catch(() => null);
-    for (const pid of [postmaster, ...(children?.stdout.trim().split('\n') ?? []).map(Number)]) {
-      killIfRunning(pid);
-    }
+    this.#stopKillingOnExit();
+    this.#killPostgres();
   }
 
-  async stop(): Promise<void> {
-    await this.#patroni?.stop('SIGTERM');
+  /** Patroni starts PostgreSQL in a process group of its own, which therefore does not end with Patroni. */
+  readonly #killPostgres = () => {
+    const postmaster = this.readPostmasterPid();
+    if (postmaster !== null) {
+      for (const pid of [postmaster, ...listChildren(postmaster)]) {
+        killIfRunning(pid);
+      }
+    }
+  };
+
+  /** Returns PostgreSQL's main process; null if it is not running. A killed server leaves its file behind. */
+  readPostmasterPid(): number | null {
+    try {
+      const [pid] = readFileSync(`${this.#dataFolder}/postmaster.pid`, 'utf8').split('\n');
+      const isPostgres = readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(this.#dataFolder);
+      return isPostgres ? Number(pid) : null;
+    } catch {
+      return null;
+    }
   }
 
   #createConfig({ binFolder, etcdUrl, replication, parameters }: NodeSettings): unknown {
@@ -373,28 +426,6 @@ async function createServiceDatabase(primaryUrl: string): Promise<void> {
   await client.end();
 }
 
-/** Creates a proxy for TCP that sends all connections to the primary. */
-function createHaproxyConfig(port: number, nodes: readonly PatroniNode[]): string {
-  const servers = nodes.map(
-    (node) => `  server ${node.name} ${HOST}:${node.port} check port ${node.apiPort}`,
-  );
-  return `
-global
-  maxconn 1000
-defaults
-  mode tcp
-  timeout connect 2s
-  timeout client 30m
-  timeout server 30m
-listen postgres
-  bind ${HOST}:${port}
-  option httpchk OPTIONS /primary
-  http-check expect status 200
-  default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
-${servers.join('\n')}
-`;
-}
-
 /** Returns the status of a response; null if there is none in time. */
 async function requestStatus(url: string): Promise<number | null> {
   const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
@@ -407,11 +438,12 @@ async function requestStatus(url: string): Promise<number | null> {
   }
 }
 
-function killIfRunning(pid: number): void {
+function listChildren(pid: number): number[] {
   try {
-    process.kill(pid, 'SIGKILL');
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return children.trim().split(' ').filter(Boolean).map(Number);
   } catch {
-    // It has exited.
+    return [];
   }
 }
 

@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { installChromium } from './chromium.ts';
 import { buildImage, installImageTools } from './container-image.ts';
@@ -7,6 +9,7 @@ import { installNutshell } from './nutshell.ts';
 import { installPatroniCluster } from './patroni-cluster.ts';
 import { startPgBouncer } from './pgbouncer.ts';
 import { startPostgresCluster } from './postgres-cluster.ts';
+import { killProcessesWithFolder } from './remaining-processes.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
 
 /**
@@ -45,7 +48,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
     start: async (stack) => ({ OPERATIONS_DATABASE_URL: await startPostgres(stack) }),
     maxWorkers: 1,
   },
-  failover: { projects: ['failover'], install: installPatroniCluster, maxWorkers: 1 },
+  failover: {
+    projects: ['failover'],
+    install: installPatroniCluster,
+    start: async (stack) => ({ TMPDIR: await createSharedFolder(stack) }),
+    maxWorkers: 1,
+  },
   'failover pgbouncer': {
     projects: ['acceptance', 'pooler'],
     start: async (stack) => {
@@ -113,6 +121,20 @@ async function startPostgres(stack: AsyncDisposableStack): Promise<string> {
   const cluster = await startPostgresCluster();
   stack.defer(() => cluster.stop());
   return cluster.url;
+}
+
+/**
+ * Creates a temporary folder in which servers of other users may create theirs. Vitest kills its workers after Ctrl-C,
+ * so the stack also kills the servers that they have started in the folder.
+ */
+async function createSharedFolder(stack: AsyncDisposableStack): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-suite-'));
+  await chmod(folder, 0o755);
+  stack.defer(async () => {
+    await killProcessesWithFolder(folder);
+    await rm(folder, { recursive: true, force: true });
+  });
+  return folder;
 }
 
 async function runVitest(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {

@@ -23,10 +23,24 @@ const MIN_TEST_PORT = 10_240;
 export const MAX_TEST_PORT = 25_000;
 let nextPort = randomInt(MIN_TEST_PORT, MAX_TEST_PORT + 1);
 
+const exitCallbacks = new Set<() => void>();
+process.on('exit', () => {
+  for (const callback of exitCallbacks) {
+    callback();
+  }
+});
+
+/** Calls a function when this process exits. @returns a function that undoes this */
+export function callOnExit(callback: () => void): () => void {
+  exitCallbacks.add(callback);
+  return () => exitCallbacks.delete(callback);
+}
+
 /** A server process for tests or benchmarks. It is killed when this process exits. */
 export class ServerProcess {
   readonly #name: string;
   readonly #child: ChildProcess;
+  readonly #forgetOnExit: () => void;
   #output = '';
 
   /** @param name the server's name in error messages */
@@ -46,7 +60,7 @@ export class ServerProcess {
     this.#child.stdout?.on('data', this.#appendOutput);
     this.#child.stderr?.on('data', this.#appendOutput);
     this.#child.on('error', (error) => this.#appendOutput(error.message));
-    process.once('exit', this.#kill);
+    this.#forgetOnExit = callOnExit(this.#kill);
   }
 
   /** @throws Error if the program could not be started */
@@ -88,7 +102,7 @@ export class ServerProcess {
    * @param signal the signal with which this server shuts down cleanly without waiting for clients
    */
   async stop(signal: NodeJS.Signals): Promise<void> {
-    process.removeListener('exit', this.#kill);
+    this.#forgetOnExit();
     if (!this.#isRunning()) {
       return;
     }

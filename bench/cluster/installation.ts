@@ -68,11 +68,7 @@ export async function startCluster(stack: AsyncDisposableStack): Promise<Patroni
     replication: 'synchronous',
     parameters: POSTGRES_PARAMETERS,
   });
-  stack.defer(async () => {
-    // An orderly shutdown would first write gigabytes that are deleted afterwards.
-    await Promise.all(cluster.nodes.map((node) => node.kill()));
-    await cluster.stop();
-  });
+  stack.defer(() => cluster.stop());
   return cluster;
 }
 

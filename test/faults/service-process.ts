@@ -4,6 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { callOnExit } from '../../scripts/server-process.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
@@ -77,9 +78,9 @@ export class ServiceProcess {
     this.#child = child;
     this.#isExitExpected = false;
     const killChild = () => child.kill('SIGKILL');
-    process.once('exit', killChild);
+    const stopKillingOnExit = callOnExit(killChild);
     child.once('exit', (code, signal) => {
-      process.removeListener('exit', killChild);
+      stopKillingOnExit();
       this.#isUp = false;
       this.#child = null;
       if (!this.#isExitExpected) {

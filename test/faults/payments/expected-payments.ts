@@ -26,6 +26,8 @@ export interface Payment {
   quoteId: string;
   /** Time just before the mint received the payment, in milliseconds since 1970. */
   paidAtMs: number;
+  /** Time just before the recipient redeemed the payment; null before that. */
+  redeemedAtMs: number | null;
 }
 
 const RECIPIENT_COUNT = 40;
@@ -74,7 +76,7 @@ export class ExpectedPayments {
   pay(invoice: IssuedInvoice): Payment {
     const paidAtMs = Date.now();
     const { id: quoteId } = invoice.recipient.mint.pay(invoice.request);
-    const payment = { invoice, quoteId, paidAtMs };
+    const payment: Payment = { invoice, quoteId, paidAtMs, redeemedAtMs: null };
     invoice.payment = payment;
     this.#paymentsByQuoteId.set(quoteId, payment);
     return payment;
@@ -88,7 +90,9 @@ export function describePayment({ invoice, paidAtMs }: Payment): string {
 }
 
 async function changeSetting(wallet: RecipientClient, path: string, body: object): Promise<void> {
-  const { status } = await wallet.send('PATCH', path, body);
+  const send = () => wallet.send('PATCH', path, body);
+  // A proxy may close an idle connection just when it is used again. The change is idempotent.
+  const { status } = await send().catch(send);
   if (status !== 200) {
     throw new Error(`${path} returned ${status}`);
   }

@@ -64,7 +64,7 @@ export class ListReader {
     return this.#firstListings.get(quoteId);
   }
 
-  /** Reads in each round the lists that miss a payment, and one further list. Ends with the storm. */
+  /** Reads in each round the lists that miss a payment, and one further list. A failed read ends the round. */
   async readUntilAborted(): Promise<void> {
     const { recipients } = this.#expectedPayments;
     for (
@@ -78,7 +78,9 @@ export class ListReader {
       const chosenRecipients = new Set(unlistedPayments.map(({ invoice }) => invoice.recipient));
       chosenRecipients.add(recipients[round % recipients.length] as Recipient);
       for (const recipient of chosenRecipients) {
-        await this.readAllPages(recipient);
+        if ((await this.readAllPages(recipient)) === null) {
+          break;
+        }
       }
     }
   }

@@ -7,7 +7,6 @@ import type { IssuedInvoice, Recipient } from './expected-payments.ts';
 
 /** Share of payments that the recipient redeems. */
 const REDEEMED_SHARE = 0.5;
-const MAX_REDEMPTION_DELAY_MS = 10_000;
 
 /** Requests an invoice until the service returns one, and records it. @returns null if there is none in time */
 export async function issueInvoice(
@@ -44,13 +43,15 @@ export async function payAndRedeem(
   { expectedPayments, checkRecorder, signal }: StormObservations,
   invoice: IssuedInvoice,
   random: SeededRandom,
+  maxRedemptionDelayMs: number,
 ): Promise<void> {
   try {
-    const { quoteId } = expectedPayments.pay(invoice);
+    const payment = expectedPayments.pay(invoice);
     const shouldRedeem = random.chance(REDEEMED_SHARE);
-    const redemptionDelayMs = random.between(0, MAX_REDEMPTION_DELAY_MS);
+    const redemptionDelayMs = random.between(0, maxRedemptionDelayMs);
     if (shouldRedeem && (await sleepUnlessAborted(redemptionDelayMs, signal))) {
-      await invoice.recipient.mint.markIssued(quoteId);
+      payment.redeemedAtMs = Date.now();
+      await invoice.recipient.mint.markIssued(payment.quoteId);
     }
   } catch {
     checkRecorder.addProblem(

@@ -64,6 +64,8 @@ const MAX_PROMPT_PAYMENT_DELAY_MS = 8_000;
 const MIN_LATE_PAYMENT_DELAY_MS = 9_000;
 const MAX_LATE_PAYMENT_DELAY_MS = 16_000;
 
+const MAX_REDEMPTION_DELAY_MS = 10_000;
+
 /** Kills end when this share of the payers is left, so that some sockets stay open and receive every update. */
 const KILL_FREE_SHARE = 0.2;
 
@@ -241,7 +243,7 @@ async function simulatePayer(
     shouldPay &&
     (await sleepUnlessAborted(choosePaymentDelayMs(random), signal))
   ) {
-    await payAndRedeem(run, invoice, random);
+    await payAndRedeem(run, invoice, random, MAX_REDEMPTION_DELAY_MS);
   }
 }
 

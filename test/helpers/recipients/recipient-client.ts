@@ -193,14 +193,22 @@ export async function requestJson(
   path: string,
   init: RequestInit = {},
 ): Promise<ApiResponse> {
-  const url = new URL(`${origin}${path}`);
-  const response = await fetch(url, { redirect: 'error', ...init });
+  const response = await fetchJson(origin, path, init);
+  assertMatchesOpenApi(init.method ?? 'GET', path, response);
+  return response;
+}
+
+/** Sends a request. @throws SyntaxError if the response is not JSON */
+export async function fetchJson(
+  origin: string,
+  path: string,
+  init: RequestInit,
+): Promise<ApiResponse> {
+  const response = await fetch(`${origin}${path}`, { redirect: 'error', ...init });
   const text = await response.text();
-  const apiResponse = {
+  return {
     status: response.status,
     headers: response.headers,
     body: text === '' ? null : JSON.parse(text),
   };
-  assertMatchesOpenApi(init.method ?? 'GET', url.pathname, apiResponse);
-  return apiResponse;
 }

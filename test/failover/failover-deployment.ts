@@ -1,0 +1,152 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
+import {
+  type DatabaseProxy,
+  type PatroniCluster,
+  type Replication,
+  startPatroniCluster,
+} from '../../scripts/patroni-cluster.ts';
+import { findStablePorts } from '../faults/deployment.ts';
+import type { Mints } from '../faults/payments/expected-payments.ts';
+import { ServiceProcess } from '../faults/service-process.ts';
+import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import { type FrontProxy, startFrontProxy } from './front-proxy.ts';
+
+const PROCESS_NAMES = ['one', 'two', 'three'] as const;
+
+/** Above the interval of the front proxy's health check times its number of failed checks (docs/operations/scaling-out.md). */
+const STOP_DELAY_SECONDS = 3;
+
+/** One mint for each process, so that every process watches one. */
+const MINT_KINDS: readonly Partial<TestMintSwitches>[] = [
+  { issueDelayMs: 400, omitsExpiryAndPubkeyAfterCreation: true },
+  { style: 'cdk' },
+  { quoteIdStyle: 'base64url' },
+];
+
+const POLL_INTERVAL_MS = 50;
+
+/** A process starts within seconds, and a failover takes ten. Both take longer on a busy machine. */
+const TRANSITION_TIMEOUT_MS = 90_000;
+
+/**
+ * Three processes of the service behind a proxy. They share a cluster of two PostgreSQL servers. The last process has
+ * its own proxy to the cluster.
+ */
+export interface FailoverDeployment {
+  cluster: PatroniCluster;
+  processes: readonly ServiceProcess[];
+  isolatedProcess: ServiceProcess;
+  isolatedProxy: DatabaseProxy['haproxy'];
+  front: FrontProxy;
+  mints: Mints;
+  /** The settings of the processes, except the last one's own `DATABASE_URL`. */
+  env: Readonly<Record<string, string>>;
+  /** Waits until so many processes receive requests. */
+  waitForServers(count: number): Promise<void>;
+  /** Returns the unexpected log lines and exits since the last call. */
+  takeProcessProblems(): Promise<string[]>;
+  readLogs(): Promise<string>;
+  /** Returns how many updates the processes have sent again after interruptions of their database connections. */
+  countReplayedUpdates(): Promise<number>;
+}
+
+/** Starts a deployment. Disposing of the stack stops it and deletes its data. */
+export async function startFailoverDeployment(
+  stack: AsyncDisposableStack,
+  replication: Replication,
+): Promise<FailoverDeployment> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-failover-'));
+  stack.defer(() => rm(folder, { recursive: true, force: true }));
+  const allMints = await Promise.all(MINT_KINDS.map((switches) => TestMint.start({ switches })));
+  stack.defer(async () => {
+    await Promise.all(allMints.map((mint) => mint.close()));
+  });
+  const cluster = await startPatroniCluster({ replication });
+  stack.defer(() => cluster.stop());
+  const isolated = await cluster.startProxy();
+  const ports = await findStablePorts(PROCESS_NAMES.length);
+  const front = await startFrontProxy(ports);
+  stack.defer(() => front.stop());
+  const exits: string[] = [];
+  const env = {
+    DATABASE_URL: cluster.url,
+    DEFAULT_MINT_URL: (allMints[0] as TestMint).url,
+    ALLOW_PRIVATE_NETWORKS: 'true',
+    ...DISABLED_LIMITS_ENV,
+    PUBLIC_ORIGINS: front.origin,
+    TRUST_PROXY: '127.0.0.1',
+    JWT_SECRET: randomBytes(32).toString('hex'),
+    STOP_DELAY_SECONDS: `${STOP_DELAY_SECONDS}`,
+  };
+  const processes = PROCESS_NAMES.map((name, index) => {
+    const isLast = index === PROCESS_NAMES.length - 1;
+    const serviceProcess = new ServiceProcess({
+      name,
+      port: ports[index] as number,
+      folder,
+      env: isLast ? { ...env, DATABASE_URL: isolated.url } : env,
+      onUnexpectedExit: (description) => exits.push(description),
+    });
+    stack.defer(() => serviceProcess.killPermanently());
+    serviceProcess.start();
+    return serviceProcess;
+  });
+  const reportedLines = new Map<string, number>();
+  const deployment: FailoverDeployment = {
+    cluster,
+    processes,
+    isolatedProcess: processes.at(-1) as ServiceProcess,
+    isolatedProxy: isolated.haproxy,
+    front,
+    env,
+    mints: {
+      mintOf: (recipientIndex) => allMints[recipientIndex % allMints.length] as TestMint,
+      quote: (quoteId) => allMints.map(({ quotes }) => quotes.get(quoteId)).find(Boolean),
+    },
+    waitForServers: (count) =>
+      waitUntil(`${count} ready processes`, async () => (await front.countServers()) === count),
+    takeProcessProblems: async () => {
+      const problems = exits.splice(0);
+      for (const each of processes) {
+        const lines = await each.readUnexpectedLogLines();
+        problems.push(
+          ...lines
+            .slice(reportedLines.get(each.name))
+            .map((line) => `${each.name} logged: ${line}`),
+        );
+        reportedLines.set(each.name, lines.length);
+      }
+      return problems;
+    },
+    readLogs: async () =>
+      (await Promise.all(processes.map(({ logFile }) => readFile(logFile, 'utf8')))).join(''),
+    countReplayedUpdates: async () => {
+      const logs = await deployment.readLogs();
+      return [...logs.matchAll(/"event":"updates_replayed","updates":(\d+)/g)]
+        .map(([, updates]) => Number(updates))
+        .reduce((sum, updates) => sum + updates, 0);
+    },
+  };
+  await deployment.waitForServers(processes.length);
+  return deployment;
+}
+
+/** @throws Error after {@link TRANSITION_TIMEOUT_MS} */
+export async function waitUntil(
+  description: string,
+  check: () => boolean | Promise<boolean>,
+): Promise<void> {
+  const deadlineMs = performance.now() + TRANSITION_TIMEOUT_MS;
+  while (!(await check())) {
+    if (performance.now() > deadlineMs) {
+      throw new Error(`waited in vain for ${description}`);
+    }
+    await delay(POLL_INTERVAL_MS);
+  }
+}
