@@ -57,8 +57,8 @@ export interface PatroniCluster {
   /** Makes the standby the primary in an orderly way. Resolves when Patroni has started to do so. */
   startSwitchover(): Promise<void>;
   /**
-   * Freezes the process that sends the WAL to the standby, which from then on receives no transactions. Returns a
-   * function that undoes this.
+   * Waits until the standby has received everything, and freezes the process that sends the WAL to it. From then on, it
+   * receives no transactions. Returns a function that undoes this.
    */
   stopReplication(): Promise<() => void>;
   /** Waits until one node is the primary and the other its standby, and returns the primary. */
@@ -172,8 +172,13 @@ function createClusterOperations(nodes: readonly PatroniNode[], replication: Rep
       await primary.requestSwitchover(standby.name);
     },
     stopReplication: async () => {
-      const primary = await findPrimary();
-      const senders = (await primary?.query('select pid from pg_stat_replication')) ?? [];
+      const senders = await waitFor('a standby that has received everything', async () => {
+        const rows = await (await findPrimary())?.query(
+          `select pid from pg_stat_replication
+           where state = 'streaming' and replay_lsn >= pg_current_wal_lsn()`,
+        );
+        return rows === undefined || rows.length === 0 ? null : rows;
+      });
       const signalSenders = (signal: NodeJS.Signals) => {
         for (const { pid } of senders) {
           process.kill(Number(pid), signal);

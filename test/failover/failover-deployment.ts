@@ -110,7 +110,11 @@ export async function startFailoverDeployment(
       quote: (quoteId) => allMints.map(({ quotes }) => quotes.get(quoteId)).find(Boolean),
     },
     waitForServers: (count) =>
-      waitUntil(`${count} ready processes`, async () => (await front.countServers()) === count),
+      waitUntil(
+        `${count} ready processes`,
+        async () => (await front.countServers()) === count,
+        () => Promise.all(processes.map(describeReadiness)),
+      ),
     takeProcessProblems: async () => {
       const problems = exits.splice(0);
       for (const each of processes) {
@@ -137,15 +141,22 @@ export async function startFailoverDeployment(
   return deployment;
 }
 
+async function describeReadiness({ name, origin }: ServiceProcess): Promise<string> {
+  const response = await fetch(`${origin}/health/ready`).catch(() => null);
+  return `${name}: ${(await response?.text()) ?? 'no response'}`;
+}
+
 /** @throws Error after {@link TRANSITION_TIMEOUT_MS} */
 export async function waitUntil(
   description: string,
   check: () => boolean | Promise<boolean>,
+  describeState: () => Promise<unknown> = async () => null,
 ): Promise<void> {
   const deadlineMs = performance.now() + TRANSITION_TIMEOUT_MS;
   while (!(await check())) {
     if (performance.now() > deadlineMs) {
-      throw new Error(`waited in vain for ${description}`);
+      const state = JSON.stringify(await describeState());
+      throw new Error(`waited in vain for ${description}; state: ${state}`);
     }
     await delay(POLL_INTERVAL_MS);
   }
