@@ -118,11 +118,11 @@ export function readPoolStats(pool: pg.Pool): PoolStats {
   };
 }
 
-/** Throws if the server is a standby, or if its transactions are read-only for another reason. */
+/** Throws if the server is a standby, is read-only for another reason, or does not respond in time. */
 export async function assertWritable(client: pg.ClientBase): Promise<void> {
-  const { rows } = await client.query<{ transaction_read_only: string }>(
-    'show transaction_read_only',
-  );
+  // The types of pg lack `query_timeout` for a single query.
+  const query = { text: 'show transaction_read_only', query_timeout: CONNECT_TIMEOUT_MS };
+  const { rows } = await client.query<{ transaction_read_only: string }>(query);
   if (rows[0]?.transaction_read_only !== 'off') {
     throw new Error('the server is read-only');
   }

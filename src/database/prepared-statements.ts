@@ -18,6 +18,9 @@ const RESULT_CHANGED_CODE = '0A000';
  */
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
 
+/** PgBouncer's message, with a code of class 08, if all of its connections to the server are busy for too long. */
+const POOLER_BUSY_MESSAGE = 'query_wait_timeout';
+
 /** PostgreSQL's `query_canceled`: a query took longer than the statement timeout. */
 const STATEMENT_TIMEOUT_CODE = '57014';
 
@@ -82,7 +85,11 @@ class PreparedStatementConnection implements PostgresPoolClient {
       });
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || SERVER_FAILURE_CODE.test(error.code ?? '')) {
-        this.#pool.reportFailure(this.#client, error as Error);
+        if ((error as Error).message === POOLER_BUSY_MESSAGE) {
+          this.#pool.reportError(error as Error);
+        } else {
+          this.#pool.reportFailure(this.#client, error as Error);
+        }
         this.#connectionError = new DatabaseUnavailableError(error);
         throw this.#connectionError;
       }

@@ -8,19 +8,16 @@ const DATABASE_CHECK_TIMEOUT_MS = 2_000;
 /** The database is queried at most once in this time, because any client may request the status. */
 const DATABASE_CHECK_CACHE_MS = 1_000;
 
-/** `unknown`: the database does not respond. */
-type CheckResult = 'ok' | 'failing' | 'unknown';
-
 /** Whether this process is ready for requests, and which checks fail. */
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
     /** The database can be reached, is not read-only, and its last write succeeded. */
-    database: CheckResult;
-    /** All migrations of this version were applied. */
-    migrations: CheckResult;
+    database: 'ok' | 'failing';
+    /** All migrations of this version were applied. `unknown` if the database cannot be reached. */
+    migrations: 'ok' | 'failing' | 'unknown';
     /** The database responds, and notifications from other processes arrive (LISTEN). */
-    listen: CheckResult;
+    listen: 'ok' | 'failing';
   };
 }
 
@@ -88,8 +85,11 @@ export class Readiness {
       this.#databaseCheckedAtMs = nowMs;
       this.#pendingDatabaseCheck = this.#queryDatabase();
     }
-    const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, undefined, { ref: false });
-    await Promise.race([this.#pendingDatabaseCheck, timeout]);
+    // Otherwise the process is not ready anyway, and load balancers should know at once.
+    if (this.#deps.isListening()) {
+      const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, undefined, { ref: false });
+      await Promise.race([this.#pendingDatabaseCheck, timeout]);
+    }
   }
 
   async #queryDatabase(): Promise<void> {

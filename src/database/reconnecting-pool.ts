@@ -72,7 +72,8 @@ export class ReconnectingPool {
   }
 
   /**
-   * Takes a connection from the pool. Waits up to {@link CONNECT_TIMEOUT_MS} for a free connection or a starting server.
+   * Takes a connection from the pool. Waits up to {@link CONNECT_TIMEOUT_MS} for a starting server, and as long again
+   * for a free connection.
    *
    * @throws DatabaseUnavailableError
    */
@@ -112,12 +113,14 @@ export class ReconnectingPool {
         return await this.#takeFresh();
       } catch (cause) {
         const error = cause as Error;
-        const hasExpired = this.#timing.monotonicMs() - startedAtMs >= CONNECT_TIMEOUT_MS;
-        if (error.message === POOL_BUSY_MESSAGE || this.#pool.ending || hasExpired) {
+        if (error.message === POOL_BUSY_MESSAGE || this.#pool.ending) {
           this.reportError(error);
           throw new DatabaseUnavailableError(error);
         }
         this.#startRecovery(error);
+        if (this.#timing.monotonicMs() - startedAtMs >= CONNECT_TIMEOUT_MS) {
+          throw new DatabaseUnavailableError(error);
+        }
       }
     }
   }

@@ -28,6 +28,9 @@ import {
 
 /** Tests the service behind PgBouncer in transaction mode, with `DATABASE_LISTEN_URL`. */
 
+/** The connections of the pooler to each database (scripts/pgbouncer.ts). */
+const POOL_SIZE = 10;
+
 /** The level `error` of pino. */
 const ERROR_LEVEL = 50;
 
@@ -153,7 +156,7 @@ it('rejects requests as temporary failures while the server is down, and recover
     requestJson(service.url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
   const payer = new RequestRepeater(
     {
-      status: expect.any(Number),
+      status: 503,
       body: {
         status: 'ERROR',
         reason: 'The service is temporarily unavailable. Please try again.',
@@ -171,6 +174,29 @@ it('rejects requests as temporary failures while the server is down, and recover
   await payer.stop();
   await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(1);
   expect(logs.lines.filter((line) => JSON.parse(line).level >= ERROR_LEVEL)).toEqual([]);
+});
+
+it('stays ready while other clients use all connections of the pooler', async () => {
+  const { testDatabase } = await openTestDatabase();
+  const mint = await startTestMint();
+  const service = await startServiceOn(testDatabase, mint.url);
+  const { DATABASE_URL: url } = toDatabaseEnv(testDatabase.location);
+  const others = Array.from({ length: POOL_SIZE }, () => new pg.Client(url));
+  onTestFinished(async () => {
+    await Promise.all(others.map((client) => client.end()));
+  });
+  for (const client of others) {
+    await client.connect();
+    await client.query('begin');
+  }
+  const wallet = new RecipientClient(service.publicOrigin);
+  const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+  expect((await requestJson(service.url, path)).status).toBe(503);
+  expect((await requestJson(service.url, '/health/ready')).body.status).toBe('ready');
+  for (const client of others) {
+    await client.query('rollback');
+  }
+  await expect.poll(async () => (await requestJson(service.url, path)).status).toBe(200);
 });
 
 /** Starts a service with its own connections, as in its own process. */

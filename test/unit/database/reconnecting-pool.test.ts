@@ -39,6 +39,20 @@ it('tries one connection at a time, with growing delays, while the server is unr
   expect(await Promise.all(queries)).toHaveLength(50);
 });
 
+it('tries one connection at a time if a server does not respond to the first attempts', async () => {
+  const { pool, server, timers } = createFakes();
+  server.isDown = true;
+  server.connectMs = CONNECT_TIMEOUT_MS;
+  server.delay = timers.delay;
+  const queries = [trackRejection(pool.connect()), trackRejection(pool.connect())];
+  await timers.advanceTo(CONNECT_TIMEOUT_MS);
+  for (const { error } of queries) {
+    expect(error).toBeInstanceOf(DatabaseUnavailableError);
+  }
+  expect(pool.isReachable).toBe(false);
+  expect(server.concurrentAttempts).toBe(1);
+});
+
 it('rejects queries when the server was unreachable for five seconds, and later ones after one second', async () => {
   const { pool, server, timers } = createFakes();
   server.isDown = true;
@@ -126,6 +140,8 @@ class FakePool extends EventEmitter {
   readonly ending = false;
   isDown = false;
   isBusy = false;
+  connectMs = 0;
+  delay: (ms: number) => Promise<unknown> = () => nextEventLoopTurn();
   attempts = 0;
   concurrentAttempts = 0;
   readonly closedClients: pg.PoolClient[] = [];
@@ -141,7 +157,7 @@ class FakePool extends EventEmitter {
     }
     this.attempts += 1;
     this.concurrentAttempts += 1;
-    await nextEventLoopTurn();
+    await this.delay(this.connectMs);
     this.concurrentAttempts -= 1;
     if (this.isDown) {
       throw SERVER_DOWN;
