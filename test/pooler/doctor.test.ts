@@ -51,6 +51,13 @@ describe.each(['transaction', 'statement'] as const)('a pooler in %s mode', (poo
   });
 });
 
+it('reports a pooler in statement mode although DATABASE_LISTEN_URL is set', async () => {
+  const pooler = await startPgBouncer(directUrl, 'statement');
+  onTestFinished(() => pooler.stop());
+  const env = { DATABASE_URL: pooler.url, DATABASE_LISTEN_URL: directUrl };
+  expect(await runDoctorOn(env)).toEqual(['problem database.notifications']);
+});
+
 it('reports a pooler in transaction mode while other clients use it', async () => {
   const clients = Array.from({ length: 5 }, () => testDatabase.open());
   const databases = await Promise.all(clients);

@@ -3,6 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Clock } from '../../clock.ts';
 import { isAccessibleToOtherUsers, sqliteFilePath } from '../../database/data-dir.ts';
 import type { Database, PostgresLocation } from '../../database/database.ts';
+import { rootCauseMessage } from '../../errors.ts';
 import { Store } from '../../store.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { checkSessions } from './check-sessions.ts';
@@ -179,6 +180,12 @@ async function checkNotifications(
         'Set DATABASE_LISTEN_URL to the URL of the server itself, without a pooler.',
       );
     }
+  } catch (error) {
+    list.problem(
+      'database.notifications',
+      `A transaction that sends a notification fails (${rootCauseMessage(error)})`,
+      'If DATABASE_URL leads to a pooler, use it in transaction mode (PgBouncer: pool_mode=transaction), not in statement mode.',
+    );
   } finally {
     clearTimeout(timeout);
     await listener.close();

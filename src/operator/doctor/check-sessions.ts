@@ -1,4 +1,4 @@
-import { probeConnections } from '../../database/connection-probe.ts';
+import { type ConnectionReport, probeConnections } from '../../database/connection-probe.ts';
 import type { PostgresLocation } from '../../database/database.ts';
 import { rootCauseMessage } from '../../errors.ts';
 import { type Finding, FindingList } from './finding.ts';
@@ -6,13 +6,23 @@ import { type Finding, FindingList } from './finding.ts';
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
 export async function checkSessions({ url, listenUrl }: PostgresLocation): Promise<Finding[]> {
   const list = new FindingList();
-  const database = await probeConnections(url);
+  let database: ConnectionReport;
+  try {
+    database = await probeConnections(url);
+  } catch (error) {
+    list.problem(
+      'database.connections',
+      `The database accepts no further connections (${rootCauseMessage(error)})`,
+      'Raise max_connections of the server, or the pool size of the pooler.',
+    );
+    return list.findings;
+  }
   if (listenUrl === undefined) {
     if (database.areShared) {
       list.problem(
         'database.pooler',
         'DATABASE_URL leads to a pooler that shares connections between transactions: notifications (LISTEN), migrations and prepared statements do not work',
-        'Set DATABASE_LISTEN_URL to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+        'Set DATABASE_LISTEN_URL to the URL of the server itself, of a proxy that always leads to the primary, or of a pooler in session mode (PgBouncer: pool_mode=session).',
       );
     }
     return list.findings;
