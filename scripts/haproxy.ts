@@ -11,6 +11,7 @@ const PROGRAM = '/usr/sbin/haproxy';
 export class HaproxyProcess {
   readonly #process: ServerProcess;
   readonly #folder: string;
+  #isPaused = false;
 
   private constructor(serverProcess: ServerProcess, folder: string) {
     this.#process = serverProcess;
@@ -39,17 +40,21 @@ export class HaproxyProcess {
     return this.#process.pid;
   }
 
-  /** Freezes HAProxy: the kernel still accepts bytes, but nobody forwards them, as if a cable were cut. */
+  /** Freezes HAProxy: the kernel still accepts bytes, but HAProxy does not forward them, as if a cable were cut. */
   pause(): void {
     process.kill(this.pid, 'SIGSTOP');
+    this.#isPaused = true;
   }
 
   resume(): void {
     process.kill(this.pid, 'SIGCONT');
+    this.#isPaused = false;
   }
 
   async stop(): Promise<void> {
-    this.resume();
+    if (this.#isPaused) {
+      this.resume();
+    }
     await this.#process.stop('SIGTERM');
     await rm(this.#folder, { recursive: true, force: true });
   }

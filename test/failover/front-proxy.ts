@@ -1,19 +1,15 @@
 import { HaproxyProcess } from '../../scripts/haproxy.ts';
+import { readProxyExample } from '../../scripts/reverse-proxy.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 
 const HOST = '127.0.0.1';
 
-/** What HAProxy sends if no process of the service is ready. It has the fields of all error formats. */
-const UNAVAILABLE = 'The service is temporarily unavailable. Please try again.';
-export const PROXY_ERROR_BODY = {
-  error: true,
-  message: UNAVAILABLE,
-  status: 'ERROR',
-  reason: UNAVAILABLE,
-};
-
-/** Marks the responses of HAProxy itself. */
-export const PROXY_ERROR_HEADER = 'x-proxy-error';
+/** The messages of docs/proxies/haproxy.cfg. The service has other ones. */
+const PROXY_MESSAGES = [
+  'The service is unavailable.',
+  'The request failed.',
+  'The request took too long.',
+];
 
 const SERVER_COUNT_PATH = '/server-count';
 
@@ -25,10 +21,27 @@ export interface FrontProxy {
   stop(): Promise<void>;
 }
 
-/** @param ports the ports of the processes */
+/**
+ * Starts HAProxy with the example configuration, but without TLS.
+ *
+ * @param ports the ports of the processes
+ */
 export async function startFrontProxy(ports: readonly number[]): Promise<FrontProxy> {
   const port = await findFreePort(HOST);
-  const haproxy = await HaproxyProcess.start(createConfig(port, ports), port);
+  const servers = ports.map((each, index) => `server service${index} ${HOST}:${each}`);
+  const countServers = `http-request return status 200 content-type text/plain lf-string "%[nbsrv(nutpost)]" if { path ${SERVER_COUNT_PATH} }`;
+  const config = await readProxyExample('haproxy.cfg', [
+    [
+      'bind :443,:::443 v6only ssl crt /etc/haproxy/nutpost.pem alpn h2,http/1.1',
+      `bind ${HOST}:${port}`,
+    ],
+    ['X-Forwarded-Proto https', 'X-Forwarded-Proto http'],
+    // All clients of the test have the same address.
+    ['sc0_conn_cur gt 250', 'sc0_conn_cur gt 10000'],
+    ['default_backend nutpost', `${countServers}\n    default_backend nutpost`],
+    ['server nutpost1 127.0.0.1:3000', servers.join('\n    ')],
+  ]);
+  const haproxy = await HaproxyProcess.start(config, port);
   const origin = `http://${HOST}:${port}`;
   return {
     origin,
@@ -37,32 +50,12 @@ export async function startFrontProxy(ports: readonly number[]): Promise<FrontPr
   };
 }
 
-function createConfig(port: number, ports: readonly number[]): string {
-  const servers = ports.map((each, index) => `  server service${index} ${HOST}:${each} check`);
-  return `
-global
-  maxconn 2000
-defaults
-  mode http
-  timeout connect 2s
-  timeout client 60s
-  timeout server 60s
-  timeout tunnel 120s
-  http-error status 503 content-type application/json string '${JSON.stringify(PROXY_ERROR_BODY)}' hdr Retry-After 1 hdr ${PROXY_ERROR_HEADER} 1
-  # If a process is killed or does not respond, its clients only lose their connection.
-  errorfile 502 /dev/null
-  errorfile 504 /dev/null
-frontend front
-  bind ${HOST}:${port}
-  http-request return status 200 content-type text/plain lf-string "%[nbsrv(service)]" if { path ${SERVER_COUNT_PATH} }
-  http-request set-header X-Forwarded-For %[src]
-  default_backend service
-backend service
-  option httpchk GET /health/ready
-  http-check expect status 200
-  option redispatch
-  retry-on conn-failure
-  default-server inter 1s fastinter 250ms downinter 250ms fall 2 rise 1
-${servers.join('\n')}
-`;
+/** Whether a response comes from HAProxy itself. It must have the fields of all error formats. */
+export function isProxyError({ error, message, status, reason }: Record<string, unknown>): boolean {
+  return (
+    error === true &&
+    status === 'ERROR' &&
+    reason === message &&
+    PROXY_MESSAGES.includes(String(message))
+  );
 }

@@ -22,14 +22,11 @@ const OTHER_READ_INTERVAL_MS = 200;
 /** Sends a request at a steady rate, and records when it succeeds. */
 class Probe {
   readonly #successTimesMs: number[] = [];
+  #endedAtMs = 0;
   readonly #send: () => Promise<boolean>;
 
   constructor(send: () => Promise<boolean>) {
     this.#send = send;
-  }
-
-  get successCount(): number {
-    return this.#successTimesMs.length;
   }
 
   async sendUntilAborted(signal: AbortSignal): Promise<void> {
@@ -38,14 +35,14 @@ class Probe {
         this.#successTimesMs.push(performance.now());
       }
     });
+    this.#endedAtMs = performance.now();
   }
 
-  /** Returns the longest time between two successive successes. */
+  /** Returns the longest time between two successive successes, or from the last one to the end. */
   longestGapMs(): number {
-    const gaps = this.#successTimesMs
-      .slice(1)
-      .map((at, index) => at - (this.#successTimesMs[index] ?? at));
-    return Math.max(0, ...gaps);
+    const times = [...this.#successTimesMs, this.#endedAtMs];
+    const gaps = times.slice(1).map((at, index) => at - (times[index] ?? at));
+    return gaps.length === 0 ? Number.POSITIVE_INFINITY : Math.max(...gaps);
   }
 }
 

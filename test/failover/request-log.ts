@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { getErrorFormat } from '../../src/http/errors.ts';
 import type { CheckRecorder } from '../faults/check-recorder.ts';
 import type { TryRequest } from '../faults/storm-client.ts';
@@ -7,7 +6,7 @@ import {
   assertMatchesOpenApi,
   UndocumentedResponseError,
 } from '../helpers/service/openapi-validator.ts';
-import { PROXY_ERROR_BODY, PROXY_ERROR_HEADER } from './front-proxy.ts';
+import { isProxyError } from './front-proxy.ts';
 
 /** Longer than the service may take to respond or to report that the database is unavailable. */
 const RESPONSE_TIMEOUT_MS = 15_000;
@@ -18,7 +17,7 @@ type Outcome =
   /** 503 with `Retry-After` from the service. */
   | 'unavailable'
   /** 503 with `Retry-After` from the proxy. */
-  | 'no process ready'
+  | 'proxy error'
   | 'connection closed'
   | 'no response'
   | 'wrong response';
@@ -28,12 +27,13 @@ export class RequestLog {
   readonly counts: Record<Outcome, number> = {
     success: 0,
     unavailable: 0,
-    'no process ready': 0,
+    'proxy error': 0,
     'connection closed': 0,
     'no response': 0,
     'wrong response': 0,
   };
   readonly #checkRecorder: CheckRecorder;
+  readonly #failureTimesMs: number[] = [];
 
   constructor(checkRecorder: CheckRecorder) {
     this.#checkRecorder = checkRecorder;
@@ -43,8 +43,25 @@ export class RequestLog {
     return Object.values(this.counts).reduce((sum, count) => sum + count) - this.counts.success;
   }
 
+  /** The time from the first to the last failed request. */
+  get failureSpanMs(): number {
+    return (this.#failureTimesMs.at(-1) ?? 0) - (this.#failureTimesMs[0] ?? 0);
+  }
+
   /** Sends a request. Returns the response if it is a success, otherwise null. */
   readonly request: TryRequest = async (origin, path, init = {}) => {
+    const response = await this.#requestAndCount(origin, path, init);
+    if (response === null) {
+      this.#failureTimesMs.push(performance.now());
+    }
+    return response;
+  };
+
+  async #requestAndCount(
+    origin: string,
+    path: string,
+    init: RequestInit,
+  ): Promise<ApiResponse | null> {
     const startedAt = new Date().toISOString();
     const timeout = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
     let response: ApiResponse;
@@ -70,7 +87,7 @@ export class RequestLog {
     const outcome = classify(response);
     this.counts[outcome] += 1;
     return outcome === 'success' ? response : null;
-  };
+  }
 
   #addWrong(path: string, problem: string): void {
     this.counts['wrong response'] += 1;
@@ -85,8 +102,8 @@ function findProblem(method: string, path: string, response: ApiResponse): strin
   if (status === 503 && !/^[1-9]\d*$/.test(headers.get('retry-after') ?? '')) {
     return `${problem}, without Retry-After`;
   }
-  if (headers.has(PROXY_ERROR_HEADER)) {
-    return isDeepStrictEqual(body, PROXY_ERROR_BODY) ? null : problem;
+  if (status === 503 && isProxyError(body)) {
+    return null;
   }
   try {
     assertMatchesOpenApi(method, path, response);
@@ -102,9 +119,9 @@ function findProblem(method: string, path: string, response: ApiResponse): strin
   return isAllowed ? null : problem;
 }
 
-function classify({ status, headers, body }: ApiResponse): Outcome {
-  if (headers.has(PROXY_ERROR_HEADER)) {
-    return 'no process ready';
+function classify({ status, body }: ApiResponse): Outcome {
+  if (isProxyError(body)) {
+    return 'proxy error';
   }
   return status === 503 || body.error === true ? 'unavailable' : 'success';
 }

@@ -45,6 +45,8 @@ export interface ScenarioReport {
   payerOutageMs: number;
   walletOutageMs: number;
   failedRequests: number;
+  /** The time from the first to the last failed request. */
+  failureSpanMs: number;
   worstPaymentDelayMs: number;
   replayedUpdates: number;
 }
@@ -137,6 +139,7 @@ export async function runScenario(
       payerOutageMs: load.payerProbe.longestGapMs(),
       walletOutageMs: load.walletProbe.longestGapMs(),
       failedRequests: requestLog.failureCount,
+      failureSpanMs: requestLog.failureSpanMs,
       worstPaymentDelayMs: Math.max(...delaysMs),
       replayedUpdates: (await deployment.countReplayedUpdates()) - replayedBefore,
     };
@@ -150,6 +153,7 @@ export async function runScenario(
           `${count}`,
         ]),
       ),
+      'from the first to the last failure': formatSeconds(report.failureSpanMs),
       payments: `${delaysMs.length}`,
       'payments listed after more than 10 s': `${delaysMs.filter((each) => each > LATE_PAYMENT_MS).length}`,
       'worst delay of a payment': formatSeconds(report.worstPaymentDelayMs),
