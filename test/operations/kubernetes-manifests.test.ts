@@ -235,7 +235,7 @@ describe('Ingress', () => {
     const snippet = annotations['haproxy.org/backend-config-snippet']?.trim().split('\n') ?? [];
     expect(snippet.length).toBeGreaterThan(8);
     expect(exampleLines).toEqual(expect.arrayContaining(snippet));
-    const errors = exampleLines.filter((line) => line.startsWith('http-error'));
+    const errors = exampleLines.filter((line) => /^http-(error|after-response)/.test(line));
     expect(snippet).toEqual(expect.arrayContaining(errors));
     expect(exampleLines).toEqual(
       expect.arrayContaining([
