@@ -2,7 +2,8 @@ import { cpus } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { request } from 'undici';
-import type { PatroniCluster, PatroniNode } from '../scripts/patroni-cluster.ts';
+import type { PatroniCluster } from '../scripts/patroni-cluster.ts';
+import type { PatroniNode } from '../scripts/patroni-node.ts';
 import {
   type FrontProxies,
   type Mints,

@@ -8,9 +8,9 @@ import { TestMint } from '../../demo/test-mint.ts';
 import {
   type DatabaseProxy,
   type PatroniCluster,
-  type Replication,
   startPatroniCluster,
 } from '../../scripts/patroni-cluster.ts';
+import type { Replication } from '../../scripts/patroni-node.ts';
 import { findStablePorts } from '../faults/deployment.ts';
 import type { Mints } from '../faults/payments/expected-payments.ts';
 import { ServiceProcess } from '../faults/service-process.ts';

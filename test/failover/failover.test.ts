@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { PatroniNode } from '../../scripts/patroni-cluster.ts';
+import type { PatroniNode } from '../../scripts/patroni-node.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import {
