@@ -61,7 +61,7 @@ pool_mode = ${poolMode}
 default_pool_size = ${MAX_SERVER_CONNECTIONS}
 max_client_conn = ${MAX_CLIENT_CONNECTIONS}
 ignore_startup_parameters = statement_timeout, idle_in_transaction_session_timeout
-query_wait_timeout = 5
+query_wait_timeout = 3
 server_login_retry = 1
 `,
     );

@@ -8,6 +8,7 @@ import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from
 import { throttleErrorReports } from './errors.ts';
 import { MigrationStore } from './migration-store.ts';
 import {
+  assertWritable,
   createMigrationPool,
   createPool,
   type PoolOptions,
@@ -223,15 +224,22 @@ async function openPostgres(
 ): Promise<Database> {
   const report = throttleErrorReports(onError);
   const pool = createPool(url, report, options);
-  await assertReachable(pool, 'DATABASE_URL');
-  const connections = new ReconnectingPool(pool, report);
+  // The lists of a standby may be stale.
+  const checkConnection = options.allowReadOnly ? async () => undefined : assertWritable;
+  await assertUsable(pool, 'DATABASE_URL', checkConnection);
+  const connections = new ReconnectingPool(pool, report, { checkConnection });
   const shouldPrepare = listenUrl === undefined;
   const db = new Kysely<DatabaseSchema>({
     dialect: new PostgresDialect({ pool: withPreparedStatements(connections, shouldPrepare) }),
   });
   return {
     db,
-    listen: (listener) => listenOnPostgres(listenUrl ?? url, listener, report),
+    listen: (listener) =>
+      listenOnPostgres(listenUrl ?? url, listener, {
+        onConnectionError: report,
+        // The pool may still be connected to the old server, which lacks what is read after the reconnection.
+        onDisconnect: () => connections.replaceConnections(),
+      }),
     poolStats: () => readPoolStats(pool),
     isWritable: () => connections.isReachable,
     checkpoint: async () => undefined,
@@ -240,10 +248,15 @@ async function openPostgres(
   };
 }
 
-/** Ends the pool if the server cannot be reached. @throws OperatorError in that case */
-async function assertReachable(pool: pg.Pool, settingName: string): Promise<void> {
+/** Ends the pool if the server cannot be reached or must not be used. @throws OperatorError in that case */
+async function assertUsable(
+  pool: pg.Pool,
+  settingName: string,
+  checkConnection: (client: pg.PoolClient) => Promise<void>,
+): Promise<void> {
   try {
-    await pool.query('select 1');
+    const client = await pool.connect();
+    await checkConnection(client).finally(() => client.release());
   } catch (error) {
     await pool.end();
     throw new OperatorError(
@@ -267,7 +280,8 @@ async function migratePostgres(
   onProgress: OnProgress,
 ): Promise<void> {
   const pool = createMigrationPool(listenUrl ?? url, onError);
-  await assertReachable(pool, listenUrl === undefined ? 'DATABASE_URL' : 'DATABASE_LISTEN_URL');
+  const settingName = listenUrl === undefined ? 'DATABASE_URL' : 'DATABASE_LISTEN_URL';
+  await assertUsable(pool, settingName, assertWritable);
   const db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
   try {
     await migrate(db, onProgress);

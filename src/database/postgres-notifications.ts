@@ -50,6 +50,13 @@ const HEARTBEAT_INTERVAL_MS = 2_000;
  */
 const QUERY_TIMEOUT_MS = 5_000;
 
+interface ConnectionCallbacks {
+  /** Receives the error of a broken connection, and of each failed attempt to reopen it. */
+  onConnectionError: (error: Error) => void;
+  /** Called when the connection breaks or its server becomes read-only. */
+  onDisconnect: () => void;
+}
+
 /**
  * Listens on a dedicated connection, because the pool closes its connections after some minutes. Reopens the
  * connection if it breaks or its server becomes read-only, because a standby sends no notifications.
@@ -57,7 +64,7 @@ const QUERY_TIMEOUT_MS = 5_000;
 export async function listenOnPostgres(
   url: string,
   listener: NotificationListener,
-  onConnectionError: (error: Error) => void,
+  { onConnectionError, onDisconnect }: ConnectionCallbacks,
 ): Promise<NotificationSubscription> {
   const closeController = new AbortController();
   const { signal } = closeController;
@@ -88,8 +95,11 @@ export async function listenOnPostgres(
     while (!signal.aborted) {
       const error = await waitForDisconnect(client, { onAlive, onSilence }, signal);
       isConnected = false;
-      if (error !== null && !signal.aborted) {
-        onConnectionError(error);
+      if (!signal.aborted) {
+        onDisconnect();
+        if (error !== null) {
+          onConnectionError(error);
+        }
       }
       client.end().catch(() => undefined);
       await reconnect(lastAliveAtMs);
@@ -106,9 +116,11 @@ export async function listenOnPostgres(
         // If the clock was set back meanwhile, missed changes may have times before `sinceMs`.
         await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
       } catch (error) {
-        isConnected = false;
         onConnectionError(error as Error);
-        client.end().catch(() => undefined);
+        if (isConnected) {
+          isConnected = false;
+          client.end().catch(() => undefined);
+        }
         await delay(computeRetryDelayMs(attempt), undefined, { signal }).catch(() => undefined);
       }
     }
@@ -138,7 +150,8 @@ async function connect(
     await assertWritable(client);
     await client.query(channels.map((channel) => `listen ${channel}`).join('; '));
   } catch (error) {
-    await client.end().catch(() => undefined);
+    // Not awaited, because a server that has vanished does not respond to it.
+    client.end().catch(() => undefined);
     throw error;
   }
   onAlive();

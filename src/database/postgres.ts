@@ -52,7 +52,7 @@ export interface PoolStats {
 export interface PoolOptions {
   /** For operator commands: a transaction may raise the server's statement timeout, and may pause. */
   allowLongQueries: boolean;
-  /** Whether to connect to a read-only server. The service does not, because the lists of a standby may be stale. */
+  /** Whether to use a read-only server. */
   allowReadOnly: boolean;
 }
 
@@ -64,7 +64,7 @@ export interface PoolOptions {
 export function createPool(
   url: string,
   onConnectionError: (error: Error) => void,
-  { allowLongQueries, allowReadOnly }: PoolOptions,
+  { allowLongQueries }: Pick<PoolOptions, 'allowLongQueries'>,
 ): pg.Pool {
   const timeouts = allowLongQueries
     ? { statement_timeout: COMMAND_STATEMENT_TIMEOUT_MS }
@@ -79,8 +79,6 @@ export function createPool(
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     ...timeouts,
-    // If this fails, the pool closes the connection.
-    ...(allowReadOnly ? {} : { onConnect: assertWritable }),
   };
   return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
 }

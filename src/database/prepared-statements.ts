@@ -1,7 +1,7 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
 import { DatabaseUnavailableError } from '../errors.ts';
-import type { ReconnectingPool } from './reconnecting-pool.ts';
+import { isBusyError, type ReconnectingPool } from './reconnecting-pool.ts';
 
 /**
  * More statements than the service has. The limit protects the memory of the server, which keeps each statement until
@@ -17,9 +17,6 @@ const RESULT_CHANGED_CODE = '0A000';
  * idle for too long (25P03), and a server that is stopping, has crashed, or is starting (57P01 to 57P03).
  */
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
-
-/** PgBouncer's message, with a code of class 08, if all of its connections to the server are busy for too long. */
-const POOLER_BUSY_MESSAGE = 'query_wait_timeout';
 
 /** PostgreSQL's `query_canceled`: a query took longer than the statement timeout. */
 const STATEMENT_TIMEOUT_CODE = '57014';
@@ -85,7 +82,7 @@ class PreparedStatementConnection implements PostgresPoolClient {
       });
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || SERVER_FAILURE_CODE.test(error.code ?? '')) {
-        if ((error as Error).message === POOLER_BUSY_MESSAGE) {
+        if (isBusyError(error as Error)) {
           this.#pool.reportError(error as Error);
         } else {
           this.#pool.reportFailure(this.#client, error as Error);

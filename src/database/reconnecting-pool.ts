@@ -12,8 +12,15 @@ const MIN_WAIT_MS = 1_000;
 /** Neither this class nor `pg.Pool` would limit the queries that wait. A waiting request holds about 10 KB. */
 const MAX_WAITING = 5_000;
 
-/** The error of `pg.Pool` if all connections stay in use. It does not mean that the server is unreachable. */
-const POOL_BUSY_MESSAGE = 'timeout exceeded when trying to connect';
+/**
+ * The errors of `pg.Pool` and of PgBouncer if all connections stay in use. They do not mean that the server is
+ * unreachable.
+ */
+const BUSY_MESSAGES = ['timeout exceeded when trying to connect', 'query_wait_timeout'];
+
+export function isBusyError(error: Error): boolean {
+  return BUSY_MESSAGES.includes(error.message);
+}
 
 /** Tests replace the clock and the timer. */
 interface Timing {
@@ -36,6 +43,8 @@ interface Recovery {
 export class ReconnectingPool {
   readonly #pool: pg.Pool;
   readonly reportError: (error: Error) => void;
+  readonly #checkConnection: (client: pg.PoolClient) => Promise<void>;
+  readonly #checked = new WeakSet<pg.PoolClient>();
   readonly #timing: Timing;
   /** Counts failures. */
   #generation = 0;
@@ -45,14 +54,21 @@ export class ReconnectingPool {
   #lastError: Error | null = null;
   #waitingCount = 0;
 
-  /** @param reportError receives the error of each failure and of each attempt to connect */
+  /**
+   * @param reportError receives the error of each failure and of each attempt to connect
+   * @param options.checkConnection throws if a new connection must not be used
+   */
   constructor(
     pool: pg.Pool,
     reportError: (error: Error) => void,
-    timing: Timing = { monotonicMs: () => performance.now(), delay },
+    {
+      checkConnection = async () => undefined,
+      timing = { monotonicMs: () => performance.now(), delay },
+    }: { checkConnection?: (client: pg.PoolClient) => Promise<void>; timing?: Timing } = {},
   ) {
     this.#pool = pool;
     this.reportError = reportError;
+    this.#checkConnection = checkConnection;
     this.#timing = timing;
     pool.on('connect', (client) => this.#generations.set(client, this.#generation));
   }
@@ -89,6 +105,11 @@ export class ReconnectingPool {
     }
   }
 
+  /** Stops using all current connections, because they may lead to a server that is no longer the primary. */
+  replaceConnections(): void {
+    this.#generation += 1;
+  }
+
   /** Stops using all current connections, because a query on `client` has shown that the server failed. */
   reportFailure(client: pg.PoolClient, error: Error): void {
     // Other queries on the same server may fail later. They show nothing about the connections opened since.
@@ -113,7 +134,7 @@ export class ReconnectingPool {
         return await this.#takeFresh();
       } catch (cause) {
         const error = cause as Error;
-        if (error.message === POOL_BUSY_MESSAGE || this.#pool.ending) {
+        if (isBusyError(error) || this.#pool.ending) {
           this.reportError(error);
           throw new DatabaseUnavailableError(error);
         }
@@ -176,10 +197,25 @@ export class ReconnectingPool {
   async #takeFresh(): Promise<pg.PoolClient> {
     for (;;) {
       const client = await this.#pool.connect();
-      if (!this.isStale(client)) {
-        return client;
+      if (this.isStale(client)) {
+        client.release(true);
+        continue;
       }
+      if (!this.#checked.has(client)) {
+        await this.#checkOrClose(client);
+      }
+      return client;
+    }
+  }
+
+  /** Not in the pool's `onConnect`, which would wait until a server that has vanished confirms the close. */
+  async #checkOrClose(client: pg.PoolClient): Promise<void> {
+    try {
+      await this.#checkConnection(client);
+      this.#checked.add(client);
+    } catch (error) {
       client.release(true);
+      throw error;
     }
   }
 

@@ -180,6 +180,7 @@ it('stays ready while other clients use all connections of the pooler', async ()
   const { testDatabase } = await openTestDatabase();
   const mint = await startTestMint();
   const service = await startServiceOn(testDatabase, mint.url);
+  expect((await requestJson(service.url, '/health/ready')).body.status).toBe('ready');
   const { DATABASE_URL: url } = toDatabaseEnv(testDatabase.location);
   const others = Array.from({ length: POOL_SIZE }, () => new pg.Client(url));
   onTestFinished(async () => {

@@ -36,7 +36,7 @@ beforeEach(async () => {
   proxy = await InterruptibleProxy.start(new URL(server));
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
-  const options = { allowLongQueries: false, allowReadOnly: false };
+  const options = { allowLongQueries: false };
   const connections = new ReconnectingPool(
     createPool(url.href, () => undefined, options),
     () => undefined,
@@ -120,13 +120,17 @@ it('fails a transaction when its query times out, without waiting for a rollback
 
 it('reconnects the connection for LISTEN, and reports since when notifications may have been missed', async () => {
   const onMissedNotifications = vi.fn();
+  const onDisconnect = vi.fn();
   const listener = {
     channels: { anything: () => undefined },
     onMissedNotifications,
     onError: () => undefined,
     clock: Date.now,
   };
-  const listenConnection = await listenOnPostgres(url.href, listener, () => undefined);
+  const listenConnection = await listenOnPostgres(url.href, listener, {
+    onConnectionError: () => undefined,
+    onDisconnect,
+  });
   onTestFinished(() => listenConnection.close());
   const interruptedAtMs = Date.now();
   proxy.interruptConnections();
@@ -139,6 +143,7 @@ it('reconnects the connection for LISTEN, and reports since when notifications m
 
   vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
   await eventually(() => expect(onMissedNotifications).toHaveBeenCalled());
+  expect(onDisconnect).toHaveBeenCalledBefore(onMissedNotifications);
   expect(onMissedNotifications.mock.calls[0]?.[0]).toBeLessThanOrEqual(interruptedAtMs);
   expect(listenConnection.isConnected).toBe(true);
 });

@@ -131,7 +131,9 @@ async function settle(): Promise<void> {
 function createFakes() {
   const server = new FakePool();
   const timers = new FakeTimers();
-  const pool = new ReconnectingPool(server as unknown as pg.Pool, () => undefined, timers);
+  const pool = new ReconnectingPool(server as unknown as pg.Pool, () => undefined, {
+    timing: timers,
+  });
   return { pool, server, timers };
 }
 
