@@ -47,6 +47,9 @@ it('warns about an asynchronous standby, whatever the rights of the user, and ac
   for (const url of urls) {
     expect(await runDoctorOn(url)).toContain('ok database.replication');
   }
+  await setOnPrimary('synchronous_standby_names', 'another');
+  expect(await runDoctorOn(primary.url)).toContain('problem database.replication');
+  await setOnPrimary('synchronous_standby_names', '*');
   await setOnPrimary('synchronous_commit', 'local');
   expect(await runDoctorOn(primary.url)).toContain('warning database.replication');
 });

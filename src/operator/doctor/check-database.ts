@@ -169,10 +169,25 @@ async function checkNotifications(
     clock,
   });
   const timeout = setTimeout(() => received.resolve(false), NOTIFICATION_TIMEOUT_MS);
+  let isCommitted = false;
+  const send = async () => {
+    await store.transaction(async (tx) => {
+      // Without a write, the commit would not wait for a synchronous standby.
+      await tx.doctor.writeToWal();
+      await tx.notify(channel, ['']);
+    });
+    isCommitted = true;
+  };
   try {
-    await store.transaction((tx) => tx.notify(channel, ['']));
+    send().catch(received.reject);
     if (await received.promise) {
       list.ok('database.notifications', 'Notifications reach other connections (LISTEN)');
+    } else if (!isCommitted) {
+      list.problem(
+        'database.replication',
+        'Commits do not complete: they wait for a standby server that is not connected',
+        'Connect a standby server that synchronous_standby_names names, or change the setting.',
+      );
     } else {
       list.problem(
         'database.notifications',

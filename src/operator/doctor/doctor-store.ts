@@ -50,6 +50,11 @@ export class DoctorStore extends BaseStore {
     };
   }
 
+  /** Writes a message to PostgreSQL's WAL, which changes nothing. */
+  async writeToWal(): Promise<void> {
+    await sql`select pg_logical_emit_message(true, 'nutpost doctor', '')`.execute(this.db);
+  }
+
   async readPostgres(): Promise<PostgresReport> {
     const { rows } = await sql<PostgresReport>`
       select
