@@ -51,7 +51,7 @@ it('exits with code 1 at a second signal, although a request is pending', async 
   await requestFails;
 });
 
-it('exits with an error if the database blocks the shutdown for 10 s', async () => {
+it('exits although the database blocks the release of its mint leases', async () => {
   const mint = await TestMint.start();
   const { url: databaseUrl, drop } = await createOperationsDatabase();
   const database = new pg.Client({ connectionString: databaseUrl });
@@ -75,11 +75,8 @@ it('exits with an error if the database blocks the shutdown for 10 s', async () 
   await database.query('begin');
   await database.query('lock table mint_leases');
 
-  expect(await service.stop()).toEqual({
-    code: 1,
-    signal: null,
-    stderr: 'The shutdown took more than 10 s: exiting immediately.\n',
-  });
+  // The statement timeout of 8 s ends the wait.
+  expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
 });
 
 it.each([
