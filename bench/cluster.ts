@@ -25,6 +25,7 @@ import {
 } from './cluster/report.ts';
 import { seedDatabase } from './cluster/seed.ts';
 import { type BenchProcess, stopProcesses } from './harness/processes.ts';
+import { parseWholeNumber } from './harness/whole-number.ts';
 
 /**
  * `npm run bench:cluster`: three services behind HAProxy on a PostgreSQL cluster with synchronous replication, with
@@ -328,12 +329,4 @@ function readOptions(): Options {
   } catch (error) {
     throw new Error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
   }
-}
-
-function parseWholeNumber(option: string, text: string): number {
-  const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) {
-    throw new Error(`${option} must be a whole number of at least 1 (got '${text}').`);
-  }
-  return number;
 }

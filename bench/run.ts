@@ -14,6 +14,7 @@ import { measureWatcher } from './figures/watcher.ts';
 import type { Benchmark, BenchmarkOptions } from './harness/figure.ts';
 import { stopProcesses } from './harness/processes.ts';
 import { type BenchmarkReport, exitCodeOf, renderReport } from './harness/report.ts';
+import { parseWholeNumber } from './harness/whole-number.ts';
 
 /**
  * `npm run bench`: measures the speed and resource usage of the service. Prints a table that compares every
@@ -97,14 +98,6 @@ function readArguments(): {
   } catch (error) {
     throw new Error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
   }
-}
-
-function parseWholeNumber(option: string, text: string): number {
-  const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) {
-    throw new Error(`${option} must be a whole number of at least 1 (got '${text}').`);
-  }
-  return number;
 }
 
 async function runBenchmarks(
