@@ -1,10 +1,7 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import {
-  parseRecipientAddress,
-  type RecipientAddress,
-  stripAddressHost,
-} from '../recipients/lightning-address.ts';
+import { parseAddressInput } from '../recipients/address-input.ts';
+import { parseRecipientAddress, type RecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { RecipientBlock, StoredUser } from '../recipients/user-store.ts';
 import type { Store } from '../store.ts';
@@ -97,12 +94,14 @@ async function runAction(
     : changeBlock(store, resolved, action, reason, nowMs);
 }
 
-/** Parses an npub, a key in hex, a name or a Lightning address. 64 hex characters are always a key. */
+/** Parses a key in hex, or what people enter for a Lightning address. 64 hex characters are always a key. */
 function parseUserIdentifier(operands: string[]): UserIdentifier {
-  const text = stripAddressHost(
+  const { localPart } = parseAddressInput(
     requireSingleOperand(operands, 'Give one npub, key (hex) or name.'),
   );
-  const address = HEX_PUBKEY.test(text) ? nip19.npubEncode(text.toLowerCase()) : text;
+  const address = HEX_PUBKEY.test(localPart)
+    ? nip19.npubEncode(localPart.toLowerCase())
+    : localPart;
   const identifier = parseRecipientAddress(address);
   switch (identifier.kind) {
     case 'invalid_npub':

@@ -32,11 +32,6 @@ export function listLocalParts(user: { pubkey: string; name: string | null }): s
   return user.name === null ? [npub] : [npub, user.name];
 }
 
-/** Returns the part of a Lightning address before the `@`, or the whole text if it has none. */
-export function stripAddressHost(address: string): string {
-  return address.replace(/@[^@]*$/, '');
-}
-
 /** Returns whether a hex key is an x coordinate on secp256k1 (BIP 340 `lift_x`). */
 export function isOnCurve(pubkey: string): boolean {
   try {

@@ -166,7 +166,19 @@ describe('nutpost trace while the service runs', () => {
     expect(stdout).toContain('The mint reported PAID for another amount or invoice: ignored.\n');
   });
 
-  it('finds a recipient by npub, key, name and address', async () => {
+  it('finds a payment by its verify URL', async () => {
+    const { requestInvoice } = await createRecipient();
+    const { pr, verify } = await requestInvoice();
+    const { exitCode, stdout } = await trace(verify);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain(`Payment hash  ${paymentHashOf(pr)}\n`);
+    expect(await trace(`https://pay.example/lnurl/verify/${'0'.repeat(64)}`)).toMatchObject({
+      exitCode: 1,
+      stderr: 'Not found: no invoice has this verify URL.\n',
+    });
+  });
+
+  it('finds a recipient by npub, key, name, address and URL', async () => {
     const { mint, wallet, requestInvoice } = await createRecipient();
     await assignUsername(environment.database, wallet.pubkey, 'alice');
     const [paid, unpaid] = [await requestInvoice(), await requestInvoice()];
@@ -179,6 +191,9 @@ describe('nutpost trace while the service runs', () => {
       wallet.pubkey,
       'Alice',
       'alice@example.com',
+      '@alice',
+      'https://example.com/alice',
+      `nostr:${wallet.npub}`,
       `${wallet.npub}@example.com`,
     ]) {
       const { exitCode, stdout } = await trace(subject);

@@ -1,26 +1,23 @@
+import { parseAddressInput } from '../../recipients/address-input.ts';
 import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
 
 export type RecipientFieldResult = { path: string } | { problem: string };
 
-/**
- * Finds the payment page for what a payer entered: a username, an npub or an address on one of this server's hosts,
- * also with the scheme `nostr:` or `lightning:`.
- */
+/** Finds the payment page for what a payer entered ({@link parseAddressInput}), if it is on one of this server's hosts. */
 export function findPaymentPath(text: string, hosts: readonly string[]): RecipientFieldResult {
   if (containsSecretKey(text)) {
     return { problem: SECRET_KEY_WARNING };
   }
-  const address = text.trim().replace(/^(?:nostr|lightning):/i, '');
-  const [localPart = '', ...hostParts] = address.toLowerCase().split('@');
-  if (hostParts.length > 0 && !hosts.includes(hostParts.join('@'))) {
+  const { localPart, host } = parseAddressInput(text);
+  if (host !== null && !hosts.includes(host)) {
     return {
       problem: `This address belongs to another server. Addresses here end with @${hosts[0]}.`,
     };
   }
   const { kind } = parseRecipientAddress(localPart);
   if (kind === 'pubkey' || kind === 'name') {
-    return { path: `/${localPart}` };
+    return { path: `/${localPart.toLowerCase()}` };
   }
   const problem =
     kind === 'invalid_npub'

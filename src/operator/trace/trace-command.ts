@@ -24,7 +24,7 @@ import type { TraceIdentifier } from './trace-identifier.ts';
 
 export const traceCommand: OperatorCommand = {
   name: 'trace',
-  usage: `  trace <payment hash | invoice | npub | name | quote id>
+  usage: `  trace <payment hash | invoice | verify URL | npub | name | address | quote id>
            shows the state and history of a payment, or the newest payments of a recipient;
            --json for scripts; --reveal also prints the ids of unlocked quotes, which are as
            good as money
@@ -40,7 +40,7 @@ export const traceCommand: OperatorCommand = {
     });
     const text = requireSingleOperand(
       positionals,
-      'Give one payment hash, invoice, npub, name or quote id.',
+      'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
     );
     return async (context) => {
       const trace = await runTrace({ ...context, reveal: values.reveal }, text);
@@ -63,7 +63,7 @@ export function traceToText(trace: TraceResult): string {
     case 'invalid_npub':
       return 'This is not a valid npub: it may be cut off or mistyped.\n';
     case 'invalid_quote_id':
-      return 'This is not a payment hash, an invoice, an npub, a name or a quote id.\n';
+      return 'This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.\n';
   }
 }
 
@@ -71,6 +71,7 @@ const NOT_FOUND_TEXTS: Readonly<Record<TraceIdentifier['kind'], string>> = {
   payment_hash: 'no payment has this payment hash',
   pubkey: 'no recipient has this key',
   name: 'no recipient has this name',
+  verify_token: 'no invoice has this verify URL',
   quote_id: 'no quote has this id',
 };
 

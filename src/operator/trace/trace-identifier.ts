@@ -1,11 +1,13 @@
 import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import { decodeInvoice } from '../../quotes/bolt11.ts';
-import { parseRecipientAddress, stripAddressHost } from '../../recipients/lightning-address.ts';
+import { parseAddressInput } from '../../recipients/address-input.ts';
+import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 
 export type TraceIdentifier =
   | { kind: 'payment_hash'; paymentHash: string }
   | { kind: 'pubkey'; pubkey: string }
   | { kind: 'name'; name: string }
+  | { kind: 'verify_token'; token: string }
   | { kind: 'quote_id'; quoteId: string };
 
 /** What a text can identify, the most likely candidate first, or why it identifies nothing. */
@@ -15,8 +17,11 @@ export type ParsedTraceIdentifier =
 
 const LIGHTNING_SCHEME = /^lightning:/i;
 
-/** Such a text is a payment hash or a key. In theory it can also be a name or a quote id. */
+/** Such a text is a payment hash, a key or a verify token. In theory it can also be a name or a quote id. */
 const HEX_32_BYTES_PATTERN = /^[0-9a-f]{64}$/i;
+
+/** Ends a verify URL (LUD-21), or the URL of an invoice page. */
+const VERIFY_URL_PATTERN = /\/(?:verify|invoice)\/([0-9a-f]{64})$/i;
 
 /** Recognises a damaged invoice. The required length is above that of any name and below that of any invoice. */
 const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
@@ -25,8 +30,8 @@ const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
 const QUOTE_ID_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
 
 /**
- * Parses the operand of `nutpost trace`: a payment hash, an invoice (with or without `lightning:`), an npub, a key
- * in hex, a name, a Lightning address (with any host), or a quote id.
+ * Parses the operand of `nutpost trace`: a payment hash, an invoice (with or without `lightning:`), a verify URL, a key
+ * in hex, a quote id, or what people enter for a Lightning address (with any host).
  */
 export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const trimmed = text.trim();
@@ -35,10 +40,14 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   if (invoice !== null) {
     return toCandidates({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
   }
-  if (request !== trimmed || INVOICE_PREFIX.test(request)) {
+  if (INVOICE_PREFIX.test(request)) {
     return { outcome: 'invalid_invoice' };
   }
-  const recipient = parseRecipientAddress(stripAddressHost(trimmed));
+  const token = VERIFY_URL_PATTERN.exec(trimmed)?.[1]?.toLowerCase();
+  if (token !== undefined) {
+    return toCandidates({ kind: 'verify_token', token });
+  }
+  const recipient = parseRecipientAddress(parseAddressInput(trimmed).localPart);
   switch (recipient.kind) {
     case 'pubkey':
       return toCandidates(recipient);
@@ -63,6 +72,7 @@ function hexCandidates(text: string): TraceIdentifier[] {
     ? [
         { kind: 'payment_hash', paymentHash: hex },
         { kind: 'pubkey', pubkey: hex },
+        { kind: 'verify_token', token: hex },
       ]
     : [];
 }

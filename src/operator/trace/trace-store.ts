@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { QuoteState } from '../../database/schema.ts';
 import { BaseStore, columnInSubquery, databaseNow } from '../../database/sql.ts';
@@ -38,6 +39,14 @@ export class TraceStore extends BaseStore {
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit)
+      .execute();
+    return rows.map(toTracedQuote);
+  }
+
+  /** Returns the quote with this token in its verify URL (LUD-21), in a list; an empty list if there is none. */
+  async findByVerifyToken(token: string): Promise<TracedQuote[]> {
+    const rows = await this.#selectQuotes()
+      .where('verify_token_hash', '=', hash('sha256', token))
       .execute();
     return rows.map(toTracedQuote);
   }

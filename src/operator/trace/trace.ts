@@ -89,6 +89,8 @@ async function traceIdentifier(
         context,
         await traces.findByPaymentHash(identifier.paymentHash, MAX_MATCHES),
       );
+    case 'verify_token':
+      return traceQuotes(context, await traces.findByVerifyToken(identifier.token));
     case 'quote_id':
       return traceQuotes(context, await traces.findByQuoteId(identifier.quoteId, MAX_MATCHES));
     case 'pubkey':

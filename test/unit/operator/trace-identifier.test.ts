@@ -8,6 +8,8 @@ import { createUnpayableInvoice } from '../../helpers/mints/fake-mint-with-scrip
 const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
 const NPUB = nip19.npubEncode(PUBKEY);
 
+const TOKEN = 'ab12'.repeat(16);
+
 const QUOTE_ID = '01998a3e-6f5c-7d3a-9b1e-2c4d5e6f7a8b';
 
 const invoice = createUnpayableInvoice(21_000);
@@ -17,19 +19,36 @@ it.each<[string, object[]]>([
   ...[invoice, invoice.toUpperCase(), `LIGHTNING:${invoice}`, ` ${invoice}\n`].map(
     (text): [string, object[]] => [text, [{ kind: 'payment_hash', paymentHash }]],
   ),
-  ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`].map(
-    (text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]],
-  ),
+  ...[
+    NPUB,
+    NPUB.toUpperCase(),
+    `nostr:${NPUB}`,
+    `${NPUB}@example.com`,
+    `${NPUB}@[::1]:3000`,
+    `https://pay.example/${NPUB}`,
+  ].map((text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]]),
   [
     PUBKEY.toUpperCase(),
     [
       { kind: 'payment_hash', paymentHash: PUBKEY },
       { kind: 'pubkey', pubkey: PUBKEY },
+      { kind: 'verify_token', token: PUBKEY },
       { kind: 'name', name: PUBKEY },
       { kind: 'quote_id', quoteId: PUBKEY.toUpperCase() },
     ],
   ],
-  ...['Alice7', 'alice7@example.com'].map((text): [string, object[]] => [
+  ...[
+    `https://pay.example/lnurl/verify/${TOKEN}`,
+    `pay.example/alice7/invoice/${TOKEN.toUpperCase()}`,
+  ].map((text): [string, object[]] => [text, [{ kind: 'verify_token', token: TOKEN }]]),
+  ...[
+    'Alice7',
+    '@alice7',
+    'alice7@example.com',
+    'lightning:alice7',
+    'https://pay.example/alice7',
+    'pay.example/alice7?amount=21',
+  ].map((text): [string, object[]] => [
     text,
     [
       { kind: 'name', name: 'alice7' },
@@ -46,7 +65,7 @@ it.each<[string, object[]]>([
 it.each([
   ['a truncated invoice', invoice.slice(0, -1), 'invalid_invoice'],
   ['a mistyped invoice', `${createUnpayableInvoice(1000).slice(0, -1)}b`, 'invalid_invoice'],
-  ['a scheme without an invoice', 'lightning:alice', 'invalid_invoice'],
+  ['a truncated invoice with a scheme', `lightning:${invoice.slice(0, -1)}`, 'invalid_invoice'],
   ['a truncated npub', NPUB.slice(0, -1), 'invalid_npub'],
   ['a mistyped npub in an address', `${NPUB.slice(0, -1)}q@example.com`, 'invalid_npub'],
   ['an empty text', '', 'invalid_quote_id'],
