@@ -113,8 +113,11 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   ['health', 'ready', 'metrics', 'home', 'index', 'robots', 'sitemap', 'favicon', 'manifest'],
 ].flat();
 
-/** Begins like an npub to a payer's eye: l and i look like 1. Such a name that already has an owner still resolves. */
-const NPUB_LOOKALIKE_PATTERN = /^npub[il]/;
+/**
+ * Looks like a key: l and i look like the 1 of an npub, and 64 hexadecimal digits are how programs write a key. Such a
+ * name that already has an owner still resolves.
+ */
+const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
 
 /**
  * Returns whether a name is not for sale (spec.md section 4.6). All names are in lower case.
@@ -127,7 +130,7 @@ export function isReservedUsername(
 ): boolean {
   return (
     BUILT_IN_RESERVED_USERNAMES.includes(name) ||
-    NPUB_LOOKALIKE_PATTERN.test(name) ||
+    KEY_LOOKALIKE_PATTERN.test(name) ||
     operatorReservedNames.includes(name)
   );
 }

@@ -101,6 +101,8 @@ describe('a request without payment', () => {
       'NPUBl8q7x',
       'npubI8q7x',
       `npubi${'q'.repeat(58)}`,
+      // Looks like a key.
+      environment.newWallet().pubkey,
     ]) {
       const { status, body } = await requestUsername(wallet, name);
       expect({ name, status, body }).toEqual({
