@@ -59,7 +59,7 @@ export class ReceiptDispatcher {
   #isStopping = false;
   /** Where the next scan continues; empty: at the first relay. */
   #lastScannedUrl = '';
-  /** The relays of receipts that were just stored. The next scan looks at them, too. */
+  /** The relays of new receipts, oldest first. Each scan looks at them, too, until they are due no longer or get a slot. */
   #relaysOfNewReceipts = new Set<string>();
   /** By relay URL. */
   readonly #activeDeliveries = new Map<string, Promise<void>>();
@@ -114,9 +114,12 @@ export class ReceiptDispatcher {
     );
     const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
     this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
-    const urls = new Set([...operatorRelays, ...this.#relaysOfNewReceipts, ...waitingUrls]);
+    const newUrls = [...this.#relaysOfNewReceipts].reverse().slice(0, MAX_RELAYS_PER_SCAN);
     this.#relaysOfNewReceipts.clear();
-    for (const relay of await deliveries.findDueRelays(clock(), [...urls])) {
+    const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
+    const dueRelays = await deliveries.findDueRelays(clock(), [...urls]);
+    const newUrlsWithoutSlot: string[] = [];
+    for (const relay of sortNewestFirst(dueRelays, newUrls)) {
       const { url } = relay;
       const isProven = relay.acceptedAtMs !== null || operatorRelays.includes(url);
       const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
@@ -127,8 +130,15 @@ export class ReceiptDispatcher {
           this.#activeDeliveries.delete(url);
         });
         this.#activeDeliveries.set(url, delivery);
+      } else if (newUrls.includes(url)) {
+        newUrlsWithoutSlot.push(url);
       }
     }
+    // Receipts that were stored meanwhile are newer.
+    this.#relaysOfNewReceipts = new Set([
+      ...newUrlsWithoutSlot.reverse(),
+      ...this.#relaysOfNewReceipts,
+    ]);
     this.#hasLoggedFailure = false;
   }
 
@@ -209,4 +219,14 @@ export class ReceiptDispatcher {
       );
     }
   }
+}
+
+/**
+ * Among relays with equally many failures, puts those of the newest receipts first: payers can name any number of
+ * relays that never respond, and the others must not wait for all of them.
+ */
+function sortNewestFirst(relays: readonly DueRelay[], newUrls: readonly string[]): DueRelay[] {
+  const ranks = new Map(newUrls.map((url, index) => [url, index]));
+  const rank = ({ url }: DueRelay) => ranks.get(url) ?? newUrls.length;
+  return relays.toSorted((a, b) => a.failures - b.failures || rank(a) - rank(b));
 }

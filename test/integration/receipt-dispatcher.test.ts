@@ -2,10 +2,11 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { createLogger } from '../../src/log.ts';
+import { createLogger, type Logger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
 import { Store } from '../../src/store.ts';
+import type { PublishResult } from '../../src/zaps/delivery-policy.ts';
 import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -166,6 +167,39 @@ describe('the dispatcher', () => {
     await waitForDeliveryCounts(relay.url, { accepted: 1 });
   });
 
+  it('delivers to the relay of a new receipt as soon as a relay that does not respond releases its slot', async () => {
+    const silentRelays = Array.from({ length: 64 }, (_, i) => ({ url: `ws://silent${i}.example` }));
+    const waitingRelays = Array.from({ length: 3_000 }, (_, i) => ({ url: `ws://${i}.example` }));
+    const newRelay = { url: 'ws://z.example' };
+    const pending = new Map<string, (result: PublishResult) => void>();
+    const deliveries = new Store(database.db).receiptDeliveries;
+    const findDueRelays = vi.spyOn(deliveries, 'findDueRelays');
+    const dispatcher = await createDispatcher({
+      deliveries,
+      relayPool: {
+        publish: (url) => new Promise((resolve) => pending.set(url, resolve)),
+        close: async () => {
+          for (const resolve of pending.values()) {
+            resolve({ outcome: 'unreachable', reason: 'closed' });
+          }
+        },
+      },
+    });
+    await insertDueReceipts(1, ...silentRelays);
+    dispatcher.wake(silentRelays.map(({ url }) => url));
+    await eventually(() => expect(pending.size).toBe(32));
+    await insertDueReceipts(1, ...waitingRelays, newRelay);
+    const scanCount = findDueRelays.mock.calls.length;
+    dispatcher.wake([newRelay.url]);
+    await eventually(() => expect(findDueRelays.mock.calls.length).toBeGreaterThan(scanCount));
+    expect(pending.has(newRelay.url)).toBe(false);
+
+    const [silentUrl = ''] = pending.keys();
+    pending.get(silentUrl)?.({ outcome: 'unreachable', reason: 'no response' });
+    await eventually(() => expect(pending.size).toBe(33));
+    expect([...pending.keys()].at(-1)).toBe(newRelay.url);
+  });
+
   it('shares the outbox with other processes, and sends each receipt once', async () => {
     const relays = await Promise.all(Array.from({ length: 4 }, () => startFakeRelay()));
     const dispatchers = await Promise.all([createDispatcher(), createDispatcher()]);
@@ -186,8 +220,14 @@ async function createDispatcher({
   timeoutMs = RESPONSE_TIMEOUT_MS,
   deliveries = new Store(database.db).receiptDeliveries,
   log = createLogger('silent'),
+  relayPool,
+}: {
+  timeoutMs?: number;
+  deliveries?: Store['receiptDeliveries'];
+  log?: Logger;
+  relayPool?: Pick<RelayPool, 'publish' | 'close'>;
 } = {}) {
-  const relayPool = new RelayPool({
+  const realRelayPool = new RelayPool({
     connect: createGuardedWebSocketConnector({
       allowPrivateNetworks: true,
       handshakeTimeoutMs: timeoutMs,
@@ -202,7 +242,7 @@ async function createDispatcher({
     deliveries,
     clock: clock.now,
     log,
-    relayPool,
+    relayPool: relayPool ?? realRelayPool,
     operatorRelays: [],
     allowPrivateNetworks: true,
   });
