@@ -52,9 +52,6 @@ export interface OpenInvoiceCounts {
   perPair: number;
 }
 
-/** For a pair if the number of open invoices of an address is not limited. */
-const MAX_COUNTED_INVOICES = 100_000;
-
 /** The largest JavaScript date. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
 
@@ -185,9 +182,9 @@ export class QuoteStore extends BaseStore {
   }
 
   /**
-   * Counts the open invoices of a recipient, of an address group, and of both together. Stops counting at the limits.
-   * An invoice is open while its quote is UNPAID or INFLIGHT and has not expired. These quotes have the hash of an
-   * address group.
+   * Counts the open invoices of a recipient, of an address group, and of both together. Stops counting at the limits;
+   * a limit of 0 counts nothing. An invoice is open while its quote is UNPAID or INFLIGHT and has not expired. These
+   * quotes have the hash of an address group.
    *
    * @param ageLimitsMs an invoice is open for at least `min` and at most `max`, whenever it expires
    */
@@ -202,23 +199,24 @@ export class QuoteStore extends BaseStore {
       created_at > ${nowMs - ageLimitsMs.max}
       and created_at <= ${nowMs + ageLimitsMs.max}
       and (expires_at > ${nowMs} or created_at > ${nowMs - ageLimitsMs.min})`;
-    // There is no `order by`, because PostgreSQL could sort all rows before it applies the limit. The pair is counted
-    // among the invoices of the address group, which have a lower limit than those of the recipient.
+    // The pair is counted among the invoices that are read for the recipient. Without a limit for the recipient, it is
+    // the only count. There is no `order by`, because PostgreSQL could sort all rows before it applies the limit.
+    const isPair =
+      limits.perRecipient === 0 ? sql`and address_group_hash = ${addressGroupHash}` : sql``;
     const { rows } = await sql<OpenInvoiceCounts>`
-      select
-        (select count(*) from (
-          select 1 from quotes
-          where pubkey = ${pubkey} and address_group_hash is not null and ${isOpen}
-          limit ${limits.perRecipient}
-        ) as open) as "perRecipient",
+      select recipient.invoices as "perRecipient", recipient.pair as "perPair",
         (select count(*) from (
           select 1 from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
           limit ${limits.perAddressGroup}
-        ) as open) as "perAddressGroup",
-        (select count(*) from (
-          select pubkey from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
-          limit ${limits.perAddressGroup || MAX_COUNTED_INVOICES}
-        ) as open where pubkey = ${pubkey}) as "perPair"
+        ) as open) as "perAddressGroup"
+      from (
+        select count(*) as invoices, count(*) filter (where address_group_hash = ${addressGroupHash}) as pair
+        from (
+          select address_group_hash from quotes
+          where pubkey = ${pubkey} and address_group_hash is not null ${isPair} and ${isOpen}
+          limit ${limits.perRecipient || limits.perPair}
+        ) as open
+      ) as recipient
     `.execute(this.db);
     return rows[0] ?? { perRecipient: 0, perAddressGroup: 0, perPair: 0 };
   }
