@@ -152,8 +152,6 @@ export function renderError(error: unknown, format: ErrorFormat): RenderedError 
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
   FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
-  FST_ERR_CTP_INVALID_JSON_BODY: 'The body is not valid JSON.',
-  FST_ERR_CTP_EMPTY_JSON_BODY: 'The body is empty; JSON is expected.',
   FST_ERR_CTP_BODY_TOO_LARGE: 'The body is too large.',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };

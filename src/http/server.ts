@@ -14,7 +14,9 @@ import Fastify, {
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import ipaddr from 'ipaddr.js';
 import type { Readiness } from '../database/readiness.ts';
+import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import { tryParseJson } from '../untrusted-text.ts';
 import {
   handleSocketError,
   isQuoteSocketUpgrade,
@@ -234,12 +236,13 @@ function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: Se
   });
   // Parses every body as JSON, whatever its content type, and stores the bytes for the NIP-98 payload hash.
   app.decorateRequest('rawBody', null);
-  // `remove` applies to the keys `__proto__` and `constructor`.
-  const parseJson = app.getDefaultJsonParser('remove', 'remove');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
     request.rawBody = Buffer.from(body);
-    void parseJson(request, request.rawBody.toString('utf8'), done);
+    const json = tryParseJson(new TextDecoder().decode(request.rawBody));
+    const problem =
+      body.length === 0 ? 'The body is empty; JSON is expected.' : 'The body is not valid JSON.';
+    done(json === undefined ? new RequestError('invalid', problem) : null, json);
   });
 }
 

@@ -1,18 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { DatabaseUnavailableError } from '../errors.ts';
 
 /** A database that does not respond must not delay the shutdown. */
 const FINAL_WRITE_TIMEOUT_MS = 1_000;
 
 export interface BatchWriterOptions<Item> {
   write: (items: readonly Item[]) => Promise<void>;
-  /** Called with the items of a failed write, which is not retried. */
+  /** Called with the items that were not written. */
   onError: (error: unknown, items: readonly Item[]) => void;
   /** The time before each write, during which items are collected. */
   delayMs: number;
   maxBatchSize?: number;
 }
 
-/** Writes items in batches, one batch at a time. */
+/** Writes items in batches, one batch at a time. An item that the database rejects fails alone. */
 export class BatchWriter<Item> {
   readonly #options: BatchWriterOptions<Item>;
   readonly #stopController = new AbortController();
@@ -35,13 +36,28 @@ export class BatchWriter<Item> {
   }
 
   async #writeAll(): Promise<void> {
-    const { write, onError, delayMs, maxBatchSize = Number.POSITIVE_INFINITY } = this.#options;
+    const { delayMs, maxBatchSize = Number.POSITIVE_INFINITY } = this.#options;
     const { signal } = this.#stopController;
     while (this.#queue.length > 0) {
       await delay(delayMs, undefined, { signal }).catch(() => undefined);
-      const items = this.#queue.splice(0, maxBatchSize);
-      await write(items).catch((error: unknown) => onError(error, items));
+      await this.#write(this.#queue.splice(0, maxBatchSize));
     }
     this.#writing = null;
+  }
+
+  /** Repeats a batch that the database rejected, item by item. */
+  async #write(items: readonly Item[]): Promise<void> {
+    const { write, onError } = this.#options;
+    try {
+      await write(items);
+    } catch (error) {
+      if (items.length === 1 || error instanceof DatabaseUnavailableError) {
+        onError(error, items);
+        return;
+      }
+      for (const item of items) {
+        await this.#write([item]);
+      }
+    }
   }
 }

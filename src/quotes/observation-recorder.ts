@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import { isConstraintViolation } from '../database/sql.ts';
+import { DatabaseUnavailableError } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
@@ -116,10 +116,10 @@ export class ObservationRecorder {
       this.#reportCommitted(mintUrl, decisions, receipts);
       return decisions.map(toRecordedQuote);
     } catch (error) {
-      if (isConstraintViolation(error)) {
-        return await this.#recordIndividually(mintUrl, observations, error);
+      if (error instanceof DatabaseUnavailableError) {
+        throw error;
       }
-      throw error;
+      return await this.#recordIndividually(mintUrl, observations, error);
     }
   }
 
@@ -204,8 +204,9 @@ export class ObservationRecorder {
   }
 
   /**
-   * Records each observation in a transaction of its own, so that rows that contradict each other, because they were
-   * edited by hand, block only their own payment. Such a quote stays watched until an operator repairs the rows.
+   * Records each observation in a transaction of its own, so that one that cannot be recorded blocks only its own
+   * payment: for example, because its rows were edited by hand and contradict each other. Such a quote stays watched
+   * until an operator repairs the rows.
    */
   async #recordIndividually(
     mintUrl: string,
@@ -224,7 +225,7 @@ export class ObservationRecorder {
     const stored = await store.watchedQuotes.findByQuoteIds(mintUrl, [observation.quoteId]);
     log.error(
       { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
-      'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+      'cannot record a payment, usually because the rows of its quote and recipient contradict each other; ' +
         'the next poll will try again',
     );
     const transition = { outcome: 'unchanged' } as const;

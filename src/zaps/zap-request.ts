@@ -3,12 +3,7 @@ import { z } from 'zod';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { isForbiddenHost } from '../net/public-address.ts';
 import { normaliseServerUrl } from '../net/server-url.ts';
-import {
-  decodeQueryValueCandidates,
-  isTagList,
-  isWellFormedString,
-  tryParseJson,
-} from '../untrusted-text.ts';
+import { decodeQueryValueCandidates, isTagList, tryParseJson } from '../untrusted-text.ts';
 
 export interface ZapRequestRules {
   /** Hex. */
@@ -193,9 +188,9 @@ const zapRequestSchema = z.object(
     pubkey: hexSchema('pubkey', 64),
     created_at: z.int(CREATED_AT_ERROR).nonnegative(CREATED_AT_ERROR),
     tags: z
-      .custom<string[][]>(isTagList, "must have lists of well-formed text as its 'tags'")
+      .custom<string[][]>(isTagList, "must have lists of text as its 'tags'")
       .refine((tags) => tags.length <= MAX_TAGS, `must have at most ${MAX_TAGS} tags`),
-    content: z.custom<string>(isWellFormedString, "must have well-formed text as its 'content'"),
+    content: z.string("must have text as its 'content'"),
     sig: hexSchema('sig', 128),
   },
   { error: 'must be a Nostr event, which is a JSON object' },

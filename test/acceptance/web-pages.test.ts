@@ -177,6 +177,23 @@ describe('a payment page', () => {
     expect(quote).toMatchObject({ amount: 21, comment: 'thanks' });
   });
 
+  it('repairs a comment with a lone surrogate, as of an emoji that was cut in half', async () => {
+    const wallet = environment.newWallet();
+    const created = await fetch(`${environment.origin}/${wallet.npub}`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ amount: '21', comment: 'thanks \ud83e' }),
+    });
+    expect(created.status).toBe(303);
+    const [stored] = await environment.database.db
+      .selectFrom('quotes')
+      .select('comment')
+      .where('pubkey', '=', wallet.pubkey)
+      .execute();
+    expect(stored).toEqual({ comment: 'thanks \ufffd' });
+  });
+
   it.each([
     ['0', ''],
     ['1000001', ''],

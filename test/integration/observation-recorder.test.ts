@@ -252,6 +252,27 @@ describe('a batch of payments', () => {
     await record([observe(inconsistent, 'PAID')]);
     expect(await sequenceNumbersOf(pubkey)).toEqual([1, 2]);
   });
+
+  it('is recorded although the receipt of another one in its batch cannot be signed', async () => {
+    const unlucky = randomPubkey();
+    recorder = createObservationRecorder(store, {
+      clock: clock.now,
+      zaps: {
+        signReceipts: async (_tx, _mintUrl, payments) => {
+          if (payments.some((payment) => payment.pubkey === unlucky)) {
+            throw new TypeError('cannot sign');
+          }
+          return { signed: [], refused: [] };
+        },
+        onReceiptsCreated: () => undefined,
+      },
+    });
+    const [failing, paid] = (await insertQuotes([unlucky, pubkey])) as [NewQuote, NewQuote];
+    expect(await record([observe(failing, 'PAID'), observe(paid, 'PAID')])).toMatchObject([
+      { quoteId: failing.quoteId, state: 'UNPAID', isWatched: true },
+      { quoteId: paid.quoteId, state: 'PAID' },
+    ]);
+  });
 });
 
 function record(

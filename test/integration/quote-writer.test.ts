@@ -1,5 +1,6 @@
-import { beforeEach, expect, it } from 'vitest';
-import { QuoteWriter } from '../../src/quotes/quote-store.ts';
+import { beforeEach, expect, it, vi } from 'vitest';
+import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { type NewQuote, QuoteWriter } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
@@ -57,6 +58,33 @@ it('writes all inserts that arrive during a commit in one batch after it', async
   commits[1]?.resolve();
   await Promise.all(inserts);
   expect(batchSizes).toEqual([1, 5]);
+});
+
+it('rejects only the quote that the database rejects, and stores the others of its batch', async () => {
+  const writer = new QuoteWriter(store.quotes);
+  // A comment with NUL would do, but SQLite accepts it.
+  const rejected = buildUnpaidQuote(randomPubkey(), { amountSat: null as unknown as number });
+  const others = [1, 2, 3].map(() => buildUnpaidQuote(randomPubkey()));
+  const results = await Promise.allSettled(
+    [others[0], rejected, others[1], others[2]].map((quote) => writer.insert(quote as NewQuote)),
+  );
+  expect(results.map(({ status }) => status)).toEqual([
+    'fulfilled',
+    'rejected',
+    'fulfilled',
+    'fulfilled',
+  ]);
+  const rows = await database.db.selectFrom('quotes').select('quote_id').orderBy('id').execute();
+  expect(rows.map((row) => row.quote_id)).toEqual(others.map(({ quoteId }) => quoteId));
+});
+
+it('does not repeat a batch while the database is unavailable', async () => {
+  const insert = vi.fn().mockRejectedValue(new DatabaseUnavailableError(new Error('disk full')));
+  const writer = new QuoteWriter({ insert });
+  const inserts = [1, 2].map(() => writer.insert(buildUnpaidQuote(randomPubkey())));
+  const results = await Promise.allSettled(inserts);
+  expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  expect(insert).toHaveBeenCalledTimes(1);
 });
 
 it('rejects the inserts of a failed batch, and stores later ones', async () => {

@@ -20,6 +20,11 @@ describe('tryParseJson', () => {
     expect(tryParseJson(JSON.stringify(value))).toBeUndefined();
   });
 
+  it('replaces lone surrogates at any depth, and keeps pairs', () => {
+    const json = String.raw`["\uD83e", {"a": ["\ud83e\udd5c \udd5c!", "\\ud83e", 1, null]}]`;
+    expect(tryParseJson(json)).toEqual(['\ufffd', { a: ['🥜 \ufffd!', '\\ud83e', 1, null] }]);
+  });
+
   it('rejects nested arrays and invalid JSON', () => {
     expect(tryParseJson('['.repeat(40_000) + ']'.repeat(40_000))).toBeUndefined();
     expect(tryParseJson('{')).toBeUndefined();

@@ -2,7 +2,10 @@ import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import type { Database } from '../../../src/database/database.ts';
 import { createLogger } from '../../../src/log.ts';
 import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
-import { ObservationRecorder } from '../../../src/quotes/observation-recorder.ts';
+import {
+  ObservationRecorder,
+  type ObservationRecorderDeps,
+} from '../../../src/quotes/observation-recorder.ts';
 import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../../src/quotes/quote-state.ts';
 import type { NewQuote } from '../../../src/quotes/quote-store.ts';
 import type { Store } from '../../../src/store.ts';
@@ -102,7 +105,8 @@ export function createObservationRecorder(
     clock = Date.now,
     log = createLogger('silent'),
     anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'report'>,
+    zaps = null as ObservationRecorderDeps['zaps'],
   } = {},
 ): ObservationRecorder {
-  return new ObservationRecorder({ store, anomalies, zaps: null, clock, log });
+  return new ObservationRecorder({ store, anomalies, zaps, clock, log });
 }
