@@ -56,6 +56,17 @@ export function requireSingleOperand(
   return operand.trim();
 }
 
+/** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
+const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
+
+/** Parses the value of the option `--amount`. @throws UsageError */
+export function parseAmountSat(text: string): number {
+  if (!AMOUNT_SAT_PATTERN.test(text)) {
+    throw new UsageError(`--amount must be a whole number of sats (got '${text}').`);
+  }
+  return Number(text);
+}
+
 /** Prints an object as JSON on standard output. Prints the text of a failed command on standard error. */
 export function createCommandResult(isSuccess: boolean, output: string | object): CommandResult {
   if (typeof output === 'string' && !isSuccess) {

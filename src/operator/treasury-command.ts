@@ -14,13 +14,11 @@ import {
   createCommandResult,
   createReportResult,
   type OperatorCommand,
+  parseAmountSat,
   requireSingleOperand,
   UsageError,
 } from './command.ts';
 import { formatCount, formatSat, formatTime, formatTimeWithDistance, joinLines } from './format.ts';
-
-/** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
-const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
 
 export const treasuryCommand: OperatorCommand = {
   name: 'treasury',
@@ -106,14 +104,12 @@ function parseWithdrawalOrder(
   amount: string | undefined,
   mint: string | undefined,
 ): WithdrawalOrder {
-  if (amount !== undefined && !AMOUNT_SAT_PATTERN.test(amount)) {
-    throw new UsageError(`--amount must be a whole number of sats (got '${amount}').`);
-  }
+  const amountSat = amount === undefined ? null : parseAmountSat(amount);
   const mintUrl = mint === undefined ? null : normaliseMintUrl(mint, { allowHttp: true });
   if (mint !== undefined && mintUrl === null) {
     throw new UsageError(`--mint must be a URL such as https://mint.example (got '${mint}').`);
   }
-  return { mintUrl, amountSat: amount === undefined ? null : Number(amount) };
+  return { mintUrl, amountSat };
 }
 
 /**

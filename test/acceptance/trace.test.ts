@@ -205,6 +205,64 @@ describe('nutpost trace while the service runs', () => {
     expect((await trace('alice', '--reveal')).stdout).toContain(unpaid.quoteId);
   });
 
+  it('lists more payments with --limit', async () => {
+    const { wallet, mint, requestInvoice } = await createRecipient();
+    const socket = await wallet.openSocket();
+    for (let count = 0; count < 12; count += 1) {
+      mint.pay((await requestInvoice()).pr);
+      await socket.nextMessage();
+    }
+    await socket.close();
+    const lines = async (...args: string[]) =>
+      (await trace(wallet.npub, ...args)).stdout.split('\n').filter((line) => / PAID /.test(line));
+    expect(await lines()).toHaveLength(10);
+    expect(await lines('--limit', '11')).toHaveLength(11);
+    expect(await lines('--limit', '1000')).toHaveLength(12);
+    expect(await trace(wallet.npub, '--limit', '0')).toMatchObject({ exitCode: 2 });
+  });
+
+  it('searches for payments and expired invoices by time and amount', async () => {
+    const { wallet, mint, requestInvoice } = await createRecipient();
+    const socket = await wallet.openSocket();
+    const paid = await requestInvoice('amount=21000');
+    mint.pay(paid.pr);
+    await socket.nextMessage();
+    await socket.close();
+    const expired = await requestInvoice('amount=22000');
+    const { db } = environment.database;
+    const setTime = async (
+      { pr }: { pr: string },
+      column: 'paid_at' | 'created_at',
+      time: string,
+    ) =>
+      db
+        .updateTable('quotes')
+        .set({
+          [column]: Date.parse(time),
+          ...(column === 'created_at' && { state: 'EXPIRED', watch_until: null }),
+        })
+        .where('payment_hash', '=', paymentHashOf(pr))
+        .execute();
+    await setTime(paid, 'paid_at', '2026-08-01T12:00Z');
+    await setTime(expired, 'created_at', '2026-08-01T13:00Z');
+    const hashes = async (...args: string[]) => {
+      const { stdout } = await trace(wallet.npub, ...args);
+      return [...stdout.matchAll(/ [0-9a-f]{64}$/gm)].map(([hash]) => hash.trim());
+    };
+    const [paidHash, expiredHash] = [paymentHashOf(paid.pr), paymentHashOf(expired.pr)];
+    expect(await hashes()).toEqual([paidHash]);
+    expect(await hashes('--since', '2026-08-01')).toEqual([paidHash, expiredHash]);
+    expect(await hashes('--since', '2026-08-01T12:30')).toEqual([expiredHash]);
+    expect(await hashes('--until', '2026-08-01T12:30Z')).toEqual([paidHash]);
+    expect(await hashes('--amount', '22')).toEqual([expiredHash]);
+    expect(await hashes('--amount', '23')).toEqual([]);
+    expect(await trace(wallet.npub, '--since', 'yesterday')).toMatchObject({ exitCode: 2 });
+    expect(await trace(paid.pr, '--amount', '21')).toMatchObject({
+      exitCode: 1,
+      stderr: '--since, --until and --amount need a recipient: an npub, a name or an address.\n',
+    });
+  });
+
   it('exits with 1 if nothing is found', async () => {
     const { npub } = environment.newWallet();
     expect(await trace(npub)).toEqual({

@@ -23,6 +23,7 @@ const FULL_SCAN =
 type StoreCall = (store: Store) => Promise<unknown>;
 
 const pubkeys = Array.from({ length: USER_COUNT }, randomPubkey);
+const FILTER = { sinceMs: 1, untilMs: 2, amountSat: 21 };
 const [pubkey = ''] = pubkeys;
 const quoteIds = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
 const counters = pubkeys.map((each) => ({ pubkey: each, paidCount: 1, lastPaidAtMs: 1 }));
@@ -114,6 +115,8 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['traces a payment hash', ({ traces }) => traces.findByPaymentHash('hash', 5)],
   ['traces a quote id', ({ traces }) => traces.findByQuoteId('id-1', 5)],
   ["traces a recipient's payments", ({ traces }) => traces.listPayments(pubkey, 10)],
+  ["searches a recipient's payments", ({ traces }) => traces.searchPayments(pubkey, FILTER, 10)],
+  ["searches a recipient's unpaid quotes", ({ traces }) => traces.searchUnpaid(pubkey, FILTER, 10)],
   ["traces a recipient's open quotes", ({ traces }) => traces.listOpenQuotes(pubkey, 10)],
 ];
 

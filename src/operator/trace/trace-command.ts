@@ -3,7 +3,13 @@ import type { QuoteState } from '../../database/schema.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../retention.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
-import { createCommandResult, type OperatorCommand, requireSingleOperand } from '../command.ts';
+import {
+  createCommandResult,
+  type OperatorCommand,
+  parseAmountSat,
+  requireSingleOperand,
+  UsageError,
+} from '../command.ts';
 import {
   formatCount,
   formatFields,
@@ -21,13 +27,16 @@ import {
   type TraceResult,
 } from './trace.ts';
 import type { TraceIdentifier } from './trace-identifier.ts';
+import type { QuoteFilter } from './trace-store.ts';
 
 export const traceCommand: OperatorCommand = {
   name: 'trace',
   usage: `  trace <payment hash | invoice | verify URL | npub | name | address | quote id>
            shows the state and history of a payment, or the newest payments of a recipient;
-           --json for scripts; --reveal also prints the ids of unlocked quotes, which are as
-           good as money
+           --limit <number> lists more of them than 10; --since <time>, --until <time> (such as
+           2026-08-01 or 2026-08-01T12:00, UTC) and --amount <sat> search, also for expired
+           invoices; --json for scripts; --reveal also prints the ids of unlocked quotes, which
+           are as good as money
 `,
   parse: (args) => {
     const { values, positionals } = parseArgs({
@@ -35,6 +44,10 @@ export const traceCommand: OperatorCommand = {
       options: {
         json: { type: 'boolean', default: false },
         reveal: { type: 'boolean', default: false },
+        limit: { type: 'string', default: '10' },
+        since: { type: 'string' },
+        until: { type: 'string' },
+        amount: { type: 'string' },
       },
       allowPositionals: true,
     });
@@ -42,13 +55,51 @@ export const traceCommand: OperatorCommand = {
       positionals,
       'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
     );
+    const limit = parseLimit(values.limit);
+    const filter = parseFilter(values);
     return async (context) => {
-      const trace = await runTrace({ ...context, reveal: values.reveal }, text);
+      const trace = await runTrace({ ...context, reveal: values.reveal, limit, filter }, text);
       const isFound = trace.outcome === 'payments' || trace.outcome === 'recipient';
       return createCommandResult(isFound, values.json ? trace : traceToText(trace));
     };
   },
 };
+
+function parseLimit(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text)) {
+    throw new UsageError(`--limit must be a number from 1 to 99999 (got '${text}').`);
+  }
+  return Number(text);
+}
+
+function parseFilter(values: {
+  since?: string;
+  until?: string;
+  amount?: string;
+}): QuoteFilter | null {
+  const { since, until, amount } = values;
+  if (since === undefined && until === undefined && amount === undefined) {
+    return null;
+  }
+  return {
+    sinceMs: since === undefined ? null : parseTime('--since', since),
+    untilMs: until === undefined ? null : parseTime('--until', until),
+    amountSat: amount === undefined ? null : parseAmountSat(amount),
+  };
+}
+
+/** A date, or a date and a time. */
+const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
+
+/** Returns milliseconds since 1970. */
+function parseTime(option: string, text: string): number {
+  const isDate = !text.includes('T');
+  const timeMs = Date.parse(isDate || text.endsWith('Z') ? text : `${text}Z`);
+  if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
+    throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
+  }
+  return timeMs;
+}
 
 export function traceToText(trace: TraceResult): string {
   switch (trace.outcome) {
@@ -64,6 +115,8 @@ export function traceToText(trace: TraceResult): string {
       return 'This is not a valid npub: it may be cut off or mistyped.\n';
     case 'invalid_quote_id':
       return 'This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.\n';
+    case 'not_a_recipient':
+      return '--since, --until and --amount need a recipient: an npub, a name or an address.\n';
   }
 }
 
@@ -282,19 +335,32 @@ function formatReason(reason: string | null): string {
 }
 
 function recipientToText(recipient: RecipientTrace): string {
-  const { pubkey, name, payments, paymentCount, openQuotes, hasMoreOpenQuotes } = recipient;
-  const moreThan = hasMoreOpenQuotes ? 'More than ' : '';
+  const { pubkey, name, payments, paymentCount, openQuotes, hasMoreOpenQuotes, search } = recipient;
+  const [paymentsTitle, openQuotesTitle] =
+    search === null
+      ? [
+          `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}`,
+          countToText(openQuotes, hasMoreOpenQuotes, 'unpaid quote'),
+        ]
+      : [
+          countToText(payments, search.hasMorePayments, 'matching payment'),
+          countToText(openQuotes, hasMoreOpenQuotes, 'matching unpaid quote'),
+        ];
   return joinLines(
     pubkeyToText(pubkey, name),
     '',
-    `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}, with the time of payment:`,
+    `${paymentsTitle}, with the time of payment:`,
     ...payments.map((quote) => quoteToText(quote, quote.paidAtMs ?? quote.createdAtMs)),
     '',
-    `${moreThan}${formatCount(openQuotes.length, 'unpaid quote')}, with the time of creation:`,
+    `${openQuotesTitle}, with the time of creation:`,
     ...openQuotes.map((quote) => quoteToText(quote, quote.createdAtMs)),
     '',
-    '`nutpost trace <payment hash>` shows more about a payment, and also finds expired quotes.',
+    '`nutpost trace <payment hash>` shows more about a payment. --limit lists more; --since, --until and --amount search, also for expired invoices.',
   );
+}
+
+function countToText(listed: readonly unknown[], hasMore: boolean, noun: string): string {
+  return `${hasMore ? 'More than ' : ''}${formatCount(listed.length, noun)}`;
 }
 
 function quoteToText(quote: RedactedQuote, atMs: number): string {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import { sql } from 'kysely';
-import type { QuoteState } from '../../database/schema.ts';
+import { type ExpressionBuilder, sql } from 'kysely';
+import type { DatabaseSchema, QuoteState } from '../../database/schema.ts';
 import { BaseStore, columnInSubquery, databaseNow } from '../../database/sql.ts';
 
 /** A quote as `nutpost trace` shows it. Times are in milliseconds since 1970. */
@@ -24,13 +24,22 @@ export interface TracedQuote {
   hasComment: boolean;
 }
 
+/** Selects quotes of a recipient; null selects all. */
+export interface QuoteFilter {
+  /** Compared with the time of payment, or of creation if the quote is unpaid; milliseconds since 1970. */
+  sinceMs: number | null;
+  /** Exclusive. */
+  untilMs: number | null;
+  amountSat: number | null;
+}
+
 export interface MintLeaseHolder {
   processId: string;
   /** Whether the lease of the process has not expired. */
   isAlive: boolean;
 }
 
-/** The queries of `nutpost trace`. Their cost does not depend on the number of quotes. */
+/** The queries of `nutpost trace`. Except for searches, their cost does not depend on the number of quotes. */
 export class TraceStore extends BaseStore {
   /** Returns the quotes with this payment hash (hex), newest first. There are several if a mint reuses invoices. */
   async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
@@ -96,16 +105,42 @@ export class TraceStore extends BaseStore {
 
   /** Returns the watched quotes among a recipient's newest `limit` unpaid quotes, newest first. */
   async listOpenQuotes(pubkey: string, limit: number): Promise<TracedQuote[]> {
+    const rows = await this.#selectUnpaid(pubkey, limit).execute();
+    return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
+  }
+
+  /** Returns a recipient's matching payments, newest first. Reads all of them if few match. */
+  async searchPayments(pubkey: string, filter: QuoteFilter, limit: number): Promise<TracedQuote[]> {
     const rows = await this.#selectQuotes()
       .where('pubkey', '=', pubkey)
-      .where('paid_at', 'is', null)
-      // All values are null, but PostgreSQL uses the order of the index only with this.
+      .where('paid_at', 'is not', null)
+      .where(matches(filter, 'paid_at'))
       .orderBy('paid_at', 'desc')
-      // With another sort key, the planner would not use the order of the index without statistics.
       .orderBy('created_at', 'desc')
       .limit(limit)
       .execute();
-    return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
+    return rows.map(toTracedQuote);
+  }
+
+  /** Returns a recipient's matching unpaid quotes, also expired ones, newest first. Reads all of them if few match. */
+  async searchUnpaid(pubkey: string, filter: QuoteFilter, limit: number): Promise<TracedQuote[]> {
+    const rows = await this.#selectUnpaid(pubkey, limit)
+      .where(matches(filter, 'created_at'))
+      .execute();
+    return rows.map(toTracedQuote);
+  }
+
+  #selectUnpaid(pubkey: string, limit: number) {
+    return (
+      this.#selectQuotes()
+        .where('pubkey', '=', pubkey)
+        .where('paid_at', 'is', null)
+        // All values are null, but PostgreSQL uses the order of the index only with this.
+        .orderBy('paid_at', 'desc')
+        // With another sort key, the planner would not use the order of the index without statistics.
+        .orderBy('created_at', 'desc')
+        .limit(limit)
+    );
   }
 
   async findLeaseHolder(mintUrl: string): Promise<MintLeaseHolder | null> {
@@ -142,6 +177,18 @@ const QUOTE_COLUMNS = [
   sql<number>`case when zap_request is null then 0 else 1 end`.as('isZap'),
   sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
 ] as const;
+
+function matches(
+  { sinceMs, untilMs, amountSat }: QuoteFilter,
+  timeColumn: 'paid_at' | 'created_at',
+) {
+  return ({ eb, and }: ExpressionBuilder<DatabaseSchema, 'quotes'>) =>
+    and([
+      ...(sinceMs === null ? [] : [eb(timeColumn, '>=', sinceMs)]),
+      ...(untilMs === null ? [] : [eb(timeColumn, '<', untilMs)]),
+      ...(amountSat === null ? [] : [eb('amount_sat', '=', amountSat)]),
+    ]);
+}
 
 type FlagColumn = 'locked' | 'isZap' | 'hasComment';
 

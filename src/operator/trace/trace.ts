@@ -4,13 +4,10 @@ import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import type { TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
-import type { MintLeaseHolder, TracedQuote } from './trace-store.ts';
+import type { MintLeaseHolder, QuoteFilter, TracedQuote } from './trace-store.ts';
 
 /** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
 const MAX_MATCHES = 5;
-
-/** The most payments, and the most open quotes, shown for a recipient. */
-const MAX_LISTED_QUOTES = 10;
 
 const POLL_ROUTES = ['check', 'read'] as const;
 
@@ -43,8 +40,11 @@ export interface RecipientTrace {
   payments: RedactedQuote[];
   /** Counts all payments, including those that are not shown. */
   paymentCount: number;
+  /** The quotes that can still be paid or, in a search, all unpaid quotes. */
   openQuotes: RedactedQuote[];
   hasMoreOpenQuotes: boolean;
+  /** Null if all quotes are listed. */
+  search: (QuoteFilter & { hasMorePayments: boolean }) | null;
 }
 
 export type TraceResult =
@@ -52,11 +52,15 @@ export type TraceResult =
   | RecipientTrace
   /** `triedKinds`: what was looked up. */
   | { outcome: 'not_found'; triedKinds: TraceIdentifier['kind'][] }
-  | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
+  | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' | 'not_a_recipient' };
 
 interface TraceContext extends Pick<CommandContext, 'store' | 'clock'> {
   /** Whether to show the ids of unlocked quotes. Anyone who has such an id can take the money. */
   reveal: boolean;
+  /** The most payments, and the most unpaid quotes, that are listed. */
+  limit: number;
+  /** Null lists all quotes of a recipient. Otherwise payments are not traced. */
+  filter: QuoteFilter | null;
 }
 
 /**
@@ -69,13 +73,19 @@ export async function runTrace(context: TraceContext, text: string): Promise<Tra
   if (parsed.outcome !== 'read') {
     return parsed;
   }
-  for (const candidate of parsed.candidates) {
+  const candidates = parsed.candidates.filter(
+    ({ kind }) => context.filter === null || kind === 'pubkey' || kind === 'name',
+  );
+  if (candidates.length === 0) {
+    return { outcome: 'not_a_recipient' };
+  }
+  for (const candidate of candidates) {
     const found = await traceIdentifier(context, candidate);
     if (found !== null) {
       return found;
     }
   }
-  return { outcome: 'not_found', triedKinds: parsed.candidates.map(({ kind }) => kind) };
+  return { outcome: 'not_found', triedKinds: candidates.map(({ kind }) => kind) };
 }
 
 async function traceIdentifier(
@@ -129,24 +139,31 @@ async function traceQuotes(
 }
 
 async function traceRecipient(
-  { store: { traces, users }, clock, reveal }: TraceContext,
+  { store: { traces, users }, clock, reveal, limit, filter }: TraceContext,
   pubkey: string,
 ): Promise<TraceResult | null> {
   const user = await users.findByPubkey(pubkey);
-  const { quotes, total } = await traces.listPayments(pubkey, MAX_LISTED_QUOTES);
-  const openQuotes = await traces.listOpenQuotes(pubkey, MAX_LISTED_QUOTES + 1);
-  if (user === null && total === 0 && openQuotes.length === 0) {
+  const newest = await traces.listPayments(pubkey, limit);
+  const payments =
+    filter === null ? newest.quotes : await traces.searchPayments(pubkey, filter, limit + 1);
+  const openQuotes = await (filter === null
+    ? traces.listOpenQuotes(pubkey, limit + 1)
+    : traces.searchUnpaid(pubkey, filter, limit + 1));
+  if (user === null && newest.total === 0 && openQuotes.length === 0) {
     return null;
   }
+  const redactListed = (quotes: readonly TracedQuote[]) =>
+    quotes.slice(0, limit).map((quote) => redactQuote(quote, reveal));
   return {
     outcome: 'recipient',
     nowMs: clock(),
     pubkey,
     name: user?.name ?? null,
-    payments: quotes.map((quote) => redactQuote(quote, reveal)),
-    paymentCount: total,
-    openQuotes: openQuotes.slice(0, MAX_LISTED_QUOTES).map((quote) => redactQuote(quote, reveal)),
-    hasMoreOpenQuotes: openQuotes.length > MAX_LISTED_QUOTES,
+    payments: redactListed(payments),
+    paymentCount: newest.total,
+    openQuotes: redactListed(openQuotes),
+    hasMoreOpenQuotes: openQuotes.length > limit,
+    search: filter && { ...filter, hasMorePayments: payments.length > limit },
   };
 }
 

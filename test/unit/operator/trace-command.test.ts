@@ -172,6 +172,7 @@ it('prints the newest payments of a recipient, the payment count and the unpaid 
     paymentCount: 1_234,
     openQuotes: [unpaidQuote],
     hasMoreOpenQuotes: true,
+    search: null,
   };
   expect(traceToText(trace)).toBe(`alice (${NPUB})
 
@@ -182,7 +183,7 @@ it('prints the newest payments of a recipient, the payment count and the unpaid 
 More than 1 unpaid quote, with the time of creation:
   2026-08-01T12:00:00.000Z          7 sat  UNPAID    (payment hash unknown)
 
-\`nutpost trace <payment hash>\` shows more about a payment, and also finds expired quotes.
+\`nutpost trace <payment hash>\` shows more about a payment. --limit lists more; --since, --until and --amount search, also for expired invoices.
 `);
   expect(printJson(trace)).toMatchObject({
     outcome: 'recipient',
