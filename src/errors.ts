@@ -4,6 +4,7 @@ export type RequestErrorKind =
   | 'unauthorized'
   | 'payment_required'
   | 'not_found'
+  | 'method_not_allowed'
   | 'conflict'
   | 'rate_limited'
   | 'unavailable' // a mint

@@ -32,6 +32,7 @@ const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
   unauthorized: 401,
   payment_required: 402,
   not_found: 404,
+  method_not_allowed: 405,
   conflict: 409,
   rate_limited: 429,
   unavailable: 500,
@@ -50,6 +51,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Sends an error as a page for people; null if the pages are switched off. */
     sendErrorPage: ErrorPageSender | null;
+    /** The methods of the routes, by path pattern. */
+    routeMethods: Map<string, { pattern: RegExp; methods: string[] }>;
   }
 }
 
@@ -58,10 +61,24 @@ export type ErrorPageSender = (
   error: { status: number; message: string },
 ) => void;
 
+/** Must be called before the routes are registered. */
 export function registerErrorHandlers(
   app: FastifyInstance,
   sendErrorPage: ErrorPageSender | null,
 ): void {
+  const routeMethods: FastifyInstance['routeMethods'] = new Map();
+  app.decorate('routeMethods', routeMethods);
+  app.addHook('onRoute', ({ url, method }) => {
+    // Preflights have a route for all paths. A path that begins with a name is known only if the recipient exists.
+    if (url !== '*' && !url.startsWith('/:')) {
+      const parts = url
+        .split('/')
+        .map((part) => (part.startsWith(':') ? '[^/]+' : RegExp.escape(part)));
+      const pattern = new RegExp(`^${parts.join('/')}/?$`);
+      const methods = routeMethods.get(url)?.methods ?? [];
+      routeMethods.set(url, { pattern, methods: [...methods, method].flat() });
+    }
+  });
   app.decorate('sendErrorPage', sendErrorPage);
   app.setErrorHandler(sendError);
   app.setNotFoundHandler((request, reply) =>
@@ -70,7 +87,14 @@ export function registerErrorHandlers(
 }
 
 /** Sends an error in the format of the request's path. */
-export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+export function sendError(
+  originalError: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  const error = isNotFound(originalError)
+    ? toMethodError(originalError, request, reply)
+    : originalError;
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
@@ -96,6 +120,28 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     return;
   }
   void reply.code(status).send(body);
+}
+
+function isNotFound(error: unknown): error is RequestError {
+  return error instanceof RequestError && error.kind === 'not_found';
+}
+
+/** Replaces the error 404 by 405, and sets `Allow`, if the path has routes but none for the request's method. */
+function toMethodError(
+  notFound: RequestError,
+  { server, method, raw }: FastifyRequest,
+  reply: FastifyReply,
+): RequestError {
+  const path = normaliseRequestPath(raw.url ?? '/');
+  const methods = [...server.routeMethods.values()].flatMap((route) =>
+    route.pattern.test(path) ? route.methods : [],
+  );
+  if (methods.length === 0 || methods.includes(method)) {
+    return notFound;
+  }
+  const allowed = [...methods, 'OPTIONS'].join(', ');
+  reply.header('allow', allowed);
+  return new RequestError('method_not_allowed', `Method not allowed. Allowed: ${allowed}.`);
 }
 
 /** Whether a browser opens a page, and not a client that calls the API. */

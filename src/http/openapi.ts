@@ -13,8 +13,8 @@ directly with the mint.
   values are omitted, never null. Ignore unknown fields: later versions may add some.
 - A NIP-98 event signs the public origin that you call and the path, without the query.
 - Web pages on any origin may call this API: every response has \`Access-Control-Allow-Origin: *\`.
-- Unknown paths and methods return 404. Malformed HTTP returns 400 and a request that arrives too slowly 408;
-  both close the connection.
+- Unknown paths return 404. A known path with another method returns 405 with \`Allow\`. Malformed HTTP returns 400
+  and a request that arrives too slowly 408; both close the connection.
 - Rate limits return 429 with \`Retry-After\`.
 - Every response has an \`X-Request-Id\`, except those to malformed HTTP or WebSocket handshakes. With it, the
   operator finds failed requests in the log.

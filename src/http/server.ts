@@ -51,7 +51,7 @@ const MAX_HTTP_CONNECTIONS = 10_000;
 const CORS_PREFLIGHT_OPTIONS = {
   origin: '*',
   methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
-  allowedHeaders: ['Authorization', 'Content-Type', 'X-Cashu'],
+  // All: `allowedHeaders` is missing, so the response repeats the requested names. Tracing libraries add headers.
   maxAge: 86_400,
   strictPreflight: false,
 };

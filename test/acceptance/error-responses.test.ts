@@ -91,15 +91,42 @@ describe('an unknown route', () => {
   ])('returns 404 for GET %s', async (path, error) => {
     expectErrorResponse(await sendRawRequest(environment.origin, path), 404, error);
   });
+});
+
+describe('a known path', () => {
+  it.each([
+    ['DELETE', '/api/v2/user/info', 'GET, HEAD', API_ERROR],
+    ['PUT', '/api/v2/user/mint', 'GET, HEAD, PATCH', API_ERROR],
+    ['GET', '/api/v2/user/username', 'POST', API_ERROR],
+    ['PROPFIND', '/api/v2/info', 'GET, HEAD', API_ERROR],
+    ['POST', '//api/v2/%69nfo/?a=1', 'GET, HEAD', API_ERROR],
+    ['POST', '/.well-known/lnurlp/alice', 'GET, HEAD', LNURL_ERROR],
+    ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, 'GET, HEAD', LNURL_ERROR],
+    ['POST', '/.well-known/nostr.json', 'GET, HEAD', API_ERROR],
+    ['DELETE', '/health/live', 'GET, HEAD', API_ERROR],
+    // These also match the route of payment pages.
+    ['POST', '/docs', 'GET, HEAD', API_ERROR],
+    ['POST', '/account', 'GET, HEAD', API_ERROR],
+    ['PUT', '/', 'GET, HEAD, POST', API_ERROR],
+  ])(
+    'returns 405 for %s %s and names the methods that it has',
+    async (method, path, allowed, error) => {
+      const response = await sendRawRequest(environment.origin, path, { method });
+      expectErrorResponse(response, 405, error);
+      expect(response.headers.get('allow')?.split(', ').toSorted()).toEqual(
+        [...allowed.split(', '), 'OPTIONS'].toSorted(),
+      );
+    },
+  );
 
   it.each([
-    ['DELETE', '/api/v2/user/info', API_ERROR],
-    ['PROPFIND', '/api/v2/info', API_ERROR],
-    ['POST', '/.well-known/lnurlp/alice', LNURL_ERROR],
-    ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, LNURL_ERROR],
-    ['POST', '/.well-known/nostr.json', API_ERROR],
-  ])('returns 404 for %s %s', async (method, path, error) => {
-    expectErrorResponse(await sendRawRequest(environment.origin, path, { method }), 404, error);
+    ['PUT', '/alice'],
+    ['DELETE', '/api/v2/settings'],
+    ['PATCH', '/docs/nothing.js'],
+  ])('is not every path: %s %s returns 404', async (method, path) => {
+    const response = await sendRawRequest(environment.origin, path, { method });
+    expectErrorResponse(response, 404, API_ERROR);
+    expect(response.headers.get('allow')).toBeNull();
   });
 });
 
@@ -217,24 +244,35 @@ describe('a web page of any origin', () => {
     ['/api/v2/wallet/quotes', 'GET'],
     ['/.well-known/lnurlp/alice', 'GET'],
     ['/nowhere', 'GET'],
-  ])('gets a preflight response for %s that allows API requests', async (path, method) => {
-    const { status, headers } = await sendRawRequest(environment.origin, path, {
-      method: 'OPTIONS',
-      headers: {
-        origin: 'https://wallet.example',
-        'access-control-request-method': method,
-        'access-control-request-headers': 'authorization,content-type,x-cashu',
-      },
-    });
-    expect(status).toBe(204);
-    expect(headers.get('access-control-allow-origin')).toBe('*');
-    expect(parseHeaderList(headers, 'access-control-allow-methods')).toEqual(
-      expect.arrayContaining(['get', 'post', 'patch', 'options']),
-    );
-    expect(parseHeaderList(headers, 'access-control-allow-headers')).toEqual(
-      expect.arrayContaining(['authorization', 'content-type', 'x-cashu']),
-    );
-  });
+  ])(
+    'gets a preflight response for %s that allows its method and headers',
+    async (path, method) => {
+      const { status, headers } = await sendRawRequest(environment.origin, path, {
+        method: 'OPTIONS',
+        headers: {
+          origin: 'https://wallet.example',
+          'access-control-request-method': method,
+          'access-control-request-headers':
+            'authorization,content-type,x-cashu,traceparent,baggage',
+        },
+      });
+      expect(status).toBe(204);
+      expect(headers.get('access-control-allow-origin')).toBe('*');
+      expect(parseHeaderList(headers, 'access-control-allow-methods')).toEqual(
+        expect.arrayContaining(['get', 'post', 'patch', 'options']),
+      );
+      expect(parseHeaderList(headers, 'access-control-allow-headers')).toEqual(
+        expect.arrayContaining([
+          'authorization',
+          'content-type',
+          'x-cashu',
+          // Web apps with tracing add these.
+          'traceparent',
+          'baggage',
+        ]),
+      );
+    },
+  );
 
   it('may read the X-Cashu header of successful and error responses', async () => {
     for (const path of ['/api/v2/info', '/api/v2/user/info', '/nowhere']) {

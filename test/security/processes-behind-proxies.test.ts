@@ -48,7 +48,7 @@ describe.each(REVERSE_PROXIES)('%s', (kind) => {
     const unusedPort = await findFreePort(HOST);
     const { canonicalOrigin } = await useServiceBehindProxy(kind, [`${HOST}:${unusedPort}`]);
     expect(await requestStatuses(canonicalOrigin)).toEqual(Array(REQUEST_COUNT).fill(200));
-    expect(await requestStatuses(canonicalOrigin, 'POST')).toEqual(Array(REQUEST_COUNT).fill(404));
+    expect(await requestStatuses(canonicalOrigin, 'POST')).toEqual(Array(REQUEST_COUNT).fill(405));
   });
 
   it('repeats a GET request that a killed process did not answer', async () => {

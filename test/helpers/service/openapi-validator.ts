@@ -82,7 +82,7 @@ function findProblems(
 ): string[] {
   const operation = operations[method === 'HEAD' ? 'get' : method.toLowerCase()];
   if (operation === undefined) {
-    return response.status === 404 ? [] : ['the method is undocumented'];
+    return response.status === 405 ? [] : ['the method is undocumented'];
   }
   const documented = operation.responses[response.status];
   if (documented === undefined) {

@@ -242,12 +242,12 @@ function allowedStatusesOf(request: {
   switch (errorFormat) {
     case 'lnurl':
     case 'verify':
-      return [200, 404, 413];
+      return [200, 404, 405, 413];
     case 'nip05':
-      return [200, 400, 404, 413];
+      return [200, 400, 404, 405, 413];
     default: {
       const asUser = [...(isUnmodified ? [] : [401]), ...(isProven ? [200, 201, 402] : [])];
-      return [400, 404, 413, ...(access === 'anyone' ? [200] : asUser)];
+      return [400, 404, 405, 413, ...(access === 'anyone' ? [200] : asUser)];
     }
   }
 }

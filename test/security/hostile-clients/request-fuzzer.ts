@@ -39,7 +39,7 @@ const FRAMING_EXPECTATIONS: Omit<RequestCase, 'bytes'> = {
   method: 'GET',
   target: '',
   errorFormat: null,
-  allowedStatuses: [200, 400, 401, 404, 408, 413, 431],
+  allowedStatuses: [200, 400, 401, 404, 405, 408, 413, 431],
   hasPaymentToken: false,
   mayBeUnparseable: true,
   isHuge: false,
