@@ -5,7 +5,7 @@ import type { ChaosRates } from './test-mint/chaos.ts';
 import type { Hold, HoldPoint } from './test-mint/holds.ts';
 import { createMintServer } from './test-mint/http-server.ts';
 import { markIssued } from './test-mint/issuing.ts';
-import { databaseBusy, type MintRejection, rateLimited } from './test-mint/mint-rejection.ts';
+import { type MintRejection, rateLimited, serverError } from './test-mint/mint-rejection.ts';
 import type { TestMintQuote } from './test-mint/quotes.ts';
 import type { CountedRoute, Route } from './test-mint/routes.ts';
 import { createState, type TestMintOptions, type TestMintState } from './test-mint/state.ts';
@@ -118,10 +118,10 @@ export class TestMint {
     return this.#state.holds.add(route, point);
   }
 
-  /** Rejects the next requests to a route with 500, as a busy mint does. */
-  failNext(route: Route, times = 1): void {
+  /** Rejects the next requests to a route, as a busy mint (500) or a proxy in front of a mint does. */
+  failNext(route: Route, times = 1, status = 500): void {
     for (let i = 0; i < times; i += 1) {
-      this.#rejectNext(route, databaseBusy());
+      this.#rejectNext(route, serverError(status, 'failed to acquire database lock'));
     }
   }
 

@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 const MAX_DISPLAY_LENGTH = 200;
 
 /**
@@ -63,6 +65,17 @@ function hasMoreElements(text: string, maxElements: number): boolean {
   }
   return false;
 }
+
+/** A whole number from 0. Mints that use cashu-ts write amounts as text in JSON. */
+export const wholeNumberSchema = z
+  .union([
+    z.number(),
+    z
+      .string()
+      .regex(/^\d{1,16}$/)
+      .transform(Number),
+  ])
+  .pipe(z.int().nonnegative());
 
 /**
  * Returns whether a value is a valid list of tags of a Nostr event (NIP-01). Zod is not used, because it collects an

@@ -46,7 +46,11 @@ export function notFound(): MintRejection {
 }
 
 export function databaseBusy(): MintRejection {
-  return new MintRejection(0, 'failed to acquire database lock', { status: 500 });
+  return serverError(500, 'failed to acquire database lock');
+}
+
+export function serverError(status: number, detail: string): MintRejection {
+  return new MintRejection(0, detail, { status });
 }
 
 export function rateLimited(retryAfterSeconds?: number): MintRejection {

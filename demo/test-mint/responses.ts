@@ -8,24 +8,38 @@ import type { TestMintSwitches } from './switches.ts';
  */
 export function quoteResponse(
   quote: TestMintQuote,
-  { style, omitsExpiryAndPubkeyAfterCreation }: TestMintSwitches,
+  { style, omitsExpiryAndPubkeyAfterCreation, stateStyle }: TestMintSwitches,
   stage: 'creation' | 'later',
 ) {
   const isReduced = stage === 'later' && omitsExpiryAndPubkeyAfterCreation;
   const pubkeyField = style === 'cdk' && quote.pubkey === null ? {} : { pubkey: quote.pubkey };
-  return {
-    quote: quote.id,
-    request: quote.request,
-    amount: quote.amountSat,
+  const { id, request, state, amountSat: amount } = quote;
+  if (stateStyle === 'paid') {
+    return { quote: id, request, paid: state === 'PAID' || state === 'ISSUED' };
+  }
+  const response = {
+    quote: id,
+    request,
+    amount,
     unit: 'sat',
     ...(style === 'cdk' && { method: 'bolt11' }),
     // Nutshell reports a PENDING quote as unpaid.
-    amount_paid: quote.state === 'PAID' || quote.state === 'ISSUED' ? quote.amountSat : 0,
-    amount_issued: quote.state === 'ISSUED' ? quote.amountSat : 0,
+    amount_paid: state === 'PAID' || state === 'ISSUED' ? amount : 0,
+    amount_issued: state === 'ISSUED' ? amount : 0,
     updated_at: quote.updatedAt,
-    state: quote.state,
+    state,
     ...(isReduced ? { expiry: null, pubkey: '' } : { expiry: quote.expiresAt, ...pubkeyField }),
   };
+  return stateStyle === 'text' ? withText(response) : response;
+}
+
+function withText(response: object) {
+  const entries = Object.entries(response).map(([name, value]) =>
+    name === 'state'
+      ? [name, String(value).toLowerCase()]
+      : [name, typeof value === 'number' ? String(value) : value],
+  );
+  return Object.fromEntries(entries);
 }
 
 /** Returns the body of `GET /v1/info` (NUT-06). */

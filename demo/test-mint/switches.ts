@@ -55,6 +55,11 @@ export interface TestMintSwitches {
   omitsExpiryAndPubkeyAfterCreation: boolean;
   /** The amount of every invoice, whatever amount is requested. Null: the requested amount. */
   invoiceAmountOverrideSat: number | null;
+  /**
+   * How quotes report their state. `paid`: with a boolean, as mints did before `state` was introduced. `text`: with
+   * a state in lower case, and with whole numbers as text.
+   */
+  stateStyle: 'current' | 'paid' | 'text';
   /** How long a quote is `PENDING` before it is `ISSUED`. 0: the quote is never `PENDING`. */
   issueDelayMs: number;
 
@@ -90,6 +95,7 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   expirySeconds: 3600,
   omitsExpiryAndPubkeyAfterCreation: false,
   invoiceAmountOverrideSat: null,
+  stateStyle: 'current',
   issueDelayMs: 0,
   rateLimit: null,
   isUnresponsive: false,

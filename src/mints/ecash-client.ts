@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { wholeNumberSchema } from '../untrusted-text.ts';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -173,7 +174,6 @@ const keysetIdSchema = z
   .string()
   .max(MAX_KEYSET_ID_LENGTH)
   .regex(/^[A-Za-z0-9+/=_-]+$/);
-const amountSchema = z.int().nonnegative();
 
 const keysetsResponseSchema = z.object({ keysets: z.array(z.unknown()) });
 
@@ -182,8 +182,8 @@ const keysetSchema = z
     id: keysetIdSchema,
     unit: z.string().max(32),
     active: z.boolean(),
-    input_fee_ppk: z.int().nonnegative().max(MAX_FEE_PPK).nullish(),
-    final_expiry: z.int().nonnegative().nullish(),
+    input_fee_ppk: wholeNumberSchema.refine((fee) => fee <= MAX_FEE_PPK).nullish(),
+    final_expiry: wholeNumberSchema.nullish(),
   })
   .transform(
     ({ input_fee_ppk, final_expiry, ...keyset }): Keyset => ({
@@ -207,7 +207,7 @@ const keysetKeysSchema = z.object({
 const signatureSchema = z
   .object({
     id: keysetIdSchema,
-    amount: amountSchema,
+    amount: wholeNumberSchema,
     C_: pointSchema,
     dleq: z.object({ e: scalarSchema, s: scalarSchema }).optional().catch(undefined),
   })

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { toDisplayText } from '../untrusted-text.ts';
+import { toDisplayText, wholeNumberSchema } from '../untrusted-text.ts';
 
 /** The part of a mint's info (NUT-06) that this service uses. */
 export interface MintInfo {
@@ -44,7 +44,7 @@ const MAX_LIST_LENGTH = 100;
 const flagSchema = z.boolean().catch(false);
 
 /** Mints send 0 or null for no limit. */
-const limitSchema = z.int().positive().nullable().catch(null);
+const limitSchema = wholeNumberSchema.transform((limit) => limit || null).catch(null);
 
 const bolt11SatShape = { method: z.literal('bolt11'), unit: z.literal('sat') };
 

@@ -3,7 +3,7 @@ import type { Logger } from '../log.ts';
 import type { CreateQuoteResult, MintClient } from './mint-client.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 
-/** Nutshell sends 500 if its database is locked, cdk-mintd if its Lightning node rejects a description. */
+/** cdk-mintd sends 500 if its Lightning node rejects a description, Nutshell if its database is locked. */
 const INTERNAL_SERVER_ERROR_REASON = 'status 500';
 
 /** Afterwards descriptions of a rejected length are sent again, because the mint may have been fixed. */
@@ -21,7 +21,10 @@ interface QuoteCreatorDeps {
   log: Pick<Logger, 'info'>;
 }
 
-/** Creates quotes for payers who are waiting. Retries once, and omits descriptions that the mint would reject. */
+/**
+ * Creates quotes for payers who are waiting. Retries once, because an unpaid quote costs the mint nothing, and omits
+ * descriptions that the mint would reject.
+ */
 export class QuoteCreator {
   readonly #deps: QuoteCreatorDeps;
   /** By mint: the length of the shortest description that it rejected recently. Shorter ones are still sent. */
@@ -42,8 +45,8 @@ export class QuoteCreator {
   }
 
   /**
-   * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429,
-   * or without the description after a response that may be caused by the description.
+   * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429 or a
+   * failure, or without the description after a response that may be caused by the description.
    *
    * @param permit for the first request on the route `create`
    */
@@ -58,11 +61,11 @@ export class QuoteCreator {
     const firstParams = isTooLong ? withoutDescription(params) : params;
     const firstResult = await this.#send(mintUrl, firstParams, permit);
     const retryParams = chooseRetryParams(firstResult, firstParams);
-    if (retryParams === null) {
-      return firstResult;
-    }
     const { addressGroup, waitDeadlineMs } = permit;
     const maxWaitMs = waitDeadlineMs - monotonicMs();
+    if (retryParams === null || maxWaitMs <= 0) {
+      return firstResult;
+    }
     const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs });
     if (acquired.outcome === 'rate_limited') {
       return firstResult.outcome === 'rate_limited' ? acquired : firstResult;
@@ -100,13 +103,16 @@ function chooseRetryParams(
   result: CreateQuoteResult,
   params: CreateQuoteParams,
 ): CreateQuoteParams | null {
-  if (result.outcome === 'rate_limited') {
-    return params;
+  switch (result.outcome) {
+    case 'created':
+      return null;
+    case 'rate_limited':
+      return params;
+    case 'rejected':
+      return getDescriptionBytes(params) > 0 ? withoutDescription(params) : null;
+    case 'unavailable':
+      return result.reason === INTERNAL_SERVER_ERROR_REASON ? withoutDescription(params) : params;
   }
-  const hasServerError =
-    result.outcome === 'unavailable' && result.reason === INTERNAL_SERVER_ERROR_REASON;
-  const isDescriptionSuspect = result.outcome === 'rejected' && getDescriptionBytes(params) > 0;
-  return hasServerError || isDescriptionSuspect ? withoutDescription(params) : null;
 }
 
 function getDescriptionBytes({ description, descriptionHash }: CreateQuoteParams): number {

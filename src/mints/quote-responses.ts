@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
+import { wholeNumberSchema } from '../untrusted-text.ts';
 
 /** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
@@ -29,10 +30,15 @@ export interface CreatedQuote {
   expiry: number | null;
   /** The public key to which the mint locked the quote, in lower case; null for an unlocked quote. */
   pubkey: string | null;
+  /** Null if this service cannot read the state, and so would not notice the payment. */
+  state: ObservedState | null;
 }
 
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
+
+/** Longer than any state. */
+const MAX_STATE_LENGTH = 32;
 
 /** Ids become part of URLs, so they must be visible ASCII and not a dot segment. */
 const quoteIdSchema = z
@@ -42,34 +48,42 @@ const quoteIdSchema = z
   .refine((id) => id !== '.' && id !== '..');
 
 /** Malformed optional fields count as absent. */
-const amountSchema = z.number().int().nonnegative().optional().catch(undefined);
+const amountSchema = wholeNumberSchema.optional().catch(undefined);
 const optionalTextSchema = z.string().max(MAX_REQUEST_LENGTH).optional().catch(undefined);
+
+const stateShape = {
+  state: z.string().max(MAX_STATE_LENGTH).toUpperCase().optional().catch(undefined),
+  amount_paid: amountSchema,
+  amount_issued: amountSchema,
+  // Mints before `state` was introduced.
+  paid: z.boolean().optional().catch(undefined),
+};
 
 const createdQuoteSchema = z
   .object({
+    ...stateShape,
     quote: quoteIdSchema,
     request: z.string().min(1).max(MAX_REQUEST_LENGTH),
     unit: z.literal('sat').nullish(),
     amount: amountSchema,
-    expiry: z.number().nullable().catch(null),
+    expiry: wholeNumberSchema.nullable().catch(null),
     pubkey: z.string().max(MAX_REQUEST_LENGTH).toLowerCase().nullable().catch(null),
   })
   .transform(
-    ({ quote: quoteId, request, amount: amountSat = null, expiry, pubkey }): CreatedQuote => ({
-      quoteId,
+    ({ quote, request, amount = null, expiry, pubkey, ...status }): CreatedQuote => ({
+      quoteId: quote,
       request,
-      amountSat,
+      amountSat: amount,
       expiry,
       pubkey: pubkey || null,
+      state: deriveState(status),
     }),
   );
 
 const observedQuoteSchema = z.object({
+  ...stateShape,
   quote: quoteIdSchema,
-  state: optionalTextSchema,
   amount: amountSchema,
-  amount_paid: amountSchema,
-  amount_issued: amountSchema,
   request: optionalTextSchema,
 });
 
@@ -100,7 +114,7 @@ export function parseQuoteObservation(body: unknown): QuoteObservation | null {
  * Derives the state of a quote; null if it is unknown. The amounts take precedence over `state`, which NUT-04
  * deprecates. The exception is `PENDING`: the mint reports it while it signs, before it updates the amounts.
  */
-function deriveState(quote: z.infer<typeof observedQuoteSchema>): ObservedState | null {
+function deriveState(quote: z.infer<z.ZodObject<typeof stateShape>>): ObservedState | null {
   const { state, amount_paid: paid, amount_issued: issued } = quote;
   if (state === 'PENDING') {
     return 'INFLIGHT';
@@ -115,5 +129,9 @@ function deriveState(quote: z.infer<typeof observedQuoteSchema>): ObservedState 
   if (state === 'UNPAID' || state === 'PAID' || state === 'ISSUED') {
     return state;
   }
-  return state === undefined && hasAmounts && paid === issued ? 'UNPAID' : null;
+  if (quote.paid === true) {
+    return 'PAID';
+  }
+  const isUnpaid = quote.paid === false || (hasAmounts && paid === issued);
+  return state === undefined && isUnpaid ? 'UNPAID' : null;
 }

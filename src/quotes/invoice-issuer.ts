@@ -166,7 +166,7 @@ export class InvoiceIssuer {
     const id = quote && (await quoteWriter.insert(quote));
     if (quote === null || id === null) {
       log.warn(
-        { event: 'mint_quote_rejected', mintUrl },
+        { event: 'mint_quote_rejected', mintUrl, state: createdQuote.state },
         'mint returned a quote that does not match the request or is unsafe; no invoice was issued',
       );
       throw mintUnavailableError();
@@ -195,6 +195,7 @@ function toVerifiedQuote(
     invoice?.amountMsat !== amountMsat ||
     (createdQuote.amountSat ?? amountSat) !== amountSat ||
     createdQuote.pubkey !== expectedLock ||
+    createdQuote.state !== 'UNPAID' ||
     doesInvoiceRevealId(createdQuote, invoice)
   ) {
     return null;

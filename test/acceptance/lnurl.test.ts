@@ -208,6 +208,10 @@ describe('an invalid mint response', () => {
       (_request, quote) => ({ ...quote, pubkey: `02${'7'.repeat(64)}` }),
     ],
     ['an array instead of a quote', () => []],
+    // A payment would never be noticed.
+    ['no state', (_request, quote) => ({ ...quote, state: undefined })],
+    ['an unknown state', (_request, quote) => ({ ...quote, state: 'OPEN' })],
+    ['a state other than unpaid', (_request, quote) => ({ ...quote, state: 'PAID' })],
     // Every payer knows the invoice. Whoever knows the id of an unlocked quote can mint its ecash.
     [
       'a quote id that is the payment hash',
@@ -243,6 +247,7 @@ describe('an invalid mint response', () => {
       quote: 'the-same',
       request: createUnpayableInvoice(21_000),
       unit: 'sat',
+      state: 'UNPAID',
       expiry: null,
     };
     const mint = await startMintWithScriptedQuotes(() => reusedQuote);
@@ -255,6 +260,39 @@ describe('an invalid mint response', () => {
     expect(await findStoredQuote(reusedQuote.request)).toMatchObject({
       pubkey: firstWallet.pubkey,
     });
+  });
+});
+
+describe('a failure of the mint', () => {
+  it.each([408, 500, 502, 503, 504, 520])(
+    'with status %i is not noticed by the payer if a retry succeeds',
+    async (status) => {
+      const wallet = environment.newWallet();
+      const mint = await assignNewTestMint(wallet);
+      mint.failNext(CREATE_QUOTE, 1, status);
+      expect((await fetchLnurlPay(wallet.npub, 'amount=21000')).body.pr).toMatch(/^lnbc/);
+      expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
+    },
+  );
+
+  it('that ends the connection is not noticed by the payer if a retry succeeds', async () => {
+    let requestCount = 0;
+    const wallet = await createRecipientWithMint((_request, quote) => {
+      requestCount += 1;
+      if (requestCount === 1) {
+        throw new Error('the mint closes the connection');
+      }
+      return quote;
+    });
+    expect((await fetchLnurlPay(wallet.npub, 'amount=21000')).body.pr).toMatch(/^lnbc/);
+  });
+
+  it('causes an error if the retry fails, too', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    mint.failNext(CREATE_QUOTE, 2, 502);
+    expectTemporaryError(await fetchLnurlPay(wallet.npub, 'amount=21000'));
+    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
   });
 });
 

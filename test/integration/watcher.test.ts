@@ -100,6 +100,18 @@ describe('a payment', () => {
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
 
+  it.each(['paid', 'text'] as const)(
+    'is found at a mint whose quotes have states in the style "%s"',
+    async (stateStyle) => {
+      const { mint, wallet, updates } = await createRecipient({ stateStyle, hasWebSocket: false });
+      const { pr } = await environment.requestInvoice(wallet, 21);
+      await waitForPolls(mint, 1);
+      mint.pay(pr);
+      const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
+      expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, amount: 21, state: 'PAID' }]);
+    },
+  );
+
   it('is found after a restart if it was made while the service was down', async () => {
     const ownEnvironment = await createTestEnvironment({
       mint: { switches: { hasWebSocket: false }, now: clock.now },

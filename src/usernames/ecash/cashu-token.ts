@@ -9,7 +9,7 @@ import {
 import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
-import { tryParseJson } from '../../untrusted-text.ts';
+import { tryParseJson, wholeNumberSchema } from '../../untrusted-text.ts';
 import { computeInputFeeSat, mapInSlices, sumAmounts } from './proofs.ts';
 
 /** The HTTP server accepts no longer headers. */
@@ -192,11 +192,7 @@ const contentV4Schema = z.object({ mint: z.string(), unit: z.string() });
 
 const proofSchema = z.object({
   id: z.string(),
-  // cashu-ts writes amounts as strings in JSON.
-  amount: z
-    .union([z.number(), z.string().regex(/^\d{1,16}$/)])
-    .transform(Number)
-    .pipe(z.int().positive()),
+  amount: wholeNumberSchema.refine((amount) => amount > 0),
   // Encoding text with a lone surrogate would change the secret.
   secret: z
     .string()

@@ -130,12 +130,17 @@ describe('swap', () => {
     ['a signature for another amount', responseWith({ amount: 1 })],
     ['a signature of another keyset', responseWith({ id: '00aa' })],
     ['a signature that is not a point', responseWith({ C_: 'abc' })],
-    ['an amount as a string', responseWith({ amount: '2' })],
+    ['an amount that is not a number', responseWith({ amount: 'two' })],
     ['an empty object', {}],
     ['null', null],
     ['HTML', '<html>'],
   ])('returns "unexpected response" for %s', async (_case, body) => {
     expect(await clientFor(body).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(UNEXPECTED);
+  });
+
+  it('reads an amount as text', async () => {
+    const result = await clientFor(responseWith({ amount: '2' })).swap(MINT_URL, [PROOF], OUTPUTS);
+    expect(result).toMatchObject({ outcome: 'signed', signatures: [{ amount: 1 }, { amount: 2 }] });
   });
 
   const SPENT_ERROR = { detail: 'proofs already spent', code: 11001 };

@@ -143,7 +143,8 @@ it.each([
   [undefined, null],
   [-1, null],
   [1.5, null],
-  ['10', null],
+  ['10', 10],
+  ['ten', null],
   [10, 10],
 ])('parses the amount limit %j as %j', (advertisedLimit, expected) => {
   const method = {

@@ -12,10 +12,18 @@ const MINUTE_MS = 60 * SECOND_MS;
 
 const CREATED: CreateQuoteResult = {
   outcome: 'created',
-  quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
+  quote: {
+    quoteId: 'q',
+    request: 'lnbc1',
+    expiry: null,
+    amountSat: 21,
+    pubkey: null,
+    state: 'UNPAID',
+  },
 };
 const REJECTED: CreateQuoteResult = { outcome: 'rejected', status: 400, detail: 'no' };
 const STATUS_500: CreateQuoteResult = { outcome: 'unavailable', reason: 'status 500' };
+const LOST: CreateQuoteResult = { outcome: 'unavailable', reason: 'connection lost' };
 const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
 const RATE_LIMITED: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: null };
 const RATE_LIMITED_FOR_30_S: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: 30_000 };
@@ -79,13 +87,22 @@ describe('QuoteCreator.createQuote', () => {
       REJECTED,
       1,
     ],
-    ['does not retry after a timeout', [TIMED_OUT], DESCRIBED, TIMED_OUT, 1],
+    ['retries after a lost connection', [LOST, CREATED], DESCRIBED, CREATED, 2],
   ])('%s', async (_case, results, params, expected, requestCount) => {
     const { create, sentParams } = createQuoteCreator(...results);
     const pending = create({ ...UNDESCRIBED, ...params });
     await vi.advanceTimersByTimeAsync(MINUTE_MS);
     expect(await pending).toMatchObject(expected);
     expect(sentParams).toEqual(Array(requestCount).fill(params));
+  });
+
+  it('does not retry if the payer has waited too long', async () => {
+    const { create, sentParams } = createQuoteCreator(TIMED_OUT);
+    const result = create(UNDESCRIBED, async () => {
+      await vi.advanceTimersByTimeAsync(12 * SECOND_MS);
+    });
+    expect(await result).toBe(TIMED_OUT);
+    expect(sentParams).toHaveLength(1);
   });
 
   it('returns the first failure if the mint is rate-limited when the retry is due', async () => {

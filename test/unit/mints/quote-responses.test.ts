@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseQuoteObservation } from '../../../src/mints/quote-responses.ts';
+import { parseCreatedQuote, parseQuoteObservation } from '../../../src/mints/quote-responses.ts';
 
 it.each([
   // state, paid, issued, expected
@@ -28,7 +28,15 @@ it.each([
   // Unknown values.
   [undefined, undefined, undefined, null],
   [undefined, 0, 21, null],
-  ['paid', undefined, undefined, null],
+  ['paid', undefined, undefined, 'PAID'],
+  ['Unpaid', undefined, undefined, 'UNPAID'],
+  ['pending', 0, 0, 'INFLIGHT'],
+  // Mints that write whole numbers as text.
+  [undefined, '0', '0', 'UNPAID'],
+  [undefined, '21', '0', 'PAID'],
+  [undefined, '21', '21', 'ISSUED'],
+  [undefined, '21.5', '0', null],
+  [undefined, '', '', null],
   ['EXPIRED', undefined, undefined, null],
   ['SOMETHING', 0, 0, null],
 ])(
@@ -38,3 +46,19 @@ it.each([
     expect(parseQuoteObservation(response)?.state ?? null).toBe(expected);
   },
 );
+
+it.each([
+  // state, paid, expected
+  [undefined, false, 'UNPAID'],
+  [undefined, true, 'PAID'],
+  [null, false, 'UNPAID'],
+  ['ISSUED', true, 'ISSUED'],
+  ['PENDING', false, 'INFLIGHT'],
+  ['SOMETHING', true, 'PAID'],
+  ['SOMETHING', false, null],
+  [undefined, 'no', null],
+])('reads state %s and the older field paid %s as %s', (state, paid, expected) => {
+  const response = { quote: 'q', request: 'lnbc1', state, paid };
+  expect(parseQuoteObservation(response)?.state ?? null).toBe(expected);
+  expect(parseCreatedQuote(response)?.state).toBe(expected);
+});
