@@ -47,7 +47,7 @@ export async function startPgBouncer(
     const { hostname, port: serverPort, username } = url;
     url.port = String(await findFreePort(hostname));
     const configFile = path.join(folder, 'pgbouncer.ini');
-    // The last three settings are those of docs/operations/deployment.md.
+    // The last two settings are those of docs/operations/deployment.md.
     await writeFile(
       configFile,
       `[databases]
@@ -60,7 +60,6 @@ auth_type = any
 pool_mode = ${poolMode}
 default_pool_size = ${MAX_SERVER_CONNECTIONS}
 max_client_conn = ${MAX_CLIENT_CONNECTIONS}
-ignore_startup_parameters = statement_timeout, idle_in_transaction_session_timeout
 query_wait_timeout = 3
 server_login_retry = 1
 `,

@@ -8,11 +8,13 @@ import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from
 import { throttleErrorReports } from './errors.ts';
 import { MigrationStore } from './migration-store.ts';
 import {
+  assertSuitable,
   assertWritable,
   createMigrationPool,
   createPool,
   type PoolOptions,
   type PoolStats,
+  prepareConnection,
   readPoolStats,
 } from './postgres.ts';
 import { type Listen, listenOnPostgres } from './postgres-notifications.ts';
@@ -224,13 +226,23 @@ async function openPostgres(
 ): Promise<Database> {
   const report = throttleErrorReports(onError);
   const pool = createPool(url, report, options);
-  // The lists of a standby may be stale.
-  const checkConnection = options.allowReadOnly ? async () => undefined : assertWritable;
-  await assertUsable(pool, 'DATABASE_URL', checkConnection);
+  const hasSessions = listenUrl === undefined;
+  const checkConnection = async (client: pg.PoolClient) => {
+    if (hasSessions) {
+      await prepareConnection(client, options);
+    }
+    // The lists of a standby may be stale.
+    if (!options.allowReadOnly) {
+      await assertWritable(client);
+    }
+  };
+  await assertUsable(pool, 'DATABASE_URL', async (client) => {
+    await checkConnection(client);
+    await assertSuitable(client);
+  });
   const connections = new ReconnectingPool(pool, report, { checkConnection });
-  const shouldPrepare = listenUrl === undefined;
   const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: withPreparedStatements(connections, shouldPrepare) }),
+    dialect: new PostgresDialect({ pool: withPreparedStatements(connections, hasSessions) }),
   });
   return {
     db,
@@ -259,6 +271,9 @@ async function assertUsable(
     await checkConnection(client).finally(() => client.release());
   } catch (error) {
     await pool.end();
+    if (error instanceof OperatorError) {
+      throw error;
+    }
     throw new OperatorError(
       `${settingName}: the database cannot be reached (${rootCauseMessage(error)}).`,
     );

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { OperatorError } from '../errors.ts';
 
 /** Enough for the concurrent queries of one process, and few enough for many processes on one server. */
 const MAX_CONNECTIONS = 10;
@@ -66,19 +67,12 @@ export function createPool(
   onConnectionError: (error: Error) => void,
   { allowLongQueries }: Pick<PoolOptions, 'allowLongQueries'>,
 ): pg.Pool {
-  const timeouts = allowLongQueries
-    ? { statement_timeout: COMMAND_STATEMENT_TIMEOUT_MS }
-    : {
-        statement_timeout: STATEMENT_TIMEOUT_MS,
-        query_timeout: QUERY_TIMEOUT_MS,
-        idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
-      };
   const settings = {
     max: MAX_CONNECTIONS,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
-    ...timeouts,
+    ...(!allowLongQueries && { query_timeout: QUERY_TIMEOUT_MS }),
   };
   return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
 }
@@ -91,12 +85,90 @@ export function createMigrationPool(
   const settings = {
     // One is enough, because Kysely first waits for its lock and then migrates.
     max: 1,
-    // Overrides the timeouts that the role or the database may have. If this fails, the pool closes the connection.
-    onConnect: async (client: pg.ClientBase) => {
-      await client.query('set statement_timeout = 0; set lock_timeout = 0');
-    },
+    // If this fails, the pool closes the connection.
+    onConnect: (client: pg.ClientBase) => setSessionSettings(client, {}),
   };
   return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
+}
+
+/** The defaults of PostgreSQL on which the queries rely. The server, the database or the role may have others. */
+const REQUIRED_SETTINGS = {
+  // In a stricter level, concurrent transactions fail instead of waiting for each other.
+  default_transaction_isolation: 'read committed',
+  // The statement timeout limits the wait for locks.
+  lock_timeout: '0',
+};
+
+/**
+ * Sets all settings of a session on which the service relies, whatever the defaults of the server, the database and the
+ * role are. Not in the pool's configuration, because PgBouncer rejects connections with unknown start parameters.
+ *
+ * @param timeouts none: statements may take hours
+ */
+async function setSessionSettings(
+  client: pg.ClientBase,
+  timeouts: { statementMs?: number; idleTransactionMs?: number },
+): Promise<void> {
+  const settings = {
+    ...REQUIRED_SETTINGS,
+    statement_timeout: `${timeouts.statementMs ?? 0}`,
+    idle_in_transaction_session_timeout: `${timeouts.idleTransactionMs ?? 0}`,
+    idle_session_timeout: '0',
+  };
+  await queryInTime(
+    client,
+    Object.entries(settings)
+      .map(([name, value]) => `set ${name} = ${pg.escapeLiteral(value)}`)
+      .join('; '),
+  );
+}
+
+/**
+ * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
+ * clients would get them, so the role must have them there ({@link assertSuitable}).
+ */
+export function prepareConnection(
+  client: pg.ClientBase,
+  { allowLongQueries }: Pick<PoolOptions, 'allowLongQueries'>,
+): Promise<void> {
+  return setSessionSettings(
+    client,
+    allowLongQueries
+      ? { statementMs: COMMAND_STATEMENT_TIMEOUT_MS }
+      : { statementMs: STATEMENT_TIMEOUT_MS, idleTransactionMs: IDLE_TRANSACTION_TIMEOUT_MS },
+  );
+}
+
+/** @throws OperatorError if the database cannot store all text, or lacks a setting on which the queries rely */
+export async function assertSuitable(client: pg.ClientBase): Promise<void> {
+  const rows = await queryInTime<{ name: string; setting: string }>(
+    client,
+    'select name, setting from pg_settings',
+  );
+  const settings = new Map(rows.map(({ name, setting }) => [name, setting]));
+  const encoding = settings.get('server_encoding');
+  if (encoding !== 'UTF8') {
+    throw new OperatorError(
+      `DATABASE_URL: the encoding of the database is ${encoding}. Create it with "encoding 'UTF8' template template0".`,
+    );
+  }
+  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) {
+    if (settings.get(name) !== value) {
+      throw new OperatorError(
+        `DATABASE_URL: ${name} is '${settings.get(name)}'. Set it for the role: alter role ... set ${name} = '${value}'.`,
+      );
+    }
+  }
+}
+
+/** Runs a query on a connection that is not used yet, whose server may have vanished. */
+async function queryInTime<Row extends pg.QueryResultRow>(
+  client: pg.ClientBase,
+  text: string,
+): Promise<Row[]> {
+  // The types of pg lack `query_timeout` for a single query.
+  const query = { text, query_timeout: CONNECT_TIMEOUT_MS };
+  return (await client.query<Row>(query)).rows;
 }
 
 function createPgPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
@@ -118,10 +190,11 @@ export function readPoolStats(pool: pg.Pool): PoolStats {
 
 /** Throws if the server is a standby, is read-only for another reason, or does not respond in time. */
 export async function assertWritable(client: pg.ClientBase): Promise<void> {
-  // The types of pg lack `query_timeout` for a single query.
-  const query = { text: 'show transaction_read_only', query_timeout: CONNECT_TIMEOUT_MS };
-  const { rows } = await client.query<{ transaction_read_only: string }>(query);
-  if (rows[0]?.transaction_read_only !== 'off') {
+  const [row] = await queryInTime<{ transaction_read_only: string }>(
+    client,
+    'show transaction_read_only',
+  );
+  if (row?.transaction_read_only !== 'off') {
     throw new Error('the server is read-only');
   }
 }

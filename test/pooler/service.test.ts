@@ -141,6 +141,29 @@ it('reports that DATABASE_LISTEN_URL cannot be reached', async () => {
   });
 });
 
+it.each([
+  ['default_transaction_isolation', 'serializable', 'read committed'],
+  ['lock_timeout', '100', '0'],
+])('does not start if %s is %s for all clients of the pooler', async (setting, value, required) => {
+  const testDatabase = await createTestDatabase();
+  onTestFinished(() => testDatabase.drop());
+  const databaseEnv = toDatabaseEnv(testDatabase.location);
+  const env = { ...databaseEnv, JWT_SECRET: TEST_JWT_SECRET };
+  const directUrl = databaseEnv['DATABASE_LISTEN_URL'] ?? '';
+  const client = new pg.Client(directUrl);
+  await client.connect();
+  const name = new URL(directUrl).pathname.slice(1);
+  await client.query(`alter database ${name} set ${setting} = '${value}'`);
+  await client.end();
+  expect(await new NutpostProcess('serve', env).waitForExit()).toEqual({
+    code: 1,
+    signal: null,
+    stderr:
+      `DATABASE_URL: ${setting} is '${value}'. Set it for the role:` +
+      ` alter role ... set ${setting} = '${required}'.\n`,
+  });
+});
+
 it('rejects requests as temporary failures while the server is down, and recovers', async () => {
   const cluster = await startPostgresCluster({ durable: true });
   onTestFinished(() => cluster.stop());

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { createPool } from '../../src/database/postgres.ts';
+import { createPool, prepareConnection } from '../../src/database/postgres.ts';
 import { listenOnPostgres } from '../../src/database/postgres-notifications.ts';
 import { withPreparedStatements } from '../../src/database/prepared-statements.ts';
 import { ReconnectingPool } from '../../src/database/reconnecting-pool.ts';
@@ -40,6 +40,7 @@ beforeEach(async () => {
   const connections = new ReconnectingPool(
     createPool(url.href, () => undefined, options),
     () => undefined,
+    { checkConnection: (client) => prepareConnection(client, options) },
   );
   const pool = withPreparedStatements(connections);
   db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
