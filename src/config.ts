@@ -88,6 +88,11 @@ export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
 
+/** Returns `JOURNAL_STREAM`, in which systemd names the journal's connection; null if systemd did not start this process. */
+export function readJournalStream(env: EnvironmentVariables = process.env): string | null {
+  return env['JOURNAL_STREAM'] ?? null;
+}
+
 type Settings = z.output<ReturnType<typeof environmentSchema>>;
 
 function toConfig(settings: Settings) {

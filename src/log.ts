@@ -1,3 +1,4 @@
+import { fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { REDACTED, redact, SECRET_FIELDS } from './redaction.ts';
@@ -17,7 +18,7 @@ const EXIT_FLUSH_MS = 1_000;
 /** Top-level fields only, because paths with wildcards make logging ten times as slow. */
 const REDACTED_PATHS = SECRET_FIELDS.map((field) => `["${field}"]`);
 
-/** Creates a logger that writes JSON lines. Pino redacts secret fields, and {@link redact} secrets in text. */
+/** Creates a logger that writes JSON lines, each of which begins with its level. Pino redacts secret fields, and {@link redact} secrets in text. */
 export function createLogger(
   level: string,
   destination: pino.DestinationStream = openStdoutDestination(),
@@ -25,6 +26,8 @@ export function createLogger(
   return pino(
     {
       level,
+      formatters: { level: (label) => ({ level: label }) },
+      timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: toLoggedError },
       redact: { paths: REDACTED_PATHS, censor: REDACTED },
       hooks: { streamWrite: redact },
@@ -33,13 +36,29 @@ export function createLogger(
   );
 }
 
-/** @param format `auto`: readable text if standard output is a terminal, otherwise JSON */
+/** By level: the priorities of sd-daemon(3). */
+const JOURNAL_PRIORITIES: Readonly<Record<string, number>> = {
+  fatal: 2,
+  error: 3,
+  warn: 4,
+  info: 6,
+};
+
+const DEBUG_PRIORITY = 7;
+
+/**
+ * @param format `auto`: readable text if standard output is a terminal, otherwise JSON
+ * @param journalStream the variable `JOURNAL_STREAM`, the device and inode of the journal's connection. Lines to the
+ *   journal begin with their priority, which the journal removes
+ */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
+  journalStream: string | null,
 ): Promise<pino.DestinationStream> {
   const output = openStdoutDestination();
   if (format === 'json' || (format === 'auto' && !isatty(STDOUT_FD))) {
-    return output;
+    const { dev, ino } = fstatSync(STDOUT_FD);
+    return journalStream === `${dev}:${ino}` ? withPriorities(output) : output;
   }
   // Imported dynamically, because the import slows down the start.
   const { prettyFactory } = await import('pino-pretty');
@@ -48,6 +67,15 @@ export async function createLogDestination(
   const sanitise = (_key: string, value: unknown) =>
     typeof value === 'string' ? stripControlCharacters(value) : value;
   return { write: (line) => output.write(pretty(JSON.parse(line, sanitise))) };
+}
+
+function withPriorities(output: pino.DestinationStream): pino.DestinationStream {
+  return {
+    write: (line) => {
+      const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
+      output.write(`<${JOURNAL_PRIORITIES[level] ?? DEBUG_PRIORITY}>${line}`);
+    },
+  };
 }
 
 let stdoutDestination: ReturnType<typeof pino.destination> | null = null;

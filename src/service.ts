@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as delay, setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
-import { type Config, VERSION } from './config.ts';
+import { type Config, readJournalStream, VERSION } from './config.ts';
 import { isAccessibleToOtherUsers } from './database/data-dir.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { loadOrGenerateSecret } from './database/generated-secret.ts';
@@ -77,7 +77,11 @@ export async function startService(
 ): Promise<Service> {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
   const log =
-    overrides.log ?? createLogger(config.logLevel, await createLogDestination(config.logFormat));
+    overrides.log ??
+    createLogger(
+      config.logLevel,
+      await createLogDestination(config.logFormat, readJournalStream()),
+    );
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const store = new Store(database.db);
   const { allowPrivateNetworks, limits } = config;

@@ -118,7 +118,7 @@ export async function startServices(
       hasOwnSession: true,
       onOutput: (chunk) => {
         const lines = chunk.toString().split('\n');
-        warnings.push(...lines.filter((line) => /"level":"?(warn|error|fatal|[456]0)/.test(line)));
+        warnings.push(...lines.filter((line) => /"level":"(warn|error|fatal)/.test(line)));
       },
     });
     stack.use(service);

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { KeyedCounter } from '../keyed-counter.ts';
 import type { Logger } from '../log.ts';
+import { OutageTracker } from '../outage-tracker.ts';
 import type { MintStore } from './mint-store.ts';
 import {
   type LearnedLimit,
@@ -98,7 +99,7 @@ interface RouteState {
   /** Serves the queue when the next permit becomes available. */
   queueTimer: NodeJS.Timeout | undefined;
   readonly inFlightByGroup: KeyedCounter;
-  isFailing: boolean;
+  readonly outage: OutageTracker;
 }
 
 /**
@@ -189,7 +190,7 @@ export class MintRateLimiter {
       queue: new Set(),
       queueTimer: undefined,
       inFlightByGroup: new KeyedCounter(),
-      isFailing: false,
+      outage: new OutageTracker(this.#deps.monotonicMs),
     }));
   }
 
@@ -323,18 +324,15 @@ export class MintRateLimiter {
 
   /** Logs once when a route of a mint starts to fail, and once when it has recovered. */
   #logOutage(route: RouteState, { outcome, reason }: RequestOutcome): void {
-    const isFailing = outcome === 'unavailable';
-    if (isFailing === route.isFailing || outcome === 'rate_limited') {
-      return;
-    }
-    route.isFailing = isFailing;
     const fields = { mintUrl: route.mint.mintUrl, route: route.name };
-    if (isFailing) {
-      this.#deps.log.warn(
-        { event: 'mint_unavailable', ...fields, reason },
-        'requests to the mint fail; retrying',
-      );
-    } else {
+    if (outcome === 'unavailable') {
+      if (route.outage.recordFailure()) {
+        this.#deps.log.warn(
+          { event: 'mint_unavailable', ...fields, reason },
+          'requests to the mint fail; retrying',
+        );
+      }
+    } else if (outcome !== 'rate_limited' && route.outage.recordSuccess()) {
       this.#deps.log.info(
         { event: 'mint_available', ...fields },
         'requests to the mint succeed again',

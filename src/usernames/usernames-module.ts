@@ -6,6 +6,7 @@ import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import { KeysetCache } from '../mints/mint-cache.ts';
 import type { Mints } from '../mints/mints-module.ts';
+import { OutageTracker } from '../outage-tracker.ts';
 import type { Store } from '../store.ts';
 import { verifyKeysetKeys } from './ecash/proofs.ts';
 import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
@@ -60,7 +61,7 @@ export async function createUsernamesModule(
     allowHttpMints: boolean;
   },
 ) {
-  const { settings, store, mints, allowHttpMints, clock, log } = options;
+  const { settings, store, mints, allowHttpMints, clock, monotonicMs, log } = options;
   const { usernames: policy } = settings;
   const treasury = createTreasury(options);
   await assertTreasurySecret(treasury?.sealer ?? null, store);
@@ -79,16 +80,15 @@ export async function createUsernamesModule(
     },
     clock,
   });
-  let hasLoggedFailure = false;
+  const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({
     work: async () => {
       await treasury?.processor.resumeDue();
-      hasLoggedFailure = false;
+      outage.recordSuccess();
     },
     intervalMs: PURCHASE_RECOVERY_INTERVAL_MS,
     onError: (err) => {
-      const level = hasLoggedFailure ? 'debug' : 'warn';
-      hasLoggedFailure = true;
+      const level = outage.recordFailure() ? 'warn' : 'debug';
       log[level](
         { event: 'purchase_recovery_failed', err },
         'purchase recovery failed; will retry',

@@ -6,6 +6,7 @@ import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
+import { OutageTracker } from '../outage-tracker.ts';
 import type {
   ObservationRecorder,
   RecordedQuote,
@@ -86,11 +87,12 @@ export class MintWatcher {
   /** The observations that must be recorded, at most one per quote. */
   readonly #pendingObservations = new Map<string, SourcedObservation>();
   #recording: Promise<void> | null = null;
-  #hasLoggedFailure = false;
+  readonly #outage: OutageTracker;
   #isStopping = false;
 
   constructor(deps: MintWatcherDeps) {
     this.#deps = deps;
+    this.#outage = new OutageTracker(deps.monotonicMs);
     const { mints, mintUrl, isOperatorMint, minPollIntervalMs } = deps;
     this.#queue = new PollQueue({
       ...deps,
@@ -278,7 +280,7 @@ export class MintWatcher {
       }
       try {
         this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
-        this.#hasLoggedFailure = false;
+        this.#outage.recordSuccess();
       } catch (error) {
         const withoutNewer = batch.filter(({ quoteId }) => !this.#pendingObservations.has(quoteId));
         for (const observation of withoutNewer) {
@@ -310,8 +312,7 @@ export class MintWatcher {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#hasLoggedFailure ? 'debug' : retryLogLevel(error);
-    this.#hasLoggedFailure = true;
+    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
     this.#deps.log[level](
       { event: 'mint_watch_failed', err: error, mintUrl: this.#deps.mintUrl },
       'could not read or record quotes of a mint; retrying',

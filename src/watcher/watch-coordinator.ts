@@ -4,6 +4,7 @@ import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import { getSite } from '../net/site.ts';
+import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
@@ -82,11 +83,12 @@ export class WatchCoordinator {
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isWatchBudgetLow = false;
-  #hasLoggedFailure = false;
+  readonly #outage: OutageTracker;
   #isStopping = false;
 
   constructor(deps: WatchCoordinatorDeps) {
     this.#deps = deps;
+    this.#outage = new OutageTracker(deps.monotonicMs);
     this.#renewalJob = new BackgroundJob({
       work: () => this.#renewProcessLease(),
       intervalMs: LEASE_RENEWAL_INTERVAL_MS,
@@ -323,8 +325,7 @@ export class WatchCoordinator {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#hasLoggedFailure ? 'debug' : retryLogLevel(error);
-    this.#hasLoggedFailure = true;
+    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
     this.#deps.log[level](
       { event: 'watcher_database_failed', err: error },
       'watcher cannot use the database; retrying',
@@ -332,8 +333,7 @@ export class WatchCoordinator {
   }
 
   #logRecovery(): void {
-    if (this.#hasLoggedFailure) {
-      this.#hasLoggedFailure = false;
+    if (this.#outage.recordSuccess()) {
       this.#deps.log.info(
         { event: 'watcher_database_recovered' },
         'watcher can use the database again',

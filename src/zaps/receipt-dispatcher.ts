@@ -4,6 +4,7 @@ import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
+import { OutageTracker } from '../outage-tracker.ts';
 import type { Store } from '../store.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
@@ -65,7 +66,7 @@ export class ReceiptDispatcher {
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   readonly #provenSlots: SiteSemaphore;
   readonly #unprovenSlots: SiteSemaphore;
-  #hasLoggedFailure = false;
+  readonly #outage = new OutageTracker(() => performance.now());
 
   constructor(deps: ReceiptDispatcherDeps) {
     this.#deps = deps;
@@ -139,7 +140,7 @@ export class ReceiptDispatcher {
       ...newUrlsWithoutSlot.reverse(),
       ...this.#relaysOfNewReceipts,
     ]);
-    this.#hasLoggedFailure = false;
+    this.#outage.recordSuccess();
   }
 
   /** Sends due receipts to a relay in batches, until no receipt is due, the relay fails, or the time is up. */
@@ -198,21 +199,21 @@ export class ReceiptDispatcher {
     }
     // Not logged for unproven relays, because payers may name hosts that are not relays.
     const level = isProven ? 'info' : 'debug';
-    if (failures === 0 && relayStatus !== null && relayStatus.failures > 0) {
+    // A relay that fails only now and then is not logged.
+    if (failures === 1 && relayStatus !== null && relayStatus.failures > 1) {
       log[level](
         { event: 'relay_failing', relay, reason: relayStatus.lastError },
         'relay does not accept zap receipts; backing off',
       );
     }
-    if (failures > 0 && relayStatus?.failures === 0) {
+    if (failures > 1 && relayStatus?.failures === 0) {
       log[level]({ event: 'relay_recovered', relay }, 'relay accepts zap receipts again');
     }
     return relayStatus?.failures ?? failures;
   }
 
   #reportFailure(error: unknown): void {
-    if (!this.#hasLoggedFailure) {
-      this.#hasLoggedFailure = true;
+    if (this.#outage.recordFailure()) {
       this.#deps.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
         'zap receipt delivery failed; will retry',

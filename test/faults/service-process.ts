@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { callOnExit } from '../../scripts/server-process.ts';
+import { hasLevel } from '../helpers/service/log-capture.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
@@ -16,9 +17,6 @@ const READINESS_REQUEST_TIMEOUT_MS = 2_000;
 
 /** Longer than the service's own limit for a shutdown, which is 10 s. */
 const STOP_TIMEOUT_MS = 15_000;
-
-/** pino's level number for `error`. */
-const ERROR_LEVEL = 50;
 
 /** A process of the service that a test can kill and restart. Its port and database stay the same. */
 export class ServiceProcess {
@@ -148,7 +146,7 @@ export class ServiceProcess {
 
 function isUnexpectedLogLine(line: string): boolean {
   try {
-    return (JSON.parse(line) as { level: number }).level >= ERROR_LEVEL;
+    return hasLevel(line, 'error');
   } catch {
     // Not JSON: a kill truncated this log line, and the next start appended its first line to it.
     return !line.startsWith('{"level":');

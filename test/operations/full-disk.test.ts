@@ -73,6 +73,13 @@ it.each(DISKS)(
     }, PHASE_TIMEOUT_MS);
     mint.pay(firstInvoice.pr);
     await traffic.waitForResponses('lists', RESPONSES_PER_PHASE);
+    // Reads succeed while each renewal of the lease fails.
+    await vi.waitFor(
+      () => expect(countEvents(service, 'database_unavailable')).toBeGreaterThanOrEqual(2),
+      PHASE_TIMEOUT_MS,
+    );
+    expect(countEvents(service, 'watcher_database_failed')).toBe(1);
+    expect(countEvents(service, 'watcher_database_recovered')).toBe(0);
 
     disk.clearFull();
     await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
@@ -89,6 +96,10 @@ it.each(DISKS)(
         expect((await requestJson(url, new URL(firstInvoice.verify).pathname)).body.settled).toBe(
           true,
         ),
+      PHASE_TIMEOUT_MS,
+    );
+    await vi.waitFor(
+      () => expect(countEvents(service, 'watcher_database_recovered')).toBe(1),
       PHASE_TIMEOUT_MS,
     );
     expect(await service.stop()).toMatchObject({ code: 0 });
@@ -125,6 +136,10 @@ it.each(DISKS)(
     expect(restart.code).toBe(1);
   },
 );
+
+function countEvents({ stdout }: NutpostProcess, event: string): number {
+  return stdout.split(`"event":"${event}"`).length - 1;
+}
 
 interface Invoice {
   pr: string;

@@ -18,7 +18,7 @@ import {
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RequestRepeater } from '../helpers/network/request-repeater.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import { LogCapture } from '../helpers/service/log-capture.ts';
+import { hasLevel, LogCapture } from '../helpers/service/log-capture.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import {
   createTestConfig,
@@ -30,9 +30,6 @@ import {
 
 /** The connections of the pooler to each database (scripts/pgbouncer.ts). */
 const POOL_SIZE = 10;
-
-/** The level `error` of pino. */
-const ERROR_LEVEL = 50;
 
 const environment = useTestEnvironment();
 
@@ -196,7 +193,7 @@ it('rejects requests as temporary failures while the server is down, and recover
   await payer.waitForSuccesses(5);
   await payer.stop();
   await expect.poll(() => wallet.listPaidQuotes()).toHaveLength(1);
-  expect(logs.lines.filter((line) => JSON.parse(line).level >= ERROR_LEVEL)).toEqual([]);
+  expect(logs.lines.filter((line) => hasLevel(line, 'error'))).toEqual([]);
 });
 
 it('stays ready while other clients use all connections of the pooler', async () => {

@@ -10,14 +10,11 @@ import {
   requestJson,
   type TestQuoteSocket,
 } from '../helpers/recipients/recipient-client.ts';
-import { LogCapture } from '../helpers/service/log-capture.ts';
+import { hasLevel, LogCapture } from '../helpers/service/log-capture.ts';
 import { createTestConfig, setMint } from '../helpers/service/test-environment.ts';
 
 /** A request waits at most 5 s for the database. This is longer, because the machine may be busy. */
 const MAX_RESPONSE_MS = 7_000;
-
-/** The level `warn` of pino. */
-const WARN_LEVEL = 40;
 
 const TEST_TIMEOUT_MS = 180_000;
 
@@ -108,9 +105,7 @@ it(
     await forAllClients((client) => client.stop());
     const slowestResponseMs = Math.max(...clients.map((client) => client.slowestResponseMs));
     expect(slowestResponseMs).toBeLessThan(MAX_RESPONSE_MS);
-    const warnings = logs.flatMap(({ lines }) =>
-      lines.filter((line) => levelOf(line) >= WARN_LEVEL),
-    );
+    const warnings = logs.flatMap(({ lines }) => lines.filter((line) => hasLevel(line, 'warn')));
     expect(warnings.length).toBeLessThanOrEqual(MAX_WARNINGS);
   },
   TEST_TIMEOUT_MS,
@@ -138,10 +133,6 @@ const REASON = expect.any(String);
 const API_ERROR: FailureResponse = { status: 503, body: { error: true, message: REASON } };
 const LNURL_ERROR: FailureResponse = { status: 503, body: { status: 'ERROR', reason: REASON } };
 const NIP05_ERROR: FailureResponse = { status: 200, body: { error: true, message: REASON } };
-
-function levelOf(line: string): number {
-  return (JSON.parse(line) as { level: number }).level;
-}
 
 /** Receives updates until there was one for each quote. */
 async function receiveUpdates(socket: TestQuoteSocket, quoteIds: readonly string[]): Promise<void> {

@@ -85,6 +85,23 @@ describe('log output', () => {
     }
   });
 
+  it('has levels as names and times in ISO 8601', () => {
+    const [line = ''] = runServiceProgram('json', false);
+    expect(line).toMatch(/^\{"level":"info",/);
+    expect(new Date(JSON.parse(line).time).toISOString()).toBe(JSON.parse(line).time);
+  });
+
+  it.each([
+    ['begins with the priority of the line if', '%d:%i', /^<6>\{.*\n<3>\{.*\n$/],
+    ['has no priorities unless', '0:%i', /^\{.*\n\{.*\n$/],
+  ])('%s standard output leads to the journal', async (_case, format, expected) => {
+    const child = startProgram(
+      `export JOURNAL_STREAM=$(stat -L -c ${format} /proc/$$/fd/1);`,
+      `log.info('hello'); log.error('it failed');`,
+    );
+    expect(await toText(child.stdout as Readable)).toMatch(expected);
+  });
+
   it('contains no secrets or control characters in the pretty format', () => {
     const text = runServiceProgram('pretty', true).join('\n');
     expect(text).toContain(REDACTED);
@@ -189,7 +206,7 @@ function nodeArguments(format: string, program: string, isTerminal = false): str
     tty.isatty = () => ${isTerminal};
     (await import('node:module')).syncBuiltinESMExports();
     const { createLogDestination, createLogger } = await import(${JSON.stringify(LOG_MODULE)});
-    const log = createLogger('info', await createLogDestination('${format}'));
+    const log = createLogger('info', await createLogDestination('${format}', process.env.JOURNAL_STREAM ?? null));
     ${program}`;
   return ['--input-type=module', '--eval', source];
 }

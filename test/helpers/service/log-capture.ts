@@ -1,4 +1,11 @@
+import { pino } from 'pino';
 import { createLogger, type Logger } from '../../../src/log.ts';
+
+/** Returns whether a log line has this level or a higher one. */
+export function hasLevel(line: string, level: 'warn' | 'error'): boolean {
+  const { values } = pino.levels;
+  return (values[JSON.parse(line).level] ?? 0) >= (values[level] ?? 0);
+}
 
 /** Captures the lines that a logger writes. */
 export class LogCapture {

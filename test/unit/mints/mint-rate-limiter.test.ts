@@ -49,6 +49,7 @@ describe('MintRateLimiter with an unresponsive mint', () => {
         await advanceUntilSettled(limiter.acquire(MINT_URL, 'create', { maxWaitMs: MINUTE_MS })),
       );
       permit.complete(outcome);
+      await vi.advanceTimersByTimeAsync(outcome === SUCCESS ? 15 * SECOND_MS : 0);
     }
     expect(logEntries.map(({ event }) => event)).toEqual(['mint_unavailable', 'mint_available']);
     expect(logEntries[0]).toMatchObject({
