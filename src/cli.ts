@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { ConfigError, isRunByNpm, readConfig } from './config.ts';
+import { ConfigError, isRunByNpm, readConfig, VERSION } from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
@@ -31,7 +31,9 @@ const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by 
 `;
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${DEMO_USAGE}`;
+${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${DEMO_USAGE}  --version
+           prints the version
+`;
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 
@@ -55,6 +57,8 @@ async function dispatch(command: string): Promise<void> {
     await runOperatorCommandByName(command);
   } else if (['help', '--help', '-h'].includes(command)) {
     process.stdout.write(USAGE);
+  } else if (command === '--version') {
+    process.stdout.write(`${VERSION}\n`);
   } else {
     process.stderr.write(`Unknown command: ${command}\n\n${USAGE}`);
     process.exitCode = 2;

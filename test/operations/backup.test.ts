@@ -20,8 +20,11 @@ const COPY_NAME = 'copy.sqlite';
 
 const COPY_COMMANDS = parseMarkdown(fs.readFileSync(PAGE, 'utf8'))
   .blocks.map(({ text }) => text)
-  .filter((text) => text.includes(`'${COPY_NAME}'`))
+  .filter((text) => text.includes('vacuum into'))
   .map((script) => ({ tool: script.includes('node -e') ? 'Node' : 'sqlite3', script }));
+
+/** The data directory in the documented commands. */
+const DOCUMENTED_DATA_DIR = '/var/lib/nutpost';
 
 /** 40 MB in total. The file is so large that the writer commits many times during a copy. */
 const ROW_COUNT = 4_000;
@@ -59,16 +62,9 @@ it.each(COPY_COMMANDS)(
     onTestFinished(async () => void (await writer.terminate()));
     await once(writer, 'message');
 
-    await runProgram(
-      'timeout',
-      [`${COPY_TIMEOUT_SECONDS}`, 'sh', '-ec', `cd "$DATA_DIR"; ${script}`],
-      {
-        env: {
-          DATA_DIR: dataDir,
-          PATH: `${path.dirname(process.execPath)}:${process.env['PATH']}`,
-        },
-      },
-    );
+    const { stdout } = await runCopyCommand(script, dataDir);
+    // The number of users, whom the writer adds.
+    expect(stdout).toMatch(/^\d+\n$/);
 
     const copy = path.join(dataDir, COPY_NAME);
     expect(fs.statSync(copy).mode & 0o777).toBe(0o600);
@@ -81,9 +77,30 @@ it.each(COPY_COMMANDS)(
   },
 );
 
+it.each(COPY_COMMANDS)(
+  'fails with $tool and creates no database if the data directory has none, or an empty file',
+  async ({ script }) => {
+    const { dataDir, remove } = await createDataDir();
+    onTestFinished(remove);
+    await expect(runCopyCommand(script, dataDir)).rejects.toThrow('unable to open database file');
+    expect(fs.readdirSync(dataDir)).toEqual([]);
+    fs.writeFileSync(sqliteFilePath(dataDir), '');
+    await expect(runCopyCommand(script, dataDir)).rejects.toThrow('no such table: users');
+  },
+);
+
 it('finds both copy commands in the document', () => {
   expect(COPY_COMMANDS.map(({ tool }) => tool)).toEqual(['sqlite3', 'Node']);
 });
+
+/** Runs a documented command in a shell without variables of the service. */
+function runCopyCommand(script: string, dataDir: string) {
+  const command = script.replaceAll(DOCUMENTED_DATA_DIR, dataDir);
+  return runProgram('timeout', [`${COPY_TIMEOUT_SECONDS}`, 'sh', '-ec', command], {
+    cwd: dataDir,
+    env: { PATH: `${path.dirname(process.execPath)}:${process.env['PATH']}` },
+  });
+}
 
 function insertRows(file: string): void {
   const database = new DatabaseSync(file);

@@ -52,7 +52,10 @@ it.each(DOCUMENTS_WITH_EXAMPLES)(
     await using stack = new AsyncDisposableStack();
     const startsService = examples.some(({ kind }) => kind === 'service');
     const exampleServicePort = startsService ? await findFreePort('127.0.0.1') : null;
-    const terminal = await openExampleTerminal(environment, exampleServicePort, stack);
+    // The README and docs/api.md are for people who try the service in a clone.
+    const isOperatorGuide = !['README.md', 'docs/api.md'].includes(name);
+    const options = { exampleServicePort, isOperatorGuide };
+    const terminal = await openExampleTerminal(environment, options, stack);
     for (const example of examples) {
       await runExample(example, terminal, `${name}:${example.line}`);
     }

@@ -2,6 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
+import { SETTING_NAMES } from '../../src/config.ts';
+import { parseMarkdown } from './documents/markdown.ts';
 import { findBrokenReferences } from './documents/references.ts';
 
 /** Checks that the files, links, commands and settings that the documents name exist. */
@@ -29,6 +31,19 @@ it('reports a link, an npm script and a setting that do not exist', () => {
     'npm run no-such-script',
     'setting LIMIT_NONSENSE',
   ]);
+});
+
+it.each(DOCUMENTS)('has no command in %s that continues if a setting is not set', (name) => {
+  const { blocks, prose } = parseMarkdown(readFileSync(path.join(ROOT, name), 'utf8'));
+  const code = [
+    prose,
+    ...blocks.filter(({ language }) => language !== 'yaml').map(({ text }) => text),
+  ].join('\n');
+  const uses = [...code.matchAll(/\$\{?([A-Z_]+)(:\?)?/g)];
+  const unguarded = uses.filter(
+    ([, variable = '', guard]) => SETTING_NAMES.includes(variable) && guard === undefined,
+  );
+  expect(unguarded.map(([use]) => use)).toEqual([]);
 });
 
 it('quotes in docs/operations/limits.md only messages that the service sends', () => {

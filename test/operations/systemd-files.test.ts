@@ -1,10 +1,24 @@
-import { chmod, copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmod,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { installDebianPackages, pathExists, runProgram } from '../../scripts/debian-packages.ts';
+import { SETTING_NAMES } from '../../src/config.ts';
+import { installSystemdScript } from './documents/systemd-script.ts';
 
-/** Tests the files in deploy/systemd/: the unit, and the script that runs nutpost commands. */
+/** Tests the files in deploy/systemd/: the unit, the script that runs nutpost commands, and the installation. */
 
 const SYSTEMD_FOLDER = path.resolve(import.meta.dirname, '../../deploy/systemd');
 
@@ -13,55 +27,213 @@ const VERIFY_TIMEOUT_MS = 300_000;
 
 const ANALYZER = '/usr/bin/systemd-analyze';
 
-it('has a unit in which systemd finds no mistake', { timeout: VERIFY_TIMEOUT_MS }, async () => {
+/** Of at most 10.0, which is a service without restrictions. */
+const MAX_EXPOSURE = 1.5;
+
+describe('the unit', () => {
+  it('has no mistake that systemd finds', { timeout: VERIFY_TIMEOUT_MS }, async () => {
+    await installAnalyzer();
+    const unit = await readFile(path.join(SYSTEMD_FOLDER, 'nutpost.service'), 'utf8');
+    const file = path.join(await useTemporaryFolder(), 'nutpost.service');
+    const verify = async (text: string) => {
+      await writeFile(file, text);
+      await runProgram(ANALYZER, ['verify', '--recursive-errors=no', file]);
+    };
+    await verify(unit);
+    await expect(verify(unit.replace('ProtectHome=', 'ProtectHomes='))).rejects.toThrow(
+      "Unknown key 'ProtectHomes'",
+    );
+  });
+
+  it('restricts what the service can do', { timeout: VERIFY_TIMEOUT_MS }, async () => {
+    await installAnalyzer();
+    await runProgram(ANALYZER, [
+      'security',
+      '--offline=true',
+      `--threshold=${MAX_EXPOSURE * 10}`,
+      path.join(SYSTEMD_FOLDER, 'nutpost.service'),
+    ]);
+  });
+});
+
+describe('the script nutpost', () => {
+  it('starts systemd-run with the settings of the service and without the command in the description', async () => {
+    const folder = await useTemporaryFolder();
+    const settings = path.join(folder, 'nutpost.env');
+    await installSystemdScript(folder, {}, { settings, dataDir: '/var/lib/nutpost' });
+    // This fake `systemd-run` prints its arguments and then its input, one per line.
+    await writeFile(path.join(folder, 'systemd-run'), '#!/bin/sh\nprintf "%s\\n" "$@"\ncat\n');
+    const readFakeOutput = async (env: Record<string, string>) => {
+      const { stdout } = await runProgram(
+        'sh',
+        ['-c', 'echo a line | nutpost trace "a quote id"'],
+        { env: { PATH: `${folder}:${process.env['PATH']}`, ...env } },
+      );
+      return stdout.trimEnd().split('\n');
+    };
+
+    const output = await readFakeOutput({});
+    expect(output).toContain(`--property=EnvironmentFile=${settings}`);
+    expect(output).toContain('--pipe');
+    // systemd writes the description to the journal. By default, the description is the whole command.
+    expect(output).toContain('--description=nutpost');
+    expect(output.slice(-3)).toEqual(['trace', 'a quote id', 'a line']);
+    const otherSettings = path.join(folder, 'nutpost.new.env');
+    await copyFile(settings, otherSettings);
+    expect(await readFakeOutput({ NUTPOST_ENV: otherSettings })).toContain(
+      `--property=EnvironmentFile=${otherSettings}`,
+    );
+    const withDataDir = await readFakeOutput({ DATA_DIR: 'restored' });
+    expect(withDataDir.slice(withDataDir.indexOf('/usr/bin/env') + 1)).toContain(
+      `DATA_DIR=${path.resolve('restored')}`,
+    );
+  });
+
+  it('rejects every setting of the shell that would not reach the command', async () => {
+    const { run, settings } = await useScript({ DEFAULT_MINT_URL: 'https://mint.example' });
+    for (const name of SETTING_NAMES.filter((setting) => setting !== 'DATA_DIR')) {
+      expect(await run('--version', { [name]: '1' })).toEqual({
+        code: 2,
+        stderr: expect.stringContaining(`${name} is set in this shell`),
+      });
+    }
+    expect(await run('--version', {})).toEqual({ code: 0, stderr: '' });
+    await writeFile(settings, 'DATABASE_URL=postgres://localhost/nutpost\n');
+    expect(await run('--version', { DATA_DIR: 'restored' })).toEqual({
+      code: 2,
+      stderr: expect.stringContaining('DATA_DIR is set in this shell'),
+    });
+    expect(await run('--version', { NUTPOST_ENV: 'missing.env' })).toEqual({
+      code: 2,
+      stderr: expect.stringContaining('Cannot read the settings in'),
+    });
+  });
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+    'stops its command when it gets %s',
+    async (signal) => {
+      const { start, settings } = await useScript({
+        DEFAULT_MINT_URL: 'https://mint.example',
+        PORT: '0',
+      });
+      const script = start('serve', {});
+      const output = script.stdout.setEncoding('utf8');
+      let log = '';
+      for await (const text of output) {
+        log += text;
+        if (log.includes('"listening"')) {
+          script.kill(signal);
+        }
+      }
+      // Standard output ends when both the script and the service have exited.
+      expect(log).toContain('"stopped"');
+      expect(await pathExists(settings)).toBe(true);
+    },
+  );
+});
+
+describe('install.sh', () => {
+  it('selects a version only after all of its steps succeeded, and keeps the old one', async () => {
+    const root = await useTemporaryFolder();
+    const { clone, commit, install } = await createClone(root);
+    await install({});
+    const first = await readlink(path.join(root, 'opt/current'));
+    expect(first).toMatch(/^1\.2\.3-g[0-9a-f]{7,}$/);
+    expect(await readFile(path.join(root, 'opt', first, 'package.json'), 'utf8')).toContain(first);
+
+    await commit('second');
+    await expect(install({ FAILING_NPM: 'ci' })).rejects.toThrow('npm ci failed');
+    expect(await readlink(path.join(root, 'opt/current'))).toBe(first);
+    expect(await readFile(path.join(root, 'opt', first, 'file'), 'utf8')).toBe('first');
+
+    await install({});
+    const second = await readlink(path.join(root, 'opt/current'));
+    expect(second).not.toBe(first);
+    expect(await readFile(path.join(root, 'opt', second, 'file'), 'utf8')).toBe('second');
+    expect((await readdir(path.join(root, 'opt'))).sort()).toEqual(
+      ['current', first, second].sort(),
+    );
+    expect(await readdir(path.join(root, 'bin'))).toContain('nutpost');
+    expect(await readdir(clone)).not.toContain('node_modules');
+  });
+});
+
+async function installAnalyzer(): Promise<void> {
   if (!(await pathExists(ANALYZER))) {
     await installDebianPackages('systemd');
   }
-  const folder = await useTemporaryFolder();
-  const unit = await readFile(path.join(SYSTEMD_FOLDER, 'nutpost.service'), 'utf8');
-  const verify = async (text: string) => {
-    const file = path.join(folder, 'nutpost.service');
-    // Node is at another path here.
-    await writeFile(
-      file,
-      text.replace('ExecStart=/usr/bin/node ', `ExecStart=${process.execPath} `),
-    );
-    await runProgram(ANALYZER, ['verify', '--recursive-errors=no', file]);
-  };
-  await verify(unit);
-  await expect(verify(unit.replace('ProtectHome=', 'ProtectHomes='))).rejects.toThrow(
-    "Unknown key 'ProtectHomes'",
-  );
-});
+}
 
-it('starts systemd-run with the environment file of the service and without the command in the description', async () => {
+/** Installs the script with programs that replace systemd. */
+async function useScript(env: Record<string, string>) {
   const folder = await useTemporaryFolder();
-  await copyFile(path.join(SYSTEMD_FOLDER, 'nutpost'), path.join(folder, 'nutpost'));
-  // This fake `systemd-run` prints its arguments and then its input, one per line.
-  await writeFile(path.join(folder, 'systemd-run'), '#!/bin/sh\nprintf "%s\\n" "$@"\ncat\n');
-  await chmod(path.join(folder, 'systemd-run'), 0o755);
-  const readFakeOutput = async (env: Record<string, string>) => {
-    const { stdout } = await runProgram('sh', ['-c', 'echo a line | nutpost trace "a quote id"'], {
-      env: { PATH: `${folder}:${process.env['PATH']}`, ...env },
+  const settings = path.join(folder, 'nutpost.env');
+  await installSystemdScript(folder, env, { settings, dataDir: path.join(folder, 'data') });
+  const PATH = `${folder}:${path.dirname(process.execPath)}:${process.env['PATH']}`;
+  const start = (command: string, variables: Record<string, string>) => {
+    const child: ChildProcessWithoutNullStreams = spawn('nutpost', [command], {
+      env: { PATH, ...variables },
+      cwd: folder,
     });
-    return stdout.trimEnd().split('\n');
+    onTestFinished(() => void child.kill());
+    return child;
   };
+  const run = async (command: string, variables: Record<string, string>) => {
+    const child = start(command, variables);
+    let stderr = '';
+    child.stderr.on('data', (chunk) => {
+      stderr += chunk;
+    });
+    child.stdout.resume();
+    const [code] = await once(child, 'close');
+    return { code, stderr };
+  };
+  return { start, run, settings };
+}
 
-  const output = await readFakeOutput({});
-  expect(output).toContain('--property=EnvironmentFile=/etc/nutpost.env');
-  expect(output).toContain('--pipe');
-  // systemd writes the description to the journal. By default, the description is the whole command.
-  expect(output).toContain('--description=nutpost');
-  expect(output.slice(-4)).toEqual([
-    '/opt/nutpost/bin/nutpost.js',
-    'trace',
-    'a quote id',
-    'a line',
-  ]);
-  expect(await readFakeOutput({ NUTPOST_ENV: '/etc/nutpost.new.env' })).toContain(
-    '--property=EnvironmentFile=/etc/nutpost.new.env',
-  );
-});
+/** Creates a clone with install.sh, and programs that replace npm and those that only root can run. */
+async function createClone(root: string) {
+  const [clone, bin] = [path.join(root, 'clone'), path.join(root, 'bin')];
+  const deploy = path.join(clone, 'deploy/systemd');
+  await mkdir(deploy, { recursive: true });
+  await mkdir(bin);
+  for (const name of await readdir(SYSTEMD_FOLDER)) {
+    const text = await readFile(path.join(SYSTEMD_FOLDER, name), 'utf8');
+    await writeFile(
+      path.join(deploy, name),
+      text
+        .replaceAll('/opt/nutpost', path.join(root, 'opt'))
+        .replaceAll(/\/etc\/systemd\/system\/|\/usr\/local\/bin\//g, `${bin}/`)
+        .replace(' -o nutpost', ''),
+    );
+  }
+  await chmod(path.join(deploy, 'install.sh'), 0o755);
+  await writeFile(path.join(clone, 'package.json'), '{ "version": "1.2.3" }');
+  const fakes = {
+    npm: `[ "$1" != "$FAILING_NPM" ] || { echo "npm $1 failed" >&2; exit 1; }
+if [ "$1 $2" = "pkg set" ]; then echo "{ \\"$3\\" }" > package.json; else mkdir -p node_modules; fi`,
+    ...Object.fromEntries(['id', 'runuser', 'chown', 'systemctl'].map((name) => [name, 'exit 0'])),
+  };
+  for (const [name, script] of Object.entries(fakes)) {
+    await writeFile(path.join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+  const git = (...args: string[]) =>
+    runProgram('git', ['-c', 'user.name=test', '-c', 'user.email=test@example.com', ...args], {
+      cwd: clone,
+    });
+  const commit = async (text: string) => {
+    await writeFile(path.join(clone, 'file'), text);
+    await git('add', '.');
+    await git('commit', '--quiet', '--message', text);
+  };
+  await git('init', '--quiet');
+  await commit('first');
+  const install = (variables: Record<string, string>) =>
+    runProgram(path.join(deploy, 'install.sh'), [], {
+      env: { ...process.env, PATH: `${bin}:${process.env['PATH']}`, ...variables },
+    });
+  return { clone, commit, install };
+}
 
 async function useTemporaryFolder(): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-systemd-'));

@@ -13,6 +13,7 @@ import { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
 import { requestUsername } from '../../helpers/recipients/username-requests.ts';
 import { DocumentShell } from './document-shell.ts';
+import { installSystemdScript } from './systemd-script.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 
@@ -32,7 +33,7 @@ export interface ExampleEnvironment {
   /** URL of the payment server, which pays invoices of the test mint. */
   payUrl: string;
   /** Settings of the service. */
-  env: Record<string, string>;
+  env: Record<string, string> & { DATA_DIR: string };
 }
 
 /** A shell in a folder like a clone of the project. Converts the addresses in a document from and to actual ones. */
@@ -62,10 +63,16 @@ export async function startExampleEnvironment(
   return { mint, service, payUrl: paymentServer.url, env };
 }
 
-/** @param exampleServicePort port of the service that the document starts; null if it uses the running service */
+/**
+ * @param options.exampleServicePort port of the service that the document starts; null if it uses the running service
+ * @param options.isOperatorGuide the examples are for root on a machine with deploy/systemd/, whose shell has no settings
+ */
 export async function openExampleTerminal(
   { mint, service, payUrl, env }: ExampleEnvironment,
-  exampleServicePort: number | null,
+  {
+    exampleServicePort,
+    isOperatorGuide,
+  }: { exampleServicePort: number | null; isOperatorGuide: boolean },
   cleanup: AsyncDisposableStack,
 ): Promise<ExampleTerminal> {
   const folder = await createTemporaryFolder('example', cleanup);
@@ -75,7 +82,16 @@ export async function openExampleTerminal(
     }
   }
   await mkdir(path.join(folder, '.bin'));
-  await symlink(path.join(ROOT, 'bin/nutpost.js'), path.join(folder, '.bin/nutpost'));
+  const systemEtc = await createTemporaryFolder('etc', cleanup);
+  const settings = path.join(systemEtc, 'nutpost.env');
+  const systemLib = await createTemporaryFolder('lib', cleanup);
+  const dataDir = path.join(systemLib, 'nutpost');
+  if (isOperatorGuide) {
+    await symlink(env.DATA_DIR, dataDir);
+    await installSystemdScript(path.join(folder, '.bin'), env, { settings, dataDir });
+  } else {
+    await symlink(path.join(ROOT, 'bin/nutpost.js'), path.join(folder, '.bin/nutpost'));
+  }
   const [database, npubcash] = [await createOperationsDatabase(), await createOperationsDatabase()];
   cleanup.defer(() => database.drop());
   cleanup.defer(() => npubcash.drop());
@@ -85,9 +101,7 @@ export async function openExampleTerminal(
     PATH: [path.join(folder, '.bin'), path.join(ROOT, 'node_modules/.bin'), PATH].join(':'),
     LANG: 'C.UTF-8',
     NO_COLOR: '1',
-    ...(exampleServicePort === null
-      ? env
-      : { PORT: `${exampleServicePort}`, ALLOW_PRIVATE_NETWORKS: 'true' }),
+    ...createShellSettings(env, exampleServicePort, isOperatorGuide),
   });
   cleanup.defer(() => shell.close());
   const addresses: [documented: string, actual: string][] = [
@@ -101,6 +115,10 @@ export async function openExampleTerminal(
     ],
     ['postgres://nutpost:password@localhost:5432/nutpost', database.url],
     ['postgres://npubcash:password@localhost:5432/npubcash', npubcash.url],
+    ['/etc/nutpost', path.join(systemEtc, 'nutpost')],
+    ['/var/lib/nutpost', dataDir],
+    // The user of the service does not exist here.
+    ['--owner=nutpost --group=nutpost ', ''],
   ];
   return {
     folder,
@@ -112,10 +130,24 @@ export async function openExampleTerminal(
       ),
     toDocumented: (text) =>
       addresses.reduce(
-        (result, [documented, actual]) => result.replaceAll(actual, documented),
+        (result, [documented, actual]) =>
+          actual === '' ? result : result.replaceAll(actual, documented),
         text,
       ),
   };
+}
+
+function createShellSettings(
+  env: Record<string, string>,
+  exampleServicePort: number | null,
+  isOperatorGuide: boolean,
+): Record<string, string> {
+  if (isOperatorGuide) {
+    return {};
+  }
+  return exampleServicePort === null
+    ? env
+    : { PORT: `${exampleServicePort}`, ALLOW_PRIVATE_NETWORKS: 'true' };
 }
 
 export async function installRequiredPrograms(): Promise<void> {
