@@ -71,6 +71,7 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
       payment_hash text,
       zap_request text,
       comment text,
+      tag text,
       watch_until ${int},
       address_group_hash text,
       unique (mint_url, quote_id),

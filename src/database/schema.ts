@@ -64,6 +64,8 @@ export interface DatabaseSchema {
     /** The payer's signed event (NIP-57); null if the payment is not a zap, or the event was deleted after a month. */
     zap_request: string | null;
     comment: string | null;
+    /** The tag of the address that was paid (LUD-16), in lower case. */
+    tag: string | null;
   };
   /** The history of quotes; see `QuoteEvent`. */
   quote_events: {

@@ -181,7 +181,7 @@ export class InvoiceIssuer {
 
 /** Returns the quote to store, or null if the mint's response does not match the order. */
 function toVerifiedQuote(
-  { recipient, amountMsat, text: { comment, zapRequest } }: InvoiceOrder,
+  { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
   createdQuote: CreatedQuote,
   addressGroupHash: string,
   nowMs: number,
@@ -215,6 +215,7 @@ function toVerifiedQuote(
     paymentHash: invoice.paymentHash,
     watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs: nowMs, expiresAtMs }),
     addressGroupHash,
+    tag,
     comment,
     zapRequest,
   };

@@ -34,11 +34,17 @@ export function formatLnurlText(address: string, template: string): string {
   return template.replaceAll('{address}', address);
 }
 
-/** Returns the LNURL `metadata` with a `text/plain` entry (LUD-06) and a `text/identifier` entry (LUD-16). */
-export function buildLnurlMetadata(address: string, template: string): string {
+/**
+ * Returns the LNURL `metadata` with a `text/plain` entry (LUD-06), and the entries `text/identifier` and, if the address
+ * has a tag, `text/tag` (LUD-16).
+ *
+ * @param address without its tag
+ */
+export function buildLnurlMetadata(address: string, tag: string | null, template: string): string {
   return JSON.stringify([
     ['text/plain', formatLnurlText(address, template)],
     ['text/identifier', address],
+    ...(tag === null ? [] : [['text/tag', tag]]),
   ]);
 }
 
@@ -56,12 +62,14 @@ export function validateComment(comment: string, maxLength: number): string | nu
   return comment;
 }
 
-/** The texts from which the description of an invoice is chosen. */
+/** What a payer says about a payment. The description of the invoice is one of these texts. */
 export interface InvoiceText {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
   /** The `text/plain` entry of the metadata. */
   plainText: string;
+  /** The tag of the address (LUD-16). */
+  tag: string | null;
   /** The payer's comment (LUD-12). */
   comment: string | null;
   /** The exact zap request as signed (NIP-57); null if the payment is not a zap. */
@@ -81,7 +89,7 @@ const MAX_DESCRIPTION_BYTES = 639;
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
-  { lnurlMetadata, plainText, comment, zapRequest }: InvoiceText,
+  { lnurlMetadata, plainText, comment, zapRequest }: Omit<InvoiceText, 'tag'>,
 ): InvoiceDescription {
   if (mint.supportsDescriptionHash) {
     return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };

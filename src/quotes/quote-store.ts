@@ -20,6 +20,8 @@ export interface NewQuote {
   watchUntilMs: number;
   /** A keyed hash of the payer's address group. */
   addressGroupHash: string | null;
+  /** The tag of the address (LUD-16). */
+  tag: string | null;
   /** The payer's comment (LUD-12). */
   comment: string | null;
   /** The payer's signed event, byte for byte (NIP-57). */
@@ -29,7 +31,7 @@ export interface NewQuote {
 /** A quote in the list of its recipient. Times in milliseconds since 1970. */
 export interface ListedQuote
   extends Pick<NewQuote, 'mintUrl' | 'quoteId' | 'request' | 'amountSat' | 'createdAtMs'>,
-    Pick<NewQuote, 'expiresAtMs' | 'comment' | 'zapRequest'> {
+    Pick<NewQuote, 'expiresAtMs' | 'tag' | 'comment' | 'zapRequest'> {
   state: PaidQuoteState;
   locked: 0 | 1;
   paidAtMs: number;
@@ -68,6 +70,7 @@ const NEW_QUOTE_COLUMNS = {
   payment_hash: 'text',
   watch_until: 'bigint',
   address_group_hash: 'text',
+  tag: 'text',
   comment: 'text',
   zap_request: 'text',
 } as const;
@@ -92,6 +95,7 @@ export class QuoteStore extends BaseStore {
       payment_hash: quote.paymentHash,
       watch_until: quote.watchUntilMs,
       address_group_hash: quote.addressGroupHash,
+      tag: quote.tag,
       comment: quote.comment,
       zap_request: quote.zapRequest,
     }));
@@ -135,7 +139,7 @@ export class QuoteStore extends BaseStore {
       )
       select newest - seen as total, mint_url as "mintUrl", quote_id as "quoteId", request,
              amount_sat as "amountSat", state, locked, created_at as "createdAtMs",
-             expires_at as "expiresAtMs", paid_at as "paidAtMs", comment, zap_request as "zapRequest"
+             expires_at as "expiresAtMs", paid_at as "paidAtMs", tag, comment, zap_request as "zapRequest"
       from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
         and paid_seq <= newest - ${page.offset}
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end

@@ -13,17 +13,30 @@ export type RecipientAddress =
   | { kind: 'unknown' };
 
 /**
- * Parses the part of a Lightning address before the `@` (LUD-16), in upper or lower case. Rejects an npub whose key
- * is not on the curve: the key cannot sign, so a payment to it would be lost.
+ * Parses the part of a Lightning address before the `@` (LUD-16), in upper or lower case, with or without a tag. Rejects
+ * an npub whose key is not on the curve: the key cannot sign, so a payment to it would be lost.
  */
 export function parseRecipientAddress(localPart: string): RecipientAddress {
-  const text = localPart.toLowerCase();
+  const { account } = splitAddressTag(localPart);
+  const text = account.toLowerCase();
   if (text.startsWith('npub1')) {
     const pubkey = decodeNpub(text);
     return pubkey === null ? { kind: 'invalid_npub' } : { kind: 'pubkey', pubkey };
   }
-  const name = parseUsername(localPart);
+  const name = parseUsername(account);
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
+}
+
+/** The characters of LUD-16. The length is that of the longest username. */
+const TAGGED_LOCAL_PART = /^([^+]*)\+([a-z0-9._+-]{1,64})$/i;
+
+/**
+ * Splits `alice+shop` into the account `alice` and the tag `shop` (LUD-16). The tag is in lower case. A text without a
+ * valid tag is an account, which only exists if it has no `+`.
+ */
+export function splitAddressTag(localPart: string): { account: string; tag: string | null } {
+  const [, account = localPart, tag = null] = TAGGED_LOCAL_PART.exec(localPart) ?? [];
+  return { account, tag: tag === null ? null : tag.toLowerCase() };
 }
 
 /** Returns what may precede the `@` in the addresses of a recipient, in lower case: the npub and the username. */

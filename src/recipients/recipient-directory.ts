@@ -4,7 +4,9 @@ import type { Store, TransactionStore } from '../store.ts';
 import {
   listLocalParts,
   parseRecipientAddress,
+  parseUsername,
   type RecipientAddress,
+  splitAddressTag,
 } from './lightning-address.ts';
 import type { StoredUser } from './user-store.ts';
 
@@ -23,6 +25,15 @@ export interface Recipient {
   /** Normalised. */
   readonly mintUrl: string;
   readonly lockQuotes: boolean;
+}
+
+/** Whom a Lightning address names. The texts are in lower case. */
+export interface ResolvedAddress {
+  recipient: Recipient;
+  /** What precedes the `@` of the recipient's address: the address without its tag. */
+  account: string;
+  /** For the recipient to tell payments apart (LUD-16). */
+  tag: string | null;
 }
 
 type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
@@ -63,27 +74,30 @@ export class RecipientDirectory {
 
   /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
   async findByName(name: string): Promise<Recipient | null> {
-    const address = parseRecipientAddress(name);
-    return address.kind === 'name' ? this.#findUnblocked(address) : null;
+    const username = parseUsername(name);
+    return username === null ? null : this.#findUnblocked({ kind: 'name', name: username });
   }
 
   /**
-   * Resolves the part of a Lightning address before the `@` (LUD-16): an npub or a username, in upper or lower case.
+   * Resolves the part of a Lightning address before the `@` (LUD-16): an npub or a username, in upper or lower case,
+   * with or without a tag.
    *
    * @throws RequestError if it names no recipient or a blocked recipient; the message is the same
    */
-  async resolveAddress(localPart: string): Promise<Recipient> {
-    const cached = this.#cache.get(localPart);
-    if (cached !== undefined) {
-      return cached;
-    }
+  async resolveAddress(localPart: string): Promise<ResolvedAddress> {
+    const { account, tag } = splitAddressTag(localPart);
+    const recipient = this.#cache.get(account) ?? (await this.#readRecipient(account));
+    return { recipient, account: account.toLowerCase(), tag };
+  }
+
+  async #readRecipient(account: string): Promise<Recipient> {
     const invalidationsBefore = this.#invalidationCount;
-    const recipient = await this.#findUnblocked(parseRecipientAddress(localPart));
+    const recipient = await this.#findUnblocked(parseRecipientAddress(account));
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
-    // `localPart` is a slice of the URL. As a cache key, it would keep the whole URL in memory.
-    const cacheKey = listLocalParts(recipient).find((part) => part === localPart);
+    // `account` is a slice of the URL. As a cache key, it would keep the whole URL in memory.
+    const cacheKey = listLocalParts(recipient).find((part) => part === account);
     if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);
     }

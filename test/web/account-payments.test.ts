@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import {
   buildZapQuery,
   createZapRequest,
@@ -35,6 +36,15 @@ it('shows a payment and its collection as they happen', async () => {
   const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);
   await environment.mint.markIssued(quote?.id ?? '');
   await payment.getByText('collected', { exact: true }).waitFor();
+});
+
+it('shows the tag of the address that was paid', async () => {
+  const wallet = environment.newWallet();
+  const path = `/.well-known/lnurlp/${wallet.npub}+shop?amount=21000`;
+  environment.mint.pay((await requestJson(environment.origin, path)).body.pr);
+  const page = await openAccount(browser, wallet);
+  const payment = section(page, 'Received payments').getByRole('listitem');
+  await payment.getByText('+shop', { exact: true }).waitFor();
 });
 
 it('shows who zapped', async () => {

@@ -19,7 +19,7 @@ const MAX_PAGE_SIZE = 50;
 /** The largest valid `limit` of a request (spec.md section 8). */
 const MAX_REQUESTED_PAGE_SIZE = 1000;
 
-/** Contains no fractions and no null, on which some wallets fail. `comment` is not in the specification. */
+/** Contains no fractions and no null, on which some wallets fail. `comment` and `tag` are not in the specification. */
 const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
@@ -42,6 +42,10 @@ const quoteSchema = z
     locked: z.boolean().describe('Whether minting requires a signature by this key (NUT-20).'),
     zapRequest: z.string().optional().describe('The signed zap request (NIP-57), unchanged.'),
     comment: z.string().optional().describe('The payer’s comment (LUD-12).'),
+    tag: z
+      .string()
+      .optional()
+      .describe('`shop` if the payer paid `alice+shop@host` (LUD-16), in lower case.'),
   })
   .meta({ id: 'Quote', description: 'A payment: a mint quote that the recipient’s wallet mints.' });
 
@@ -118,5 +122,6 @@ function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
     locked: quote.locked === 1,
     zapRequest: quote.zapRequest ?? undefined,
     comment: quote.comment ?? undefined,
+    tag: quote.tag ?? undefined,
   };
 }

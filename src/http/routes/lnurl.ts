@@ -42,7 +42,10 @@ const payRequestResponse = z
     maxSendable: nonNegativeInteger.describe('Millisatoshis.'),
     metadata: z
       .string()
-      .describe('A JSON list with `text/plain` and `text/identifier` entries (LUD-06, LUD-16).'),
+      .describe(
+        'A JSON list with `text/plain` and `text/identifier` entries, and `text/tag` if the address has a tag ' +
+          '(LUD-06, LUD-16).',
+      ),
     commentAllowed: nonNegativeInteger
       .optional()
       .describe('Maximum length of a comment, in characters (LUD-12).'),
@@ -67,7 +70,11 @@ const schema = {
     'Without `amount`: the payment terms. With `amount`: an invoice. Invalid requests also return 200, as ' +
     'LUD-06 requires. Unknown parameters are ignored.',
   params: z.object({
-    user: z.string().describe('An `npub1...` key or a username; case-insensitive.'),
+    user: z
+      .string()
+      .describe(
+        'An `npub1...` key or a username, with or without a tag (`alice+shop`, LUD-16); case-insensitive.',
+      ),
   }),
   querystring: z.object({
     amount: queryInteger(1)
@@ -98,17 +105,16 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
     const { amount, comment } = request.query;
     const origin = publicOrigins.getOriginForRequest(request);
-    const recipient = await recipients.resolveAddress(request.params.user);
-    const name = request.params.user.toLowerCase();
-    const address = `${name}@${publicOrigins.getHost(origin)}`;
-    const metadata = buildLnurlMetadata(address, descriptionTemplate);
+    const { recipient, account, tag } = await recipients.resolveAddress(request.params.user);
+    const address = `${account}@${publicOrigins.getHost(origin)}`;
+    const metadata = buildLnurlMetadata(address, tag, descriptionTemplate);
     const zapPubkey = deps.getZapPubkey(recipient.mintUrl);
     // HEAD requests never create an invoice.
     if (amount === undefined || request.method === 'HEAD') {
       const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
       return {
         tag: 'payRequest' as const,
-        callback: `${origin}/.well-known/lnurlp/${name}`,
+        callback: `${origin}/.well-known/lnurlp/${request.params.user.toLowerCase()}`,
         minSendable: minMsat,
         maxSendable: maxMsat,
         metadata,
@@ -121,6 +127,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
     const invoice = await invoiceIssuer.issue(recipient, amount, payer, () => ({
       lnurlMetadata: metadata,
       plainText: formatLnurlText(address, descriptionTemplate),
+      tag,
       comment: validateComment(comment, deps.maxCommentLength),
       zapRequest: readZapRequestParameter(request, payment, deps),
     }));

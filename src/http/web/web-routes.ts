@@ -11,7 +11,11 @@ import {
   MSAT_PER_SAT,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
-import type { Recipient, RecipientDirectory } from '../../recipients/recipient-directory.ts';
+import type {
+  Recipient,
+  RecipientDirectory,
+  ResolvedAddress,
+} from '../../recipients/recipient-directory.ts';
 import type { Store } from '../../store.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
 import { toAddressGroup } from '../client-rate-limiter.ts';
@@ -200,12 +204,13 @@ function listRelaySources(allowInsecure: boolean): string[] {
   return allowInsecure ? ['wss:', 'ws:'] : ['wss:'];
 }
 
-interface Payee {
-  recipient: Recipient;
-  /** In lower case. */
+interface Payee extends ResolvedAddress {
+  /** In lower case, with the tag. */
   localPart: string;
-  /** The Lightning address. */
+  /** The Lightning address, with the tag. */
   address: string;
+  /** The host of the address. */
+  host: string;
   /** The public origin of the request. */
   origin: string;
 }
@@ -216,12 +221,13 @@ async function resolvePayee(
   name: string,
   { recipients, publicOrigins }: WebDeps,
 ): Promise<Payee> {
-  const recipient = await recipients.resolveAddress(name).catch((error: unknown) => {
+  const resolved = await recipients.resolveAddress(name).catch((error: unknown) => {
     throw error instanceof RequestError && error.kind === 'invalid' ? notFoundError() : error;
   });
   const localPart = name.toLowerCase();
   const origin = publicOrigins.getOriginForRequest(request);
-  return { recipient, localPart, address: `${localPart}@${publicOrigins.getHost(origin)}`, origin };
+  const host = publicOrigins.getHost(origin);
+  return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
 }
 
 async function getSatRange(recipient: Recipient, { invoiceIssuer }: WebDeps) {
@@ -231,7 +237,7 @@ async function getSatRange(recipient: Recipient, { invoiceIssuer }: WebDeps) {
 
 /** Issues an invoice as the LNURL route does. Returns its verify token. Throws RequestError. */
 async function issueInvoice(
-  { recipient, address }: Payee,
+  { recipient, account, tag, host }: Payee,
   { amount, comment }: { amount: string; comment: string },
   request: FastifyRequest,
   deps: WebDeps,
@@ -244,9 +250,11 @@ async function issueInvoice(
     throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
   }
   const payer = { addressGroup: toAddressGroup(request.ip) };
+  const address = `${account}@${host}`;
   const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, payer, () => ({
-    lnurlMetadata: buildLnurlMetadata(address, descriptionTemplate),
+    lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
     plainText: formatLnurlText(address, descriptionTemplate),
+    tag,
     comment: validateComment(comment, maxCommentLength),
     zapRequest: null,
   }));

@@ -142,6 +142,7 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
       ['Payment hash', payment.paymentHash ?? '(unknown)'],
       ['Created', formatTimeWithDistance(payment.createdAtMs, nowMs)],
       ['Expires', formatTimeWithDistance(payment.expiresAtMs, nowMs)],
+      ['Tag', payment.tag],
       ['Zap', payment.isZap ? 'yes' : null],
       ['Comment', payment.hasComment ? '(hidden: only the recipient may read it)' : null],
     ),

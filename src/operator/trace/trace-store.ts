@@ -20,6 +20,8 @@ export interface TracedQuote {
   /** When the service stops polling the mint. Null: it no longer polls. */
   watchUntilMs: number | null;
   isZap: boolean;
+  /** The tag of the address that was paid (LUD-16). */
+  tag: string | null;
   /** Whether the payer sent a comment (LUD-12). Only the recipient may read it. */
   hasComment: boolean;
 }
@@ -174,6 +176,7 @@ const QUOTE_COLUMNS = [
   'expires_at as expiresAtMs',
   'paid_at as paidAtMs',
   'watch_until as watchUntilMs',
+  'tag',
   sql<number>`case when zap_request is null then 0 else 1 end`.as('isZap'),
   sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
 ] as const;

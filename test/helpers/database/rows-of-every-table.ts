@@ -96,6 +96,7 @@ const ROWS_BY_TABLE = {
       paid_seq: 2,
       amount_sat: 2 ** 52,
       comment: 'grüße ☕',
+      tag: 'shop',
     }),
   ],
   quote_events: [

@@ -40,6 +40,7 @@ export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = 
     paymentHash: randomBytes(32).toString('hex'),
     watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }),
     addressGroupHash: null,
+    tag: null,
     comment: null,
     zapRequest: null,
     ...overrides,

@@ -279,6 +279,7 @@ function createTrace(
   const quote: RedactedQuote = {
     mintUrl: 'https://mint.example',
     quoteId: null,
+    tag: null,
     pubkey: PUBKEY,
     paymentHash: PAYMENT_HASH,
     amountSat: 2_100,

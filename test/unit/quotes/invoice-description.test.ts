@@ -14,6 +14,7 @@ const MAX_DESCRIPTION_BYTES = 639;
 const INVOICE_TEXT: InvoiceText = {
   lnurlMetadata: '[["text/plain","Payment to älice@post.example"]]',
   plainText: 'Payment to älice@post.example',
+  tag: null,
   comment: null,
   zapRequest: null,
 };

@@ -43,7 +43,7 @@ describe('RecipientDirectory.resolveAddress', () => {
     await directory.resolveAddress(NPUB);
     storedUser = { ...storedUser, mintUrl: 'https://new.example' };
     nowMs += TTL_MS + 1;
-    expect((await directory.resolveAddress(NPUB)).mintUrl).toBe('https://new.example');
+    expect(await resolveMint(NPUB)).toBe('https://new.example');
   });
 
   it('reads the database again after invalidation of the address or of all recipients', async () => {
@@ -51,10 +51,10 @@ describe('RecipientDirectory.resolveAddress', () => {
     await directory.resolveAddress('alice');
     storedUser = { ...storedUser, mintUrl: 'https://new.example' };
     directory.invalidate('alice');
-    expect((await directory.resolveAddress('alice')).mintUrl).toBe('https://new.example');
-    expect((await directory.resolveAddress(NPUB)).mintUrl).toBe(DEFAULTS.mintUrl);
+    expect(await resolveMint('alice')).toBe('https://new.example');
+    expect(await resolveMint(NPUB)).toBe(DEFAULTS.mintUrl);
     directory.invalidate(ALL_RECIPIENTS);
-    expect((await directory.resolveAddress(NPUB)).mintUrl).toBe('https://new.example');
+    expect(await resolveMint(NPUB)).toBe('https://new.example');
   });
 
   it('does not cache a user that it read before an invalidation', async () => {
@@ -64,7 +64,11 @@ describe('RecipientDirectory.resolveAddress', () => {
     storedUser = { ...storedUser, mintUrl: 'https://new.example' };
     directory.invalidate(NPUB);
     hold.resolve();
-    expect((await lookupBeforeInvalidation).mintUrl).toBe(DEFAULTS.mintUrl);
-    expect((await directory.resolveAddress(NPUB)).mintUrl).toBe('https://new.example');
+    expect((await lookupBeforeInvalidation).recipient.mintUrl).toBe(DEFAULTS.mintUrl);
+    expect(await resolveMint(NPUB)).toBe('https://new.example');
   });
 });
+
+async function resolveMint(localPart: string): Promise<string> {
+  return (await directory.resolveAddress(localPart)).recipient.mintUrl;
+}

@@ -12,7 +12,7 @@ export function PaymentList({ payments }: { payments: readonly Payment[] }) {
 }
 
 function PaymentItem({ payment }: { payment: Payment }) {
-  const { paidAt, amount, state } = payment;
+  const { paidAt, amount, state, tag } = payment;
   const { comment, npub } = readPayer(payment);
   const time = new Date(paidAt * 1_000);
   return (
@@ -22,6 +22,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
           <Sats amount={amount} />
         </strong>
         <span class={state === 'ISSUED' ? 'badge' : 'badge good'}>{STATE_TEXTS[state]}</span>
+        {tag !== undefined && <span class="badge breakable">+{tag}</span>}
         <time class="hint" dir="auto" dateTime={time.toISOString()}>
           {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
         </time>

@@ -1,6 +1,15 @@
 import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
 
-const HEADER = ['time', 'amount_sat', 'state', 'mint', 'comment', 'zapper_npub', 'quote_expires'];
+const HEADER = [
+  'time',
+  'amount_sat',
+  'state',
+  'mint',
+  'comment',
+  'zapper_npub',
+  'quote_expires',
+  'tag',
+];
 
 /**
  * Spreadsheets evaluate texts that start with these characters as formulas. Some split lines at semicolons or tabs, not
@@ -20,6 +29,7 @@ export function formatPaymentsCsv(payments: readonly Payment[]): string {
       comment,
       npub ?? '',
       formatTime(payment.expiresAt),
+      payment.tag ?? '',
     ];
   });
   return [HEADER, ...rows].map((row) => `${row.map(formatField).join(',')}\r\n`).join('');

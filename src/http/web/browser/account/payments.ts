@@ -13,6 +13,8 @@ export interface Payment {
   amount: number;
   state: 'PAID' | 'ISSUED' | 'INFLIGHT';
   comment?: string;
+  /** Of the address that was paid (LUD-16). */
+  tag?: string;
   /** The signed zap request as JSON (NIP-57). */
   zapRequest?: string;
 }

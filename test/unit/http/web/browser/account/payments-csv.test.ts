@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Payment } from '../../../../../../src/http/web/browser/account/payments.ts';
 import { formatPaymentsCsv } from '../../../../../../src/http/web/browser/account/payments-csv.ts';
 
-const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires';
+const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires,tag';
 
 const PAYMENT: Payment = {
   paidAt: 1_763_712_499,
@@ -26,8 +26,8 @@ describe('formatPaymentsCsv', () => {
     ]);
     expect(csv).toBe(
       `${HEADER}\r\n` +
-        '2025-11-21T08:08:19.000Z,21,waiting to be collected,https://mint.example,,,2025-11-21T09:08:18.000Z\r\n' +
-        '2025-11-21T08:08:19.000Z,1000,collected,https://mint.example,thanks,,2025-11-21T09:08:18.000Z\r\n',
+        '2025-11-21T08:08:19.000Z,21,waiting to be collected,https://mint.example,,,2025-11-21T09:08:18.000Z,\r\n' +
+        '2025-11-21T08:08:19.000Z,1000,collected,https://mint.example,thanks,,2025-11-21T09:08:18.000Z,\r\n',
     );
   });
 
@@ -37,6 +37,11 @@ describe('formatPaymentsCsv', () => {
 
   it('does not contain the id of a quote', () => {
     expect(formatPaymentsCsv([PAYMENT])).not.toContain(PAYMENT.quoteId);
+  });
+
+  it('contains the tag of the address, which is no formula', () => {
+    expect(formatRow({ tag: 'shop' })).toMatch(/,shop\r\n$/);
+    expect(formatRow({ tag: '-1+1' })).toMatch(/,'-1\+1\r\n$/);
   });
 
   it('contains the zapper and the text of a zap', () => {
