@@ -1,4 +1,5 @@
 import pg from 'pg';
+import '../address-timeout.ts';
 import { OperatorError } from '../errors.ts';
 
 /** Enough for the concurrent queries of one process, and few enough for many processes on one server. */

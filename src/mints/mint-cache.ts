@@ -12,7 +12,11 @@ const INFO_TTL_MS = 5 * 60_000;
 /** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
 const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
-/** How long a failure is cached, so that a dead mint does not delay every payer. */
+/**
+ * When info is requested again from a mint whose last known info is used meanwhile, and from a server that responded, but
+ * not as a mint. Other failures are not cached: the next payer of a mint without known info may be luckier, and the
+ * rate limiter pauses a route that keeps failing.
+ */
 const FAILURE_TTL_MS = 15_000;
 
 /** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
@@ -113,6 +117,8 @@ export class MintInfoCache {
     ]);
     const info = result.outcome === 'found' ? result.info : null;
     const nowMs = monotonicMs();
+    const isFailureCached = previous.info !== null || result.outcome === 'invalid';
+    const failureTtlMs = isFailureCached ? FAILURE_TTL_MS : 0;
     const isStoredInfoOutdated =
       nowMs >= previous.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, previous.info);
     const shouldStore = info !== null && isStoredInfoOutdated;
@@ -120,7 +126,7 @@ export class MintInfoCache {
       info: info ?? previous.info,
       hasLastRequestSucceeded: info !== null,
       storedAtMs: shouldStore ? nowMs : previous.storedAtMs,
-      refreshDueAtMs: nowMs + (info === null ? FAILURE_TTL_MS : INFO_TTL_MS),
+      refreshDueAtMs: nowMs + (info === null ? failureTtlMs : INFO_TTL_MS),
     });
     if (shouldStore) {
       await saveInfo(mintUrl, info).catch((error: unknown) => {

@@ -72,8 +72,8 @@ const MAX_ENTRIES_PER_ID = 2;
 /** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. A quote with a long invoice and all its fields is about 2 kB. */
 const MAX_BYTES_PER_CHECKED_QUOTE = 2 * 1024;
 
-/** The info of a mint with a long description and message is about 10 kB. */
-const MAX_INFO_RESPONSE_BYTES = 256 * 1024;
+/** The info of a mint with an embedded icon reaches 1 MB. Its chunks take up to a quarter more. */
+const MAX_INFO_RESPONSE_BYTES = 1.25 * 1024 * 1024;
 
 const NOT_FOUND = 404;
 

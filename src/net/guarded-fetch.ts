@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
+import '../address-timeout.ts';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';

@@ -2,6 +2,7 @@ import type { ClientRequest, ClientRequestArgs } from 'node:http';
 import { isIP, type LookupFunction, Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { type RawData, WebSocket } from 'ws';
+import '../address-timeout.ts';
 import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
 import { createDnsResolver } from './dns-resolver.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';

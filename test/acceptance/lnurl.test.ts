@@ -2,13 +2,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
 import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
-import { TestMint } from '../../demo/test-mint.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import {
   createUnpayableInvoice,
   type QuoteResponseBuilder,
   startMintWithScriptedQuotes,
 } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import {
   type ApiResponse,
@@ -345,8 +345,8 @@ describe('the expiry of a quote', () => {
 
 describe('an unreachable mint', () => {
   it('prevents invoices but not discovery, even if it was never reachable', async () => {
-    const mint = await TestMint.start();
-    await mint.close();
+    const mint = await startTestMint();
+    await mint.stopListening();
     const service = await useAdditionalService(environment, { DEFAULT_MINT_URL: mint.url });
     const path = `/.well-known/lnurlp/${environment.newWallet().npub}`;
     expect((await requestJson(service.url, path)).body).toMatchObject({
@@ -354,6 +354,10 @@ describe('an unreachable mint', () => {
       maxSendable: 1_000_000_000,
     });
     expectTemporaryError(await requestJson(service.url, `${path}?amount=21000`));
+
+    await mint.startListening();
+    const { body } = await requestJson(service.url, `${path}?amount=21000`);
+    expect(body.pr).toMatch(/^lnbc/);
   });
 });
 

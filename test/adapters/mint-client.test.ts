@@ -171,6 +171,13 @@ describe('MintClient at a failing mint', () => {
     },
   );
 
+  it('reads an info of one megabyte, for example with an embedded icon', async () => {
+    const nuts = { 4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false } };
+    const iconUrl = `data:image/png;base64,${'A'.repeat(1024 * 1024 - 150)}`;
+    const mintUrl = await startServerWithResponse(JSON.stringify({ icon_url: iconUrl, nuts }));
+    expect(await client.readInfo(mintUrl)).toMatchObject({ outcome: 'found' });
+  });
+
   it('does not treat a 404 for a missing route as an unknown quote', async () => {
     const mintUrl = await startServerWithResponse('{"detail":"Not Found"}', 404);
     expect(await client.readQuote(mintUrl, 'a')).toEqual(unavailable('status 404'));

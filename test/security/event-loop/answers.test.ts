@@ -62,7 +62,7 @@ const REQUESTS: readonly (readonly [name: string, maxBytes: number, MintRequest]
   ['a new quote', 64 * KIBIBYTE, ({ mint }, url) => mint.createQuote(url, { amountSat: 1 })],
   ['a quote', 64 * KIBIBYTE, ({ mint }, url) => mint.readQuote(url, 'a')],
   ['a thousand quotes', 2_064 * KIBIBYTE, checkQuotes],
-  ['info', 256 * KIBIBYTE, readInfo],
+  ['info', 1_280 * KIBIBYTE, readInfo],
   ['keysets', 256 * KIBIBYTE, readKeysets],
   ['keys', 64 * KIBIBYTE, readKeys],
   ['a swap', 320 * KIBIBYTE, swap],

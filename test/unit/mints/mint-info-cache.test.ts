@@ -46,19 +46,34 @@ describe('MintInfoCache', () => {
     expect(await cache.get(MINT_URL)).toEqual(CHANGED_INFO);
   });
 
-  it.each<ReadInfoResult>([TIMED_OUT, { outcome: 'invalid' }])(
-    'does not request the info again for fifteen seconds after %j',
+  it('does not request the info again for fifteen seconds if the server is not a mint', async () => {
+    const { cache, readInfo, advanceMs } = createFixture({ outcome: 'invalid' });
+    expect(await cache.get(MINT_URL)).toBeNull();
+    advanceMs(FAILURE_TTL_MS - 1);
+    expect(await cache.get(MINT_URL)).toBeNull();
+    expect(readInfo).toHaveBeenCalledTimes(1);
+    advanceMs(1);
+    expect(await cache.get(MINT_URL)).toBeNull();
+    expect(readInfo).toHaveBeenCalledTimes(2);
+  });
+
+  it.each<ReadInfoResult>([TIMED_OUT, { outcome: 'rate_limited', retryAfterMs: null }])(
+    'requests the info for the next caller after %j, which was not the answer of the mint',
     async (failure) => {
-      const { cache, readInfo, advanceMs } = createFixture(failure);
+      const { cache, setResult } = createFixture(failure);
       expect(await cache.get(MINT_URL)).toBeNull();
-      advanceMs(FAILURE_TTL_MS - 1);
-      expect(await cache.get(MINT_URL)).toBeNull();
-      expect(readInfo).toHaveBeenCalledTimes(1);
-      advanceMs(1);
-      expect(await cache.get(MINT_URL)).toBeNull();
-      expect(readInfo).toHaveBeenCalledTimes(2);
+      setResult(Promise.resolve(FOUND));
+      expect(await cache.get(MINT_URL)).toEqual(INFO);
     },
   );
+
+  it('waits fifteen seconds between requests if it has stale info', async () => {
+    const { cache, readInfo, advanceMs } = createFixture(TIMED_OUT, { [MINT_URL]: INFO });
+    await cache.refresh(MINT_URL);
+    advanceMs(FAILURE_TTL_MS - 1);
+    expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(readInfo).toHaveBeenCalledTimes(1);
+  });
 
   it('returns stale info if the mint stops responding', async () => {
     const { cache, setResult, readInfo, advanceMs } = createFixture(FOUND);
