@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { ConfigError, isRunByNpm, readConfig, VERSION } from './config.ts';
+import { ConfigError, isRunByNpm, readCommandConfig, readConfig, VERSION } from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
@@ -92,7 +92,7 @@ async function migrate(): Promise<void> {
   }
   const terminal = openTerminal();
   const onProgress = (line: string) => terminal.reportProgress(line);
-  const database = await openDatabase(readConfig().database, () => undefined, onProgress);
+  const database = await openDatabase(readCommandConfig().database, () => undefined, onProgress);
   await database.close();
   process.stdout.write('The database is up to date.\n');
 }
@@ -100,7 +100,9 @@ async function migrate(): Promise<void> {
 async function runOperatorCommandByName(command: string): Promise<void> {
   const parsed = parseCommand([command, ...args]);
   printResult(
-    'run' in parsed ? await runOperatorCommand(readConfig(), parsed, openTerminal()) : parsed,
+    'run' in parsed
+      ? await runOperatorCommand(readCommandConfig(), parsed, openTerminal())
+      : parsed,
   );
 }
 

@@ -60,12 +60,38 @@ export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 /** The operator's settings, read once at start and documented in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
+/** The settings that commands need. A command may run in a shell without the other settings of the service. */
+export type CommandConfig = Pick<Config, 'database' | 'treasurySecret' | 'allowPrivateNetworks'> & {
+  readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
+};
+
 /** Parses environment variables. Throws ConfigError with all missing and invalid settings. */
 export function readConfig(env: EnvironmentVariables = process.env): Config {
-  const names = listNonEmptyVariables(env);
-  const variables = Object.fromEntries(names.map((name) => [name, env[name]]));
+  return Object.freeze(toConfig(parseSettings(env, environmentSchema)));
+}
+
+/** Like {@link readConfig}, but does not require `DEFAULT_MINT_URL`. */
+export function readCommandConfig(env: EnvironmentVariables = process.env): CommandConfig {
+  const settings = parseSettings(env, (allowPrivateNetworks) =>
+    environmentSchema(allowPrivateNetworks).partial({ DEFAULT_MINT_URL: true }),
+  );
+  return toConfig({ ...settings, DEFAULT_MINT_URL: settings.DEFAULT_MINT_URL ?? '' });
+}
+
+function parseSettings<Parsed extends Omit<Settings, 'DEFAULT_MINT_URL'>>(
+  env: EnvironmentVariables,
+  createSchema: (allowPrivateNetworks: boolean) => z.ZodType<Parsed>,
+): Parsed {
+  const variables = normaliseVariables(env);
+  const problems = Object.entries(variables).flatMap(([name, value]) => {
+    const problem = findTextProblem(value);
+    return problem === null ? [] : [`${name} ${problem}`];
+  });
+  if (problems.length > 0) {
+    throw new ConfigError(problems);
+  }
   const allowPrivateNetworks = variables['ALLOW_PRIVATE_NETWORKS'] === 'true';
-  const parsed = environmentSchema(allowPrivateNetworks).safeParse(variables);
+  const parsed = createSchema(allowPrivateNetworks).safeParse(variables);
   if (!parsed.success) {
     throw new ConfigError(
       parsed.error.issues.map(({ path, message }) => redact(`${path.join('.')} ${message}`)),
@@ -75,7 +101,21 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
   if (conflicts.length > 0) {
     throw new ConfigError(conflicts);
   }
-  return Object.freeze(toConfig(parsed.data));
+  return parsed.data;
+}
+
+/** Returns the settings that are not empty, without white space around them: files with CRLF add `\r` to each value. */
+function normaliseVariables(env: EnvironmentVariables): Record<string, string> {
+  const names = listNonEmptyVariables(env).filter((name) => SETTING_NAMES.includes(name));
+  return Object.fromEntries(names.map((name) => [name, env[name]?.trim() ?? '']));
+}
+
+/** Returns why a value cannot be what the operator means, whatever its setting; null if there is no such reason. */
+function findTextProblem(value: string): string | null {
+  if (/^(["']).*\1$/s.test(value)) {
+    return 'must not be in quotes: Docker and other programs that read the file keep them as part of the value';
+  }
+  return /\p{Cc}/u.test(value) ? 'must not contain line breaks or control characters' : null;
 }
 
 /** Returns the names of all non-empty variables, including those that are not settings. */
@@ -198,9 +238,16 @@ const integerSetting = (min: number, max: number) =>
     return value;
   });
 
+/** In a password that is not encoded, these characters would end the user's part of the URL: `@`, `/`, `?`, `#`. */
+const POSTGRES_URL =
+  /^postgres(?:ql)?:\/\/(?:[^@/?#]*@)?[^@/?#]*(?:\/[^@?#]*)?(?:\?[^@#]*=[^#]*)?$/;
+
 const postgresUrlSetting = z
   .string()
-  .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// URL' });
+  .refine((text) => POSTGRES_URL.test(text) && !/%(?![\da-f]{2})/i.test(text), {
+    error:
+      'must be a postgres:// URL. Encode special characters in the password: @ as %40, # as %23, / as %2F, ? as %3F, % as %25',
+  });
 
 const secretSetting = z
   .string()
@@ -260,10 +307,19 @@ function environmentSchema(allowPrivateNetworks: boolean) {
       .refine((proxies) => proxies.every(isAddressOrCidr), {
         error: 'must be IP addresses or CIDRs separated by commas',
       })
+      .refine((proxies) => !proxies.some((proxy) => proxy.endsWith('/0')), {
+        error:
+          'must not contain all addresses (/0), because every client could then forge its address. Name only your proxies',
+      })
       .default([]),
     DATABASE_URL: postgresUrlSetting.optional(),
     DATABASE_LISTEN_URL: postgresUrlSetting.optional(),
-    DATA_DIR: z.string().default('./data'),
+    DATA_DIR: z
+      .string()
+      .regex(/^(?!~)[^$]*$/, {
+        error: 'must be a path without ~ and $, which only a shell replaces',
+      })
+      .default('./data'),
     JWT_SECRET: secretSetting.optional(),
     JWT_SECRET_PREVIOUS: secretSetting.optional(),
     DEFAULT_MINT_URL: z
@@ -358,7 +414,7 @@ function environmentSchema(allowPrivateNetworks: boolean) {
 
 export const SETTING_NAMES: readonly string[] = Object.keys(environmentSchema(false).shape);
 
-function findConflicts(settings: Settings): string[] {
+function findConflicts(settings: Omit<Settings, 'DEFAULT_MINT_URL'>): string[] {
   const { PORT, METRICS_PORT, HOST, METRICS_HOST, JWT_SECRET } = settings;
   const usesPostgres = settings.DATABASE_URL !== undefined;
   const sellsUsernames = (settings.USERNAME_PRICE_SAT ?? 0) > 0;
@@ -404,7 +460,7 @@ function isAddressOrCidr(text: string): boolean {
   const [, address = '', prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const version = isIP(address);
   const bits = version === 4 ? 32 : 128;
-  return version !== 0 && (prefix === undefined || (Number(prefix) >= 1 && Number(prefix) <= bits));
+  return version !== 0 && (prefix === undefined || Number(prefix) <= bits);
 }
 
 function parseOrigin(text: string): string | null {

@@ -8,7 +8,8 @@ import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from
 import { throttleErrorReports } from './errors.ts';
 import { MigrationStore } from './migration-store.ts';
 import {
-  assertSuitable,
+  assertRequiredSettings,
+  assertUtf8,
   assertWritable,
   createMigrationPool,
   createPool,
@@ -238,7 +239,11 @@ async function openPostgres(
   };
   await assertUsable(pool, 'DATABASE_URL', async (client) => {
     await checkConnection(client);
-    await assertSuitable(client);
+    await assertUtf8(client);
+    // They are equal if it is unknown whether the URL leads to a pooler.
+    if (!hasSessions && listenUrl !== url) {
+      await assertRequiredSettings(client);
+    }
   });
   const connections = new ReconnectingPool(pool, report, { checkConnection });
   const db = new Kysely<DatabaseSchema>({

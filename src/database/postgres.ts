@@ -126,7 +126,7 @@ async function setSessionSettings(
 
 /**
  * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
- * clients would get them, so the role must have them there ({@link assertSuitable}).
+ * clients would get them, so the role must have them there ({@link assertRequiredSettings}).
  */
 export function prepareConnection(
   client: pg.ClientBase,
@@ -140,26 +140,34 @@ export function prepareConnection(
   );
 }
 
-/** @throws OperatorError if the database cannot store all text, or lacks a setting on which the queries rely */
-export async function assertSuitable(client: pg.ClientBase): Promise<void> {
-  const rows = await queryInTime<{ name: string; setting: string }>(
-    client,
-    'select name, setting from pg_settings',
-  );
-  const settings = new Map(rows.map(({ name, setting }) => [name, setting]));
-  const encoding = settings.get('server_encoding');
+/** @throws OperatorError if the database cannot store all text */
+export async function assertUtf8(client: pg.ClientBase): Promise<void> {
+  const encoding = await readSetting(client, 'server_encoding');
   if (encoding !== 'UTF8') {
     throw new OperatorError(
       `DATABASE_URL: the encoding of the database is ${encoding}. Create it with "encoding 'UTF8' template template0".`,
     );
   }
-  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) {
-    if (settings.get(name) !== value) {
+}
+
+/** @throws OperatorError if a session, which this process must not change, lacks a setting that the queries rely on */
+export async function assertRequiredSettings(client: pg.ClientBase): Promise<void> {
+  for (const [name, required] of Object.entries(REQUIRED_SETTINGS)) {
+    const value = await readSetting(client, name);
+    if (value !== required) {
       throw new OperatorError(
-        `DATABASE_URL: ${name} is '${settings.get(name)}'. Set it for the role: alter role ... set ${name} = '${value}'.`,
+        `DATABASE_URL: ${name} is '${value}'. Set it for the role: alter role ... set ${name} = '${required}'.`,
       );
     }
   }
+}
+
+async function readSetting(client: pg.ClientBase, name: string): Promise<string | undefined> {
+  const [row] = await queryInTime<{ value: string }>(
+    client,
+    `select current_setting(${pg.escapeLiteral(name)}) as value`,
+  );
+  return row?.value;
 }
 
 /** Runs a query on a connection that is not used yet, whose server may have vanished. */
@@ -191,11 +199,7 @@ export function readPoolStats(pool: pg.Pool): PoolStats {
 
 /** Throws if the server is a standby, is read-only for another reason, or does not respond in time. */
 export async function assertWritable(client: pg.ClientBase): Promise<void> {
-  const [row] = await queryInTime<{ transaction_read_only: string }>(
-    client,
-    'show transaction_read_only',
-  );
-  if (row?.transaction_read_only !== 'off') {
+  if ((await readSetting(client, 'transaction_read_only')) !== 'off') {
     throw new Error('the server is read-only');
   }
 }

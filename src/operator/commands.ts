@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { CommandConfig } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import { Store } from '../store.ts';
 import { Treasury } from '../usernames/treasury.ts';
@@ -86,7 +86,7 @@ function formatUsage(lines: string): string {
  * @throws OperatorError if the database does not exist or cannot be opened
  */
 export async function runOperatorCommand(
-  config: Config,
+  config: CommandConfig,
   command: ParsedCommand,
   io: CommandIo,
 ): Promise<CommandResult> {

@@ -140,7 +140,7 @@ it('reports that DATABASE_LISTEN_URL cannot be reached', async () => {
 
 it.each([
   ['default_transaction_isolation', 'serializable', 'read committed'],
-  ['lock_timeout', '100', '0'],
+  ['lock_timeout', '100ms', '0'],
 ])('does not start if %s is %s for all clients of the pooler', async (setting, value, required) => {
   const testDatabase = await createTestDatabase();
   onTestFinished(() => testDatabase.drop());

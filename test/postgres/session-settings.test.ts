@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
+import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
@@ -39,6 +40,15 @@ it('serves concurrent requests whatever the defaults of the database are', async
     log: createLogger('silent'),
   });
   onTestFinished(() => service.stop());
+  const findings = await runDoctor(() => undefined, {
+    DATABASE_URL: url,
+    JWT_SECRET: TEST_JWT_SECRET,
+    DEFAULT_MINT_URL: mint.url,
+    ALLOW_PRIVATE_NETWORKS: 'true',
+    PORT: '0',
+  });
+  expect(findings.filter(({ level }) => level === 'problem')).toEqual([]);
+
   const wallet = new RecipientClient(service.publicOrigin);
   const changes = Array.from({ length: 20 }, (_, index) => setLockQuotes(wallet, index % 2 === 0));
   expect((await Promise.all(changes)).map(({ status }) => status)).toEqual(Array(20).fill(200));

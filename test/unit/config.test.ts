@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig, SETTING_NAMES } from '../../src/config.ts';
+import { ConfigError, readCommandConfig, readConfig, SETTING_NAMES } from '../../src/config.ts';
 
 const MINIMAL_SETTINGS = { DEFAULT_MINT_URL: 'https://mint.example' };
 const SECRET = 'a secret of thirty-two characters';
@@ -137,6 +137,65 @@ describe('readConfig', () => {
     expect(readConfig({ ...MINIMAL_SETTINGS, ...ignored })).toEqual(readConfig(MINIMAL_SETTINGS));
   });
 
+  it.each(['\r', '\n', ' ', '\t', '\u00a0'])('ignores %j around every value', (space) => {
+    const settings = {
+      ...MINIMAL_SETTINGS,
+      ...POSTGRES_SETTINGS,
+      DATA_DIR: '/data',
+      HOST: '::',
+      LNURL_TEXT: 'For {address}',
+      SITE_NAME: 'nuts',
+      METRICS_PORT: '9464',
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      TRUST_PROXY: '10.0.0.1,10.0.0.2',
+    };
+    const padded = Object.entries(settings).map(([name, value]) => [
+      name,
+      `${space}${value}${space}`,
+    ]);
+    expect(readConfig(Object.fromEntries(padded))).toEqual(readConfig(settings));
+  });
+
+  it('refuses quotes around any value, without printing it', () => {
+    for (const name of SETTING_NAMES) {
+      for (const quote of ['"', "'"]) {
+        const value = `${quote}${SECRET}${quote}\r`;
+        expect(listProblems({ ...MINIMAL_SETTINGS, [name]: value })).toEqual([
+          `${name} must not be in quotes: Docker and other programs that read the file keep them as part of the value`,
+        ]);
+      }
+    }
+    const text = { LNURL_TEXT: '"Pay" {address}', SITE_NAME: "Alice's" };
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...text })).toEqual([]);
+  });
+
+  it('refuses control characters in any value', () => {
+    for (const name of SETTING_NAMES) {
+      expect(listProblems({ ...MINIMAL_SETTINGS, [name]: '/da\rta' })).toEqual([
+        `${name} must not contain line breaks or control characters`,
+      ]);
+    }
+  });
+
+  it.each([
+    'postgres://db',
+    'postgresql://user@db:5432/nutpost?sslmode=require&application_name=a@b',
+    'postgres://user:p%40ss%23%2F%3F%25:!$&*()~@db.example/nutpost',
+    'postgres://user:password@[::1]/nutpost',
+    'postgres:///nutpost?host=/run/postgresql',
+  ])('accepts the database %s', (url) => {
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...POSTGRES_SETTINGS, DATABASE_URL: url })).toEqual(
+      [],
+    );
+  });
+
+  it.each(['@', '#', '/', '?', '%', 'a@b#c'])('asks to encode %s in a password', (character) => {
+    const url = `postgres://user:pa${character}ss@db.example/nutpost`;
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...POSTGRES_SETTINGS, DATABASE_URL: url })).toEqual([
+      expect.stringMatching(/^DATABASE_URL must be a postgres:.* @ as %40, # as %23/),
+    ]);
+  });
+
   it.each([
     ['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }],
     ['paid usernames with SQLite', { USERNAME_PRICE_SAT: '21' }],
@@ -166,7 +225,10 @@ describe('readConfig', () => {
     [{ PUBLIC_ORIGINS: 'ftp://pay.example' }, /^PUBLIC_ORIGINS /],
     [{ TRUST_PROXY: 'true' }, /^TRUST_PROXY must be IP addresses or CIDRs separated by commas/],
     [{ TRUST_PROXY: '10.0.0.0/33' }, /^TRUST_PROXY /],
-    [{ TRUST_PROXY: '10.0.0.0/0' }, /^TRUST_PROXY /],
+    [{ TRUST_PROXY: '10.0.0.1, 0.0.0.0/0' }, /^TRUST_PROXY must not contain all addresses/],
+    [{ TRUST_PROXY: '::/0' }, /^TRUST_PROXY must not contain all addresses/],
+    [{ DATA_DIR: '~/nutpost' }, /^DATA_DIR must be a path without ~ and \$/],
+    [{ DATA_DIR: '$HOME/nutpost' }, /^DATA_DIR must be a path without ~ and \$/],
     [{ ...POSTGRES_SETTINGS, DATABASE_URL: 'mysql://db' }, /^DATABASE_URL must be a postgres:/],
     [{ DATABASE_LISTEN_URL: 'postgres://db' }, /^DATABASE_LISTEN_URL requires DATABASE_URL/],
     [
@@ -257,6 +319,18 @@ describe('readConfig', () => {
     for (const name of SETTING_NAMES) {
       expect(listProblems({ ...MINIMAL_SETTINGS, [name]: value }).join()).not.toContain(secret);
     }
+  });
+});
+
+describe('readCommandConfig', () => {
+  it('needs no setting', () => {
+    expect(readCommandConfig({})).toMatchObject({ database: { kind: 'sqlite' } });
+  });
+
+  it('reports invalid settings', () => {
+    const env = { DEFAULT_MINT_URL: 'mint', DATA_DIR: '"/data"' };
+    expect(() => readCommandConfig(env)).toThrow(/^DATA_DIR must not be in quotes/);
+    expect(() => readCommandConfig({ ...env, DATA_DIR: '' })).toThrow(/^DEFAULT_MINT_URL must be/);
   });
 });
 
