@@ -12,24 +12,22 @@ const MIN_SECRET_LENGTH = 32;
 /** The names of secret files in the data directory. */
 type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
 
-export function hasGeneratedSecret(dataDir: string, name: GeneratedSecretName): boolean {
-  return fs.existsSync(path.join(dataDir, name));
-}
-
 /**
- * Loads a secret from the data directory. On first use, generates it in a file that only its owner can read.
+ * Returns a secret from the data directory; null if its file does not exist.
  *
- * @throws OperatorError if the stored secret is too short
+ * @throws OperatorError if the file cannot be read or the secret is too short
  */
-export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName): string {
+export function readGeneratedSecret(dataDir: string, name: GeneratedSecretName): string | null {
   const file = path.join(dataDir, name);
-  if (!fs.existsSync(file)) {
-    const temporaryFile = `${file}.new`;
-    const secret = randomBytes(SECRET_BYTES).toString('hex');
-    fs.writeFileSync(temporaryFile, secret, { mode: 0o600, flush: true });
-    fs.renameSync(temporaryFile, file);
+  let secret: string;
+  try {
+    secret = fs.readFileSync(file, 'utf8').trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      return null;
+    }
+    throw new OperatorError(`${file}: cannot be read (${(error as Error).message}).`);
   }
-  const secret = fs.readFileSync(file, 'utf8').trim();
   if (secret.length < MIN_SECRET_LENGTH) {
     // A new treasury secret could not decrypt the stored ecash.
     const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
@@ -37,5 +35,23 @@ export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName)
       `${file}: the secret is too short, so the file is damaged. Restore it from a backup${removeHint}.`,
     );
   }
+  return secret;
+}
+
+/**
+ * Reads a secret from the data directory. On first use, generates it in a file that only its owner can read.
+ *
+ * @throws OperatorError as {@link readGeneratedSecret}
+ */
+export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName): string {
+  const stored = readGeneratedSecret(dataDir, name);
+  if (stored !== null) {
+    return stored;
+  }
+  const file = path.join(dataDir, name);
+  const temporaryFile = `${file}.new`;
+  const secret = randomBytes(SECRET_BYTES).toString('hex');
+  fs.writeFileSync(temporaryFile, secret, { mode: 0o600, flush: true });
+  fs.renameSync(temporaryFile, file);
   return secret;
 }

@@ -16,8 +16,8 @@ export interface CommandContext {
   store: Store;
   /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
-  /** Null without a treasury secret. */
-  treasury: Treasury | null;
+  /** @throws OperatorError if the file of the treasury secret is damaged */
+  openTreasury: () => Treasury;
   /** Whether this service sends requests to mints over plain http, which is for development. */
   allowHttpMints: boolean;
   clock: Clock;

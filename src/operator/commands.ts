@@ -94,11 +94,10 @@ export async function runOperatorCommand(
   try {
     const store = new Store(database.db);
     const clock = Date.now;
-    const sealer = createTreasurySealer(config);
     const context = {
       store,
       reservedNames: config.usernames.reserved,
-      treasury: sealer && new Treasury({ store, sealer, clock }),
+      openTreasury: () => new Treasury({ store, sealer: createTreasurySealer(config), clock }),
       allowHttpMints: config.allowPrivateNetworks,
       clock,
     };

@@ -49,13 +49,15 @@ export const treasuryCommand: OperatorCommand = {
       throw new UsageError(`Unexpected argument: ${operands[0]}`);
     }
     const runAction = createActionRunner(action, operands, values);
-    return async ({ treasury }) =>
-      treasury === null
+    return async ({ openTreasury }) => {
+      const treasury = openTreasury();
+      return (await treasury.isUnused())
         ? createCommandResult(
             false,
             'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n',
           )
         : runAction(treasury);
+    };
   },
 };
 
@@ -127,14 +129,18 @@ function createTokenResult(
 }
 
 function reportOverview(overview: TreasuryOverview): CommandReport {
-  const { nowMs, balances, sales, openPurchases } = overview;
+  const { nowMs, secretProblem, balances, sales, openPurchases } = overview;
   return {
-    isSuccess: true,
+    isSuccess: secretProblem === null,
     json: overview,
     lines: [
+      ...(secretProblem === null ? [] : [`${secretProblem.message}. ${secretProblem.advice}`, '']),
       ...(balances.length === 0
         ? [NO_ECASH_TEXT]
-        : ['Can be withdrawn', ...balances.map(balanceToText)]),
+        : [
+            secretProblem === null ? 'Can be withdrawn' : 'Cannot be withdrawn',
+            ...balances.map(balanceToText),
+          ]),
       `${formatCount(sales.namesSold, 'name')} sold for ${formatSat(sales.paidSat)}, before mint fees`,
       ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
       ...openPurchases.flatMap((purchase) => purchaseToLines(purchase, nowMs)),

@@ -144,6 +144,12 @@ export class TreasuryStore extends BaseStore {
     return row !== undefined;
   }
 
+  /** Returns the id of the key that all processes use; null if no process has used a treasury secret. */
+  async readActiveKeyId(): Promise<string | null> {
+    const row = await this.db.selectFrom('treasury_key').select('key_id').executeTakeFirst();
+    return row?.key_id ?? null;
+  }
+
   /** Whether ecash or an open purchase is stored. Both are sealed with the treasury secret. */
   async hasSealedData(): Promise<boolean> {
     const { rows } = await sql`

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../clock.ts';
+import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
 import type { Store } from '../store.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
@@ -39,18 +40,34 @@ export type WithdrawalResult =
   /** A concurrent withdrawal took the ecash. */
   | { outcome: 'conflict' };
 
+interface TreasuryDeps {
+  store: Store;
+  /** Null without a treasury secret. */
+  sealer: Sealer | null;
+  clock: Clock;
+}
+
 /** The operator's ecash, which can be withdrawn as `cashuB` tokens. */
 export class Treasury {
-  readonly #deps: { store: Store; sealer: Sealer; clock: Clock };
+  readonly #deps: TreasuryDeps;
 
-  constructor(deps: { store: Store; sealer: Sealer; clock: Clock }) {
+  constructor(deps: TreasuryDeps) {
     this.#deps = deps;
   }
 
+  /** Whether there is neither a treasury secret nor anything that needs it. */
+  async isUnused(): Promise<boolean> {
+    const { sealer, store } = this.#deps;
+    return sealer === null && !(await store.treasury.hasSealedData());
+  }
+
   async readOverview() {
-    const { purchases, treasury } = this.#deps.store;
+    const { sealer, store, clock } = this.#deps;
+    const { purchases, treasury } = store;
     return {
-      nowMs: this.#deps.clock(),
+      nowMs: clock(),
+      /** Why the balances cannot be withdrawn; null if they can. */
+      secretProblem: await findTreasuryProblem(sealer, store),
       balances: await treasury.listBalances(),
       sales: await purchases.totalSales(),
       openPurchases: await purchases.listOpen(MAX_LISTED),
@@ -64,7 +81,7 @@ export class Treasury {
   /**
    * Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown.
    *
-   * @throws OperatorError if the token was sealed with another treasury secret
+   * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
    */
   async readWithdrawalToken(id: string): Promise<{ token: string; amountSat: number } | null> {
     const withdrawal = await this.#deps.store.treasury.findWithdrawal(id);
@@ -72,7 +89,7 @@ export class Treasury {
       return null;
     }
     const { sealedProofs, mintUrl, amountSat } = withdrawal;
-    const proofs = await this.#deps.sealer.open(withdrawalSealContext(id), sealedProofs);
+    const proofs = await this.#requireSealer().open(withdrawalSealContext(id), sealedProofs);
     return { token: encodeToken(mintUrl, proofs as Proof[]), amountSat };
   }
 
@@ -80,10 +97,11 @@ export class Treasury {
    * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
    * token, so that a crash loses no ecash.
    *
-   * @throws OperatorError if the ecash was sealed with another treasury secret
+   * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
    */
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
-    const { store, sealer, clock } = this.#deps;
+    const { store, clock } = this.#deps;
+    const sealer = this.#requireSealer();
     const balances = await store.treasury.listBalances();
     const [balance, ...otherBalances] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
@@ -122,7 +140,42 @@ export class Treasury {
     const leftSat = sumAmounts(availableProofs) - amountSat;
     return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
   }
+
+  #requireSealer(): Sealer {
+    if (this.#deps.sealer === null) {
+      throw new OperatorError(`${MISSING_SECRET.message}. ${MISSING_SECRET.advice}`);
+    }
+    return this.#deps.sealer;
+  }
 }
+
+/**
+ * Returns why a treasury secret cannot open the stored ecash; null if it can, or if nothing is stored.
+ *
+ * @param sealer null without a treasury secret
+ */
+export async function findTreasuryProblem(
+  sealer: Sealer | null,
+  { treasury }: Store,
+): Promise<{ message: string; advice: string } | null> {
+  const activeKeyId = await treasury.readActiveKeyId();
+  const isRightSecret = sealer !== null && (activeKeyId ?? sealer.keyId) === sealer.keyId;
+  if (isRightSecret || !(await treasury.hasSealedData())) {
+    return null;
+  }
+  return sealer === null
+    ? MISSING_SECRET
+    : {
+        message: `TREASURY_SECRET: is not the secret that sealed the stored ecash (its key is ${sealer.keyId}, the ecash needs ${activeKeyId})`,
+        advice: 'Set the secret that sealed the ecash, or the ecash is lost.',
+      };
+}
+
+const MISSING_SECRET = {
+  message: 'TREASURY_SECRET: is missing, but the stored ecash needs it',
+  advice:
+    'Set it or, if it was generated, restore the file treasury-secret in DATA_DIR from a backup. Without it, the ecash is lost.',
+};
 
 /**
  * Selects proofs that are worth at most an amount, or all proofs if the amount is null. Takes the largest proofs

@@ -1,6 +1,6 @@
 import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
-import { hasGeneratedSecret, loadOrGenerateSecret } from '../database/generated-secret.ts';
+import { loadOrGenerateSecret, readGeneratedSecret } from '../database/generated-secret.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
@@ -10,6 +10,7 @@ import { OutageTracker } from '../outage-tracker.ts';
 import type { Store } from '../store.ts';
 import { verifyKeysetKeys } from './ecash/proofs.ts';
 import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
+import { findTreasuryProblem } from './treasury.ts';
 import { Sealer } from './treasury-store.ts';
 import { type UsernamePolicy, UsernameRegistrar } from './username-registrar.ts';
 
@@ -36,7 +37,7 @@ interface TreasuryOptions {
  */
 export function createTreasury(options: TreasuryOptions) {
   const { settings, store, mints, clock, monotonicMs, log } = options;
-  const treasurySecret = resolveTreasurySecret(settings);
+  const treasurySecret = findTreasurySecret(settings);
   if (treasurySecret === null) {
     return null;
   }
@@ -52,7 +53,7 @@ export function createTreasury(options: TreasuryOptions) {
 /**
  * Constructs the service that sells usernames, and the job that resumes interrupted purchases.
  *
- * @throws OperatorError if the treasury secret is not the one that sealed the stored ecash
+ * @throws OperatorError if the treasury secret is missing or not the one that sealed the stored ecash
  */
 export async function createUsernamesModule(
   options: TreasuryOptions & {
@@ -63,8 +64,8 @@ export async function createUsernamesModule(
 ) {
   const { settings, store, mints, allowHttpMints, clock, monotonicMs, log } = options;
   const { usernames: policy } = settings;
+  await prepareTreasurySecret(settings, store);
   const treasury = createTreasury(options);
-  await assertTreasurySecret(treasury?.sealer ?? null, store);
   const usernameRegistrar = new UsernameRegistrar({
     policy,
     store,
@@ -102,37 +103,40 @@ export async function createUsernamesModule(
   };
 }
 
-/** @returns null without a treasury secret */
+/**
+ * @returns null without a treasury secret
+ * @throws OperatorError if the file of the secret is damaged
+ */
 export function createTreasurySealer(settings: TreasurySettings): Sealer | null {
-  const treasurySecret = resolveTreasurySecret(settings);
+  const treasurySecret = findTreasurySecret(settings);
   return treasurySecret === null ? null : new Sealer(treasurySecret);
 }
 
-/** Returns the configured secret. With SQLite, generates a secret when usernames first have a price. */
-function resolveTreasurySecret(settings: TreasurySettings): string | null {
-  const { treasurySecret, usernames, database } = settings;
-  if (treasurySecret !== null || database.kind !== 'sqlite') {
-    return treasurySecret;
-  }
-  const { dataDir } = database;
-  const isNeeded = usernames.priceSat || hasGeneratedSecret(dataDir, 'treasury-secret');
-  return isNeeded ? loadOrGenerateSecret(dataDir, 'treasury-secret') : null;
+/** Returns the configured secret or, with SQLite, that of the data directory. */
+function findTreasurySecret({ treasurySecret, database }: TreasurySettings): string | null {
+  return treasurySecret === null && database.kind === 'sqlite'
+    ? readGeneratedSecret(database.dataDir, 'treasury-secret')
+    : treasurySecret;
 }
 
 /**
  * Checks that the treasury secret opens the stored ecash. Without the right secret, open purchases could not be
- * completed, and ecash would be sealed with several secrets.
+ * completed, and ecash would be sealed with several secrets. With SQLite, generates a secret when usernames first have
+ * a price.
  *
- * @param sealer null without a treasury secret
  * @throws OperatorError
  */
-async function assertTreasurySecret(sealer: Sealer | null, { treasury }: Store): Promise<void> {
-  if (sealer === null && (await treasury.hasSealedData())) {
-    throw new OperatorError('TREASURY_SECRET: is missing, but the stored ecash needs it.');
+async function prepareTreasurySecret(settings: TreasurySettings, store: Store): Promise<void> {
+  const { usernames, database } = settings;
+  let sealer = createTreasurySealer(settings);
+  const problem = await findTreasuryProblem(sealer, store);
+  if (problem !== null) {
+    throw new OperatorError(`${problem.message}. ${problem.advice}`);
   }
-  if (sealer !== null && !(await treasury.activateKey(sealer.keyId))) {
-    throw new OperatorError(
-      'TREASURY_SECRET: is not the secret that sealed the stored ecash; set that secret, or the ecash is lost.',
-    );
+  if (sealer === null && database.kind === 'sqlite' && usernames.priceSat) {
+    sealer = new Sealer(loadOrGenerateSecret(database.dataDir, 'treasury-secret'));
+  }
+  if (sealer !== null && !(await store.treasury.activateKey(sealer.keyId))) {
+    throw new OperatorError('TREASURY_SECRET: another process sealed ecash with another secret.');
   }
 }

@@ -185,7 +185,7 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
     store,
     clock: clock.now,
     reservedNames: [],
-    treasury: fixture.createTreasury(),
+    openTreasury: () => fixture.createTreasury(),
     allowHttpMints: true,
   };
   return command.run(context, new FakeTerminal());

@@ -23,7 +23,7 @@ const MANIFEST_DIR = path.join(PROJECT_DIR, 'deploy/kubernetes');
 const MAX_STOP_SECONDS = 10;
 
 /** Database connections of one process (docs/operations/deployment.md), and those that PostgreSQL accepts by default. */
-const CONNECTIONS_PER_PROCESS = 11;
+const CONNECTIONS_PER_PROCESS = 12;
 const POSTGRES_MAX_CONNECTIONS = 100;
 
 const read = (name: string) => readFileSync(path.join(MANIFEST_DIR, name), 'utf8');

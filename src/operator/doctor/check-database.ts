@@ -24,6 +24,9 @@ const MEBIBYTE = 1024 * 1024;
 /** Room for a quarter of a million invoices of 2 KB each. */
 const MIN_FREE_BYTES = 512 * MEBIBYTE;
 
+/** With less, SQLite soon cannot extend its WAL file. */
+const FULL_DISK_BYTES = 16 * MEBIBYTE;
+
 export const RESTORE_BACKUP_ADVICE =
   'Try again in a moment. If the problem persists, keep the files as they are, and restore a backup into another DATA_DIR.';
 
@@ -94,7 +97,8 @@ export function checkFiles(
     );
   }
   if (freeBytes < MIN_FREE_BYTES) {
-    list.warning(
+    const level = freeBytes < FULL_DISK_BYTES ? 'problem' : 'warning';
+    list[level](
       'database.space',
       `The disk of ${dataDir} has ${Math.floor(freeBytes / MEBIBYTE)} MB left`,
       'Free some space: on a full disk the service creates no invoices and records no payments.',

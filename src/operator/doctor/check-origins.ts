@@ -18,8 +18,8 @@ export interface OriginCheckInput {
   origins: readonly string[];
   /** The public key of `ZAP_SECRET_KEY`, hex; null if users of the default mint cannot receive zaps. */
   zapPubkey: string | null;
-  /** If false, problems become warnings, because no origin can respond. */
-  isServiceRunning: boolean;
+  /** If false, problems become warnings, because no origin can respond. Null: unknown. */
+  isServiceRunning: boolean | null;
 }
 
 /**
@@ -45,7 +45,7 @@ export async function checkOrigins(
   return findings
     .flat()
     .map((finding) =>
-      finding.level === 'problem' && !isServiceRunning
+      finding.level === 'problem' && isServiceRunning === false
         ? { ...finding, level: 'warning', advice: START_SERVICE_ADVICE }
         : finding,
     );

@@ -54,7 +54,7 @@ function findingsToText(findings: readonly Finding[]): string {
     ...[...byArea].flatMap(([area, areaFindings]) => [
       AREA_TITLES[area],
       ...areaFindings.flatMap(({ level, message, advice }) => [
-        `  ${LEVEL_LABELS[level]}  ${message}.`,
+        `  ${LEVEL_LABELS[level]}  ${message.replace(/\.$/, '')}.`,
         ...(advice === null ? [] : [`           -> ${advice}`]),
       ]),
       '',

@@ -19,6 +19,7 @@ import { MintClient } from '../../mints/mint-client.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../../net/guarded-websocket.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
+import { Store } from '../../store.ts';
 import { withClockCheck } from './check-clock.ts';
 import {
   checkPostgres,
@@ -30,6 +31,7 @@ import { checkMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
+import { checkFiles, checkPorts, checkTreasurySecret } from './check-start.ts';
 import { type Finding, FindingList } from './finding.ts';
 
 /**
@@ -66,12 +68,20 @@ export async function runDoctor(
     secrets: secrets.filter((secret) => secret !== null),
   });
   onProgress('Checking; this takes up to 20 s if a host does not respond');
-  return [...validSettings, ...unknownSettings, ...(await checkConnections(config))];
+  return [
+    ...validSettings,
+    ...unknownSettings,
+    ...(await checkFiles(config)),
+    ...(await checkConnections(config)),
+  ];
 }
 
 async function checkConnections(config: Config): Promise<Finding[]> {
   const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
+  const { serviceState } = database;
+  const isServiceRunning = serviceState && serviceState.runningProcessCount > 0;
+  const ports = await checkPorts(config, isServiceRunning);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
   const fetch = new GuardedFetch({ allowPrivateNetworks });
@@ -90,22 +100,20 @@ async function checkConnections(config: Config): Promise<Finding[]> {
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
           zapPubkey: (isDefaultZapMint && signer?.pubkey) || null,
-          isServiceRunning: (database.serviceState?.runningProcessCount ?? 0) > 0,
+          isServiceRunning,
         },
         originsFetch,
       ),
     ]);
-    return [...database.findings, ...clockFindings, ...mints, ...relays, ...origins];
+    return [...ports, ...database.findings, ...clockFindings, ...mints, ...relays, ...origins];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close()]);
   }
 }
 
 /** Reports an unreadable database as a finding, so that the other checks still run. */
-async function checkDatabase({
-  database: location,
-  defaultMintUrl,
-}: Config): Promise<DatabaseReport> {
+async function checkDatabase(config: Config): Promise<DatabaseReport> {
+  const { database: location, defaultMintUrl } = config;
   const list = new FindingList();
   let database: Database | null = null;
   // Ignores errors of the connection: the query on a broken connection also fails, and reports the error.
@@ -113,23 +121,26 @@ async function checkDatabase({
   try {
     if (location.kind === 'postgres') {
       database = await open();
-      return await checkPostgres(database, location, defaultMintUrl, Date.now);
+      const report = await checkPostgres(database, location, defaultMintUrl, Date.now);
+      return await withTreasurySecret(config, database, report);
     }
     const dataDir = path.resolve(location.dataDir);
     const accessProblem = findDataDirProblem(dataDir);
     if (accessProblem === null && fs.existsSync(sqliteFilePath(dataDir))) {
       database = await open();
-      return await checkSqlite(database, dataDir, defaultMintUrl);
+      const report = await checkSqlite(database, dataDir, defaultMintUrl);
+      return await withTreasurySecret(config, database, report);
     }
     if (accessProblem === null) {
       list.ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`);
-    } else {
-      list.problem(
-        'database.data_dir',
-        `DATA_DIR: ${dataDir} cannot be used (${accessProblem})`,
-        'Run this command as the user that runs the service, and make that user the owner of the directory.',
-      );
+      const serviceState = { runningProcessCount: 0, knownMintLimits: null };
+      return { findings: list.findings, serviceState };
     }
+    list.problem(
+      'database.data_dir',
+      `DATA_DIR: ${dataDir} cannot be used (${accessProblem})`,
+      'Run this command as the user that runs the service, and make that user the owner of the directory.',
+    );
   } catch (error) {
     const [reason = ''] = rootCauseMessage(error).split('\n');
     const advice = location.kind === 'postgres' ? CHECK_SERVER_ADVICE : RESTORE_BACKUP_ADVICE;
@@ -138,6 +149,19 @@ async function checkDatabase({
     await database?.close();
   }
   return { findings: list.findings, serviceState: null };
+}
+
+/** Adds the check of the treasury secret, which needs current tables. */
+async function withTreasurySecret(
+  config: Config,
+  database: Database,
+  report: DatabaseReport,
+): Promise<DatabaseReport> {
+  if (report.serviceState === null) {
+    return report;
+  }
+  const findings = await checkTreasurySecret(config, new Store(database.db));
+  return { ...report, findings: [...findings, ...report.findings] };
 }
 
 /** Prepared statements would fail if the URL leads to a pooler, which the doctor detects later. */

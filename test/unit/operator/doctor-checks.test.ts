@@ -125,6 +125,7 @@ describe('database checks', () => {
     ['are private, with free space', false, 1_024, []],
     ['other users can read', true, 1_024, ['warning database.permissions']],
     ['are on an almost full disk', false, 256, ['warning database.space']],
+    ['are on a full disk', false, 0, ['problem database.space']],
   ])('returns the expected findings for files that %s', (_case, isReadable, freeMib, expected) => {
     const report = { hasLoosePermissions: isReadable, freeBytes: freeMib * 2 ** 20 };
     expect(listWarningsAndProblems(checkFiles('/data', report))).toEqual(expected);

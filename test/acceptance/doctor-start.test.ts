@@ -1,0 +1,136 @@
+import { once } from 'node:events';
+import { existsSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { openDatabase } from '../../src/database/database.ts';
+import { Store } from '../../src/store.ts';
+import { Sealer } from '../../src/usernames/treasury-store.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
+
+/** What prevents the start of the service is a problem for `nutpost doctor`. */
+
+interface StartFailure {
+  reason: string;
+  check: string;
+  /** Changes a data directory with 16 sat of ecash, and returns settings. */
+  prepare: (dataDir: string) => Record<string, string> | Promise<Record<string, string>>;
+}
+
+const SHORT_SECRET = 'short';
+
+const FAILURES: StartFailure[] = [
+  {
+    reason: 'TREASURY_SECRET is not the one that sealed the ecash',
+    check: 'settings.treasury_secret',
+    prepare: () => ({ TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` }),
+  },
+  {
+    reason: 'the file treasury-secret is missing',
+    check: 'settings.treasury_secret',
+    prepare: () => ({ USERNAME_PRICE_SAT: '21' }),
+  },
+  {
+    reason: 'the file treasury-secret is missing and usernames are not for sale',
+    check: 'settings.treasury_secret',
+    prepare: () => ({}),
+  },
+  {
+    reason: 'the file treasury-secret is damaged',
+    check: 'settings.treasury_secret',
+    prepare: (dataDir) => writeSecret(dataDir, 'treasury-secret'),
+  },
+  {
+    reason: 'the file jwt-secret is damaged',
+    check: 'settings.jwt_secret',
+    prepare: (dataDir) => ({
+      ...writeSecret(dataDir, 'jwt-secret'),
+      TREASURY_SECRET: TEST_TREASURY_SECRET,
+    }),
+  },
+  {
+    reason: 'the logo is missing',
+    check: 'settings.logo',
+    prepare: (dataDir) => ({
+      SITE_LOGO: path.join(dataDir, 'logo.svg'),
+      TREASURY_SECRET: TEST_TREASURY_SECRET,
+    }),
+  },
+  ...['PORT', 'METRICS_PORT'].map((name) => ({
+    reason: `another program uses ${name}`,
+    check: 'settings.port',
+    prepare: async () => ({
+      [name]: await useOccupiedPort(),
+      TREASURY_SECRET: TEST_TREASURY_SECRET,
+    }),
+  })),
+];
+
+it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => {
+  const dataDir = await createTreasury();
+  const env = { DATA_DIR: dataDir, ...(await prepare(dataDir)) };
+  const hadSecretFile = existsSync(path.join(dataDir, 'treasury-secret'));
+  expect((await new NutpostProcess('serve', env).waitForExit()).code).toBe(1);
+  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
+  const findings: { level: string; check: string; message: string }[] = JSON.parse(stdout).findings;
+  const problems = findings.filter(({ level }) => level === 'problem');
+  // No mint listens at the default URL.
+  expect(problems.map((problem) => problem.check).sort()).toEqual([check, 'mint.reachable'].sort());
+  // A generated secret would replace the right one in the next backup.
+  expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(hadSecretFile);
+});
+
+it('reports no problem if the treasury secret is the right one', async () => {
+  const env = { DATA_DIR: await createTreasury(), TREASURY_SECRET: TEST_TREASURY_SECRET };
+  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
+  expect(stdout).not.toContain('treasury_secret');
+});
+
+it('shows in `nutpost treasury` the ecash that the treasury secret cannot open', async () => {
+  const dataDir = await createTreasury();
+  const wrongSecret = { TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` };
+  for (const [settings, problem] of [
+    [{ USERNAME_PRICE_SAT: '21' }, 'is missing, but the stored ecash needs it'],
+    [wrongSecret, 'is not the secret that sealed the stored ecash'],
+  ] as const) {
+    const env = { DATA_DIR: dataDir, ...settings };
+    const overview = await runNutpostCommand(['treasury'], env);
+    expect(overview).toMatchObject({ code: 1, stdout: '' });
+    expect(overview.stderr).toContain(`TREASURY_SECRET: ${problem}`);
+    expect(overview.stderr).toContain('Cannot be withdrawn\n  16 sat at https://mint.example');
+    expect(await runNutpostCommand(['treasury', 'withdraw'], env)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^TREASURY_SECRET: /),
+    });
+  }
+  expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(false);
+});
+
+/** Creates a data directory with 16 sat of ecash. */
+async function createTreasury(): Promise<string> {
+  const { dataDir, remove } = await createDataDir();
+  onTestFinished(remove);
+  const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+  const { treasury } = new Store(database.db);
+  const sealer = new Sealer(TEST_TREASURY_SECRET);
+  await treasury.activateKey(sealer.keyId);
+  const sealed = await sealer.seal('treasury proof y', {});
+  await treasury.addProofs([{ y: 'y', mintUrl: 'https://mint.example', amountSat: 16, sealed }]);
+  await database.close();
+  return dataDir;
+}
+
+function writeSecret(dataDir: string, name: string): Record<string, string> {
+  writeFileSync(path.join(dataDir, name), SHORT_SECRET, { mode: 0o600 });
+  return {};
+}
+
+async function useOccupiedPort(): Promise<string> {
+  const server = createServer();
+  await once(server.listen({ host: '127.0.0.1', port: 0 }), 'listening');
+  onTestFinished(() => void server.close());
+  return String((server.address() as AddressInfo).port);
+}
