@@ -74,7 +74,7 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
       tag text,
       watch_until ${int},
       address_group_hash text,
-      unique (mint_url, quote_id),
+      unique (quote_id, mint_url),
       check ((paid_seq is null) = (state in ('UNPAID', 'EXPIRED'))),
       check ((paid_seq is null) = (paid_at is null))
     ) ${tableOptions}`.execute(db);

@@ -7,7 +7,7 @@ import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import { infoRoutes } from './api/info.ts';
 import { nameRoutes } from './api/names.ts';
 import { QuoteSocketServer, type QuoteSocketServerDeps } from './api/quote-socket-server.ts';
-import { quoteRoutes } from './api/quotes.ts';
+import { findQuotesRoute, quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
@@ -89,6 +89,7 @@ export async function createHttp(options: HttpOptions) {
     scope.addHook('onRequest', rateLimiter.limitByPubkey);
     scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
     await scope.register(quoteRoutes, deps);
+    await scope.register(findQuotesRoute, deps);
     await scope.register(walletSummaryRoutes, deps);
     await scope.register(userRoutes, deps);
     await scope.register(usernameRoutes, deps);

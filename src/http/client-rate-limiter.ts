@@ -28,7 +28,14 @@ declare module 'fastify' {
   }
 }
 
-type RateLimitCategory = 'requests' | 'changes' | 'purchases' | 'documents' | 'names' | 'pages';
+type RateLimitCategory =
+  | 'requests'
+  | 'changes'
+  | 'purchases'
+  | 'documents'
+  | 'names'
+  | 'lookups'
+  | 'pages';
 
 /** Twice the address groups of an IPv6 /48, so that the owner of a /48 cannot evict the counts of all others. */
 const MAX_COUNTED_ADDRESS_GROUPS = 2 * 65_536;
@@ -42,6 +49,9 @@ const MAX_DOCS_REQUESTS_PER_MINUTE = 60;
 /** Per address. Enough for several people who type at once, and too few to look up long lists of names. */
 const MAX_NAME_LOOKUPS_PER_MINUTE = 120;
 
+/** Per address and per public key. A response has up to 1,000 quotes, twenty times as many as a page of the list. */
+const MAX_QUOTE_LOOKUPS_PER_MINUTE = 60;
+
 /** Per address. A page with a QR code takes about 2 ms, and a person opens one every few seconds. */
 const MAX_PAGES_PER_MINUTE = 600;
 
@@ -51,6 +61,7 @@ const RATE_LIMIT_MESSAGES: Record<RateLimitCategory, string> = {
   purchases: 'Too many requests for usernames',
   documents: 'Too many requests for documents',
   names: 'Too many name lookups',
+  lookups: 'Too many quote lookups',
   pages: 'Too many requests for pages',
 };
 
@@ -71,6 +82,7 @@ export class ClientRateLimiter {
       purchases: createLimiter(limits.usernamePurchasesPerMinute),
       documents: createLimiter(MAX_DOCS_REQUESTS_PER_MINUTE),
       names: createLimiter(MAX_NAME_LOOKUPS_PER_MINUTE),
+      lookups: createLimiter(MAX_QUOTE_LOOKUPS_PER_MINUTE),
       pages: createLimiter(MAX_PAGES_PER_MINUTE),
     });
     this.#limitersByAddress = createLimiters(MAX_COUNTED_ADDRESS_GROUPS);

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
-import { BaseStore, jsonRows, toFlag } from '../database/sql.ts';
+import { BaseStore, columnInValues, jsonRows, toFlag } from '../database/sql.ts';
 import { BatchWriter } from './batch-writer.ts';
 import { computeUnlistedRange, type PaidQuoteState } from './quote-state.ts';
 
@@ -75,6 +75,11 @@ const NEW_QUOTE_COLUMNS = {
   zap_request: 'text',
 } as const;
 
+const LISTED_QUOTE_COLUMNS = sql`
+  mint_url as "mintUrl", quote_id as "quoteId", request, amount_sat as "amountSat", state, locked,
+  created_at as "createdAtMs", expires_at as "expiresAtMs", paid_at as "paidAtMs", tag, comment,
+  zap_request as "zapRequest"`;
+
 export class QuoteStore extends BaseStore {
   /** Stores quotes. Returns their row ids in order; null for a quote whose id is already stored for its mint. */
   async insert(quotes: readonly NewQuote[]): Promise<(number | null)[]> {
@@ -137,9 +142,7 @@ export class QuoteStore extends BaseStore {
       with bounds as materialized (
         select ${countListed(pubkey, nowMs)} as newest, ${countPaidBefore(pubkey, sinceMs + 1)} as seen
       )
-      select newest - seen as total, mint_url as "mintUrl", quote_id as "quoteId", request,
-             amount_sat as "amountSat", state, locked, created_at as "createdAtMs",
-             expires_at as "expiresAtMs", paid_at as "paidAtMs", tag, comment, zap_request as "zapRequest"
+      select newest - seen as total, ${LISTED_QUOTE_COLUMNS}
       from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
         and paid_seq <= newest - ${page.offset}
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
@@ -149,6 +152,24 @@ export class QuoteStore extends BaseStore {
     const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
     // Negative if `since` is later than payments that are not listed yet.
     return { total: Math.max(0, rows[0]?.total ?? 0), quotes: rows.filter(isQuote) };
+  }
+
+  /** Returns those of a recipient's listed quotes that have one of these ids. Several mints may use the same id. */
+  async findListed(
+    pubkey: string,
+    quoteIds: readonly string[],
+    nowMs: number,
+  ): Promise<ListedQuote[]> {
+    const { rows } = await sql<ListedQuote>`
+      with bounds as materialized (select ${countListed(pubkey, nowMs)} as newest),
+      -- Otherwise SQLite may read all payments of the recipient.
+      found as materialized (
+        select * from quotes where ${columnInValues(this.db, 'quote_id', 'text', quoteIds)}
+      )
+      select ${LISTED_QUOTE_COLUMNS} from bounds cross join found
+      where pubkey = ${pubkey} and paid_seq <= newest
+    `.execute(this.db);
+    return rows;
   }
 
   /**

@@ -80,7 +80,7 @@ describe('a request body', () => {
 describe('an unknown route', () => {
   it.each([
     ['/api/v2/settings', API_ERROR],
-    ['/api/v2/wallet/quotes/missing', API_ERROR],
+    ['/api/v2/wallet/quotes/more', API_ERROR],
     [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],
     ['/.well-known/keysend/alice', API_ERROR],
     ['/.well-known/lnurlp', LNURL_ERROR],
@@ -98,6 +98,7 @@ describe('a known path', () => {
     ['DELETE', '/api/v2/user/info', 'GET, HEAD', API_ERROR],
     ['PUT', '/api/v2/user/mint', 'GET, HEAD, PATCH', API_ERROR],
     ['GET', '/api/v2/user/username', 'POST', API_ERROR],
+    ['GET', '/api/v2/wallet/quotes/missing', 'POST', API_ERROR],
     ['PROPFIND', '/api/v2/info', 'GET, HEAD', API_ERROR],
     ['POST', '//api/v2/%69nfo/?a=1', 'GET, HEAD', API_ERROR],
     ['POST', '/.well-known/lnurlp/alice', 'GET, HEAD', LNURL_ERROR],

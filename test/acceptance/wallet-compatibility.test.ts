@@ -116,14 +116,21 @@ describe('the cdk wallet, which parses strictly and signs settings requests with
       });
     expect((await signedGet('/api/v2/user/info')).body.data.user.pubkey).toBe(wallet.pubkey);
     expect((await setLockQuotes(wallet, true)).body.data.user.lockQuote).toBe(true);
-    for (const path of ['/api/v2/wallet/quotes/missing', '/api/v2/settings']) {
-      expect((await signedGet(path)).status).toBe(404);
-    }
+    expect((await signedGet('/api/v2/settings')).status).toBe(404);
     const { body } = await signedGet('/api/v2/auth/nip98');
     const list = await requestJson(environment.origin, LIST_PATH, {
       headers: { authorization: `Bearer ${body.data.token}`, 'content-type': 'application/json' },
     });
     expect(list.status).toBe(200);
+  });
+
+  it('gets the payments whose ids it names in `quotes` of the response itself', async () => {
+    const wallet = environment.newWallet();
+    const [quoteId] = await insertPaidQuotes(environment.database, wallet.pubkey, 2);
+    const path = '/api/v2/wallet/quotes/missing';
+    const { body } = await wallet.send('POST', path, { quoteIds: [quoteId, 'unknown'] });
+    const listed = await wallet.listPaidQuotes();
+    expect(body.quotes).toEqual(listed.filter((quote) => quote['quoteId'] === quoteId));
   });
 
   it('gets the lock state that the mint confirmed for each quote, because one wrong state fails its whole batch', async () => {

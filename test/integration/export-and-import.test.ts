@@ -118,8 +118,8 @@ it('reports the number and the problem of an invalid line, and imports nothing',
       batchEnd,
       `the database rejects one of the 5 rows of quotes that end here (${
         isPostgres
-          ? 'duplicate key value violates unique constraint "quotes_mint_url_quote_id_key"'
-          : 'UNIQUE constraint failed: quotes.mint_url, quotes.quote_id'
+          ? 'duplicate key value violates unique constraint "quotes_quote_id_mint_url_key"'
+          : 'UNIQUE constraint failed: quotes.quote_id, quotes.mint_url'
       })`,
     ],
     [

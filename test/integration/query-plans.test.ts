@@ -50,6 +50,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     'lists payments',
     ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
+  ['finds listed quotes by id', ({ quotes }) => quotes.findListed(pubkey, quoteIds, 1)],
   ['adds up payments', ({ quotes }) => quotes.summarisePaid(pubkey, 2_000, 1)],
   ['finds an invoice by its verify token', ({ quotes }) => quotes.findByVerifyToken('token')],
   ['lists watched mints', ({ watchedQuotes }) => watchedQuotes.listWatchedMints()],
@@ -146,6 +147,13 @@ describe.skipIf(isPostgres)('SQLite', () => {
       quoteEvents.listChangedSince(1, { pubkeys: [pubkey], unlistedFromMs: 1 }),
     );
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
+  });
+
+  it('finds listed quotes by their ids, not by reading all payments of the recipient', async () => {
+    const planSteps = await explainStatements(database, ({ quotes }) =>
+      quotes.findListed(pubkey, quoteIds, 1),
+    );
+    expect(planSteps).toContainEqual(expect.stringMatching(/^SEARCH quotes .*\(quote_id=\?\)/));
   });
 
   it('adds up payments by reading a range of the list', async () => {

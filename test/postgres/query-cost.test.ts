@@ -79,8 +79,7 @@ describe.each([
 
   it.each([
     [1, 'a payment hash', (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
-    // One row for each of the five mints, and the quote twice.
-    [7, 'a quote id', (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
+    [1, 'a quote id', (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
     // Ten payments, and the row of the recipient.
     [11, 'the payments of a recipient', (traces: TraceStore) => traces.listPayments(pubkey, 10)],
     [
@@ -131,6 +130,23 @@ describe.each([
       expect(rowsRead).toBe(maxPayments + 1);
       expect(pagesRead).toBeLessThan(maxPayments + 30);
     }
+  });
+
+  it('reads one row for each listed quote that it finds by its id', async () => {
+    const rows = await database.db
+      .selectFrom('quotes')
+      .select('quote_id')
+      .where('pubkey', '=', pubkey)
+      .where('paid_seq', 'is not', null)
+      .limit(20)
+      .execute();
+    const ids = rows.map((row) => row.quote_id);
+    const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) =>
+      new QuoteStore(db).findListed(pubkey, [...ids, 'unknown'], Date.now()),
+    );
+    // Also the row of the recipient.
+    expect(rowsRead).toBe(ids.length + 1);
+    expect(pagesRead).toBeLessThan(5 * ids.length);
   });
 
   it('reads one row for a verify token, and none for an unknown token', async () => {

@@ -1,12 +1,14 @@
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../../clock.ts';
-import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
+import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import type { ListedQuote } from '../../quotes/quote-store.ts';
 import type { Store } from '../../store.ts';
 import {
   apiError,
   errorResponses,
+  jsonBody,
   nonNegativeInteger,
   queryInteger,
   successEnvelope,
@@ -18,6 +20,14 @@ const MAX_PAGE_SIZE = 50;
 
 /** The largest valid `limit` of a request (spec.md section 8). */
 const MAX_REQUESTED_PAGE_SIZE = 1000;
+
+/** The most ids in a request for certain quotes. */
+const MAX_FOUND_QUOTES = 1000;
+
+const ID_LIST_TEXT = `at most ${MAX_FOUND_QUOTES} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`;
+
+/** Each id has quotation marks, a comma and a space. */
+const MAX_ID_LIST_BYTES = MAX_FOUND_QUOTES * (MAX_QUOTE_ID_LENGTH + 4) + 1024;
 
 /** Contains no fractions and no null, on which some wallets fail. `comment` and `tag` are not in the specification. */
 const quoteSchema = z
@@ -107,6 +117,64 @@ export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> 
       },
     };
   });
+};
+
+const findSchema = {
+  operationId: 'findQuotes',
+  tags: ['Wallets'],
+  summary: 'Get payments by their quote ids',
+  description:
+    'Returns those quotes of the quote list whose ids are given, in any order. Leaves out all other ids.',
+  body: jsonBody({
+    quoteIds: z.custom<string[]>(isIdList, `must be a list of ${ID_LIST_TEXT}`).meta({
+      type: 'array',
+      maxItems: MAX_FOUND_QUOTES,
+      items: { type: 'string', maxLength: MAX_QUOTE_ID_LENGTH },
+    }),
+  }),
+  response: {
+    200: z
+      .object({ error: z.literal(false), quotes: z.array(quoteSchema) })
+      .meta({ description: 'The quotes that were found.' }),
+    ...errorResponses(apiError, 400, 401, 413, 500, 503),
+  },
+};
+
+/** Zod is not used, because it collects an issue for each malformed id. */
+function isIdList(value: unknown): value is string[] {
+  return (
+    Array.isArray(value) &&
+    value.length <= MAX_FOUND_QUOTES &&
+    value.every((id) => typeof id === 'string' && id.length <= MAX_QUOTE_ID_LENGTH)
+  );
+}
+
+/** `POST /api/v2/wallet/quotes/missing`. Unlike other responses, it has no `data`: cdk wallets read `quotes`. */
+export const findQuotesRoute: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
+  app,
+  { store, clock },
+) => {
+  app.post(
+    '/api/v2/wallet/quotes/missing',
+    {
+      schema: findSchema,
+      bodyLimit: MAX_ID_LIST_BYTES,
+      config: { rateLimitCategory: 'lookups' },
+    },
+    async (request, reply) => {
+      const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
+      const found: string[] = [];
+      // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
+      for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
+        const part = ids.slice(start, start + MAX_PAGE_SIZE);
+        const quotes = await store.quotes.findListed(request.pubkey, part, clock());
+        found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
+        await yieldToEventLoop();
+      }
+      reply.type('application/json; charset=utf-8');
+      return reply.send(`{"error":false,"quotes":[${found.join()}]}` as never);
+    },
+  );
 };
 
 function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {

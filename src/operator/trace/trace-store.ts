@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { type ExpressionBuilder, sql } from 'kysely';
 import type { DatabaseSchema, QuoteState } from '../../database/schema.ts';
-import { BaseStore, columnInSubquery, databaseNow } from '../../database/sql.ts';
+import { BaseStore, databaseNow } from '../../database/sql.ts';
 
 /** A quote as `nutpost trace` shows it. Times are in milliseconds since 1970. */
 export interface TracedQuote {
@@ -62,22 +62,10 @@ export class TraceStore extends BaseStore {
     return rows.map(toTracedQuote);
   }
 
-  /**
-   * Returns the quotes with this id, newest first. There are several if several mints use the id. The query reads
-   * two index entries for each mint that ever created a quote.
-   */
+  /** Returns the quotes with this id, newest first. There are several if several mints use the id. */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
-    const ids = sql`
-      with recursive quote_mints (mint_url) as (
-        select min(mint_url) from quotes
-        union all
-        select (select min(quotes.mint_url) from quotes where quotes.mint_url > quote_mints.mint_url)
-        from quote_mints where quote_mints.mint_url is not null
-      )
-      select (select id from quotes where mint_url = quote_mints.mint_url and quote_id = ${quoteId})
-      from quote_mints`;
     const rows = await this.#selectQuotes()
-      .where(columnInSubquery(this.db, 'id', ids))
+      .where('quote_id', '=', quoteId)
       .orderBy('id', 'desc')
       .limit(limit)
       .execute();
