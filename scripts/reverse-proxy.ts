@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import path from 'node:path';
 import { installDebianPackages, runProgram } from './debian-packages.ts';
-import { ServerProcess } from './server-process.ts';
+import { findFreePort, ServerProcess } from './server-process.ts';
 
 /**
  * Reverse proxies with an example configuration in docs/proxies/. Their programs and Debian packages have the same
@@ -28,6 +28,10 @@ const PROGRAM_PATH = `${process.env['PATH']}:/usr/sbin`;
 export interface ReverseProxy {
   /** Self-signed certificate for both hostnames, in PEM. */
   certificate: string;
+  /** Redirects http: requests. Caddy's example does not configure the redirect, which Caddy adds by itself. */
+  httpPort: number;
+  /** What the proxy has logged. */
+  readLog: () => Promise<string>;
   /** Stops the proxy and deletes its folder. */
   stop(): Promise<void>;
 }
@@ -55,6 +59,7 @@ interface ProxyContext {
   configFile: string;
   /** The proxy listens on this port of each of {@link PROXY_ADDRESSES}. */
   port: number;
+  httpPort: number;
   /** Addresses of the processes of the service, such as `127.0.0.1:3000`. */
   upstreams: readonly string[];
 }
@@ -93,6 +98,7 @@ export async function startReverseProxy(
     folder,
     pemFile: path.join(folder, 'site.pem'),
     configFile: path.join(folder, 'configuration'),
+    httpPort: await findFreePort('127.0.0.1'),
     ...options,
   };
   const setup = PROXY_SETUPS[kind](context);
@@ -111,7 +117,12 @@ export async function startReverseProxy(
       env: { PATH: PROGRAM_PATH, HOME: folder },
     });
     await proxy.waitUntilReady(() => checkListening(options.port));
-    return { certificate, stop };
+    const { httpPort } = context;
+    const readLog = async () => {
+      const accessLog = await readFile(path.join(folder, 'access.log'), 'utf8').catch(() => '');
+      return `${proxy?.output ?? ''}${accessLog}`;
+    };
+    return { certificate, httpPort, readLog, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -144,17 +155,21 @@ export async function adaptCaddyfile(
 }
 
 const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySetup> = {
-  nginx: ({ folder, pemFile, configFile, port, upstreams }) => ({
+  nginx: ({ folder, pemFile, configFile, port, httpPort, upstreams }) => ({
     exampleFile: 'nginx.conf',
     wrapper: [
       // By default, nginx that root starts runs its workers as another user, who cannot read the folder.
-      `user root; daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log off;
+      // It logs requests by default, as on Debian.
+      `user root; daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log ${folder}/access.log;
        client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
        fastcgi_temp_path ${folder}/fastcgi; uwsgi_temp_path ${folder}/uwsgi;
        scgi_temp_path ${folder}/scgi;\n`,
       '}\n',
     ],
     replacements: [
+      ['listen 80;', `listen 127.0.0.1:${httpPort};`],
+      ['listen [::]:80;', ''],
+      ['error_log /var/log/nginx/error.log crit;', 'error_log stderr crit;'],
       ['listen 443', `listen 127.0.0.1:${port}`],
       ['listen [::]:443 ssl http2;', hasIpv6() ? `listen [::1]:${port} ssl http2;` : ''],
       ['server 127.0.0.1:3000;', upstreams.map((upstream) => `server ${upstream};`).join(' ')],
@@ -163,10 +178,13 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
     ],
     args: ['-e', 'stderr', '-p', folder, '-c', configFile],
   }),
-  haproxy: ({ pemFile, configFile, port, upstreams }) => ({
+  haproxy: ({ pemFile, configFile, port, httpPort, upstreams }) => ({
     exampleFile: 'haproxy.cfg',
     wrapper: ['', ''],
     replacements: [
+      ['bind :80,:::80 v6only', `bind 127.0.0.1:${httpPort}`],
+      // As if the operator had added logs.
+      ['    mode http\n', '    mode http\n    log stdout format raw local0\n    option httplog\n'],
       ['bind :443,:::443 v', `bind ${PROXY_ADDRESSES.map((host) => `${host}:${port}`)} v`],
       [
         'server nutpost1 127.0.0.1:3000',

@@ -35,6 +35,7 @@ export async function startFrontProxy(ports: readonly number[]): Promise<FrontPr
       'bind :443,:::443 v6only ssl crt /etc/haproxy/nutpost.pem alpn h2,http/1.1',
       `bind ${HOST}:${port}`,
     ],
+    ['bind :80,:::80 v6only', `bind ${HOST}:${await findFreePort(HOST)}`],
     ['X-Forwarded-Proto https', 'X-Forwarded-Proto http'],
     // All clients of the test have the same address.
     ['sc0_conn_cur gt 250', 'sc0_conn_cur gt 10000'],

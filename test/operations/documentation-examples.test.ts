@@ -53,7 +53,7 @@ it.each(DOCUMENTS_WITH_EXAMPLES)(
     const startsService = examples.some(({ kind }) => kind === 'service');
     const exampleServicePort = startsService ? await findFreePort('127.0.0.1') : null;
     // The README and docs/api.md are for people who try the service in a clone.
-    const isOperatorGuide = !['README.md', 'docs/api.md'].includes(name);
+    const isOperatorGuide = !startsService && !['README.md', 'docs/api.md'].includes(name);
     const options = { exampleServicePort, isOperatorGuide };
     const terminal = await openExampleTerminal(environment, options, stack);
     for (const example of examples) {

@@ -72,6 +72,38 @@ describe.each(REVERSE_PROXIES)('%s', (kind) => {
   });
 });
 
+it.each(REVERSE_PROXIES)(
+  'logs with %s no verify token and no comment, even if no process accepts connections',
+  async (kind) => {
+    const service = await useServiceBehindProxy(kind);
+    const token = 'a'.repeat(64);
+    const comment = 'a-comment-of-a-payer';
+    const request = async () => {
+      for (const path of [
+        `/lnurl/verify/${token}`,
+        `/.well-known/lnurlp/alice?amount=1000&comment=${comment}`,
+      ]) {
+        await requestThroughProxy(service.canonicalOrigin, path);
+      }
+    };
+    await request();
+    await service.stopService();
+    await request();
+    const log = await service.readProxyLog();
+    expect(log).not.toContain(token);
+    expect(log).not.toContain(comment);
+  },
+);
+
+it.each(['nginx', 'haproxy'] as const)('redirects http: URLs with %s', async (kind) => {
+  const { httpOrigin } = await useServiceBehindProxy(kind);
+  const response = await fetch(`${httpOrigin}/alice?amount=21`, { redirect: 'manual' });
+  expect(response.status).toBe(308);
+  expect(response.headers.get('location')).toMatch(
+    /^https:\/\/one\.example(:\d+)?\/alice\?amount=21$/,
+  );
+});
+
 describe.each(PROXIES_WITH_HEALTH_CHECKS)('%s', (kind) => {
   it('sends no request to a process that is not ready', async () => {
     const failing = await startFailingProcess({ isReady: false });

@@ -27,7 +27,7 @@ import {
 } from '../helpers/service/service-behind-proxy.ts';
 import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** These tests run each example configuration of docs/proxies/ in a real proxy, with TLS (spec.md section 9). */
+/** These tests run each example configuration of docs/proxies/ in a real proxy, with TLS. */
 
 const QUOTES_PATH = '/api/v2/wallet/quotes';
 const SOCKET_PATH = '/api/v2/ws/quote';

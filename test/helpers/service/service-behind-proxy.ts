@@ -29,6 +29,10 @@ export interface ServiceBehindProxy {
   secondOrigin: string;
   /** The service's own URL, such as `http://127.0.0.1:3000`, which bypasses the proxy. */
   directUrl: string;
+  /** The `http:` URL of the canonical domain. Caddy has none in these tests. */
+  httpOrigin: string;
+  /** What the proxy has logged. */
+  readProxyLog: () => Promise<string>;
   /** Stops the service, but not the proxy. */
   stopService(): Promise<void>;
   /** Stops the service and the proxy. */
@@ -81,6 +85,8 @@ export async function startServiceBehindProxy(
     canonicalOrigin,
     secondOrigin,
     directUrl: service.url,
+    httpOrigin: `http://${PROXIED_HOSTNAMES[0]}:${proxy.httpPort}`,
+    readProxyLog: proxy.readLog,
     stopService,
     close: async () => {
       await stopService();
