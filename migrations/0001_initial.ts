@@ -171,10 +171,10 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
     create index username_purchases_failed on username_purchases (closed_at)
     where state = 'failed'`.execute(db);
   await sql`create index username_purchases_by_pubkey on username_purchases (pubkey)`.execute(db);
-  // A proof pays for one purchase only. Its Y (NUT-07) identifies it without revealing its secret.
+  // A proof pays for one purchase only. The hash identifies it without revealing its secret.
   await sql`
     create table username_purchase_proofs (
-      y text primary key,
+      secret_hash text primary key,
       purchase text not null references username_purchases (id) on delete cascade
     ) ${tableOptions}`.execute(db);
   await sql`

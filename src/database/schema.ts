@@ -143,9 +143,9 @@ export interface DatabaseSchema {
     /** When that last happened. */
     last_unanswered_at: number | null;
   };
-  /** The proofs that paid for a purchase, by their Y (NUT-07). */
+  /** The proofs that paid for a purchase, by the SHA-256 of their secrets in hex. */
   username_purchase_proofs: {
-    y: string;
+    secret_hash: string;
     purchase: string;
   };
   /** One row: the id of the secret that sealed the stored ecash. */

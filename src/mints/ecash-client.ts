@@ -15,6 +15,7 @@ import {
   sendMintRequest,
 } from './mint-client.ts';
 import { parseErrorCode } from './mint-error.ts';
+import type { MintPermit } from './mint-rate-limiter.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
 
 type FoundKeysets = { outcome: 'found'; keysets: Keyset[] };
@@ -85,11 +86,16 @@ export class EcashClient {
     });
   }
 
-  /** Swaps proofs for new ones (NUT-03). */
+  /**
+   * Swaps proofs for new ones (NUT-03).
+   *
+   * @param permit for the route `swap`; by default, waits for one
+   */
   swap(
     mintUrl: string,
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
+    permit?: MintPermit,
   ): Promise<SwapResult> {
     // Without the DLEQ proof, which would let the mint link the proof to the request that created it.
     const sentInputs = inputs.map(({ id, amount, secret, C }) => ({ id, amount, secret, C }));
@@ -99,6 +105,7 @@ export class EcashClient {
       path: '/v1/swap',
       body: { inputs: sentInputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
+      permit,
       parse: (body) => parseSignatures(body, outputs),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });

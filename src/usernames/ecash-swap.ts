@@ -2,6 +2,7 @@ import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient } from '../mints/ecash-client.ts';
 import type { KeysetCache } from '../mints/mint-cache.ts';
 import { describeFailure } from '../mints/mint-client.ts';
+import type { MintPermit } from '../mints/mint-rate-limiter.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import {
   computeInputFeeSat,
@@ -26,6 +27,8 @@ export interface Swap {
   inputs: readonly Proof[];
   /** Every output plan that the mint may have received. The last plan is the newest, and only it is sent. */
   outputPlans: readonly OutputPlan[];
+  /** Returns the permit for the first request, once. Further requests wait for their own. */
+  takePermit?: () => MintPermit | undefined;
   /** Called before each request. If it resolves with false, another run has taken over, and nothing is sent. */
   renewLease: () => Promise<boolean>;
   /** Stores all output plans. If it resolves with false, another run has taken over. */
@@ -134,7 +137,7 @@ type SwapResponse =
 
 async function sendSwap(
   { client, keysetCache, treasurySecret }: SwapContext,
-  { id, mintUrl, inputs, outputPlans, renewLease }: Swap,
+  { id, mintUrl, inputs, outputPlans, takePermit, renewLease }: Swap,
 ): Promise<SwapResponse> {
   const plan = outputPlans.at(-1);
   const keys = plan === undefined ? null : await keysetCache.getKeys(mintUrl, plan.keysetId);
@@ -146,7 +149,7 @@ async function sendSwap(
   if (!(await renewLease())) {
     return { outcome: 'lost', reason: LEASE_LOST_REASON };
   }
-  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages);
+  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, takePermit?.());
   switch (response.outcome) {
     case 'signed': {
       const proofs = await outputs.unblind(response.signatures, keys);

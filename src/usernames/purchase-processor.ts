@@ -4,10 +4,11 @@ import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
+import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
-import { computeY, mapInSlices } from './ecash/proofs.ts';
+import { hashSecret } from './ecash/proofs.ts';
 import {
   checkSwap,
   planSwap,
@@ -43,6 +44,7 @@ const MAX_LEASE_WAITS = 40;
 
 interface PurchaseProcessorDeps {
   store: Store;
+  limiter: MintRateLimiter;
   swapContext: SwapContext;
   sealer: Sealer;
   graceMs: number;
@@ -53,6 +55,8 @@ interface PurchaseProcessorDeps {
 interface NewPurchaseOrder extends Pick<NewPurchase, 'pubkey' | 'name' | 'priceSat' | 'mintUrl'> {
   /** When the database reported the name as free. */
   nowMs: number;
+  /** The buyer's IPv4 address, or the /64 of an IPv6 address. */
+  addressGroup: string;
   payment: { proofs: readonly Proof[]; faceValueSat: number };
 }
 
@@ -62,6 +66,9 @@ export type PurchaseFailureReason =
   | 'mint_unreachable'
   /** For a day, the mint reported the token as unspent, but did not respond to the swap. */
   | 'no_response';
+
+/** The mint's rate limit is reached, and nothing was stored. */
+type MintBusy = { outcome: 'mint_busy'; retryAfterMs: number };
 
 export type PurchaseAttemptResult =
   | { outcome: 'completed' }
@@ -86,24 +93,39 @@ export class PurchaseProcessor {
   }
 
   /**
-   * Starts a purchase, and waits for its first run.
+   * Starts a purchase, and waits for its first run. Holds the name only once the mint's rate limit permits the swap.
    *
    * @returns null if another request took the name or the token, or another run has taken over
    */
-  async start(order: NewPurchaseOrder): Promise<PurchaseAttemptResult | null> {
-    const { keysetCache } = this.#deps.swapContext;
-    const planResult = await planSwap(keysetCache, order.mintUrl, order.payment.proofs, false);
+  async start(order: NewPurchaseOrder): Promise<PurchaseAttemptResult | MintBusy | null> {
+    const { swapContext, limiter } = this.#deps;
+    const { mintUrl, addressGroup, payment } = order;
+    const planResult = await planSwap(swapContext.keysetCache, mintUrl, payment.proofs, false);
     if (planResult.outcome === 'failed') {
       return planResult;
     }
+    const maxWaitMs = limiter.payerMaxWaitMs;
+    const acquired = await limiter.acquire(mintUrl, 'swap', { addressGroup, maxWaitMs });
+    if (acquired.outcome === 'rate_limited') {
+      return { ...acquired, outcome: 'mint_busy' };
+    }
+    const unusedPermits = [acquired.permit];
     const id = randomUUID();
-    return this.#run(id, true, (holder) => this.#journal(id, holder, order, planResult.plan));
+    try {
+      return await this.#run(
+        id,
+        (holder) => this.#journal(id, holder, order, planResult.plan),
+        () => unusedPermits.pop(),
+      );
+    } finally {
+      unusedPermits.pop()?.cancel();
+    }
   }
 
   /** Resumes a purchase. Returns null if another process has the lease or has closed the purchase. */
   resume(id: string): Promise<PurchaseAttemptResult | null> {
     const { store, clock } = this.#deps;
-    return this.#run(id, false, (holder) => store.purchases.acquireLease(id, holder, clock()));
+    return this.#run(id, (holder) => store.purchases.acquireLease(id, holder, clock()));
   }
 
   /**
@@ -147,7 +169,7 @@ export class PurchaseProcessor {
     const { store, sealer, clock } = this.#deps;
     const { payment } = order;
     const sealedProofs = await sealer.seal(purchaseSealContext(id), payment.proofs);
-    const ys = await mapInSlices(payment.proofs, computeY);
+    const secretHashes = payment.proofs.map(hashSecret);
     return store.tryTransaction(async (tx) => {
       if (!(await tx.usernames.hold(order.name, { ...order, purchaseId: id }))) {
         return false;
@@ -165,20 +187,23 @@ export class PurchaseProcessor {
       if (!(await tx.treasury.isActiveKey(sealer.keyId))) {
         throw new Error('a process with another TREASURY_SECRET uses this database');
       }
-      return tx.purchases.claimProofs(id, ys);
+      return tx.purchases.claimProofs(id, secretHashes);
     });
   }
 
-  /** @param acquireLease resolves with false if the run must not start */
+  /**
+   * @param acquireLease resolves with false if the run must not start
+   * @param takePermit only for a new purchase, for which no request was sent
+   */
   #run(
     id: string,
-    isNew: boolean,
     acquireLease: (holder: string) => Promise<boolean>,
+    takePermit?: () => MintPermit | undefined,
   ): Promise<PurchaseAttemptResult | null> {
     const startRun = async () => {
       const holder = randomUUID();
       const hasLease = await acquireLease(holder);
-      return hasLease ? this.#attempt(id, holder, isNew) : null;
+      return hasLease ? this.#attempt(id, holder, takePermit) : null;
     };
     return this.#runs.getOrInsertComputed(id, () =>
       startRun().finally(() => this.#runs.delete(id)),
@@ -188,7 +213,7 @@ export class PurchaseProcessor {
   async #attempt(
     id: string,
     holder: string,
-    isNew: boolean,
+    takePermit?: () => MintPermit | undefined,
   ): Promise<PurchaseAttemptResult | null> {
     const openPurchase = await this.#deps.store.purchases.findOpen(id);
     if (openPurchase === null) {
@@ -196,7 +221,7 @@ export class PurchaseProcessor {
     }
     const purchase = { ...openPurchase, holder };
     try {
-      return await this.#redeem(purchase, isNew);
+      return await this.#redeem(purchase, takePermit);
     } catch (error) {
       this.#deps.log[retryLogLevel(error)](
         { event: 'username_purchase_error', err: error, purchase: id },
@@ -206,7 +231,10 @@ export class PurchaseProcessor {
     }
   }
 
-  async #redeem(purchase: LeasedPurchase, isNew: boolean): Promise<PurchaseAttemptResult | null> {
+  async #redeem(
+    purchase: LeasedPurchase,
+    takePermit?: () => MintPermit | undefined,
+  ): Promise<PurchaseAttemptResult | null> {
     const context = purchaseSealContext(purchase.id);
     const inputs = (await this.#deps.sealer.open(context, purchase.sealedProofs)) as Proof[];
     const { store, swapContext, clock } = this.#deps;
@@ -216,6 +244,7 @@ export class PurchaseProcessor {
       mintUrl,
       inputs,
       outputPlans,
+      ...(takePermit && { takePermit }),
       renewLease: () => store.purchases.renewLease(id, holder, clock()),
       savePlans: (plans: readonly OutputPlan[]) =>
         store.purchases.setOutputPlans(id, holder, plans),
@@ -223,7 +252,7 @@ export class PurchaseProcessor {
     if (isUndoDue(purchase)) {
       return this.#undo(purchase, swap);
     }
-    return this.#applyResult(purchase, await runSwap(swapContext, swap, isNew));
+    return this.#applyResult(purchase, await runSwap(swapContext, swap, takePermit !== undefined));
   }
 
   async #applyResult(

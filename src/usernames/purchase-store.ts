@@ -79,24 +79,25 @@ export class PurchaseStore extends BaseStore {
   /**
    * Records which proofs pay for a purchase.
    *
-   * @param ys the points Y that identify the proofs (NUT-07)
+   * @param secretHashes see `hashSecret`
    * @returns false if some of them pay for another purchase: the caller must roll the transaction back
    */
-  async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
+  async claimProofs(id: string, secretHashes: readonly string[]): Promise<boolean> {
     // Inserted in a fixed order, so that two purchases with the same proofs cannot deadlock.
-    const rows = ys.map((y) => ({ y, purchase: id }));
+    const rows = secretHashes.map((hash) => ({ hash, purchase: id }));
+    const columns = { hash: 'text', purchase: 'text' } as const;
     const inserted = await sql`
-      insert into username_purchase_proofs (y, purchase)
-      select y, purchase from ${jsonRows(this.db, { y: 'text', purchase: 'text' }, rows)} as claimed
+      insert into username_purchase_proofs (secret_hash, purchase)
+      select hash, purchase from ${jsonRows(this.db, columns, rows)} as claimed
       where true
-      order by y
-      on conflict (y) do nothing
+      order by hash
+      on conflict (secret_hash) do nothing
     `.execute(this.db);
-    return inserted.numAffectedRows === BigInt(ys.length);
+    return inserted.numAffectedRows === BigInt(secretHashes.length);
   }
 
   /** Finds the purchases that any of these proofs paid for. */
-  async findByProofs(ys: readonly string[]) {
+  async findByProofs(secretHashes: readonly string[]) {
     return await this.db
       .selectFrom('username_purchases')
       .select(['id', 'pubkey', 'name', 'state'])
@@ -104,7 +105,7 @@ export class PurchaseStore extends BaseStore {
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where(columnInValues(this.db, 'y', 'text', ys)),
+          .where(columnInValues(this.db, 'secret_hash', 'text', secretHashes)),
       )
       .execute();
   }

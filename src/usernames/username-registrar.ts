@@ -13,7 +13,7 @@ import {
   type TokenValidationResult,
   validateToken,
 } from './ecash/cashu-token.ts';
-import { computeY, mapInSlices } from './ecash/proofs.ts';
+import { hashSecret } from './ecash/proofs.ts';
 import type {
   PurchaseAttemptResult,
   PurchaseFailureReason,
@@ -68,6 +68,7 @@ interface RegistrationRequest {
   name: string;
   pubkey: string;
   token: string | null;
+  addressGroup: string;
   nowMs: number;
 }
 
@@ -117,12 +118,14 @@ export class UsernameRegistrar {
    * @param pubkey hex
    * @param username as the client wrote it
    * @param token a `cashuA` or `cashuB` token; null if the client sent none
+   * @param buyer.addressGroup the client's IPv4 address, or the /64 of an IPv6 address
    * @throws RequestError if the key cannot have the name, or (`unavailable`) if the outcome is not known yet
    */
   async register(
     pubkey: string,
     username: string,
     token: string | null,
+    { addressGroup }: { addressGroup: string },
   ): Promise<RegistrationResult> {
     const name = parseUsername(username);
     if (name === null) {
@@ -136,7 +139,8 @@ export class UsernameRegistrar {
       throw new RequestError('invalid', 'This key cannot have a username here.');
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-      const result = await this.#attempt({ name, pubkey, token, nowMs: this.#deps.clock() });
+      const nowMs = this.#deps.clock();
+      const result = await this.#attempt({ name, pubkey, token, addressGroup, nowMs });
       if (result !== 'changed') {
         return result;
       }
@@ -226,8 +230,8 @@ export class UsernameRegistrar {
     if (decoded.outcome === 'rejected') {
       return 'none';
     }
-    const ys = await mapInSlices(decoded.proofs, computeY);
-    const [purchase, ...morePurchases] = await this.#deps.store.purchases.findByProofs(ys);
+    const hashes = decoded.proofs.map(hashSecret);
+    const [purchase, ...morePurchases] = await this.#deps.store.purchases.findByProofs(hashes);
     if (purchase === undefined) {
       return 'none';
     }
@@ -270,7 +274,7 @@ export class UsernameRegistrar {
     request: RegistrationRequest,
     token: PresentedToken | null,
   ): Promise<RegistrationResult | 'changed'> {
-    const { name, pubkey, nowMs } = request;
+    const { name, pubkey, addressGroup, nowMs } = request;
     const { priceSat, mintUrl } = this.policy;
     if (!priceSat) {
       return this.#assign(request);
@@ -291,8 +295,12 @@ export class UsernameRegistrar {
     if (payment.outcome === 'rejected') {
       return this.#requirePayment(payment.reason);
     }
-    const order = { name, pubkey, nowMs, priceSat, mintUrl, payment };
-    return this.#toRegistrationResult(await processor.start(order));
+    const order = { name, pubkey, addressGroup, nowMs, priceSat, mintUrl, payment };
+    const result = await processor.start(order);
+    if (result?.outcome === 'mint_busy') {
+      throw paymentMintError(result.retryAfterMs);
+    }
+    return this.#toRegistrationResult(result);
   }
 
   /** @param result null if the purchase was not started or another run has closed it */
@@ -392,9 +400,11 @@ async function requireRestoreSupport(context: PaymentContext): Promise<void> {
   throw paymentMintError();
 }
 
-function paymentMintError(): RequestError {
+/** @param retryAfterMs null: unknown */
+function paymentMintError(retryAfterMs: number | null = null): RequestError {
   return new RequestError(
     'unavailable',
     'The mint is not working properly. Your token was not used; try again later.',
+    retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000)),
   );
 }

@@ -46,7 +46,15 @@ export function createTreasury(options: TreasuryOptions) {
   const keysetCache = new KeysetCache({ client, verifyKeys: verifyKeysetKeys, monotonicMs });
   const swapContext = { client, keysetCache, treasurySecret };
   const { graceMs } = settings.usernames;
-  const processor = new PurchaseProcessor({ store, swapContext, sealer, graceMs, clock, log });
+  const processor = new PurchaseProcessor({
+    store,
+    limiter: mints.limiter,
+    swapContext,
+    sealer,
+    graceMs,
+    clock,
+    log,
+  });
   return { sealer, keysetCache, processor };
 }
 

@@ -4,6 +4,7 @@ import { RequestError } from '../../errors.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import { toAddressGroup } from '../client-rate-limiter.ts';
 import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
 
 const schema = {
@@ -52,7 +53,8 @@ export const usernameRoutes: FastifyPluginAsyncZod<{
     async (request, reply) => {
       const { pubkey, body, headers } = request;
       const token = headers['x-cashu']?.trim() || null;
-      const result = await usernameRegistrar.register(pubkey, body.username, token);
+      const buyer = { addressGroup: toAddressGroup(request.ip) };
+      const result = await usernameRegistrar.register(pubkey, body.username, token, buyer);
       if (result.outcome === 'payment_required') {
         reply.header('x-cashu', result.request);
         throw new RequestError('payment_required', result.message);

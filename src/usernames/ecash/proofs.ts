@@ -1,4 +1,4 @@
-import { hkdfSync } from 'node:crypto';
+import { hash, hkdfSync } from 'node:crypto';
 import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import {
   Amount,
@@ -22,6 +22,11 @@ import type {
 /** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-00, NUT-07). */
 export function computeY(proof: Pick<Proof, 'secret'>): string {
   return hashToCurve(new TextEncoder().encode(proof.secret)).toHex(true);
+}
+
+/** Returns the SHA-256 of a proof's secret in hex. It identifies the proof too, and takes 1 % of the time of its Y. */
+export function hashSecret({ secret }: Pick<Proof, 'secret'>): string {
+  return hash('sha256', secret);
 }
 
 /** Curve operations take 0.1 to 4 ms each. Longer slices would delay other requests noticeably. */

@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
-import { computeY } from '../../../src/usernames/ecash/proofs.ts';
+import { computeY, hashSecret } from '../../../src/usernames/ecash/proofs.ts';
 import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import type { ProcessStorm } from '../storm.ts';
@@ -31,6 +31,7 @@ export interface PaymentToken {
   proofs: Proof[];
   /** Y of each proof (NUT-07). */
   ys: readonly string[];
+  secretHashes: readonly string[];
   amountSat: number;
 }
 
@@ -224,7 +225,8 @@ export class BuyerSimulation {
     const text = this.#payer.encodeToken(
       hasDleq ? proofs : proofs.map(({ dleq: _, ...proof }) => proof),
     );
-    const token = { text, proofs, ys: proofs.map(computeY), amountSat };
+    const secretHashes = proofs.map(hashSecret);
+    const token = { text, proofs, ys: proofs.map(computeY), secretHashes, amountSat };
     this.tokens.push(token);
     return token;
   }

@@ -39,8 +39,8 @@ export interface DatabaseSnapshot {
 interface CompletedPurchase {
   pubkey: string;
   name: string;
-  /** Y of each proof of the token that paid for the name (NUT-07). */
-  ys: string[];
+  /** Of each proof of the token that paid for the name. */
+  secretHashes: string[];
 }
 
 export interface PurchaseObservations extends ProcessStorm {
@@ -57,16 +57,16 @@ const CONCURRENT_REQUESTS_PER_PROCESS = 8;
 
 export async function readDatabaseSnapshot({ db }: Database): Promise<DatabaseSnapshot> {
   const purchasesById = new Map<string, CompletedPurchase>();
-  const purchaseProofs = await sql<{ id: string; pubkey: string; name: string; y: string }>`
-    select purchase.id, purchase.pubkey, purchase.name, proof.y
+  const purchaseProofs = await sql<{ id: string; pubkey: string; name: string; hash: string }>`
+    select purchase.id, purchase.pubkey, purchase.name, proof.secret_hash as hash
     from username_purchases as purchase
     join username_purchase_proofs as proof on proof.purchase = purchase.id
     where purchase.state = 'completed'
   `.execute(db);
-  for (const { id, pubkey, name, y } of purchaseProofs.rows) {
-    const purchase = purchasesById.get(id) ?? { pubkey, name, ys: [] };
+  for (const { id, pubkey, name, hash } of purchaseProofs.rows) {
+    const purchase = purchasesById.get(id) ?? { pubkey, name, secretHashes: [] };
     purchasesById.set(id, purchase);
-    purchase.ys.push(y);
+    purchase.secretHashes.push(hash);
   }
   const usernames = await sql<DatabaseSnapshot['usernames'][number]>`
     select name, pubkey from usernames where status = 'in_use'
@@ -176,12 +176,12 @@ function checkPaidNames(
   for (const username of usernames.filter((username) => !purchased.has(nameAndKey(username)))) {
     checkRecorder.addProblem('paidNames', `the owner of ${username.name} did not pay for it`);
   }
-  const redeemedYs = new Set([...redeemedTokens].flatMap(({ ys }) => ys));
+  const redeemed = new Set([...redeemedTokens].flatMap(({ secretHashes }) => secretHashes));
   const requested = new Set(
     buyers.attempts.map(({ name, buyer }) => nameAndKey({ name, pubkey: buyer.pubkey })),
   );
   for (const purchase of completedPurchases) {
-    if (!purchase.ys.every((y) => redeemedYs.has(y))) {
+    if (!purchase.secretHashes.every((hash) => redeemed.has(hash))) {
       const problem = `${purchase.name} was sold for a token that was not redeemed`;
       checkRecorder.addProblem('paidNames', problem);
     }
@@ -284,8 +284,9 @@ function findWinningAttempt(
   { completedPurchases }: DatabaseSnapshot,
   token: PaymentToken,
 ): PurchaseAttempt | null {
-  const purchase = completedPurchases.find(({ ys }) => ys.includes(token.ys[0] ?? ''));
-  if (purchase?.ys.length !== token.ys.length) {
+  const [hash = ''] = token.secretHashes;
+  const purchase = completedPurchases.find(({ secretHashes }) => secretHashes.includes(hash));
+  if (purchase?.secretHashes.length !== token.secretHashes.length) {
     return null;
   }
   const isWinner = (attempt: PurchaseAttempt) =>

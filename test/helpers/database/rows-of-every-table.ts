@@ -154,8 +154,8 @@ const ROWS_BY_TABLE = {
     },
   ],
   username_purchase_proofs: [
-    { y: '02aa', purchase: 'open' },
-    { y: '02bb', purchase: 'completed' },
+    { secret_hash: 'aa', purchase: 'open' },
+    { secret_hash: 'bb', purchase: 'completed' },
   ],
   treasury_key: [{ id: 1, key_id: 'kid' }],
   treasury_withdrawals: [
