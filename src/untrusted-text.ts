@@ -109,7 +109,8 @@ export function decodeQueryValueCandidates(encoded: string): string[] {
   return [...new Set(candidates)];
 }
 
-function tryDecodeUriComponent(encoded: string): string {
+/** Returns a text with invalid escapes undecoded. */
+export function tryDecodeUriComponent(encoded: string): string {
   try {
     return decodeURIComponent(encoded);
   } catch {

@@ -31,7 +31,7 @@ interface HttpOptions
     Omit<AuthenticatorDeps, 'publicOrigins' | 'jwt'>,
     Omit<QuoteSocketServerDeps, 'publicOrigins' | 'authenticator'>,
     Omit<LnurlDeps, 'publicOrigins'>,
-    Pick<WebDeps, 'hasZaps'> {
+    Pick<WebDeps, 'hasZaps' | 'allowPrivateNetworks'> {
   readiness: Readiness;
   store: Store;
   /** The first is canonical. If empty, the local address is used. */

@@ -17,6 +17,7 @@ import type { Readiness } from '../database/readiness.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { tryParseJson } from '../untrusted-text.ts';
+import { escapeZapRequestAmpersands } from '../zaps/zap-request.ts';
 import {
   handleSocketError,
   isQuoteSocketUpgrade,
@@ -132,7 +133,9 @@ export async function createServer(deps: ServerDeps) {
     // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2). Other targets without a
     // slash, such as `*`, must not lead to the home page.
     rewriteUrl: ({ url = '' }) =>
-      url.startsWith('/') ? url : `/${url.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`,
+      escapeZapRequestAmpersands(
+        url.startsWith('/') ? url : `/${url.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`,
+      ),
     // For errors before any hook has run.
     frameworkErrors: (error, request, reply) => {
       setCommonHeaders(request, reply);

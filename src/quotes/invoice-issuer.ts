@@ -9,6 +9,7 @@ import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
+import type { Store } from '../store.ts';
 import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
 import {
@@ -50,6 +51,7 @@ export interface InvoiceTiming {
 export interface InvoiceIssuerDeps {
   mints: Pick<Mints, 'infoCache' | 'quoteCreator'>;
   quoteWriter: Pick<QuoteWriter, 'insert'>;
+  quoteEvents: Pick<Store['quoteEvents'], 'add'>;
   admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'runIfAdmitted'>;
   /** The amounts that the operator allows. */
   operatorRange: SendableRange;
@@ -160,7 +162,7 @@ export class InvoiceIssuer {
     createdQuote: CreatedQuote,
     addressGroupHash: string,
   ): Promise<Invoice> {
-    const { quoteWriter, onQuoteCreated, clock, log } = this.#deps;
+    const { quoteWriter, quoteEvents, onQuoteCreated, clock, log } = this.#deps;
     const { pubkey, mintUrl } = order.recipient;
     const quote = toVerifiedQuote(order, createdQuote, addressGroupHash, clock());
     const id = quote && (await quoteWriter.insert(quote));
@@ -175,6 +177,12 @@ export class InvoiceIssuer {
     onQuoteCreated({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
     const isZap = zapRequest !== null;
     logMilestone(log, 'invoice_created', paymentHash, { pubkey, amountSat, mintUrl, isZap });
+    const reason = order.text.receiptRefusal;
+    if (reason !== null) {
+      const kind = 'receipt_refused';
+      await quoteEvents.add([{ quoteRowId: id, atMs: createdAtMs, kind, reason }]);
+      logMilestone(log, kind, paymentHash, { reason });
+    }
     return { request: quote.request, verifyToken: quote.verifyToken };
   }
 }

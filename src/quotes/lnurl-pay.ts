@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { RequestError } from '../errors.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
+import type { ReceiptRefusal } from './quote-event-store.ts';
 
 export const MSAT_PER_SAT = 1_000;
 
@@ -74,6 +75,8 @@ export interface InvoiceText {
   comment: string | null;
   /** The exact zap request as signed (NIP-57); null if the payment is not a zap. */
   zapRequest: string | null;
+  /** Why a payment with a zap request is an ordinary one; null if there is none, or it is a zap. */
+  receiptRefusal: ReceiptRefusal | null;
 }
 
 /**
@@ -89,7 +92,7 @@ const MAX_DESCRIPTION_BYTES = 639;
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
-  { lnurlMetadata, plainText, comment, zapRequest }: Omit<InvoiceText, 'tag'>,
+  { lnurlMetadata, plainText, comment, zapRequest }: Omit<InvoiceText, 'tag' | 'receiptRefusal'>,
 ): InvoiceDescription {
   if (mint.supportsDescriptionHash) {
     return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };

@@ -13,6 +13,8 @@ export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
 
 /** Why a zap gets no receipt. */
 export type ReceiptRefusal =
+  /** The zap request is for another key than the address. */
+  | 'zap_request_for_other_key'
   /** The operator does not trust the mint (`ZAP_MINTS`). */
   | 'mint_not_in_zap_mints'
   /** The zap request is so old that an earlier receipt for it may have been deleted. */

@@ -31,6 +31,7 @@ export function createQuotesModule(options: QuotesModuleOptions) {
     invoiceIssuer: new InvoiceIssuer({
       ...options,
       quoteWriter: new QuoteWriter(store.quotes),
+      quoteEvents: store.quoteEvents,
       admission: new InvoiceAdmission({
         ...options,
         limiter: mints.limiter,

@@ -15,6 +15,7 @@ import {
   TEST_ZAP_SECRET_KEY,
   type ZapRequestOptions,
 } from '../helpers/relays/zap-requests.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import {
   receivePayment,
   useAdditionalService,
@@ -67,25 +68,29 @@ describe('a zap', () => {
     ['encodeURIComponent', '1 + 1 = 2 & 100% #', encodeURIComponent],
     ['form encoding', '1 + 1 = 2 & 100% #', formEncode],
     ['encodeURI as in NIP-57', '1 + 1 = 2; 100%, you?', encodeURI],
+    ['encodeURI for a text with ampersands', 'a & b &amp; c&amount=1&nostr=x&"}]\\', encodeURI],
     ['encodeURIComponent twice', '1 + 1 = 2 & 100% #', twice(encodeURIComponent)],
     [
       'encodeURI and then encodeURIComponent',
       '1 + 1 = 2 100%',
       (text) => encodeURIComponent(encodeURI(text)),
     ],
-    ['no encoding', '1+1', (text) => text],
+    ['no encoding', '1+1&a=b', (text) => text],
     [
       'form encoding and then encodeURIComponent',
       '1 + 1',
       (text) => encodeURIComponent(formEncode(text)),
     ],
     ['form encoding twice', '1 + 1', twice(formEncode)],
-    ['encodeURI twice', '1 + 1', twice(encodeURI)],
+    ['encodeURI twice', '1 + 1 & "2"', twice(encodeURI)],
   ])('is decoded if the wallet uses %s for the zap request', async (_case, comment, encode) => {
     const wallet = environment.newWallet();
     const { text } = signZapRequest(wallet, { comment });
-    const query = `amount=${AMOUNT_MSAT}&nostr=${encode(text)}&lnurl=lnurl1xyz`;
-    await expectZapStored(wallet, await fetchLnurlPay(wallet.npub, query), text);
+    const amount = `amount=${AMOUNT_MSAT}`;
+    const nostr = `nostr=${encode(text)}`;
+    for (const query of [`${amount}&${nostr}&lnurl=lnurl1xyz`, `${nostr}&${amount}`]) {
+      await expectZapStored(wallet, await fetchLnurlPay(wallet.npub, query), text);
+    }
   });
 
   it('may be sent together with a comment', async () => {
@@ -97,6 +102,30 @@ describe('a zap', () => {
       `${buildZapQuery(text, AMOUNT_MSAT)}&comment=for+you`,
     );
     expect(await wallet.listPaidQuotes()).toMatchObject([{ zapRequest: text, comment: 'for you' }]);
+  });
+
+  it('for another key becomes an ordinary payment, and the reason is in the trace', async () => {
+    const wallet = environment.newWallet();
+    const { text } = signZapRequest(wallet, { recipient: OTHER_PUBKEY });
+    const query = buildZapQuery(text, AMOUNT_MSAT);
+    const trace = async (pr: string) =>
+      (await runOperatorCommand(environment.database, ['trace', pr])).stdout;
+    const { body } = await fetchLnurlPay(wallet.npub, query);
+    const reason = 'None: the zap request is for another key than the address';
+    expect(await trace(body.pr)).toContain(reason);
+
+    const paid = await receivePayment(environment, wallet, query);
+    expect(await trace(paid)).toContain(reason);
+    const [quote] = await wallet.listPaidQuotes();
+    expect(quote).toMatchObject({ amount: 21, state: 'PAID' });
+    expect(quote).not.toHaveProperty('zapRequest');
+    expect(
+      await environment.database.db
+        .selectFrom('zap_receipts')
+        .selectAll()
+        .where('pubkey', '=', wallet.pubkey)
+        .execute(),
+    ).toEqual([]);
   });
 
   it('becomes an ordinary payment if the nostr parameter is empty', async () => {
@@ -127,9 +156,8 @@ describe('a service without ZAP_SECRET_KEY', () => {
 // test/unit/zaps/zap-request.test.ts covers all rules for zap requests.
 describe('an invalid zap request', () => {
   it.each<[string, RegExp, Partial<ZapRequestOptions>]>([
-    ['another recipient', /public key of this address.*'p' tag/, { recipient: OTHER_PUBKEY }],
     ['another amount', /'amount' tag.*: 21000 millisatoshis/, { amountMsat: 1_000 }],
-    ['no relays', /at least one wss/, { relays: [] }],
+    ['two recipients', /exactly one 'p' tag/, { tags: [['p', OTHER_PUBKEY]] }],
   ])('that has %s is rejected and creates no quote', async (_case, reason, overrides) => {
     const wallet = environment.newWallet();
     const { text } = signZapRequest(wallet, overrides);

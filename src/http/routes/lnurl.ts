@@ -5,7 +5,12 @@ import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import type { EventVerifier } from '../../nostr/events.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
-import { buildLnurlMetadata, formatLnurlText, validateComment } from '../../quotes/lnurl-pay.ts';
+import {
+  buildLnurlMetadata,
+  formatLnurlText,
+  type InvoiceText,
+  validateComment,
+} from '../../quotes/lnurl-pay.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
@@ -29,8 +34,6 @@ export interface LnurlDeps {
   /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
   getZapPubkey: (mintUrl: string) => string | null;
   verifyEvent: EventVerifier;
-  /** Whether relays in zap requests may be on private networks and without TLS. */
-  allowPrivateNetworks: boolean;
   clock: Clock;
 }
 
@@ -129,7 +132,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,
       comment: validateComment(comment, deps.maxCommentLength),
-      zapRequest: readZapRequestParameter(request, payment, deps),
+      ...readZapRequestParameter(request, payment, deps),
     }));
     return {
       pr: invoice.request,
@@ -139,26 +142,30 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
   });
 };
 
-/** Returns the zap request (NIP-57), byte for byte as it was signed; null if there is none. Throws RequestError. */
+/** Returns the zap request (NIP-57), byte for byte as it was signed, if the payment is a zap. Throws RequestError. */
 function readZapRequestParameter(
   { url }: FastifyRequest,
   { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
-  { verifyEvent, allowPrivateNetworks, clock }: LnurlDeps,
-): string | null {
+  { verifyEvent, clock }: LnurlDeps,
+): Pick<InvoiceText, 'zapRequest' | 'receiptRefusal'> {
   const [encoded, ...more] = rawQueryValues(url, 'nostr').filter((value) => value !== '');
   if (encoded === undefined || zapPubkey === null) {
-    return null;
+    return { zapRequest: null, receiptRefusal: null };
   }
   if (more.length > 0) {
     throw new RequestError('invalid', 'The zap request must be given once.');
   }
   const nowSeconds = toUnixSeconds(clock());
-  const rules = { ...payment, zapPubkey, allowPrivateNetworks, nowSeconds };
+  const rules = { ...payment, zapPubkey, nowSeconds };
   const result = validateZapRequest(decodeQueryValueCandidates(encoded), rules, verifyEvent);
-  if (result.outcome === 'rejected') {
-    throw new RequestError('invalid', result.reason);
+  switch (result.outcome) {
+    case 'valid':
+      return { zapRequest: result.json, receiptRefusal: null };
+    case 'other_recipient':
+      return { zapRequest: null, receiptRefusal: 'zap_request_for_other_key' };
+    case 'rejected':
+      throw new RequestError('invalid', result.reason);
   }
-  return result.json;
 }
 
 /** Returns the percent-encoded values of a query parameter. */

@@ -257,6 +257,7 @@ async function issueInvoice(
     tag,
     comment: validateComment(comment, maxCommentLength),
     zapRequest: null,
+    receiptRefusal: null,
   }));
   return invoice.verifyToken;
 }

@@ -154,7 +154,9 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     ...[...pollingToText(payment, nowMs), ...paymentStatusToText(payment, nowMs)].map(
       (line) => `  ${line}`,
     ),
-    ...(payment.isZap ? receiptToText(payment, nowMs) : []),
+    ...(payment.isZap || payment.events.some(({ kind }) => kind === 'receipt_refused')
+      ? receiptToText(payment, nowMs)
+      : []),
   );
 }
 
@@ -283,6 +285,8 @@ function receiptToText(payment: PaymentTrace, nowMs: number): string[] {
 }
 
 const RECEIPT_REFUSAL_TEXTS: Readonly<Record<ReceiptRefusal, string>> = {
+  zap_request_for_other_key:
+    'the zap request is for another key than the address, so the payment is no zap.',
   mint_not_in_zap_mints: 'ZAP_MINTS does not name the mint.',
   zap_request_too_old: 'the zap request was signed too long before the payment.',
   zap_request_reused: 'the zap request already has a receipt, for another payment.',
@@ -290,12 +294,12 @@ const RECEIPT_REFUSAL_TEXTS: Readonly<Record<ReceiptRefusal, string>> = {
 };
 
 function missingReceiptToText({ paidAtMs, events }: PaymentTrace, nowMs: number): string {
-  if (paidAtMs === null) {
-    return 'The service creates it with the payment if ZAP_SECRET_KEY is set.';
-  }
   const refusal = events.find((event) => event.kind === 'receipt_refused');
   if (refusal !== undefined) {
     return `None: ${RECEIPT_REFUSAL_TEXTS[refusal.reason]}`;
+  }
+  if (paidAtMs === null) {
+    return 'The service creates it with the payment if ZAP_SECRET_KEY is set.';
   }
   return nowMs - paidAtMs > HISTORY_RETENTION_MS
     ? HISTORY_LIMIT_TEXT

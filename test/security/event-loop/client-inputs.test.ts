@@ -136,6 +136,7 @@ describe('the event loop is not blocked', () => {
     ['many comments', `?amount=1000&${fillList('comment=a', HEADERS_BYTES, '&')}`],
     ['a long comment', `?amount=1000&comment=${'%F0%9F%98%80'.repeat(HEADERS_BYTES / 12)}`],
     ['many zap requests', `?amount=1000&${fillList('nostr=1', HEADERS_BYTES, '&')}`],
+    ['a zap request of invalid parts', `?amount=1000&nostr={"${'%&'.repeat(HEADERS_BYTES / 2)}`],
     ['percent signs', `?name=${'%'.repeat(HEADERS_BYTES)}`],
   ])('by a URL with %s', async (_name, suffix) => {
     for (const path of [

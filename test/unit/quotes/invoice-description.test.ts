@@ -17,6 +17,7 @@ const INVOICE_TEXT: InvoiceText = {
   tag: null,
   comment: null,
   zapRequest: null,
+  receiptRefusal: null,
 };
 const ZAP_REQUEST = '{"kind":9734,  "content":"🥜"}';
 
