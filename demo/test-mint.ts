@@ -69,6 +69,11 @@ export class TestMint {
     return this.#webSocketServer.connectionCount;
   }
 
+  /** Number of quotes that are subscribed on open WebSockets. */
+  get subscribedQuoteCount(): number {
+    return this.#webSocketServer.subscribedQuoteCount;
+  }
+
   /**
    * Marks the quote of an invoice as PAID, notifies subscribers, and returns the quote. Accepts an expired
    * invoice, because a Lightning payment can arrive late.

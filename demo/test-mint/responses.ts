@@ -22,12 +22,12 @@ export function quoteResponse(
     request,
     amount,
     unit: 'sat',
-    ...(style === 'cdk' && { method: 'bolt11' }),
+    ...((style === 'cdk' || stateStyle === 'amounts') && { method: 'bolt11' }),
     // Nutshell reports a PENDING quote as unpaid.
     amount_paid: state === 'PAID' || state === 'ISSUED' ? amount : 0,
     amount_issued: state === 'ISSUED' ? amount : 0,
     updated_at: quote.updatedAt,
-    state,
+    ...(stateStyle !== 'amounts' && { state }),
     ...(isReduced ? { expiry: null, pubkey: '' } : { expiry: quote.expiresAt, ...pubkeyField }),
   };
   return stateStyle === 'text' ? withText(response) : response;
@@ -45,7 +45,7 @@ function withText(response: object) {
 /** Returns the body of `GET /v1/info` (NUT-06). */
 export function infoResponse(switches: TestMintSwitches, nowMs: number) {
   const { batchCheck, maxBatchSize, hasWebSocket, supportsLocking, supportsRestore } = switches;
-  const { name, description } = switches;
+  const { name, description, subscriptionKind } = switches;
   return {
     name,
     ...(description !== null && { description }),
@@ -58,7 +58,7 @@ export function infoResponse(switches: TestMintSwitches, nowMs: number) {
       ...(supportsRestore && { 9: { supported: true } }),
       12: { supported: true },
       ...(hasWebSocket && {
-        17: { supported: [{ method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote'] }] },
+        17: { supported: [{ method: 'bolt11', unit: 'sat', commands: [subscriptionKind] }] },
       }),
       20: { supported: supportsLocking },
       ...(batchCheck === 'advertised' && {

@@ -31,6 +31,13 @@ export interface TestMintSwitches {
   hasWebSocket: boolean;
   /** The WebSocket accepts connections and subscriptions, but never sends a state. */
   isWebSocketSilent: boolean;
+  /** The only kind that the WebSocket advertises and accepts. `mint_quote` is proposed (nuts PR 372). */
+  subscriptionKind: 'bolt11_mint_quote' | 'mint_quote';
+  /**
+   * The first change of a quote within this time after its subscription is not reported. At Nutshell, this happens to
+   * some payments that arrive while it registers a subscription.
+   */
+  subscriptionGapMs: number;
   /** NUT-09. False: the restore endpoint returns 404 and is not advertised. */
   supportsRestore: boolean;
 
@@ -57,9 +64,10 @@ export interface TestMintSwitches {
   invoiceAmountOverrideSat: number | null;
   /**
    * How quotes report their state. `paid`: with a boolean, as mints did before `state` was introduced. `text`: with
-   * a state in lower case, and with whole numbers as text.
+   * a state in lower case, and with whole numbers as text. `amounts`: with `method` and the amounts only, because NUT-04
+   * deprecates `state`.
    */
-  stateStyle: 'current' | 'paid' | 'text';
+  stateStyle: 'current' | 'paid' | 'text' | 'amounts';
   /** How long a quote is `PENDING` before it is `ISSUED`. 0: the quote is never `PENDING`. */
   issueDelayMs: number;
 
@@ -83,6 +91,8 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   maxBatchSize: 1000,
   hasWebSocket: true,
   isWebSocketSilent: false,
+  subscriptionKind: 'bolt11_mint_quote',
+  subscriptionGapMs: 0,
   supportsRestore: true,
   supportsLocking: true,
   shouldEchoPubkey: true,

@@ -14,18 +14,18 @@ const MAX_SUBSCRIPTIONS = 100;
 
 interface Connection {
   socket: WebSocket;
-  /** Quote ids by subscription id. */
-  subscriptions: Map<string, ReadonlySet<string>>;
+  /** By subscription id. */
+  subscriptions: Map<string, { quoteIds: ReadonlySet<string>; confirmedAtMs: number }>;
   filterCount: number;
 }
 
 type JsonRpcRequest =
-  | { id: number; method: 'subscribe'; params: { subId: string; filters: string[] } }
+  | { id: number; method: 'subscribe'; params: { kind: string; subId: string; filters: string[] } }
   | { id: number; method: 'unsubscribe'; params: { subId: string } };
 
 type SubscribeRequest = Extract<JsonRpcRequest, { method: 'subscribe' }>;
 
-/** The mint's WebSocket server (NUT-17). Supports only subscriptions of the kind `bolt11_mint_quote`. */
+/** The mint's WebSocket server (NUT-17). Supports only subscriptions of one kind. */
 export class TestMintWebSocketServer {
   readonly #state: TestMintState;
   readonly #webSocketServer = new WebSocketServer({ noServer: true });
@@ -39,6 +39,12 @@ export class TestMintWebSocketServer {
 
   get connectionCount(): number {
     return this.#connections.size;
+  }
+
+  get subscribedQuoteCount(): number {
+    return [...this.#connections]
+      .flatMap(({ subscriptions }) => [...subscriptions.values()])
+      .reduce((sum, { quoteIds }) => sum + quoteIds.size, 0);
   }
 
   /** Cuts every connection without a close handshake, as a crash would. */
@@ -96,14 +102,22 @@ export class TestMintWebSocketServer {
   }
 
   /** Confirms the subscription and sends the current state of each known quote. */
-  #subscribe(connection: Connection, { id, params: { subId, filters } }: SubscribeRequest): void {
+  #subscribe(
+    connection: Connection,
+    { id, params: { kind, subId, filters } }: SubscribeRequest,
+  ): void {
     const { subscriptions } = connection;
+    if (kind !== this.#state.switches.subscriptionKind) {
+      const error = { code: -32603, message: `Error: '${kind}' is not a valid kind` };
+      this.#send(connection, { id, error });
+      return;
+    }
     if (connection.filterCount >= MAX_FILTERS || subscriptions.size >= MAX_SUBSCRIPTIONS) {
       const error = { code: -32603, message: 'Error: Max subscriptions reached' };
       this.#send(connection, { id, error });
       return;
     }
-    subscriptions.set(subId, new Set(filters));
+    subscriptions.set(subId, { quoteIds: new Set(filters), confirmedAtMs: performance.now() });
     connection.filterCount += filters.length;
     this.#send(connection, { id, result: { status: 'OK', subId } });
     for (const quoteId of filters) {
@@ -117,8 +131,9 @@ export class TestMintWebSocketServer {
 
   #publishQuote(quote: TestMintQuote): void {
     for (const connection of this.#connections) {
-      for (const [subId, quoteIds] of connection.subscriptions) {
-        if (quoteIds.has(quote.id)) {
+      for (const [subId, { quoteIds, confirmedAtMs }] of connection.subscriptions) {
+        const ageMs = performance.now() - confirmedAtMs;
+        if (quoteIds.has(quote.id) && ageMs >= this.#state.switches.subscriptionGapMs) {
           this.#sendState(connection, subId, quote);
         }
       }
