@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { toDisplayText, wholeNumberSchema } from '../untrusted-text.ts';
 
+/** Released mints use the first kind. The second, for all payment methods, is proposed for NUT-17 (nuts PR 372). */
+export const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
+
+export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
+
 /** The part of a mint's info (NUT-06) that this service uses. */
 export interface MintInfo {
   /** For display: short, printable, on one line. Null if the mint sends none. Info of older versions has no name. */
@@ -15,8 +20,8 @@ export interface MintInfo {
   maxAmountSat: number | null;
   /** Whether it can lock quotes (NUT-20). */
   supportsLocking: boolean;
-  /** Whether its WebSocket reports state changes of quotes (NUT-17). */
-  supportsSubscriptions: boolean;
+  /** With which kind its WebSocket reports state changes of quotes (NUT-17); null if it reports none. */
+  subscriptionKind: SubscriptionKind | null;
   /** Checking the states of many quotes with one request (NUT-29); null if unsupported. */
   batchCheck: { maxBatchSize: number } | null;
   /** Whether it returns the states of proofs and restores signatures (NUT-07, NUT-09). */
@@ -116,9 +121,10 @@ export function parseMintInfo(body: unknown): MintInfo | null {
     minAmountSat: method?.min_amount ?? null,
     maxAmountSat: method?.max_amount ?? null,
     supportsLocking: nuts[20],
-    supportsSubscriptions: nuts[17].supported.some(({ commands }) =>
-      commands.includes('bolt11_mint_quote'),
-    ),
+    subscriptionKind:
+      SUBSCRIPTION_KINDS.find((kind) =>
+        nuts[17].supported.some(({ commands }) => commands.includes(kind)),
+      ) ?? null,
     batchCheck: nuts[29],
     supportsRestore: nuts[7] && nuts[9],
     supportsDescription: method?.description || method?.options?.description || false,

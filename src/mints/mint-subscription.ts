@@ -2,6 +2,7 @@ import type { Logger } from '../log.ts';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import type { MintAnomalyCounter } from './mint-anomalies.ts';
+import { SUBSCRIPTION_KINDS, type SubscriptionKind } from './mint-info.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import type { QuoteObservation } from './quote-responses.ts';
 import {
@@ -11,7 +12,7 @@ import {
 } from './subscription-connection.ts';
 
 /** Older quotes are only polled. Fewer than a connection allows, which leaves room for new quotes. */
-const MAX_PENDING_QUOTES = 750;
+export const MAX_PENDING_QUOTES = 750;
 
 /**
  * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB, and a hostile mint can
@@ -23,21 +24,14 @@ export const MINT_CONNECTION_LIMITS = {
   shouldShrinkSiteShare: true,
 } as const;
 
-/** Connections to one mint. When another connection is needed, the oldest is closed. */
+/** Connections to one mint. When another connection is needed, it replaces the oldest. */
 const MAX_CONNECTIONS = 3;
-
-/**
- * After this many messages on a connection, the batch interval is longer. Otherwise 20 invoices a second would use up
- * the 100 messages of a connection in 5 s.
- */
-const MESSAGES_BEFORE_SLOWDOWN = 20;
-const SLOWDOWN_FACTOR = 10;
 
 /** Durations in milliseconds. Tests shorten them. */
 export const SUBSCRIPTION_TIMING = {
-  /** New quotes within this time share a message. */
-  batchIntervalMs: 50,
-  /** The batch interval for a mint with a learned rate limit. */
+  /** A message waits until the mint has confirmed the previous one, but no longer than this time. */
+  maxBatchIntervalMs: 500,
+  /** The time between two messages to a mint with a learned rate limit. */
   rateLimitedBatchIntervalMs: 2_000,
   /** The delay before the first reconnect. It doubles with each further failure. */
   initialReconnectDelayMs: 1_000,
@@ -62,6 +56,8 @@ export type SubscriptionTiming = typeof SUBSCRIPTION_TIMING;
 
 export interface MintSubscriptionDeps {
   mintUrl: string;
+  /** The kind that the mint advertises. If the mint rejects it, the other kind is tried. */
+  kind: SubscriptionKind;
   connect: WebSocketConnector;
   limiter: MintRateLimiter;
   /** All mints share these slots. */
@@ -72,6 +68,10 @@ export interface MintSubscriptionDeps {
   timing?: Partial<SubscriptionTiming>;
   /** The first observation of a quote may be outdated. */
   onObservation: (observation: QuoteObservation) => void;
+  /** Called when the mint has confirmed a subscription of these quotes. */
+  onSubscribed: (quoteIds: readonly string[]) => void;
+  /** Called when the mint no longer reliably reports changes of these quotes. */
+  onUncovered: (quoteIds: readonly string[]) => void;
 }
 
 /** Receives state changes of quotes over one mint's WebSocket (NUT-17), so that they are known before a poll. */
@@ -89,12 +89,16 @@ export class MintSubscription {
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
   /** Reconnects since the last connection that lasted `stableAfterMs`. */
   #reconnectAttempts = 0;
+  #kind: SubscriptionKind;
+  #hasConfirmedKind = false;
+  #hasTriedOtherKind = false;
   /** False after polling found a change that the mint should have reported. */
   #isReliable = true;
   #isClosed = false;
 
   constructor(deps: MintSubscriptionDeps) {
     this.#deps = deps;
+    this.#kind = deps.kind;
     this.#timing = { ...SUBSCRIPTION_TIMING, ...deps.timing };
   }
 
@@ -125,7 +129,10 @@ export class MintSubscription {
    * counts as unreliable until it reports a change again.
    */
   recordPolledChanges(quoteIds: readonly string[]): void {
-    this.#isReliable &&= !quoteIds.some((quoteId) => this.isCovered(quoteId));
+    if (quoteIds.some((quoteId) => this.isCovered(quoteId))) {
+      this.#isReliable = false;
+      this.#deps.onUncovered(this.#connections.flatMap((each) => each.listQuoteIds()));
+    }
   }
 
   /** Closes all connections, and resolves when they are closed. Calls no callback from now on. */
@@ -146,6 +153,9 @@ export class MintSubscription {
   #setPending(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
       this.#watchedQuoteIds.add(quoteId);
+    }
+    for (const quoteId of quoteIds.slice(0, -MAX_PENDING_QUOTES)) {
+      this.#watchedQuoteIds.delete(quoteId);
     }
     this.#pendingQuoteIds = new Set(quoteIds.slice(-MAX_PENDING_QUOTES));
     if (this.#pendingQuoteIds.size > 0 && !this.#isClosed) {
@@ -174,7 +184,7 @@ export class MintSubscription {
     }
     const acquired = await limiter.acquire(mintUrl, 'socket');
     if (acquired.outcome === 'rate_limited') {
-      return Math.max(acquired.retryAfterMs, this.#timing.batchIntervalMs);
+      return acquired.retryAfterMs;
     }
     const { permit } = acquired;
     const connection = this.#findAvailableConnection();
@@ -189,12 +199,12 @@ export class MintSubscription {
     for (const quoteId of quoteIds) {
       this.#pendingQuoteIds.delete(quoteId);
     }
-    void this.#sendSubscribe(connection, permit, quoteIds);
+    const sent = this.#sendSubscribe(connection, permit, quoteIds);
     if (limiter.hasLearnedLimit(mintUrl, 'socket')) {
       return this.#timing.rateLimitedBatchIntervalMs;
     }
-    const isSlowedDown = connection.subscriptionCount >= MESSAGES_BEFORE_SLOWDOWN;
-    return this.#timing.batchIntervalMs * (isSlowedDown ? SLOWDOWN_FACTOR : 1);
+    void sent.then(() => this.#cancelPause());
+    return this.#timing.maxBatchIntervalMs;
   }
 
   #findAvailableConnection(): SubscriptionConnection | null {
@@ -217,15 +227,16 @@ export class MintSubscription {
     const openedAtMs = monotonicMs();
     const closeHandled = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
     this.#connections.push(connection);
-    if (this.#connections.length > MAX_CONNECTIONS) {
-      this.#connections.shift()?.close();
-    }
     const outcome = await connection.opened;
     reportOutcome(permit, outcome);
     this.#log('mint_socket_handshake', 'mint socket handshake finished', { handshake: outcome });
     // Waits for the close handler, which sets the reconnect delay.
     if (!connection.isOpen) {
       await closeHandled;
+    } else if (this.#connections.length > MAX_CONNECTIONS) {
+      const oldest = this.#connections.shift() as SubscriptionConnection;
+      oldest.close();
+      this.#resubscribe(oldest);
     }
     return 0;
   }
@@ -235,18 +246,48 @@ export class MintSubscription {
     permit: MintPermit,
     quoteIds: readonly string[],
   ): Promise<void> {
-    const outcome = await connection.subscribe(quoteIds);
+    const kind = this.#kind;
+    const outcome = await connection.subscribe(quoteIds, kind);
     reportOutcome(permit, outcome);
     const quotes = quoteIds.length;
     this.#log('mint_subscription', 'mint subscription finished', { quotes, outcome });
-    if (outcome === 'rate_limited') {
+    if (outcome === 'confirmed') {
+      this.#hasConfirmedKind = true;
+      this.#kind = kind;
+      this.#deps.onSubscribed(quoteIds);
+    } else if (outcome === 'rate_limited') {
       this.#requeue(quoteIds);
     } else if (outcome === 'no_response') {
+      this.#tryOtherKind(kind);
       connection.close();
+    } else if (outcome === 'rejected' && this.#tryOtherKind(kind)) {
+      this.#requeue(quoteIds);
     }
   }
 
-  /** Subscribes the quotes of a lost connection again. If the connection was replaced, they are only polled. */
+  /**
+   * Uses the other kind from now on, unless the mint has confirmed a kind. cdk-mintd does not respond to unknown kinds.
+   *
+   * @returns whether the other kind has not been tried before
+   */
+  #tryOtherKind(failedKind: SubscriptionKind): boolean {
+    if (this.#hasConfirmedKind) {
+      return false;
+    }
+    const isUntried = !this.#hasTriedOtherKind;
+    this.#hasTriedOtherKind = true;
+    this.#kind = SUBSCRIPTION_KINDS.find((kind) => kind !== failedKind) ?? failedKind;
+    return isUntried;
+  }
+
+  /** Subscribes the newest quotes of a closed connection again. The others are only polled. */
+  #resubscribe(connection: SubscriptionConnection): void {
+    const quoteIds = connection.listQuoteIds();
+    this.#requeue(quoteIds);
+    this.#deps.onUncovered(quoteIds);
+  }
+
+  /** Subscribes the quotes of a lost connection again. */
   #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
     const { mintUrl, connectionSlots, anomalies, monotonicMs } = this.#deps;
     connectionSlots.release(mintUrl);
@@ -268,7 +309,7 @@ export class MintSubscription {
     }
     this.#reconnectAtMs = Math.max(this.#reconnectAtMs, monotonicMs() + reconnectInMs);
     this.#log('mint_socket_closed', 'mint socket closed', { reconnectInMs });
-    this.#requeue(connection.listQuoteIds());
+    this.#resubscribe(connection);
   }
 
   #handleObservation(observation: QuoteObservation, isChange: boolean): void {

@@ -2,6 +2,7 @@ import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
 import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
 import { tryParseJson } from '../untrusted-text.ts';
+import type { SubscriptionKind } from './mint-info.ts';
 import {
   type ObservedState,
   parseQuoteObservation,
@@ -122,7 +123,7 @@ export class SubscriptionConnection {
   }
 
   /** Subscribes to at most {@link remainingCapacity} quotes with one message. */
-  subscribe(quoteIds: readonly string[]): Promise<SubscribeOutcome> {
+  subscribe(quoteIds: readonly string[], kind: SubscriptionKind): Promise<SubscribeOutcome> {
     const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
     this.subscriptionCount += 1;
     const id = this.subscriptionCount;
@@ -135,7 +136,7 @@ export class SubscriptionConnection {
     }
     this.#frameAllowance += FRAMES_PER_QUOTE * quoteIds.length;
     this.#pendingRequests.set(id, finish);
-    const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
+    const params = { kind, subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
     setTimeoutAfterPendingIo(this.#deps.timing.responseTimeoutMs, () => finish('no_response'));
     return promise;

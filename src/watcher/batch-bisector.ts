@@ -5,19 +5,32 @@
 export class BatchBisector {
   /** Parts of rejected batches that the mint must still accept or reject. */
   #groups: (readonly string[])[] = [];
+  readonly #suspects = new Set<string>();
 
-  getSuspects(): ReadonlySet<string> {
-    return new Set(this.#groups.flat());
+  /** The number of suspects, without a group that was taken. */
+  get size(): number {
+    return this.#suspects.size;
   }
 
-  /** Removes and returns the next group to send as a batch; null if there are no suspects. */
-  takeNextGroup(): readonly string[] | null {
-    return this.#groups.shift() ?? null;
+  has(quoteId: string): boolean {
+    return this.#suspects.has(quoteId);
+  }
+
+  /** Removes and returns the next group to send as a batch; empty if there are no suspects. */
+  takeNextGroup(): readonly string[] {
+    const group = this.#groups.shift() ?? [];
+    for (const quoteId of group) {
+      this.#suspects.delete(quoteId);
+    }
+    return group;
   }
 
   /** Takes a group back that could not be sent. */
   putBack(group: readonly string[]): void {
     this.#groups.push(group);
+    for (const quoteId of group) {
+      this.#suspects.add(quoteId);
+    }
   }
 
   /** Splits a batch that the mint rejected. If the batch has only one id, returns that id. */
@@ -27,11 +40,16 @@ export class BatchBisector {
       return first;
     }
     const middle = Math.ceil(batch.length / 2);
-    this.#groups.push(batch.slice(0, middle), batch.slice(middle));
+    this.putBack(batch.slice(0, middle));
+    this.putBack(batch.slice(middle));
     return null;
   }
 
-  clear(): void {
+  /** Removes and returns all suspects. */
+  clear(): string[] {
+    const suspects = [...this.#suspects];
     this.#groups = [];
+    this.#suspects.clear();
+    return suspects;
   }
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import { MintSubscription } from '../mints/mint-subscription.ts';
+import { MAX_PENDING_QUOTES, MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
@@ -185,7 +185,7 @@ export class MintWatcher {
         this.#queue.add(page, false);
         afterId = page.at(-1)?.id ?? afterId;
       } while (page.length === PAGE_SIZE);
-      this.#subscription?.subscribeOlder(this.#queue.listQuoteIds());
+      this.#subscription?.subscribeOlder(this.#queue.listNewestIds(MAX_PENDING_QUOTES));
     } catch (error) {
       this.#isLoaded = false;
       this.#logFailure(error);
@@ -200,18 +200,22 @@ export class MintWatcher {
       return;
     }
     const info = await this.#findInfo().catch(() => null);
-    if (info?.supportsSubscriptions === true && this.#subscription === null && !this.#isStopping) {
+    const kind = info?.subscriptionKind;
+    if (kind != null && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
         mintUrl,
+        kind,
         connect: mints.connectSocket,
         limiter: mints.limiter,
         connectionSlots: mints.socketSlots,
         anomalies: mints.anomalies,
         onObservation: (observation) => this.#handleSocketObservation(observation),
+        onSubscribed: (quoteIds) => this.#queue.handleSubscribed(quoteIds),
+        onUncovered: (quoteIds) => this.#queue.handleUncovered(quoteIds),
         monotonicMs,
         log,
       });
-      this.#subscription.subscribe(this.#queue.listQuoteIds());
+      this.#subscription.subscribe(this.#queue.listNewestIds(MAX_PENDING_QUOTES));
     }
   }
 
@@ -274,7 +278,7 @@ export class MintWatcher {
       this.#pendingObservations.size > 0 &&
       (await recordingSlots.acquireWithin(mintUrl, MAX_SLOT_WAIT_MS))
     ) {
-      const batch = [...this.#pendingObservations.values()].slice(0, maxBatchSize);
+      const batch = [...this.#pendingObservations.values().take(maxBatchSize)];
       for (const { quoteId } of batch) {
         this.#pendingObservations.delete(quoteId);
       }
@@ -306,7 +310,8 @@ export class MintWatcher {
     const changed = recorded.filter(({ hasStateChanged }) => hasStateChanged);
     const polledChanges = changed
       .filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED')
-      .map(({ quoteId }) => quoteId);
+      .map(({ quoteId }) => quoteId)
+      .filter((quoteId) => !this.#queue.isJustSubscribed(quoteId));
     this.#subscription?.recordPolledChanges(polledChanges);
     this.#deps.onQuotesChanged(changed);
   }

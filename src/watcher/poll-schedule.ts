@@ -61,27 +61,39 @@ const PAID_STEPS: readonly PollStep[] = [
   LAST_STEP,
 ];
 
-/** Multiplies the urgency of quotes that may just have been paid. */
-const LIKELY_PAYMENT_WEIGHT = 8;
+/** Quotes with at most this interval are polled before others: many of their payments arrive now. */
+const MAX_URGENT_INTERVAL_MS = 4 * SECOND_MS;
+
+/**
+ * How long after its expiry an unpaid quote is watched while the mint has many watched quotes. Lightning nodes reject
+ * payments of expired invoices, so the usual day is for mints whose clock or Lightning node fails.
+ */
+const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
 
 /**
  * Returns whether the service stops watching a quote after a response without a state change.
  *
  * @param sinceFirstPostWatchResponseMs time since the mint's first response after the watch period
+ * @param isCrowded whether the mint has many watched quotes
  */
 export function shouldEndWatch(
   quote: QuoteStatus,
   nowMs: number,
   sinceFirstPostWatchResponseMs: number,
+  isCrowded: boolean,
 ): boolean {
   return (
-    isWatchPeriodOver(quote, nowMs) && sinceFirstPostWatchResponseMs >= WATCH_END_CONFIRMATION_MS
+    isWatchPeriodOver(quote, nowMs, isCrowded) &&
+    sinceFirstPostWatchResponseMs >= WATCH_END_CONFIRMATION_MS
   );
 }
 
 /** Returns whether the watch period is over. {@link shouldEndWatch} decides when the service stops watching. */
-export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number): boolean {
-  return nowMs >= (computeWatchUntilMs(quote) ?? 0);
+export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: boolean): boolean {
+  const watchUntilMs = computeWatchUntilMs(quote) ?? 0;
+  return isCrowded && quote.state === 'UNPAID'
+    ? nowMs >= Math.max(quote.expiresAtMs, quote.createdAtMs) + CROWDED_LATE_PAYMENT_GRACE_MS
+    : nowMs >= watchUntilMs;
 }
 
 export interface PollContext {
@@ -94,26 +106,24 @@ export interface PollContext {
 }
 
 /**
- * Returns how urgently a quote should be polled: 0 if the quote is not due, otherwise the number of poll intervals
- * since its last poll, times a weight. Waiting raises the urgency, so every quote is polled eventually.
+ * Returns when a quote should be polled, in milliseconds from now (negative: it is overdue), and whether it goes before
+ * quotes that are not urgent.
  *
  * @param nowMs milliseconds since 1970
  */
-export function computePollUrgency(
+export function computeNextPoll(
   quote: QuoteStatus,
   nowMs: number,
   context: PollContext,
-): number {
+): { dueInMs: number; isUrgent: boolean } {
   const { sincePollMs } = context;
-  const elapsedIntervals = sincePollMs / computePollIntervalMs(quote, nowMs, context);
-  const isUnpaid = quote.state === 'UNPAID';
-  const sincePostExpiryPollDueMs = nowMs - quote.expiresAtMs - POST_EXPIRY_POLL_DELAY_MS;
-  const needsPostExpiryPoll =
-    isUnpaid && sincePostExpiryPollDueMs >= 0 && sincePollMs > sincePostExpiryPollDueMs;
-  const isYoung = isUnpaid && nowMs - quote.createdAtMs < YOUNG_QUOTE_AGE_MS;
-  const isPaymentLikely = isYoung || needsPostExpiryPoll || quote.state === 'INFLIGHT';
-  const weight = isPaymentLikely ? LIKELY_PAYMENT_WEIGHT : 1;
-  return elapsedIntervals >= 1 || needsPostExpiryPoll ? Math.max(1, elapsedIntervals) * weight : 0;
+  const intervalMs = computePollIntervalMs(quote, nowMs, context);
+  const dueInMs = intervalMs - sincePollMs;
+  const postExpiryPollInMs = quote.expiresAtMs + POST_EXPIRY_POLL_DELAY_MS - nowMs;
+  const needsPostExpiryPoll = quote.state === 'UNPAID' && postExpiryPollInMs > -sincePollMs;
+  return needsPostExpiryPoll && postExpiryPollInMs < dueInMs
+    ? { dueInMs: postExpiryPollInMs, isUrgent: postExpiryPollInMs > -MINUTE_MS }
+    : { dueInMs, isUrgent: intervalMs <= MAX_URGENT_INTERVAL_MS };
 }
 
 /** Returns the time from one poll of a quote to the next. If the quote is INFLIGHT, it grows with the state's age. */

@@ -5,16 +5,22 @@ import type { SourcedObservation } from '../quotes/observation-recorder.ts';
 import { BatchBisector } from './batch-bisector.ts';
 import type { PolledQuote, PollQueue } from './poll-queue.ts';
 
-/** Between two polls of a mint: 15 polls per minute. Nutshell allows 20 requests per minute. */
-export const MIN_POLL_INTERVAL_MS = 4_000;
+/** Between two polls of a mint. Payments that a new subscription misses are found within four seconds. */
+export const MIN_POLL_INTERVAL_MS = 1_000;
+
+/** For a mint with a learned rate limit, or that is down: 15 polls per minute. Nutshell allows 20 requests. */
+const SLOW_POLL_FACTOR = 4;
 
 /** Between two polls while due quotes remain, because there are many or because a poll failed. */
 const BACKLOG_POLL_INTERVAL_MS = 250;
 
-/** After this many failed polls in a row, the mint is considered down and polled at the normal interval only. */
+/** After this many failed polls in a row, the mint is considered down. */
 const FAILED_POLLS_BEFORE_OUTAGE = 3;
 
-/** A poll includes the quotes that are due within this time, because the rate limit may delay the next poll. */
+/** While more quotes than this are suspects, only suspects are sent. Otherwise all quotes could become suspects. */
+const MAX_SUSPECTS = 2_000;
+
+/** A poll includes quotes that are due within this time, because the rate limit may delay the next poll. */
 const LOOK_AHEAD_MS = 2_000;
 
 /** The batch size for mints that advertise none. cdk accepts it. */
@@ -56,7 +62,7 @@ export interface QuotePollerDeps {
   mintUrl: string;
   queue: PollQueue;
   client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
-  limiter: Pick<MintRateLimiter, 'getWaitMs'>;
+  limiter: Pick<MintRateLimiter, 'getWaitMs' | 'hasLearnedLimit'>;
   /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
   getMaxBatchSize: () => Promise<number | null>;
   limits: PollLimits;
@@ -95,53 +101,46 @@ export class QuotePoller {
 
   /** Whether {@link poll} would send a request. */
   hasDue(): boolean {
-    return this.#bisector.getSuspects().size > 0 || this.#deps.queue.hasDue();
+    return this.#bisector.size > 0 || this.#deps.queue.hasDue();
   }
 
   /** Polls the due quotes. Returns the observations to record; null if no quote was due. */
   async poll(): Promise<SourcedObservation[] | null> {
-    const { queue, limits, minPollIntervalMs, monotonicMs } = this.#deps;
+    const { queue, limiter, mintUrl, minPollIntervalMs, monotonicMs } = this.#deps;
     const shouldBatch = this.#shouldBatch();
     if (!shouldBatch) {
-      // Otherwise suspects, which are only sent in batches, would not be polled.
-      this.#bisector.clear();
+      // Suspects are only sent in batches.
+      queue.putBack(this.#findQuotes(this.#bisector.clear()));
     }
-    const suspects = this.#bisector.getSuspects();
-    const candidates = queue
-      .listDue(LOOK_AHEAD_MS)
-      .filter(({ quote }) => !suspects.has(quote.quoteId));
-    if (!candidates.some(({ urgency }) => urgency > 0) && suspects.size === 0) {
+    if (!this.hasDue()) {
       return null;
     }
-    const quotes = candidates.map(({ quote }) => quote);
     const sentAtMs = monotonicMs();
-    this.#nextPollAtMs = sentAtMs + minPollIntervalMs;
+    const isSlow = limiter.hasLearnedLimit(mintUrl, shouldBatch ? 'check' : 'read') || this.#isDown;
+    this.#nextPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? SLOW_POLL_FACTOR : 1);
     const observations = shouldBatch
-      ? await this.#pollBatchAndSingles(quotes)
-      : await this.#readSingly(quotes.slice(0, limits.maxRequests));
-    const hasBacklog = quotes.length > observations.length || this.#bisector.getSuspects().size > 0;
-    if (this.isMintUnresponsive) {
-      this.#consecutiveFailedPolls += 1;
-    } else {
-      if (this.#consecutiveFailedPolls >= FAILED_POLLS_BEFORE_OUTAGE) {
-        // The reads failed because of the outage, not because of the quotes.
-        queue.clearReadFailures();
-      }
-      this.#consecutiveFailedPolls = 0;
-    }
-    if (hasBacklog && this.#consecutiveFailedPolls < FAILED_POLLS_BEFORE_OUTAGE) {
+      ? await this.#pollBatchAndSingles()
+      : await this.#readAnySingly();
+    this.#consecutiveFailedPolls = this.isMintUnresponsive ? this.#consecutiveFailedPolls + 1 : 0;
+    if (this.hasDue() && !this.#isDown) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_POLL_INTERVAL_MS, minPollIntervalMs);
     }
     return queue.selectToRecord(observations, sentAtMs);
   }
 
-  async #pollBatchAndSingles(quotes: readonly PolledQuote[]): Promise<QuoteObservation[]> {
-    const batchable = quotes.filter(({ singleReadMode }) => singleReadMode === 'no');
-    const singles = quotes.filter(({ singleReadMode }) => singleReadMode !== 'no');
-    return [
-      ...(await this.#pollBatch(batchable.map(({ quoteId }) => quoteId))),
-      ...(await this.#readSingly(singles.slice(0, this.#maxReadsWithBatch))),
-    ];
+  get #isDown(): boolean {
+    return this.#consecutiveFailedPolls >= FAILED_POLLS_BEFORE_OUTAGE;
+  }
+
+  async #pollBatchAndSingles(): Promise<QuoteObservation[]> {
+    const observations = await this.#pollBatch();
+    const singles = this.#deps.queue.takeForSingleReads(this.#maxReadsWithBatch);
+    return [...observations, ...(await this.#readSingly(singles))];
+  }
+
+  async #readAnySingly(): Promise<QuoteObservation[]> {
+    const { queue, limits } = this.#deps;
+    return await this.#readSingly(queue.takeForAnyReads(limits.maxRequests, LOOK_AHEAD_MS));
   }
 
   /** How many single reads a poll may send besides a batch. */
@@ -149,20 +148,40 @@ export class QuotePoller {
     return Math.min(SINGLE_READ_CONCURRENCY, this.#deps.limits.maxRequests - 1);
   }
 
-  /** Sends one batch: the first of these quotes, or a group of suspects. */
-  async #pollBatch(dueIds: readonly string[]): Promise<QuoteObservation[]> {
-    const { mintUrl, queue, client, limits, getMaxBatchSize } = this.#deps;
+  /** Sends one batch: due quotes, or a group of suspects. */
+  async #pollBatch(): Promise<QuoteObservation[]> {
+    const { queue, limits, getMaxBatchSize } = this.#deps;
     const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
     const maxSize = Math.min(this.#maxBatchSize, mintMaxSize, limits.maxBatchSize);
-    const suspects =
-      this.#isSuspectsTurn || dueIds.length === 0 ? this.#bisector.takeNextGroup() : null;
-    this.#isSuspectsTurn = suspects === null;
-    const batch = (suspects ?? dueIds.slice(0, maxSize)).filter(
-      (id) => queue.get(id) !== undefined,
-    );
-    if (batch.length === 0) {
-      return [];
+    const isSuspectsTurn = this.#isSuspectsTurn || this.#bisector.size > MAX_SUSPECTS;
+    let quotes = isSuspectsTurn ? this.#takeSuspects() : [];
+    this.#isSuspectsTurn = quotes.length === 0;
+    if (quotes.length === 0) {
+      quotes = queue.takeForBatch(maxSize, LOOK_AHEAD_MS);
     }
+    if (quotes.length === 0) {
+      quotes = this.#takeSuspects();
+      this.#isSuspectsTurn = false;
+    }
+    try {
+      const batch = quotes.map(({ quoteId }) => quoteId);
+      return batch.length === 0 ? [] : await this.#sendBatch(batch, maxSize);
+    } finally {
+      queue.putBack(quotes.filter(({ quoteId }) => !this.#bisector.has(quoteId)));
+    }
+  }
+
+  #takeSuspects(): PolledQuote[] {
+    return this.#findQuotes(this.#bisector.takeNextGroup());
+  }
+
+  #findQuotes(quoteIds: readonly string[]): PolledQuote[] {
+    return quoteIds.flatMap((quoteId) => this.#deps.queue.get(quoteId) ?? []);
+  }
+
+  async #sendBatch(batch: readonly string[], maxSize: number): Promise<QuoteObservation[]> {
+    const { mintUrl, client, monotonicMs } = this.#deps;
+    const sentAtMs = monotonicMs();
     const result = await client.checkQuotes(mintUrl, batch);
     if (result.outcome !== 'rate_limited') {
       this.isMintUnresponsive = result.outcome === 'unavailable';
@@ -170,7 +189,7 @@ export class QuotePoller {
     switch (result.outcome) {
       case 'found':
         this.#maxBatchSize = batch.length >= maxSize ? maxSize * 2 : this.#maxBatchSize;
-        this.#handleBatchResult(batch, result.observations);
+        this.#handleBatchResult(batch, result.observations, sentAtMs);
         return result.observations;
       case 'rejected':
         this.#handleBatchRejection(batch);
@@ -179,32 +198,32 @@ export class QuotePoller {
         this.#disableBatches();
         return [];
       case 'unavailable':
-        // The batch is not put back into the bisector, because the failure does not make its quotes suspect.
         return await this.#handleBatchFailure(batch, maxSize, result.reason);
       case 'rate_limited':
-        if (suspects !== null) {
-          this.#bisector.putBack(suspects);
-        }
         return [];
     }
   }
 
   /** Makes the next poll read the quotes singly that the response omits. */
-  #handleBatchResult(batch: readonly string[], observations: readonly QuoteObservation[]): void {
+  #handleBatchResult(
+    batch: readonly string[],
+    observations: readonly QuoteObservation[],
+    sentAtMs: number,
+  ): void {
     this.#consecutiveBatchFailures = 0;
     this.#falseRejections = 0;
     const reportedIds = new Set(observations.map(({ quoteId }) => quoteId));
     for (const quoteId of batch) {
-      this.#deps.queue.markPolled(quoteId, reportedIds.has(quoteId) ? 'no' : 'untilFound');
+      const isReported = reportedIds.has(quoteId);
+      this.#deps.queue.markPolled(quoteId, sentAtMs, isReported ? undefined : 'untilFound');
     }
   }
 
   /** Bisects the batch, because most likely the mint does not know one of its ids (NUT-29). */
   #handleBatchRejection(batch: readonly string[]): void {
     const rejectedId = this.#bisector.splitRejected(batch);
-    const quote = rejectedId === null ? undefined : this.#deps.queue.get(rejectedId);
-    if (quote !== undefined) {
-      quote.singleReadMode = 'always';
+    if (rejectedId !== null) {
+      this.#deps.queue.setSingleReadMode(rejectedId, 'always');
     }
   }
 
@@ -226,9 +245,7 @@ export class QuotePoller {
       return [];
     }
     const firstIds = batch.slice(0, this.#maxReadsWithBatch);
-    const observations = await this.#readSingly(
-      firstIds.flatMap((id) => this.#deps.queue.get(id) ?? []),
-    );
+    const observations = await this.#readSingly(this.#findQuotes(firstIds));
     if (
       this.#consecutiveBatchFailures >= BATCH_FAILURES_BEFORE_DISABLING &&
       observations.length > 0
@@ -251,19 +268,25 @@ export class QuotePoller {
         observations.push(observation);
       }
     };
-    await Promise.all(Array.from({ length: SINGLE_READ_CONCURRENCY }, readRemaining));
+    try {
+      await Promise.all(Array.from({ length: SINGLE_READ_CONCURRENCY }, readRemaining));
+    } finally {
+      this.#deps.queue.putBack(quotes);
+    }
     return observations;
   }
 
   /** @returns null if the read failed or the rate limit is reached */
   async #readOne(quote: PolledQuote): Promise<QuoteObservation | null> {
     const { mintUrl, queue, client, monotonicMs } = this.#deps;
-    const { quoteId, singleReadMode } = quote;
+    const { quoteId } = quote;
+    const singleReadMode = queue.getSingleReadMode(quoteId);
+    const sentAtMs = monotonicMs();
     const result = await client.readQuote(mintUrl, quoteId);
     switch (result.outcome) {
       case 'found':
         this.isMintUnresponsive = false;
-        queue.markPolled(quoteId, singleReadMode === 'always' ? 'always' : 'no');
+        queue.markPolled(quoteId, sentAtMs, singleReadMode === 'always' ? 'always' : undefined);
         this.#falseRejections += singleReadMode === 'always' ? 1 : 0;
         if (this.#falseRejections >= FALSE_REJECTIONS_BEFORE_DISABLING) {
           this.#disableBatches();
@@ -272,11 +295,11 @@ export class QuotePoller {
       case 'not_found':
         this.isMintUnresponsive = false;
         // The quote counts as unpaid, because the mint may know it again after it restores a backup.
-        queue.markPolled(quoteId, singleReadMode === 'no' ? 'no' : 'untilFound');
+        queue.markPolled(quoteId, sentAtMs, singleReadMode && 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
         this.isMintUnresponsive = true;
-        quote.lastReadFailedAtMs = monotonicMs();
+        queue.markReadFailed(quote);
         return null;
       case 'rate_limited':
         return null;
@@ -287,8 +310,8 @@ export class QuotePoller {
     this.#batchesDisabledUntilMs = this.#deps.monotonicMs() + BATCH_RETRY_DELAY_MS;
     this.#consecutiveBatchFailures = 0;
     this.#falseRejections = 0;
-    this.#bisector.clear();
     this.#deps.queue.clearSingleReadModes();
+    this.#deps.queue.putBack(this.#findQuotes(this.#bisector.clear()));
   }
 
   #shouldBatch(): boolean {

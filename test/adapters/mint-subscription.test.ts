@@ -4,6 +4,7 @@ import type { WebSocket } from 'ws';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
+import type { SubscriptionKind } from '../../src/mints/mint-info.ts';
 import {
   MintSubscription,
   SUBSCRIPTION_TIMING,
@@ -41,7 +42,7 @@ const ABNORMAL_CLOSURE = 1006;
 /** Shortens batching and reconnect delays. Rate limit delays, ping intervals and timeouts stay as in production. */
 const FAST_TIMING: SubscriptionTiming = {
   ...SUBSCRIPTION_TIMING,
-  batchIntervalMs: 1,
+  maxBatchIntervalMs: 1,
   initialReconnectDelayMs: 1,
   maxReconnectDelayMs: 2,
   floodCooldownMs: 1,
@@ -91,45 +92,76 @@ describe('MintSubscription', () => {
     expect(mint.requestedPaths).toEqual(['/Bitcoin/v1/ws']);
   });
 
-  it('subscribes the first quote immediately and batches the quotes of the next 50 ms', async () => {
+  it('batches the quotes that arrive before the mint has confirmed the previous batch', async () => {
     useFakeTime();
-    const { subscription, connection } = await startSubscribed(['first'], SUBSCRIPTION_TIMING);
-    subscription.subscribe(['a', 'b']);
-    vi.advanceTimersByTime(49);
-    subscription.subscribe(['b', 'c']);
-    expect(connection.requests.size).toBe(0);
-    vi.advanceTimersByTime(1);
-    expect(await connection.requests.next()).toEqual({
-      jsonrpc: '2.0',
-      id: 2,
-      method: 'subscribe',
-      params: { kind: 'bolt11_mint_quote', subId: 'quotes-2', filters: ['a', 'b', 'c'] },
-    });
-    await advanceTime(SECOND_MS);
-    subscription.subscribe(['d']);
-    expect((await connection.requests.next()).params.filters).toEqual(['d']);
-  });
-
-  it('needs only one connection for 600 quotes that arrive at intervals of 50 ms', async () => {
-    useFakeTime();
-    const { mint, subscription, connection } = await startSubscribed(
+    const { subscription, connection, subscribeOutcomes } = await startSubscribed(
       ['first'],
       SUBSCRIPTION_TIMING,
     );
-    const subscribedIds: string[] = [];
-    for (let count = 0; count < 600; count += 1) {
-      subscription.subscribe([`quote-${count}`]);
-      vi.advanceTimersByTime(50);
-      await waitForEventLoopTurn();
-      for (const request of connection.requests.drain()) {
-        subscribedIds.push(...request.params.filters);
-        connection.confirmSubscription(request);
-      }
-    }
-    expect(mint.requestedPaths).toHaveLength(1);
-    // The last quotes still wait for their batch.
-    expect(subscribedIds.length).toBeGreaterThan(580);
+    subscription.subscribe(['second']);
+    const second = await connection.requests.next();
+    subscription.subscribe(['a', 'b']);
+    subscription.subscribe(['b', 'c']);
+    await advanceTime(SUBSCRIPTION_TIMING.maxBatchIntervalMs - 1);
+    expect(connection.requests.size).toBe(0);
+    connection.confirmSubscription(second);
+    await subscribeOutcomes.next();
+    // No time passes: the confirmation alone releases the next batch.
+    expect(await connection.requests.next()).toEqual({
+      jsonrpc: '2.0',
+      id: 3,
+      method: 'subscribe',
+      params: { kind: 'bolt11_mint_quote', subId: 'quotes-3', filters: ['a', 'b', 'c'] },
+    });
   });
+
+  it('sends the next batch after half a second if the mint confirms slowly', async () => {
+    useFakeTime();
+    const { subscription, connection } = await startSubscribed(['first'], SUBSCRIPTION_TIMING);
+    subscription.subscribe(['second']);
+    await connection.requests.next();
+    subscription.subscribe(['third']);
+    await advanceTime(SUBSCRIPTION_TIMING.maxBatchIntervalMs);
+    expect((await connection.requests.next()).params.filters).toEqual(['third']);
+  });
+
+  it.each(['rejects', 'does not respond to'] as const)(
+    'subscribes with the other kind if the mint %s the advertised kind',
+    async (reaction) => {
+      useFakeTime();
+      const mint = await FakeWebSocketMint.start();
+      const { subscription, subscribed, reconnectDelaysMs } = createSubscription(mint.url, {
+        kind: 'mint_quote',
+      });
+      subscription.subscribe(['a']);
+      let connection = await mint.connections.next();
+      const { id, params } = await connection.requests.next();
+      expect(params.kind).toBe('mint_quote');
+      if (reaction === 'rejects') {
+        connection.send({ jsonrpc: '2.0', id, error: { code: -32602, message: 'Invalid kind' } });
+      } else {
+        await advanceTime(FAST_TIMING.responseTimeoutMs);
+        await reconnectDelaysMs.next();
+        await advanceTime(FAST_TIMING.maxReconnectDelayMs);
+        connection = await mint.connections.next();
+      }
+      const request = await connection.requests.next();
+      expect(request.params).toMatchObject({ kind: 'bolt11_mint_quote', filters: ['a'] });
+      connection.confirmSubscription(request);
+      expect(await subscribed.next()).toEqual(['a']);
+      // Later errors of single subscriptions do not change the kind.
+      subscription.subscribe(['b']);
+      const rejected = await connection.requests.next();
+      connection.send({ jsonrpc: '2.0', id: rejected.id, error: { code: -1, message: 'No' } });
+      await waitForEventLoopTurn();
+      subscription.subscribe(['c']);
+      await advanceTime(SECOND_MS);
+      expect((await connection.requests.next()).params).toMatchObject({
+        kind: 'bolt11_mint_quote',
+        filters: ['c'],
+      });
+    },
+  );
 
   it('covers a quote from its first reported state until the socket closes', async () => {
     const { subscription, connection, observations, reconnectDelaysMs } = await startSubscribed([
@@ -258,7 +290,7 @@ describe('MintSubscription', () => {
     const { mint, subscription, connection, subscribeOutcomes, reconnectDelaysMs } =
       await startSubscribed(['a']);
     subscription.subscribe(['b']);
-    vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+    vi.advanceTimersByTime(FAST_TIMING.maxBatchIntervalMs);
     await connection.requests.next();
     vi.advanceTimersByTime(FAST_TIMING.responseTimeoutMs);
     expect(await subscribeOutcomes.next()).toBe('no_response');
@@ -294,9 +326,9 @@ describe('MintSubscription whose connection is full', () => {
     expect(connection.requests.size).toBe(0);
   });
 
-  it('closes the oldest connection without resubscribing its quotes when it opens a fourth', async () => {
+  it('moves the newest 750 quotes of the oldest connection to a fourth, and closes the oldest', async () => {
     const harness = await startWithFullConnection('first');
-    const { mint, subscription, reconnectDelaysMs } = harness;
+    const { mint, subscription, uncovered, subscribeOutcomes } = harness;
     const oldestClosed = once(harness.connection.socket, 'close');
     for (const name of ['second', 'third']) {
       subscription.subscribe([name]);
@@ -306,12 +338,17 @@ describe('MintSubscription whose connection is full', () => {
         createQuoteIds(name, MAX_QUOTES_PER_CONNECTION - 1),
       );
     }
+    subscription.ignore(['first-999']);
     subscription.subscribe(['fourth']);
-    const fourthConnection = await confirmNextConnection(harness);
+    const fourthConnection = await mint.connections.next();
+    const request = await fourthConnection.requests.next();
+    const firstIds = createQuoteIds('first', MAX_QUOTES_PER_CONNECTION);
+    expect(request.params.filters).toEqual([...firstIds.slice(-MAX_PENDING_QUOTES, -1), 'fourth']);
+    fourthConnection.confirmSubscription(request);
+    expect(await subscribeOutcomes.next()).toBe('confirmed');
     await oldestClosed;
+    expect(await uncovered.next()).toEqual(firstIds);
     expect(mint.requestedPaths).toHaveLength(4);
-    // The client plans no reconnect and subscribes no quotes of the closed connection.
-    expect([reconnectDelaysMs.size, fourthConnection.requests.size]).toEqual([0, 0]);
   });
 
   it('resubscribes only the newest 750 of 1,000 quotes after the connection is lost', async () => {
@@ -346,7 +383,7 @@ describe('MintSubscription to a rate-limiting mint', () => {
       mint.upgradeRejectionStatus = status;
       const { subscription, reconnectDelaysMs } = createSubscription(mint.url);
       subscription.subscribe(['a']);
-      vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+      vi.advanceTimersByTime(FAST_TIMING.maxBatchIntervalMs);
       await reconnectDelaysMs.next();
       mint.upgradeRejectionStatus = null;
       await advanceTime(RATE_LIMIT_COOLDOWN_MS - 10);
@@ -366,7 +403,7 @@ describe('MintSubscription to a rate-limiting mint', () => {
       useFakeTime();
       const { mint, subscription, connection, subscribeOutcomes } = await startSubscribed(['a']);
       subscription.subscribe(['b']);
-      vi.advanceTimersByTime(FAST_TIMING.batchIntervalMs);
+      vi.advanceTimersByTime(FAST_TIMING.maxBatchIntervalMs);
       await connection.requests.next();
       connection.send({ jsonrpc: '2.0', error: { code: -32000, message }, id });
       expect(await subscribeOutcomes.next()).toBe('rate_limited');
@@ -477,7 +514,7 @@ describe('MintSubscription with one connection slot for all mints', () => {
       maxReconnectDelayMs: MINUTE_MS,
     });
     subscription.subscribe(['b']);
-    await advanceTime(FAST_TIMING.batchIntervalMs);
+    await advanceTime(FAST_TIMING.maxBatchIntervalMs);
     await otherMint.subscription.close();
     await advanceTime(MINUTE_MS - 10);
     expect(mint.requestedPaths).toHaveLength(0);
@@ -572,6 +609,7 @@ async function waitForEventLoopTurn(): Promise<void> {
 type Harness = Awaited<ReturnType<typeof startSubscribed>>;
 
 interface HarnessOptions extends Partial<SubscriptionTiming> {
+  kind?: SubscriptionKind;
   connectionSlots?: SiteSemaphore;
 }
 
@@ -589,7 +627,7 @@ async function startSubscribed(
   const harness = createSubscription(mint.url, options);
   harness.subscription.subscribe(quoteIds);
   if (vi.isFakeTimers()) {
-    vi.advanceTimersByTime(options.batchIntervalMs ?? FAST_TIMING.batchIntervalMs);
+    vi.advanceTimersByTime(options.maxBatchIntervalMs ?? FAST_TIMING.maxBatchIntervalMs);
   }
   const connection = await mint.connections.next();
   connection.confirmSubscription(await connection.requests.next());
@@ -640,13 +678,19 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 /** Creates a subscription without quotes, and queues of everything that it reports, logs and opens. */
 function createSubscription(
   mintUrl: string,
-  { connectionSlots = createConnectionSlots(10), ...timing }: HarnessOptions = {},
+  {
+    connectionSlots = createConnectionSlots(10),
+    kind = 'bolt11_mint_quote',
+    ...timing
+  }: HarnessOptions = {},
 ) {
   const observations = new AsyncQueue<QuoteObservation>();
   const subscribeOutcomes = new AsyncQueue<string>();
   /** The subscription logs one delay for each connection that closes, so tests also use this to wait for a close. */
   const reconnectDelaysMs = new AsyncQueue<number>();
   const anomalies = new AsyncQueue<MintAnomaly>();
+  const subscribed = new AsyncQueue<readonly string[]>();
+  const uncovered = new AsyncQueue<readonly string[]>();
   const clientSockets = new AsyncQueue<WebSocket>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
   const subscription = new MintSubscription({
@@ -659,7 +703,10 @@ function createSubscription(
     limiter: createTestMintRateLimiter().limiter,
     connectionSlots,
     anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
+    kind,
     onObservation: (observation) => observations.push(observation),
+    onSubscribed: (quoteIds) => subscribed.push(quoteIds),
+    onUncovered: (quoteIds) => uncovered.push(quoteIds),
     monotonicMs: () => performance.now(),
     log: {
       debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
@@ -680,6 +727,8 @@ function createSubscription(
     subscribeOutcomes,
     reconnectDelaysMs,
     anomalies,
+    subscribed,
+    uncovered,
     clientSockets,
   };
 }

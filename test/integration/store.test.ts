@@ -117,7 +117,7 @@ describe('a mint', () => {
     minAmountSat: null,
     maxAmountSat: 5_000_000_000,
     supportsLocking: true,
-    supportsSubscriptions: false,
+    subscriptionKind: null,
     batchCheck: { maxBatchSize: 100 },
     supportsRestore: true,
     supportsDescription: true,

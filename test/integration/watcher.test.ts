@@ -76,6 +76,46 @@ describe('a payment', () => {
     expect(await findSourceOfLastChange(quoteId)).toBe('socket');
   });
 
+  it('is learned from a mint whose quotes have no state and whose WebSocket has the generic kind', async () => {
+    const { mint, wallet, updates } = await createRecipient({
+      stateStyle: 'amounts',
+      subscriptionKind: 'mint_quote',
+    });
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    await waitForSubscription(mint);
+    mint.pay(pr);
+    const quoteId = await nextUpdate(updates);
+    expect(await findSourceOfLastChange(quoteId)).toBe('socket');
+    await mint.markIssued(quoteId);
+    await nextUpdate(updates);
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
+  });
+
+  it.each(['bolt11_mint_quote', 'mint_quote'] as const)(
+    'is learned from the WebSocket if the mint accepts only %s and advertised the other kind',
+    async (subscriptionKind) => {
+      const advertised = subscriptionKind === 'mint_quote' ? 'bolt11_mint_quote' : 'mint_quote';
+      const { mint, wallet, updates } = await createRecipient({ subscriptionKind: advertised });
+      mint.switches.subscriptionKind = subscriptionKind;
+      const { pr } = await environment.requestInvoice(wallet, 21);
+      await waitForSubscription(mint);
+      mint.pay(pr);
+      expect(await findSourceOfLastChange(await nextUpdate(updates))).toBe('socket');
+    },
+  );
+
+  it('is found by a poll 2 s after the subscription if the WebSocket does not report it', async () => {
+    const { mint, wallet, updates } = await createRecipient({ subscriptionGapMs: HOUR_MS });
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    await waitForPolls(mint, 1);
+    await eventually(() => expect(mint.subscribedQuoteCount).toBe(1));
+    const paidAtMs = clock.nowMs;
+    mint.pay(pr);
+    const quoteId = await nextUpdate(updates, { stepMs: SECOND_MS / 10 });
+    expect(clock.nowMs - paidAtMs).toBeLessThanOrEqual(3.5 * SECOND_MS);
+    expect(await findSourceOfLastChange(quoteId)).toBe('poll');
+  });
+
   it.each([
     ['batch checks', 'advertised'],
     ['batch checks that the mint does not advertise', 'unadvertised'],

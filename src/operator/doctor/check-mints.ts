@@ -109,7 +109,7 @@ function checkPayments(
     );
   }
   const missingFeatures = [
-    ...(info.supportsSubscriptions ? [] : ['a WebSocket (NUT-17)']),
+    ...(info.subscriptionKind !== null ? [] : ['a WebSocket (NUT-17)']),
     ...(info.batchCheck === null ? ['checks in batches (NUT-29)'] : []),
   ];
   if (missingFeatures.length === 0) {

@@ -195,7 +195,7 @@ describe('the event loop is not blocked by a message of a mint', () => {
         onUnsubscribedQuote: () => undefined,
       });
       await subscription.opened;
-      void subscription.subscribe(QUOTE_IDS.with(0, 'last'));
+      void subscription.subscribe(QUOTE_IDS.with(0, 'last'), 'bolt11_mint_quote');
       const { socket, requests } = await mint.connections.next();
       await requests.next();
       const last = JSON.stringify(buildQuoteNotification('last', 'PAID'));

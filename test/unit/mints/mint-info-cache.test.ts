@@ -11,7 +11,7 @@ const INFO: MintInfo = {
   minAmountSat: 1,
   maxAmountSat: 500_000,
   supportsLocking: true,
-  supportsSubscriptions: true,
+  subscriptionKind: 'bolt11_mint_quote',
   batchCheck: { maxBatchSize: 100 },
   supportsRestore: true,
   supportsDescription: true,

@@ -65,7 +65,7 @@ const NO_FEATURES = {
   minAmountSat: null,
   maxAmountSat: null,
   supportsLocking: false,
-  supportsSubscriptions: false,
+  subscriptionKind: null,
   batchCheck: null,
   supportsRestore: false,
   supportsDescription: false,
@@ -84,7 +84,7 @@ it.each([
     ...NO_FEATURES,
     supportsBolt11Sat: true,
     supportsLocking: true,
-    supportsSubscriptions: true,
+    subscriptionKind: 'bolt11_mint_quote',
     supportsRestore: true,
     supportsDescription: true,
     ...expected,
@@ -112,6 +112,15 @@ it.each([
     expect(parseMintInfo({ nuts: { '4': { methods } } })).toMatchObject(expected);
   },
 );
+
+it.each([
+  [['mint_quote', 'melt_quote', 'proof_state'], 'mint_quote'],
+  [['mint_quote', 'bolt11_mint_quote'], 'bolt11_mint_quote'],
+  [['melt_quote'], null],
+])('parses the NUT-17 commands %j as the kind %j', (commands, subscriptionKind) => {
+  const supported = [{ method: 'bolt11', unit: 'sat', commands }];
+  expect(parseMintInfo({ nuts: { '17': { supported } } })).toMatchObject({ subscriptionKind });
+});
 
 it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
   'returns null for %j',

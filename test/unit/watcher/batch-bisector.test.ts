@@ -5,12 +5,12 @@ import { BatchBisector } from '../../../src/watcher/batch-bisector.ts';
 it('returns a group again after the group was put back', () => {
   const bisector = new BatchBisector();
   bisector.splitRejected(['a', 'b', 'c']);
-  const firstHalf = bisector.takeNextGroup() ?? [];
+  const firstHalf = bisector.takeNextGroup();
   bisector.putBack(firstHalf);
   expect([bisector.takeNextGroup(), bisector.takeNextGroup(), bisector.takeNextGroup()]).toEqual([
     ['c'],
     ['a', 'b'],
-    null,
+    [],
   ]);
 });
 
@@ -22,7 +22,11 @@ it('finds every invalid id with at most 14 requests per invalid id', () => {
       const rejectedIds: (string | null)[] = [bisector.splitRejected(batch)];
       const acceptedIds: string[] = [];
       let requestCount = 1;
-      for (let group = bisector.takeNextGroup(); group !== null; group = bisector.takeNextGroup()) {
+      for (
+        let group = bisector.takeNextGroup();
+        group.length > 0;
+        group = bisector.takeNextGroup()
+      ) {
         requestCount += 1;
         if (group.some((id) => invalidIds.includes(id))) {
           rejectedIds.push(bisector.splitRejected(group));

@@ -46,7 +46,7 @@ it('records payments of two mints that users chose at a time, and those of the o
 function createFakeMints(): Mints {
   return {
     infoCache: { getKnown: async () => null },
-    limiter: { getWaitMs: () => 0 },
+    limiter: { getWaitMs: () => 0, hasLearnedLimit: () => false },
     pollClient: {
       checkQuotes: async (_mintUrl: string, quoteIds: readonly string[]) => ({
         outcome: 'found',

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { computeWatchUntilMs, type QuoteStatus } from '../../../src/quotes/quote-state.ts';
 import {
+  computeNextPoll,
   computePollIntervalMs,
-  computePollUrgency,
   type PollContext,
   shouldEndWatch,
 } from '../../../src/watcher/poll-schedule.ts';
@@ -73,57 +73,50 @@ describe('computePollIntervalMs', () => {
   });
 });
 
-describe('computePollUrgency', () => {
+describe('computeNextPoll', () => {
   it('makes an unpaid quote due 5 s after its expiry, even if it was polled a second ago', () => {
     const dueAtMs = EXPIRES_MS + 5 * SECOND_MS;
-    const sincePollMs = SECOND_MS;
-    const isDueAt = (nowMs: number) => getUrgency(UNPAID, nowMs, { sincePollMs }) >= 1;
-    expect(isDueAt(dueAtMs - 1)).toBe(false);
-    expect(isDueAt(dueAtMs)).toBe(true);
-    expect(isDueAt(dueAtMs + sincePollMs)).toBe(false);
-  });
-
-  it('is higher for a quote that has waited for more of its poll intervals', () => {
-    const nowMs = CREATED_MS + 2 * HOUR_MS;
-    const createPaidQuote = (paidAtMs: number) => createQuote({ state: 'PAID', paidAtMs });
-    const olderUrgency = getUrgency(createPaidQuote(CREATED_MS), nowMs, {
-      sincePollMs: 30 * MINUTE_MS,
+    const getNext = (nowMs: number, sincePollMs: number) =>
+      computeNextPoll(UNPAID, nowMs, { ...DEFAULT_CONTEXT, sincePollMs });
+    const expected = { dueInMs: SECOND_MS, isUrgent: true };
+    expect(getNext(dueAtMs - SECOND_MS, SECOND_MS)).toEqual(expected);
+    // Once the quote was polled after the expiry, the usual intervals apply.
+    expect(getNext(dueAtMs + SECOND_MS, SECOND_MS)).toEqual({
+      dueInMs: MINUTE_MS - SECOND_MS,
+      isUrgent: false,
     });
-    expect(olderUrgency).toBeGreaterThan(
-      getUrgency(createPaidQuote(nowMs), nowMs, { sincePollMs: 30 * SECOND_MS }),
-    );
-    expect(olderUrgency).toBeLessThan(
-      getUrgency(createPaidQuote(nowMs), nowMs, { sincePollMs: 60 * SECOND_MS }),
-    );
   });
 
-  it('never falls with the wait, is at least 1 after half a day, and is no higher with a subscription', () => {
+  it('makes unpaid quotes urgent for a minute, unless a subscription covers them', () => {
+    const isUrgent = (ageMs: number, isCovered = false) =>
+      computeNextPoll(UNPAID, CREATED_MS + ageMs, { ...DEFAULT_CONTEXT, isCovered }).isUrgent;
+    expect([isUrgent(0), isUrgent(MINUTE_MS - 1), isUrgent(MINUTE_MS), isUrgent(0, true)]).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
+
+  it('makes every quote due within four hours of its last poll, and no later without a subscription', () => {
     const wait = fc.integer({ min: 0, max: 2 * DAY_MS });
     fc.assert(
-      fc.property(anyQuote, anyAge, wait, wait, (quote, ageMs, sincePollMs, moreMs) => {
-        const nowMs = CREATED_MS + ageMs;
-        const unsubscribed = getUrgency(quote, nowMs, { sincePollMs });
-        const subscribed = getUrgency(quote, nowMs, { sincePollMs, isCovered: true });
-        expect(subscribed).toBeLessThanOrEqual(unsubscribed);
-        expect(
-          getUrgency(quote, nowMs, { sincePollMs: sincePollMs + moreMs }),
-        ).toBeGreaterThanOrEqual(unsubscribed);
-        expect(
-          getUrgency(quote, nowMs, { sincePollMs: DAY_MS / 2, isCovered: true }),
-        ).toBeGreaterThanOrEqual(1);
+      fc.property(anyQuote, anyAge, wait, (quote, ageMs, sincePollMs) => {
+        const getDueInMs = (isCovered: boolean) =>
+          computeNextPoll(quote, CREATED_MS + ageMs, { ...DEFAULT_CONTEXT, sincePollMs, isCovered })
+            .dueInMs;
+        expect(getDueInMs(true)).toBeLessThanOrEqual(4 * HOUR_MS - sincePollMs);
+        expect(getDueInMs(false)).toBeLessThanOrEqual(getDueInMs(true));
       }),
     );
   });
 
   it('makes an unpaid quote due 100 to 150 times until a day after its expiry', () => {
-    const quote = createQuote();
     let pollCount = 0;
-    let polledAtMs = CREATED_MS;
-    for (let nowMs = CREATED_MS; nowMs <= EXPIRES_MS + DAY_MS; nowMs += SECOND_MS) {
-      if (getUrgency(quote, nowMs, { sincePollMs: nowMs - polledAtMs }) >= 1) {
-        pollCount += 1;
-        polledAtMs = nowMs;
-      }
+    let nowMs = CREATED_MS;
+    while (nowMs <= EXPIRES_MS + DAY_MS) {
+      nowMs += computeNextPoll(UNPAID, nowMs, DEFAULT_CONTEXT).dueInMs;
+      pollCount += 1;
     }
     expect(pollCount).toBeGreaterThan(100);
     expect(pollCount).toBeLessThan(150);
@@ -166,7 +159,15 @@ describe('shouldEndWatch', () => {
     [false, 'less than a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS - 1, 400 * DAY_MS],
     [false, 'less than a week after the payment', PAID, CREATED_MS + WEEK_MS - 1, 400 * DAY_MS],
   ])('returns %s %s', (shouldEnd, _case, quote, nowMs, sinceFirstLateResponseMs) => {
-    expect(shouldEndWatch(quote, nowMs, sinceFirstLateResponseMs)).toBe(shouldEnd);
+    expect(shouldEndWatch(quote, nowMs, sinceFirstLateResponseMs, false)).toBe(shouldEnd);
+  });
+
+  it('ends the watch of an unpaid quote 10 minutes after its expiry while many quotes are watched', () => {
+    const untilMs = EXPIRES_MS + 10 * MINUTE_MS;
+    expect(shouldEndWatch(UNPAID, untilMs - 1, HOUR_MS, true)).toBe(false);
+    expect(shouldEndWatch(UNPAID, untilMs, HOUR_MS - 1, true)).toBe(false);
+    expect(shouldEndWatch(UNPAID, untilMs, HOUR_MS, true)).toBe(true);
+    expect(shouldEndWatch(PAID, CREATED_MS + WEEK_MS - 1, DAY_MS, true)).toBe(false);
   });
 });
 
@@ -189,10 +190,6 @@ function createQuote(changes: Partial<QuoteStatus> = {}): QuoteStatus {
     paidAtMs: null,
     ...changes,
   };
-}
-
-function getUrgency(quote: QuoteStatus, nowMs: number, context: Partial<PollContext>): number {
-  return computePollUrgency(quote, nowMs, { ...DEFAULT_CONTEXT, ...context });
 }
 
 function getInterval(

@@ -93,12 +93,50 @@ describe('QuotePoller timing', () => {
     expect(mint.batches).toHaveLength(1);
   });
 
+  it('polls a covered quote once, 2 s after the mint confirmed its subscription', async () => {
+    coveredIds.add('subscribed');
+    watchQuotes(['subscribed'], { isJustCreated: true });
+    nowMs += SECOND_MS;
+    queue.handleSubscribed(['subscribed']);
+    // Neither a batch for other quotes nor a poll of the quote before that time replaces it.
+    watchQuotes(['other']);
+    await advanceAndPoll(1.75 * SECOND_MS);
+    expect(mint.batches).toEqual([['other']]);
+    await advanceAndPoll(0.25 * SECOND_MS);
+    expect(mint.batches[1]).toContain('subscribed');
+    mint.forgetRequests();
+    queue.remove('other');
+    await advanceAndPoll(17 * SECOND_MS);
+    expect(mint.batches).toEqual([]);
+  });
+
+  it('polls a new quote 4 s after its last poll if the subscription is lost', async () => {
+    coveredIds.add('covered');
+    watchQuotes(['covered'], { isJustCreated: true });
+    nowMs += 3 * SECOND_MS;
+    coveredIds.clear();
+    queue.handleUncovered(['covered']);
+    expect(await poller.poll()).toBeNull();
+    nowMs += SECOND_MS;
+    await poller.poll();
+    expect(mint.batches).toEqual([['covered']]);
+  });
+
+  it('polls old quotes although more urgent quotes than fit into its batches are due', async () => {
+    mint.maxBatchSize = 100;
+    watchQuotes(createQuoteIds(300, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
+    watchQuotes(createQuoteIds(5_000, 'young'));
+    await advanceAndPoll(4 * SECOND_MS);
+    const polled = new Set(mint.batches.flat());
+    expect(createQuoteIds(300, 'old').filter((quoteId) => polled.has(quoteId))).toHaveLength(300);
+  });
+
   it('stops polling quotes that are ISSUED or removed from the queue', async () => {
     watchQuotes(['issued', 'deleted']);
     mint.states.set('issued', 'ISSUED');
     await advanceAndPoll(SECOND_MS);
     queue.remove('deleted');
-    expect(queue.listQuoteIds()).toEqual([]);
+    expect(queue.listNewestIds(10)).toEqual([]);
     expect(await poller.poll()).toBeNull();
   });
 
@@ -185,7 +223,7 @@ describe('QuotePoller observations', () => {
     expect(await advanceAndPoll(3 * HOUR_MS)).toMatchObject([
       { quoteId: 'late', state: 'UNPAID', shouldEndWatch: true },
     ]);
-    expect(queue.listQuoteIds()).toEqual([]);
+    expect(queue.listNewestIds(10)).toEqual([]);
   });
 
   it('ends the watch of a paid quote that is not collected within a week', async () => {
@@ -210,7 +248,41 @@ describe('QuotePoller observations', () => {
     watchQuotes(['late'], { createdAtMs: nowMs - 5 * DAY_MS });
     mint.failure = { outcome: 'unavailable', reason: 'timeout' };
     expect(await advanceAndPoll(5 * HOUR_MS)).toEqual([]);
-    expect(queue.listQuoteIds()).toEqual(['late']);
+    expect(queue.listNewestIds(10)).toEqual(['late']);
+  });
+});
+
+describe('QuotePoller with more than 20,000 quotes', () => {
+  it('stops watching unpaid quotes within four hours of their expiry, and watches other quotes as usual', async () => {
+    watchQuotes(createQuoteIds(20_000));
+    watchQuotes(['unpaid', 'paid'], { createdAtMs: nowMs - HOUR_MS });
+    mint.maxBatchSize = 1_000;
+    mint.states.set('paid', 'PAID');
+    const ended = (await advanceAndPoll(4 * HOUR_MS)).filter(
+      ({ shouldEndWatch }) => shouldEndWatch,
+    );
+    expect(ended.map(({ quoteId }) => quoteId)).toContain('unpaid');
+    expect(ended.map(({ quoteId }) => quoteId)).not.toContain('paid');
+  });
+
+  it('takes little time for a poll', async () => {
+    const createdAtMs = nowMs - 2 * HOUR_MS;
+    const measureMs = async (count: number) => {
+      watchQuotes(createQuoteIds(count, `of-${count}`), { createdAtMs });
+      mint.maxBatchSize = 100;
+      const startedAtMs = performance.now();
+      for (let poll = 0; poll < 100; poll += 1) {
+        nowMs += SECOND_MS;
+        await poller.poll();
+        queue.getMaxOverdueMs();
+      }
+      return performance.now() - startedAtMs;
+    };
+    await measureMs(1_000);
+    const fewMs = await measureMs(10_000);
+    const manyMs = await measureMs(200_000);
+    // A scan of all quotes would take twenty times as long.
+    expect(manyMs / fewMs).toBeLessThan(6);
   });
 });
 
@@ -239,7 +311,8 @@ describe('QuotePoller batches', () => {
     expect(mint.batches.length).toBeLessThan(20);
   });
 
-  it('sends at most 15 batches in a minute if there is no backlog', async () => {
+  it('sends at most 15 batches in a minute to a mint with a rate limit if there is no backlog', async () => {
+    mint.isLimited = true;
     watchQuotes(createQuoteIds(50), { isJustCreated: true });
     await advanceAndPoll(MINUTE_MS);
     expect(mint.batches.length).toBeLessThanOrEqual(15);
@@ -290,6 +363,14 @@ describe('QuotePoller batches', () => {
     await advanceAndPoll(10 * SECOND_MS);
     expect(mint.singleReads).toEqual([]);
     expect(mint.batches[0]).toContain('restored');
+  });
+
+  it('keeps at most some thousand quotes out of batches while the mint rejects every batch', async () => {
+    mint.maxBatchSize = 1_000;
+    mint.rejectsBatch = () => true;
+    watchQuotes(createQuoteIds(20_000));
+    await advanceAndPoll(2 * SECOND_MS);
+    expect(new Set(mint.batches.flat()).size).toBeLessThanOrEqual(4_000);
   });
 
   it('reads quotes singly if the mint rejects every batch', async () => {
@@ -367,7 +448,7 @@ describe('QuotePoller batches', () => {
     expect(await poller.poll()).toMatchObject([{ quoteId: 'id-2' }]);
     expect(mint.batches).toEqual([]);
     expect(mint.singleReads).toHaveLength(16);
-    expect(mint.singleReads.slice(0, 3)).toEqual(createQuoteIds(3));
+    expect(mint.singleReads.slice(0, 3).toSorted()).toEqual(createQuoteIds(3));
   });
 
   it('reads the quotes of a rejected batch singly while batches are paused for an hour', async () => {
@@ -526,6 +607,7 @@ class FakeMint {
   failure: (CheckQuotesResult & ReadQuoteResult) | null = null;
   failureAffectsBatches = true;
   readonly waitsMs = { check: 0, read: 0 };
+  isLimited = false;
   #heldUntil: Promise<void> = Promise.resolve();
 
   /** Delays the results of batches until the test resolves the promise. */
@@ -538,6 +620,10 @@ class FakeMint {
   forgetRequests(): void {
     this.batches = [];
     this.singleReads = [];
+  }
+
+  hasLearnedLimit(): boolean {
+    return this.isLimited;
   }
 
   getWaitMs(_mintUrl: string, route: 'check' | 'read'): number {
