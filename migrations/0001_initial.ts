@@ -120,14 +120,18 @@ async function createMints(db: Kysely<unknown>): Promise<void> {
       url text primary key,
       info text not null,
       fetched_at ${int} not null,
-      rate_limits text
+      rate_limits text,
+      answered_at ${int},
+      failing_since ${int},
+      failure text
     ) ${tableOptions}`.execute(db);
   // For deleting unused mints.
   await sql`create index mints_by_fetch_time on mints (fetched_at)`.execute(db);
   await sql`
     create table watch_processes (
       id text primary key,
-      lease_expires_at ${int} not null
+      lease_expires_at ${int} not null,
+      untrusted_proxy text
     ) ${tableOptions}`.execute(db);
   await sql`
     create table mint_leases (

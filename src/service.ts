@@ -128,9 +128,12 @@ export async function startService(
     onQuoteCreated: (quote) => watcher.watchOrAnnounce(quote),
     onInvoiceFinished: (timing) => metrics?.recordInvoiceRequest(timing),
   });
+  let untrustedProxy: string | null = null;
+  const getUntrustedProxy = () => untrustedProxy;
   const watcher = createWatcherModule({
     ...shared,
     mints,
+    getUntrustedProxy,
     operatorMints,
     allowPrivateNetworks,
     processId,
@@ -174,6 +177,9 @@ export async function startService(
     jwtSecret,
     jwtSecretPrevious: config.jwtSecretPrevious,
     readiness,
+    onUntrustedProxy: (proxy) => {
+      untrustedProxy = proxy;
+    },
     onResponse: (response) => metrics?.recordResponse(response),
     descriptionTemplate: config.lnurlText,
     maxCommentLength: config.maxCommentLength,
@@ -187,6 +193,7 @@ export async function startService(
   metrics?.addGauges({
     ...shared,
     readiness,
+    getUntrustedProxy,
     databaseCounts: store.databaseCounts,
     processId,
     poolStats: database.poolStats,

@@ -87,6 +87,11 @@ export interface DatabaseSchema {
     fetched_at: number;
     /** The learned rate limits by route, in JSON; see `mints/mint-rate-limiter.ts`. */
     rate_limits: string | null;
+    /** When the mint last answered a poll, up to a minute late; null if it never did. */
+    answered_at: number | null;
+    /** Since when polls fail, and why; null if the last one succeeded. */
+    failing_since: number | null;
+    failure: string | null;
   };
   /** Which process watches a mint. Deleted with the row of the process. */
   mint_leases: {
@@ -97,6 +102,8 @@ export interface DatabaseSchema {
   watch_processes: {
     id: string;
     lease_expires_at: number;
+    /** The address of a reverse proxy that sends requests and that `TRUST_PROXY` does not contain. */
+    untrusted_proxy: string | null;
   };
   /** Every username that is not free. */
   usernames: {

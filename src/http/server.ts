@@ -72,6 +72,8 @@ export interface ServerDeps {
   trustProxy: readonly string[];
   limits: ClientLimits;
   sendErrorPage: ErrorPageSender | null;
+  /** Called with the address of the first reverse proxy that `trustProxy` does not contain. */
+  onUntrustedProxy: (proxy: string) => void;
   /** Called after each response. `route` is the route pattern, without the values in the path. */
   onResponse: (response: {
     method: string;
@@ -191,7 +193,10 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }
 
-function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: ServerDeps): void {
+function addCommonHooks(
+  app: FastifyInstance,
+  { log, readiness, onUntrustedProxy, onResponse }: ServerDeps,
+): void {
   let hasWarnedAboutProxy = false;
   app.decorateRequest('hasInternalError', false);
   app.decorateRequest('pubkey', '');
@@ -201,6 +206,7 @@ function addCommonHooks(app: FastifyInstance, { log, readiness, onResponse }: Se
     const proxy = hasWarnedAboutProxy ? null : findUntrustedProxy(request);
     if (proxy !== null) {
       hasWarnedAboutProxy = true;
+      onUntrustedProxy(proxy);
       log.warn(
         { event: 'untrusted_proxy', proxy },
         `requests arrive through the untrusted proxy ${proxy}, so its clients share the rate limits of one` +

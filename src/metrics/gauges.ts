@@ -26,6 +26,7 @@ const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
 
 export interface GaugeSources {
   readiness: Pick<Readiness, 'getStatus'>;
+  getUntrustedProxy: () => string | null;
   databaseCounts: Pick<
     DatabaseCountsStore,
     'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases'
@@ -37,7 +38,7 @@ export interface GaugeSources {
   mintSockets: { count: number };
   watcher: {
     mintCounts: { watched: number; unresponsive: number };
-    listOverdue: () => { mintUrl: string; overdueMs: number }[];
+    listDelays: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
   };
   limiter: Pick<MintRateLimiter, 'getStatus'>;
   /** Normalised URLs of the operator's mints and relays. */
@@ -75,6 +76,7 @@ export class MetricGauges {
     for (const [check, result] of Object.entries(checks)) {
       gauges.checkOk.set({ check }, Number(result === 'ok'));
     }
+    gauges.untrustedProxy.set(Number(this.#sources.getUntrustedProxy() !== null));
     gauges.countsFresh.set(Number(this.#areCountsFresh && this.#pendingCountsRefresh === null));
     this.#setConnections();
     this.#setPollDelays();
@@ -160,25 +162,40 @@ export class MetricGauges {
   }
 
   #setPollDelays(): void {
-    const { operatorMints, watcher } = this.#sources;
-    const maxOverdueMs = new Map([...operatorMints, OTHER_LABEL].map((mint) => [mint, 0]));
-    for (const { mintUrl, overdueMs } of watcher.listOverdue()) {
-      const mint = toUrlLabel(mintUrl, operatorMints);
-      maxOverdueMs.set(mint, Math.max(maxOverdueMs.get(mint) ?? 0, overdueMs));
-    }
-    for (const [mint, overdueMs] of maxOverdueMs) {
-      this.#gauges.dueAge.set({ mint }, overdueMs / 1_000);
+    const { operatorMints, watcher, clock } = this.#sources;
+    const nowMs = clock();
+    const delays = Map.groupBy(watcher.listDelays(), ({ mintUrl }) =>
+      toUrlLabel(mintUrl, operatorMints),
+    );
+    for (const mint of [...operatorMints, OTHER_LABEL]) {
+      const mintDelays = delays.get(mint) ?? [];
+      const overdueMs = mintDelays.map((delay) => delay.overdueMs);
+      const failingMs = mintDelays.map(({ failingSinceMs }) => nowMs - (failingSinceMs ?? nowMs));
+      this.#gauges.dueAge.set({ mint }, Math.max(0, ...overdueMs) / 1_000);
+      this.#gauges.failing.set({ mint }, Math.max(0, ...failingMs) / 1_000);
     }
   }
 
-  /** Reports only the operator's mints, because the label `other` would mix the limits of several mints. */
+  /** Reports the longest cooldown of all other mints, but not their limits, which would be those of several mints. */
   #setRateLimits(): void {
     const { cooldown, limit, limitUsed } = this.#gauges;
+    const { operatorMints, watcher, limiter } = this.#sources;
     cooldown.reset();
     limit.reset();
     limitUsed.reset();
-    for (const mint of this.#sources.operatorMints) {
-      for (const status of this.#sources.limiter.getStatus(mint)) {
+    const longestMs: Record<string, number> = {};
+    for (const { mintUrl } of watcher.listDelays()) {
+      for (const { route, cooldownMs } of operatorMints.includes(mintUrl)
+        ? []
+        : limiter.getStatus(mintUrl)) {
+        longestMs[route] = Math.max(longestMs[route] ?? 0, cooldownMs);
+      }
+    }
+    for (const [route, cooldownMs] of Object.entries(longestMs)) {
+      cooldown.set({ mint: OTHER_LABEL, route }, cooldownMs / 1_000);
+    }
+    for (const mint of operatorMints) {
+      for (const status of limiter.getStatus(mint)) {
         const labels = { mint, route: status.route };
         cooldown.set(labels, status.cooldownMs / 1_000);
         if (status.limit !== null) {
@@ -225,6 +242,10 @@ function createGauges(registry: Registry) {
   return {
     ready: gauge('ready', 'Whether /health/ready returns 200.'),
     checkOk: gauge('check_ok', 'The checks of /health/ready: 1 if ok.', ['check']),
+    untrustedProxy: gauge(
+      'untrusted_proxy',
+      'Whether requests came through a reverse proxy that TRUST_PROXY does not contain.',
+    ),
     countsFresh: gauge(
       'database_counts_fresh',
       'Whether the last query of the database metrics succeeded; if 0, they are outdated.',
@@ -243,6 +264,11 @@ function createGauges(registry: Registry) {
     dueAge: gauge(
       'oldest_due_poll_age_seconds',
       'How long the most overdue poll of a mint is overdue.',
+      ['mint'],
+    ),
+    failing: gauge(
+      'mint_failing_seconds',
+      'How long all polls of a mint have failed; for the label `other`, the longest of the mints.',
       ['mint'],
     ),
     cooldown: gauge(

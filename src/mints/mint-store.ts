@@ -1,7 +1,17 @@
 import { sql } from 'kysely';
-import { BaseStore, lockRows, statementNow } from '../database/sql.ts';
+import { BaseStore, jsonRows, lockRows, statementNow } from '../database/sql.ts';
 import { UNUSED_MINT_RETENTION_MS } from '../retention.ts';
 import type { MintInfo } from './mint-info.ts';
+
+/** What the last polls of a mint showed. Times are in milliseconds since 1970. */
+export interface MintContact {
+  /** Null if the mint has not answered a poll. */
+  answeredAtMs: number | null;
+  /** Since when polls fail; null if the last one succeeded. */
+  failingSinceMs: number | null;
+  /** Why the last poll failed, as one of a few fixed texts. */
+  failure: string | null;
+}
 
 /** Stores the last known info and rate limits of mints for other processes, and for use after a restart. */
 export class MintStore extends BaseStore {
@@ -43,6 +53,54 @@ export class MintStore extends BaseStore {
         .where('url', '=', mintUrl)
         .execute();
     });
+  }
+
+  /** Returns when the mint last answered; null if the mint has no row. */
+  async loadContact(mintUrl: string): Promise<MintContact | null> {
+    const row = await this.db
+      .selectFrom('mints')
+      .select(['answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
+      .where('url', '=', mintUrl)
+      .executeTakeFirst();
+    return row ?? null;
+  }
+
+  /** Returns the mints that did not answer their last poll. */
+  async listFailing(): Promise<string[]> {
+    const rows = await this.db
+      .selectFrom('mints')
+      .select('url')
+      .where('failing_since', 'is not', null)
+      .execute();
+    return rows.map(({ url }) => url);
+  }
+
+  /**
+   * Stores what a process knows about mints. If the process has seen no answer of a mint, an earlier answer and an
+   * earlier start of the outage stay. Has no effect on a mint without a row.
+   */
+  async saveContacts(contacts: readonly (MintContact & { mintUrl: string })[]): Promise<void> {
+    const rows = contacts.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
+      url: mintUrl,
+      answered_at: answeredAtMs,
+      failing_since: failingSinceMs,
+      failure,
+    }));
+    const columns = {
+      url: 'text',
+      answered_at: 'bigint',
+      failing_since: 'bigint',
+      failure: 'text',
+    } as const;
+    await sql`
+      update mints set
+        answered_at = coalesce(given.answered_at, mints.answered_at),
+        failing_since = case when given.answered_at is null
+          then coalesce(mints.failing_since, given.failing_since) else given.failing_since end,
+        failure = given.failure
+      from ${jsonRows(this.db, columns, rows)} as given
+      where mints.url = given.url
+    `.execute(this.db);
   }
 
   /**

@@ -10,9 +10,13 @@ export class LeaseStore extends BaseStore {
    * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
    * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
    *
+   * @param untrustedProxy for the doctor; see `watch_processes`
    * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
    */
-  async renewProcessLease(processId: string): Promise<boolean> {
+  async renewProcessLease(
+    processId: string,
+    untrustedProxy: string | null = null,
+  ): Promise<boolean> {
     const now = databaseNow(this.db);
     const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
     // If the database's clock was set back, the lease of a dead process may expire far in the future.
@@ -24,7 +28,7 @@ export class LeaseStore extends BaseStore {
     `.execute(this.db);
     const renewed = await this.db
       .updateTable('watch_processes')
-      .set({ lease_expires_at: leaseExpiresAt })
+      .set({ lease_expires_at: leaseExpiresAt, untrusted_proxy: untrustedProxy })
       .where('id', '=', processId)
       .executeTakeFirst();
     if (renewed.numUpdatedRows === 1n) {

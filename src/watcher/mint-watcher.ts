@@ -2,6 +2,7 @@ import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
+import type { MintContact } from '../mints/mint-store.ts';
 import { MAX_PENDING_QUOTES, MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
@@ -110,8 +111,8 @@ export class MintWatcher {
     });
   }
 
-  get isMintUnresponsive(): boolean {
-    return this.#poller.isMintUnresponsive;
+  get contact(): MintContact {
+    return this.#poller.contact;
   }
 
   /** Whether a quote is due at a mint that a user chose. Such a mint is polled only when it is its turn. */

@@ -1,5 +1,7 @@
-import type { MintClient } from '../mints/mint-client.ts';
+import type { Clock } from '../clock.ts';
+import type { CheckQuotesResult, MintClient, ReadQuoteResult } from '../mints/mint-client.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import type { MintContact } from '../mints/mint-store.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type { SourcedObservation } from '../quotes/observation-recorder.ts';
 import { BatchBisector } from './batch-bisector.ts';
@@ -69,6 +71,7 @@ export interface QuotePollerDeps {
   minPollIntervalMs: number;
   /** Random in production, so that a process does not poll all its mints at the same moment after a start. */
   firstPollDelayMs?: number;
+  clock: Clock;
   monotonicMs: () => number;
 }
 
@@ -83,13 +86,21 @@ export class QuotePoller {
   #falseRejections = 0;
   #batchesDisabledUntilMs = Number.NEGATIVE_INFINITY;
   #nextPollAtMs: number;
-  /** Whether the last request failed. */
-  isMintUnresponsive = false;
+  #contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
   #consecutiveFailedPolls = 0;
 
   constructor(deps: QuotePollerDeps) {
     this.#deps = deps;
     this.#nextPollAtMs = deps.monotonicMs() + (deps.firstPollDelayMs ?? 0);
+  }
+
+  /** When the mint last answered, and whether the last request failed. A new object after each request. */
+  get contact(): MintContact {
+    return this.#contact;
+  }
+
+  get isMintUnresponsive(): boolean {
+    return this.#contact.failure !== null;
   }
 
   /** Returns the milliseconds until the mint may be polled again; 0 if it may be polled now. */
@@ -183,9 +194,7 @@ export class QuotePoller {
     const { mintUrl, client, monotonicMs } = this.#deps;
     const sentAtMs = monotonicMs();
     const result = await client.checkQuotes(mintUrl, batch);
-    if (result.outcome !== 'rate_limited') {
-      this.isMintUnresponsive = result.outcome === 'unavailable';
-    }
+    this.#recordContact(result);
     switch (result.outcome) {
       case 'found':
         this.#maxBatchSize = batch.length >= maxSize ? maxSize * 2 : this.#maxBatchSize;
@@ -283,9 +292,9 @@ export class QuotePoller {
     const singleReadMode = queue.getSingleReadMode(quoteId);
     const sentAtMs = monotonicMs();
     const result = await client.readQuote(mintUrl, quoteId);
+    this.#recordContact(result);
     switch (result.outcome) {
       case 'found':
-        this.isMintUnresponsive = false;
         queue.markPolled(quoteId, sentAtMs, singleReadMode === 'always' ? 'always' : undefined);
         this.#falseRejections += singleReadMode === 'always' ? 1 : 0;
         if (this.#falseRejections >= FALSE_REJECTIONS_BEFORE_DISABLING) {
@@ -293,16 +302,24 @@ export class QuotePoller {
         }
         return result.observation;
       case 'not_found':
-        this.isMintUnresponsive = false;
         // The quote counts as unpaid, because the mint may know it again after it restores a backup.
         queue.markPolled(quoteId, sentAtMs, singleReadMode && 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
-        this.isMintUnresponsive = true;
         queue.markReadFailed(quote);
         return null;
       case 'rate_limited':
         return null;
+    }
+  }
+
+  #recordContact(result: ReadQuoteResult | CheckQuotesResult): void {
+    const nowMs = this.#deps.clock();
+    if (result.outcome === 'unavailable') {
+      const failingSinceMs = this.#contact.failingSinceMs ?? nowMs;
+      this.#contact = { ...this.#contact, failingSinceMs, failure: result.reason };
+    } else if (result.outcome !== 'rate_limited') {
+      this.#contact = { answeredAtMs: nowMs, failingSinceMs: null, failure: null };
     }
   }
 

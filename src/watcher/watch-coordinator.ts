@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import type { MintContact, MintStore } from '../mints/mint-store.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import { getSite } from '../net/site.ts';
 import { OutageTracker } from '../outage-tracker.ts';
@@ -24,6 +25,9 @@ const RESCAN_INTERVAL_MS = 15_000;
 /** How many earlier rows each rescan reads again, because transactions do not commit in the order of the row ids. */
 const RESCAN_OVERLAP_ROWS = 1_000;
 
+/** The time of a mint's last answer is stored at most this often, so that polls without news write little. */
+const CONTACT_STORE_INTERVAL_MS = 60_000;
+
 /** Quotes read per query. */
 const PAGE_SIZE = 5_000;
 
@@ -40,6 +44,8 @@ interface MintEntry {
   site: string;
   /** When the mint last had watched quotes, by the monotonic clock. */
   lastNeededAtMs: number;
+  /** What is stored about the mint's last answer; null if this process has not stored it. */
+  storedContact: MintContact | null;
 }
 
 export interface WatchCoordinatorDeps {
@@ -48,11 +54,14 @@ export interface WatchCoordinatorDeps {
     'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
   >;
   leaseStore: Store['leases'];
+  mintStore: Pick<MintStore, 'saveContacts'>;
   /** Unique among all current and earlier processes. */
   processId: string;
   /** Normalised URLs of the operator's mints. */
   operatorMints: readonly string[];
   watchBudget: Pick<WatchBudget, 'setCounts'>;
+  /** Returns the address of a reverse proxy that `TRUST_PROXY` does not contain, for the doctor. */
+  getUntrustedProxy: () => string | null;
   /** For development, when all mints run on one machine. */
   isPortPartOfSite: boolean;
   createMintWatcher: (mintUrl: string) => MintWatcher;
@@ -108,15 +117,19 @@ export class WatchCoordinator {
 
   get mintCounts(): { watched: number; unresponsive: number } {
     const entries = [...this.#mints.values()];
-    const unresponsive = entries.filter(({ watcher }) => watcher.isMintUnresponsive).length;
+    const unresponsive = entries.filter(({ watcher }) => watcher.contact.failure !== null).length;
     return { watched: entries.length, unresponsive };
   }
 
-  /** Returns how long the most overdue quote of each watched mint has been due. */
-  listOverdue(): { mintUrl: string; overdueMs: number }[] {
+  /**
+   * Returns of each watched mint how long its most overdue quote has been due, and since when polls fail (milliseconds
+   * since 1970; null if the last one succeeded).
+   */
+  listDelays(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
     return [...this.#mints].map(([mintUrl, { watcher }]) => ({
       mintUrl,
       overdueMs: watcher.getMaxOverdueMs(),
+      failingSinceMs: watcher.contact.failingSinceMs,
     }));
   }
 
@@ -163,8 +176,8 @@ export class WatchCoordinator {
   }
 
   async #renewProcessLease(): Promise<void> {
-    const { leaseStore, processId } = this.#deps;
-    const wasAlive = await leaseStore.renewProcessLease(processId);
+    const { leaseStore, processId, getUntrustedProxy } = this.#deps;
+    const wasAlive = await leaseStore.renewProcessLease(processId, getUntrustedProxy());
     if (!wasAlive && this.#mints.size > 0) {
       this.#deps.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
@@ -200,6 +213,7 @@ export class WatchCoordinator {
       await this.#readNewRows();
       this.#nextRescanAtMs = this.#deps.monotonicMs() + RESCAN_INTERVAL_MS;
     }
+    await this.#storeContacts();
   }
 
   /** Claims free mints. Returns all mints of this process, and the mints among them that it must release. */
@@ -255,6 +269,7 @@ export class WatchCoordinator {
       watcher,
       site: getSite(mintUrl, this.#deps),
       lastNeededAtMs: this.#deps.monotonicMs(),
+      storedContact: null,
     };
     this.#mints.set(mintUrl, entry);
     watcher.tick();
@@ -292,6 +307,23 @@ export class WatchCoordinator {
       afterId = page.at(-1)?.id ?? afterId;
     } while (page.length === PAGE_SIZE);
     this.#lastReadId = Math.max(readUpToId, afterId);
+  }
+
+  /** Stores for operator commands when mints last answered. */
+  async #storeContacts(): Promise<void> {
+    const changed = [...this.#mints].flatMap(([mintUrl, entry]) =>
+      isContactOutdated(entry.storedContact, entry.watcher.contact)
+        ? [{ mintUrl, entry, contact: entry.watcher.contact }]
+        : [],
+    );
+    if (changed.length > 0) {
+      await this.#deps.mintStore.saveContacts(
+        changed.map(({ mintUrl, contact }) => ({ mintUrl, ...contact })),
+      );
+      for (const { entry, contact } of changed) {
+        entry.storedContact = contact;
+      }
+    }
   }
 
   /** Calls `tick` of every watcher, and `poll` of the mints chosen by users whose turn it is. */
@@ -340,4 +372,12 @@ export class WatchCoordinator {
       );
     }
   }
+}
+
+function isContactOutdated(stored: MintContact | null, contact: MintContact): boolean {
+  const storedAnswerMs = stored?.answeredAtMs ?? Number.NEGATIVE_INFINITY;
+  return (
+    contact.failingSinceMs !== (stored?.failingSinceMs ?? null) ||
+    (contact.answeredAtMs ?? Number.NEGATIVE_INFINITY) >= storedAnswerMs + CONTACT_STORE_INTERVAL_MS
+  );
 }

@@ -8,7 +8,10 @@ import {
 } from './watch-coordinator.ts';
 
 export interface WatcherModuleOptions
-  extends Pick<WatchCoordinatorDeps, 'operatorMints' | 'processId' | 'announce'>,
+  extends Pick<
+      WatchCoordinatorDeps,
+      'operatorMints' | 'processId' | 'announce' | 'getUntrustedProxy'
+    >,
     Omit<
       MintWatcherDeps,
       'mintUrl' | 'isOperatorMint' | 'quoteStore' | 'recordingSlots' | 'minPollIntervalMs'
@@ -29,6 +32,7 @@ export function createWatcherModule(options: WatcherModuleOptions): WatchCoordin
     ...options,
     quoteStore,
     leaseStore: store.leases,
+    mintStore: store.mints,
     watchBudget: mints.watchBudget,
     isPortPartOfSite,
     createMintWatcher: (mintUrl) => {

@@ -18,13 +18,19 @@ import {
   type DatabaseWithAlice,
 } from '../helpers/database/database-with-alice.ts';
 import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
 import { findUnreachableRelayUrl, startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
 import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
-import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
+import {
+  assignNewTestMint,
+  TEST_JWT_SECRET,
+  TEST_TREASURY_SECRET,
+} from '../helpers/service/test-environment.ts';
 
 /** Warnings about the test settings, and about a PostgreSQL server that is tuned for tests. */
 const EXPECTED_WARNINGS = [
@@ -135,6 +141,47 @@ describe('nutpost doctor while the service runs', () => {
     expect(await findRelayIssues([rejectingRelay.url, unreachableUrl])).toEqual(
       Array(2).fill('problem relay.reachable'),
     );
+  });
+});
+
+describe('nutpost doctor, asking the database what the service has seen', () => {
+  it('reports mints of users that do not respond, and a proxy that TRUST_PROXY does not contain', async () => {
+    const mint = await startTestMint();
+    const prepared = await createDatabaseWithAlice();
+    onTestFinished(() => prepared.remove());
+    const port = await findFreePort('127.0.0.1');
+    const origin = `http://127.0.0.1:${port}`;
+    const env = {
+      ...developmentEnv(mint),
+      ...prepared.env,
+      PORT: String(port),
+      PUBLIC_ORIGINS: origin,
+      TRUST_PROXY: '10.1.2.3',
+    };
+    const service = await startService(readConfig(env), { log: createLogger('silent') });
+    onTestFinished(() => service.stop());
+    const wallet = new RecipientClient(origin);
+    const userMint = await assignNewTestMint(wallet);
+    await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+    expect(findingCodesOf(await listFindings(env))).toContain('ok mint.user_mints');
+    expect(await findIssues(env)).toEqual(EXPECTED_WARNINGS);
+
+    await userMint.close();
+    await fetch(origin, { headers: { 'x-forwarded-for': '203.0.113.7' } });
+    // The process stores the address of the proxy when it renews its lease.
+    await eventually(async () =>
+      expect(await findIssues(env)).toEqual(
+        ['problem settings.trust_proxy', ...EXPECTED_WARNINGS, 'warning mint.user_mints'].sort(),
+      ),
+    );
+    const findings = await listFindings(env);
+    expect(findings.find(({ check }) => check === 'mint.user_mints')?.message).toBe(
+      `${userMint.url}, where payments to users are open, cannot be used: connection refused`,
+    );
+    expect(findings.find(({ check }) => check === 'settings.trust_proxy')).toMatchObject({
+      message: expect.stringContaining('the reverse proxy 127.0.0.1, which TRUST_PROXY does not'),
+      advice: expect.stringContaining('add 127.0.0.1 to TRUST_PROXY, and restart'),
+    });
   });
 });
 

@@ -57,7 +57,7 @@ describe('nutpost trace while the service runs', () => {
     });
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     for (const text of [
-      'State         UNPAID: the mint has not received a payment yet\n',
+      'State         UNPAID: not reported as paid\n',
       `Mint          ${mint.url}\n`,
       `Quote id      ${HIDDEN_QUOTE_ID}\n`,
       `Payment hash  ${paymentHashOf(pr)}\n`,
@@ -162,8 +162,20 @@ describe('nutpost trace while the service runs', () => {
     quotes.set(quoteId, { ...quoteOf(mint, pr), amountSat: 20 });
     mint.pay(pr);
     const { stdout } = await traceUntil('ignored.', pr);
-    expect(stdout).toContain('State         UNPAID: the mint has not received a payment yet\n');
+    expect(stdout).toContain('State         UNPAID: not reported as paid\n');
     expect(stdout).toContain('The mint reported PAID for another amount or invoice: ignored.\n');
+  });
+
+  it('shows that the mint of an unpaid invoice does not answer', async () => {
+    const { mint, requestInvoice } = await createRecipient();
+    const { pr } = await requestInvoice();
+    await traceUntil(/Last answer {3}\S+Z \(/, pr);
+    await mint.close();
+    const { stdout } = await traceUntil('polls fail since', pr);
+    expect(stdout).toMatch(
+      /Last answer {3}\S+Z \(.+ ago\); polls fail since \S+Z \(.+ ago\): connection refused\n/,
+    );
+    expect(stdout).toContain('State         UNPAID: not reported as paid\n');
   });
 
   it('finds a payment by its verify URL', async () => {

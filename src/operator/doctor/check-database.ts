@@ -233,6 +233,13 @@ export function checkSchema({
     const processCount = serviceState?.runningProcessCount ?? 0;
     list.ok('database.migrations', 'The tables are up to date');
     list.ok('database.processes', `Running processes of the service: ${processCount}`);
+    for (const proxy of serviceState?.untrustedProxies ?? []) {
+      list.problem(
+        'settings.trust_proxy',
+        `Requests came through the reverse proxy ${proxy}, which TRUST_PROXY does not contain: all its clients share one rate limit`,
+        `If it is your proxy, add ${proxy} to TRUST_PROXY, and restart the service.`,
+      );
+    }
   }
   return list.findings;
 }

@@ -3,7 +3,7 @@ import type { MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
-import { formatNumber } from '../format.ts';
+import { formatCount, formatNumber } from '../format.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
 /** @param storedLimits the stored rate limits of the default mint; null if there are none */
@@ -12,13 +12,61 @@ export async function checkMints(
   storedLimits: unknown,
   client: MintClient,
 ): Promise<Finding[]> {
-  const mintUrls = [
-    config.defaultMintUrl,
-    ...(sellsUsernames(config) ? [config.usernames.mintUrl] : []),
-    ...(config.zaps.mints ?? []),
-  ];
-  const checks = [...new Set(mintUrls)].map((url) => checkMint(url, config, storedLimits, client));
+  const checks = listOperatorMints(config).map((url) =>
+    checkMint(url, config, storedLimits, client),
+  );
   return (await Promise.all(checks)).flat();
+}
+
+function listOperatorMints(config: Config): string[] {
+  return [
+    ...new Set([
+      config.defaultMintUrl,
+      ...(sellsUsernames(config) ? [config.usernames.mintUrl] : []),
+      ...(config.zaps.mints ?? []),
+    ]),
+  ];
+}
+
+/** Users can choose any number of mints. */
+const MAX_USER_MINTS = 20;
+
+/**
+ * Checks the mints that users chose and whose payments the service awaits. Any user can choose a mint that does not
+ * respond, so such a mint is no problem of the installation.
+ *
+ * @param watchedMints the mints with open or recently paid quotes, the most important first
+ */
+export async function checkUserMints(
+  config: Config,
+  watchedMints: readonly string[],
+  client: MintClient,
+): Promise<Finding[]> {
+  const operatorMints = listOperatorMints(config);
+  const userMints = watchedMints.filter((url) => !operatorMints.includes(url));
+  const checked = userMints.slice(0, MAX_USER_MINTS);
+  const list = new FindingList();
+  let okCount = 0;
+  await Promise.all(
+    checked.map(async (mintUrl) => {
+      const response = await client.readInfo(mintUrl);
+      if (response.outcome === 'found' || response.outcome === 'rate_limited') {
+        okCount += 1;
+        return;
+      }
+      const reason = response.outcome === 'invalid' ? 'no mint responds' : response.reason;
+      list.warning(
+        'mint.user_mints',
+        `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
+        'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
+      );
+    }),
+  );
+  if (okCount > 0) {
+    const total = userMints.length > checked.length ? ` (of ${userMints.length})` : '';
+    list.ok('mint.user_mints', `${formatCount(okCount, 'mint')}${total} of users respond`);
+  }
+  return list.findings;
 }
 
 function sellsUsernames({ usernames }: Config): boolean {

@@ -89,7 +89,7 @@ function evaluateResponse(
     list.problem(
       'origin.discovery',
       `Payers at ${origin} get an error: ${toDisplayText(String(body['reason']))}`,
-      'The findings about the default mint usually explain it; the log of the service has details.',
+      'The findings about the database and the default mint usually explain it; the log of the service has details.',
     );
   } else {
     list.problem(

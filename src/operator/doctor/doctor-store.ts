@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import { MigrationStore } from '../../database/migration-store.ts';
 import { BaseStore, databaseNow } from '../../database/sql.ts';
 import { MintStore } from '../../mints/mint-store.ts';
+import { WatchedQuoteStore } from '../../quotes/watched-quote-store.ts';
 
 /** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */
 const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
@@ -35,6 +36,10 @@ export interface ServiceState {
   runningProcessCount: number;
   /** The stored rate limits of the default mint; null if none are known. */
   knownMintLimits: unknown;
+  /** The addresses of reverse proxies that are not in the `TRUST_PROXY` of a running process. */
+  untrustedProxies: string[];
+  /** The mints with open or recently paid quotes; first those that did not answer their last poll. */
+  watchedMints: string[];
 }
 
 /** Reads the state of a database, whichever migrations are applied. Changes nothing. */
@@ -100,10 +105,23 @@ export class DoctorStore extends BaseStore {
   async #readServiceState(mintUrl: string): Promise<ServiceState> {
     const running = await this.db
       .selectFrom('watch_processes')
-      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .select('untrusted_proxy')
       .where('lease_expires_at', '>', databaseNow(this.db))
-      .executeTakeFirstOrThrow();
-    const knownMintLimits = await new MintStore(this.db).loadRateLimits(mintUrl);
-    return { runningProcessCount: running.count, knownMintLimits };
+      .execute();
+    const mints = new MintStore(this.db);
+    const failing = new Set(await mints.listFailing());
+    const watched = await new WatchedQuoteStore(this.db).listWatchedMints();
+    const watchedMints = watched.map((each) => each.mintUrl);
+    return {
+      runningProcessCount: running.length,
+      knownMintLimits: await mints.loadRateLimits(mintUrl),
+      untrustedProxies: [
+        ...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
+      ],
+      watchedMints: [
+        ...watchedMints.filter((url) => failing.has(url)),
+        ...watchedMints.filter((url) => !failing.has(url)),
+      ],
+    };
   }
 }

@@ -27,11 +27,12 @@ import {
   type DatabaseReport,
   RESTORE_BACKUP_ADVICE,
 } from './check-database.ts';
-import { checkMints } from './check-mints.ts';
+import { checkMints, checkUserMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
 import { checkFiles, checkPorts, checkTreasurySecret } from './check-start.ts';
+import type { ServiceState } from './doctor-store.ts';
 import { type Finding, FindingList } from './finding.ts';
 
 /**
@@ -93,8 +94,14 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   // With PORT=0 the system chooses the port, so the address of the service is unknown.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
-    const [mints, relays, origins] = await Promise.all([
-      checkMints(config, database.serviceState?.knownMintLimits ?? null, mintClient),
+    const [mints, userMints, relays, origins] = await Promise.all([
+      checkMints(config, serviceState?.knownMintLimits ?? null, mintClient),
+      // Users choose these mints, so the doctor does not compare clocks with them.
+      checkUserMints(
+        config,
+        serviceState?.watchedMints ?? [],
+        new MintClient({ fetch, clock: Date.now }),
+      ),
       checkRelays(zaps.relays, createGuardedWebSocketConnector({ allowPrivateNetworks })),
       checkOrigins(
         {
@@ -105,7 +112,15 @@ async function checkConnections(config: Config): Promise<Finding[]> {
         originsFetch,
       ),
     ]);
-    return [...ports, ...database.findings, ...clockFindings, ...mints, ...relays, ...origins];
+    return [
+      ...ports,
+      ...database.findings,
+      ...clockFindings,
+      ...mints,
+      ...userMints,
+      ...relays,
+      ...origins,
+    ];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close()]);
   }
@@ -133,7 +148,12 @@ async function checkDatabase(config: Config): Promise<DatabaseReport> {
     }
     if (accessProblem === null) {
       list.ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`);
-      const serviceState = { runningProcessCount: 0, knownMintLimits: null };
+      const serviceState: ServiceState = {
+        runningProcessCount: 0,
+        knownMintLimits: null,
+        untrustedProxies: [],
+        watchedMints: [],
+      };
       return { findings: list.findings, serviceState };
     }
     list.problem(

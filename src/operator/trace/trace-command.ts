@@ -134,6 +134,7 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     ...formatFields(
       ['State', `${payment.state}: ${QUOTE_STATE_TEXTS[payment.state]}`],
       ['Mint', payment.mintUrl],
+      ['Last answer', payment.watchUntilMs === null ? null : lastAnswerToText(payment, nowMs)],
       [
         'Quote id',
         payment.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)',
@@ -161,12 +162,21 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
 }
 
 const QUOTE_STATE_TEXTS: Readonly<Record<QuoteState, string>> = {
-  UNPAID: 'the mint has not received a payment yet',
-  EXPIRED: 'the invoice expired without a payment',
+  UNPAID: 'not reported as paid',
+  EXPIRED: 'not reported as paid until long after its expiry',
   INFLIGHT: 'it was paid and is being collected',
   PAID: 'it was paid but not collected yet',
   ISSUED: 'it was paid and collected',
 };
+
+/** Returns when the mint last answered a poll, and whether it answers now. */
+function lastAnswerToText({ mintContact }: PaymentTrace, nowMs: number): string {
+  const { answeredAtMs = null, failingSinceMs = null, failure = null } = mintContact ?? {};
+  const lastAnswer = answeredAtMs === null ? 'none' : formatTimeWithDistance(answeredAtMs, nowMs);
+  return failingSinceMs === null
+    ? lastAnswer
+    : `${lastAnswer}; polls fail since ${formatTimeWithDistance(failingSinceMs, nowMs)}${formatReason(failure)}`;
+}
 
 function historyToText({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
   const entries: [atMs: number, text: string][] = [
@@ -234,9 +244,10 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
     case 'awaiting_payment':
       return [
         `The payer can pay the invoice until ${formatTimeWithDistance(paymentStatus.untilMs, nowMs)}.`,
+        ...mintOutageToText(payment),
       ];
     case 'awaiting_late_payment':
-      return ['A late payment can still arrive.'];
+      return ['A late payment can still arrive.', ...mintOutageToText(payment)];
     case 'given_up':
       return [
         'Nothing: the mint is no longer polled. A payer who can prove the payment must contact the' +
@@ -266,6 +277,12 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
     case 'issued':
       return ["Nothing: the money is in the recipient's wallet."];
   }
+}
+
+function mintOutageToText({ mintContact }: PaymentTrace): string[] {
+  return mintContact?.failure
+    ? ['If the payer has paid, the payment is recorded when the mint answers again.']
+    : [];
 }
 
 function receiptToText(payment: PaymentTrace, nowMs: number): string[] {

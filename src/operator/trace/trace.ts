@@ -1,5 +1,6 @@
 import type { QuoteState } from '../../database/schema.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
+import type { MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import type { TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
@@ -27,6 +28,8 @@ export interface PaymentTrace extends RedactedQuote {
   paymentStatus: PaymentStatus;
   /** The process that polls the mint. Null if there is none or the quote is not watched. */
   leaseHolder: MintLeaseHolder | null;
+  /** When the mint last answered a poll. Null if that is unknown or the quote is not watched. */
+  mintContact: MintContact | null;
   /** Empty if no limit is known, or the quote is not watched. */
   mintRateLimits: { route: (typeof POLL_ROUTES)[number]; requestsPerMinute: number }[];
   receipt: TracedReceipt | null;
@@ -129,6 +132,7 @@ async function traceQuotes(
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
       leaseHolder: isWatched ? await store.traces.findLeaseHolder(mintUrl) : null,
+      mintContact: isWatched ? await store.mints.loadContact(mintUrl) : null,
       mintRateLimits: isWatched
         ? parsePollRateLimits(await store.mints.loadRateLimits(mintUrl))
         : [],

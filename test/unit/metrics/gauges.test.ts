@@ -19,18 +19,30 @@ const DATABASE_FAILING: ReadinessStatus = {
   checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },
 };
 
-it('reports the most overdue poll of each operator mint and of all other mints together', async () => {
-  const scrape = createScraper({
-    overdueMints: [
-      { mintUrl: OPERATOR_MINT_URL, overdueMs: 90 * SECOND_MS },
-      { mintUrl: 'https://one.example', overdueMs: 200 * SECOND_MS },
-      { mintUrl: 'https://two.example', overdueMs: 400 * SECOND_MS },
-      { mintUrl: 'https://three.example', overdueMs: 0 },
-    ],
+it('reports the delays of each operator mint, and the worst of all other mints', async () => {
+  const secondsAgo = (seconds: number) => NOW_MS - seconds * SECOND_MS;
+  const createDelay = (host: string, overdueSeconds: number, failingSinceMs: number | null) => ({
+    mintUrl: `https://${host}`,
+    overdueMs: overdueSeconds * SECOND_MS,
+    failingSinceMs,
   });
-  const metric = 'nutpost_oldest_due_poll_age_seconds';
-  expect((await scrape()).sumSeries(metric, { mint: OPERATOR_MINT_URL })).toBe(90);
-  expect((await scrape()).sumSeries(metric, { mint: 'other' })).toBe(400);
+  const scrape = await createScraper({
+    delays: [
+      createDelay('mint.example', 90, secondsAgo(80)),
+      createDelay('one.example', 200, secondsAgo(300)),
+      createDelay('two.example', 400, secondsAgo(30)),
+      createDelay('three.example', 0, null),
+    ],
+    cooldowns: { 'https://one.example': 5, 'https://two.example': 8, [OPERATOR_MINT_URL]: 3 },
+  })();
+  for (const [metric, operatorValue, worstValue] of [
+    ['nutpost_oldest_due_poll_age_seconds', 90, 400],
+    ['nutpost_mint_failing_seconds', 80, 300],
+    ['nutpost_mint_cooldown_seconds', 3, 8],
+  ] as const) {
+    expect(scrape.sumSeries(metric, { mint: OPERATOR_MINT_URL }), metric).toBe(operatorValue);
+    expect(scrape.sumSeries(metric, { mint: 'other' }), metric).toBe(worstValue);
+  }
 });
 
 it('reports the failed check and the previous counts while the database is unavailable', async () => {
@@ -80,14 +92,17 @@ it('shares one slow count between scrapes and waits for it for at most two secon
 /** Returns a function that scrapes the metrics of a process with these values. */
 function createScraper(values: {
   quoteCounts?: readonly WatchedQuoteCount[];
-  overdueMints?: ReturnType<GaugeSources['watcher']['listOverdue']>;
+  delays?: ReturnType<GaugeSources['watcher']['listDelays']>;
+  /** In seconds, by mint URL. */
+  cooldowns?: Record<string, number>;
   isDatabaseDown?: () => boolean;
   waitForCount?: () => Promise<void>;
   monotonicMs?: () => number;
 }): () => Promise<MetricsScrape> {
   const {
     quoteCounts = [],
-    overdueMints = [],
+    delays = [],
+    cooldowns = {},
     isDatabaseDown = () => false,
     waitForCount = async () => undefined,
     monotonicMs = () => 0,
@@ -95,6 +110,7 @@ function createScraper(values: {
   const metrics = new Metrics({ version: '1.2.3', operatorMints: [OPERATOR_MINT_URL] });
   metrics.addGauges({
     readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
+    getUntrustedProxy: () => null,
     databaseCounts: {
       countWatchedQuotes: async () => {
         await waitForCount();
@@ -115,8 +131,12 @@ function createScraper(values: {
     poolStats: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
-    watcher: { mintCounts: { watched: 0, unresponsive: 0 }, listOverdue: () => overdueMints },
-    limiter: { getStatus: () => [] },
+    watcher: { mintCounts: { watched: 0, unresponsive: 0 }, listDelays: () => delays },
+    limiter: {
+      getStatus: (mintUrl) => [
+        { route: 'check', cooldownMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, limit: null },
+      ],
+    },
     operatorMints: [OPERATOR_MINT_URL],
     operatorRelays: [],
     clock: () => NOW_MS,

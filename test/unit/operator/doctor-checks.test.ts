@@ -141,7 +141,12 @@ describe('database checks', () => {
       const findings = checkSchema({
         missingMigrations: missing,
         unknownMigrations: unknown,
-        serviceState: { runningProcessCount: 1, knownMintLimits: null },
+        serviceState: {
+          runningProcessCount: 1,
+          knownMintLimits: null,
+          untrustedProxies: [],
+          watchedMints: [],
+        },
       });
       expect(listWarningsAndProblems(findings)).toEqual(expected);
     },

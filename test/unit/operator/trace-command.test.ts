@@ -1,6 +1,7 @@
 import { nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import type { QuoteState } from '../../../src/database/schema.ts';
+import type { MintContact } from '../../../src/mints/mint-store.ts';
 import { createCommandResult } from '../../../src/operator/command.ts';
 import {
   derivePaymentStatus,
@@ -55,6 +56,7 @@ it('prints a payment with its history and the next steps', () => {
     `2,100 sat for alice (${NPUB})
   State         PAID: it was paid but not collected yet
   Mint          https://mint.example
+  Last answer   2026-08-01T12:00:09.000Z (3 s ago)
   Quote id      (hidden: anyone who has it can take the money; see --reveal)
   Locked        no
   Payment hash  ${PAYMENT_HASH}
@@ -82,6 +84,11 @@ const REGRESSION = {
   reason: 'state_regression',
   reportedState: 'UNPAID',
 } as const;
+const FAILING_MINT: MintContact = {
+  answeredAtMs: CREATED_AT_MS,
+  failingSinceMs: CREATED_AT_MS + 60 * SECOND_MS,
+  failure: 'connection refused',
+};
 const DEAD_HOLDER = { leaseHolder: { processId: 'p1', isAlive: false } };
 const CHECK_LIMIT: Pick<PaymentTrace, 'mintRateLimits'> = {
   mintRateLimits: [{ route: 'check', requestsPerMinute: 20 }],
@@ -111,6 +118,30 @@ it.each<[string, PaymentTrace, number, string]>([
     createTrace('UNPAID', CHECK_LIMIT),
     0,
     'batches of quotes to about 20 a minute.',
+  ],
+  [
+    'a mint that is down',
+    createTrace('UNPAID', { mintContact: FAILING_MINT }),
+    4 * 60 * SECOND_MS,
+    'Last answer   2026-08-01T12:00:00.000Z (4 min ago); polls fail since 2026-08-01T12:01:00.000Z (3 min ago): connection refused\n',
+  ],
+  [
+    'what a mint that is down means for a payment',
+    createTrace('UNPAID', { mintContact: FAILING_MINT }),
+    2 * HOUR_MS,
+    'If the payer has paid, the payment is recorded when the mint answers again.',
+  ],
+  [
+    'a mint that never answered',
+    createTrace('UNPAID', { mintContact: { ...FAILING_MINT, answeredAtMs: null } }),
+    0,
+    'Last answer   none; polls fail since ',
+  ],
+  [
+    'a mint that was not polled',
+    createTrace('UNPAID', { mintContact: null }),
+    0,
+    'Last answer   none\n',
   ],
   [
     'a dead process',
@@ -299,6 +330,7 @@ function createTrace(
     events: [],
     paymentStatus: derivePaymentStatus(quote, NOW_MS),
     leaseHolder: { processId: 'p1', isAlive: true },
+    mintContact: { answeredAtMs: PAID_AT_MS, failingSinceMs: null, failure: null },
     mintRateLimits: [],
     receipt: null,
     ...changes,

@@ -45,6 +45,7 @@ beforeEach(() => {
     getMaxBatchSize: async () => mint.maxBatchSize,
     limits: OPERATOR_MINT_POLL_LIMITS,
     minPollIntervalMs: MIN_POLL_INTERVAL_MS,
+    clock: () => nowMs,
     monotonicMs: () => nowMs,
   });
 });

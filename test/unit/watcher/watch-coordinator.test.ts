@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../../src/log.ts';
+import type { MintContact } from '../../../src/mints/mint-store.ts';
 import type { MintWatcher } from '../../../src/watcher/mint-watcher.ts';
 import {
   WatchCoordinator,
@@ -83,6 +84,35 @@ it('rescans from the newest remaining row if a database failover lost later rows
   expect(rescannedAfterIds.slice(0, 2)).toEqual([49_000, 39_000]);
 });
 
+it('stores outages of mints at once, and the time of an answer once a minute', async () => {
+  let contact: MintContact = { answeredAtMs: 0, failingSinceMs: null, failure: null };
+  let scanned = Promise.withResolvers<void>();
+  const saved: unknown[] = [];
+  const watcher = createWatcher([OWN_MINT], () => ({ tick: () => scanned.resolve() }), {
+    getContact: () => contact,
+    saveContacts: async (contacts) => void saved.push(...contacts),
+  });
+  const scan = async (changes: Partial<MintContact>) => {
+    contact = { ...contact, ...changes };
+    // The first tick may belong to a scan that began before the change.
+    for (let count = 0; count < 3; count += 1) {
+      scanned = Promise.withResolvers();
+      await scanned.promise;
+    }
+    return saved.splice(0);
+  };
+  await watcher.start();
+  expect(await scan({})).toMatchObject([{ mintUrl: OWN_MINT, answeredAtMs: 0 }]);
+  expect(await scan({ answeredAtMs: 59_999 })).toEqual([]);
+  expect(await scan({ answeredAtMs: 60_000 })).toMatchObject([{ answeredAtMs: 60_000 }]);
+  const outage = { failingSinceMs: 61_000, failure: 'connection refused' };
+  expect(await scan(outage)).toMatchObject([outage]);
+  expect(await scan({ failure: 'timed out' })).toEqual([]);
+  const recovery = { answeredAtMs: 62_000, failingSinceMs: null, failure: null };
+  expect(await scan(recovery)).toMatchObject([recovery]);
+  await watcher.stop();
+});
+
 /** Creates a watcher in a process that holds the leases of these mints. */
 function createWatcher(
   mints: readonly string[],
@@ -91,6 +121,8 @@ function createWatcher(
     quoteStore?: Partial<WatchCoordinatorDeps['quoteStore']>;
     watchBudget?: WatchCoordinatorDeps['watchBudget'];
     monotonicMs?: () => number;
+    getContact?: () => MintContact;
+    saveContacts?: WatchCoordinatorDeps['mintStore']['saveContacts'];
   } = {},
 ): WatchCoordinator {
   return new WatchCoordinator({
@@ -109,14 +141,21 @@ function createWatcher(
       release: async () => undefined,
       removeProcess: async () => undefined,
     } as unknown as WatchCoordinatorDeps['leaseStore'],
+    mintStore: { saveContacts: options.saveContacts ?? (async () => undefined) },
     processId: 'this process',
     watchBudget: options.watchBudget ?? { setCounts: () => [] },
+    getUntrustedProxy: () => null,
     isPortPartOfSite: false,
     createMintWatcher: (mintUrl) =>
       ({
         isWaitingForTurn: false,
         tick: () => undefined,
         stop: async () => undefined,
+        get contact() {
+          return (
+            options.getContact?.() ?? { answeredAtMs: null, failingSinceMs: null, failure: null }
+          );
+        },
         ...createFakeMintWatcher(mintUrl),
       }) as unknown as MintWatcher,
     announce: () => undefined,
