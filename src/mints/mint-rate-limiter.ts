@@ -32,7 +32,11 @@ const MINT_ROUTES = [
 /** Mints count requests per route, so each route of a mint has its own limit. */
 export type MintRoute = (typeof MINT_ROUTES)[number];
 
-const MAX_QUEUED_PER_ROUTE = 512;
+/** More payers would wait in vain for a rate limit or a pause, because payers wait only for some seconds. */
+const MAX_WAITING_FOR_LIMIT = 64;
+
+/** For callers that only wait until other requests complete. */
+const MAX_WAITING_FOR_REQUESTS = 512;
 
 /** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
 const MAX_TRACKED_MINTS = 5_000;
@@ -81,6 +85,7 @@ export function parseLearnedLimits(stored: unknown): Partial<Record<MintRoute, L
 
 interface Waiter extends Caller {
   grant(): void;
+  reject(): void;
 }
 
 interface MintState {
@@ -144,7 +149,9 @@ export class MintRateLimiter {
     // Loading the stored limits may have taken part of the time.
     const remainingWaitMs = caller.waitDeadlineMs - this.#deps.monotonicMs();
     const isTooLong = Number.isFinite(waitMs) && waitMs > remainingWaitMs;
-    if (remainingWaitMs <= 0 || isTooLong || route.queue.size >= MAX_QUEUED_PER_ROUTE) {
+    const maxWaiting = Number.isFinite(waitMs) ? MAX_WAITING_FOR_LIMIT : MAX_WAITING_FOR_REQUESTS;
+    const canWait = remainingWaitMs > 0 && !isTooLong;
+    if (!canWait || !this.#makeRoom(route, maxWaiting, addressGroup)) {
       return this.#createRejection(route, addressGroup);
     }
     return await this.#enqueue(route, caller, remainingWaitMs);
@@ -242,19 +249,25 @@ export class MintRateLimiter {
 
   #enqueue(route: RouteState, caller: Caller, maxWaitMs: number): Promise<AcquireResult> {
     const { promise, resolve } = Promise.withResolvers<AcquireResult>();
+    const leave = () => {
+      clearTimeout(timeout);
+      route.queue.delete(waiter);
+    };
     const waiter: Waiter = {
       ...caller,
       grant: () => {
-        clearTimeout(timeout);
-        route.queue.delete(waiter);
+        leave();
         resolve(this.#grantPermit(route, caller));
+      },
+      reject: () => {
+        leave();
+        resolve(this.#createRejection(route, caller.addressGroup));
       },
     };
     const timeout = setTimeout(() => {
-      route.queue.delete(waiter);
+      waiter.reject();
       // Clears the queue's timer if the queue is empty. The timer would keep an operator's command running.
       this.#serveQueue(route);
-      resolve(this.#createRejection(route, caller.addressGroup));
     }, maxWaitMs);
     route.queue.add(waiter);
     this.#serveQueue(route);
@@ -274,8 +287,33 @@ export class MintRateLimiter {
     }
   }
 
+  /**
+   * If the queue is full, rejects the last waiter of the address group with the most waiters.
+   *
+   * @returns false if the caller's group would then have the most
+   */
+  #makeRoom(route: RouteState, maxWaiting: number, addressGroup: string | null): boolean {
+    if (route.queue.size < maxWaiting) {
+      return true;
+    }
+    const byGroup = Map.groupBy(route.queue, (waiter) => waiter.addressGroup);
+    const largest = [...byGroup.values()].reduce((one, other) =>
+      other.length > one.length ? other : one,
+    );
+    if (largest.length <= (byGroup.get(addressGroup)?.length ?? 0) + 1) {
+      return false;
+    }
+    largest.at(-1)?.reject();
+    return true;
+  }
+
   /** Considers only the first waiter of each address group, because the others of the group wait at least as long. */
   #findNextWaiter(route: RouteState): { waiter: Waiter; waitMs: number } | undefined {
+    const routeWaitMs = this.#getWaitMs(route, null);
+    const [firstWaiter] = route.queue;
+    if (firstWaiter !== undefined && routeWaitMs > 0) {
+      return { waiter: firstWaiter, waitMs: routeWaitMs };
+    }
     const firstByGroup = new Map<string | null, Waiter>();
     for (const waiter of route.queue) {
       if (!firstByGroup.has(waiter.addressGroup)) {

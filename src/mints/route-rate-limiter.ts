@@ -308,7 +308,7 @@ export class RouteRateLimiter {
   /** Limits an address group to half of a learned limit, or to five sixths while only this group sends requests. */
   #getShareWaitMs(addressGroup: string, usable: number, nowMs: number): number {
     const { requests } = this.#history;
-    const groupRequests = requests.filter((request) => request.addressGroup === addressGroup);
+    const groupRequests = this.#history.listOfGroup(addressGroup);
     const share = groupRequests.length < requests.length ? usable / 2 : (usable * 5) / 6;
     return this.#getCapacityWaitMs(groupRequests, Math.max(1, Math.ceil(share)), nowMs);
   }
@@ -349,6 +349,8 @@ class RequestHistory {
   readonly shortWindowMs: number;
   /** Oldest first. */
   requests: SentRequest[] = [];
+  /** The same requests by address group, without those that no payer waits for. */
+  readonly #byGroup = new Map<string, SentRequest[]>();
   /** When a request was last sent or a response last received. */
   lastActivityAtMs = Number.NEGATIVE_INFINITY;
   /** When the first request since the last quiet window was sent. */
@@ -373,6 +375,9 @@ class RequestHistory {
       this.burstStartedAtMs = nowMs;
     }
     this.requests.push(request);
+    if (addressGroup !== null) {
+      this.#byGroup.getOrInsertComputed(addressGroup, () => []).push(request);
+    }
     this.#burstCount += 1;
     this.lastActivityAtMs = nowMs;
     return request;
@@ -386,24 +391,43 @@ class RequestHistory {
   remove(request: SentRequest): void {
     const index = this.requests.lastIndexOf(request);
     if (index >= 0) {
-      this.requests.splice(index, 1);
+      this.#splice(index, 1);
       this.#burstCount -= 1;
     }
+  }
+
+  /** Returns the requests of an address group. The oldest is first. */
+  listOfGroup(addressGroup: string): readonly SentRequest[] {
+    return this.#byGroup.get(addressGroup) ?? [];
   }
 
   /** Removes requests that no longer count. */
   prune(nowMs: number, isElastic: boolean): void {
     if (nowMs - this.lastActivityAtMs >= this.windowMs) {
       this.requests = [];
+      this.#byGroup.clear();
       this.#burstCount = 0;
     } else if (!isElastic) {
       const firstCounted = this.requests.findIndex(
         ({ countedAtMs }) => nowMs - countedAtMs < this.windowMs,
       );
-      this.requests.splice(0, firstCounted === -1 ? this.requests.length : firstCounted);
+      this.#splice(0, firstCounted === -1 ? this.requests.length : firstCounted);
     }
     if (this.requests.length > 2 * MAX_LEARNED_LIMIT) {
-      this.requests.splice(0, MAX_LEARNED_LIMIT);
+      this.#splice(0, MAX_LEARNED_LIMIT);
+    }
+  }
+
+  #splice(start: number, count: number): void {
+    for (const request of this.requests.splice(start, count)) {
+      const group = request.addressGroup;
+      const ofGroup = group === null ? undefined : this.#byGroup.get(group);
+      if (group !== null && ofGroup !== undefined) {
+        ofGroup.splice(ofGroup.indexOf(request), 1);
+        if (ofGroup.length === 0) {
+          this.#byGroup.delete(group);
+        }
+      }
     }
   }
 

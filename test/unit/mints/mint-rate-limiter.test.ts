@@ -15,7 +15,8 @@ const LATENCY_MS = 50;
 const WINDOW_MS = 61_000;
 const MAX_COOLDOWN_MS = 61_000;
 const MAX_IN_FLIGHT = 16;
-const MAX_QUEUED_PER_ROUTE = 512;
+const MAX_WAITING_FOR_LIMIT = 64;
+const MAX_WAITING_FOR_REQUESTS = 512;
 
 const SUCCESS = { outcome: 'created' };
 const RATE_LIMITED = { outcome: 'rate_limited', retryAfterMs: null };
@@ -167,11 +168,11 @@ describe('MintRateLimiter.acquire', () => {
     expect(finishedRequests).toHaveLength(1);
   });
 
-  it('rejects a caller when 512 callers are queued, and queues callers again later', async () => {
+  it('rejects a caller when 64 callers wait for a limit, and queues callers again later', async () => {
     const { limiter } = createTestMintRateLimiter();
     await startCooldown(limiter, MINUTE_MS);
     const options = { maxWaitMs: 2 * MINUTE_MS };
-    for (let i = 0; i < MAX_QUEUED_PER_ROUTE; i += 1) {
+    for (let i = 0; i < MAX_WAITING_FOR_LIMIT; i += 1) {
       void limiter.acquire(MINT_URL, 'create', options);
     }
     await vi.advanceTimersByTimeAsync(0);
@@ -182,16 +183,68 @@ describe('MintRateLimiter.acquire', () => {
     expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
   });
 
+  it('lets 512 callers wait for other requests to complete', async () => {
+    const { limiter } = createTestMintRateLimiter();
+    const options = { maxWaitMs: MINUTE_MS };
+    const calls = Array.from({ length: MAX_IN_FLIGHT + MAX_WAITING_FOR_REQUESTS }, () =>
+      limiter.acquire(MINT_URL, 'create', options),
+    );
+    await vi.advanceTimersByTimeAsync(0);
+    expect((await limiter.acquire(MINT_URL, 'create', options)).outcome).toBe('rate_limited');
+    for (const call of calls) {
+      expectGranted(await call).complete(SUCCESS);
+    }
+  });
+
+  it('rejects callers of the address group with the most when the queue is full', async () => {
+    const { limiter } = createTestMintRateLimiter();
+    await startCooldown(limiter, 2 * SECOND_MS);
+    const acquire = (addressGroup: string) =>
+      limiter.acquire(MINT_URL, 'create', { addressGroup, maxWaitMs: MINUTE_MS });
+    const many = Array.from({ length: MAX_WAITING_FOR_LIMIT }, () => acquire('many'));
+    void acquire('few');
+    void acquire('few');
+    await vi.advanceTimersByTimeAsync(0);
+    const rejected = await Promise.all(many.slice(-2));
+    expect(rejected.map(({ outcome }) => outcome)).toEqual(['rate_limited', 'rate_limited']);
+    expect((await acquire('many')).outcome).toBe('rate_limited');
+    await vi.advanceTimersByTimeAsync(2 * SECOND_MS);
+    const [first] = many;
+    expect(first && (await first).outcome).toBe('granted');
+  });
+
+  it('takes little time when 1,000 payers wait for a limit of thousands of requests', async () => {
+    const store = new FakeRateLimitStore();
+    store.limits.set(MINT_URL, { create: { count: 3_900, isElastic: false } });
+    const { limiter } = createTestMintRateLimiter({ store });
+    for (let request = 0; request < 3_700; request += 1) {
+      const addressGroup = `group-${request % 1_000}`;
+      expectGranted(await limiter.acquire(MINT_URL, 'create', { addressGroup })).complete(SUCCESS);
+    }
+    const startedAt = process.cpuUsage();
+    const outcomes = Array.from({ length: 1_000 }, (_, index) =>
+      limiter.acquire(MINT_URL, 'create', {
+        addressGroup: `group-${index}`,
+        maxWaitMs: 2 * MINUTE_MS,
+      }),
+    );
+    await vi.advanceTimersByTimeAsync(0);
+    const { user, system } = process.cpuUsage(startedAt);
+    expect((user + system) / 1_000).toBeLessThan(250);
+    await vi.advanceTimersByTimeAsync(2 * MINUTE_MS);
+    await Promise.all(outcomes);
+  });
+
   it('does not check each of the callers of an address group again whenever another one arrives', async () => {
     const { limiter } = createTestMintRateLimiter();
     await startCooldown(limiter, MINUTE_MS);
     const getWaitMs = vi.spyOn(RouteRateLimiter.prototype, 'getWaitMs');
     const options = { addressGroup: '192.0.2.1', maxWaitMs: 2 * MINUTE_MS };
-    for (let i = 0; i < MAX_QUEUED_PER_ROUTE; i += 1) {
+    for (let i = 0; i < MAX_WAITING_FOR_LIMIT; i += 1) {
       void limiter.acquire(MINT_URL, 'create', options);
     }
     await vi.advanceTimersByTimeAsync(0);
-    expect(getWaitMs.mock.calls.length).toBeLessThan(5 * MAX_QUEUED_PER_ROUTE);
+    expect(getWaitMs.mock.calls.length).toBeLessThan(5 * MAX_WAITING_FOR_LIMIT);
   });
 
   it('reports every finished request with its duration', async () => {
