@@ -15,7 +15,7 @@ export async function findPromtool() {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-promtool-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const program = await findProgram(folder);
+    const program = await findPrometheusProgram('promtool', folder);
     return {
       /** Runs promtool. `hasPassed` is true if the exit code is 0. */
       run: (args: readonly string[], stdin = '') => runPromtool(program, args, stdin),
@@ -27,14 +27,24 @@ export async function findPromtool() {
   }
 }
 
-async function findProgram(unpackFolder: string): Promise<string> {
-  if ((await runProgram('promtool', ['--version']).catch(() => null)) !== null) {
-    return 'promtool';
+/**
+ * Finds a program on PATH, or unpacks it from the Debian package `prometheus` into a folder.
+ *
+ * @throws Error if the program is missing
+ */
+export async function findPrometheusProgram(
+  name: 'promtool' | 'prometheus',
+  unpackFolder: string,
+): Promise<string> {
+  if ((await runProgram(name, ['--version']).catch(() => null)) !== null) {
+    return name;
   }
-  await unpackDebianPackage('prometheus', unpackFolder);
-  const unpackedProgram = path.join(unpackFolder, 'usr/bin/promtool');
+  const unpackedProgram = path.join(unpackFolder, 'usr/bin', name);
   if (!(await pathExists(unpackedProgram))) {
-    throw new Error('promtool not found: put it on PATH (on Debian: apt-get install prometheus).');
+    await unpackDebianPackage('prometheus', unpackFolder);
+  }
+  if (!(await pathExists(unpackedProgram))) {
+    throw new Error(`${name} not found: put it on PATH (on Debian: apt-get install prometheus).`);
   }
   return unpackedProgram;
 }

@@ -195,6 +195,7 @@ export async function startService(
     readiness,
     getUntrustedProxy,
     databaseCounts: store.databaseCounts,
+    readFreeDiskBytes: database.readFreeDiskBytes,
     processId,
     poolStats: database.poolStats,
     quoteSockets,

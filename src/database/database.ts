@@ -1,3 +1,4 @@
+import { statfs } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
@@ -33,6 +34,8 @@ export interface Database {
   listen: Listen;
   /** Null for SQLite, which has no pool. */
   poolStats(): PoolStats | null;
+  /** Returns the bytes that unprivileged processes can write to the disk of SQLite; null for PostgreSQL. */
+  readFreeDiskBytes(): Promise<number | null>;
   /**
    * False while SQLite cannot write, because its disk is full or broken or another process holds the lock. False while
    * PostgreSQL is unreachable or read-only.
@@ -200,6 +203,10 @@ async function openSqliteFile(
     db,
     listen: (listener) => notifications.listen(listener),
     poolStats: () => null,
+    readFreeDiskBytes: async () => {
+      const { bavail, bsize } = await statfs(file);
+      return bavail * bsize;
+    },
     isWritable: () => driver.isWritable,
     checkpoint: () => driver.checkpoint(),
     // Not `db.destroy`, which does not close a driver that no query has used.
@@ -258,6 +265,7 @@ async function openPostgres(
         onDisconnect: () => connections.replaceConnections(),
       }),
     poolStats: () => readPoolStats(pool),
+    readFreeDiskBytes: async () => null,
     isWritable: () => connections.isReachable,
     checkpoint: async () => undefined,
     close: () =>

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
-import { BaseStore } from '../database/sql.ts';
+import { BaseStore, isSqlite } from '../database/sql.ts';
 
 export interface WatchedQuoteCount {
   mintUrl: string;
@@ -20,6 +20,13 @@ export interface PurchaseCounts {
   completed: number;
   failed: number;
   oldestOpenCreatedAtMs: number | null;
+}
+
+/** What grows for as long as the service runs. */
+export interface DatabaseSize {
+  bytes: number;
+  /** About, if there are many. */
+  users: number;
 }
 
 /** Counts pending work in the database. */
@@ -47,6 +54,22 @@ export class DatabaseCountsStore extends BaseStore {
       .where('next_attempt_at', 'is not', null)
       .groupBy('relay')
       .execute();
+  }
+
+  /** Reads no table that grows. */
+  async readSize(): Promise<DatabaseSize> {
+    const { rows } = await (isSqlite(this.db)
+      ? // Users are never deleted.
+        sql<DatabaseSize>`
+            select page_count * page_size as bytes,
+              (select coalesce(max(rowid), 0) from users) as users
+            from pragma_page_count, pragma_page_size`
+      : sql<DatabaseSize>`
+            select pg_database_size(current_database()) as bytes,
+              case when reltuples < 10000 then (select count(*) from users) else reltuples::bigint end as users
+            from pg_class where oid = 'users'::regclass`
+    ).execute(this.db);
+    return rows[0] as DatabaseSize;
   }
 
   async countPurchases(): Promise<PurchaseCounts> {

@@ -8,6 +8,7 @@ import type { Logger } from '../log.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type {
   DatabaseCountsStore,
+  DatabaseSize,
   PurchaseCounts,
   RelayOutboxCount,
   WatchedQuoteCount,
@@ -29,9 +30,11 @@ export interface GaugeSources {
   getUntrustedProxy: () => string | null;
   databaseCounts: Pick<
     DatabaseCountsStore,
-    'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases'
+    'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases' | 'readSize'
   >;
   processId: string;
+  /** Null with PostgreSQL, whose disk is on another machine. */
+  readFreeDiskBytes: () => Promise<number | null>;
   /** Null with SQLite. */
   poolStats: () => PoolStats | null;
   quoteSockets: { count: number };
@@ -51,13 +54,14 @@ export interface GaugeSources {
 
 /**
  * Refreshes the gauges for each scrape. Each process reports only the quotes of the mints that it watches, so that
- * these numbers can be summed over all processes. The numbers of receipt deliveries and purchases are for the whole
- * database.
+ * these numbers can be summed over all processes. The numbers of receipt deliveries, purchases and users are for the
+ * whole database.
  */
 export class MetricGauges {
   readonly #sources: GaugeSources;
   readonly #gauges: ReturnType<typeof createGauges>;
-  #databaseCounts: [WatchedQuoteCount[], RelayOutboxCount[], PurchaseCounts] | null = null;
+  #databaseCounts: [WatchedQuoteCount[], RelayOutboxCount[], PurchaseCounts, DatabaseSize] | null =
+    null;
   #areCountsFresh = false;
   #hasLoggedFailure = false;
   #pendingCountsRefresh: Promise<void> | null = null;
@@ -78,11 +82,14 @@ export class MetricGauges {
     }
     gauges.untrustedProxy.set(Number(this.#sources.getUntrustedProxy() !== null));
     gauges.countsFresh.set(Number(this.#areCountsFresh && this.#pendingCountsRefresh === null));
+    gauges.diskFree.set((await this.#sources.readFreeDiskBytes()) ?? Number.NaN);
     this.#setConnections();
     this.#setPollDelays();
     this.#setRateLimits();
     if (this.#databaseCounts !== null) {
-      const [watchedQuotes, relayOutboxes, purchases] = this.#databaseCounts;
+      const [watchedQuotes, relayOutboxes, purchases, size] = this.#databaseCounts;
+      gauges.databaseBytes.set(size.bytes);
+      gauges.users.set(size.users);
       this.#setQuotes(watchedQuotes);
       this.#setOutbox(relayOutboxes);
       this.#setPurchases(purchases);
@@ -116,6 +123,7 @@ export class MetricGauges {
         await backlog.countWatchedQuotes(processId),
         await backlog.countPendingDeliveries(),
         await backlog.countPurchases(),
+        await backlog.readSize(),
       ];
       this.#areCountsFresh = true;
       this.#hasLoggedFailure = false;
@@ -250,6 +258,9 @@ function createGauges(registry: Registry) {
       'database_counts_fresh',
       'Whether the last query of the database metrics succeeded; if 0, they are outdated.',
     ),
+    databaseBytes: gauge('database_bytes', 'Size of the database.'),
+    diskFree: gauge('disk_free_bytes', 'Free space on the disk of DATA_DIR; NaN with PostgreSQL.'),
+    users: gauge('users', 'Users in the whole database; an estimate if there are many.'),
     pool: gauge('database_pool_connections', 'Connections to the database server.', ['state']),
     poolWaiting: gauge('database_pool_waiting', 'Queries that wait for a database connection.'),
     quoteSockets: gauge('quote_sockets', 'WebSockets of wallets.'),

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
+import { isPostgres } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
@@ -215,6 +216,15 @@ describe('the queue metrics', () => {
     expect(metrics.sumSeries('nutpost_username_purchases', { state: 'open' })).toBe(0);
     expect(metrics.sumSeries('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
     expect(metrics.sumSeries('nutpost_database_counts_fresh')).toBe(1);
+  });
+});
+
+describe('the database metrics', () => {
+  it('report the size, the free disk space and the number of users', () => {
+    expect(metrics.sumSeries('nutpost_database_bytes')).toBeGreaterThan(50_000);
+    const freeBytes = metrics.sumSeries('nutpost_disk_free_bytes') ?? 0;
+    expect(isPostgres ? Number.isNaN(freeBytes) : freeBytes > 1_000_000).toBe(true);
+    expect(metrics.sumSeries('nutpost_users')).toBeGreaterThan(0);
   });
 });
 

@@ -113,6 +113,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     'counts watched quotes',
     ({ databaseCounts: backlog }) => backlog.countWatchedQuotes('a process'),
   ],
+  ['reads the size of the database', ({ databaseCounts }) => databaseCounts.readSize()],
   ['traces a payment hash', ({ traces }) => traces.findByPaymentHash('hash', 5)],
   ['traces a quote id', ({ traces }) => traces.findByQuoteId('id-1', 5)],
   ["traces a recipient's payments", ({ traces }) => traces.listPayments(pubkey, 10)],

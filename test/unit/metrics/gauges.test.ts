@@ -120,6 +120,7 @@ function createScraper(values: {
         return [...quoteCounts];
       },
       countPendingDeliveries: async () => [],
+      readSize: async () => ({ bytes: 0, users: 0 }),
       countPurchases: async () => ({
         open: 0,
         completed: 0,
@@ -128,6 +129,7 @@ function createScraper(values: {
       }),
     },
     processId: 'this process',
+    readFreeDiskBytes: async () => null,
     poolStats: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
