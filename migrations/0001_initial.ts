@@ -44,6 +44,7 @@ async function createUsers(db: Kysely<unknown>): Promise<void> {
       lock_quotes ${int} check (lock_quotes in (0, 1)),
       paid_count ${int} not null default 0,
       last_paid_at ${int},
+      listed_until ${int} not null default 0,
       blocked_at ${int},
       block_reason text,
       foreign key (name, pubkey) references usernames (name, pubkey)

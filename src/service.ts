@@ -23,7 +23,6 @@ import {
   QUOTE_UPDATES_CHANNEL,
   WATCH_RESCAN_CHANNEL,
 } from './quotes/process-notifications.ts';
-import { MAX_SPACED_AHEAD_MS } from './quotes/quote-state.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
 import {
   ALL_RECIPIENTS,
@@ -236,7 +235,7 @@ export async function startService(
       clock,
     });
     // Payments that were recorded before this start may not be listed yet.
-    await updateSender.replayMissed(clock() - MAX_SPACED_AHEAD_MS);
+    await updateSender.replayMissed(clock());
     const url = await listen(app, config.host, config.port);
     publicOrigins.setListeningPort(Number(new URL(url).port));
     await watcher.start();

@@ -100,9 +100,10 @@ async function addUsers(
   );
   await client.query('analyze bench_users');
   await client.query(
-    `insert into users (pubkey, mint_url, paid_count, last_paid_at)
+    `insert into users (pubkey, mint_url, paid_count, last_paid_at, listed_until)
      select pubkey, mint_url, (($1::bigint - number + $2 - 1) / $2 + 1) / 2,
-            (extract(epoch from now()) * 1000)::bigint - 3 * 86400000::bigint
+            (extract(epoch from now()) * 1000)::bigint - 3 * 86400000::bigint,
+            extract(epoch from now())::bigint * 1000 - 2 * 86400000::bigint
      from bench_users order by pubkey`,
     [quoteCount, userCount],
   );

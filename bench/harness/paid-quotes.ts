@@ -18,8 +18,9 @@ export async function addPaidQuotes(
   { firstUser, userCount, paymentsPerUser }: PaidUsers,
 ): Promise<void> {
   await database.query(
-    `insert into users (pubkey, paid_count, last_paid_at)
-     select lpad(to_hex(number), 64, '0'), $3, extract(epoch from now())::bigint * 1000
+    `insert into users (pubkey, paid_count, last_paid_at, listed_until)
+     select lpad(to_hex(number), 64, '0'), $3, extract(epoch from now())::bigint * 1000,
+            extract(epoch from now())::bigint * 1000 + 1000
      from generate_series($1::int, $1::int + $2::int - 1) as number`,
     [firstUser, userCount, paymentsPerUser],
   );

@@ -34,6 +34,8 @@ export interface DatabaseSchema {
     /** The number of payments received, which is the `paid_seq` of the newest one. */
     paid_count: Generated<number>;
     last_paid_at: number | null;
+    /** The start of a second. Payments before it are listed; new ones are dated at or after it (ADR 40). */
+    listed_until: Generated<number>;
     blocked_at: number | null;
     block_reason: string | null;
   };
@@ -49,7 +51,7 @@ export interface DatabaseSchema {
     locked: 0 | 1;
     created_at: number;
     expires_at: number;
-    /** When the payment was recorded, or up to a minute later in a burst (ADR 36). It is not listed before. */
+    /** When the payment was recorded, or the next second if wallets have seen that second (ADR 40). */
     paid_at: number | null;
     /** The position among the recipient's payments, from 1 without gaps; null before the payment. */
     paid_seq: number | null;

@@ -8,7 +8,7 @@ import type { Store, TransactionStore } from '../store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
 import {
-  computeNextPaidAtMs,
+  computePaidAtMs,
   computeWatchUntilMs,
   decideTransition,
   isPaidQuoteState,
@@ -162,7 +162,10 @@ export class ObservationRecorder {
         : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
     const changedPayments = decisions.flatMap(({ quote, transition, change }) => {
       const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
-      return 'state' in transition && paidAtMs !== null ? [{ ...quote, paidAtMs }] : [];
+      if (!('state' in transition) || paidAtMs === null) {
+        return [];
+      }
+      return [{ ...quote, listedAtMs: paidAtMs > nowMs ? paidAtMs : null }];
     });
     await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedPayments));
     return { decisions, receipts };
@@ -289,7 +292,7 @@ function advancePaymentCounter(
     throw new Error('a first payment needs the locked counter of its recipient');
   }
   counter.paidCount += 1;
-  counter.lastPaidAtMs = computeNextPaidAtMs(counter.lastPaidAtMs, nowMs);
+  counter.lastPaidAtMs = computePaidAtMs(counter, nowMs);
   return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
 }
 

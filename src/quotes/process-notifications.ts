@@ -22,8 +22,8 @@ const quoteUpdateSchema = z.object({
   /** The recipient's key, hex. */
   pubkey: z.string(),
   quoteId: z.string(),
-  /** The update is sent when the payment is listed. */
-  paidAtMs: z.int(),
+  /** When the payment will be listed, and the update sent (milliseconds since 1970); null: at once. */
+  listedAtMs: z.int().nullable(),
 });
 
 export type QuoteUpdate = z.infer<typeof quoteUpdateSchema>;
@@ -42,7 +42,7 @@ export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
 
 export function encodeQuoteUpdates(updates: readonly QuoteUpdate[]): string[] {
   return packPayloads(
-    updates.map(({ id, pubkey, quoteId, paidAtMs }) => ({ id, pubkey, quoteId, paidAtMs })),
+    updates.map(({ id, pubkey, quoteId, listedAtMs }) => ({ id, pubkey, quoteId, listedAtMs })),
   );
 }
 

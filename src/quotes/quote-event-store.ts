@@ -91,23 +91,23 @@ export class QuoteEventStore extends BaseStore {
   }
 
   /**
-   * Returns the payments whose state changed since a time: those to these recipients, and those whose `paidAt` is at
-   * least `unlistedFromMs`. Times in milliseconds since 1970.
+   * Returns the payments whose state changed since a time: those to these recipients, and those that are listed after
+   * `nowMs`. Times in milliseconds since 1970.
    */
   async listChangedSince(
     sinceMs: number,
-    { pubkeys, unlistedFromMs }: { pubkeys: readonly string[]; unlistedFromMs: number },
+    { pubkeys, nowMs }: { pubkeys: readonly string[]; nowMs: number },
   ): Promise<QuoteUpdate[]> {
     // `cross join` makes SQLite start with the events instead of all payments of the recipients.
     const { rows } = await sql<QuoteUpdate>`
       select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId",
-        quotes.paid_at as "paidAtMs"
+        quotes.paid_at as "listedAtMs"
       from quote_events cross join quotes
       where quotes.id = quote_events.quote
         and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
         and (
-          quotes.paid_at >= ${unlistedFromMs}
+          quotes.paid_at > ${nowMs}
           or ${columnInValues(this.db, 'quotes.pubkey', 'text', pubkeys)}
         )
       order by quotes.id

@@ -1,17 +1,11 @@
 import type { QuoteState } from '../database/schema.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 
-/** Some wallets ignore payments that are not later than their newest one, in whole seconds. */
-const PAID_AT_SPACING_MS = 1_000;
+/** A payment that is dated further ahead of the clock was recorded before the clock was set back. */
+export const MAX_AHEAD_MS = 5_000;
 
-/** How far the spacing may move `paidAt` ahead of the clock. It limits how late a payment of a burst is listed. */
-export const MAX_SPACED_AHEAD_MS = 60_000;
-
-/** How far ahead of the clock wallets and relays accept times. */
-const MAX_LISTED_AHEAD_MS = 5_000;
-
-/** How far `paidAt` may exceed {@link MAX_SPACED_AHEAD_MS}: 5,000 payments in the same moment, or clock differences. */
-const SPACED_AHEAD_TOLERANCE_MS = 5_000;
+/** A wallet may read the list from a process whose clock is so far behind that of the process that sent the update. */
+export const CLOCK_TOLERANCE_MS = 150;
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -97,44 +91,23 @@ export function decideTransition(
 }
 
 /**
- * Returns the `paidAt` of a recipient's next payment: the current time, but at least a second after the previous
- * payment. If `paidAt` would then be more than {@link MAX_SPACED_AHEAD_MS} ahead of the clock, payments share seconds.
- * `paidAt` always increases, because the order of the list and the parameter `since` depend on it.
- *
- * @param lastPaidAtMs the recipient's newest `paidAt`; null before the first payment
- * @returns milliseconds since 1970
- */
-export function computeNextPaidAtMs(lastPaidAtMs: number | null, nowMs: number): number {
-  const lastMs = lastPaidAtMs ?? Number.NEGATIVE_INFINITY;
-  const spacedMs = Math.max(nowMs, lastMs + PAID_AT_SPACING_MS);
-  return Math.max(Math.min(spacedMs, nowMs + MAX_SPACED_AHEAD_MS), lastMs + 1);
-}
-
-/**
- * Returns when a payment is listed: {@link MAX_LISTED_AHEAD_MS} before the second of its `paidAt`. Payments that share
- * a second are listed at the same time, when no further payment can get this second.
+ * Returns the `paidAt` of a recipient's next payment: now, but never in a second that wallets may have seen, because
+ * some ignore payments that are not later than the newest one they know. Never decreases, because the order of the
+ * list depends on it.
  *
  * @returns milliseconds since 1970
  */
-export function computeListedAtMs(paidAtMs: number): number {
-  return Math.floor(paidAtMs / 1000) * 1000 - MAX_LISTED_AHEAD_MS;
-}
-
-/**
- * Returns which payments of a recipient are not listed yet: those from `fromMs`, unless the newest one is at `untilMs`
- * or later. In that case, the clock was set back, and all payments are listed.
- */
-export function computeUnlistedRange(nowMs: number): { fromMs: number; untilMs: number } {
-  return {
-    fromMs: (Math.floor((nowMs + MAX_LISTED_AHEAD_MS) / 1000) + 1) * 1000,
-    untilMs: nowMs + MAX_SPACED_AHEAD_MS + SPACED_AHEAD_TOLERANCE_MS,
-  };
+export function computePaidAtMs(
+  { lastPaidAtMs, listedUntilMs }: { lastPaidAtMs: number | null; listedUntilMs: number },
+  nowMs: number,
+): number {
+  return Math.max(nowMs, lastPaidAtMs ?? 0, listedUntilMs);
 }
 
 /**
  * Returns the date of a zap receipt in milliseconds since 1970: the payment's `paidAt`, but at most
- * {@link MAX_LISTED_AHEAD_MS} ahead of the clock, because relays reject future events.
+ * {@link MAX_AHEAD_MS} ahead of the clock, because relays reject future events.
  */
 export function computeReceiptCreatedAtMs(paidAtMs: number, nowMs: number): number {
-  return Math.min(paidAtMs, nowMs + MAX_LISTED_AHEAD_MS);
+  return Math.min(paidAtMs, nowMs + MAX_AHEAD_MS);
 }

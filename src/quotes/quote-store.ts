@@ -2,8 +2,9 @@ import { hash } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
 import { BaseStore, columnInValues, jsonRows, toFlag } from '../database/sql.ts';
+import { DatabaseUnavailableError } from '../errors.ts';
 import { BatchWriter } from './batch-writer.ts';
-import { computeUnlistedRange, type PaidQuoteState } from './quote-state.ts';
+import { CLOCK_TOLERANCE_MS, MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
 
 /** A quote that a mint has just created. Times in milliseconds since 1970. */
 export interface NewQuote {
@@ -41,6 +42,12 @@ export interface ListedQuote
 export interface VerifiableQuote
   extends Pick<NewQuote, 'pubkey' | 'request' | 'amountSat' | 'expiresAtMs'> {
   state: QuoteState;
+}
+
+interface PaidPage {
+  sinceSeconds: number | null;
+  limit: number;
+  offset: number;
 }
 
 interface PaymentSum {
@@ -122,27 +129,57 @@ export class QuoteStore extends BaseStore {
   }
 
   /**
-   * Returns one page of a recipient's paid quotes, the newest payment first, and the total. Leaves out payments that
-   * are not listed yet, which are always the newest ones.
-   *
-   * A page is a range of `paid_seq`, which has no gaps, so every page costs the same. The range needs a lower bound,
-   * too: without it, PostgreSQL reads and sorts all older payments.
+   * Returns one page of a recipient's paid quotes, the newest payment first, and the total. The first page lists new
+   * payments. Other pages do not: a wallet that continues to read could get some payments of a second, and would
+   * ignore the others later.
    *
    * @param page.sinceSeconds only payments later than this Unix time
    */
   async listPaid(
     pubkey: string,
-    page: { sinceSeconds: number | null; limit: number; offset: number },
+    page: PaidPage,
     nowMs: number,
   ): Promise<{ quotes: ListedQuote[]; total: number }> {
+    const firstRead = await this.#readPaidPage(pubkey, page, nowMs);
+    if (!firstRead.hasNewPayments || page.offset > 0) {
+      return firstRead;
+    }
+    await this.#listNewPayments(pubkey, nowMs);
+    return await this.#readPaidPage(pubkey, page, nowMs);
+  }
+
+  /**
+   * Lists the payments that were recorded since the last call, unless the newest one is dated in the next second. Waits
+   * for a transaction that is recording a payment. Later payments get a later second (ADR 40). Does nothing if the
+   * database cannot write.
+   */
+  async #listNewPayments(pubkey: string, nowMs: number): Promise<void> {
+    try {
+      await sql`
+        update users set listed_until = (last_paid_at / 1000 + 1) * 1000
+        where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}
+      `.execute(this.db);
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailableError)) {
+        throw error;
+      }
+    }
+  }
+
+  /**
+   * A page is a range of `paid_seq`, which has no gaps, so every page costs the same. The range needs a lower bound,
+   * too: without it, PostgreSQL reads and sorts all older payments.
+   */
+  async #readPaidPage(pubkey: string, page: PaidPage, nowMs: number) {
     const sinceMs =
       page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, MAX_DATE_SECONDS) * 1000;
     const end = page.offset + page.limit;
-    const { rows } = await sql<ListedQuote & { total: number }>`
+    const { rows } = await sql<ListedQuote & { total: number; hasNew: boolean | 0 | 1 }>`
       with bounds as materialized (
-        select ${countListed(pubkey, nowMs)} as newest, ${countPaidBefore(pubkey, sinceMs + 1)} as seen
+        select ${countListed(pubkey)} as newest, ${countPaidBefore(pubkey, sql`${sinceMs + 1}`)} as seen,
+          exists (select 1 from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
       )
-      select newest - seen as total, ${LISTED_QUOTE_COLUMNS}
+      select newest - seen as total, has_new as "hasNew", ${LISTED_QUOTE_COLUMNS}
       from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
         and paid_seq <= newest - ${page.offset}
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
@@ -151,7 +188,11 @@ export class QuoteStore extends BaseStore {
     // If the page is empty, the only row contains the total, and null in all columns of `quotes`.
     const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
     // Negative if `since` is later than payments that are not listed yet.
-    return { total: Math.max(0, rows[0]?.total ?? 0), quotes: rows.filter(isQuote) };
+    return {
+      total: Math.max(0, rows[0]?.total ?? 0),
+      quotes: rows.filter(isQuote),
+      hasNewPayments: Boolean(rows[0]?.hasNew),
+    };
   }
 
   /** Returns those of a recipient's listed quotes that have one of these ids. Several mints may use the same id. */
@@ -160,8 +201,9 @@ export class QuoteStore extends BaseStore {
     quoteIds: readonly string[],
     nowMs: number,
   ): Promise<ListedQuote[]> {
+    await this.#listNewPayments(pubkey, nowMs);
     const { rows } = await sql<ListedQuote>`
-      with bounds as materialized (select ${countListed(pubkey, nowMs)} as newest),
+      with bounds as materialized (select ${countListed(pubkey)} as newest),
       -- Otherwise SQLite may read all payments of the recipient.
       found as materialized (
         select * from quotes where ${columnInValues(this.db, 'quote_id', 'text', quoteIds)}
@@ -173,13 +215,12 @@ export class QuoteStore extends BaseStore {
   }
 
   /**
-   * Adds up a recipient's newest payments, and those of them that are not ISSUED. Leaves out payments that are not
-   * listed yet. `total` is the number of all listed payments.
+   * Adds up a recipient's newest payments, and those of them that are not ISSUED. `total` is the number of all
+   * payments.
    */
   async summarisePaid(
     pubkey: string,
     maxPayments: number,
-    nowMs: number,
   ): Promise<{ total: number; all: PaymentSum; waiting: PaymentSum }> {
     const { rows } = await sql<{
       total: number;
@@ -188,7 +229,9 @@ export class QuoteStore extends BaseStore {
       waitingPayments: number;
       waitingAmountSat: number;
     }>`
-      with bounds as materialized (select ${countListed(pubkey, nowMs)} as newest)
+      with bounds as materialized (
+        select coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest
+      )
       select newest as total,
              count(paid_seq) as payments,
              cast(coalesce(sum(amount_sat), 0) as bigint) as "amountSat",
@@ -264,19 +307,32 @@ export class QuoteStore extends BaseStore {
 }
 
 /** Builds an expression for the number of listed payments of a recipient, which is the newest one's `paid_seq`. */
-function countListed(pubkey: string, nowMs: number): RawBuilder<number> {
-  const unlisted = computeUnlistedRange(nowMs);
+function countListed(pubkey: string): RawBuilder<number> {
   return sql`coalesce((
     select case
-      when last_paid_at < ${unlisted.fromMs} or last_paid_at >= ${unlisted.untilMs} then paid_count
-      else ${countPaidBefore(pubkey, unlisted.fromMs)}
+      when last_paid_at < listed_until then paid_count
+      else ${countPaidBefore(pubkey, sql`listed_until`)}
     end
     from users where pubkey = ${pubkey}
   ), 0)`;
 }
 
+/**
+ * Builds the condition on a row of `users` that payments can be listed now. A payment that found its second closed is
+ * dated exactly `listed_until`, and must wait for that second. Every other payment is dated by the clock of the
+ * process that recorded it, which may be ahead of this one.
+ */
+function hasNewPayments(nowMs: number): RawBuilder<boolean> {
+  return sql`(
+    last_paid_at > listed_until or (
+      last_paid_at = listed_until
+      and (last_paid_at <= ${nowMs + CLOCK_TOLERANCE_MS} or last_paid_at > ${nowMs + MAX_AHEAD_MS})
+    )
+  )`;
+}
+
 /** Builds an expression for the number of payments to a recipient before a time (milliseconds since 1970). */
-function countPaidBefore(pubkey: string, timeMs: number): RawBuilder<number> {
+function countPaidBefore(pubkey: string, timeMs: RawBuilder<unknown>): RawBuilder<number> {
   return sql`coalesce((
     select paid_seq from quotes
     where pubkey = ${pubkey} and paid_seq is not null and paid_at < ${timeMs}

@@ -3,7 +3,7 @@ import { type Logger, logMilestone } from '../log.ts';
 import type { Store } from '../store.ts';
 import { BatchWriter } from './batch-writer.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
-import { computeListedAtMs, computeUnlistedRange } from './quote-state.ts';
+import { MAX_AHEAD_MS } from './quote-state.ts';
 
 /** One write per second is cheap, and the history may be late. */
 const LOG_BATCH_DELAY_MS = 1_000;
@@ -68,13 +68,10 @@ export interface UpdateSenderDeps {
 export class UpdateSender {
   readonly #deps: UpdateSenderDeps;
   /**
-   * The updates of payments that are not listed yet, by the time of their listing and `quotes.id`. They wait even if
-   * the recipient has no socket, because a wallet that connects now does not find the payment in the list.
+   * The timers of updates for payments that are not listed yet, by `quotes.id`. They run even if the recipient has no
+   * socket, because a wallet that connects now does not find the payment in the list.
    */
-  readonly #waiting = new Map<
-    number,
-    { timer: NodeJS.Timeout; updates: Map<number, QuoteUpdate> }
-  >();
+  readonly #timers = new Map<number, NodeJS.Timeout>();
 
   constructor(deps: UpdateSenderDeps) {
     this.#deps = deps;
@@ -82,19 +79,18 @@ export class UpdateSender {
 
   send(update: QuoteUpdate): void {
     const { subscribers, onUpdateSent, clock } = this.#deps;
-    const nowMs = clock();
-    const unlisted = computeUnlistedRange(nowMs);
-    if (update.paidAtMs < unlisted.fromMs || update.paidAtMs >= unlisted.untilMs) {
+    const sendNow = () => {
+      this.#timers.delete(update.id);
       onUpdateSent(update, subscribers.sendUpdate(update.pubkey, update.quoteId));
-      return;
-    }
-    const listedAtMs = computeListedAtMs(update.paidAtMs);
-    const waiting = this.#waiting.get(listedAtMs) ?? {
-      timer: setTimeout(() => this.#sendWaiting(listedAtMs), listedAtMs - nowMs).unref(),
-      updates: new Map(),
     };
-    waiting.updates.set(update.id, update);
-    this.#waiting.set(listedAtMs, waiting);
+    const delayMs = (update.listedAtMs ?? 0) - clock();
+    clearTimeout(this.#timers.get(update.id));
+    // If the clock was set back, the payment is listed at once.
+    if (delayMs <= 0 || delayMs > MAX_AHEAD_MS) {
+      sendNow();
+    } else {
+      this.#timers.set(update.id, setTimeout(sendNow, delayMs).unref());
+    }
   }
 
   /**
@@ -107,7 +103,7 @@ export class UpdateSender {
     const { events, subscribers, clock, log } = this.#deps;
     const updates = await events.listChangedSince(sinceMs - REPLAY_MARGIN_MS, {
       pubkeys: subscribers.listPubkeys(),
-      unlistedFromMs: computeUnlistedRange(clock()).fromMs,
+      nowMs: clock(),
     });
     for (const update of updates) {
       this.send(update);
@@ -121,17 +117,8 @@ export class UpdateSender {
   }
 
   stop(): void {
-    for (const { timer } of this.#waiting.values()) {
+    for (const timer of this.#timers.values()) {
       clearTimeout(timer);
-    }
-  }
-
-  /** Updates wait again if the timer is early, because the clock was adjusted in the meantime. */
-  #sendWaiting(listedAtMs: number): void {
-    const waiting = this.#waiting.get(listedAtMs);
-    this.#waiting.delete(listedAtMs);
-    for (const update of waiting?.updates.values() ?? []) {
-      this.send(update);
     }
   }
 }

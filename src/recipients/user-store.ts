@@ -23,6 +23,8 @@ export interface PaymentCounter {
   pubkey: string;
   paidCount: number;
   lastPaidAtMs: number | null;
+  /** New payments are dated at or after this time. */
+  listedUntilMs: number;
 }
 
 const COLUMNS = [
@@ -104,7 +106,9 @@ export class UserStore extends BaseStore {
       on conflict (pubkey) do nothing
     `.execute(this.db);
     const { rows } = await sql<PaymentCounter>`
-      select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
+      select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs",
+        listed_until as "listedUntilMs"
+      from users
       where ${columnInValues(this.db, 'pubkey', 'text', distinctPubkeys)}
       order by pubkey
       ${lockRows(this.db, 'for no key update')}
@@ -113,7 +117,9 @@ export class UserStore extends BaseStore {
   }
 
   /** Writes back counters from {@link lockPaymentCounters}. */
-  async savePaymentCounters(counters: readonly PaymentCounter[]): Promise<void> {
+  async savePaymentCounters(
+    counters: readonly Omit<PaymentCounter, 'listedUntilMs'>[],
+  ): Promise<void> {
     if (counters.length === 0) {
       return;
     }

@@ -45,8 +45,10 @@ describe('an address with a tag', () => {
     await eventually(async () =>
       expect((await requestJson(body.verify, '')).body).toMatchObject({ settled: true }),
     );
-    const quotes = await alice.listPaidQuotes();
-    expect(quotes.find(({ request }) => request === body.pr)).toMatchObject({ tag, amount: 5 });
+    await eventually(async () => {
+      const quotes = await alice.listPaidQuotes();
+      expect(quotes.find(({ request }) => request === body.pr)).toMatchObject({ tag, amount: 5 });
+    });
   });
 
   it.each([

@@ -45,11 +45,17 @@ describe('a lookup of quotes', () => {
     const other = environment.newWallet();
     const [otherId = ''] = await insertPaidQuotes(environment.database, other.pubkey, 1);
     const early = environment.newWallet();
+    const nextSecondMs = (Math.floor(Date.now() / 1000) + 4) * 1000;
     const [earlyId = '', unlistedId = ''] = await insertPaidQuotes(
       environment.database,
       early.pubkey,
-      [{ paidAtMs: Date.now() - HOUR_MS }, { paidAtMs: Date.now() + 20_000 }],
+      [{ paidAtMs: Date.now() - HOUR_MS }, { paidAtMs: nextSecondMs }],
     );
+    await environment.database.db
+      .updateTable('users')
+      .set({ listed_until: nextSecondMs })
+      .where('pubkey', '=', early.pubkey)
+      .execute();
     // The database cannot store some of these texts.
     const strange = ['', '\0', '\ud800', '🥜', ' ', '"', "'; drop table quotes; --"];
     const { status, body } = await lookUp([unpaid?.id, otherId, 'unknown', ...strange]);

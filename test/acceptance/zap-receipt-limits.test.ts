@@ -60,7 +60,7 @@ it.each([
 });
 
 it('signs one receipt for a zap request, for whichever of its invoices is paid first', async () => {
-  const { environment, relay, logs } = await startService();
+  const { environment, relay, clock, logs } = await startService();
   const wallet = environment.newWallet();
   const zapRequest = signZapRequest(wallet, relay, Date.now());
   const invoices: string[] = [];
@@ -73,7 +73,7 @@ it('signs one receipt for a zap request, for whichever of its invoices is paid f
   await relay.waitForEvents(1);
   environment.mint.pay(first);
   environment.mint.pay(third);
-  await waitForPayments(wallet, 3);
+  await waitForPayments(wallet, 3, clock);
 
   expect(bolt11TagsOf(relay)).toEqual([second]);
   expect(await countReceipts(environment, wallet)).toBe(1);
@@ -90,7 +90,7 @@ it('signs at most LIMIT_ZAP_RECEIPTS receipts per hour for a recipient, and reco
   const wallet = environment.newWallet();
   for (let payments = 1; payments <= 5; payments += 1) {
     const invoice = await payZap(environment, wallet, signZapRequest(wallet, relay, clock.nowMs));
-    await waitForPayments(wallet, payments);
+    await waitForPayments(wallet, payments, clock);
     if (payments > 3) {
       expect(await traceReceipt(environment, invoice)).toContain(
         'None: the recipient had reached LIMIT_ZAP_RECEIPTS',
@@ -111,7 +111,7 @@ it('signs at most LIMIT_ZAP_RECEIPTS receipts per hour for a recipient, and reco
 
 it('offers zaps only to recipients at ZAP_MINTS, and treats other zaps as ordinary payments', async () => {
   const trustedMint = await startTestMint();
-  const { environment, relay } = await startService({ ZAP_MINTS: `${trustedMint.url}/` });
+  const { environment, relay, clock } = await startService({ ZAP_MINTS: `${trustedMint.url}/` });
   const trustingWallet = environment.newWallet();
   await setMint(trustingWallet, trustedMint.url);
   expect(await fetchPaymentTerms(environment, trustingWallet)).toMatchObject({
@@ -127,7 +127,7 @@ it('offers zaps only to recipients at ZAP_MINTS, and treats other zaps as ordina
   for (const zapRequest of ['nonsense', signZapRequest(wallet, relay, Date.now())]) {
     await payZap(environment, wallet, zapRequest);
   }
-  for (const quote of await waitForPayments(wallet, 2)) {
+  for (const quote of await waitForPayments(wallet, 2, clock)) {
     expect(quote).not.toHaveProperty('zapRequest');
   }
   await payZap(
@@ -193,8 +193,10 @@ async function payZap(
   return body.pr;
 }
 
-function waitForPayments(wallet: RecipientClient, count: number) {
+function waitForPayments(wallet: RecipientClient, count: number, clock: TestClock) {
   return eventually(async () => {
+    // A payment that follows a read in the same second is listed in the next one.
+    clock.advance(1_000);
     const quotes = await wallet.listPaidQuotes();
     expect(quotes).toHaveLength(count);
     return quotes;

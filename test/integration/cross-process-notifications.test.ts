@@ -44,7 +44,7 @@ it('delivers the updates that follow unreadable payloads', async () => {
   onTestFinished(() => listener.close());
   const pubkey = newPubkey();
   const receivedQuoteIds = recordUpdates(subscribers, pubkey);
-  const updates = encodeQuoteUpdates([{ id: 7, pubkey, quoteId: 'one', paidAtMs: 1 }]);
+  const updates = encodeQuoteUpdates([{ id: 7, pubkey, quoteId: 'one', listedAtMs: 1 }]);
   await store.transaction((tx) =>
     tx.notify(QUOTE_UPDATES_CHANNEL, ['nonsense', '[["a","b"]]', ...updates]),
   );

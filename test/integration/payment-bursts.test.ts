@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { toUnixSeconds } from '../../src/clock.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
@@ -19,11 +20,8 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 const LIST_PATH = '/api/v2/wallet/quotes';
 
-/** Payments of a burst get one second each, and are listed at most 5 s before it. */
-const LISTED_AT_ONCE = 6;
-
 const SECOND_MS = 1_000;
-const HOUR_MS = 3_600_000;
+const STEP_MS = 100;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({ overrides: { clock: clock.now } });
@@ -36,76 +34,106 @@ beforeAll(() => {
 
 beforeEach(() => {
   wallet = environment.newWallet();
-  // Every payment of the previous test is listed.
-  clock.advance(2 * 60_000);
-  // Only the timers that wait for the listing; those of connections stay real.
+  // Each test starts at a tenth of a second.
+  clock.advance(SECOND_MS - (clock.nowMs % SECOND_MS) + 100);
+  // Only the timers that wait for the next second; those of connections stay real.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   return () => vi.useRealTimers();
 });
 
-describe('a burst of 20 payments', () => {
-  it('causes one update per payment, each when the payment is in the list', async () => {
+describe('payments in one second', () => {
+  it('are all listed at once if no wallet has read the list since the first one', async () => {
     const socket = await wallet.openSocket();
-    const quotes = await pay(20);
-    expect(await receiveUpdates(socket)).toEqual(idsOf(quotes.slice(0, LISTED_AT_ONCE)));
-    for (let listedCount = LISTED_AT_ONCE; listedCount < quotes.length; listedCount += 1) {
-      expect(await listIds()).toEqual(idsOf(quotes.slice(0, listedCount)));
-      passSecond();
-      expect(await receiveUpdates(socket)).toEqual(idsOf([quotes[listedCount] as NewQuote]));
-    }
+    const quotes = await pay(10);
+    pass(300);
+    quotes.push(...(await pay(10)));
+    expect(await receiveUpdates(socket)).toEqual(idsOf(quotes));
     expect(await listIds()).toEqual(idsOf(quotes));
+    expect(await listPaymentTimes()).toEqual([toUnixSeconds(clock.nowMs)]);
     await socket.close();
   });
 
-  it('is settled at once, and a payment that is minted before its listing has one update', async () => {
+  it('are listed together in the next second if a wallet has read the list', async () => {
     const socket = await wallet.openSocket();
-    const quotes = await pay(LISTED_AT_ONCE + 1);
-    const unlisted = quotes.at(-1) as NewQuote;
+    const quotes = await pay(1);
     await receiveUpdates(socket);
-    const verify = await requestJson(environment.origin, `/lnurl/verify/${unlisted.verifyToken}`);
+    const [firstTime = 0] = await listPaymentTimes();
+    const later: NewQuote[] = [];
+    for (let i = 0; i < 3; i += 1) {
+      later.push(...(await pay(2)));
+      pass(200);
+      expect(await listIds()).toEqual(idsOf(quotes));
+      expect(await receiveUpdates(socket)).toEqual([]);
+    }
+    pass(300);
+    expect(await receiveUpdates(socket)).toEqual(idsOf(later));
+    expect(await listIds()).toEqual(idsOf([...quotes, ...later]));
+    expect(await listPaymentTimes()).toEqual([firstTime + 1, firstTime]);
+    await socket.close();
+  });
+
+  it('are listed at the start of the next second even if the clock of the process is 150 ms behind', async () => {
+    await pay(1);
+    await listIds();
+    await pay(1);
+    pass(749);
+    expect(await listIds()).toHaveLength(1);
+    pass(1);
+    expect(await listIds()).toHaveLength(2);
+  });
+});
+
+describe('a payment that waits for the next second', () => {
+  it('is settled at once, and has one update if it is minted before', async () => {
+    const socket = await wallet.openSocket();
+    await payAndRead();
+    const [waiting] = (await pay(1)) as [NewQuote];
+    await receiveUpdates(socket);
+    const verify = await requestJson(environment.origin, `/lnurl/verify/${waiting.verifyToken}`);
     expect(verify.body).toMatchObject({ status: 'OK', settled: true });
-    await record([unlisted], 'ISSUED');
+    await record([waiting], 'ISSUED');
     expect(await receiveUpdates(socket)).toEqual([]);
-    passSecond();
-    expect(await receiveUpdates(socket)).toEqual([unlisted.quoteId]);
+    pass(SECOND_MS);
+    expect(await receiveUpdates(socket)).toEqual([waiting.quoteId]);
     expect((await wallet.listPaidQuotes())[0]).toMatchObject({
-      quoteId: unlisted.quoteId,
+      quoteId: waiting.quoteId,
       state: 'ISSUED',
     });
     await socket.close();
   });
 
   it('causes updates from a process that has started since, and for a socket that has opened since', async () => {
-    const quotes = await pay(LISTED_AT_ONCE + 1);
+    await payAndRead();
+    const waiting = await pay(1);
     const service = await useAdditionalService(environment, {}, { clock: clock.now });
     const socket = await wallet.openSocket();
     const otherSocket = await wallet.withOrigin(service.publicOrigin).openSocket();
-    passSecond();
+    pass(SECOND_MS);
     for (const each of [socket, otherSocket]) {
-      expect(await receiveUpdates(each)).toEqual(idsOf(quotes.slice(-1)));
+      expect(await receiveUpdates(each)).toEqual(idsOf(waiting));
       await each.close();
     }
   });
 
-  it('is added up without the payments that are not listed yet', async () => {
-    await pay(20);
-    const readPaymentCount = async () =>
-      (await wallet.get('/api/v2/wallet/summary')).body.data.payments;
-    expect(await readPaymentCount()).toBe(LISTED_AT_ONCE);
-    passSecond();
-    expect(await readPaymentCount()).toBe(LISTED_AT_ONCE + 1);
+  it('is in the totals at once', async () => {
+    await payAndRead();
+    await pay(2);
+    const { body } = await wallet.get('/api/v2/wallet/summary');
+    expect(body.data).toMatchObject({ payments: 3, waiting: { payments: 3 }, complete: true });
   });
 
-  it('is counted and paged without the payments that are not listed yet', async () => {
-    const quotes = await pay(20);
-    const listed = idsOf(quotes.slice(0, LISTED_AT_ONCE)).reverse();
-    const since = Math.floor(clock.nowMs / 1000) + 3;
+  it('is not counted or paged', async () => {
+    const quotes = await pay(6);
+    const listed = idsOf(quotes).reverse();
+    await listIds();
+    await pay(3);
+    const since = toUnixSeconds(clock.nowMs);
     for (const [query, expectedIds, total] of [
-      ['', listed, LISTED_AT_ONCE],
-      ['?limit=2&offset=1', listed.slice(1, 3), LISTED_AT_ONCE],
-      [`?offset=${LISTED_AT_ONCE}`, [], LISTED_AT_ONCE],
-      [`?since=${since}`, listed.slice(0, 3), 3],
-      [`?since=${since + 3}`, [], 0],
+      ['', listed, 6],
+      ['?limit=2&offset=1', listed.slice(1, 3), 6],
+      ['?offset=6', [], 6],
+      [`?since=${since - 1}`, listed, 6],
+      [`?since=${since + 1}`, [], 0],
       [`?since=${since + 10}`, [], 0],
     ] as const) {
       const { body } = await wallet.get(LIST_PATH + query);
@@ -115,68 +143,98 @@ describe('a burst of 20 payments', () => {
   });
 });
 
-it('is received by a wallet that ignores payments not later than its newest one, at 200 payments per second', async () => {
-  const quotes: NewQuote[] = [];
-  const receivedIds: unknown[] = [];
-  let newestPaidAt = 0;
-  const synchronize = async () => {
-    const listed = await wallet.listPaidQuotes(newestPaidAt);
-    const received = listed.filter(({ paidAt }) => Number(paidAt) > newestPaidAt);
-    receivedIds.push(...received.map(({ quoteId }) => quoteId));
-    newestPaidAt = Math.max(newestPaidAt, ...received.map(({ paidAt }) => Number(paidAt)));
-  };
-  for (let batch = 0; batch < 30; batch += 1) {
-    quotes.push(...(await pay(20)));
-    await synchronize();
-    clock.advance(100);
-  }
-  for (let seconds = 0; seconds < 60; seconds += 1) {
-    await synchronize();
-    passSecond();
-  }
-  expect(receivedIds.toSorted()).toEqual(idsOf(quotes).toSorted());
+describe.each([5, 200])('%i payments per second for 20 s', (perSecond) => {
+  it.each([
+    ['reads after updates', Number.POSITIVE_INFINITY],
+    ['also reads ten times per second', 100],
+  ])(
+    'have updates within 0.7 s at the median and 1.5 s at most, and a wallet with a watermark that %s receives them',
+    async (_name, readIntervalMs) => {
+      const socket = await wallet.openSocket();
+      const reader = new WatermarkReader(wallet);
+      const startMs = clock.nowMs;
+      const paidAtMsById = new Map<string, number>();
+      const delaysMs: number[] = [];
+      for (let elapsedMs = 0; elapsedMs < 22_000; elapsedMs += STEP_MS) {
+        if (elapsedMs < 20_000) {
+          const dueCount = Math.ceil((elapsedMs * perSecond) / 1000) - paidAtMsById.size;
+          for (const { quoteId } of dueCount > 0 ? await pay(dueCount) : []) {
+            paidAtMsById.set(quoteId, clock.nowMs);
+          }
+        }
+        const updatedIds = await receiveUpdates(socket);
+        delaysMs.push(...updatedIds.map((id) => clock.nowMs - (paidAtMsById.get(id) ?? startMs)));
+        if (updatedIds.length > 0 || elapsedMs % readIntervalMs === 0) {
+          await reader.synchronize();
+          expect(reader.newestPaidAt * 1000).toBeLessThanOrEqual(clock.nowMs + 150);
+        }
+        pass(STEP_MS);
+      }
+      expect(delaysMs).toHaveLength(paidAtMsById.size);
+      expect(Math.max(...delaysMs)).toBeLessThanOrEqual(1_500);
+      expect(delaysMs.toSorted((a, b) => a - b)[delaysMs.length / 2]).toBeLessThanOrEqual(700);
+      expect(reader.quoteIds.toSorted()).toEqual([...paidAtMsById.keys()].toSorted());
+      await socket.close();
+    },
+  );
 });
 
 describe.each([
+  ['two seconds', 2_000],
   ['half a minute', 30_000],
-  ['an hour', HOUR_MS],
+  ['an hour', 3_600_000],
 ])('after the clock was set back by %s', (_name, setBackMs) => {
-  it('hides no payment for more than a minute', async () => {
-    const quotes = await pay(20);
-    clock.advance(60_000);
-    quotes.push(...(await pay(3)));
+  it('hides no payment that was listed, and lists each new one within 5 s', async () => {
+    const reader = new WatermarkReader(wallet);
+    const quotes = await pay(3);
+    await reader.synchronize();
     clock.advance(-setBackMs);
-    const hiddenSinceMs = new Map<string, number>();
-    const endMs = clock.nowMs + setBackMs + 120_000;
-    for (let round = 0; clock.nowMs < endMs; round += 1) {
-      if (round < 3 || round % 60 === 0) {
-        quotes.push(...(await pay(2)));
-      }
-      const listed = new Set(await listIds());
-      for (const { quoteId } of quotes) {
-        const sinceMs = hiddenSinceMs.get(quoteId) ?? clock.nowMs;
-        expect(clock.nowMs - sinceMs).toBeLessThanOrEqual(60_000);
-        if (listed.has(quoteId)) {
-          hiddenSinceMs.delete(quoteId);
-        } else {
-          hiddenSinceMs.set(quoteId, sinceMs);
-        }
-      }
-      clock.advance(10 * SECOND_MS);
-    }
-    clock.advance(60_000);
     expect(await listIds()).toEqual(idsOf(quotes));
+    for (let round = 0; round < 3; round += 1) {
+      quotes.push(...(await pay(2)));
+      await reader.synchronize();
+      pass(5_000);
+      expect(await listIds()).toEqual(idsOf(quotes));
+      await reader.synchronize();
+    }
+    expect(reader.quoteIds).toEqual(idsOf(quotes));
   });
 });
+
+/** A wallet like coco, which ignores payments that are not later than the newest one that it knows. */
+class WatermarkReader {
+  /** In the order of the payments. */
+  readonly quoteIds: string[] = [];
+  newestPaidAt = 0;
+  readonly #wallet: RecipientClient;
+
+  constructor(recipient: RecipientClient) {
+    this.#wallet = recipient;
+  }
+
+  async synchronize(): Promise<void> {
+    const listed = await this.#wallet.listPaidQuotes(this.newestPaidAt);
+    const received = listed.filter(({ paidAt }) => Number(paidAt) > this.newestPaidAt);
+    this.quoteIds.push(...received.map(({ quoteId }) => String(quoteId)).reverse());
+    this.newestPaidAt = Math.max(
+      this.newestPaidAt,
+      ...received.map(({ paidAt }) => Number(paidAt)),
+    );
+  }
+}
+
+/** Makes a payment that the wallet reads, so that later payments get the next second. */
+async function payAndRead(): Promise<void> {
+  await pay(1);
+  await listIds();
+}
 
 /** Makes payments to the wallet's recipient at the same time. Returns them in the order of the list, oldest first. */
 async function pay(count: number): Promise<NewQuote[]> {
   const quotes = Array.from({ length: count }, () =>
     buildUnpaidQuote(wallet.pubkey, { createdAtMs: clock.nowMs }),
-  );
-  for (const quote of quotes) {
-    await store.quotes.insert([quote]);
-  }
+  ).toSorted((one, other) => (one.quoteId < other.quoteId ? -1 : 1));
+  await store.quotes.insert(quotes);
   await record(quotes, 'PAID');
   return quotes;
 }
@@ -189,9 +247,9 @@ async function record(quotes: readonly NewQuote[], state: 'PAID' | 'ISSUED'): Pr
   await waitForNotificationDelivery(environment.database);
 }
 
-function passSecond(): void {
-  clock.advance(SECOND_MS);
-  vi.advanceTimersByTime(SECOND_MS);
+function pass(ms: number): void {
+  clock.advance(ms);
+  vi.advanceTimersByTime(ms);
 }
 
 /** Returns the quote ids of the updates that the socket has received since the last call. */
@@ -206,4 +264,9 @@ async function listIds(): Promise<unknown[]> {
 
 function idsOf(quotes: readonly NewQuote[]): string[] {
   return quotes.map(({ quoteId }) => quoteId);
+}
+
+/** Returns the distinct payment times in the list, the newest first. */
+async function listPaymentTimes(): Promise<number[]> {
+  return [...new Set((await wallet.listPaidQuotes()).map(({ paidAt }) => Number(paidAt)))];
 }

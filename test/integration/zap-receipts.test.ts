@@ -127,8 +127,6 @@ describe('a zap request that was used for several invoices', () => {
       await Promise.all(quotes.map((quote) => createRecorder().record(quote, 'PAID')));
       expect(await countReceipts()).toBe(round + 1);
     }
-    // The list shows the payments of a burst one second apart.
-    clock.advance(20_000);
     expect((await listPayments()).total).toBe(20);
   });
 

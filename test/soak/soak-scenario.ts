@@ -38,7 +38,7 @@ const PAYER_ADDRESS_COUNT = 20_000;
 
 const USER_AGENT = 'soak';
 
-/** How long the last payments may take to appear in the lists. The service lists those of a burst within a minute. */
+/** How long the last payments may take to appear in the lists. */
 const LAST_PAYMENTS_TIMEOUT_MS = 90_000;
 
 /** The response times of all requests of a day. */

@@ -34,7 +34,8 @@ const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
     paidAt: unixSeconds.describe(
-      'Unix seconds: when the service recorded the payment. Payments of a burst are a second apart.',
+      'Unix seconds: when the service recorded the payment. A wallet that has read the list finds every ' +
+        'later payment at a later time.',
     ),
     expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint expired quotes.'),
     mintUrl: z.url().describe('The mint that created the quote; only it can mint the quote.'),

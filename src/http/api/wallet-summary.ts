@@ -1,6 +1,5 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { Clock } from '../../clock.ts';
 import type { Store } from '../../store.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
@@ -26,7 +25,7 @@ const schema = {
   operationId: 'summariseQuotes',
   tags: ['Wallets'],
   summary: 'Get the totals of the user’s payments',
-  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments of the quote list.`,
+  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments.`,
   response: {
     200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
     ...errorResponses(apiError, 401, 500, 503),
@@ -34,15 +33,14 @@ const schema = {
 };
 
 /** `GET /api/v2/wallet/summary`. */
-export const walletSummaryRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
+export const walletSummaryRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (
   app,
-  { store, clock },
+  { store },
 ) => {
   app.get('/api/v2/wallet/summary', { schema }, async (request) => {
     const { total, all, waiting } = await store.quotes.summarisePaid(
       request.pubkey,
       MAX_COUNTED_PAYMENTS,
-      clock(),
     );
     return {
       error: false as const,

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../../database/schema.ts';
 import { BaseStore, columnInValues, jsonRows, toFlag } from '../../database/sql.ts';
+import type { QuoteUpdate } from '../../quotes/process-notifications.ts';
 
 /** Each of the 14 columns of a row is a parameter. SQLite allows 32,766 parameters in a statement. */
 const QUOTES_PER_INSERT = 1_000;
@@ -42,21 +43,17 @@ export class NpubcashImportStore extends BaseStore {
   }
 
   /** Stores quotes. Returns the paid ones. */
-  async insertQuotes(
-    quotes: readonly ImportedQuote[],
-  ): Promise<{ id: number; pubkey: string; quoteId: string; paidAtMs: number }[]> {
+  async insertQuotes(quotes: readonly ImportedQuote[]): Promise<QuoteUpdate[]> {
     const insertedRows = [];
     for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
       const rows = await this.db
         .insertInto('quotes')
         .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
-        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_at as paidAtMs'])
+        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_at as listedAtMs'])
         .execute();
       insertedRows.push(...rows);
     }
-    return insertedRows.flatMap(({ paidAtMs, ...row }) =>
-      paidAtMs === null ? [] : [{ ...row, paidAtMs }],
-    );
+    return insertedRows.filter(({ listedAtMs }) => listedAtMs !== null);
   }
 
   /** Returns those rows of the npubcash server that an earlier import has stored. */

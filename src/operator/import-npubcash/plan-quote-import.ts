@@ -1,5 +1,5 @@
 import {
-  computeNextPaidAtMs,
+  computePaidAtMs,
   computeWatchUntilMs,
   isPaidQuoteState,
 } from '../../quotes/quote-state.ts';
@@ -20,8 +20,9 @@ export interface QuoteImportPlan {
  * Decides which quotes to insert, and at which payment times.
  *
  * Wallets remember the newest payment time that they have seen, in whole seconds, and ignore payments that are not
- * later. A payment therefore keeps its time only if it is later than every stored payment of the recipient. Every
- * other payment is listed as paid now. Payments that shared a second at npubcash still share a second.
+ * later. A payment therefore keeps its time only if wallets have not seen that second, and it is not earlier than a
+ * stored payment of the recipient. Every other payment is listed as paid now. Payments that shared a second at npubcash
+ * still share a second.
  *
  * @param quotes ordered by payment time; must contain either all or none of a recipient's payments in one second
  * @param stored.existingKeys the keys of quotes that are stored already, as {@link toQuoteKey} returns them
@@ -45,13 +46,14 @@ export function planQuoteImport(
     const { pubkey } = quote;
     let payment: ImportedQuote['payment'] = null;
     if (isPaidQuoteState(quote.state)) {
-      const storedCounter = storedCounters.get(pubkey);
-      const plannedCounter = plannedCounters.get(pubkey);
-      const storedLastPaidAtMs = storedCounter?.lastPaidAtMs ?? null;
-      const paidAtMs = choosePaidAtMs(quote, storedLastPaidAtMs, plannedCounter, nowMs);
-      const paidSeq = ((plannedCounter ?? storedCounter)?.paidCount ?? 0) + 1;
+      const counter = plannedCounters.get(pubkey) ?? storedCounters.get(pubkey);
+      if (counter === undefined) {
+        throw new Error('a payment needs the counter of its recipient');
+      }
+      const paidAtMs = choosePaidAtMs(quote, counter, nowMs);
+      const paidSeq = counter.paidCount + 1;
       payment = { paidAtMs, paidSeq };
-      plannedCounters.set(pubkey, { pubkey, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
+      plannedCounters.set(pubkey, { ...counter, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
       changedTimeCount += paidAtMs === quote.paidAtMs ? 0 : 1;
     }
     const watchUntilMs = computeImportWatchUntilMs(quote, payment?.paidAtMs ?? null, nowMs);
@@ -78,28 +80,14 @@ export function isSamePaidSecond(
   );
 }
 
-/**
- * @param storedLastPaidAtMs the time of the recipient's newest stored payment; a wallet may have seen that payment
- * @param plannedCounter the counter after the recipient's previous payment in this plan, which no wallet has seen yet
- */
 function choosePaidAtMs(
   { paidAtMs }: ParsedNpubcashQuote,
-  storedLastPaidAtMs: number | null,
-  plannedCounter: PaymentCounter | undefined,
+  counter: PaymentCounter,
   nowMs: number,
 ): number {
-  const plannedLastPaidAtMs = plannedCounter?.lastPaidAtMs ?? null;
   const canKeepTime =
-    paidAtMs !== null &&
-    toSeconds(paidAtMs) > toSeconds(storedLastPaidAtMs ?? Number.NEGATIVE_INFINITY) &&
-    paidAtMs >= (plannedLastPaidAtMs ?? Number.NEGATIVE_INFINITY);
-  if (canKeepTime && paidAtMs <= nowMs) {
-    return paidAtMs;
-  }
-  // Adds one millisecond for each payment. Adding a second would put a thousand payments far into the future.
-  return plannedLastPaidAtMs === null
-    ? computeNextPaidAtMs(storedLastPaidAtMs, nowMs)
-    : Math.max(plannedLastPaidAtMs + 1, nowMs);
+    paidAtMs !== null && paidAtMs <= nowMs && computePaidAtMs(counter, paidAtMs) === paidAtMs;
+  return canKeepTime ? paidAtMs : computePaidAtMs(counter, nowMs);
 }
 
 /**

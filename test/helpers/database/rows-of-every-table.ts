@@ -45,6 +45,7 @@ const ROWS_BY_TABLE = {
       lock_quotes: 1,
       paid_count: 3,
       last_paid_at: PAST_TIME_MS,
+      listed_until: PAST_TIME_MS + 1_000,
     },
     {
       pubkey: BLOCKED_RECIPIENT,

@@ -19,8 +19,11 @@ export interface SdkSubscription {
   failed: Promise<string>;
 }
 
-/** Subscribes to quote updates until the test ends. */
-export function subscribeWithSdk(sdk: NPCClient): SdkSubscription {
+/** Subscribes to quote updates until the test ends. Calls `onUpdate` for each. */
+export function subscribeWithSdk(
+  sdk: NPCClient,
+  onUpdate: () => void = () => undefined,
+): SdkSubscription {
   const updated = Promise.withResolvers<string>();
   const failed = Promise.withResolvers<string>();
   const ready = Promise.withResolvers<void>();
@@ -36,6 +39,11 @@ export function subscribeWithSdk(sdk: NPCClient): SdkSubscription {
       }
     },
   });
-  onTestFinished(sdk.subscribe(updated.resolve, failed.resolve));
+  onTestFinished(
+    sdk.subscribe((quoteId) => {
+      updated.resolve(quoteId);
+      onUpdate();
+    }, failed.resolve),
+  );
   return { ready: ready.promise, updated: updated.promise, failed: failed.promise };
 }

@@ -58,7 +58,8 @@ export interface PaidQuoteFixture {
 export const FIRST_PAID_AT_MS = 1_700_000_000_000;
 
 /**
- * Inserts paid quotes of a recipient who has none yet. The watcher does not poll their states.
+ * Inserts paid quotes of a recipient who has none yet, as if a wallet had seen all of them. The watcher does not poll
+ * their states.
  *
  * @param quotes oldest payment first, or a number of quotes that were paid one second apart
  * @returns the quote ids, in the same order
@@ -89,7 +90,12 @@ export async function insertPaidQuotes(
       watch_until: null,
     };
   });
-  const userColumns = { paid_count: rows.length, last_paid_at: rows.at(-1)?.paid_at ?? null };
+  const lastPaidAtMs = rows.at(-1)?.paid_at ?? null;
+  const userColumns = {
+    paid_count: rows.length,
+    last_paid_at: lastPaidAtMs,
+    listed_until: (Math.floor((lastPaidAtMs ?? 0) / 1000) + 1) * 1000,
+  };
   await db.insertInto('quotes').values(rows).execute();
   await db
     .insertInto('users')

@@ -17,7 +17,7 @@ const anyUpdate = fc.record({
   id: fc.maxSafeNat(),
   pubkey: fc.stringMatching(/^[0-9a-f]{64}$/),
   quoteId: anyQuoteId,
-  paidAtMs: fc.maxSafeInteger(),
+  listedAtMs: fc.maxSafeInteger(),
 });
 const anyAnnouncement = fc.record({
   id: fc.maxSafeNat(),
@@ -31,7 +31,7 @@ const longestUpdate = {
   id: Number.MAX_SAFE_INTEGER,
   pubkey: 'a'.repeat(64),
   quoteId: '"'.repeat(256),
-  paidAtMs: Number.MIN_SAFE_INTEGER,
+  listedAtMs: Number.MIN_SAFE_INTEGER,
 };
 const longestAnnouncement = {
   id: Number.MAX_SAFE_INTEGER,

@@ -1,0 +1,315 @@
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import { toUnixSeconds } from '../../src/clock.ts';
+import type { Database } from '../../src/database/database.ts';
+import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { Store } from '../../src/store.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import {
+  buildUnpaidQuote,
+  createObservationRecorder,
+  randomPubkey,
+  UNREACHABLE_MINT_URL,
+} from '../helpers/recipients/quote-fixtures.ts';
+
+/** A fixed seed, so that every test run generates the same sequences of steps. */
+const SEED = 20_261_128;
+const SEQUENCES = 60;
+vi.setConfig({ testTimeout: 120_000 });
+
+/** More open transactions would wait for a connection. */
+const MAX_HELD_COMMITS = 3;
+
+const NOW_MS = 1_800_000_000_000;
+
+const database = useTestDatabase();
+
+interface Recording {
+  kind: 'record';
+  processIndex: number;
+  count: number;
+  /** Whether the commit waits for a step of the kind `commit`. */
+  isHeld: boolean;
+}
+
+type Step =
+  | Recording
+  | { kind: 'commit' }
+  | { kind: 'read'; processIndex: number; walletIndex: number }
+  | { kind: 'wait'; ms: number }
+  | { kind: 'set clock'; processIndex: number; skewMs: number };
+
+const processIndex = fc.nat({ max: 1 });
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('record' as const),
+      processIndex,
+      count: fc.integer({ min: 1, max: 3 }),
+      isHeld: fc.boolean(),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('commit' as const) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('read' as const),
+      processIndex,
+      walletIndex: fc.nat({ max: 2 }),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('wait' as const),
+      ms: fc.oneof(fc.nat({ max: 400 }), fc.nat({ max: 3_000 })),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('set clock' as const),
+      processIndex,
+      skewMs: fc.oneof(
+        fc.integer({ min: -700, max: 700 }),
+        fc.integer({ min: -20_000, max: 20_000 }),
+      ),
+    }),
+  },
+);
+
+describe.each([
+  // Payments are recorded between the pages.
+  ['its only wallet reads many pages', { pageSize: 2, walletCount: 1 }],
+  ['several wallets read the list', { pageSize: 50, walletCount: 3 }],
+])('a recipient receives every payment if %s', (_name, options) => {
+  it('whenever the payments commit and whatever the clocks of two processes show', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60, size: 'max' }), async (steps) => {
+        const scenario = new Scenario(options);
+        for (const each of steps) {
+          await scenario.run(each);
+        }
+        await scenario.finish();
+      }),
+      // Shrinking would take minutes.
+      { seed: SEED, numRuns: SEQUENCES, endOnFailure: true },
+    );
+  });
+});
+
+it('is not shown a payment that could hide a later one while the database cannot write', async () => {
+  const scenario = new Scenario({ pageSize: 50, walletCount: 1 });
+  const [wallet] = scenario.wallets as [Wallet];
+  const record = { kind: 'record', processIndex: 0, count: 1, isHeld: false } as const;
+  await scenario.run(record);
+  await scenario.run({ kind: 'read', processIndex: 0, walletIndex: 0 });
+  await scenario.run({ kind: 'wait', ms: 5_000 });
+  await scenario.run(record);
+  scenario.isDiskFull = true;
+  await scenario.run({ kind: 'read', processIndex: 0, walletIndex: 0 });
+  expect(wallet.quoteIds.size).toBe(1);
+  scenario.isDiskFull = false;
+  await scenario.run(record);
+  await scenario.finish();
+  expect(wallet.quoteIds.size).toBe(3);
+});
+
+/** Two processes with their own clocks record payments to one recipient, whose wallets read the list. */
+class Scenario {
+  readonly store = new Store(database.db);
+  isDiskFull = false;
+  readonly wallets: Wallet[];
+  readonly #pubkey = randomPubkey();
+  readonly #paidQuoteIds: string[] = [];
+  readonly #skewsMs = [0, 0];
+  /** Each lets a recorded payment commit. */
+  readonly #held: (() => void)[] = [];
+  readonly #recordings: Promise<unknown>[] = [];
+  #nowMs = NOW_MS;
+
+  constructor({ pageSize, walletCount }: { pageSize: number; walletCount: number }) {
+    const readPage: ReadPage = async (page, processIndex) => {
+      const { quotes } = this.isDiskFull ? new Store(createReadOnlyView()) : this.store;
+      return await quotes.listPaid(this.#pubkey, page, this.#clockOf(processIndex));
+    };
+    this.wallets = [
+      // coco
+      new Wallet({ readPage, pageSize, overlapSeconds: 0, ignoresOld: true }),
+      // cashu.me
+      new Wallet({ readPage, pageSize, overlapSeconds: 1, ignoresOld: false }),
+      // npubcash-sdk without `since`
+      new Wallet({
+        readPage,
+        pageSize,
+        overlapSeconds: Number.MAX_SAFE_INTEGER,
+        ignoresOld: false,
+      }),
+    ].slice(0, walletCount);
+  }
+
+  async run(each: Step): Promise<void> {
+    switch (each.kind) {
+      case 'wait':
+        this.#nowMs += each.ms;
+        break;
+      case 'set clock':
+        this.#skewsMs[each.processIndex] = each.skewMs;
+        break;
+      case 'record':
+        await this.#record(each);
+        break;
+      case 'commit':
+        await this.#commitOldest();
+        break;
+      case 'read': {
+        const reading = this.wallets[each.walletIndex % this.wallets.length]?.synchronize(
+          each.processIndex,
+        );
+        // While a commit is held, the read may wait for it.
+        if (this.#held.length === 0) {
+          await reading;
+        }
+      }
+    }
+  }
+
+  /** Commits everything, and expects every wallet to receive every payment. */
+  async finish(): Promise<void> {
+    while (this.#held.length > 0) {
+      await this.#commitOldest();
+    }
+    await Promise.all(this.wallets.map((wallet) => wallet.synchronize(0)));
+    this.#skewsMs.fill(0);
+    this.#nowMs += 60_000;
+    for (const wallet of this.wallets) {
+      await wallet.synchronize(0);
+      expect([...wallet.quoteIds].toSorted()).toEqual(this.#paidQuoteIds.toSorted());
+    }
+  }
+
+  #clockOf(processIndex: number): number {
+    return this.#nowMs + (this.#skewsMs[processIndex] ?? 0);
+  }
+
+  async #record({ processIndex, count, isHeld }: Recording): Promise<void> {
+    const quotes = Array.from({ length: count }, () => buildUnpaidQuote(this.#pubkey));
+    const quoteIds = quotes.map(({ quoteId }) => quoteId);
+    const observations = quoteIds.map((quoteId) => ({
+      quoteId,
+      state: 'PAID' as const,
+      source: 'poll' as const,
+    }));
+    this.#paidQuoteIds.push(...quoteIds);
+    const mayWait = this.#held.length > 0;
+    const gate = Promise.withResolvers<void>();
+    const hasWritten = Promise.withResolvers<void>();
+    const recorder = createObservationRecorder(
+      holdCommits(this.store, async () => {
+        hasWritten.resolve();
+        await gate.promise;
+      }),
+      { clock: () => this.#clockOf(processIndex) },
+    );
+    const recording = this.store.quotes
+      .insert(quotes)
+      .then(() => recorder.record(UNREACHABLE_MINT_URL, observations));
+    this.#recordings.push(recording);
+    if (isHeld && this.#held.length < MAX_HELD_COMMITS) {
+      this.#held.push(gate.resolve);
+      await (mayWait ? null : hasWritten.promise);
+    } else {
+      gate.resolve();
+      await (mayWait ? null : recording);
+    }
+  }
+
+  async #commitOldest(): Promise<void> {
+    this.#held.shift()?.();
+    // Otherwise a recording may wait for a commit that is held.
+    if (this.#held.length === 0) {
+      await Promise.all(this.#recordings);
+    }
+  }
+}
+
+interface Page {
+  sinceSeconds: number | null;
+  limit: number;
+  offset: number;
+}
+
+type ReadPage = (
+  page: Page,
+  processIndex: number,
+) => Promise<{ quotes: { quoteId: string; paidAtMs: number }[]; total: number }>;
+
+interface WalletOptions {
+  readPage: ReadPage;
+  pageSize: number;
+  /** How far before the newest known payment the wallet starts to read. */
+  overlapSeconds: number;
+  ignoresOld: boolean;
+}
+
+class Wallet {
+  readonly quoteIds = new Set<string>();
+  readonly #options: WalletOptions;
+  #newestPaidAt = 0;
+  #synchronization = Promise.resolve();
+
+  constructor(options: WalletOptions) {
+    this.#options = options;
+  }
+
+  /** Reads all pages, the first one from this process and the others from alternating processes. */
+  synchronize(processIndex: number): Promise<void> {
+    this.#synchronization = this.#synchronization.then(() => this.#readAllPages(processIndex));
+    return this.#synchronization;
+  }
+
+  async #readAllPages(processIndex: number): Promise<void> {
+    const { readPage, pageSize, overlapSeconds, ignoresOld } = this.#options;
+    const since = this.#newestPaidAt;
+    const sinceSeconds = Math.max(0, since - overlapSeconds);
+    let total = 1;
+    for (let offset = 0; offset < total; offset += pageSize) {
+      const page = { sinceSeconds, limit: pageSize, offset };
+      const result = await readPage(page, (processIndex + offset / pageSize) % 2);
+      total = result.total;
+      for (const { quoteId, paidAtMs } of result.quotes) {
+        const paidAt = toUnixSeconds(paidAtMs);
+        if (!ignoresOld || paidAt > since) {
+          this.quoteIds.add(quoteId);
+        }
+        this.#newestPaidAt = Math.max(this.#newestPaidAt, paidAt);
+      }
+    }
+  }
+}
+
+/** Returns a store whose transactions wait before they commit. */
+function holdCommits(store: Store, beforeCommit: () => Promise<void>): Store {
+  const held = new Store(database.db);
+  held.transaction = (work) =>
+    store.transaction(async (tx) => {
+      const result = await work(tx);
+      await beforeCommit();
+      return result;
+    });
+  return held;
+}
+
+/** Returns the database as it appears while its disk is full. */
+function createReadOnlyView(): Database['db'] {
+  return database.db.withPlugin({
+    transformQuery: ({ node }) => {
+      if (node.kind === 'RawNode' && node.sqlFragments.join('').includes('update users')) {
+        throw new DatabaseUnavailableError(new Error('the disk is full'));
+      }
+      return node;
+    },
+    transformResult: async ({ result }) => result,
+  });
+}
