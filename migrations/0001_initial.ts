@@ -47,6 +47,7 @@ async function createUsers(db: Kysely<unknown>): Promise<void> {
       listed_until ${int} not null default 0,
       blocked_at ${int},
       block_reason text,
+      unblocked_at ${int},
       foreign key (name, pubkey) references usernames (name, pubkey)
     ) ${updatableTableOptions}`.execute(db);
 }

@@ -144,6 +144,7 @@ export async function startService(
   });
   const recipients = new RecipientDirectory({
     store,
+    log,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
     monotonicMs,
   });

@@ -36,8 +36,10 @@ export interface DatabaseSchema {
     last_paid_at: number | null;
     /** The start of a second. Payments before it are listed; new ones are dated at or after it (ADR 40). */
     listed_until: Generated<number>;
+    /** The last block; it is in force if `unblocked_at` is null. */
     blocked_at: number | null;
     block_reason: string | null;
+    unblocked_at: number | null;
   };
   quotes: {
     id: Generated<number>;

@@ -157,7 +157,7 @@ async function changeBlock(
     if (action === 'block') {
       return tx.users.block(pubkey, reason, nowMs);
     }
-    await tx.users.unblock(pubkey);
+    await tx.users.unblock(pubkey, nowMs);
     return earlierBlock;
   });
   const name = user?.name ?? null;
@@ -201,6 +201,7 @@ async function reportUser(
     };
   }
   const { name = null, mintUrl = null, lockQuotes = null, block = null } = user ?? {};
+  const formerBlock = user?.formerBlock ?? null;
   const lastPaidAtMs = payments.quotes[0]?.paidAtMs ?? null;
   const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
   const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
@@ -239,6 +240,11 @@ async function reportUser(
             (failed === 0 ? '' : `, ${formatNumber(failed)} failed`),
         ],
         ['Blocked', block === null ? 'no' : `yes, ${blockToText(block)}`],
+        [
+          'Unblocked',
+          formerBlock &&
+            `${formatTimeWithDistance(formerBlock.untilMs, nowMs)}; it was blocked ${blockToText(formerBlock)}`,
+        ],
       ),
     ],
   };

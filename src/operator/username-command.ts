@@ -212,7 +212,7 @@ async function applyChange(
 ): Promise<ChangeOutcome> {
   if (availability === 'in_use') {
     await tx.notify(RECIPIENT_CHANGES_CHANNEL, [name]);
-    if (!(await tx.usernames.revoke(name))) {
+    if (!(await tx.usernames.revoke(name, nowMs))) {
       return 'conflict';
     }
   } else if (availability !== 'free' && !(await tx.usernames.free(name))) {

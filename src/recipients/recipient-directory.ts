@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { RequestError } from '../errors.ts';
+import type { Logger } from '../log.ts';
 import type { Store, TransactionStore } from '../store.ts';
 import {
   listLocalParts,
@@ -45,19 +46,22 @@ interface RecipientDirectoryDeps {
   /** For recipients who have not changed the settings. */
   defaults: RecipientSettings;
   monotonicMs: () => number;
+  log: Pick<Logger, 'info'>;
 }
 
 /** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
 export class RecipientDirectory {
   readonly #store: RecipientDirectoryDeps['store'];
   readonly #defaults: RecipientSettings;
+  readonly #log: RecipientDirectoryDeps['log'];
   /** By local part, as {@link listLocalParts} returns it. */
   readonly #cache: LRUCache<string, Recipient>;
   /** If it changes during a database read, the result of the read may be outdated. */
   #invalidationCount = 0;
 
-  constructor({ store, defaults, monotonicMs }: RecipientDirectoryDeps) {
+  constructor({ store, defaults, monotonicMs, log }: RecipientDirectoryDeps) {
     this.#store = store;
+    this.#log = log;
     this.#defaults = defaults;
     this.#cache = new LRUCache({
       max: MAX_CACHED_RECIPIENTS,
@@ -115,17 +119,31 @@ export class RecipientDirectory {
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
-    const saved = await this.#store.transaction(async (tx) => {
+    const { before, saved } = await this.#store.transaction(async (tx) => {
+      const earlier = await tx.users.findByPubkey(pubkey);
       const user = await tx.users.saveSettings(pubkey, settings);
       assertAllowed(this.#toRecipient(pubkey, user));
       await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
-      return user;
+      return { before: this.#toRecipient(pubkey, earlier), saved: user };
     });
     // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
       this.invalidate(localPart);
     }
-    return this.#toRecipient(pubkey, saved);
+    const recipient = this.#toRecipient(pubkey, saved);
+    this.#logChange(before, recipient);
+    return recipient;
+  }
+
+  #logChange(before: Recipient, { pubkey, mintUrl, lockQuotes }: Recipient): void {
+    // Wallets also send settings that do not change.
+    if (mintUrl !== before.mintUrl || lockQuotes !== before.lockQuotes) {
+      const old = { oldMintUrl: before.mintUrl, oldLockQuotes: before.lockQuotes };
+      this.#log.info(
+        { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...old },
+        'user changed the mint or the locking of quotes',
+      );
+    }
   }
 
   /** @param localPart {@link ALL_RECIPIENTS} clears the cache */

@@ -16,6 +16,8 @@ export interface StoredUser {
   mintUrl: string | null;
   lockQuotes: boolean | null;
   block: RecipientBlock | null;
+  /** The last block, if the operator has removed it. */
+  formerBlock: (RecipientBlock & { untilMs: number }) | null;
 }
 
 /** A recipient's payment counter, whose row the current transaction has locked. */
@@ -34,6 +36,7 @@ const COLUMNS = [
   'lock_quotes',
   'blocked_at',
   'block_reason as reason',
+  'unblocked_at',
 ] as const;
 
 export class UserStore extends BaseStore {
@@ -54,8 +57,11 @@ export class UserStore extends BaseStore {
       .values({ pubkey, blocked_at: nowMs, block_reason: reason })
       .onConflict((conflict) =>
         conflict.column('pubkey').doUpdateSet({
-          blocked_at: sql`coalesce(users.blocked_at, excluded.blocked_at)`,
-          block_reason: sql`coalesce(excluded.block_reason, users.block_reason)`,
+          blocked_at: sql`case when users.unblocked_at is null
+            then coalesce(users.blocked_at, excluded.blocked_at) else excluded.blocked_at end`,
+          block_reason: sql`case when users.unblocked_at is null
+            then coalesce(excluded.block_reason, users.block_reason) else excluded.block_reason end`,
+          unblocked_at: null,
         }),
       )
       .returning(['blocked_at as sinceMs', 'block_reason as reason'])
@@ -63,11 +69,14 @@ export class UserStore extends BaseStore {
       .executeTakeFirstOrThrow();
   }
 
-  async unblock(pubkey: string): Promise<void> {
+  /** Ends the block of a key. The block stays stored until the next one. */
+  async unblock(pubkey: string, nowMs: number): Promise<void> {
     await this.db
       .updateTable('users')
-      .set({ blocked_at: null, block_reason: null })
+      .set({ unblocked_at: nowMs })
       .where('pubkey', '=', pubkey)
+      .where('blocked_at', 'is not', null)
+      .where('unblocked_at', 'is', null)
       .execute();
   }
 
@@ -146,16 +155,20 @@ export class UserStore extends BaseStore {
   }
 }
 
-interface UserRow extends Omit<StoredUser, 'lockQuotes' | 'block'>, Pick<RecipientBlock, 'reason'> {
+interface UserRow
+  extends Omit<StoredUser, 'lockQuotes' | 'block' | 'formerBlock'>,
+    Pick<RecipientBlock, 'reason'> {
   lock_quotes: 0 | 1 | null;
   blocked_at: number | null;
+  unblocked_at: number | null;
 }
 
 function toStoredUser(row: UserRow): StoredUser {
-  const { lock_quotes, blocked_at: sinceMs, reason, ...user } = row;
+  const { lock_quotes, blocked_at: sinceMs, unblocked_at: untilMs, reason, ...user } = row;
   return {
     ...user,
     lockQuotes: lock_quotes === null ? null : lock_quotes === 1,
-    block: sinceMs === null ? null : { sinceMs, reason },
+    block: sinceMs === null || untilMs !== null ? null : { sinceMs, reason },
+    formerBlock: sinceMs === null || untilMs === null ? null : { sinceMs, untilMs, reason },
   };
 }

@@ -62,6 +62,7 @@ interface UsernameRegistrarDeps {
   /** Null without a treasury secret, which selling names requires. */
   paidPurchases: { paymentContext: PaymentContext; processor: PurchaseProcessor } | null;
   clock: Clock;
+  log: Pick<Logger, 'info'>;
 }
 
 interface RegistrationRequest {
@@ -267,7 +268,12 @@ export class UsernameRegistrar {
       await notifyRecipientChange(tx, request.pubkey);
       return tx.usernames.assign(request.name, { ...request, graceMs });
     });
-    return isAssigned ? { outcome: 'owned' } : 'changed';
+    if (!isAssigned) {
+      return 'changed';
+    }
+    const { name, pubkey } = request;
+    this.#deps.log.info({ event: 'username_assigned', name, pubkey }, 'user has got a username');
+    return { outcome: 'owned' };
   }
 
   async #acquireFreeName(

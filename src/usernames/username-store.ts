@@ -200,11 +200,12 @@ export class UsernameStore extends BaseStore {
   }
 
   /**
-   * Takes a name away from its owner, without a grace period. Must be called in a transaction.
+   * Takes a name away from its owner, without a grace period. The name is free, and its row shows the former owner. Must
+   * be called in a transaction.
    *
    * @returns false if the name is not in use
    */
-  async revoke(name: string): Promise<boolean> {
+  async revoke(name: string, nowMs: number): Promise<boolean> {
     const updated = await this.db
       .updateTable('users')
       .set({ name: null })
@@ -214,7 +215,8 @@ export class UsernameStore extends BaseStore {
       return false;
     }
     await this.db
-      .deleteFrom('usernames')
+      .updateTable('usernames')
+      .set({ status: 'released', since: nowMs, until: nowMs })
       .where('name', '=', name)
       .where('status', '=', 'in_use')
       .execute();

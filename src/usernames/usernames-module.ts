@@ -88,6 +88,7 @@ export async function createUsernamesModule(
       processor: treasury.processor,
     },
     clock,
+    log,
   });
   const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({

@@ -6,6 +6,7 @@ import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
@@ -14,7 +15,13 @@ import {
 } from '../helpers/relays/zap-requests.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
-import { startAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  assignNewTestMint,
+  setLockQuotes,
+  setMint,
+  startAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 
 /** Log lines of payments, found by payment hash, and of requests, found by request id. */
 
@@ -24,7 +31,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const logCapture = new LogCapture('info');
 let clockOffsetMs = 0;
 const environment = useTestEnvironment({
-  env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
+  env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, USERNAME_PRICE_SAT: '0' },
   overrides: { log: logCapture.log, clock: readClock, scanIntervalMs: 5 },
 });
 
@@ -88,6 +95,32 @@ it('logs the creation and the expiry of an unpaid invoice', async () => {
     'invoice_created',
     'expired',
   ]);
+});
+
+it('logs a change of settings with the earlier settings, and nothing if a wallet repeats them', async () => {
+  const wallet = environment.newWallet();
+  const mint = await assignNewTestMint(wallet);
+  await setLockQuotes(wallet, true);
+  await setLockQuotes(wallet, true);
+  await setMint(wallet, mint.url);
+  const changes = logCapture.lines
+    .map((line) => JSON.parse(line))
+    .filter(({ event, pubkey }) => event === 'settings_changed' && pubkey === wallet.pubkey);
+  const before = { oldMintUrl: environment.mint.url, oldLockQuotes: false };
+  expect(changes).toMatchObject([
+    { mintUrl: mint.url, lockQuotes: false, ...before },
+    { mintUrl: mint.url, lockQuotes: true, ...before, oldMintUrl: mint.url },
+  ]);
+});
+
+it('logs that a user has got a name', async () => {
+  const wallet = environment.newWallet();
+  expect((await requestUsername(wallet, 'alice')).status).toBe(201);
+  const lines = logCapture.lines.map((line) => JSON.parse(line));
+  expect(lines.find(({ event }) => event === 'username_assigned')).toMatchObject({
+    pubkey: wallet.pubkey,
+    name: 'alice',
+  });
 });
 
 describe('the X-Request-Id of a response', () => {

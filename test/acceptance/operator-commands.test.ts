@@ -105,7 +105,14 @@ describe('nutpost name', () => {
     );
     const outcomes = results.map(({ stdout }) => JSON.parse(stdout).outcome);
     expect(outcomes.filter((outcome) => outcome === 'released')).toHaveLength(1);
-    expect(await store.usernames.find(name)).toBeNull();
+    expect(await runNutpost('name', 'show', name)).toEqual(
+      success(`${name} is free.
+  Former owner  ${wallet.npub}
+  Key           ${wallet.pubkey}
+  Released      ${NOW} (0 s ago)
+  Grace until   ${NOW} (0 s ago)
+`),
+    );
   });
 
   it('shows how long a released name stays reserved for its former owner', async () => {
@@ -265,6 +272,15 @@ describe('nutpost user', () => {
       success(`${npub} is unblocked; it was blocked since ${NOW}: is one.\n`),
     );
     expect(await runNutpost('user', 'unblock', npub)).toEqual(success(`${npub} is not blocked.\n`));
+    expect((await runNutpost('user', 'show', npub)).stdout).toContain(
+      `  Blocked       no\n  Unblocked     ${new Date(laterMs).toISOString()} (in 24 h); it was blocked since ${NOW}: is one\n`,
+    );
+    // A later block has nothing to do with the earlier one.
+    await runNutpostAt(laterMs + DAY_MS, 'user', 'block', npub);
+    expect((await store.users.findByPubkey(pubkey))?.block).toEqual({
+      sinceMs: laterMs + DAY_MS,
+      reason: null,
+    });
   });
 
   it('rejects a former name and reports its former owner', async () => {

@@ -175,7 +175,7 @@ it('does not assign a revoked name again to the token that bought it', async () 
   const token = await payer.mintToken(PRICE_SAT);
   expect((await requestUsername(wallet, 'taken', token)).status).toBe(201);
   const store = new Store(environment.database.db);
-  await store.transaction((tx) => tx.usernames.revoke('taken'));
+  await store.transaction((tx) => tx.usernames.revoke('taken', Date.now()));
   const { status, body } = await requestUsername(wallet, 'taken', token);
   expect(status).toBe(402);
   expect(body.message).toMatch(/another purchase/);

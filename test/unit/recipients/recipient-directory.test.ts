@@ -19,7 +19,14 @@ let directory: RecipientDirectory;
 
 beforeEach(() => {
   nowMs = 1;
-  storedUser = { pubkey: PUBKEY, name: 'alice', mintUrl: null, lockQuotes: null, block: null };
+  storedUser = {
+    pubkey: PUBKEY,
+    name: 'alice',
+    mintUrl: null,
+    lockQuotes: null,
+    block: null,
+    formerBlock: null,
+  };
   readHold = Promise.resolve();
   const findByPubkey = async (): Promise<StoredUser> => {
     const user = { ...storedUser };
@@ -35,6 +42,7 @@ beforeEach(() => {
     store: { users, transaction },
     defaults: DEFAULTS,
     monotonicMs: () => nowMs,
+    log: { info: () => undefined },
   });
 });
 
