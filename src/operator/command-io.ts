@@ -17,9 +17,11 @@ export class ProcessIo {
     this.#monotonicMs = monotonicMs;
     // A terminal shows the first progress line immediately.
     this.#lastProgressAtMs = streams.stderr.isTTY ? -Infinity : monotonicMs();
-    streams.stdout.on('error', () => {
+    streams.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      const problem =
+        error.code === 'EPIPE' ? 'was closed' : `could not be written (${error.message})`;
       this.#closeController.abort(
-        new OperatorError('Standard output was closed before the command finished.'),
+        new OperatorError(`Standard output ${problem} before the command finished.`),
       );
     });
   }
@@ -30,12 +32,12 @@ export class ProcessIo {
     return stdin.isTTY ? null : stdin;
   }
 
-  /** Aborted when standard output is closed. */
+  /** Aborted when standard output is closed or its disk is full. */
   get signal(): AbortSignal {
     return this.#closeController.signal;
   }
 
-  /** Resolves when standard output can take more. @throws OperatorError if standard output was closed */
+  /** Resolves when standard output can take more. @throws OperatorError if standard output was closed or its disk is full */
   async write(text: string): Promise<void> {
     this.signal.throwIfAborted();
     if (!this.#streams.stdout.write(text)) {

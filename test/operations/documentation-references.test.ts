@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
+import packageJson from '../../package.json' with { type: 'json' };
 import { SETTING_NAMES } from '../../src/config.ts';
 import { parseMarkdown } from './documents/markdown.ts';
 import { findBrokenReferences } from './documents/references.ts';
@@ -44,6 +45,19 @@ it.each(DOCUMENTS)('has no command in %s that continues if a setting is not set'
     ([, variable = '', guard]) => SETTING_NAMES.includes(variable) && guard === undefined,
   );
   expect(unguarded.map(([use]) => use)).toEqual([]);
+});
+
+it('names in docs/api.md the packages that the examples import, in the tested versions', () => {
+  const { blocks } = parseMarkdown(readFileSync(path.join(ROOT, 'docs/api.md'), 'utf8'));
+  const imports = blocks
+    .filter(({ language }) => language === 'js')
+    .flatMap(({ text }) => [...text.matchAll(/ from '((?:@[\w-]+\/)?[\w-]+)/g)])
+    .map(([, name = '']) => name);
+  const { dependencies, devDependencies } = packageJson;
+  const versions: Record<string, string> = { ...dependencies, ...devDependencies };
+  const packages = [...new Set(imports)].map((name) => `${name}@${versions[name]?.split('.')[0]}`);
+  const command = blocks.find(({ text }) => text.startsWith('npm install '))?.text ?? '';
+  expect(command.trim().split(' ').slice(2).sort()).toEqual(packages.sort());
 });
 
 it('quotes in docs/operations/limits.md only messages that the service sends', () => {

@@ -27,11 +27,13 @@ it('waits until a slow reader has read standard output', async () => {
   await writing;
 });
 
-it('throws when standard output is closed', async () => {
+it.each([
+  ['EPIPE', 'Standard output was closed before the command finished.'],
+  ['ENOSPC', 'Standard output could not be written (write ENOSPC) before the command finished.'],
+])('throws after a write fails with %s', async (code, message) => {
   const { io, stdout } = createIo();
   const writing = io.write('x'.repeat(stdout.writableHighWaterMark * 3));
-  stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
-  const message = 'Standard output was closed before the command finished.';
+  stdout.destroy(Object.assign(new Error(`write ${code}`), { code }));
   await expect(writing).rejects.toThrow(message);
   await expect(io.write('more')).rejects.toThrow(message);
   expect(io.signal.aborted).toBe(true);
