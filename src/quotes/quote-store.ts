@@ -174,10 +174,10 @@ export class QuoteStore extends BaseStore {
     const sinceMs =
       page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, MAX_DATE_SECONDS) * 1000;
     const end = page.offset + page.limit;
-    const { rows } = await sql<ListedQuote & { total: number; hasNew: boolean | 0 | 1 }>`
+    const { rows } = await sql<ListedQuote & { total: number; hasNew: 0 | 1 }>`
       with bounds as materialized (
         select ${countListed(pubkey)} as newest, ${countPaidBefore(pubkey, sql`${sinceMs + 1}`)} as seen,
-          exists (select 1 from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
+          (select count(*) from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
       )
       select newest - seen as total, has_new as "hasNew", ${LISTED_QUOTE_COLUMNS}
       from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
@@ -191,7 +191,7 @@ export class QuoteStore extends BaseStore {
     return {
       total: Math.max(0, rows[0]?.total ?? 0),
       quotes: rows.filter(isQuote),
-      hasNewPayments: Boolean(rows[0]?.hasNew),
+      hasNewPayments: rows[0]?.hasNew === 1,
     };
   }
 
