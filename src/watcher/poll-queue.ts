@@ -36,7 +36,10 @@ const NOT_URGENT_SHARE = 0.25;
 const MIN_REJECTION_BACKOFF_MS = 2_000;
 const MAX_REJECTION_BACKOFF_MS = 60 * 60_000;
 
-/** A watched quote in memory. Its own times, unlike those of {@link WatchedQuote}, are monotonic milliseconds. */
+/**
+ * A watched quote in memory. Its own times, unlike those of {@link WatchedQuote}, are monotonic milliseconds. They are
+ * whole numbers, which take less memory.
+ */
 export interface PolledQuote extends WatchedQuote, DueItem {
   /** The list that contains the quote; null while it is being polled. */
   lane: Lane | null;
@@ -95,7 +98,7 @@ export class PollQueue {
   #clockOffsetMs: number;
 
   constructor(deps: PollQueueDeps) {
-    this.#deps = deps;
+    this.#deps = { ...deps, monotonicMs: () => Math.floor(deps.monotonicMs()) };
     this.#clockOffsetMs = deps.clock() - deps.monotonicMs();
   }
 
@@ -237,7 +240,7 @@ export class PollQueue {
     if (quote === undefined) {
       return;
     }
-    quote.lastPolledAtMs = sentAtMs;
+    quote.lastPolledAtMs = Math.floor(sentAtMs);
     if (singleReadMode === undefined) {
       this.#singleReadModes.delete(quoteId);
     } else {
@@ -394,7 +397,7 @@ export class PollQueue {
 
   #place(quote: PolledQuote, lane: Lane, dueAtMs: number): void {
     quote.lane = lane;
-    quote.dueAtMs = dueAtMs;
+    quote.dueAtMs = Math.ceil(dueAtMs);
     this.#lanes[lane].push(quote);
   }
 

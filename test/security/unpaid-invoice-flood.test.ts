@@ -1,0 +1,168 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { json } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { expect, it, onTestFinished } from 'vitest';
+import { openDatabase } from '../../src/database/database.ts';
+import { Store } from '../../src/store.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import { MetricsScrape } from '../helpers/service/metrics-scrape.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+
+const QUOTE_COUNT = 160_000;
+
+/** How long ago the attack began and ended. All quotes are polled every 15 seconds then. */
+const OLDEST_QUOTE_MS = 450_000;
+const NEWEST_QUOTE_MS = 70_000;
+
+/** The memory and the delays are those beyond a service without quotes, which runs at the same time. */
+const MAX_MEMORY_MB = 150;
+const MAX_CPU_SHARE = 0.05;
+const MAX_EVENT_LOOP_DELAY_MS = 20;
+
+/** The service has loaded the quotes after this time. It still polls quotes that it has not polled before. */
+const LOADING_MS = 6_000;
+
+/** The smallest of several measurements counts, because other processes of the machine disturb them. */
+const MAX_MEASUREMENTS = 6;
+const MEASUREMENT_MS = 2_500;
+
+it('needs 150 MB and 5 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
+  const mintUrl = await startMintWithUnpaidQuotes();
+  const idle = await startService(mintUrl, 0);
+  const busy = await startService(mintUrl, QUOTE_COUNT);
+  await delay(LOADING_MS);
+  const best = {
+    memoryMb: Number.POSITIVE_INFINITY,
+    cpuShare: Number.POSITIVE_INFINITY,
+    delayMs: Number.POSITIVE_INFINITY,
+  };
+  for (let i = 0; i < MAX_MEASUREMENTS && !isWithinBounds(best); i += 1) {
+    const [, before] = [await idle.readMetrics(), await busy.readMetrics()];
+    await delay(MEASUREMENT_MS);
+    const [control, after] = [await idle.readMetrics(), await busy.readMetrics()];
+    best.memoryMb = Math.min(best.memoryMb, after.memoryMb - control.memoryMb);
+    const usedMs = (after.cpuSeconds - before.cpuSeconds) * 1_000;
+    best.cpuShare = Math.min(best.cpuShare, usedMs / MEASUREMENT_MS);
+    best.delayMs = Math.min(best.delayMs, after.maxDelayMs - control.maxDelayMs);
+  }
+  expect(best.memoryMb).toBeLessThan(MAX_MEMORY_MB);
+  expect(best.cpuShare).toBeLessThan(MAX_CPU_SHARE);
+  expect(best.delayMs).toBeLessThan(MAX_EVENT_LOOP_DELAY_MS);
+});
+
+function isWithinBounds(best: { memoryMb: number; cpuShare: number; delayMs: number }): boolean {
+  return (
+    best.memoryMb < MAX_MEMORY_MB &&
+    best.cpuShare < MAX_CPU_SHARE &&
+    best.delayMs < MAX_EVENT_LOOP_DELAY_MS
+  );
+}
+
+/** Starts a mint with batch checks whose quotes are all unpaid, whatever their ids. */
+async function startMintWithUnpaidQuotes(): Promise<string> {
+  const server = createServer(async (request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(
+      JSON.stringify(request.method === 'POST' ? await checkQuotes(request) : MINT_INFO),
+    );
+  });
+  const { url, close } = await listenOnLoopback(server);
+  onTestFinished(close);
+  return url;
+}
+
+const MINT_INFO = {
+  nuts: {
+    4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
+    29: { max_batch_size: 1_000, methods: ['bolt11'] },
+  },
+};
+
+async function checkQuotes(request: IncomingMessage): Promise<object[]> {
+  const { quotes } = (await json(request)) as { quotes: string[] };
+  return quotes.map((quote) => ({
+    quote,
+    request: createInvoice(quote),
+    amount: 21,
+    unit: 'sat',
+    method: 'bolt11',
+    amount_paid: 0,
+    amount_issued: 0,
+    updated_at: 1_800_000_000,
+    state: 'UNPAID',
+    expiry: null,
+    pubkey: '',
+  }));
+}
+
+/** About as long as a real invoice. */
+function createInvoice(quoteId: string): string {
+  return `lnbc210n1${quoteId}`.padEnd(320, 'q');
+}
+
+/** Starts the service with unpaid quotes of the mint. */
+async function startService(mintUrl: string, quoteCount: number) {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-unpaid-invoices-'));
+  onTestFinished(() => rm(dataDir, { recursive: true }));
+  await insertUnpaidQuotes(dataDir, mintUrl, quoteCount);
+  const service = new NutpostProcess('serve', {
+    DATA_DIR: dataDir,
+    DEFAULT_MINT_URL: mintUrl,
+    METRICS_PORT: '0',
+  });
+  await service.waitForUrl();
+  const metricsUrl = /"metricsUrl":"([^"]+)"/.exec(service.stdout)?.[1] ?? '';
+  return {
+    readMetrics: async () => {
+      const metrics = new MetricsScrape(await (await fetch(metricsUrl)).text());
+      const read = (name: string) => metrics.sumSeries(name) ?? Number.NaN;
+      return {
+        memoryMb: read('process_resident_memory_bytes') / 2 ** 20,
+        cpuSeconds: read('process_cpu_seconds_total'),
+        /** Since the last scrape. */
+        maxDelayMs: read('nodejs_eventloop_lag_max_seconds') * 1_000,
+      };
+    },
+  };
+}
+
+/** Inserts copies of one quote, because that is fast. */
+async function insertUnpaidQuotes(dataDir: string, mintUrl: string, count: number): Promise<void> {
+  const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+  const createdAtMs = Date.now() - OLDEST_QUOTE_MS;
+  const quoteId = 'first';
+  const first = buildUnpaidQuote(randomPubkey(), {
+    quoteId,
+    mintUrl,
+    createdAtMs,
+    request: createInvoice(quoteId),
+  });
+  await new Store(database.db).quotes.insert([first]);
+  const ageStepMs = Math.round((OLDEST_QUOTE_MS - NEWEST_QUOTE_MS) / QUOTE_COUNT);
+  const changed: Record<string, string> = {
+    id: 'null',
+    quote_id: 'lower(hex(randomblob(18)))',
+    pubkey: 'lower(hex(randomblob(32)))',
+    payment_hash: 'lower(hex(randomblob(32)))',
+    verify_token_hash: 'lower(hex(randomblob(32)))',
+    created_at: `created_at + n * ${ageStepMs}`,
+    expires_at: `expires_at + n * ${ageStepMs}`,
+    watch_until: `watch_until + n * ${ageStepMs}`,
+  };
+  const columns = await sql<{ name: string }>`select name from pragma_table_info('quotes')`.execute(
+    database.db,
+  );
+  const values = columns.rows.map(({ name }) => changed[name] ?? name).join(', ');
+  await sql`
+    insert into quotes
+    with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
+    select ${sql.raw(values)} from numbers, quotes where quote_id = ${quoteId}`.execute(
+    database.db,
+  );
+  await database.close();
+}
