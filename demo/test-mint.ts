@@ -5,7 +5,13 @@ import type { ChaosRates } from './test-mint/chaos.ts';
 import type { Hold, HoldPoint } from './test-mint/holds.ts';
 import { createMintServer } from './test-mint/http-server.ts';
 import { markIssued } from './test-mint/issuing.ts';
-import { type MintRejection, rateLimited, serverError } from './test-mint/mint-rejection.ts';
+import type { KeysetRotation } from './test-mint/keysets.ts';
+import {
+  keysetExpired,
+  type MintRejection,
+  rateLimited,
+  serverError,
+} from './test-mint/mint-rejection.ts';
 import type { TestMintQuote } from './test-mint/quotes.ts';
 import type { CountedRoute, Route } from './test-mint/routes.ts';
 import { createState, type TestMintOptions, type TestMintState } from './test-mint/state.ts';
@@ -106,11 +112,18 @@ export class TestMint {
   }
 
   /**
-   * Creates a new active keyset and returns its id. The previous keyset becomes inactive: the mint still lists
-   * it and accepts its proofs, but no longer signs with it (NUT-02).
+   * Creates a new active keyset and returns its id. By default, the previous keyset becomes inactive: the mint still
+   * lists it and accepts its proofs, but no longer signs with it (NUT-02).
    */
-  rotateKeyset({ inputFeePpk }: { inputFeePpk?: number } = {}): string {
-    return this.#state.ledger.keysets.rotate(inputFeePpk);
+  rotateKeyset(rotation: KeysetRotation = {}): string {
+    return this.#state.ledger.keysets.rotate(rotation);
+  }
+
+  /** Rejects the next swaps because a keyset has expired. */
+  expireNextSwaps(times: number): void {
+    for (let i = 0; i < times; i += 1) {
+      this.#rejectNext('POST /v1/swap', keysetExpired());
+    }
   }
 
   /**

@@ -200,6 +200,7 @@ async function createTreasury(db: Kysely<unknown>): Promise<void> {
       y text primary key,
       mint_url text not null,
       amount_sat ${int} not null check (amount_sat > 0),
+      expires_at ${int},
       proof text not null
     ) ${tableOptions}`.execute(db);
   await sql`

@@ -1,5 +1,5 @@
 import { createNewMintKeys, type KeysetPair, serializeMintKeys } from '@cashu/cashu-ts';
-import { MintRejection } from './mint-rejection.ts';
+import { keysetExpired, MintRejection } from './mint-rejection.ts';
 
 /** Keys for the amounts 1, 2, 4, … 2^32 sat (43 BTC). No test pays more. */
 const KEY_COUNT = 33;
@@ -7,26 +7,52 @@ const KEY_COUNT = 33;
 /** The first byte of keyset ids of version 2 (NUT-02). */
 const ID_VERSION_BYTE = 1;
 
+export interface KeysetRotation {
+  /** Default: the fee of the previous keyset. */
+  inputFeePpk?: number;
+  /** In Unix seconds. Default: the new keyset does not expire. */
+  finalExpirySeconds?: number;
+  /** Whether the mint also signs with the previous keyset. */
+  keepsPreviousActive?: boolean;
+}
+
 interface MintKeyset {
   pair: KeysetPair;
   /** The keyset's entry in `GET /v1/keysets`. */
-  summary: { id: string; unit: 'sat'; active: boolean; input_fee_ppk: number };
+  summary: {
+    id: string;
+    unit: 'sat';
+    active: boolean;
+    input_fee_ppk: number;
+    /** In Unix seconds. */
+    final_expiry?: number;
+  };
 }
 
-/** The mint's keysets, all with unit sat (NUT-01, NUT-02). One is active. Proofs of the others can still be spent. */
+/**
+ * The mint's keysets, all with unit sat (NUT-01, NUT-02). The mint issues with the newest one. Proofs of the others can
+ * still be spent until they expire.
+ */
 export class TestMintKeysets {
   readonly #byId = new Map<string, MintKeyset>();
   #active: MintKeyset;
 
+  readonly #now: () => number;
+
   /** @param inputFeePpk fee per input of the first keyset, in thousandths of a sat */
-  constructor(inputFeePpk: number) {
+  constructor(inputFeePpk: number, now: () => number) {
+    this.#now = now;
     this.#active = this.#create(inputFeePpk);
   }
 
-  /** Replaces the active keyset and returns the new id. By default, the fee stays the same. */
-  rotate(inputFeePpk: number = this.#active.summary.input_fee_ppk): string {
-    this.#active.summary.active = false;
-    this.#active = this.#create(inputFeePpk);
+  /** Adds a keyset, issues with it from now on, and returns its id. */
+  rotate({
+    inputFeePpk = this.#active.summary.input_fee_ppk,
+    finalExpirySeconds,
+    keepsPreviousActive = false,
+  }: KeysetRotation): string {
+    this.#active.summary.active = keepsPreviousActive;
+    this.#active = this.#create(inputFeePpk, finalExpirySeconds);
     return this.#active.summary.id;
   }
 
@@ -48,8 +74,17 @@ export class TestMintKeysets {
     return secretKey;
   }
 
-  /** @throws MintRejection if the keyset is unknown or inactive */
+  /** @throws MintRejection if the keyset is unknown or has expired */
+  assertNotExpired(id: string): void {
+    const { final_expiry = Infinity } = this.#get(id).summary;
+    if (final_expiry * 1000 <= this.#now()) {
+      throw keysetExpired();
+    }
+  }
+
+  /** @throws MintRejection if the keyset is unknown, inactive or has expired */
   assertActive(id: string): void {
+    this.assertNotExpired(id);
     if (!this.#get(id).summary.active) {
       throw new MintRejection(11000, 'keyset id inactive.', { cdk: [12002, 'Inactive Keyset'] });
     }
@@ -69,13 +104,23 @@ export class TestMintKeysets {
     return keyset;
   }
 
-  #create(inputFeePpk: number): MintKeyset {
-    const keysetOptions = { input_fee_ppk: inputFeePpk, versionByte: ID_VERSION_BYTE };
+  #create(inputFeePpk: number, finalExpirySeconds?: number): MintKeyset {
+    const keysetOptions = {
+      input_fee_ppk: inputFeePpk,
+      versionByte: ID_VERSION_BYTE,
+      ...(finalExpirySeconds !== undefined && { expiry: finalExpirySeconds }),
+    };
     const pair = createNewMintKeys(KEY_COUNT, undefined, keysetOptions);
     const id = pair.keysetId;
     const keyset: MintKeyset = {
       pair,
-      summary: { id, unit: 'sat', active: true, input_fee_ppk: inputFeePpk },
+      summary: {
+        id,
+        unit: 'sat',
+        active: true,
+        input_fee_ppk: inputFeePpk,
+        ...(finalExpirySeconds !== undefined && { final_expiry: finalExpirySeconds }),
+      },
     };
     this.#byId.set(id, keyset);
     return keyset;

@@ -134,6 +134,7 @@ export class TestMintLedger {
       throw new MintRejection(11007, 'Duplicate inputs provided');
     }
     return inputs.map((input) => {
+      this.keysets.assertNotExpired(input.id);
       if (!isProofValid(input, this.keysets.getPrivateKey(input.id, input.amount))) {
         throw new MintRejection(10001, 'Proof verification failed');
       }

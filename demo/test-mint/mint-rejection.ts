@@ -53,6 +53,10 @@ export function serverError(status: number, detail: string): MintRejection {
   return new MintRejection(0, detail, { status });
 }
 
+export function keysetExpired(): MintRejection {
+  return new MintRejection(12003, 'Keyset has expired');
+}
+
 export function rateLimited(retryAfterSeconds?: number): MintRejection {
   return new MintRejection(0, 'Rate limit exceeded.', { status: 429, retryAfterSeconds });
 }

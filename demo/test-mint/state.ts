@@ -49,7 +49,7 @@ export function createState(
     onResponse,
     closeController,
     quotes: new TestMintQuotes(switches, now),
-    ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk), switches),
+    ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk, now), switches),
     rateLimiter: new RateLimiter(switches, now),
     chaos: new Chaos(switches, seed),
     holds: new Holds(closeController.signal),

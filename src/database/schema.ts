@@ -169,6 +169,8 @@ export interface DatabaseSchema {
     y: string;
     mint_url: string;
     amount_sat: number;
+    /** When the mint stops accepting the proof; null if never. */
+    expires_at: number | null;
     /** Sealed. */
     proof: string;
   };

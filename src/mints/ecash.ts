@@ -9,7 +9,7 @@ export interface Keyset {
   active: boolean;
   /** The fee per spent proof, in thousandths of a sat. */
   inputFeePpk: number;
-  /** When the mint stops accepting proofs of this keyset, in Unix seconds. Newer ids are a hash that includes it. */
+  /** When the mint stops accepting proofs of this keyset, in Unix seconds; never if 0. Newer ids are a hash of it. */
   finalExpiry?: number;
 }
 
@@ -51,4 +51,6 @@ export interface OutputPlan {
   keysetId: string;
   /** In the order of the outputs. The keyset has a key for each amount. */
   amounts: readonly number[];
+  /** Of the keyset. */
+  finalExpiry?: number;
 }

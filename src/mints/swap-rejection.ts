@@ -15,6 +15,8 @@ export type SwapRejectionReason =
   | 'outputs_signed'
   /** The mint no longer signs with the keyset of the outputs. */
   | 'keyset_inactive'
+  /** The keyset of the outputs or of an input has expired. */
+  | 'keyset_expired'
   /** The inputs minus the fee do not equal the outputs. */
   | 'unbalanced'
   | 'other';
@@ -41,6 +43,7 @@ const KNOWN_REJECTIONS: { reason: SwapRejectionReason; codes: number[]; text: Re
     codes: [12002, TRANSACTION_ERROR_CODE],
     text: /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
   },
+  { reason: 'keyset_expired', codes: [12003], text: /keyset.*expired/i },
   {
     reason: 'unbalanced',
     codes: [11005, TRANSACTION_ERROR_CODE],

@@ -1,4 +1,5 @@
 import * as nip19 from 'nostr-tools/nip19';
+import type { ExpiringEcash } from '../usernames/treasury-store.ts';
 
 /** Wide enough for every label of {@link formatFields}. */
 const LABEL_WIDTH = 12;
@@ -42,6 +43,15 @@ export function formatTime(ms: number): string {
 /** Such as `2026-08-01T12:00:00.000Z (in 12 s)`. */
 export function formatTimeWithDistance(atMs: number, nowMs: number): string {
   return `${formatTime(atMs)} (${formatDistance(atMs - nowMs)})`;
+}
+
+/** Such as `21 sat at https://mint.example expire 2026-08-01T12:00:00.000Z (in 3 days)`. */
+export function formatExpiry(
+  { mintUrl, amountSat, expiresAtMs }: ExpiringEcash,
+  nowMs: number,
+): string {
+  const verb = expiresAtMs > nowMs ? 'expire' : 'expired';
+  return `${formatSat(amountSat)} at ${mintUrl} ${verb} ${formatTimeWithDistance(expiresAtMs, nowMs)}`;
 }
 
 const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [

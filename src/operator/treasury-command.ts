@@ -18,7 +18,14 @@ import {
   requireSingleOperand,
   UsageError,
 } from './command.ts';
-import { formatCount, formatSat, formatTime, formatTimeWithDistance, joinLines } from './format.ts';
+import {
+  formatCount,
+  formatExpiry,
+  formatSat,
+  formatTime,
+  formatTimeWithDistance,
+  joinLines,
+} from './format.ts';
 
 export const treasuryCommand: OperatorCommand = {
   name: 'treasury',
@@ -129,7 +136,7 @@ function createTokenResult(
 }
 
 function reportOverview(overview: TreasuryOverview): CommandReport {
-  const { nowMs, secretProblem, balances, sales, openPurchases } = overview;
+  const { nowMs, secretProblem, balances, expiring, sales, openPurchases } = overview;
   return {
     isSuccess: secretProblem === null,
     json: overview,
@@ -141,6 +148,7 @@ function reportOverview(overview: TreasuryOverview): CommandReport {
             secretProblem === null ? 'Can be withdrawn' : 'Cannot be withdrawn',
             ...balances.map(balanceToText),
           ]),
+      ...expiring.map((ecash) => `  ${formatExpiry(ecash, nowMs)}`),
       `${formatCount(sales.namesSold, 'name')} sold for ${formatSat(sales.paidSat)}, before mint fees`,
       ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
       ...openPurchases.flatMap((purchase) => purchaseToLines(purchase, nowMs)),

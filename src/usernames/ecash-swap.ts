@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient } from '../mints/ecash-client.ts';
 import type { KeysetCache } from '../mints/mint-cache.ts';
@@ -9,6 +10,7 @@ import {
   computeY,
   deriveOutputSeed,
   deriveOutputs,
+  getExpiryMs,
   mapInSlices,
   planOutputs,
   selectOutputKeyset,
@@ -36,7 +38,8 @@ export interface Swap {
 }
 
 export type SwapResult =
-  | { outcome: 'done'; proofs: Proof[] }
+  /** `expiresAtMs`: when the mint stops accepting the proofs; null if never. */
+  | { outcome: 'done'; proofs: Proof[]; expiresAtMs: number | null }
   /** If `isFinal` is false, an earlier request without a response may still reach the mint. Check again later. */
   | { outcome: 'rejected'; reason: SwapRejectionReason; isFinal: boolean }
   /**
@@ -46,12 +49,17 @@ export type SwapResult =
   | { outcome: 'unknown'; reason: string; isUnexecuted: boolean; wereInputsUnspent: boolean };
 
 /** The mint rejected the swap because its keysets or fees differ from those in the newest output plan. */
-type PlanOutdated = { outcome: 'plan_outdated'; isFinal: boolean };
+type PlanOutdated = {
+  outcome: 'plan_outdated';
+  reason: 'keyset_inactive' | 'keyset_expired' | 'unbalanced';
+  isFinal: boolean;
+};
 
 export interface SwapContext {
   client: EcashClient;
   keysetCache: KeysetCache;
   treasurySecret: string;
+  clock: Clock;
 }
 
 const LEASE_LOST_REASON = 'another run has taken over';
@@ -74,7 +82,11 @@ export async function runSwap(
   if (firstResult.outcome !== 'plan_outdated') {
     return firstResult;
   }
-  const planResult = await planSwap(context.keysetCache, mintUrl, inputs, true);
+  const areKeysetsRejected = firstResult.reason !== 'unbalanced';
+  const planResult = await planSwap(context, mintUrl, inputs, {
+    shouldRefresh: true,
+    rejectedKeysetIds: areKeysetsRejected ? outputPlans.map(({ keysetId }) => keysetId) : [],
+  });
   if (planResult.outcome === 'failed') {
     return planResult.reason === 'mint_unreachable'
       ? unknownResult('the mint does not respond', !firstResult.isFinal)
@@ -87,6 +99,10 @@ export async function runSwap(
   const secondResult = await trySwap(context, { ...swap, outputPlans: extendedPlans }, false);
   if (secondResult.outcome !== 'plan_outdated') {
     return secondResult;
+  }
+  if (secondResult.reason === 'keyset_expired') {
+    // The new outputs have another keyset, or one that has not expired: the inputs have.
+    return { outcome: 'rejected', reason: 'keyset_expired', isFinal: firstResult.isFinal };
   }
   // The token may be valid: the mint seems to apply other keysets or fees than it lists.
   return firstResult.isFinal
@@ -108,7 +124,7 @@ async function trySwap(
   const response = await sendSwap(context, swap);
   switch (response.outcome) {
     case 'signed':
-      return { outcome: 'done', proofs: response.proofs };
+      return doneResult(response.proofs, response.plan);
     case 'rejected':
       return interpretRejection(context, swap, response.reason, isNew);
     case 'unsent':
@@ -128,7 +144,7 @@ export async function checkSwap(context: SwapContext, swap: Swap): Promise<SwapR
 }
 
 type SwapResponse =
-  | { outcome: 'signed'; proofs: Proof[] }
+  | { outcome: 'signed'; proofs: Proof[]; plan: OutputPlan }
   | { outcome: 'rejected'; reason: SwapRejectionReason }
   /** The mint did not receive the request, or rejected it because of a rate limit. */
   | { outcome: 'unsent'; reason: string }
@@ -155,7 +171,7 @@ async function sendSwap(
       const proofs = await outputs.unblind(response.signatures, keys);
       return proofs === null
         ? { outcome: 'lost', reason: 'the mint sent wrong signatures' }
-        : { outcome: 'signed', proofs };
+        : { outcome: 'signed', proofs, plan };
     }
     case 'rejected':
       return response;
@@ -175,8 +191,9 @@ async function interpretRejection(
   const rejected = { outcome: 'rejected', reason, isFinal } as const;
   switch (reason) {
     case 'keyset_inactive':
+    case 'keyset_expired':
     case 'unbalanced':
-      return { outcome: 'plan_outdated', isFinal };
+      return { outcome: 'plan_outdated', reason, isFinal };
     case 'invalid':
       return rejected;
     default:
@@ -243,10 +260,15 @@ async function restoreOutputs(
       const proofs = signatures === null ? null : await outputs.unblind(signatures, keys);
       return proofs === null
         ? unknownResult('the mint restored wrong signatures')
-        : { outcome: 'done', proofs };
+        : doneResult(proofs, plan);
     }
   }
   return null;
+}
+
+function doneResult(proofs: Proof[], plan: OutputPlan): SwapResult {
+  const expiryMs = getExpiryMs(plan);
+  return { outcome: 'done', proofs, expiresAtMs: Number.isFinite(expiryMs) ? expiryMs : null };
 }
 
 function unknownResult(reason: string, wereInputsUnspent = false) {
@@ -256,29 +278,35 @@ function unknownResult(reason: string, wereInputsUnspent = false) {
 /**
  * Plans the outputs of a swap. They are worth the value of the proofs minus the mint's fee (NUT-02).
  *
- * @param shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
+ * @param options.shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
+ * @param options.rejectedKeysetIds keysets to avoid
  * @returns `mint_unreachable` also if the mint has no usable keyset in sat
  */
 export async function planSwap(
-  keysetCache: KeysetCache,
+  { keysetCache, clock }: SwapContext,
   mintUrl: string,
   proofs: readonly Proof[],
-  shouldRefresh: boolean,
+  options: { shouldRefresh?: boolean; rejectedKeysetIds?: readonly string[] } = {},
 ): Promise<
   | { outcome: 'planned'; plan: OutputPlan }
   | { outcome: 'failed'; reason: 'fee_exceeds_value' | 'mint_unreachable' }
 > {
-  const keysets = await (shouldRefresh
+  const keysets = await (options.shouldRefresh
     ? keysetCache.refreshKeysets(mintUrl)
     : keysetCache.getKeysets(mintUrl));
-  const keyset = keysets && selectOutputKeyset(keysets);
+  const keyset = keysets && selectOutputKeyset(keysets, clock(), options.rejectedKeysetIds);
   const keys = keyset && (await keysetCache.getKeys(mintUrl, keyset.id));
   const ids = new Set(keysets?.map(({ id }) => id));
-  if (keysets === null || keys === null || !proofs.every(({ id }) => ids.has(id))) {
+  if (
+    keysets === null ||
+    keyset === null ||
+    keys === null ||
+    !proofs.every(({ id }) => ids.has(id))
+  ) {
     return { outcome: 'failed', reason: 'mint_unreachable' };
   }
   const outputSat = sumAmounts(proofs) - computeInputFeeSat(proofs, keysets);
   return outputSat <= 0
     ? { outcome: 'failed', reason: 'fee_exceeds_value' }
-    : { outcome: 'planned', plan: planOutputs(outputSat, keys) };
+    : { outcome: 'planned', plan: planOutputs(outputSat, keys, keyset) };
 }

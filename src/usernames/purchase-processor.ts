@@ -100,7 +100,7 @@ export class PurchaseProcessor {
   async start(order: NewPurchaseOrder): Promise<PurchaseAttemptResult | MintBusy | null> {
     const { swapContext, limiter } = this.#deps;
     const { mintUrl, addressGroup, payment } = order;
-    const planResult = await planSwap(swapContext.keysetCache, mintUrl, payment.proofs, false);
+    const planResult = await planSwap(swapContext, mintUrl, payment.proofs);
     if (planResult.outcome === 'failed') {
       return planResult;
     }
@@ -264,7 +264,7 @@ export class PurchaseProcessor {
       firstRejectedAtMs !== null && this.#deps.clock() - firstRejectedAtMs >= MAX_TRANSIT_MS;
     switch (result.outcome) {
       case 'done':
-        return this.#complete(purchase, result.proofs);
+        return this.#complete(purchase, result.proofs, result.expiresAtMs);
       case 'rejected':
         return result.isFinal || isRejectionConfirmed
           ? this.#fail(purchase, result.reason)
@@ -297,9 +297,10 @@ export class PurchaseProcessor {
   async #complete(
     { id, holder, pubkey, name, mintUrl }: LeasedPurchase,
     proofs: readonly Proof[],
+    expiresAtMs: number | null,
   ): Promise<PurchaseAttemptResult | null> {
     const { store, sealer, graceMs, clock, log } = this.#deps;
-    const sealed = await sealProofs(sealer, mintUrl, proofs);
+    const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
     const nowMs = clock();
     const isCompleted = await store.transaction(async (tx) => {
       if (!(await tx.purchases.complete(id, holder, nowMs))) {

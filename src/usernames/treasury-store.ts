@@ -11,8 +11,17 @@ export interface SealedProof {
   y: string;
   mintUrl: string;
   amountSat: number;
+  /** When the mint stops accepting the proof, in milliseconds since 1970; null if never. */
+  expiresAtMs: number | null;
   /** The whole proof, encrypted. */
   sealed: string;
+}
+
+/** Ecash of a mint that expires at the same time. */
+export interface ExpiringEcash {
+  mintUrl: string;
+  amountSat: number;
+  expiresAtMs: number;
 }
 
 export interface MintBalance {
@@ -33,20 +42,29 @@ export interface Withdrawal {
 export class TreasuryStore extends BaseStore {
   /** Adds proofs, and skips proofs that are already stored. */
   async addProofs(proofs: readonly SealedProof[]): Promise<void> {
-    const columns = { y: 'text', mintUrl: 'text', amountSat: 'bigint', sealed: 'text' } as const;
+    const columns = {
+      y: 'text',
+      mintUrl: 'text',
+      amountSat: 'bigint',
+      expiresAtMs: 'bigint',
+      sealed: 'text',
+    } as const;
     await sql`
-      insert into treasury_proofs (y, mint_url, amount_sat, proof)
-      select y, "mintUrl", "amountSat", sealed from ${jsonRows(this.db, columns, proofs)} as added
+      insert into treasury_proofs (y, mint_url, amount_sat, expires_at, proof)
+      select y, "mintUrl", "amountSat", "expiresAtMs", sealed
+      from ${jsonRows(this.db, columns, proofs)} as added
       where true
       on conflict (y) do nothing
     `.execute(this.db);
   }
 
   /** Lists the amounts of all proofs of a mint, largest first. */
-  async listProofAmounts(mintUrl: string): Promise<{ y: string; amount: number }[]> {
+  async listProofAmounts(
+    mintUrl: string,
+  ): Promise<{ y: string; amount: number; expiresAtMs: number | null }[]> {
     return await this.db
       .selectFrom('treasury_proofs')
-      .select(['y', 'amount_sat as amount'])
+      .select(['y', 'amount_sat as amount', 'expires_at as expiresAtMs'])
       .where('mint_url', '=', mintUrl)
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
@@ -54,10 +72,10 @@ export class TreasuryStore extends BaseStore {
   }
 
   /** Reads proofs, largest first. Skips proofs that were withdrawn. */
-  async findProofs(ys: readonly string[]): Promise<SealedProof[]> {
+  async findProofs(ys: readonly string[]): Promise<Pick<SealedProof, 'y' | 'sealed'>[]> {
     return await this.db
       .selectFrom('treasury_proofs')
-      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof as sealed'])
+      .select(['y', 'proof as sealed'])
       .where(columnInValues(this.db, 'y', 'text', ys))
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
@@ -112,6 +130,23 @@ export class TreasuryStore extends BaseStore {
       .orderBy('mint_url')
       .execute();
     // PostgreSQL returns sums as text.
+    return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
+  }
+
+  /** Lists what expires before a time, or has expired, soonest first. */
+  async listExpiring(beforeMs: number): Promise<ExpiringEcash[]> {
+    const rows = await this.db
+      .selectFrom('treasury_proofs')
+      .select((select) => [
+        'mint_url as mintUrl',
+        select.fn.sum<string>('amount_sat').as('amountSat'),
+        select.fn.coalesce('expires_at', sql<number>`0`).as('expiresAtMs'),
+      ])
+      .where('expires_at', '<', beforeMs)
+      .groupBy(['mint_url', 'expires_at'])
+      .orderBy('expires_at')
+      .orderBy('mint_url')
+      .execute();
     return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
   }
 
@@ -247,11 +282,12 @@ export async function sealProofs(
   sealer: Sealer,
   mintUrl: string,
   proofs: readonly Proof[],
+  expiresAtMs: number | null = null,
 ): Promise<SealedProof[]> {
   const ys = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
   const sealProof = async ({ proof, y }: { proof: Proof; y: string }): Promise<SealedProof> => {
     const sealed = await sealer.seal(proofSealContext(y), proof);
-    return { y, mintUrl, amountSat: proof.amount, sealed };
+    return { y, mintUrl, amountSat: proof.amount, expiresAtMs, sealed };
   };
   return await Promise.all(ys.map(sealProof));
 }

@@ -12,6 +12,9 @@ const MAX_WITHDRAWAL_PROOFS = 500;
 
 const MAX_LISTED = 100;
 
+/** The operator is warned of ecash that expires within this time: long enough to withdraw and redeem it. */
+export const EXPIRY_WARNING_MS = 30 * 24 * 60 * 60_000;
+
 export type TreasuryOverview = Awaited<ReturnType<Treasury['readOverview']>>;
 
 export interface WithdrawalOrder {
@@ -64,11 +67,14 @@ export class Treasury {
   async readOverview() {
     const { sealer, store, clock } = this.#deps;
     const { purchases, treasury } = store;
+    const nowMs = clock();
     return {
-      nowMs: clock(),
+      nowMs,
       /** Why the balances cannot be withdrawn; null if they can. */
       secretProblem: await findTreasuryProblem(sealer, store),
       balances: await treasury.listBalances(),
+      /** Within {@link EXPIRY_WARNING_MS}, or already. */
+      expiring: await treasury.listExpiring(nowMs + EXPIRY_WARNING_MS),
       sales: await purchases.totalSales(),
       openPurchases: await purchases.listOpen(MAX_LISTED),
     };
@@ -95,7 +101,8 @@ export class Treasury {
 
   /**
    * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
-   * token, so that a crash loses no ecash.
+   * token, so that a crash loses no ecash. Keeps expired proofs until no others are left, because a mint would reject
+   * the whole token.
    *
    * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
    */
@@ -113,7 +120,10 @@ export class Treasury {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const availableProofs = await store.treasury.listProofAmounts(mintUrl);
+    const proofAmounts = await store.treasury.listProofAmounts(mintUrl);
+    const nowMs = clock();
+    const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
+    const availableProofs = valid.length > 0 ? valid : proofAmounts;
     const selectedProofs = selectProofs(availableProofs, order.amountSat);
     const withdrawnProofs = selectedProofs.slice(0, MAX_WITHDRAWAL_PROOFS);
     const amountSat = sumAmounts(withdrawnProofs);
@@ -131,13 +141,13 @@ export class Treasury {
     const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
     const id = randomUUID();
     const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
-    const withdrawal = { id, mintUrl, amountSat, createdAtMs: clock(), sealedProofs };
+    const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
     const isWithdrawn =
       ys.length > 0 && (await store.tryTransaction((tx) => tx.treasury.withdraw(withdrawal, ys)));
     if (!isWithdrawn) {
       return { outcome: 'conflict' };
     }
-    const leftSat = sumAmounts(availableProofs) - amountSat;
+    const leftSat = sumAmounts(proofAmounts) - amountSat;
     return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
   }
 

@@ -51,6 +51,7 @@ const FAILURE_MESSAGES: { [reason in PurchaseFailureReason]?: string } = {
   fee_exceeds_value: 'The mint’s fee would use up the whole token.',
   spent: 'The token has already been spent.',
   pending: 'The token is being spent elsewhere.',
+  keyset_expired: 'The token has expired: the mint no longer accepts its keyset.',
 };
 
 /** Attempts if the name keeps changing concurrently. After these, the client has to retry. */
@@ -297,7 +298,7 @@ export class UsernameRegistrar {
       return this.#requirePayment('This token was already used for another purchase.');
     }
     const { paymentContext, processor } = this.#requirePaidPurchases();
-    const payment = await validatePayment(paymentContext, decoded, priceSat);
+    const payment = await validatePayment(paymentContext, decoded, { priceSat, nowMs });
     if (payment.outcome === 'rejected') {
       return this.#requirePayment(payment.reason);
     }
@@ -372,7 +373,7 @@ interface PaymentContext {
 async function validatePayment(
   context: PaymentContext,
   token: DecodedToken,
-  priceSat: number,
+  order: { priceSat: number; nowMs: number },
 ): Promise<Exclude<TokenValidationResult, { outcome: 'unknown_keyset' }>> {
   const { mintUrl, allowHttpMints: allowHttp, keysetCache } = context;
   await requireRestoreSupport(context);
@@ -380,7 +381,7 @@ async function validatePayment(
   if (keysets === null) {
     throw paymentMintError();
   }
-  const requirements = { mintUrl, allowHttp, priceSat };
+  const requirements = { mintUrl, allowHttp, ...order };
   let result = await validateToken(token, { ...requirements, keysets });
   if (result.outcome === 'unknown_keyset') {
     const refreshedKeysets = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;

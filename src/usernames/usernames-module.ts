@@ -44,7 +44,7 @@ export function createTreasury(options: TreasuryOptions) {
   const sealer = new Sealer(treasurySecret);
   const client = new EcashClient({ fetch: mints.treasuryFetch, clock, limiter: mints.limiter });
   const keysetCache = new KeysetCache({ client, verifyKeys: verifyKeysetKeys, monotonicMs });
-  const swapContext = { client, keysetCache, treasurySecret };
+  const swapContext = { client, keysetCache, treasurySecret, clock };
   const { graceMs } = settings.usernames;
   const processor = new PurchaseProcessor({
     store,

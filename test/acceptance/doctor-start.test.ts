@@ -88,6 +88,19 @@ it('reports no problem if the treasury secret is the right one', async () => {
   expect(stdout).not.toContain('treasury_secret');
 });
 
+it('warns of ecash that expires within a month', async () => {
+  const expiresAtMs = Date.now() + 3 * 24 * 60 * 60_000 + 60_000;
+  const dataDir = await createTreasury(expiresAtMs);
+  const env = { DATA_DIR: dataDir, TREASURY_SECRET: TEST_TREASURY_SECRET };
+  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
+  expect(JSON.parse(stdout).findings).toContainEqual({
+    check: 'mint.ecash_expiry',
+    level: 'warning',
+    message: expect.stringMatching(/: 16 sat at https:\/\/mint\.example expire .* \(in 3 days\)$/),
+    advice: expect.stringContaining('nutpost treasury withdraw'),
+  });
+});
+
 it('shows in `nutpost treasury` the ecash that the treasury secret cannot open', async () => {
   const dataDir = await createTreasury();
   const wrongSecret = { TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` };
@@ -109,8 +122,12 @@ it('shows in `nutpost treasury` the ecash that the treasury secret cannot open',
   expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(false);
 });
 
-/** Creates a data directory with 16 sat of ecash. */
-async function createTreasury(): Promise<string> {
+/**
+ * Creates a data directory with 16 sat of ecash.
+ *
+ * @param expiresAtMs null: never
+ */
+async function createTreasury(expiresAtMs: number | null = null): Promise<string> {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
@@ -118,7 +135,9 @@ async function createTreasury(): Promise<string> {
   const sealer = new Sealer(TEST_TREASURY_SECRET);
   await treasury.activateKey(sealer.keyId);
   const sealed = await sealer.seal('treasury proof y', {});
-  await treasury.addProofs([{ y: 'y', mintUrl: 'https://mint.example', amountSat: 16, sealed }]);
+  await treasury.addProofs([
+    { y: 'y', mintUrl: 'https://mint.example', amountSat: 16, expiresAtMs, sealed },
+  ]);
   await database.close();
   return dataDir;
 }

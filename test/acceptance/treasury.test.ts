@@ -67,6 +67,32 @@ describe('nutpost treasury', () => {
   });
 });
 
+describe('ecash that expires', () => {
+  const DAY_MS = 24 * 60 * 60_000;
+
+  it('is shown in the last month before it expires', async () => {
+    const now = Date.now();
+    await fixture.addExpiringEcash(now + 3 * DAY_MS + 60_000, 16);
+    await fixture.addExpiringEcash(now + 60 * DAY_MS, 8);
+    await fixture.addExpiringEcash(now - 3 * DAY_MS, 4);
+    const { exitCode, stdout } = await runTreasury();
+    expect(exitCode).toBe(0);
+    expect(stdout).toMatch(/^ {2}28 sat at /m);
+    expect(stdout).toMatch(/^ {2}16 sat at http\S+ expire \S+ \(in 3 days\)$/m);
+    expect(stdout).toMatch(/^ {2}4 sat at http\S+ expired \S+ \(3 days ago\)$/m);
+    expect(stdout).not.toMatch(/^ {2}8 sat/m);
+  });
+
+  it('is withdrawn after the other ecash once it has expired', async () => {
+    await fixture.addEcash(16);
+    await fixture.addExpiringEcash(Date.now() - DAY_MS, 4);
+    expect((await runTreasury('withdraw')).stderr).toMatch(
+      /^A token of 16 sat\. .*\n4 sat left at the mint\.\n$/,
+    );
+    expect((await runTreasury('withdraw')).stderr).toMatch(/^A token of 4 sat\. .*\n$/);
+  });
+});
+
 describe('nutpost treasury withdraw', () => {
   it('prints only a redeemable token on standard output', async () => {
     await fixture.addEcash(21);

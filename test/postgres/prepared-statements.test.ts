@@ -56,7 +56,13 @@ it('uses the same statement for lists of any length', async () => {
       const ys = Array.from({ length }, (_, index) => `y-${length}-${index}`);
       await store.purchases.findByProofs(ys);
       await store.treasury.addProofs(
-        ys.map((y) => ({ y, mintUrl: 'https://mint.example', amountSat: 1, sealed: 'sealed' })),
+        ys.map((y) => ({
+          y,
+          mintUrl: 'https://mint.example',
+          amountSat: 1,
+          expiresAtMs: null,
+          sealed: 'sealed',
+        })),
       );
     }
     const statements = await listPreparedStatements(connection);

@@ -3,7 +3,8 @@ import type { MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
-import { formatCount, formatNumber } from '../format.ts';
+import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
+import { formatCount, formatExpiry, formatNumber } from '../format.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
 /** @param storedLimits the stored rate limits of the default mint; null if there are none */
@@ -205,3 +206,15 @@ function checkUsernamePayments(mintUrl: string, info: MintInfo, list: FindingLis
     );
   }
 }
+
+/** Warns of ecash in the treasury that the mint will soon reject. */
+export function checkExpiringEcash(expiring: readonly ExpiringEcash[], nowMs: number): Finding[] {
+  const list = new FindingList();
+  for (const ecash of expiring) {
+    const message = `Ecash of the treasury: ${formatExpiry(ecash, nowMs)}`;
+    list.warning('mint.ecash_expiry', message, REDEEM_ADVICE);
+  }
+  return list.findings;
+}
+
+const REDEEM_ADVICE = 'Withdraw it (`nutpost treasury withdraw`) and redeem the token in a wallet.';

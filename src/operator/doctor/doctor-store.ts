@@ -3,6 +3,8 @@ import { MigrationStore } from '../../database/migration-store.ts';
 import { BaseStore, databaseNow } from '../../database/sql.ts';
 import { MintStore } from '../../mints/mint-store.ts';
 import { WatchedQuoteStore } from '../../quotes/watched-quote-store.ts';
+import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
+import { type ExpiringEcash, TreasuryStore } from '../../usernames/treasury-store.ts';
 
 /** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */
 const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
@@ -40,6 +42,8 @@ export interface ServiceState {
   untrustedProxies: string[];
   /** The mints with open or recently paid quotes; first those that did not answer their last poll. */
   watchedMints: string[];
+  /** Ecash of the treasury that expires soon, or has expired. */
+  expiringEcash: readonly ExpiringEcash[];
 }
 
 /** Reads the state of a database, whichever migrations are applied. Changes nothing. */
@@ -112,6 +116,7 @@ export class DoctorStore extends BaseStore {
     const failing = new Set(await mints.listFailing());
     const watched = await new WatchedQuoteStore(this.db).listWatchedMints();
     const watchedMints = watched.map((each) => each.mintUrl);
+    const treasury = new TreasuryStore(this.db);
     return {
       runningProcessCount: running.length,
       knownMintLimits: await mints.loadRateLimits(mintUrl),
@@ -122,6 +127,7 @@ export class DoctorStore extends BaseStore {
         ...watchedMints.filter((url) => failing.has(url)),
         ...watchedMints.filter((url) => !failing.has(url)),
       ],
+      expiringEcash: await treasury.listExpiring(Date.now() + EXPIRY_WARNING_MS),
     };
   }
 }

@@ -27,7 +27,7 @@ import {
   type DatabaseReport,
   RESTORE_BACKUP_ADVICE,
 } from './check-database.ts';
-import { checkMints, checkUserMints } from './check-mints.ts';
+import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
@@ -118,6 +118,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
       ...clockFindings,
       ...mints,
       ...userMints,
+      ...checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now()),
       ...relays,
       ...origins,
     ];
@@ -153,6 +154,7 @@ async function checkDatabase(config: Config): Promise<DatabaseReport> {
         knownMintLimits: null,
         untrustedProxies: [],
         watchedMints: [],
+        expiringEcash: [],
       };
       return { findings: list.findings, serviceState };
     }

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson, wholeNumberSchema } from '../../untrusted-text.ts';
-import { computeInputFeeSat, mapInSlices, sumAmounts } from './proofs.ts';
+import { computeInputFeeSat, getExpiryMs, mapInSlices, sumAmounts } from './proofs.ts';
 
 /** The HTTP server accepts no longer headers. */
 const MAX_TOKEN_LENGTH = 64 * 1024;
@@ -54,6 +54,7 @@ const TOO_LARGE = rejectToken(
 );
 const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
 const NOT_SAT = rejectToken('The token is not in sat.');
+const EXPIRED = rejectToken('The token has expired: the mint no longer accepts its keyset.');
 const UNKNOWN_KEYSET = {
   outcome: 'unknown_keyset',
   reason: 'The token uses an unknown keyset.',
@@ -83,8 +84,8 @@ export async function decodeToken(text: string): Promise<DecodedToken | TokenRej
 }
 
 /**
- * Checks that a token is from one mint, in sat, without spending conditions, and worth the price but not much more.
- * Expands short keyset ids (NUT-02). Does not check whether the proofs are spent or forged.
+ * Checks that a token is from one mint, in sat, without spending conditions, not expired, and worth the price but not
+ * much more. Expands short keyset ids (NUT-02). Does not check whether the proofs are spent or forged.
  *
  * @param requirements.mintUrl the only accepted mint, normalised
  * @param requirements.allowHttp whether the mint's URL may be plain http, for development
@@ -97,9 +98,10 @@ export async function validateToken(
     allowHttp: boolean;
     keysets: readonly Keyset[];
     priceSat: number;
+    nowMs: number;
   },
 ): Promise<TokenValidationResult> {
-  const { mintUrl, allowHttp, keysets, priceSat } = requirements;
+  const { mintUrl, allowHttp, keysets, priceSat, nowMs } = requirements;
   if (token.mints.some((mint) => normaliseMintUrl(mint, { allowHttp }) !== mintUrl)) {
     return rejectToken(`The token is from another mint; only ecash from ${mintUrl} is accepted.`);
   }
@@ -120,7 +122,7 @@ export async function validateToken(
   }
   const proofs: Proof[] = [];
   for (const proof of token.proofs) {
-    const id = resolveKeysetId(proof.id, keysets);
+    const id = resolveKeysetId(proof.id, keysets, nowMs);
     if (typeof id !== 'string') {
       return id;
     }
@@ -280,6 +282,7 @@ function parseProof(untrusted: unknown) {
 function resolveKeysetId(
   id: string,
   keysets: readonly Keyset[],
+  nowMs: number,
 ): string | Exclude<TokenValidationResult, { outcome: 'valid' }> {
   const hexId = id.toLowerCase();
   const exactMatch = keysets.find((keyset) => keyset.id === id || keyset.id === hexId);
@@ -292,7 +295,10 @@ function resolveKeysetId(
   if (exactMatch === undefined && shortIdMatches.length > 1) {
     return rejectToken('The keyset id of the token is ambiguous.');
   }
-  return keyset.unit === 'sat' ? keyset.id : NOT_SAT;
+  if (keyset.unit !== 'sat') {
+    return NOT_SAT;
+  }
+  return getExpiryMs(keyset) > nowMs ? keyset.id : EXPIRED;
 }
 
 function isPoint(hex: string): boolean {

@@ -86,15 +86,33 @@ export function deriveOutputSeed(treasurySecret: string, swapId: string, planInd
   return new Uint8Array(hkdfSync('sha256', treasurySecret, '', info, SEED_BYTES));
 }
 
+/** Returns when the mint stops accepting proofs of a keyset, in milliseconds since 1970; `Infinity` if never. */
+export function getExpiryMs({ finalExpiry }: Pick<Keyset, 'finalExpiry'>): number {
+  return finalExpiry ? finalExpiry * 1000 : Number.POSITIVE_INFINITY;
+}
+
 /**
- * Selects the keyset for new proofs: the active keyset in sat with the lowest fee. Excludes keysets with base64 ids,
- * because a `cashuB` token cannot contain them. Returns null if no keyset remains.
+ * Selects the keyset for new proofs: the active keyset in sat that lasts longest, or else has the lowest fee. Excludes
+ * keysets with base64 ids, because a `cashuB` token cannot contain them, and expired ones, which mints may list as
+ * active. Returns null if no keyset remains.
+ *
+ * @param rejectedIds keysets that the mint has rejected; selected only if there is no other
  */
-export function selectOutputKeyset(keysets: readonly Keyset[]): Keyset | null {
-  const usable = keysets.filter(
-    ({ id, unit, active }) => active && unit === 'sat' && HEX_KEYSET_ID_PATTERN.test(id),
-  );
-  return usable.sort((a, b) => a.inputFeePpk - b.inputFeePpk)[0] ?? null;
+export function selectOutputKeyset(
+  keysets: readonly Keyset[],
+  nowMs: number,
+  rejectedIds: readonly string[] = [],
+): Keyset | null {
+  const usable = keysets
+    .filter(({ id, unit, active }) => active && unit === 'sat' && HEX_KEYSET_ID_PATTERN.test(id))
+    .filter((keyset) => getExpiryMs(keyset) > nowMs);
+  const isRejected = ({ id }: Keyset) => Number(rejectedIds.includes(id));
+  const compare = (a: Keyset, b: Keyset) => {
+    const [expiryMs, otherExpiryMs] = [getExpiryMs(a), getExpiryMs(b)];
+    const lifetimeOrder = expiryMs === otherExpiryMs ? 0 : otherExpiryMs - expiryMs;
+    return isRejected(a) - isRejected(b) || lifetimeOrder || a.inputFeePpk - b.inputFeePpk;
+  };
+  return usable.sort(compare)[0] ?? null;
 }
 
 /**
@@ -119,9 +137,17 @@ export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
  *
  * @throws Error if the keys cannot make up the amount
  */
-export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
+export function planOutputs(
+  amountSat: number,
+  keys: KeysetKeys,
+  { finalExpiry }: Pick<Keyset, 'finalExpiry'> = {},
+): OutputPlan {
   const amounts = splitAmount(amountSat, keys.keys, undefined, 'asc');
-  return { keysetId: keys.id, amounts: amounts.map((amount) => amount.toNumber()) };
+  return {
+    keysetId: keys.id,
+    amounts: amounts.map((amount) => amount.toNumber()),
+    ...(finalExpiry && { finalExpiry }),
+  };
 }
 
 /**

@@ -31,7 +31,12 @@ export class TreasuryFixture {
   }
 
   /** Adds one or more amounts of ecash to the treasury, as username purchases do. */
-  async addEcash(...amountsSat: number[]): Promise<void> {
+  addEcash(...amountsSat: number[]): Promise<void> {
+    return this.addExpiringEcash(null, ...amountsSat);
+  }
+
+  /** @param expiresAtMs null: never */
+  async addExpiringEcash(expiresAtMs: number | null, ...amountsSat: number[]): Promise<void> {
     const payer = await EcashPayer.open(this.mint);
     const sealer = new Sealer(TEST_TREASURY_SECRET);
     for (const amountSat of amountsSat) {
@@ -41,7 +46,9 @@ export class TreasuryFixture {
         secret,
         C,
       }));
-      await this.store.treasury.addProofs(await sealProofs(sealer, this.mint.url, proofs));
+      await this.store.treasury.addProofs(
+        await sealProofs(sealer, this.mint.url, proofs, expiresAtMs),
+      );
     }
   }
 

@@ -52,7 +52,7 @@ const CDK_RESPONSES: [string, object, SwapRejectionReason][] = [
     'unbalanced',
   ],
   ['an unknown keyset', { code: 12001, detail: 'Unknown Keyset' }, 'other'],
-  ['an expired keyset', { code: 12003, detail: 'Keyset expired' }, 'other'],
+  ['an expired keyset', { code: 12003, detail: 'Keyset expired' }, 'keyset_expired'],
   ['an internal error', { code: 50000, detail: 'Internal Error' }, 'other'],
 ];
 

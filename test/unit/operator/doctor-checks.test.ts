@@ -146,6 +146,7 @@ describe('database checks', () => {
           knownMintLimits: null,
           untrustedProxies: [],
           watchedMints: [],
+          expiringEcash: [],
         },
       });
       expect(listWarningsAndProblems(findings)).toEqual(expected);

@@ -10,6 +10,7 @@ import {
 } from '../../../src/usernames/ecash/proofs.ts';
 import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
+const NOW_MS = Date.parse('2026-11-21T10:00:00Z');
 const TREASURY_SECRET = 'a treasury secret of more than 32 characters';
 
 describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', async (version) => {
@@ -141,6 +142,8 @@ describe('selectOutputKeyset', () => {
     inputFeePpk,
     ...change,
   });
+  const expiring = (digit: string, inSeconds: number, inputFeePpk: number) =>
+    keyset(digit, inputFeePpk, { finalExpiry: NOW_MS / 1000 + inSeconds });
 
   it.each<[string, Keyset[], string | null]>([
     ['the cheapest keyset', [keyset('a', 100), keyset('b', 0), keyset('c', 50)], idOf('b')],
@@ -148,10 +151,26 @@ describe('selectOutputKeyset', () => {
     ['an active keyset', [keyset('a', 0, { active: false }), keyset('b', 1)], idOf('b')],
     ['a keyset in sat', [keyset('a', 0, { unit: 'usd' }), keyset('b', 1)], idOf('b')],
     ['a keyset with a hex id', [keyset('a', 0, { id: 'I2yN+iRYfkzT' }), keyset('b', 1)], idOf('b')],
+    ['the keyset that lasts longest', [expiring('a', 60, 0), expiring('b', 90, 9)], idOf('b')],
+    ['a keyset that does not expire', [expiring('a', 60, 0), keyset('b', 9)], idOf('b')],
+    [
+      'a keyset whose expiry is 0, which means none',
+      [expiring('a', 60, 0), keyset('b', 9, { finalExpiry: 0 })],
+      idOf('b'),
+    ],
+    [
+      'the cheapest of the keysets that last longest',
+      [expiring('a', 60, 9), expiring('b', 60, 0)],
+      idOf('b'),
+    ],
+    ['a keyset that has not expired', [expiring('a', 0, 0), expiring('b', 1, 9)], idOf('b')],
+    ['a keyset that was not rejected', [keyset('f', 0), expiring('a', 60, 9)], idOf('a')],
+    ['a rejected keyset without another', [keyset('f', 0), expiring('a', 0, 9)], idOf('f')],
     ['null for an unknown id version', [keyset('a', 0, { id: `02${'a'.repeat(64)}` })], null],
     ['null without keysets', [], null],
   ])('returns %s', (_case, keysets, expected) => {
-    expect(selectOutputKeyset(keysets)?.id ?? null).toBe(expected);
+    const rejectedIds = [idOf('f')];
+    expect(selectOutputKeyset(keysets, NOW_MS, rejectedIds)?.id ?? null).toBe(expected);
   });
 });
 

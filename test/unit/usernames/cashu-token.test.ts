@@ -19,6 +19,7 @@ import { deriveOutputs, planOutputs } from '../../../src/usernames/ecash/proofs.
 import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
 const MINT_URL = 'https://mint.example';
+const NOW_MS = Date.parse('2026-11-21T10:00:00Z');
 
 const keysetV1 = new FakeMintKeyset();
 const keysetV0 = new FakeMintKeyset({ version: 0 });
@@ -390,7 +391,7 @@ describe('encodeToken', () => {
 
 async function validate(text: string, priceSat = 8, keysets: readonly Keyset[] = KEYSETS) {
   const token = await decodeToken(text);
-  const requirements = { mintUrl: MINT_URL, allowHttp: false, keysets, priceSat };
+  const requirements = { mintUrl: MINT_URL, allowHttp: false, keysets, priceSat, nowMs: NOW_MS };
   return token.outcome === 'rejected' ? token : await validateToken(token, requirements);
 }
 

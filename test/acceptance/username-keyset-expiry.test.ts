@@ -1,0 +1,99 @@
+import { beforeEach, expect, it, onTestFinished } from 'vitest';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
+import {
+  createTestEnvironment,
+  type TestEnvironment,
+} from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+
+/** Username purchases at a mint whose keysets expire (NUT-02, `final_expiry`). */
+
+const PRICE_SAT = 16;
+const HOUR_MS = 60 * 60_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+
+let clock: TestClock;
+let environment: TestEnvironment;
+let wallet: RecipientClient;
+/** Of a keyset that has a fee and does not expire. */
+let token: string;
+
+beforeEach(async () => {
+  clock = new TestClock();
+  environment = await createTestEnvironment({
+    env: { USERNAME_PRICE_SAT: String(PRICE_SAT) },
+    mint: { inputFeePpk: 100, now: clock.now },
+    overrides: { clock: clock.now },
+  });
+  onTestFinished(() => environment.close());
+  wallet = environment.newWallet();
+  token = await mintToken();
+});
+
+it('stores ecash of the keyset that lasts longest, although another has no fee', async () => {
+  addFreeKeyset(HOUR_MS);
+  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
+  expect(await listExpiryTimes()).toEqual([null]);
+});
+
+it('sells names if the mint lists an expired keyset as active', async () => {
+  addFreeKeyset(HOUR_MS);
+  clock.advance(2 * HOUR_MS);
+  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
+});
+
+it('returns 402 with the reason if the token has expired', async () => {
+  addFreeKeyset(HOUR_MS);
+  const expiringToken = await mintToken();
+  clock.advance(HOUR_MS);
+  const { status, headers, body } = await requestUsername(wallet, 'alice', expiringToken);
+  expect({ status, message: body.message }).toEqual({
+    status: 402,
+    message: 'The token has expired: the mint no longer accepts its keyset.',
+  });
+  expect(headers.get('x-cashu')).toMatch(/^creqA/);
+});
+
+it('tries another keyset if the mint rejects the first as expired, and stores its expiry', async () => {
+  const expiresAtMs = addFreeKeyset(YEAR_MS);
+  environment.mint.expireNextSwaps(1);
+  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
+  expect(await listExpiryTimes()).toEqual([expiresAtMs]);
+});
+
+it('returns 402 if the mint rejects both keysets as expired, so that the token must be', async () => {
+  addFreeKeyset(YEAR_MS);
+  environment.mint.expireNextSwaps(2);
+  const { status, body } = await requestUsername(wallet, 'alice', token);
+  expect({ status, message: body.message }).toEqual({
+    status: 402,
+    message: 'The token has expired: the mint no longer accepts its keyset.',
+  });
+  expect(await fetchUsernameOwner(environment.origin, 'alice')).toBeUndefined();
+});
+
+async function mintToken(): Promise<string> {
+  return (await EcashPayer.open(environment.mint)).mintToken(PRICE_SAT);
+}
+
+/** Adds a keyset without a fee to the active ones. @returns when it expires */
+function addFreeKeyset(lifetimeMs: number): number {
+  const finalExpirySeconds = Math.floor((clock.now() + lifetimeMs) / 1000);
+  environment.mint.rotateKeyset({
+    inputFeePpk: 0,
+    finalExpirySeconds,
+    keepsPreviousActive: true,
+  });
+  return finalExpirySeconds * 1000;
+}
+
+async function listExpiryTimes(): Promise<(number | null)[]> {
+  const rows = await environment.database.db
+    .selectFrom('treasury_proofs')
+    .select('expires_at')
+    .distinct()
+    .execute();
+  return rows.map(({ expires_at }) => expires_at);
+}
