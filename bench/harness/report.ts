@@ -78,7 +78,9 @@ function renderBound(bound: Bound, unit: Unit): string {
   if ('maxValue' in bound) {
     return `<= ${formatQuantity(bound.maxValue, unit)}`;
   }
-  return 'minRatio' in bound ? `ratio >= ${bound.minRatio}` : `ratio <= ${bound.maxRatio}`;
+  return 'minRatio' in bound
+    ? `ratio >= ${bound.minRatio.toFixed(2)}`
+    : `ratio <= ${bound.maxRatio.toFixed(2)}`;
 }
 
 function formatQuantity(value: number, unit: Unit): string {

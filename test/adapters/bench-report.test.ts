@@ -1,11 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import type { Bound, Measurement, ResultRow } from '../../bench/harness/figure.ts';
+import {
+  type Bound,
+  isWithinBound,
+  loosenBound,
+  type Measurement,
+  type ResultRow,
+} from '../../bench/harness/figure.ts';
 import { exitCodeOf, renderReport } from '../../bench/harness/report.ts';
 
 it.each([
   [['nothing-of-ours'], 'Unknown figure: nothing-of-ours'],
   [['--runs', '0', 'start'], '--runs must be a whole number of at least 1'],
+  [['--loosen', '70', 'start'], "--loosen must be a number above 0 and up to 1 (got '70')"],
 ])('bench/run.ts rejects the arguments %j and lists the available figures', (args, message) => {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['bench/run.ts', ...args], {
     encoding: 'utf8',
@@ -44,6 +51,18 @@ it.each<[string, Bound, Measurement[]]>([
 
   expect(exitCodeOf(outcome, true)).toBe(0);
   expect(renderReport(outcome)).toContain('reached');
+});
+
+it.each<[Bound, Measurement]>([
+  [{ minRatio: 0.5 }, { service: 40, floor: 100 }],
+  [{ maxRatio: 1 }, { service: 125, floor: 100 }],
+  [{ maxValue: 100 }, { service: 125 }],
+])('reaches the loosened bound of %j with %j, and no less', (bound, run) => {
+  const row = createRow({ bound, runs: [run] });
+  expect([0.8, 0.81].map((factor) => isWithinBound(loosenBound(row, factor)))).toEqual([
+    true,
+    false,
+  ]);
 });
 
 it('exits with 1 after a wrong response even if the figure reaches its bound', () => {
