@@ -3,12 +3,14 @@ import {
   createPostgresDatabase,
   type ServiceDatabase,
 } from '../harness/database.ts';
-import type { Benchmark } from '../harness/figure.ts';
+import type { Benchmark, ResultRow } from '../harness/figure.ts';
 import { addPaidQuotes, createWalletHeaders, expectedQuoteText } from '../harness/paid-quotes.ts';
 import { JWT_SECRET, startFloor, startNutpost, startTestMint } from '../harness/servers.ts';
 import { CONNECTIONS, compareThroughput } from '../harness/throughput.ts';
 
 const MIN_RATIO = 0.6;
+
+const MAX_RSS_MB = 260;
 
 /** One user per connection, each with more payments than fit on a page. */
 const PAID_USERS = { firstUser: 0, userCount: CONNECTIONS, paymentsPerUser: 100 };
@@ -49,5 +51,11 @@ export const measureQuoteList: Benchmark = async (serverUrl, options) => {
     startServiceOn(database),
     options,
   );
-  return [postgresRow, sqliteRow];
+  const memoryRow: ResultRow = {
+    title: 'memory after these lists on PostgreSQL',
+    unit: 'MB',
+    runs: postgresRow.rssMb.map((service) => ({ service })),
+    bound: { maxValue: MAX_RSS_MB },
+  };
+  return [postgresRow, memoryRow, sqliteRow];
 };

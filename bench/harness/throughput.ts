@@ -32,6 +32,8 @@ export interface LoadResult {
   perCpuSecond: number;
   /** The average number of cores that the server used. */
   serverCores: number;
+  /** Resident memory of the server at the end. */
+  rssMb: number;
   /** The average number of cores that the load generator, this process, used. */
   generatorCores: number;
   problems: string[];
@@ -51,7 +53,7 @@ export async function compareThroughput(
   service: StartServer,
   floor: StartServer,
   options: BenchmarkOptions,
-): Promise<ResultRow> {
+): Promise<ResultRow & { rssMb: number[] }> {
   const results: Record<'service' | 'floor', LoadResult>[] = [];
   for (let run = 0; run < options.runCount; run += 1) {
     results.push({
@@ -68,6 +70,7 @@ export async function compareThroughput(
     unit: row.unit,
     runs: results.map((run) => ({ service: rateOf(run.service), floor: rateOf(run.floor) })),
     bound: { minRatio: row.minRatio },
+    rssMb: serviceResults.map(({ rssMb }) => rssMb),
     notes: [describeLoad('nutpost', serviceResults), describeLoad('floor', floorResults)],
     problems: [...serviceResults, ...floorResults].flatMap(({ problems }) => problems),
   };
@@ -82,12 +85,14 @@ export async function measureThroughput(start: StartServer, seconds: number): Pr
   const generatorCpuBefore = process.cpuUsage();
   const measured = await applyLoad(target, seconds);
   const generatorCpu = process.cpuUsage(generatorCpuBefore);
-  const cpuMs = (await readProcessUsage(target.server)).cpuMs - usageBefore.cpuMs;
+  const usageAfter = await readProcessUsage(target.server);
+  const cpuMs = usageAfter.cpuMs - usageBefore.cpuMs;
   const missing = await target.findMissingRows?.(warmUp.correctCount + measured.correctCount);
   return {
     perSecond: measured.correctCount / measured.seconds,
     perCpuSecond: (measured.correctCount / cpuMs) * 1000,
     serverCores: cpuMs / 1000 / measured.seconds,
+    rssMb: usageAfter.rssMb,
     generatorCores: (generatorCpu.user + generatorCpu.system) / 1e6 / measured.seconds,
     problems: [warmUp.problem, measured.problem, missing].filter((problem) => problem != null),
   };
