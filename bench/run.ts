@@ -38,7 +38,7 @@ const BENCHMARKS: Record<string, Benchmark> = {
 const USAGE = `Usage: npm run bench -- [options] [figure ...]
 
   --must-reach        exit with 1 if a figure misses its bound
-  --loosen 1          accept less: 0.7 accepts 70 % of each lower bound
+  --loosen 1          accept less: 0.7 accepts 70 % of each ratio
   --runs 3            runs of each figure
   --seconds 3         length of a run, after its warm-up
   --quotes 10000000   quotes in the table (deep-list)

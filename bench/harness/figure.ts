@@ -53,13 +53,11 @@ export function isWithinBound(row: ResultRow): boolean {
   return 'minRatio' in bound ? ratio >= bound.minRatio : ratio <= bound.maxRatio;
 }
 
-/** Loosens the bound of a row: 0.7 accepts 0.7 of a lower bound, or an upper bound divided by 0.7. */
+/** Loosens the bound of a row if it is a ratio, which depends on how busy the machine is: 0.7 accepts 0.7 of it. */
 export function loosenBound(row: ResultRow, factor: number): ResultRow {
   const { bound } = row;
   if ('minRatio' in bound) {
     return { ...row, bound: { minRatio: bound.minRatio * factor } };
   }
-  return 'maxRatio' in bound
-    ? { ...row, bound: { maxRatio: bound.maxRatio / factor } }
-    : { ...row, bound: { maxValue: bound.maxValue / factor } };
+  return 'maxRatio' in bound ? { ...row, bound: { maxRatio: bound.maxRatio / factor } } : row;
 }
