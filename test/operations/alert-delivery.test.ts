@@ -29,7 +29,7 @@ it('sends an alert about a process that is down to the receiver for pages', asyn
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const notification = Promise.withResolvers<AlertNotification>();
   const pager = createServer((request, response) => {
-    json(request).then((body) => notification.resolve(body as AlertNotification));
+    void json(request).then((body) => notification.resolve(body as AlertNotification));
     response.end();
   });
   onTestFinished(() => void pager.close());

@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -65,12 +65,13 @@ function isWithinBounds(best: { memoryMb: number; cpuShare: number; delayMs: num
 
 /** Starts a mint with batch checks whose quotes are all unpaid, whatever their ids. */
 async function startMintWithUnpaidQuotes(): Promise<string> {
-  const server = createServer(async (request, response) => {
+  const respond = async (request: IncomingMessage, response: ServerResponse) => {
     response.setHeader('content-type', 'application/json');
     response.end(
       JSON.stringify(request.method === 'POST' ? await checkQuotes(request) : MINT_INFO),
     );
-  });
+  };
+  const server = createServer((request, response) => void respond(request, response));
   const { url, close } = await listenOnLoopback(server);
   onTestFinished(close);
   return url;
