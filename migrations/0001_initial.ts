@@ -75,7 +75,7 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
       comment text,
       tag text,
       watch_until ${int},
-      address_group_hash text,
+      address_hashes text,
       unique (quote_id, mint_url),
       check ((paid_seq is null) = (state in ('UNPAID', 'EXPIRED'))),
       check ((paid_seq is null) = (paid_at is null))
@@ -89,10 +89,12 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
     create index quotes_by_payment_time on quotes (pubkey, paid_at, created_at)`.execute(db);
   await sql`
     create index quotes_open_by_recipient on quotes (pubkey, created_at)
-    where address_group_hash is not null`.execute(db);
+    where address_hashes is not null`.execute(db);
+  // The invoices of a prefix within an hour are a range, because the hash of the shortest prefix comes first. Contains
+  // all columns that the count reads, which makes it three times as fast on SQLite.
   await sql`
-    create index quotes_open_by_address_group on quotes (address_group_hash, created_at)
-    where address_group_hash is not null`.execute(db);
+    create index quotes_open_by_address on quotes ((created_at / 3600000), address_hashes, created_at, expires_at)
+    where address_hashes is not null`.execute(db);
   await sql`
     create index quotes_watched_by_mint on quotes (mint_url, id)
     where watch_until is not null`.execute(db);

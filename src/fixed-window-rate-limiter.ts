@@ -2,16 +2,28 @@ import { LRUCache } from 'lru-cache';
 
 const MINUTE_MS = 60_000;
 
-/** Limits the requests per key and window. A window starts with its first request. Rejections do not extend it. */
+/** A public key, or one of the prefixes of an address, for which a multiple of the limit applies. */
+export interface CountedKey {
+  key: string;
+  factor: number;
+}
+
+interface Window {
+  startMs: number;
+  count: number;
+}
+
+/** Limits the requests per key and window. A window starts with its first request. */
 export class FixedWindowRateLimiter {
-  readonly #windows: LRUCache<string, { startMs: number; count: number }>;
+  readonly #windows: LRUCache<string, Window>;
   readonly #maxPerWindow: number;
   readonly #monotonicMs: () => number;
   readonly #windowMs: number;
 
   /**
    * @param maxPerWindow 0: no limit
-   * @param maxKeys beyond this number, the least recently used keys are forgotten, and their limit starts anew
+   * @param maxKeys beyond this number, the least recently used keys are forgotten, and their limit starts anew. A key
+   *   that keeps sending requests is not forgotten
    */
   constructor(
     maxPerWindow: number,
@@ -25,22 +37,34 @@ export class FixedWindowRateLimiter {
     this.#windowMs = windowMs;
   }
 
-  /** Returns how many requests the current window of the key has. */
-  getCount(key: string): number {
-    const window = this.#windows.peek(key);
-    const isOver = window === undefined || this.#monotonicMs() >= window.startMs + this.#windowMs;
-    return isOver ? 0 : window.count;
+  /**
+   * Counts a request for all keys, unless one of them is at its limit. A rejected request counts for no key, so an
+   * address cannot use up the limit of the prefixes that it shares with others.
+   *
+   * @returns the milliseconds until the client may retry, or null if the request is accepted
+   */
+  consume(keys: readonly CountedKey[]): number | null {
+    const nowMs = this.#monotonicMs();
+    const windows = keys.map(({ key }) => this.#findWindow(key, nowMs));
+    for (const [i, { factor }] of keys.entries()) {
+      const window = windows[i];
+      if (window !== undefined && window.count >= this.#maxPerWindow * factor) {
+        return window.startMs + this.#windowMs - nowMs;
+      }
+    }
+    for (const [i, { key }] of keys.entries()) {
+      const window = windows[i];
+      if (window === undefined) {
+        this.#windows.set(key, { startMs: nowMs, count: 1 });
+      } else {
+        window.count += 1;
+      }
+    }
+    return null;
   }
 
-  /** Counts a request. Returns the milliseconds until the key may retry, or null if the request is accepted. */
-  consume(key: string): number | null {
-    const nowMs = this.#monotonicMs();
+  #findWindow(key: string, nowMs: number): Window | undefined {
     const window = this.#windows.get(key);
-    if (window === undefined || nowMs >= window.startMs + this.#windowMs) {
-      this.#windows.set(key, { startMs: nowMs, count: 1 });
-      return null;
-    }
-    window.count += 1;
-    return window.count <= this.#maxPerWindow ? null : window.startMs + this.#windowMs - nowMs;
+    return window !== undefined && nowMs < window.startMs + this.#windowMs ? window : undefined;
   }
 }

@@ -13,7 +13,7 @@ const INSERT_QUOTE = {
   name: 'insert',
   text: `
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, verify_token_hash, payment_hash, watch_until, address_group_hash)
+                        expires_at, verify_token_hash, payment_hash, watch_until, address_hashes)
     values ($1, $2, $3, $4, $5, 'UNPAID', 0, $6, $7, $8, $9, $10, $11)`,
 };
 
@@ -56,7 +56,7 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
       createHash('sha256').update(verifyToken).digest('hex'),
       randomBytes(32).toString('hex'),
       nowMs + WATCH_MS,
-      randomBytes(8).toString('hex'),
+      randomBytes(16).toString('hex'),
     ]);
     return { pr: quote.request, routes: [], verify: `https://nutpost.example/${verifyToken}` };
   },

@@ -61,8 +61,8 @@ export interface DatabaseSchema {
     verify_token_hash: string | null;
     /** When the service stops polling the quote at its mint; null: no longer watched. */
     watch_until: number | null;
-    /** Keyed hash of the payer's address group; null unless the quote is UNPAID. */
-    address_group_hash: string | null;
+    /** Keyed hashes of the prefixes of the payer's address, the shortest first; null unless the quote is UNPAID. */
+    address_hashes: string | null;
     /** Hex; null if the invoice could not be decoded. */
     payment_hash: string | null;
     /** The payer's signed event (NIP-57); null if the payment is not a zap, or the event was deleted after a month. */

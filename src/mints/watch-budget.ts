@@ -1,7 +1,14 @@
+import { computeShare } from '../net/address-prefixes.ts';
 import { getSite } from '../net/site.ts';
 
-/** A watched quote takes about 1 kB of memory and a share of the polls. */
+/** A watched quote takes less than 1 kB of memory, and a share of the polls. */
 const QUOTE_LIMITS = { total: 60_000, perSite: 30_000 };
+
+/**
+ * Of all mints together, for quotes at the mints that the operator named. They take less than 150 MB. Paid quotes do not
+ * count, because payments cost money.
+ */
+export const MAX_UNPAID_QUOTES = 160_000;
 
 /** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */
 const MINT_LIMITS = { total: 2_000, perSite: 100 };
@@ -10,7 +17,10 @@ const MINT_LIMITS = { total: 2_000, perSite: 100 };
 const GUARANTEED_FRACTION = 0.25;
 
 /** The operator should know before payers are refused. */
-const LOW_SHARE = 0.2;
+const LOW_FREE_PART = 0.2;
+
+/** In the list of sites with little room. */
+const ALL_SITES = 'all';
 
 interface WatchedCounts {
   quotes: number;
@@ -18,19 +28,20 @@ interface WatchedCounts {
 }
 
 interface WatchBudgetOptions {
-  /** Normalised URLs of the mints that the operator named. They have no limits. */
+  /** Normalised URLs of the mints that the operator named. Only the limit of unpaid quotes applies to them. */
   operatorMints: readonly string[];
   /** For development, when all mints run on one machine. */
   isPortPartOfSite: boolean;
 }
 
 /**
- * Limits the quotes and mints that are watched because users chose these mints, per site ({@link getSite}) and in
- * total, for all processes together. The limits of a site shrink as the totals fill, down to an equal share of
- * {@link GUARANTEED_FRACTION}.
+ * Limits the quotes that are watched, for all processes together: unpaid ones in total, and all of the mints that users
+ * chose per site ({@link getSite}) and in total, as well as the number of these mints. The limits of a site shrink as
+ * the totals fill, down to an equal share of {@link GUARANTEED_FRACTION}.
  */
 export class WatchBudget {
   readonly #options: WatchBudgetOptions;
+  #unpaidQuotes = 0;
   #total: WatchedCounts = { quotes: 0, mints: 0 };
   readonly #bySite = new Map<string, WatchedCounts>();
   readonly #watchedMints = new Set<string>();
@@ -40,40 +51,48 @@ export class WatchBudget {
   }
 
   /**
-   * Returns which fraction of the quotes of a mint's site is free, between 0 and 1. Returns 0 if the mint is not watched
-   * yet and no further mint may be, and 1 for mints that the operator named.
+   * Returns the share of its bound that an address may use at a mint ({@link computeShare}): 1 while the mint's budget
+   * has enough room, 0 if it is used up, or if the mint is not watched yet and no further mint may be.
    */
-  getFreeShare(mintUrl: string): number {
+  getShare(mintUrl: string): number {
     if (this.#options.operatorMints.includes(mintUrl)) {
-      return 1;
+      return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);
     }
     const site = this.#bySite.get(getSite(mintUrl, this.#options)) ?? { quotes: 0, mints: 0 };
     const canWatchMint =
       this.#watchedMints.has(mintUrl) ||
       site.mints < this.#getSiteLimit(this.#total.mints, MINT_LIMITS);
-    return canWatchMint ? this.#getFreeQuoteShare(site) : 0;
+    return canWatchMint ? computeShare(site.quotes, this.#getSiteQuoteLimit()) : 0;
   }
 
   /** Counts a quote that was just created. */
   add(mintUrl: string): void {
+    this.#unpaidQuotes += 1;
     this.#add(mintUrl, 1);
   }
 
   /**
    * Replaces all counts.
    *
-   * @param counts the watched quotes by mint URL, as the database counts them
-   * @returns the sites with less than {@link LOW_SHARE} free
+   * @param counts the watched quotes by URL of a mint that users chose, as the database counts them
+   * @param unpaidQuotes of all mints
+   * @returns the sites with less than {@link LOW_FREE_PART} free
    */
-  setCounts(counts: ReadonlyMap<string, number>): string[] {
+  setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
+    this.#unpaidQuotes = unpaidQuotes;
     this.#total = { quotes: 0, mints: 0 };
     this.#bySite.clear();
     this.#watchedMints.clear();
     for (const [mintUrl, quotes] of counts) {
       this.#add(mintUrl, quotes);
     }
-    const isLow = (site: WatchedCounts) => this.#getFreeQuoteShare(site) < LOW_SHARE;
-    return [...this.#bySite].filter(([, site]) => isLow(site)).map(([name]) => name);
+    const isLow = (used: number, limit: number) => used > limit * (1 - LOW_FREE_PART);
+    const siteLimit = this.#getSiteQuoteLimit();
+    const lowSites = [...this.#bySite].filter(([, { quotes }]) => isLow(quotes, siteLimit));
+    return [
+      ...(isLow(unpaidQuotes, MAX_UNPAID_QUOTES) ? [ALL_SITES] : []),
+      ...lowSites.map(([name]) => name),
+    ];
   }
 
   #add(mintUrl: string, quotes: number): void {
@@ -92,8 +111,8 @@ export class WatchBudget {
     }
   }
 
-  #getFreeQuoteShare(site: WatchedCounts): number {
-    return Math.max(0, 1 - site.quotes / this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS));
+  #getSiteQuoteLimit(): number {
+    return this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS);
   }
 
   #getSiteLimit(used: number, { total, perSite }: typeof QUOTE_LIMITS): number {

@@ -5,6 +5,13 @@ import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
+import {
+  type AddressPrefixes,
+  computeBound,
+  computeShare,
+  hasRoom,
+  toQueueGroup,
+} from '../net/address-prefixes.ts';
 import type { Store } from '../store.ts';
 import type { OpenInvoiceCounts } from './quote-store.ts';
 
@@ -19,18 +26,15 @@ const OPEN_INVOICES_RETRY_AFTER_MS = 60_000;
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Twice the address groups of an IPv6 /48, so that the owner of a /48 cannot evict counts, not even its own. */
-const MAX_COUNTED_ADDRESS_GROUPS = 2 * 65_536;
+/** Prefixes of addresses, and pairs of a recipient and a prefix. Each takes about 200 bytes. */
+const MAX_COUNTED_KEYS = 131_072;
 
-/** Takes 20 MB. An attacker who evicts counts is still bound by the limit of each address. */
-const MAX_COUNTED_PAIRS = 100_000;
-
-/** 64 bits, enough to tell millions of address groups apart. */
-const ADDRESS_GROUP_HASH_HEX_LENGTH = 16;
+/** 32 bits for each prefix length, enough to tell the prefixes of an attack apart. */
+const PREFIX_HASH_HEX_LENGTH = 8;
 
 /**
- * How many invoices payers may request; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 address.
- * Open invoices are the unpaid invoices of the last hour, counted across all processes.
+ * How many invoices payers may request; 0: no limit. For the prefixes of an address, multiples apply
+ * ({@link AddressPrefixes}). Open invoices are the unpaid invoices of the last hour, counted across all processes.
  */
 export interface InvoiceLimits {
   /** Per address. */
@@ -46,8 +50,8 @@ export interface InvoiceLimits {
 interface AdmissionRequest {
   /** The recipient's key, hex. */
   pubkey: string;
-  /** The payer's IPv4 address, or the /64 of an IPv6 address. */
-  addressGroup: string;
+  /** Of the payer's address. */
+  prefixes: AddressPrefixes;
   mintUrl: string;
 }
 
@@ -56,9 +60,9 @@ interface InvoiceAdmissionDeps {
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
   /** Payments at these mints cost money, so they have no daily limit. */
   operatorMints: readonly string[];
-  watchBudget: Pick<WatchBudget, 'getFreeShare' | 'add'>;
+  watchBudget: Pick<WatchBudget, 'getShare' | 'add'>;
   limits: InvoiceLimits;
-  /** The key for hashing address groups is derived from this secret. */
+  /** The key for hashing addresses is derived from this secret. */
   secret: string;
   /** How long a request may wait for the mint's rate limit. */
   maxWaitMs: number;
@@ -67,55 +71,36 @@ interface InvoiceAdmissionDeps {
 }
 
 /**
- * Decides whether a payer gets an invoice. Checks the request rate of the payer's address group, the number of open
- * invoices, the quotes of the last day, the number of watched quotes, and the mint's rate limit.
+ * Decides whether a payer gets an invoice. Checks the request rate of the payer's address, the number of open invoices,
+ * the quotes of the last day, the number of watched quotes, and the mint's rate limit.
  */
 export class InvoiceAdmission {
   readonly #deps: InvoiceAdmissionDeps;
   readonly #requestLimiter: FixedWindowRateLimiter;
-  readonly #dailyLimiters: Record<'perPair' | 'perAddressGroup', FixedWindowRateLimiter>;
-  readonly #openInvoiceLimits: OpenInvoiceCounts;
+  readonly #dailyLimiters: Record<'perPair' | 'perAddress', FixedWindowRateLimiter>;
   readonly #inFlightRequests = new KeyedCounter();
-  readonly #addressGroupHashKey: Buffer;
+  readonly #hashKey: Buffer;
 
   constructor(deps: InvoiceAdmissionDeps) {
     const { limits, secret, monotonicMs } = deps;
+    const createLimiter = (limit: number, windowMs?: number) =>
+      new FixedWindowRateLimiter(limit, MAX_COUNTED_KEYS, monotonicMs, windowMs);
     this.#deps = deps;
-    this.#requestLimiter = new FixedWindowRateLimiter(
-      limits.invoicesPerMinute,
-      MAX_COUNTED_ADDRESS_GROUPS,
-      monotonicMs,
-    );
-    const { maxDailyQuotesPerAddress, maxDailyQuotesPerRecipientAndAddress } = limits;
+    this.#requestLimiter = createLimiter(limits.invoicesPerMinute);
     this.#dailyLimiters = {
-      perPair: new FixedWindowRateLimiter(
-        maxDailyQuotesPerRecipientAndAddress,
-        MAX_COUNTED_PAIRS,
-        monotonicMs,
-        DAY_MS,
-      ),
-      perAddressGroup: new FixedWindowRateLimiter(
-        maxDailyQuotesPerAddress,
-        MAX_COUNTED_ADDRESS_GROUPS,
-        monotonicMs,
-        DAY_MS,
-      ),
+      perPair: createLimiter(limits.maxDailyQuotesPerRecipientAndAddress, DAY_MS),
+      perAddress: createLimiter(limits.maxDailyQuotesPerAddress, DAY_MS),
     };
-    this.#openInvoiceLimits = {
-      perRecipient: limits.maxOpenInvoicesPerRecipient,
-      perAddressGroup: limits.maxOpenInvoicesPerAddress,
-      perPair: limits.maxOpenInvoicesPerRecipientAndAddress,
-    };
-    this.#addressGroupHashKey = createHmac('sha256', secret).update('address groups').digest();
+    this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
   /**
    * Counts a request. Call this method before any other work for the request.
    *
-   * @throws RequestError if the address group sent too many requests within a minute
+   * @throws RequestError if the address sent too many requests within a minute
    */
-  assertRequestRate(addressGroup: string): void {
-    const retryAfterMs = this.#requestLimiter.consume(addressGroup);
+  assertRequestRate(prefixes: AddressPrefixes): void {
+    const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {
       throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);
     }
@@ -125,55 +110,47 @@ export class InvoiceAdmission {
    * Calls `createInvoice` if the request is within the limits. Waits if the mint's rate limit will soon allow it.
    *
    * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
-   * @throws RequestError if too many invoices are open or were requested within a day, too many quotes of mints that
-   *   users chose are watched, or the mint's rate limit is reached
+   * @throws RequestError if too many invoices are open or were requested within a day, too many quotes are watched, or
+   *   the mint's rate limit is reached
    */
   async runIfAdmitted<Invoice>(
     request: AdmissionRequest,
     measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
-    createInvoice: (mintPermit: MintPermit, addressGroupHash: string) => Promise<Invoice>,
+    createInvoice: (mintPermit: MintPermit, addressHashes: string) => Promise<Invoice>,
   ): Promise<Invoice> {
-    const { limiter, quotes, operatorMints, watchBudget, maxWaitMs, clock } = this.#deps;
-    const { pubkey, addressGroup, mintUrl } = request;
-    // The hash has a secret key, so that the database does not reveal addresses.
-    const addressGroupHash = createHmac('sha256', this.#addressGroupHashKey)
-      .update(addressGroup)
-      .digest('hex')
-      .slice(0, ADDRESS_GROUP_HASH_HEX_LENGTH);
-    const pair = `${pubkey} ${addressGroup}`;
+    const { limiter, operatorMints, watchBudget, maxWaitMs } = this.#deps;
+    const { pubkey, prefixes, mintUrl } = request;
     const inFlightRequests = this.#inFlightRequests;
+    const pairs = prefixes.map(({ key, factor }) => ({ key: `${pubkey} ${key}`, factor }));
+    const count = ({ key }: { key: string }) => inFlightRequests.get(key);
     const inFlightCounts: OpenInvoiceCounts = {
       perRecipient: inFlightRequests.get(pubkey),
-      perAddressGroup: inFlightRequests.get(addressGroup),
-      perPair: inFlightRequests.get(pair),
+      perPair: pairs.map(count),
+      perAddress: prefixes.map(count),
     };
     // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
-    this.#assertOpenInvoiceLimits(inFlightCounts);
-    const countedKeys = [pubkey, addressGroup, pair];
+    this.#assertOpenInvoices(prefixes, inFlightCounts, 1);
+    const countedKeys = [pubkey, ...[...pairs, ...prefixes].map(({ key }) => key)];
     for (const key of countedKeys) {
       inFlightRequests.increment(key);
     }
     try {
+      const addressHashes = this.#hashPrefixes(prefixes);
+      const mintShare = watchBudget.getShare(mintUrl);
       // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The
       // requests of several processes may exceed the limit by the number of their requests in flight.
-      const storedCounts = await quotes.countOpenInvoices(
-        { pubkey, addressGroupHash },
-        this.#openInvoiceLimits,
-        OPEN_INVOICE_AGE_LIMITS_MS,
-        clock(),
-      );
-      this.#assertOpenInvoiceLimits(inFlightCounts, storedCounts);
+      const openCounts = await this.#countOpenInvoices(request, addressHashes, mintShare);
+      this.#assertOpenInvoices(prefixes, addCounts(inFlightCounts, openCounts), mintShare);
       if (!operatorMints.includes(mintUrl)) {
-        this.#assertWatchBudget(mintUrl, addressGroup);
-        this.#assertDailyLimits(pair, addressGroup);
+        this.#assertDailyLimits(pairs, prefixes);
       }
       const acquisition = await measureMintWait(
-        limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs }),
+        limiter.acquire(mintUrl, 'create', { addressGroup: toQueueGroup(prefixes), maxWaitMs }),
       );
       if (acquisition.outcome === 'rate_limited') {
         throw mintUnavailableError(acquisition.retryAfterMs);
       }
-      const invoice = await createInvoice(acquisition.permit, addressGroupHash);
+      const invoice = await createInvoice(acquisition.permit, addressHashes);
       watchBudget.add(mintUrl);
       return invoice;
     } finally {
@@ -183,50 +160,102 @@ export class InvoiceAdmission {
     }
   }
 
-  /**
-   * As the watched quotes of the mint's site fill up, fewer of an address's daily quotes may add to them. So a few
-   * addresses cannot use up the budget of a mint, whose recipients would then get no invoices.
-   */
-  #assertWatchBudget(mintUrl: string, addressGroup: string): void {
-    const freeShare = this.#deps.watchBudget.getFreeShare(mintUrl);
-    const maxDailyQuotes = this.#deps.limits.maxDailyQuotesPerAddress || Number.POSITIVE_INFINITY;
-    const dailyQuotes = this.#dailyLimiters.perAddressGroup.getCount(addressGroup);
-    // From the daily limit on, the payer gets the message of that limit.
-    const hasUsedShare =
-      dailyQuotes >= Math.ceil(maxDailyQuotes * freeShare) && dailyQuotes < maxDailyQuotes;
-    if (freeShare === 0 || hasUsedShare) {
-      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
-    }
+  #countOpenInvoices(
+    { pubkey, prefixes }: AdmissionRequest,
+    addressHashes: string,
+    mintShare: number,
+  ): Promise<OpenInvoiceCounts> {
+    const { quotes, limits, clock } = this.#deps;
+    const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
+    return quotes.countOpenInvoices(
+      {
+        pubkey,
+        // The longest first, like the prefixes.
+        addressHashes: prefixes.map((_, i) =>
+          addressHashes.slice(0, addressHashes.length - i * PREFIX_HASH_HEX_LENGTH),
+        ),
+      },
+      {
+        perRecipient: limits.maxOpenInvoicesPerRecipient,
+        perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
+        perAddress: prefixes.map((prefix) =>
+          computeBound(prefix, limits.maxOpenInvoicesPerAddress, mintShare),
+        ),
+      },
+      OPEN_INVOICE_AGE_LIMITS_MS,
+      clock(),
+    );
   }
 
   /** Counts a request, even if the mint's rate limit rejects it or the mint creates no quote. */
-  #assertDailyLimits(pair: string, addressGroup: string): void {
-    const { perPair, perAddressGroup } = this.#dailyLimiters;
-    const consume = (limiter: FixedWindowRateLimiter, key: string, message: string) => {
-      const retryAfterMs = limiter.consume(key);
+  #assertDailyLimits(pairs: AddressPrefixes, prefixes: AddressPrefixes): void {
+    const { perPair, perAddress } = this.#dailyLimiters;
+    const consume = (limiter: FixedWindowRateLimiter, keys: AddressPrefixes, message: string) => {
+      const retryAfterMs = limiter.consume(keys);
       if (retryAfterMs !== null) {
         throw rateLimitError(message, retryAfterMs);
       }
     };
     // A request that the limit of the pair rejects does not count for the address.
-    consume(perPair, pair, 'You have requested too many invoices for this recipient within a day.');
-    consume(perAddressGroup, addressGroup, 'You have requested too many invoices within a day.');
+    consume(
+      perPair,
+      pairs,
+      'You have requested too many invoices for this recipient within a day.',
+    );
+    consume(perAddress, prefixes, 'You have requested too many invoices within a day.');
   }
 
-  #assertOpenInvoiceLimits(
-    inFlightCounts: OpenInvoiceCounts,
-    storedCounts?: OpenInvoiceCounts,
+  /** @param mintShare the share that each address has of its bound while the watched quotes of the mint fill up */
+  #assertOpenInvoices(
+    prefixes: AddressPrefixes,
+    counts: OpenInvoiceCounts,
+    mintShare: number,
   ): void {
-    const assertBelowLimit = (scope: keyof OpenInvoiceCounts, message: string) => {
-      const limit = this.#openInvoiceLimits[scope];
-      if (limit > 0 && inFlightCounts[scope] + (storedCounts?.[scope] ?? 0) >= limit) {
-        throw rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
-      }
-    };
-    assertBelowLimit('perPair', 'You have too many unpaid invoices for this recipient.');
-    assertBelowLimit('perAddressGroup', 'You have too many unpaid invoices.');
-    assertBelowLimit('perRecipient', 'This recipient has too many unpaid invoices.');
+    const {
+      maxOpenInvoicesPerRecipient: maxPerRecipient,
+      maxOpenInvoicesPerRecipientAndAddress: maxPerPair,
+      maxOpenInvoicesPerAddress: maxPerAddress,
+    } = this.#deps.limits;
+    const { perRecipient, perPair, perAddress } = counts;
+    const recipientShare = computeShare(perRecipient, maxPerRecipient);
+    const refuse = (message: string) => rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
+    if (!hasRoom(prefixes, perPair, maxPerPair)) {
+      throw refuse('You have too many unpaid invoices for this recipient.');
+    }
+    if (!hasRoom(prefixes, perAddress, maxPerAddress)) {
+      throw refuse('You have too many unpaid invoices.');
+    }
+    if (recipientShare === 0 || !hasRoom(prefixes, perPair, maxPerPair, recipientShare)) {
+      throw refuse('This recipient has too many unpaid invoices.');
+    }
+    if (mintShare === 0 || !hasRoom(prefixes, perAddress, maxPerAddress, mintShare)) {
+      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
+    }
   }
+
+  /**
+   * Returns the hashes of the prefixes, the shortest first, so that all addresses of a prefix have the same beginning.
+   * The hashes have a secret key, so that the database does not reveal addresses.
+   */
+  #hashPrefixes(prefixes: AddressPrefixes): string {
+    const hashes = prefixes.map(({ key }) =>
+      createHmac('sha256', this.#hashKey)
+        .update(key)
+        .digest('hex')
+        .slice(0, PREFIX_HASH_HEX_LENGTH),
+    );
+    return hashes.reverse().join('');
+  }
+}
+
+function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoiceCounts {
+  const add = (a: readonly number[], b: readonly number[]) =>
+    a.map((count, i) => count + (b[i] ?? 0));
+  return {
+    perRecipient: one.perRecipient + other.perRecipient,
+    perPair: add(one.perPair, other.perPair),
+    perAddress: add(one.perAddress, other.perAddress),
+  };
 }
 
 /** @param retryAfterMs null: unknown */

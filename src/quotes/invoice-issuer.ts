@@ -7,6 +7,7 @@ import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintPermit } from '../mints/mint-rate-limiter.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
+import type { AddressPrefixes } from '../net/address-prefixes.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 import type { Store } from '../store.ts';
@@ -83,7 +84,6 @@ export class InvoiceIssuer {
   /**
    * Issues an invoice. Commits the quote before it returns the invoice, so that every payment finds its quote.
    *
-   * @param payer.addressGroup the payer's IPv4 address, or the /64 of an IPv6 address
    * @param readInvoiceText validates the comment and the zap request; called after the request was counted
    * @throws RequestError if the amount is invalid, the payer is not admitted ({@link InvoiceAdmission}), or the mint
    *   returns no invoice that matches the request
@@ -91,14 +91,14 @@ export class InvoiceIssuer {
   async issue(
     recipient: Recipient,
     amountMsat: number,
-    payer: { addressGroup: string },
+    payer: { addressPrefixes: AddressPrefixes },
     readInvoiceText: () => InvoiceText,
   ): Promise<Invoice> {
     const { admission, mints, onInvoiceFinished, monotonicMs } = this.#deps;
     const { pubkey, mintUrl } = recipient;
     const timer = startInvoiceTimer(monotonicMs);
     try {
-      admission.assertRequestRate(payer.addressGroup);
+      admission.assertRequestRate(payer.addressPrefixes);
       const text = readInvoiceText();
       const mintInfo = await timer.measureMint(mints.infoCache.get(mintUrl));
       if (mintInfo === null) {
@@ -109,11 +109,11 @@ export class InvoiceIssuer {
       const description = chooseInvoiceDescription(mintInfo, text);
       const order = { recipient, amountMsat, text, description };
       const invoice = await admission.runIfAdmitted(
-        { pubkey, mintUrl, addressGroup: payer.addressGroup },
+        { pubkey, mintUrl, prefixes: payer.addressPrefixes },
         timer.measureMint,
-        async (mintPermit, addressGroupHash) => {
+        async (mintPermit, addressHashes) => {
           const createdQuote = await timer.measureMint(this.#createQuote(order, mintPermit));
-          return this.#storeQuote(order, createdQuote, addressGroupHash);
+          return this.#storeQuote(order, createdQuote, addressHashes);
         },
       );
       onInvoiceFinished(timer.end('issued'));
@@ -160,11 +160,11 @@ export class InvoiceIssuer {
   async #storeQuote(
     order: InvoiceOrder,
     createdQuote: CreatedQuote,
-    addressGroupHash: string,
+    addressHashes: string,
   ): Promise<Invoice> {
     const { quoteWriter, quoteEvents, onQuoteCreated, clock, log } = this.#deps;
     const { pubkey, mintUrl } = order.recipient;
-    const quote = toVerifiedQuote(order, createdQuote, addressGroupHash, clock());
+    const quote = toVerifiedQuote(order, createdQuote, addressHashes, clock());
     const id = quote && (await quoteWriter.insert(quote));
     if (quote === null || id === null) {
       log.warn(
@@ -191,7 +191,7 @@ export class InvoiceIssuer {
 function toVerifiedQuote(
   { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
   createdQuote: CreatedQuote,
-  addressGroupHash: string,
+  addressHashes: string,
   nowMs: number,
 ): NewQuote | null {
   const invoice = decodeInvoice(createdQuote.request);
@@ -222,7 +222,7 @@ function toVerifiedQuote(
     verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
     paymentHash: invoice.paymentHash,
     watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs: nowMs, expiresAtMs }),
-    addressGroupHash,
+    addressHashes,
     tag,
     comment,
     zapRequest,

@@ -19,8 +19,9 @@ export interface NewQuote {
   verifyToken: string;
   paymentHash: string;
   watchUntilMs: number;
+  /** Keyed hashes of the prefixes of the payer's address, hex, the shortest prefix first. */
+  addressHashes: string | null;
   /** A keyed hash of the payer's address group. */
-  addressGroupHash: string | null;
   /** The tag of the address (LUD-16). */
   tag: string | null;
   /** The payer's comment (LUD-12). */
@@ -55,11 +56,20 @@ interface PaymentSum {
   amountSat: number;
 }
 
+/** Those of the prefixes of an address have the longest prefix first. */
 export interface OpenInvoiceCounts {
   perRecipient: number;
-  perAddressGroup: number;
-  perPair: number;
+  perPair: readonly number[];
+  perAddress: readonly number[];
 }
+
+const HOUR_MS = 60 * 60_000;
+
+/**
+ * The hour of an invoice, as in the index `quotes_open_by_address`. The invoices of a prefix and an hour are a range of
+ * the index, so a count reads no older ones.
+ */
+const CREATED_HOUR = sql.raw(`created_at / ${HOUR_MS}`);
 
 /** The largest JavaScript date. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
@@ -76,7 +86,7 @@ const NEW_QUOTE_COLUMNS = {
   verify_token_hash: 'text',
   payment_hash: 'text',
   watch_until: 'bigint',
-  address_group_hash: 'text',
+  address_hashes: 'text',
   tag: 'text',
   comment: 'text',
   zap_request: 'text',
@@ -106,7 +116,7 @@ export class QuoteStore extends BaseStore {
       verify_token_hash: hash('sha256', quote.verifyToken),
       payment_hash: quote.paymentHash,
       watch_until: quote.watchUntilMs,
-      address_group_hash: quote.addressGroupHash,
+      address_hashes: quote.addressHashes,
       tag: quote.tag,
       comment: quote.comment,
       zap_request: quote.zapRequest,
@@ -250,43 +260,61 @@ export class QuoteStore extends BaseStore {
   }
 
   /**
-   * Counts the open invoices of a recipient, of an address group, and of both together. Stops counting at the limits;
-   * a limit of 0 counts nothing. An invoice is open while its quote is UNPAID or INFLIGHT and has not expired. These
-   * quotes have the hash of an address group.
+   * Counts the open invoices of a recipient, of the prefixes of an address, and of both together. Stops counting at the
+   * limits; a limit of 0 counts nothing. An invoice is open while its quote is UNPAID or INFLIGHT and has not expired.
+   * These quotes have the hashes of an address.
    *
-   * @param ageLimitsMs an invoice is open for at least `min` and at most `max`, whenever it expires
+   * @param payer.addressHashes the hashes of each prefix and of all shorter ones, the longest prefix first
+   * @param limits.perPair the limit of the shortest prefix
+   * @param ageLimitsMs an invoice is open for at least `min` and at most `max`, whenever it expires; `max` is an hour
    */
   async countOpenInvoices(
-    { pubkey, addressGroupHash }: { pubkey: string; addressGroupHash: string },
-    limits: OpenInvoiceCounts,
+    { pubkey, addressHashes }: { pubkey: string; addressHashes: readonly string[] },
+    limits: { perRecipient: number; perPair: number; perAddress: readonly number[] },
     ageLimitsMs: { min: number; max: number },
     nowMs: number,
   ): Promise<OpenInvoiceCounts> {
+    const hasPrefix = (hashes: string) =>
+      // All hashes are hex, so `g` comes after each hash with these first digits.
+      sql`address_hashes >= ${hashes} and address_hashes < ${`${hashes}g`}`;
+    const isOpen = (createdAt: RawBuilder<unknown>) => sql`
+      ${createdAt} > ${nowMs - ageLimitsMs.max}
+      and (expires_at > ${nowMs} or ${createdAt} > ${nowMs - ageLimitsMs.min})`;
+    const hour = Math.floor(nowMs / HOUR_MS);
+    // `+ 0`, because PostgreSQL would otherwise read the whole index by recipient while the table is almost empty, and
+    // keep this plan when the table has grown.
+    const countAddress = (hashes: string, i: number) => sql`
+      (select count(*) from (
+        select 1 from quotes
+        where ${CREATED_HOUR} in (${hour - 1}, ${hour}) and ${hasPrefix(hashes)}
+          and ${isOpen(sql`created_at + 0`)}
+        limit ${limits.perAddress[i] ?? 0}
+      ) as open) as ${sql.ref(`address${i}`)}`;
+    const countPair = (hashes: string, i: number) =>
+      sql`count(*) filter (where ${hasPrefix(hashes)}) as ${sql.ref(`pair${i}`)}`;
     // Ignores invoices with a time far in the future, which were stored while the clock was wrong.
-    const isOpen = sql`
-      created_at > ${nowMs - ageLimitsMs.max}
-      and created_at <= ${nowMs + ageLimitsMs.max}
-      and (expires_at > ${nowMs} or created_at > ${nowMs - ageLimitsMs.min})`;
-    // The pair is counted among the invoices that are read for the recipient. Without a limit for the recipient, it is
-    // the only count. There is no `order by`, because PostgreSQL could sort all rows before it applies the limit.
+    // The pairs are counted among the invoices that are read for the recipient. Without a limit for the recipient, they
+    // are the only count. There is no `order by`, because PostgreSQL could sort all rows before it applies the limit.
     const isPair =
-      limits.perRecipient === 0 ? sql`and address_group_hash = ${addressGroupHash}` : sql``;
-    const { rows } = await sql<OpenInvoiceCounts>`
-      select recipient.invoices as "perRecipient", recipient.pair as "perPair",
-        (select count(*) from (
-          select 1 from quotes where address_group_hash = ${addressGroupHash} and ${isOpen}
-          limit ${limits.perAddressGroup}
-        ) as open) as "perAddressGroup"
+      limits.perRecipient === 0 ? sql`and ${hasPrefix(addressHashes.at(-1) ?? '')}` : sql``;
+    const { rows } = await sql<Record<string, number>>`
+      select recipient.*, ${sql.join(addressHashes.map(countAddress))}
       from (
-        select count(*) as invoices, count(*) filter (where address_group_hash = ${addressGroupHash}) as pair
+        select count(*) as "perRecipient", ${sql.join(addressHashes.map(countPair))}
         from (
-          select address_group_hash from quotes
-          where pubkey = ${pubkey} and address_group_hash is not null ${isPair} and ${isOpen}
+          select address_hashes from quotes
+          where pubkey = ${pubkey} and address_hashes is not null ${isPair}
+            and ${isOpen(sql`created_at`)} and created_at <= ${nowMs + ageLimitsMs.max}
           limit ${limits.perRecipient || limits.perPair}
         ) as open
       ) as recipient
     `.execute(this.db);
-    return rows[0] ?? { perRecipient: 0, perAddressGroup: 0, perPair: 0 };
+    const get = (name: string) => rows[0]?.[name] ?? 0;
+    return {
+      perRecipient: get('perRecipient'),
+      perPair: addressHashes.map((_, i) => get(`pair${i}`)),
+      perAddress: addressHashes.map((_, i) => get(`address${i}`)),
+    };
   }
 
   /** Finds a quote by the token of its verify URL (LUD-21). Only the hash of the token is stored. */

@@ -98,6 +98,15 @@ export class WatchedQuoteStore extends BaseStore {
     return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
   }
 
+  /** Counts the quotes whose payment may still arrive, of all mints, up to a limit. */
+  async countUnpaid(limit: number): Promise<number> {
+    const { rows } = await sql<{ count: number }>`
+      select count(*) as count
+      from (select 1 from quotes where address_hashes is not null limit ${limit}) as unpaid
+    `.execute(this.db);
+    return rows[0]?.count ?? 0;
+  }
+
   /** Returns the largest `quotes.id`; 0 if the table is empty. */
   async findMaxId(): Promise<number> {
     const quotes = this.db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
@@ -149,7 +158,7 @@ export class WatchedQuoteStore extends BaseStore {
   }
 
   /**
-   * Writes changes. Deletes the hash of the payer's address group when a quote is paid or no longer watched. If a
+   * Writes changes. Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a
    * quote expires, also deletes the payer's comment and zap request.
    */
   async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
@@ -174,8 +183,8 @@ export class WatchedQuoteStore extends BaseStore {
         watch_until = changed.watch_until,
         paid_at = coalesce(changed.paid_at, quotes.paid_at),
         paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
-        address_group_hash = case
-          when changed.state = 'INFLIGHT' and changed.watch_until is not null then quotes.address_group_hash
+        address_hashes = case
+          when changed.state = 'INFLIGHT' and changed.watch_until is not null then quotes.address_hashes
         end,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end

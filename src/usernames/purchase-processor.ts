@@ -55,7 +55,7 @@ interface PurchaseProcessorDeps {
 interface NewPurchaseOrder extends Pick<NewPurchase, 'pubkey' | 'name' | 'priceSat' | 'mintUrl'> {
   /** When the database reported the name as free. */
   nowMs: number;
-  /** The buyer's IPv4 address, or the /64 of an IPv6 address. */
+  /** The prefix of the buyer's address in which clients take turns. */
   addressGroup: string;
   payment: { proofs: readonly Proof[]; faceValueSat: number };
 }

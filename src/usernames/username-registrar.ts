@@ -120,7 +120,7 @@ export class UsernameRegistrar {
    * @param pubkey hex
    * @param username as the client wrote it
    * @param token a `cashuA` or `cashuB` token; null if the client sent none
-   * @param buyer.addressGroup the client's IPv4 address, or the /64 of an IPv6 address
+   * @param buyer.addressGroup the prefix of the buyer's address in which clients take turns
    * @throws RequestError if the key cannot have the name, or (`unavailable`) if the outcome is not known yet
    */
   async register(

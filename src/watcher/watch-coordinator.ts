@@ -3,7 +3,7 @@ import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintContact, MintStore } from '../mints/mint-store.ts';
-import type { WatchBudget } from '../mints/watch-budget.ts';
+import { MAX_UNPAID_QUOTES, type WatchBudget } from '../mints/watch-budget.ts';
 import { getSite } from '../net/site.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
@@ -51,7 +51,7 @@ interface MintEntry {
 export interface WatchCoordinatorDeps {
   quoteStore: Pick<
     Store['watchedQuotes'],
-    'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
+    'listWatchedMints' | 'countWatchedByMint' | 'countUnpaid' | 'findMaxId' | 'listWatchedAfter'
   >;
   leaseStore: Store['leases'];
   mintStore: Pick<MintStore, 'saveContacts'>;
@@ -276,12 +276,15 @@ export class WatchCoordinator {
     return entry;
   }
 
-  /** Counts the watched quotes of the mints that users chose, for the limits on them. */
+  /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
     const { quoteStore, operatorMints, watchBudget, log } = this.#deps;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !operatorMints.includes(mintUrl));
-    const lowSites = watchBudget.setCounts(await quoteStore.countWatchedByMint(userMints));
+    const lowSites = watchBudget.setCounts(
+      await quoteStore.countWatchedByMint(userMints),
+      await quoteStore.countUnpaid(MAX_UNPAID_QUOTES),
+    );
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
       log.warn(
         { event: 'watch_budget_low', sites: lowSites.slice(0, MAX_LOGGED_SITES) },

@@ -16,7 +16,8 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 /** Limits for unpaid invoices and for quotes within a day: per recipient, payer address, and pair of both. */
 
-const MAX_PER_RECIPIENT = 6;
+/** More than twice the limits per address, whose share shrinks from half of this limit on. */
+const MAX_PER_RECIPIENT = 12;
 const MAX_PER_ADDRESS = 5;
 const MAX_PER_PAIR = 4;
 
@@ -70,10 +71,11 @@ describe('unpaid invoices of one recipient', () => {
     const wallet = environment.newWallet();
     const invoices = await sendSequentially(MAX_PER_RECIPIENT, () => requestInvoice(wallet));
     expect((await requestInvoice(wallet)).status).toBe(429);
-    for (const { body } of invoices.slice(0, 2)) {
+    const paid = invoices.slice(0, 2);
+    for (const { body } of paid) {
       environment.mint.pay(body.pr);
     }
-    await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(2));
+    await waitForPayments(paid);
     expect(countOutcomes(await sendSequentially(5, () => requestInvoice(wallet)))).toEqual({
       created: 2,
       rejected: 3,
@@ -101,10 +103,10 @@ describe('unpaid invoices of one recipient', () => {
       expect(status).not.toBe(429);
     }
     environment.mint.switches.invoiceAmountOverrideSat = null;
-    expect(countOutcomes(await sendSequentially(10, () => requestInvoice(wallet)))).toEqual({
-      created: MAX_PER_RECIPIENT,
-      rejected: 10 - MAX_PER_RECIPIENT,
-    });
+    const outcomes = countOutcomes(
+      await sendSequentially(MAX_PER_RECIPIENT + 4, () => requestInvoice(wallet)),
+    );
+    expect(outcomes).toEqual({ created: MAX_PER_RECIPIENT, rejected: 4 });
   });
 });
 
@@ -147,13 +149,11 @@ describe('unpaid invoices requested from one address', () => {
     const wallet = environment.newWallet();
     const { body } = await requestInvoice(wallet, '192.0.2.77');
     expect(await listStoredQuotes(wallet)).toEqual([
-      { addressGroupHash: expect.stringMatching(/^[0-9a-f]{16}$/), hasAddress: false },
+      { addressHashes: expect.stringMatching(/^[0-9a-f]{16}$/), hasAddress: false },
     ]);
     environment.mint.pay(body.pr);
     await eventually(async () => {
-      expect(await listStoredQuotes(wallet)).toEqual([
-        { addressGroupHash: null, hasAddress: false },
-      ]);
+      expect(await listStoredQuotes(wallet)).toEqual([{ addressHashes: null, hasAddress: false }]);
     });
   });
 
@@ -164,7 +164,7 @@ describe('unpaid invoices requested from one address', () => {
       .where('pubkey', '=', pubkey)
       .execute();
     return rows.map((row) => ({
-      addressGroupHash: row.address_group_hash,
+      addressHashes: row.address_hashes,
       hasAddress: JSON.stringify(row).includes('192.0.2'),
     }));
   }
@@ -194,9 +194,7 @@ describe('quotes created within a day', () => {
     for (const { body } of invoices) {
       mint.pay(body.pr);
     }
-    await eventually(async () =>
-      expect(await wallet.listPaidQuotes()).toHaveLength(MAX_PER_DAY_AND_PAIR),
-    );
+    await waitForPayments(invoices);
     const { status, headers, body } = await request(wallet, address);
     expect(status).toBe(429);
     expect(headers.get('retry-after')).toBe(String(DAY_SECONDS));
@@ -234,13 +232,13 @@ describe('quotes created within a day', () => {
 });
 
 describe('watched quotes at the mints of one site', () => {
-  it('leave fewer of an address’s daily invoices the more there are, so that few addresses cannot use them up', async () => {
+  it('leave an address fewer open invoices the more there are, so that few addresses cannot use them up', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
-    await insertWatchedQuotes(wallet, mint, 12_000);
+    await insertWatchedQuotes(wallet, mint, 15_000);
     const service = await useAdditionalService(
       environment,
-      { ...DISABLED_LIMITS_ENV, LIMIT_DAILY_QUOTES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
+      { ...DISABLED_LIMITS_ENV, LIMIT_OPEN_INVOICES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
       { clock: clock.now },
     );
     const heavyPayer = newAddress();
@@ -248,7 +246,7 @@ describe('watched quotes at the mints of one site', () => {
       const { body } = await requestInvoice(wallet, heavyPayer, service);
       expect(body.reason).toMatch('cannot create an invoice right now');
     });
-    // 12,000 of 24,000 quotes are free.
+    // 7,500 of 22,500 quotes are free.
     expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBeLessThan(10);
     expect((await requestInvoice(wallet, newAddress(), service)).body).toEqual(INVOICE_BODY);
   });
@@ -292,6 +290,14 @@ async function insertWatchedQuotes(
   }
 }
 
+async function waitForPayments(invoices: readonly ApiResponse[]): Promise<void> {
+  await eventually(async () => {
+    for (const { body } of invoices) {
+      expect(await (await fetch(body.verify)).json()).toMatchObject({ settled: true });
+    }
+  });
+}
+
 function requestInvoice(
   wallet: RecipientClient,
   address = newAddress(),
@@ -301,9 +307,10 @@ function requestInvoice(
   return sendRawRequest(url, path, { headers: { 'x-forwarded-for': address } });
 }
 
+/** Returns an address in another /24. */
 function newAddress(): string {
   addressCount += 1;
-  return `10.0.${addressCount >> 8}.${addressCount & 255}`;
+  return `10.${addressCount >> 8}.${addressCount & 255}.1`;
 }
 
 async function sendSequentially(

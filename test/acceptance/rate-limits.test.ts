@@ -221,9 +221,9 @@ describe('a service behind a trusted proxy', () => {
   });
 
   it.each([
-    ['different IPv4 addresses', '198.51.100.20', '198.51.100.21'],
+    ['different IPv4 addresses', '192.0.2.20', '192.0.2.21'],
     ['addresses in different IPv6 /64 networks', '2001:db8:2:1::1', '2001:db8:2:2::1'],
-    ['different last addresses', '198.51.100.22', '198.51.100.22, 198.51.100.23'],
+    ['different last addresses', '192.0.2.22', '192.0.2.22, 192.0.2.23'],
   ])('distinguishes clients that have %s in X-Forwarded-For', async (_case, first, second) => {
     expect(await areSameClient(service, first, second)).toBe(false);
   });
@@ -236,7 +236,7 @@ describe('a service behind a trusted proxy', () => {
     ]) {
       const response = await sendRawBytes(
         service.url,
-        `${head}X-Forwarded-For: ${spoofedAddress}\r\nX-Forwarded-For: 198.51.100.30\r\n\r\n`,
+        `${head}X-Forwarded-For: ${spoofedAddress}\r\nX-Forwarded-For: 192.0.2.30\r\n\r\n`,
       );
       expect(response).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     }

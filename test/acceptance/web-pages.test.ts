@@ -376,3 +376,13 @@ describe('WEB_PAGES=false', () => {
     }
   });
 });
+
+it('limits the pages that an address opens within a minute', async () => {
+  const { url } = await useAdditionalService(environment, {});
+  const statuses: number[] = [];
+  for (let opened = 0; opened < 121; opened += 1) {
+    statuses.push((await open('/', {}, url)).status);
+  }
+  expect(new Set(statuses.slice(0, 120))).toEqual(new Set([200]));
+  expect(statuses.at(-1)).toBe(429);
+});

@@ -106,19 +106,19 @@ describe('a payment', () => {
   });
 
   it('counts as an open invoice while it is INFLIGHT, because a mint can report that for nothing', async () => {
-    const addressGroupHash = 'a'.repeat(16);
-    const quote = await insertQuote({ addressGroupHash });
+    const addressHashes = 'a'.repeat(16);
+    const quote = await insertQuote({ addressHashes });
     const countOpen = () =>
       store.quotes.countOpenInvoices(
-        { pubkey, addressGroupHash },
-        { perRecipient: 10, perAddressGroup: 10, perPair: 10 },
+        { pubkey, addressHashes: [addressHashes] },
+        { perRecipient: 10, perPair: 10, perAddress: [10] },
         { min: HOUR_MS, max: HOUR_MS },
         clock.nowMs,
       );
     await record([observe(quote, 'INFLIGHT')]);
-    expect(await countOpen()).toEqual({ perRecipient: 1, perAddressGroup: 1, perPair: 1 });
+    expect(await countOpen()).toEqual({ perRecipient: 1, perPair: [1], perAddress: [1] });
     await record([observe(quote, 'PAID')]);
-    expect(await countOpen()).toEqual({ perRecipient: 0, perAddressGroup: 0, perPair: 0 });
+    expect(await countOpen()).toEqual({ perRecipient: 0, perPair: [0], perAddress: [0] });
   });
 
   it('is recorded with any reported invoice if its quote was imported without one', async () => {

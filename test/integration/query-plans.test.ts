@@ -40,8 +40,8 @@ const CALLS: [name: string, call: StoreCall][] = [
     'counts open invoices',
     ({ quotes }) =>
       quotes.countOpenInvoices(
-        { pubkey, addressGroupHash: 'group' },
-        { perRecipient: 100, perAddressGroup: 30, perPair: 10 },
+        { pubkey, addressHashes: ['a1b2', 'a1'] },
+        { perRecipient: 100, perPair: 20, perAddress: [30, 60] },
         { min: 1, max: 1_000 },
         QUOTE_COUNT,
       ),

@@ -45,23 +45,23 @@ it('imports thousands of payments of the same second in one batch', async () => 
 
 describe('a change of a quote', () => {
   it('removes the address group of an INFLIGHT quote that is no longer watched', async () => {
-    const quote = buildUnpaidQuote(pubkey, { addressGroupHash: 'group' });
+    const quote = buildUnpaidQuote(pubkey, { addressHashes: 'a1b2' });
     await store.quotes.insert([quote]);
     const id = await findRowId(quote.quoteId);
     const readHash = () =>
-      database.db.selectFrom('quotes').select('address_group_hash as hash').execute();
+      database.db.selectFrom('quotes').select('address_hashes as hash').execute();
     const payment = { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 };
     const change = { id, state: 'INFLIGHT' as const };
     await store.watchedQuotes.applyChanges([
       { ...change, watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS, payment },
     ]);
-    expect(await readHash()).toEqual([{ hash: 'group' }]);
+    expect(await readHash()).toEqual([{ hash: 'a1b2' }]);
     await store.watchedQuotes.applyChanges([{ ...change, watchUntilMs: null, payment: null }]);
     expect(await readHash()).toEqual([{ hash: null }]);
   });
 
   it('removes the payer’s texts if it expires, and the address group if it expires or is paid', async () => {
-    const payerData = { addressGroupHash: 'group', comment: 'thanks', zapRequest: '{}' };
+    const payerData = { addressHashes: 'a1b2', comment: 'thanks', zapRequest: '{}' };
     const [expired, paid] = [
       buildUnpaidQuote(pubkey, payerData),
       buildUnpaidQuote(pubkey, payerData),
@@ -79,20 +79,20 @@ describe('a change of a quote', () => {
     ]);
     const rows = await database.db
       .selectFrom('quotes')
-      .select(['state', 'address_group_hash', 'comment', 'zap_request', 'watch_until'])
+      .select(['state', 'address_hashes', 'comment', 'zap_request', 'watch_until'])
       .orderBy('state')
       .execute();
     expect(rows).toEqual([
       {
         state: 'EXPIRED',
-        address_group_hash: null,
+        address_hashes: null,
         comment: null,
         zap_request: null,
         watch_until: null,
       },
       {
         state: 'PAID',
-        address_group_hash: null,
+        address_hashes: null,
         comment: 'thanks',
         zap_request: '{}',
         watch_until: DEFAULT_QUOTE_CREATED_AT_MS,

@@ -24,9 +24,11 @@ import { insertZapReceipts } from '../helpers/relays/zap-receipt-deliveries.ts';
 const MINUTE_MS = 60_000;
 const OPEN_QUOTE_COUNT = 3_000;
 const PAYMENT_COUNT = 5_050;
-const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
-const OTHER_ADDRESS_GROUP = 'b1b2c3d4e5f60718';
-const GROUP_QUOTE_COUNT = 530;
+/** The hashes of an IPv4 address and of its /24. */
+const ADDRESS_HASHES = 'a1b2c3d4e5f60718';
+const NEIGHBOUR_HASHES = 'a1b2c3d4ffffffff';
+const OTHER_ADDRESS_HASHES = 'b1b2c3d4e5f60718';
+const ADDRESS_QUOTE_COUNT = 530;
 
 const NEXT_SECOND_MS = FIRST_PAID_AT_MS + 10_000;
 
@@ -61,19 +63,25 @@ beforeAll(async () => {
   await insertOpenQuotes(OPEN_QUOTE_COUNT, {
     mint: 'm1',
     recipient: pubkey,
-    group: OTHER_ADDRESS_GROUP,
+    hashes: OTHER_ADDRESS_HASHES,
   });
   await new Store(database.db).quotes.insert([quote]);
   for (const mint of ['m3', 'm4']) {
     await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint, recipient: randomPubkey() });
     await insertPaidQuotes(database, randomPubkey(), OPEN_QUOTE_COUNT);
   }
-  await insertOpenQuotes(GROUP_QUOTE_COUNT - 30, {
+  await insertOpenQuotes(ADDRESS_QUOTE_COUNT - 30, {
     mint: 'm4',
     recipient: randomPubkey(),
-    group: ADDRESS_GROUP,
+    hashes: ADDRESS_HASHES,
   });
-  await insertOpenQuotes(30, { mint: 'm1', recipient: pubkey, group: ADDRESS_GROUP });
+  await insertOpenQuotes(OPEN_QUOTE_COUNT, {
+    mint: 'm4',
+    recipient: randomPubkey(),
+    hashes: NEIGHBOUR_HASHES,
+    ageMs: 120 * MINUTE_MS,
+  });
+  await insertOpenQuotes(30, { mint: 'm1', recipient: pubkey, hashes: ADDRESS_HASHES });
 });
 
 describe.each([
@@ -172,12 +180,18 @@ describe.each([
   });
 
   it.each([
-    ['all limits', { perRecipient: 100, perAddressGroup: 30, perPair: 10 }, 130],
-    ['no limit per address', { perRecipient: 100, perAddressGroup: 0, perPair: 10 }, 100],
-    ['no limits', { perRecipient: 0, perAddressGroup: 0, perPair: 0 }, 0],
+    ['all limits', { perRecipient: 100, perPair: 80, perAddress: [30, 240] }, 370],
+    ['no limit per address', { perRecipient: 100, perPair: 80, perAddress: [0, 0] }, 100],
+    ['no limits', { perRecipient: 0, perPair: 0, perAddress: [0, 0] }, 0],
+    // Does not read the older invoices of the neighbour.
+    [
+      'limits that are not reached',
+      { perRecipient: 5_000, perPair: 80, perAddress: [5_000, 5_000] },
+      4_090,
+    ],
   ])('stops reading at the limits when it counts open invoices with %s', async (_, limits, max) => {
     const ageLimitsMs = { min: 10 * MINUTE_MS, max: 60 * MINUTE_MS };
-    const payer = { pubkey, addressGroupHash: ADDRESS_GROUP };
+    const payer = { pubkey, addressHashes: [ADDRESS_HASHES, ADDRESS_HASHES.slice(0, 8)] };
     const { rowsRead: rows } = await measureQueryCost(database.db, (db) =>
       new QuoteStore(db).countOpenInvoices(payer, limits, ageLimitsMs, Date.now()),
     );
@@ -315,19 +329,24 @@ it('reads no recent rows when it deletes old history', async () => {
   }
 });
 
-/** Inserts open quotes. The newest one was created a second ago, and each other one a second earlier. */
+/** Inserts open quotes. The newest one was created a second before `ageMs`, and each other one a second earlier. */
 async function insertOpenQuotes(
   count: number,
-  { mint, recipient, group = null }: { mint: string; recipient: string; group?: string | null },
+  {
+    mint,
+    recipient,
+    hashes = null,
+    ageMs = 0,
+  }: { mint: string; recipient: string; hashes?: string | null; ageMs?: number },
 ): Promise<void> {
   const nowMs = Date.now();
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, watch_until, payment_hash, address_group_hash,
+                        expires_at, watch_until, payment_hash, address_hashes,
                         verify_token_hash)
     select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', 0,
-           ${nowMs}::bigint - number * 1000, ${nowMs + 60 * MINUTE_MS}::bigint, ${nowMs + 24 * 60 * MINUTE_MS}::bigint,
-           encode(sha256(random()::text::bytea), 'hex'), ${group},
+           ${nowMs - ageMs}::bigint - number * 1000, ${nowMs + 60 * MINUTE_MS}::bigint, ${nowMs + 24 * 60 * MINUTE_MS}::bigint,
+           encode(sha256(random()::text::bytea), 'hex'), ${hashes},
            encode(sha256(random()::text::bytea), 'hex')
     from generate_series(1, ${count}::int) as number
   `.execute(database.db);

@@ -5,9 +5,10 @@ import { z } from 'zod';
 import { RequestError, rateLimitError } from '../../errors.ts';
 import { KeyedCounter } from '../../keyed-counter.ts';
 import type { Logger } from '../../log.ts';
+import { computeShare, hasRoom, toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { QuoteSubscribers } from '../../quotes/quote-updates.ts';
 import type { Authenticator } from '../authenticator.ts';
-import { type ClientLimits, toAddressGroup } from '../client-rate-limiter.ts';
+import type { ClientLimits } from '../client-rate-limiter.ts';
 import { normaliseRequestPath } from '../errors.ts';
 import { unwrapMarkdown } from '../openapi.ts';
 import { apiError, errorResponses } from '../schemas.ts';
@@ -85,7 +86,7 @@ export class QuoteSocketServer {
   readonly #openSockets = new Set<QuoteSocket>();
   /** Includes connections whose handshake is not complete. */
   #connectionCount = 0;
-  readonly #connectionsByAddress = new KeyedCounter();
+  readonly #connectionsByPrefix = new KeyedCounter();
   #isClosing = false;
 
   constructor(deps: QuoteSocketServerDeps) {
@@ -135,22 +136,25 @@ export class QuoteSocketServer {
       return;
     }
     const { maxSockets, maxSocketsPerAddress } = this.#deps.limits;
-    const addressGroup = toAddressGroup(request.ip);
-    const addressCount = this.#connectionsByAddress.get(addressGroup);
-    if (maxSocketsPerAddress > 0 && addressCount >= maxSocketsPerAddress) {
-      throw rateLimitError(
-        'There are too many connections from this address.',
-        CONNECTION_LIMIT_RETRY_MS,
-      );
+    const prefixes = toAddressPrefixes(request.ip);
+    const counts = prefixes.map(({ key }) => this.#connectionsByPrefix.get(key));
+    const share = computeShare(this.#connectionCount, maxSockets);
+    const refuse = (message: string) => rateLimitError(message, CONNECTION_LIMIT_RETRY_MS);
+    if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
+      throw refuse('There are too many connections from this address.');
     }
-    if (maxSockets > 0 && this.#connectionCount >= maxSockets) {
-      throw rateLimitError('There are too many connections.', CONNECTION_LIMIT_RETRY_MS);
+    if (share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
+      throw refuse('There are too many connections.');
     }
     this.#connectionCount += 1;
-    this.#connectionsByAddress.increment(addressGroup);
+    for (const { key } of prefixes) {
+      this.#connectionsByPrefix.increment(key);
+    }
     socket.once('close', () => {
       this.#connectionCount -= 1;
-      this.#connectionsByAddress.decrement(addressGroup);
+      for (const { key } of prefixes) {
+        this.#connectionsByPrefix.decrement(key);
+      }
     });
   }
 

@@ -1,10 +1,10 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
+import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
-import { toAddressGroup } from '../client-rate-limiter.ts';
 import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
 
 const schema = {
@@ -53,7 +53,7 @@ export const usernameRoutes: FastifyPluginAsyncZod<{
     async (request, reply) => {
       const { pubkey, body, headers } = request;
       const token = headers['x-cashu']?.trim() || null;
-      const buyer = { addressGroup: toAddressGroup(request.ip) };
+      const buyer = { addressGroup: toQueueGroup(toAddressPrefixes(request.ip)) };
       const result = await usernameRegistrar.register(pubkey, body.username, token, buyer);
       if (result.outcome === 'payment_required') {
         reply.header('x-cashu', result.request);

@@ -3,6 +3,7 @@ import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
+import { toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { EventVerifier } from '../../nostr/events.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
 import {
@@ -14,7 +15,6 @@ import {
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
-import { toAddressGroup } from '../client-rate-limiter.ts';
 import {
   errorResponses,
   hexPubkey,
@@ -125,7 +125,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
         ...(zapPubkey !== null && { allowsNostr: true as const, nostrPubkey: zapPubkey }),
       };
     }
-    const payer = { addressGroup: toAddressGroup(request.ip) };
+    const payer = { addressPrefixes: toAddressPrefixes(request.ip) };
     const payment = { recipient: recipient.pubkey, amountMsat: amount, zapPubkey };
     const invoice = await invoiceIssuer.issue(recipient, amount, payer, () => ({
       lnurlMetadata: metadata,

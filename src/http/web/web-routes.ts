@@ -4,6 +4,7 @@ import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { Clock } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
+import { toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
 import {
   buildLnurlMetadata,
@@ -18,7 +19,6 @@ import type {
 } from '../../recipients/recipient-directory.ts';
 import type { Store } from '../../store.ts';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
-import { toAddressGroup } from '../client-rate-limiter.ts';
 import type { PublicOrigins } from '../server.ts';
 import { type StaticFile, sendStaticFile } from '../static-files.ts';
 import { accountPage } from './account-page.ts';
@@ -249,7 +249,7 @@ async function issueInvoice(
     const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
     throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
   }
-  const payer = { addressGroup: toAddressGroup(request.ip) };
+  const payer = { addressPrefixes: toAddressPrefixes(request.ip) };
   const address = `${account}@${host}`;
   const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, payer, () => ({
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),

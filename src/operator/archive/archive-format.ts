@@ -27,7 +27,7 @@ export type ArchiveTable = (typeof ARCHIVE_TABLES)[number];
 
 /** Columns that an archive omits, because only running processes use them. */
 export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> = {
-  quotes: ['address_group_hash'],
+  quotes: ['address_hashes'],
   username_purchases: ['lease_holder', 'lease_expires_at'],
 };
 

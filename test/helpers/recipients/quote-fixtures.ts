@@ -39,7 +39,7 @@ export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = 
     verifyToken: randomBytes(32).toString('hex'),
     paymentHash: randomBytes(32).toString('hex'),
     watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }),
-    addressGroupHash: null,
+    addressHashes: null,
     tag: null,
     comment: null,
     zapRequest: null,

@@ -4,16 +4,16 @@ import { WatchBudget } from '../../../src/mints/watch-budget.ts';
 const OPERATOR_MINT = 'https://operator.example';
 const HONEST_MINT = 'https://honest.example';
 
-function createBudget(counts: Record<string, number> = {}): WatchBudget {
+function createBudget(counts: Record<string, number> = {}, unpaidQuotes = 0): WatchBudget {
   const budget = new WatchBudget({ operatorMints: [OPERATOR_MINT], isPortPartOfSite: false });
-  budget.setCounts(new Map(Object.entries(counts)));
+  budget.setCounts(new Map(Object.entries(counts)), unpaidQuotes);
   return budget;
 }
 
 /** Adds quotes while there is room. Returns how many were added. */
 function fill(budget: WatchBudget, mintUrl: string, maxQuotes = 100_000): number {
   let added = 0;
-  while (added < maxQuotes && budget.getFreeShare(mintUrl) > 0) {
+  while (added < maxQuotes && budget.getShare(mintUrl) > 0) {
     budget.add(mintUrl);
     added += 1;
   }
@@ -24,20 +24,24 @@ describe('WatchBudget', () => {
   it('limits the quotes of a site, for all its hosts and paths together', () => {
     const budget = createBudget({ 'https://a.mint.example': 9_000 });
     expect(Math.round(fill(budget, 'https://b.mint.example/x') / 10)).toBe(1_100);
-    expect(budget.getFreeShare('https://a.mint.example')).toBe(0);
-    expect(budget.getFreeShare(HONEST_MINT)).toBe(1);
+    expect(budget.getShare('https://a.mint.example')).toBe(0);
+    expect(budget.getShare(HONEST_MINT)).toBe(1);
   });
 
-  it('returns which fraction of the quotes of a site is free', () => {
-    const budget = createBudget({ 'https://mint.example': 10_000 });
-    expect(budget.getFreeShare('https://mint.example')).toBeCloseTo(1 - 10_000 / 25_000);
+  it('returns the share of an address, which shrinks when less than half of the quotes of a site is free', () => {
+    const budget = createBudget({ 'https://mint.example': 15_000 });
+    const siteLimit = 22_500;
+    expect(budget.getShare('https://mint.example')).toBeCloseTo(
+      2 ** (-20 * (15_000 / siteLimit - 0.5)),
+    );
+    expect(budget.getShare(HONEST_MINT)).toBe(1);
   });
 
   it('limits the mints of a site, but not further quotes of its watched mints', () => {
     const urls = Array.from({ length: 100 }, (_, index) => `https://mint.example/${index}`);
     const budget = createBudget(Object.fromEntries(urls.map((url) => [url, 1])));
-    expect(budget.getFreeShare('https://mint.example/new')).toBe(0);
-    expect(budget.getFreeShare('https://mint.example/0')).toBeGreaterThan(0.9);
+    expect(budget.getShare('https://mint.example/new')).toBe(0);
+    expect(budget.getShare('https://mint.example/0')).toBeGreaterThan(0.9);
   });
 
   it.each([10, 45, 200])(
@@ -63,19 +67,22 @@ describe('WatchBudget', () => {
   it('returns the sites that have little room', () => {
     const budget = createBudget();
     const counts = { 'https://full.example/mint': 18_000, 'https://other.example': 5_000 };
-    expect(budget.setCounts(new Map(Object.entries(counts)))).toEqual(['full.example']);
+    expect(budget.setCounts(new Map(Object.entries(counts)), 0)).toEqual(['full.example']);
   });
 
-  it('has no limits for the mints that the operator named', () => {
-    const budget = createBudget({ [OPERATOR_MINT]: 1_000_000, 'https://user.example': 1 });
-    expect(budget.getFreeShare(OPERATOR_MINT)).toBe(1);
-    expect(budget.getFreeShare('https://user.example')).toBeGreaterThan(0.9);
+  it('limits the unpaid quotes of the mints that the operator named', () => {
+    const budget = createBudget({ 'https://user.example': 1 }, 96_000);
+    expect(budget.getShare(OPERATOR_MINT)).toBeCloseTo(0.25);
+    expect(fill(budget, OPERATOR_MINT)).toBe(64_000);
+    expect(budget.getShare(OPERATOR_MINT)).toBe(0);
+    expect(budget.getShare('https://user.example')).toBe(1);
+    expect(budget.setCounts(new Map(), 130_000)).toEqual(['all']);
   });
 
   it('replaces its counts', () => {
     const budget = createBudget({ 'https://mint.example': 60_000 });
-    expect(budget.getFreeShare('https://mint.example')).toBe(0);
-    budget.setCounts(new Map());
-    expect(budget.getFreeShare('https://mint.example')).toBe(1);
+    expect(budget.getShare('https://mint.example')).toBe(0);
+    budget.setCounts(new Map(), 0);
+    expect(budget.getShare('https://mint.example')).toBe(1);
   });
 });

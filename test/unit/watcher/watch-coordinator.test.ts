@@ -129,6 +129,7 @@ function createWatcher(
     operatorMints: [OWN_MINT],
     quoteStore: {
       countWatchedByMint: async () => new Map(),
+      countUnpaid: async () => 0,
       findMaxId: async () => 0,
       listWatchedAfter: async () => [],
       listWatchedMints: async () =>

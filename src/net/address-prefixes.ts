@@ -1,0 +1,119 @@
+import { isIPv4 } from 'node:net';
+import ipaddr from 'ipaddr.js';
+
+/**
+ * What the limits per address count. A client can have many addresses: an IPv6 customer gets a /64 to /48, often for
+ * free, and a customer of a hosting company can rent an IPv4 /24. So each limit counts prefixes of several lengths.
+ */
+export interface AddressPrefix {
+  /** The leading bits and their number, such as `20010db80001/48` or `192.0.2/24`; `unknown` (RFC 7239). */
+  key: string;
+  /** How often the limit of an address fits into the bound of this prefix. */
+  factor: number;
+}
+
+/** The prefixes of one address, the longest first. */
+export type AddressPrefixes = readonly AddressPrefix[];
+
+/** The prefix lengths and their factors, the longest first. */
+const IPV6_FACTORS = [
+  // The smallest block that a provider assigns to a customer (RFC 6177).
+  [64, 1],
+  [56, 2],
+  // The largest block that providers assign to ordinary customers.
+  [48, 4],
+  // A provider.
+  [32, 16],
+] as const;
+const IPV4_FACTORS = [
+  [32, 1],
+  [24, 8],
+] as const;
+
+const UNKNOWN: AddressPrefix = { key: 'unknown', factor: 1 };
+
+/** Once half of a total is used, the bounds of prefixes halve with each further twentieth of it. */
+const HALVINGS = 20;
+
+/** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
+const ADDRESS_WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
+
+/**
+ * Returns the prefixes of a client's address. An IPv4 address that is mapped to IPv6 is an IPv4 address.
+ *
+ * @param address from a socket or a trusted proxy; empty if the socket is closed
+ */
+export function toAddressPrefixes(address = ''): AddressPrefixes {
+  // Most addresses need no parsing.
+  if (isIPv4(address)) {
+    return toIpv4Prefixes(address);
+  }
+  const [, inBrackets, beforePort] = ADDRESS_WITH_PORT.exec(address) ?? [];
+  const bare = inBrackets ?? beforePort ?? address;
+  if (!ipaddr.isValid(bare)) {
+    return [UNKNOWN];
+  }
+  const parsed = ipaddr.process(bare);
+  return parsed instanceof ipaddr.IPv4
+    ? toIpv4Prefixes(parsed.toString())
+    : toIpv6Prefixes(parsed.parts);
+}
+
+/**
+ * Returns the part of each prefix's bound that applies while `used` of a total is in use: all of it until half of the
+ * total is used, then ever less, and 0 when all is used. So the prefixes that use most are refused first, and others
+ * find room.
+ *
+ * @param total 0: no limit
+ */
+export function computeShare(used: number, total: number): number {
+  if (total > 0 && used >= total) {
+    return 0;
+  }
+  return total === 0 ? 1 : Math.min(1, 2 ** (-HALVINGS * (used / total - 0.5)));
+}
+
+/**
+ * Whether each prefix of an address is below its bound.
+ *
+ * @param counts what each prefix uses
+ * @param maxPerAddress 0: no limit
+ * @param share from {@link computeShare}
+ */
+export function hasRoom(
+  prefixes: AddressPrefixes,
+  counts: readonly number[],
+  maxPerAddress: number,
+  share = 1,
+): boolean {
+  return prefixes.every(
+    (prefix, i) =>
+      maxPerAddress === 0 || (counts[i] ?? 0) < computeBound(prefix, maxPerAddress, share),
+  );
+}
+
+/** Returns the bound of a prefix. At least 1 while there is any room. */
+export function computeBound({ factor }: AddressPrefix, maxPerAddress: number, share = 1): number {
+  return Math.ceil(maxPerAddress * factor * share);
+}
+
+/** Returns the prefix whose clients take turns with those of others in a queue: an IPv6 /48 or an IPv4 /24. */
+export function toQueueGroup(prefixes: AddressPrefixes): string {
+  return (prefixes[2] ?? prefixes.at(-1))?.key ?? UNKNOWN.key;
+}
+
+function toIpv4Prefixes(address: string): AddressPrefixes {
+  const octets = address.split('.');
+  return IPV4_FACTORS.map(([length, factor]) => ({
+    key: `${octets.slice(0, length / 8).join('.')}/${length}`,
+    factor,
+  }));
+}
+
+function toIpv6Prefixes(hextets: readonly number[]): AddressPrefixes {
+  const hex = hextets.map((hextet) => hextet.toString(16).padStart(4, '0')).join('');
+  return IPV6_FACTORS.map(([length, factor]) => ({
+    key: `${hex.slice(0, length / 4)}/${length}`,
+    factor,
+  }));
+}

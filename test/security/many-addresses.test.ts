@@ -1,0 +1,156 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
+import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { DEFAULT_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+
+/**
+ * Attackers with very many addresses, against the default limits. None of them keeps clients from elsewhere from
+ * getting an invoice or a socket. test/unit/net/address-prefixes.test.ts has larger attacks.
+ */
+
+/** The defaults of `LIMIT_OPEN_INVOICES_PER_PAIR`, `LIMIT_OPEN_INVOICES_PER_ADDRESS` and `LIMIT_SOCKETS_PER_ADDRESS`. */
+const MAX_PER_PAIR = 100;
+const MAX_PER_ADDRESS = 300;
+const MAX_SOCKETS_PER_ADDRESS = 200;
+
+/** How often the limit of an address fits into the bound of an IPv6 /48. */
+const FACTOR_OF_48 = 4;
+
+const CONCURRENCY = 10;
+
+/** Clients in other networks than the attackers. */
+const ELSEWHERE = ['198.51.100.1', '2a00:db8::1'];
+
+const env = {
+  ...DEFAULT_LIMITS_ENV,
+  // The service trusts X-Forwarded-For, so that the tests can choose the address of each client.
+  TRUST_PROXY: '127.0.0.1',
+};
+const environment = useTestEnvironment({ env });
+const connections: WebSocket[] = [];
+
+afterAll(() => {
+  for (const connection of connections) {
+    connection.terminate();
+  }
+});
+
+describe('the owner of all 65,536 /64s of an IPv6 /48', () => {
+  it('does not keep payers from elsewhere from getting invoices of a recipient', async () => {
+    const wallet = environment.newWallet();
+    const max = FACTOR_OF_48 * MAX_PER_PAIR;
+    const { created, reasons } = await requestInvoices(max + 20, addressIn48, () => wallet);
+    expect(created).toBeGreaterThan(MAX_PER_PAIR);
+    expect(created).toBeLessThanOrEqual(max);
+    expect(reasons).toEqual([
+      'You have too many unpaid invoices for this recipient. Try again in 60 s.',
+    ]);
+    await expectInvoices(wallet);
+  });
+
+  it('does not keep payers from elsewhere from getting invoices of the mint', async () => {
+    const max = FACTOR_OF_48 * MAX_PER_ADDRESS;
+    const { created, reasons } = await requestInvoices(max + 20, addressIn48, () =>
+      environment.newWallet(),
+    );
+    expect(created).toBeLessThanOrEqual(max);
+    expect(reasons).toEqual(['You have too many unpaid invoices. Try again in 60 s.']);
+    await expectInvoices(environment.newWallet());
+  });
+
+  it('does not keep wallets from elsewhere from opening sockets', async () => {
+    const max = FACTOR_OF_48 * MAX_SOCKETS_PER_ADDRESS;
+    const opened = await openSockets(environment.service.url, max + 20, addressIn48);
+    expect(opened).toBe(max);
+    expect(await openSockets(environment.service.url, 2, (i) => ELSEWHERE[i] ?? '')).toBe(2);
+  });
+});
+
+describe('the owner of a /48 at each of 30 providers', () => {
+  const addressAtProvider = (i: number) =>
+    `${(0x2400 + (i % 30)).toString(16)}:db8:1:${((i * 257) % 65_536).toString(16)}::1`;
+
+  it('does not keep payers from elsewhere from getting invoices of a recipient', async () => {
+    const wallet = environment.newWallet();
+    const { created, reasons } = await requestInvoices(1_500, addressAtProvider, () => wallet);
+    expect(created).toBeLessThan(1_000);
+    expect(reasons).toEqual(['This recipient has too many unpaid invoices. Try again in 60 s.']);
+    await expectInvoices(wallet);
+  });
+
+  it('does not keep wallets from elsewhere from opening sockets of a small process', async () => {
+    const { url } = await useAdditionalService(environment, {
+      ...env,
+      LIMIT_SOCKETS: '300',
+      LIMIT_SOCKETS_PER_ADDRESS: '10',
+    });
+    const opened = await openSockets(url, 600, addressAtProvider);
+    expect(opened).toBeLessThan(300);
+    expect(await openSockets(url, 2, (i) => ELSEWHERE[i] ?? '')).toBe(2);
+  });
+});
+
+/** Returns an address in another /64 for each number below 65,536. Successive ones are in different /56s. */
+function addressIn48(i: number): string {
+  return `2001:db8:1:${((i * 257) % 65_536).toString(16)}::1`;
+}
+
+async function expectInvoices(wallet: RecipientClient): Promise<void> {
+  for (const address of ELSEWHERE) {
+    expect((await requestInvoice(wallet, address)).body).toMatchObject({ pr: expect.any(String) });
+  }
+}
+
+function requestInvoice({ npub }: RecipientClient, address: string): Promise<ApiResponse> {
+  const path = `/.well-known/lnurlp/${npub}?amount=21000`;
+  return sendRawRequest(environment.service.url, path, { headers: { 'x-forwarded-for': address } });
+}
+
+/** Returns how many invoices were created, and why the others were not. */
+async function requestInvoices(
+  count: number,
+  addressOf: (i: number) => string,
+  chooseRecipient: () => RecipientClient,
+) {
+  const responses: ApiResponse[] = [];
+  await runConcurrently(count, async (i) => {
+    responses.push(await requestInvoice(chooseRecipient(), addressOf(i)));
+  });
+  const rejections = responses.filter(({ status }) => status === 429);
+  return {
+    created: responses.filter(({ body }) => 'pr' in body).length,
+    reasons: [...new Set(rejections.map(({ body }) => body.reason))],
+  };
+}
+
+/** Returns how many sockets the service accepted. They stay open. */
+async function openSockets(
+  origin: string,
+  count: number,
+  addressOf: (i: number) => string,
+): Promise<number> {
+  const url = `${origin.replace(/^http/, 'ws')}/api/v2/ws/quote`;
+  let opened = 0;
+  await runConcurrently(count, async (i) => {
+    const connection = new WebSocket(url, { headers: { 'x-forwarded-for': addressOf(i) } });
+    connections.push(connection);
+    const isOpen = await new Promise<boolean>((resolve) => {
+      connection.once('open', () => resolve(true)).once('error', () => resolve(false));
+    });
+    opened += Number(isOpen);
+  });
+  return opened;
+}
+
+async function runConcurrently(count: number, run: (i: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  const work = async () => {
+    while (next < count) {
+      next += 1;
+      await run(next - 1);
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENCY }, work));
+}
