@@ -15,7 +15,7 @@ import {
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
 /**
- * A quote is polled once, this long after the mint confirmed its subscription. Nutshell reports no payment that arrives
+ * An unpaid quote is polled once, this long after the mint confirmed its subscription. Nutshell reports no payment that arrives
  * while it registers the subscription.
  */
 const SUBSCRIPTION_PROOF_DELAY_MS = 2_000;
@@ -372,7 +372,8 @@ export class PollQueue {
       isCovered: isCovered(quote.quoteId),
     });
     const proofAtMs = (quote.subscribedAtMs ?? Number.NaN) + SUBSCRIPTION_PROOF_DELAY_MS;
-    const isProofFirst = quote.lastPolledAtMs < proofAtMs && proofAtMs < nowMs + dueInMs;
+    const needsProof = quote.state === 'UNPAID' && quote.lastPolledAtMs < proofAtMs;
+    const isProofFirst = needsProof && proofAtMs < nowMs + dueInMs;
     const dueAtMs = isProofFirst ? proofAtMs : nowMs + dueInMs;
     if (this.#singleReadModes.has(quote.quoteId)) {
       this.#place(quote, 'single', dueAtMs);

@@ -107,7 +107,10 @@ describe('QuotePoller timing', () => {
     expect(mint.batches[1]).toContain('subscribed');
     mint.forgetRequests();
     queue.remove('other');
-    await advanceAndPoll(17 * SECOND_MS);
+    watchQuotes(['paid'], { isJustCreated: true });
+    queue.handleSubscribed(['paid']);
+    recordObservations([{ quoteId: 'paid', state: 'PAID', source: 'socket' }]);
+    await advanceAndPoll(12 * SECOND_MS);
     expect(mint.batches).toEqual([]);
   });
 
