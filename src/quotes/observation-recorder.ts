@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import { DatabaseUnavailableError } from '../errors.ts';
+import { isConstraintViolation } from '../database/sql.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
@@ -102,6 +102,9 @@ export class ObservationRecorder {
    * Records observations of one mint in one transaction. Appends a new payment to the recipient's list, signs its zap
    * receipt if the payment is a zap, and notifies all processes.
    *
+   * An observation that contradicts the database's constraints changes nothing if it is recorded alone, and fails its
+   * batch otherwise. The caller repeats a failed batch one by one.
+   *
    * @param observations at most one per quote
    * @returns the new states of the quotes; leaves out unknown quotes
    */
@@ -116,10 +119,11 @@ export class ObservationRecorder {
       this.#reportCommitted(mintUrl, decisions, receipts);
       return decisions.map(toRecordedQuote);
     } catch (error) {
-      if (error instanceof DatabaseUnavailableError) {
-        throw error;
+      const [observation] = observations;
+      if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
+        return await this.#reportInconsistentRows(mintUrl, observation, error);
       }
-      return await this.#recordIndividually(mintUrl, observations, error);
+      throw error;
     }
   }
 
@@ -206,29 +210,17 @@ export class ObservationRecorder {
     }
   }
 
-  /**
-   * Records each observation in a transaction of its own, so that one that cannot be recorded blocks only its own
-   * payment: for example, because its rows were edited by hand and contradict each other. Such a quote stays watched
-   * until an operator repairs the rows.
-   */
-  async #recordIndividually(
+  /** The rows were edited by hand. The quote stays watched until an operator repairs them. */
+  async #reportInconsistentRows(
     mintUrl: string,
-    observations: readonly SourcedObservation[],
+    observation: SourcedObservation,
     error: unknown,
   ): Promise<RecordedQuote[]> {
-    const [observation] = observations;
-    if (observation === undefined || observations.length > 1) {
-      const recorded: RecordedQuote[] = [];
-      for (const each of observations) {
-        recorded.push(...(await this.record(mintUrl, [each])));
-      }
-      return recorded;
-    }
     const { store, log } = this.#deps;
     const stored = await store.watchedQuotes.findByQuoteIds(mintUrl, [observation.quoteId]);
     log.error(
       { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
-      'cannot record a payment, usually because the rows of its quote and recipient contradict each other; ' +
+      'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
         'the next poll will try again',
     );
     const transition = { outcome: 'unchanged' } as const;

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import { retryLogLevel } from '../errors.ts';
+import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintContact } from '../mints/mint-store.ts';
@@ -271,9 +271,9 @@ export class MintWatcher {
     }
   }
 
-  /** Records all pending observations. If the database fails, the next tick tries again. */
+  /** Records all pending observations. If one cannot be recorded, the next tick tries again. */
   async #recordPending(): Promise<void> {
-    const { observationRecorder, recordingSlots, isOperatorMint, mintUrl } = this.#deps;
+    const { recordingSlots, isOperatorMint, mintUrl } = this.#deps;
     const maxBatchSize = isOperatorMint ? MAX_RECORD_BATCH_SIZE : MAX_USER_MINT_RECORD_BATCH_SIZE;
     while (
       this.#pendingObservations.size > 0 &&
@@ -283,21 +283,41 @@ export class MintWatcher {
       for (const { quoteId } of batch) {
         this.#pendingObservations.delete(quoteId);
       }
-      try {
-        this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
-        this.#outage.recordSuccess();
-      } catch (error) {
-        const withoutNewer = batch.filter(({ quoteId }) => !this.#pendingObservations.has(quoteId));
-        for (const observation of withoutNewer) {
-          this.#pendingObservations.set(observation.quoteId, observation);
-        }
-        this.#logFailure(error);
+      const isRecorded = await this.#record(batch);
+      recordingSlots.release(mintUrl);
+      if (!isRecorded) {
         break;
-      } finally {
-        recordingSlots.release(mintUrl);
       }
     }
     this.#recording = null;
+  }
+
+  /**
+   * Records a batch; one by one if the database rejects it, so that no observation blocks the others.
+   *
+   * @returns whether all observations are recorded; the others are pending again
+   */
+  async #record(batch: readonly SourcedObservation[]): Promise<boolean> {
+    const { observationRecorder, mintUrl } = this.#deps;
+    try {
+      this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
+      this.#outage.recordSuccess();
+      return true;
+    } catch (error) {
+      if (batch.length > 1 && !(error instanceof DatabaseUnavailableError)) {
+        let isRecorded = true;
+        for (const observation of batch) {
+          isRecorded = (await this.#record([observation])) && isRecorded;
+        }
+        return isRecorded;
+      }
+      const withoutNewer = batch.filter(({ quoteId }) => !this.#pendingObservations.has(quoteId));
+      for (const observation of withoutNewer) {
+        this.#pendingObservations.set(observation.quoteId, observation);
+      }
+      this.#logFailure(error);
+      return false;
+    }
   }
 
   #applyRecorded(batch: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {

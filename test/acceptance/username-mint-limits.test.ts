@@ -15,7 +15,7 @@ const USERNAME_PATH = '/api/v2/user/username';
 const PRICE_SAT = 16;
 const SWAPS_PER_MINUTE = 20;
 const ATTACKER = '192.0.2.1';
-const BUYER = '192.0.2.2';
+const BUYER = '198.51.100.2';
 
 const environment = useTestEnvironment();
 

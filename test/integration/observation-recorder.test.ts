@@ -215,7 +215,7 @@ describe('a batch of payments', () => {
     expect((await listPayments()).map((quote) => quote.state)).toEqual(Array(10).fill('ISSUED'));
   });
 
-  it('is recorded except for a quote with inconsistent rows, which is logged until its repair', async () => {
+  it('fails if a quote has inconsistent rows, which are logged for that quote until their repair', async () => {
     const logs = new LogCapture('error');
     recorder = createObservationRecorder(store, { clock: clock.now, log: logs.log });
     const [first, inconsistent] = (await insertQuotes([pubkey, pubkey])) as [NewQuote, NewQuote];
@@ -225,13 +225,13 @@ describe('a batch of payments', () => {
 
     const other = randomPubkey();
     const [consistent] = (await insertQuotes([other])) as [NewQuote];
-    expect(
-      await record([observe(consistent, 'PAID'), observe(inconsistent, 'PAID')]),
-    ).toMatchObject([
-      { quoteId: consistent.quoteId, state: 'PAID', hasStateChanged: true },
+    const batch = [observe(consistent, 'PAID'), observe(inconsistent, 'PAID')];
+    await expect(record(batch)).rejects.toThrow();
+    expect(await sequenceNumbersOf(other)).toEqual([null]);
+    expect(logs.lines).toEqual([]);
+    expect(await record([observe(inconsistent, 'PAID')])).toMatchObject([
       { quoteId: inconsistent.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
     ]);
-    expect(await sequenceNumbersOf(other)).toEqual([1]);
     const [row] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [
       inconsistent.quoteId,
     ]);
@@ -249,27 +249,6 @@ describe('a batch of payments', () => {
     await database.db.insertInto('users').values({ pubkey, paid_count: 1 }).execute();
     await record([observe(inconsistent, 'PAID')]);
     expect(await sequenceNumbersOf(pubkey)).toEqual([1, 2]);
-  });
-
-  it('is recorded although the receipt of another one in its batch cannot be signed', async () => {
-    const unlucky = randomPubkey();
-    recorder = createObservationRecorder(store, {
-      clock: clock.now,
-      zaps: {
-        signReceipts: async (_tx, _mintUrl, payments) => {
-          if (payments.some((payment) => payment.pubkey === unlucky)) {
-            throw new TypeError('cannot sign');
-          }
-          return { signed: [], refused: [] };
-        },
-        onReceiptsCreated: () => undefined,
-      },
-    });
-    const [failing, paid] = (await insertQuotes([unlucky, pubkey])) as [NewQuote, NewQuote];
-    expect(await record([observe(failing, 'PAID'), observe(paid, 'PAID')])).toMatchObject([
-      { quoteId: failing.quoteId, state: 'UNPAID', isWatched: true },
-      { quoteId: paid.quoteId, state: 'PAID' },
-    ]);
   });
 });
 

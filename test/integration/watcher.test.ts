@@ -204,10 +204,10 @@ describe('a payment', () => {
     const { db } = environment.database;
     await sql`alter table quote_events rename to broken`.execute(db);
     mint.pay(pr);
-    await errorLogs.waitForText('quote_rows_inconsistent');
+    await errorLogs.waitForText('mint_watch_failed');
     expect(await wallet.listPaidQuotes()).toEqual([]);
     await sql`alter table broken rename to quote_events`.execute(db);
-    await nextUpdate(updates, { stepMs: SECOND_MS });
+    await nextUpdate(updates);
   });
 });
 

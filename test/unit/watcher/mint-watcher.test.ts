@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../../src/log.ts';
 import type { Mints } from '../../../src/mints/mints-module.ts';
+import type { ObservationRecorder } from '../../../src/quotes/observation-recorder.ts';
 import { createRecordingSlots, MintWatcher } from '../../../src/watcher/mint-watcher.ts';
 import { eventually } from '../../helpers/eventually.ts';
 
@@ -14,33 +15,76 @@ it('records payments of two mints that users chose at a time, and those of the o
     isPortPartOfSite: false,
   });
   for (const mintUrl of [...USER_MINT_URLS, OPERATOR_MINT_URL]) {
-    const watcher = new MintWatcher({
-      mintUrl,
-      isOperatorMint: mintUrl === OPERATOR_MINT_URL,
-      mints: createFakeMints(),
-      quoteStore: { listWatchedByMint: async () => [] },
-      observationRecorder: {
-        record: (url) => {
-          recordingMintUrls.push(url);
-          return new Promise(() => undefined);
-        },
-      },
-      recordingSlots,
-      onQuotesChanged: () => undefined,
-      minPollIntervalMs: 0,
-      clock: Date.now,
-      monotonicMs: () => performance.now(),
-      log: createLogger('silent'),
+    pollPaidQuotes(mintUrl, ['quote'], recordingSlots, (url) => {
+      recordingMintUrls.push(url);
+      return new Promise(() => undefined);
     });
-    const createdAtMs = Date.now() - 60_000;
-    const expiresAtMs = Date.now() + 60_000;
-    const times = { createdAtMs, expiresAtMs, paidAtMs: null };
-    watcher.watchExisting([{ id: 1, quoteId: 'quote', state: 'UNPAID', ...times }]);
-    watcher.poll();
   }
   await eventually(() => expect(recordingMintUrls).toContain(OPERATOR_MINT_URL));
   expect(recordingMintUrls).toEqual([...USER_MINT_URLS.slice(0, 2), OPERATOR_MINT_URL]);
 });
+
+it('records the other payments of a batch at once, and repeats the one that the database rejects', async () => {
+  const recorded: string[] = [];
+  let isRejecting = true;
+  const recordingSlots = createRecordingSlots({
+    operatorMints: [OPERATOR_MINT_URL],
+    isPortPartOfSite: false,
+  });
+  const watcher = pollPaidQuotes(
+    OPERATOR_MINT_URL,
+    ['first', 'rejected', 'last'],
+    recordingSlots,
+    async (_mintUrl, observations) => {
+      if (isRejecting && observations.some(({ quoteId }) => quoteId === 'rejected')) {
+        throw new Error('cannot sign the receipt');
+      }
+      recorded.push(...observations.map(({ quoteId }) => quoteId));
+      return observations.map(({ quoteId, source }) => ({
+        ...{ quoteId, source, state: 'PAID' as const, paidAtMs: Date.now() },
+        ...{ isWatched: true, hasStateChanged: true, isRejected: false },
+      }));
+    },
+  );
+  await eventually(() => expect(recorded.toSorted()).toEqual(['first', 'last']));
+  isRejecting = false;
+  await eventually(() => {
+    watcher.tick();
+    expect(recorded.toSorted()).toEqual(['first', 'last', 'rejected']);
+  });
+});
+
+/** Starts to watch quotes of a mint at which all quotes are paid, and polls them. */
+function pollPaidQuotes(
+  mintUrl: string,
+  quoteIds: readonly string[],
+  recordingSlots: ReturnType<typeof createRecordingSlots>,
+  record: ObservationRecorder['record'],
+): MintWatcher {
+  const watcher = new MintWatcher({
+    mintUrl,
+    isOperatorMint: mintUrl === OPERATOR_MINT_URL,
+    mints: createFakeMints(),
+    quoteStore: { listWatchedByMint: async () => [] },
+    observationRecorder: { record },
+    recordingSlots,
+    onQuotesChanged: () => undefined,
+    minPollIntervalMs: 0,
+    clock: Date.now,
+    monotonicMs: () => performance.now(),
+    log: createLogger('silent'),
+  });
+  const createdAtMs = Date.now() - 60_000;
+  const expiresAtMs = Date.now() + 60_000;
+  watcher.watchExisting(
+    quoteIds.map((quoteId, i) => ({
+      ...{ id: i + 1, quoteId, state: 'UNPAID' as const },
+      ...{ createdAtMs, expiresAtMs, paidAtMs: null },
+    })),
+  );
+  watcher.poll();
+  return watcher;
+}
 
 /** All quotes are paid. */
 function createFakeMints(): Mints {
