@@ -21,7 +21,6 @@ export interface NewQuote {
   watchUntilMs: number;
   /** Keyed hashes of the prefixes of the payer's address, hex, the shortest prefix first. */
   addressHashes: string | null;
-  /** A keyed hash of the payer's address group. */
   /** The tag of the address (LUD-16). */
   tag: string | null;
   /** The payer's comment (LUD-12). */
