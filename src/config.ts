@@ -112,7 +112,7 @@ function normaliseVariables(env: EnvironmentVariables): Record<string, string> {
 
 /** Returns why a value cannot be what the operator means, whatever its setting; null if there is no such reason. */
 function findTextProblem(value: string): string | null {
-  if (/^(["']).*\1$/s.test(value)) {
+  if (/^(["']).*\1(?:\s+#.*)?$/s.test(value)) {
     return 'must not be in quotes: Docker and other programs that read the file keep them as part of the value';
   }
   return /\p{Cc}/u.test(value) ? 'must not contain line breaks or control characters' : null;
@@ -316,8 +316,8 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     DATABASE_LISTEN_URL: postgresUrlSetting.optional(),
     DATA_DIR: z
       .string()
-      .regex(/^(?!~)[^$]*$/, {
-        error: 'must be a path without ~ and $, which only a shell replaces',
+      .regex(/^(?!~)(?!.*\s#)[^$]*$/, {
+        error: 'must be a path without ~, $ and comments (#), which only a shell understands',
       })
       .default('./data'),
     JWT_SECRET: secretSetting.optional(),

@@ -227,8 +227,10 @@ describe('readConfig', () => {
     [{ TRUST_PROXY: '10.0.0.0/33' }, /^TRUST_PROXY /],
     [{ TRUST_PROXY: '10.0.0.1, 0.0.0.0/0' }, /^TRUST_PROXY must not contain all addresses/],
     [{ TRUST_PROXY: '::/0' }, /^TRUST_PROXY must not contain all addresses/],
-    [{ DATA_DIR: '~/nutpost' }, /^DATA_DIR must be a path without ~ and \$/],
-    [{ DATA_DIR: '$HOME/nutpost' }, /^DATA_DIR must be a path without ~ and \$/],
+    [{ DATA_DIR: '~/nutpost' }, /^DATA_DIR must be a path without ~, \$ and comments/],
+    [{ DATA_DIR: '$HOME/nutpost' }, /^DATA_DIR must be a path without ~, \$ and comments/],
+    [{ DATA_DIR: '/data # a comment' }, /^DATA_DIR must be a path without ~, \$ and comments/],
+    [{ DATA_DIR: '"/data" # a comment' }, /^DATA_DIR must not be in quotes/],
     [{ ...POSTGRES_SETTINGS, DATABASE_URL: 'mysql://db' }, /^DATABASE_URL must be a postgres:/],
     [{ DATABASE_LISTEN_URL: 'postgres://db' }, /^DATABASE_LISTEN_URL requires DATABASE_URL/],
     [
