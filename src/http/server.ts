@@ -49,6 +49,13 @@ declare module 'fastify' {
 /** Connections besides quote sockets. More than a process can serve, but fewer than its file descriptors. */
 const MAX_HTTP_CONNECTIONS = 10_000;
 
+/**
+ * Connections that wait in the kernel, which may have a lower limit (`net.core.somaxconn`). Node accepts one connection
+ * in each turn of its event loop, so they pile up while it is busy. Beyond Node's default of 511, the kernel would drop
+ * them, and clients would wait for seconds or get ECONNRESET.
+ */
+const MAX_UNACCEPTED_CONNECTIONS = 4_096;
+
 const CORS_PREFLIGHT_OPTIONS = {
   origin: '*',
   methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
@@ -187,7 +194,7 @@ function limitConnections({ server }: FastifyInstance, maxSockets: number, log: 
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();
-  app.server.listen({ host, port });
+  app.server.listen({ host, port, backlog: MAX_UNACCEPTED_CONNECTIONS });
   await once(app.server, 'listening');
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;

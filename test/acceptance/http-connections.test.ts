@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
@@ -169,6 +170,24 @@ describe('an unusual but valid request', () => {
     expect(countCreatedQuotes()).toBe(countBefore);
   });
 });
+
+it('lets thousands of clients connect while the event loop is busy', async () => {
+  const { hostname, port } = new URL(environment.service.url);
+  const sockets = Array.from({ length: 2_000 }, () => connect(Number(port), hostname));
+  // The sockets start to connect in the next tick. The service, in the same thread, cannot accept any of them yet.
+  await new Promise(process.nextTick);
+  expect(countConnecting(Number(port))).toBe(0);
+  for (const socket of sockets) {
+    socket.destroy();
+  }
+});
+
+/** Counts the connections to a port that the kernel has not established (SYN_SENT in Linux's table). */
+function countConnecting(port: number): number {
+  const remotePort = port.toString(16).toUpperCase().padStart(4, '0');
+  const connecting = new RegExp(`^ *\\d+: \\S+ [0-9A-F]+:${remotePort} 02 `, 'gm');
+  return readFileSync('/proc/net/tcp', 'utf8').match(connecting)?.length ?? 0;
+}
 
 /** Parses a raw HTTP response with a JSON body. */
 function parseResponse(rawResponse: string): ApiResponse {
