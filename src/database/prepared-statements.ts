@@ -18,15 +18,18 @@ const RESULT_CHANGED_CODE = '0A000';
  */
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
 
-/** PostgreSQL's `query_canceled`: a query took longer than the statement timeout. */
-const STATEMENT_TIMEOUT_CODE = '57014';
+/**
+ * The codes for a query that took longer than the statement timeout (57014), or that failed because the disk or the
+ * memory of the server is full (class 53) or broken (58030). The connection still works.
+ */
+const QUERY_FAILURE_CODE = /^(53...|57014|58030)$/;
 
 /**
  * Wraps a pool so that it prepares statements, because parsing and planning most of them takes longer than running
  * them.
  *
  * Throws {@link DatabaseUnavailableError} if the pool has no connection, the connection of a query breaks, or the
- * server is read-only or too slow.
+ * server is read-only, too slow, or has a full disk.
  *
  * @param shouldPrepare false behind a pooler that shares connections between transactions: PgBouncer before 1.21
  *   cannot prepare statements there
@@ -94,7 +97,7 @@ class PreparedStatementConnection implements PostgresPoolClient {
         this.#connectionError = new DatabaseUnavailableError(error);
         throw this.#connectionError;
       }
-      if (error.code === STATEMENT_TIMEOUT_CODE) {
+      if (QUERY_FAILURE_CODE.test(error.code ?? '')) {
         this.#pool.reportError(error);
         throw new DatabaseUnavailableError(error);
       }
