@@ -70,7 +70,7 @@ const FAILURES: StartFailure[] = [
 
 it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => {
   const dataDir = await createTreasury();
-  const env = { DATA_DIR: dataDir, ...(await prepare(dataDir)) };
+  const env = { PORT: '0', DATA_DIR: dataDir, ...(await prepare(dataDir)) };
   const hadSecretFile = existsSync(path.join(dataDir, 'treasury-secret'));
   expect((await new NutpostProcess('serve', env).waitForExit()).code).toBe(1);
   const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
