@@ -148,7 +148,7 @@ function writeSecret(dataDir: string, name: string): Record<string, string> {
 }
 
 async function useOccupiedPort(): Promise<string> {
-  const server = createServer();
+  const server = createServer((socket) => socket.destroy());
   await once(server.listen({ host: '127.0.0.1', port: 0 }), 'listening');
   onTestFinished(() => void server.close());
   return String((server.address() as AddressInfo).port);
