@@ -15,8 +15,8 @@ import {
 const FAILED_READ_DEPRIORITIZED_MS = 60_000;
 
 /**
- * An unpaid quote is polled once, this long after the mint confirmed its subscription. Nutshell reports no payment that arrives
- * while it registers the subscription.
+ * An unpaid quote is polled once, this long after the mint confirmed its subscription. Nutshell reports no payment that
+ * arrives while it registers the subscription.
  */
 const SUBSCRIPTION_PROOF_DELAY_MS = 2_000;
 
