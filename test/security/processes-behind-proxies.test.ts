@@ -84,6 +84,9 @@ it.each(REVERSE_PROXIES)(
         `/.well-known/lnurlp/alice?amount=1000&comment=${comment}`,
       ]) {
         await requestThroughProxy(service.canonicalOrigin, path);
+        if (kind !== 'caddy') {
+          await fetch(`${service.httpOrigin}${path}`, { redirect: 'manual' });
+        }
       }
     };
     await request();
