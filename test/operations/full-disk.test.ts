@@ -11,7 +11,7 @@ import {
   RecipientClient,
   requestJson,
 } from '../helpers/recipients/recipient-client.ts';
-import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 
 const PAYER_COUNT = 4;
 const READER_COUNT = 2;
@@ -136,6 +136,30 @@ it.each(DISKS)(
     expect(restart.code).toBe(1);
   },
 );
+
+it.runIf(canMount)('is the only problem that the doctor finds while the service runs', async () => {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  const disk = mountSmallFileSystem();
+  const settings = { ...disk.env, DEFAULT_MINT_URL: mint.url };
+  const url = new URL(await new NutpostProcess('serve', settings).waitForUrl());
+  disk.simulateFull();
+  await vi.waitFor(async () => {
+    const { stdout } = await runNutpostCommand(['doctor', '--json'], {
+      ...settings,
+      PORT: url.port,
+    });
+    const findings: { level: string; check: string; message: string }[] =
+      JSON.parse(stdout).findings;
+    // The service cannot renew its lease.
+    expect(findings).toContainEqual(
+      expect.objectContaining({ message: 'Running processes of the service: 0' }),
+    );
+    expect(findings.filter(({ level }) => level === 'problem').map(({ check }) => check)).toEqual([
+      'database.space',
+    ]);
+  }, PHASE_TIMEOUT_MS);
+});
 
 function countEvents({ stdout }: NutpostProcess, event: string): number {
   return stdout.split(`"event":"${event}"`).length - 1;

@@ -81,7 +81,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
   const { serviceState } = database;
-  const isServiceRunning = serviceState && serviceState.runningProcessCount > 0;
+  const isServiceRunning = serviceState && isAnyProcessRunning(serviceState, database.findings);
   const ports = await checkPorts(config, isServiceRunning);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
@@ -125,6 +125,17 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   } finally {
     await Promise.all([fetch.close(), originsFetch.close()]);
   }
+}
+
+/** Returns null if that is unknown: without a working database, a running process cannot renew its lease. */
+function isAnyProcessRunning(
+  { runningProcessCount }: ServiceState,
+  databaseFindings: readonly Finding[],
+): boolean | null {
+  const isDatabaseFailing = databaseFindings.some(
+    ({ check, level }) => check.startsWith('database.') && level === 'problem',
+  );
+  return runningProcessCount > 0 || (isDatabaseFailing ? null : false);
 }
 
 /** Reports an unreadable database as a finding, so that the other checks still run. */
