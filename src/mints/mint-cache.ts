@@ -130,7 +130,13 @@ export class MintInfoCache {
     });
     if (shouldStore) {
       await saveInfo(mintUrl, info).catch((error: unknown) => {
-        this.#entries.delete(mintUrl);
+        // The next refresh stores the info.
+        this.#entries.set(mintUrl, {
+          info,
+          hasLastRequestSucceeded: true,
+          storedAtMs: Number.NEGATIVE_INFINITY,
+          refreshDueAtMs: nowMs + FAILURE_TTL_MS,
+        });
         log.warn(
           { event: 'mint_info_not_stored', err: error, mintUrl },
           'could not store the info of a mint; trying again later',

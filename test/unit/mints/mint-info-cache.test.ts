@@ -124,12 +124,16 @@ describe('MintInfoCache storage', () => {
     expect(saveInfo).toHaveBeenCalledTimes(2);
   });
 
-  it('stores the info at the next call if the database failed', async () => {
-    const { cache, saveInfo, warn } = createFixture(FOUND);
+  it('stores the info after 15 seconds if the database failed, without more requests meanwhile', async () => {
+    const { cache, readInfo, saveInfo, warn, advanceMs } = createFixture(FOUND);
     saveInfo.mockRejectedValueOnce(new Error('connection lost'));
     expect(await cache.get(MINT_URL)).toEqual(INFO);
-    expect(warn).toHaveBeenCalledTimes(1);
+    advanceMs(FAILURE_TTL_MS - 1);
     expect(await cache.get(MINT_URL)).toEqual(INFO);
+    expect(readInfo).toHaveBeenCalledTimes(1);
+    expect(warn).toHaveBeenCalledTimes(1);
+    advanceMs(1);
+    await cache.refresh(MINT_URL);
     expect(saveInfo).toHaveBeenCalledTimes(2);
   });
 });
