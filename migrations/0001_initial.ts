@@ -135,7 +135,8 @@ async function createMints(db: Kysely<unknown>): Promise<void> {
     create table watch_processes (
       id text primary key,
       lease_expires_at ${int} not null,
-      untrusted_proxy text
+      untrusted_proxy text,
+      unpaid_quotes ${int} not null default 0
     ) ${tableOptions}`.execute(db);
   await sql`
     create table mint_leases (

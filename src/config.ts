@@ -371,14 +371,14 @@ function environmentSchema(allowPrivateNetworks: boolean) {
     LIMIT_PURCHASES: limitSetting(120),
     // The limit per pair of recipient and address is a tenth of the recipient's limit, so one address cannot block a
     // recipient. It is a third of the limit per address.
-    LIMIT_OPEN_INVOICES_PER_RECIPIENT: limitSetting(1_000),
+    LIMIT_OPEN_INVOICES_PER_RECIPIENT: limitSetting(2_000),
     LIMIT_OPEN_INVOICES_PER_ADDRESS: limitSetting(300),
     LIMIT_OPEN_INVOICES_PER_PAIR: limitSetting(100),
     // A mint that reports every quote as paid fills the disk with payments that cost nothing. 5,000 a day from one
     // address are far more than a household pays, and less than 1 GB (docs/scaling.md).
     LIMIT_DAILY_QUOTES_PER_ADDRESS: limitSetting(5_000),
     LIMIT_DAILY_QUOTES_PER_PAIR: limitSetting(1_000),
-    LIMIT_SOCKETS: limitSetting(20_000),
+    LIMIT_SOCKETS: limitSetting(40_000),
     LIMIT_SOCKETS_PER_ADDRESS: limitSetting(200),
     // Enough for all devices of a person, and some dead connections.
     LIMIT_SOCKETS_PER_KEY: limitSetting(20),

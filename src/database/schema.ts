@@ -108,6 +108,8 @@ export interface DatabaseSchema {
     lease_expires_at: number;
     /** The address of a reverse proxy that sends requests and that `TRUST_PROXY` does not contain. */
     untrusted_proxy: string | null;
+    /** How many of the quotes that it watches are unpaid. */
+    unpaid_quotes: Generated<number>;
   };
   /** Every username that is not free. */
   usernames: {

@@ -5,10 +5,10 @@ import { getSite } from '../net/site.ts';
 const QUOTE_LIMITS = { total: 60_000, perSite: 30_000 };
 
 /**
- * Of all mints together, for quotes at the mints that the operator named. They take less than 150 MB. Paid quotes do not
- * count, because payments cost money.
+ * Of all mints that one process watches, for quotes at the mints that the operator named. They take about 400 MB. Paid
+ * quotes do not count, because payments cost money.
  */
-export const MAX_UNPAID_QUOTES = 160_000;
+const MAX_UNPAID_QUOTES = 500_000;
 
 /** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */
 const MINT_LIMITS = { total: 2_000, perSite: 100 };
@@ -35,7 +35,7 @@ interface WatchBudgetOptions {
 }
 
 /**
- * Limits the quotes that are watched, for all processes together: unpaid ones in total, and all of the mints that users
+ * Limits the quotes that are watched: unpaid ones per process, and for all processes together those of the mints that users
  * chose per site ({@link getSite}) and in total, as well as the number of these mints. The limits of a site shrink as
  * the totals fill, down to an equal share of {@link GUARANTEED_FRACTION}.
  */
@@ -75,7 +75,7 @@ export class WatchBudget {
    * Replaces all counts.
    *
    * @param counts the watched quotes by URL of a mint that users chose, as the database counts them
-   * @param unpaidQuotes of all mints
+   * @param unpaidQuotes of all mints that one process watches; of the process that has most of them
    * @returns the sites with less than {@link LOW_FREE_PART} free
    */
   setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {

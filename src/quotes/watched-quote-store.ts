@@ -98,15 +98,6 @@ export class WatchedQuoteStore extends BaseStore {
     return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
   }
 
-  /** Counts the quotes whose payment may still arrive, of all mints, up to a limit. */
-  async countUnpaid(limit: number): Promise<number> {
-    const { rows } = await sql<{ count: number }>`
-      select count(*) as count
-      from (select 1 from quotes where address_hashes is not null limit ${limit}) as unpaid
-    `.execute(this.db);
-    return rows[0]?.count ?? 0;
-  }
-
   /** Returns the largest `quotes.id`; 0 if the table is empty. */
   async findMaxId(): Promise<number> {
     const quotes = this.db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));

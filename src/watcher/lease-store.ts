@@ -10,12 +10,12 @@ export class LeaseStore extends BaseStore {
    * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
    * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
    *
-   * @param untrustedProxy for the doctor; see `watch_processes`
+   * @param status see `watch_processes`
    * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
    */
   async renewProcessLease(
     processId: string,
-    untrustedProxy: string | null = null,
+    status: { untrustedProxy?: string | null; unpaidQuotes?: number } = {},
   ): Promise<boolean> {
     const now = databaseNow(this.db);
     const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
@@ -28,7 +28,11 @@ export class LeaseStore extends BaseStore {
     `.execute(this.db);
     const renewed = await this.db
       .updateTable('watch_processes')
-      .set({ lease_expires_at: leaseExpiresAt, untrusted_proxy: untrustedProxy })
+      .set({
+        lease_expires_at: leaseExpiresAt,
+        untrusted_proxy: status.untrustedProxy ?? null,
+        unpaid_quotes: status.unpaidQuotes ?? 0,
+      })
       .where('id', '=', processId)
       .executeTakeFirst();
     if (renewed.numUpdatedRows === 1n) {
@@ -41,12 +45,16 @@ export class LeaseStore extends BaseStore {
     return false;
   }
 
-  async countProcesses(): Promise<number> {
-    const { count } = await this.db
+  /** Returns the number of processes, and how many unpaid quotes the process that has most of them watches. */
+  async readProcesses(): Promise<{ count: number; maxUnpaidQuotes: number }> {
+    const { count, maxUnpaidQuotes } = await this.db
       .selectFrom('watch_processes')
-      .select((select) => select.fn.countAll<number>().as('count'))
+      .select(({ fn }) => [
+        fn.countAll<number>().as('count'),
+        fn.max<number | null>('unpaid_quotes').as('maxUnpaidQuotes'),
+      ])
       .executeTakeFirstOrThrow();
-    return count;
+    return { count, maxUnpaidQuotes: maxUnpaidQuotes ?? 0 };
   }
 
   /** Claims free mints. Returns the mints that no other process claimed first. */

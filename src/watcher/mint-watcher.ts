@@ -121,6 +121,10 @@ export class MintWatcher {
     return !this.#deps.isOperatorMint && canPoll && this.#poller.hasDue();
   }
 
+  get unpaidCount(): number {
+    return this.#queue.unpaidCount;
+  }
+
   getMaxOverdueMs(): number {
     return this.#queue.getMaxOverdueMs();
   }

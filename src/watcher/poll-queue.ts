@@ -94,6 +94,7 @@ export class PollQueue {
   };
   /** By quote id. */
   readonly #singleReadModes = new Map<string, SingleReadMode>();
+  #unpaidCount = 0;
   /** The difference between the two clocks. */
   #clockOffsetMs: number;
 
@@ -104,6 +105,11 @@ export class PollQueue {
 
   get(quoteId: string): PolledQuote | undefined {
     return this.#quotes.get(quoteId);
+  }
+
+  /** How many of the quotes are unpaid. */
+  get unpaidCount(): number {
+    return this.#unpaidCount;
   }
 
   get size(): number {
@@ -159,6 +165,7 @@ export class PollQueue {
           hasReturnedToInflight: false,
         };
         this.#quotes.set(quoteId, added);
+        this.#unpaidCount += Number(state === 'UNPAID');
         this.#schedule(added);
       }
     }
@@ -183,6 +190,7 @@ export class PollQueue {
     if (quote !== undefined) {
       this.#unschedule(quote);
       this.#quotes.delete(quoteId);
+      this.#unpaidCount -= Number(quote.state === 'UNPAID');
       this.#singleReadModes.delete(quoteId);
     }
   }
@@ -351,6 +359,7 @@ export class PollQueue {
 
   #setState(quote: PolledQuote, { state, paidAtMs }: Pick<WatchedQuote, 'state' | 'paidAtMs'>) {
     if (quote.state !== state) {
+      this.#unpaidCount += Number(state === 'UNPAID') - Number(quote.state === 'UNPAID');
       const stateSinceMs = this.#deps.monotonicMs();
       Object.assign(quote, { state, paidAtMs, stateSinceMs, firstPostWatchResponseAtMs: null });
       this.#reschedule(quote);

@@ -3,7 +3,7 @@ import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintContact, MintStore } from '../mints/mint-store.ts';
-import { MAX_UNPAID_QUOTES, type WatchBudget } from '../mints/watch-budget.ts';
+import type { WatchBudget } from '../mints/watch-budget.ts';
 import { getSite } from '../net/site.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
@@ -51,7 +51,7 @@ interface MintEntry {
 export interface WatchCoordinatorDeps {
   quoteStore: Pick<
     Store['watchedQuotes'],
-    'listWatchedMints' | 'countWatchedByMint' | 'countUnpaid' | 'findMaxId' | 'listWatchedAfter'
+    'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
   >;
   leaseStore: Store['leases'];
   mintStore: Pick<MintStore, 'saveContacts'>;
@@ -92,6 +92,8 @@ export class WatchCoordinator {
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isWatchBudgetLow = false;
+  /** The most unpaid quotes that a process watched at its last lease renewal. */
+  #maxUnpaidStored = 0;
   readonly #outage: OutageTracker;
   #isStopping = false;
 
@@ -177,7 +179,10 @@ export class WatchCoordinator {
 
   async #renewProcessLease(): Promise<void> {
     const { leaseStore, processId, getUntrustedProxy } = this.#deps;
-    const wasAlive = await leaseStore.renewProcessLease(processId, getUntrustedProxy());
+    const wasAlive = await leaseStore.renewProcessLease(processId, {
+      untrustedProxy: getUntrustedProxy(),
+      unpaidQuotes: this.#countUnpaid(),
+    });
     if (!wasAlive && this.#mints.size > 0) {
       this.#deps.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
@@ -232,8 +237,9 @@ export class WatchCoordinator {
         this.#freeSinceMs.get(mintUrl) ?? nowMs,
       ]),
     );
-    const processCount = await leaseStore.countProcesses();
-    const plan = planLeases(watched, processId, processCount, this.#freeSinceMs, nowMs);
+    const processes = await leaseStore.readProcesses();
+    this.#maxUnpaidStored = processes.maxUnpaidQuotes;
+    const plan = planLeases(watched, processId, processes.count, this.#freeSinceMs, nowMs);
     const claimed =
       plan.claim.length === 0 ? [] : await leaseStore.claimMints(processId, plan.claim);
     this.#mintsOwnedElsewhere = new Set(
@@ -283,7 +289,7 @@ export class WatchCoordinator {
     const userMints = mintUrls.filter((mintUrl) => !operatorMints.includes(mintUrl));
     const lowSites = watchBudget.setCounts(
       await quoteStore.countWatchedByMint(userMints),
-      await quoteStore.countUnpaid(MAX_UNPAID_QUOTES),
+      Math.max(this.#countUnpaid(), this.#maxUnpaidStored),
     );
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
       log.warn(
@@ -292,6 +298,10 @@ export class WatchCoordinator {
       );
     }
     this.#isWatchBudgetLow = lowSites.length > 0;
+  }
+
+  #countUnpaid(): number {
+    return [...this.#mints.values()].reduce((sum, { watcher }) => sum + watcher.unpaidCount, 0);
   }
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */

@@ -188,7 +188,7 @@ describe('the lease of a mint', () => {
     await setLeaseEnd('dead', 3_600_000);
     await store.leases.renewProcessLease('live');
     expect(await store.leases.claimMints('live', MINT_URLS)).toEqual(MINT_URLS);
-    expect(await store.leases.countProcesses()).toBe(1);
+    expect(await store.leases.readProcesses()).toMatchObject({ count: 1 });
   });
 
   it.each([
@@ -207,6 +207,14 @@ describe('the lease of a mint', () => {
     await setLeaseEnd('second', fromNowMs);
     await store.leases.renewProcessLease('first');
     expect(await store.leases.claimMints('first', MINT_URLS)).toEqual(MINT_URLS);
+  });
+
+  it('comes with the unpaid quotes of its process, for the limit on them', async () => {
+    await store.leases.renewProcessLease('first');
+    await store.leases.renewProcessLease('second');
+    await store.leases.renewProcessLease('first', { unpaidQuotes: 7 });
+    await store.leases.renewProcessLease('second', { unpaidQuotes: 5 });
+    expect(await store.leases.readProcesses()).toEqual({ count: 2, maxUnpaidQuotes: 7 });
   });
 
   async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {

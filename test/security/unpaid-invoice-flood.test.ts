@@ -150,6 +150,7 @@ async function insertUnpaidQuotes(dataDir: string, mintUrl: string, count: numbe
     quote_id: 'lower(hex(randomblob(18)))',
     pubkey: 'lower(hex(randomblob(32)))',
     payment_hash: 'lower(hex(randomblob(32)))',
+    address_hashes: 'lower(hex(randomblob(16)))',
     verify_token_hash: 'lower(hex(randomblob(32)))',
     created_at: `created_at + n * ${ageStepMs}`,
     expires_at: `expires_at + n * ${ageStepMs}`,

@@ -71,12 +71,12 @@ describe('WatchBudget', () => {
   });
 
   it('limits the unpaid quotes of the mints that the operator named', () => {
-    const budget = createBudget({ 'https://user.example': 1 }, 96_000);
+    const budget = createBudget({ 'https://user.example': 1 }, 300_000);
     expect(budget.getShare(OPERATOR_MINT)).toBeCloseTo(0.25);
-    expect(fill(budget, OPERATOR_MINT)).toBe(64_000);
+    expect(fill(budget, OPERATOR_MINT, 300_000)).toBe(200_000);
     expect(budget.getShare(OPERATOR_MINT)).toBe(0);
     expect(budget.getShare('https://user.example')).toBe(1);
-    expect(budget.setCounts(new Map(), 130_000)).toEqual(['all']);
+    expect(budget.setCounts(new Map(), 410_000)).toEqual(['all']);
   });
 
   it('replaces its counts', () => {

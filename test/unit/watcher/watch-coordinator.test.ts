@@ -34,23 +34,30 @@ it('polls at most six user mints per scan, and each of 48 in turn', async () => 
   expect(pollsPerScan.flat().slice(0, 48).toSorted()).toEqual(userMints.toSorted());
 });
 
-it('counts the watched quotes of user mints for the limits', async () => {
-  const counts = Promise.withResolvers<ReadonlyMap<string, number>>();
-  const watcher = createWatcher(['https://user.example', OWN_MINT], () => ({}), {
-    quoteStore: {
-      countWatchedByMint: async (mintUrls) => new Map(mintUrls.map((mintUrl) => [mintUrl, 3])),
-    },
-    watchBudget: {
-      setCounts: (newCounts) => {
-        counts.resolve(newCounts);
-        return [];
+it.each([
+  ['this process', 10, 40],
+  ['another process', 70, 70],
+])(
+  'counts the quotes for the limits; most of the unpaid ones are watched by %s',
+  async (_process, stored, unpaid) => {
+    const counts = Promise.withResolvers<[ReadonlyMap<string, number>, number]>();
+    const watcher = createWatcher(['https://user.example', OWN_MINT], () => ({ unpaidCount: 20 }), {
+      maxUnpaidStored: stored,
+      quoteStore: {
+        countWatchedByMint: async (mintUrls) => new Map(mintUrls.map((mintUrl) => [mintUrl, 3])),
       },
-    },
-  });
-  await watcher.start();
-  expect([...(await counts.promise)]).toEqual([['https://user.example', 3]]);
-  await watcher.stop();
-});
+      watchBudget: {
+        setCounts: (...newCounts) => {
+          counts.resolve(newCounts);
+          return [];
+        },
+      },
+    });
+    await watcher.start();
+    expect(await counts.promise).toEqual([new Map([['https://user.example', 3]]), unpaid]);
+    await watcher.stop();
+  },
+);
 
 it('rescans from the newest remaining row if a database failover lost later rows', async () => {
   let nowMs = 0;
@@ -123,13 +130,13 @@ function createWatcher(
     monotonicMs?: () => number;
     getContact?: () => MintContact;
     saveContacts?: WatchCoordinatorDeps['mintStore']['saveContacts'];
+    maxUnpaidStored?: number;
   } = {},
 ): WatchCoordinator {
   return new WatchCoordinator({
     operatorMints: [OWN_MINT],
     quoteStore: {
       countWatchedByMint: async () => new Map(),
-      countUnpaid: async () => 0,
       findMaxId: async () => 0,
       listWatchedAfter: async () => [],
       listWatchedMints: async () =>
@@ -137,9 +144,8 @@ function createWatcher(
       ...options.quoteStore,
     },
     leaseStore: {
-      keepAlive: async () => true,
-      countProcesses: async () => 1,
-      release: async () => undefined,
+      renewProcessLease: async () => true,
+      readProcesses: async () => ({ count: 1, maxUnpaidQuotes: options.maxUnpaidStored ?? 0 }),
       removeProcess: async () => undefined,
     } as unknown as WatchCoordinatorDeps['leaseStore'],
     mintStore: { saveContacts: options.saveContacts ?? (async () => undefined) },
@@ -150,6 +156,7 @@ function createWatcher(
     createMintWatcher: (mintUrl) =>
       ({
         isWaitingForTurn: false,
+        unpaidCount: 0,
         tick: () => undefined,
         stop: async () => undefined,
         get contact() {
