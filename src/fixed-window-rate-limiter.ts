@@ -63,6 +63,12 @@ export class FixedWindowRateLimiter {
     return null;
   }
 
+  /** Returns how many requests each key has sent in its window. */
+  getCounts(keys: readonly CountedKey[]): number[] {
+    const nowMs = this.#monotonicMs();
+    return keys.map(({ key }) => this.#findWindow(key, nowMs)?.count ?? 0);
+  }
+
   #findWindow(key: string, nowMs: number): Window | undefined {
     const window = this.#windows.get(key);
     return window !== undefined && nowMs < window.startMs + this.#windowMs ? window : undefined;

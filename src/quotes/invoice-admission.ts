@@ -136,13 +136,16 @@ export class InvoiceAdmission {
     }
     try {
       const addressHashes = this.#hashPrefixes(prefixes);
+      const isOperatorMint = operatorMints.includes(mintUrl);
       const mintShare = watchBudget.getShare(mintUrl);
+      // The daily limits shrink at other mints, because their quotes are watched for more than a day.
+      const openShare = isOperatorMint ? mintShare : 1;
       // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The
       // requests of several processes may exceed the limit by the number of their requests in flight.
-      const openCounts = await this.#countOpenInvoices(request, addressHashes, mintShare);
-      this.#assertOpenInvoices(prefixes, addCounts(inFlightCounts, openCounts), mintShare);
-      if (!operatorMints.includes(mintUrl)) {
-        this.#assertDailyLimits(pairs, prefixes);
+      const openCounts = await this.#countOpenInvoices(request, addressHashes, openShare);
+      this.#assertOpenInvoices(prefixes, addCounts(inFlightCounts, openCounts), openShare);
+      if (!isOperatorMint) {
+        this.#assertDailyLimits(pairs, prefixes, mintShare);
       }
       const acquisition = await measureMintWait(
         limiter.acquire(mintUrl, 'create', { addressGroup: toQueueGroup(prefixes), maxWaitMs }),
@@ -163,7 +166,7 @@ export class InvoiceAdmission {
   #countOpenInvoices(
     { pubkey, prefixes }: AdmissionRequest,
     addressHashes: string,
-    mintShare: number,
+    openShare: number,
   ): Promise<OpenInvoiceCounts> {
     const { quotes, limits, clock } = this.#deps;
     const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
@@ -179,7 +182,7 @@ export class InvoiceAdmission {
         perRecipient: limits.maxOpenInvoicesPerRecipient,
         perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
         perAddress: prefixes.map((prefix) =>
-          computeBound(prefix, limits.maxOpenInvoicesPerAddress, mintShare),
+          computeBound(prefix, limits.maxOpenInvoicesPerAddress, openShare),
         ),
       },
       OPEN_INVOICE_AGE_LIMITS_MS,
@@ -188,8 +191,17 @@ export class InvoiceAdmission {
   }
 
   /** Counts a request, even if the mint's rate limit rejects it or the mint creates no quote. */
-  #assertDailyLimits(pairs: AddressPrefixes, prefixes: AddressPrefixes): void {
+  #assertDailyLimits(pairs: AddressPrefixes, prefixes: AddressPrefixes, mintShare: number): void {
     const { perPair, perAddress } = this.#dailyLimiters;
+    const { maxDailyQuotesPerAddress: maxPerAddress } = this.#deps.limits;
+    const counts = perAddress.getCounts(prefixes);
+    // At its daily limit, the payer gets the message of that limit.
+    const hasUsedShare =
+      hasRoom(prefixes, counts, maxPerAddress) &&
+      !hasRoom(prefixes, counts, maxPerAddress, mintShare);
+    if (mintShare === 0 || hasUsedShare) {
+      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
+    }
     const consume = (limiter: FixedWindowRateLimiter, keys: AddressPrefixes, message: string) => {
       const retryAfterMs = limiter.consume(keys);
       if (retryAfterMs !== null) {
@@ -205,11 +217,11 @@ export class InvoiceAdmission {
     consume(perAddress, prefixes, 'You have requested too many invoices within a day.');
   }
 
-  /** @param mintShare the share that each address has of its bound while the watched quotes of the mint fill up */
+  /** @param openShare the share that each address has of its bound while the unpaid quotes of the operator's mints fill up */
   #assertOpenInvoices(
     prefixes: AddressPrefixes,
     counts: OpenInvoiceCounts,
-    mintShare: number,
+    openShare: number,
   ): void {
     const {
       maxOpenInvoicesPerRecipient: maxPerRecipient,
@@ -228,7 +240,7 @@ export class InvoiceAdmission {
     if (recipientShare === 0 || !hasRoom(prefixes, perPair, maxPerPair, recipientShare)) {
       throw refuse('This recipient has too many unpaid invoices.');
     }
-    if (mintShare === 0 || !hasRoom(prefixes, perAddress, maxPerAddress, mintShare)) {
+    if (openShare === 0 || !hasRoom(prefixes, perAddress, maxPerAddress, openShare)) {
       throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
     }
   }

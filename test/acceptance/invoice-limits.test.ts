@@ -232,13 +232,13 @@ describe('quotes created within a day', () => {
 });
 
 describe('watched quotes at the mints of one site', () => {
-  it('leave an address fewer open invoices the more there are, so that few addresses cannot use them up', async () => {
+  it('leave fewer of an address’s daily invoices the more there are, so that few addresses cannot use them up', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
     await insertWatchedQuotes(wallet, mint, 15_000);
     const service = await useAdditionalService(
       environment,
-      { ...DISABLED_LIMITS_ENV, LIMIT_OPEN_INVOICES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
+      { ...DISABLED_LIMITS_ENV, LIMIT_DAILY_QUOTES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
       { clock: clock.now },
     );
     const heavyPayer = newAddress();
