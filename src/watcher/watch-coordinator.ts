@@ -388,9 +388,11 @@ export class WatchCoordinator {
 }
 
 function isContactOutdated(stored: MintContact | null, contact: MintContact): boolean {
+  const { answeredAtMs, failingSinceMs } = contact;
   const storedAnswerMs = stored?.answeredAtMs ?? Number.NEGATIVE_INFINITY;
   return (
-    contact.failingSinceMs !== (stored?.failingSinceMs ?? null) ||
-    (contact.answeredAtMs ?? Number.NEGATIVE_INFINITY) >= storedAnswerMs + CONTACT_STORE_INTERVAL_MS
+    failingSinceMs !== (stored?.failingSinceMs ?? null) ||
+    // The clock may have been set back.
+    (answeredAtMs !== null && Math.abs(answeredAtMs - storedAnswerMs) >= CONTACT_STORE_INTERVAL_MS)
   );
 }

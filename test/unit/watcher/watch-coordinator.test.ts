@@ -92,7 +92,7 @@ it('rescans from the newest remaining row if a database failover lost later rows
 });
 
 it('stores outages of mints at once, and the time of an answer once a minute', async () => {
-  let contact: MintContact = { answeredAtMs: 0, failingSinceMs: null, failure: null };
+  let contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
   let scanned = Promise.withResolvers<void>();
   const saved: unknown[] = [];
   const watcher = createWatcher([OWN_MINT], () => ({ tick: () => scanned.resolve() }), {
@@ -109,7 +109,8 @@ it('stores outages of mints at once, and the time of an answer once a minute', a
     return saved.splice(0);
   };
   await watcher.start();
-  expect(await scan({})).toMatchObject([{ mintUrl: OWN_MINT, answeredAtMs: 0 }]);
+  expect(await scan({})).toEqual([]);
+  expect(await scan({ answeredAtMs: 0 })).toMatchObject([{ mintUrl: OWN_MINT, answeredAtMs: 0 }]);
   expect(await scan({ answeredAtMs: 59_999 })).toEqual([]);
   expect(await scan({ answeredAtMs: 60_000 })).toMatchObject([{ answeredAtMs: 60_000 }]);
   const outage = { failingSinceMs: 61_000, failure: 'connection refused' };
@@ -117,6 +118,7 @@ it('stores outages of mints at once, and the time of an answer once a minute', a
   expect(await scan({ failure: 'timed out' })).toEqual([]);
   const recovery = { answeredAtMs: 62_000, failingSinceMs: null, failure: null };
   expect(await scan(recovery)).toMatchObject([recovery]);
+  expect(await scan({ answeredAtMs: -3_600_000 })).toMatchObject([{ answeredAtMs: -3_600_000 }]);
   await watcher.stop();
 });
 
