@@ -56,26 +56,30 @@ export async function createLogDestination(
   journalStream: string | null,
 ): Promise<pino.DestinationStream> {
   const output = openStdoutDestination();
-  if (format === 'json' || (format === 'auto' && !isatty(STDOUT_FD))) {
-    const { dev, ino } = fstatSync(STDOUT_FD);
-    return journalStream === `${dev}:${ino}` ? withPriorities(output) : output;
+  const isJson = format === 'json' || (format === 'auto' && !isatty(STDOUT_FD));
+  const toText = isJson ? (line: string) => line : await loadPrettyFormatter();
+  const { dev, ino } = fstatSync(STDOUT_FD);
+  if (journalStream !== `${dev}:${ino}`) {
+    return isJson ? output : { write: (line) => output.write(toText(line)) };
   }
+  return {
+    write: (line) => {
+      const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
+      const priority = JOURNAL_PRIORITIES[level] ?? DEBUG_PRIORITY;
+      // An error takes several lines in the pretty format.
+      output.write(toText(line).replaceAll(/^|\n(?!$)/g, `$&<${priority}>`));
+    },
+  };
+}
+
+async function loadPrettyFormatter(): Promise<(line: string) => string> {
   // Imported dynamically, because the import slows down the start.
   const { prettyFactory } = await import('pino-pretty');
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' });
   // Untrusted text must not control the terminal.
   const sanitise = (_key: string, value: unknown) =>
     typeof value === 'string' ? stripControlCharacters(value) : value;
-  return { write: (line) => output.write(pretty(JSON.parse(line, sanitise))) };
-}
-
-function withPriorities(output: pino.DestinationStream): pino.DestinationStream {
-  return {
-    write: (line) => {
-      const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
-      output.write(`<${JOURNAL_PRIORITIES[level] ?? DEBUG_PRIORITY}>${line}`);
-    },
-  };
+  return (line) => pretty(JSON.parse(line, sanitise));
 }
 
 let stdoutDestination: ReturnType<typeof pino.destination> | null = null;

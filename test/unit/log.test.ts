@@ -92,12 +92,15 @@ describe('log output', () => {
   });
 
   it.each([
-    ['begins with the priority of the line if', '%d:%i', /^<6>\{.*\n<3>\{.*\n$/],
-    ['has no priorities unless', '0:%i', /^\{.*\n\{.*\n$/],
-  ])('%s standard output leads to the journal', async (_case, format, expected) => {
+    ['begins each line with its priority if', '%d:%i', 'json', /^<6>\{.*\n<3>\{.*\n$/],
+    ['begins each line with its priority if', '%d:%i', 'pretty', /^<6>.+\n(<3>.+\n){3,}$/],
+    ['has no priorities unless', '0:%i', 'json', /^\{.*\n\{.*\n$/],
+  ] as const)('%s standard output (%s) leads to the journal (%s)', async (...row) => {
+    const [, stream, format, expected] = row;
     const child = startProgram(
-      `export JOURNAL_STREAM=$(stat -L -c ${format} /proc/$$/fd/1);`,
-      `log.info('hello'); log.error('it failed');`,
+      `export JOURNAL_STREAM=$(stat -L -c ${stream} /proc/$$/fd/1);`,
+      `log.info('hello'); log.error(new Error('it failed'), 'it failed');`,
+      format,
     );
     expect(await toText(child.stdout as Readable)).toMatch(expected);
   });
@@ -169,11 +172,11 @@ describe('log output', () => {
 });
 
 /** Starts a program that can use the variable `log`, and file descriptor 3 to report results. */
-function startProgram(redirection: string, program: string) {
+function startProgram(redirection: string, program: string, format = 'json') {
   const command = [
     `${redirection} exec "$0" "$@"`,
     process.execPath,
-    ...nodeArguments('json', program),
+    ...nodeArguments(format, program),
   ];
   return spawn('/bin/sh', ['-c', ...command], { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
 }
