@@ -169,7 +169,7 @@ const PROXY_SETUPS: Record<ReverseProxyKind, (context: ProxyContext) => ProxySet
     replacements: [
       ['listen 80;', `listen 127.0.0.1:${httpPort};`],
       ['listen [::]:80;', ''],
-      ['error_log /var/log/nginx/error.log crit;', 'error_log stderr crit;'],
+      ['error_log /var/log/nginx/error.log emerg;', 'error_log stderr emerg;'],
       ['listen 443', `listen 127.0.0.1:${port}`],
       ['listen [::]:443 ssl http2;', hasIpv6() ? `listen [::1]:${port} ssl http2;` : ''],
       ['server 127.0.0.1:3000;', upstreams.map((upstream) => `server ${upstream};`).join(' ')],
