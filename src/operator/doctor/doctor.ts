@@ -81,7 +81,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
   const { serviceState } = database;
-  const isServiceRunning = serviceState && isAnyProcessRunning(serviceState, database.findings);
+  const isServiceRunning = isAnyProcessRunning(database);
   const ports = await checkPorts(config, isServiceRunning);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
@@ -128,14 +128,12 @@ async function checkConnections(config: Config): Promise<Finding[]> {
 }
 
 /** Returns null if that is unknown: without a working database, a running process cannot renew its lease. */
-function isAnyProcessRunning(
-  { runningProcessCount }: ServiceState,
-  databaseFindings: readonly Finding[],
-): boolean | null {
-  const isDatabaseFailing = databaseFindings.some(
+function isAnyProcessRunning({ serviceState, findings }: DatabaseReport): boolean | null {
+  const isDatabaseFailing = findings.some(
     ({ check, level }) => check.startsWith('database.') && level === 'problem',
   );
-  return runningProcessCount > 0 || (isDatabaseFailing ? null : false);
+  const processCount = serviceState?.runningProcessCount ?? 0;
+  return processCount > 0 || (isDatabaseFailing ? null : false);
 }
 
 /** Reports an unreadable database as a finding, so that the other checks still run. */
