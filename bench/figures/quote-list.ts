@@ -10,7 +10,7 @@ import { CONNECTIONS, compareThroughput } from '../harness/throughput.ts';
 
 const MIN_RATIO = 0.6;
 
-const MAX_RSS_MB = 280;
+const MAX_RSS_MB = 240;
 
 /** One user per connection, each with more payments than fit on a page. */
 const PAID_USERS = { firstUser: 0, userCount: CONNECTIONS, paymentsPerUser: 100 };

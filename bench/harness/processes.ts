@@ -46,6 +46,7 @@ export interface ProcessUsage {
  * @param name for error messages
  * @param program a `file:` URL
  * @param options.env environment variables; the process inherits only PATH and TMPDIR
+ * @param options.nodeOptions options of Node, before the program
  * @param options.input written to its standard input as JSON
  * @param options.hasOwnSession runs it in a session of its own. Linux divides CPU time equally among sessions first
  *   (`sched_autogroup_enabled`), so the processes of one session get little of a busy machine.
@@ -57,12 +58,13 @@ export async function startProcess<Ready extends object>(
   readyKey: keyof Ready & string,
   options: {
     env?: Record<string, string>;
+    nodeOptions?: readonly string[];
     input?: unknown;
     hasOwnSession?: boolean;
     onOutput?: (chunk: Buffer) => void;
   } = {},
 ): Promise<BenchProcess<Ready>> {
-  const child = spawn(process.execPath, [fileURLToPath(program)], {
+  const child = spawn(process.execPath, [...(options.nodeOptions ?? []), fileURLToPath(program)], {
     env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],
     detached: options.hasOwnSession ?? false,

@@ -32,6 +32,8 @@ const UNREACHED_LIMITS = {
  */
 export function startNutpost(mintUrl: string, database: ServiceDatabase): Promise<Server> {
   return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
+    // As in `npm start`.
+    nodeOptions: ['--max-semi-space-size=16'],
     env: {
       PORT: '0',
       PUBLIC_ORIGINS: PUBLIC_ORIGIN,
