@@ -56,6 +56,9 @@ const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 /** The only page among the targets. `test/web` and `test/acceptance/web-pages.test.ts` test the others. */
 const HOME_PAGE_PATTERN = /^(?:https?:\/\/[^/?#]*)?\/*(?:[?#]|$)/;
 
+/** The paths of pages. Invalid framing has no path, and can be a request for a page. The limit of pages has no setting. */
+const PAGE_PATTERN = /^\/*[^/?#]*(?:[?#]|$)/;
+
 /** Message types of the quote socket (spec.md section 6). */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
@@ -247,7 +250,7 @@ function parseResponses(
 function findProblems(response: RawResponse, request: Omit<RequestCase, 'bytes'>): string[] {
   const { status, headers, body } = response;
   if (HOME_PAGE_PATTERN.test(request.target) && isHtml(headers)) {
-    const isExpected = [200, 400].includes(status);
+    const isExpected = [200, 400, 429].includes(status);
     return [
       ...(isExpected ? [] : [`home page with status ${status}`]),
       ...findLeaks(body.replace('<html', ''), request.marker),
@@ -258,7 +261,8 @@ function findProblems(response: RawResponse, request: Omit<RequestCase, 'bytes'>
   const isExpected =
     request.allowedStatuses.includes(status) ||
     (request.mayBeUnparseable && status === 400) ||
-    (request.hasPaymentToken && status === 500 && hasRetryAfter);
+    (request.hasPaymentToken && status === 500 && hasRetryAfter) ||
+    (PAGE_PATTERN.test(request.target) && status === 429 && hasRetryAfter);
   const checks: [isCorrect: boolean, problem: string][] = [
     [isExpected, `status ${status}`],
     [headers.get('access-control-allow-origin') === '*', `${status} without the CORS header`],
