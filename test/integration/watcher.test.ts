@@ -82,6 +82,7 @@ describe('a payment', () => {
       subscriptionKind: 'mint_quote',
     });
     const { pr } = await environment.requestInvoice(wallet, 21);
+    await waitForPolls(mint, 1);
     await waitForSubscription(mint);
     mint.pay(pr);
     const quoteId = await nextUpdate(updates);
@@ -98,6 +99,7 @@ describe('a payment', () => {
       const { mint, wallet, updates } = await createRecipient({ subscriptionKind: advertised });
       mint.switches.subscriptionKind = subscriptionKind;
       const { pr } = await environment.requestInvoice(wallet, 21);
+      await waitForPolls(mint, 1);
       await waitForSubscription(mint);
       mint.pay(pr);
       expect(await findSourceOfLastChange(await nextUpdate(updates))).toBe('socket');
