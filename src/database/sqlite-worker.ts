@@ -1,6 +1,5 @@
-import module from 'node:module';
-import path from 'node:path';
 import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
+import { createWorkerEnvironment } from '../worker-environment.ts';
 import { SqliteError, sqliteResultCode } from './errors.ts';
 import {
   SqliteConnection,
@@ -55,7 +54,7 @@ export class SqliteWorker {
     // Without an 'error' listener, a bug in the worker ends the process.
     this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
       workerData: { isSqliteWorker: true, options } satisfies SqliteWorkerData,
-      env: compileCacheEnv(),
+      env: createWorkerEnvironment(),
     });
     this.#worker.on('message', (reply: WorkerReply) => {
       const pending = this.#pending.shift();
@@ -119,12 +118,6 @@ export class SqliteWorker {
     this.#isClosed = true;
     await this.#worker.terminate();
   }
-}
-
-/** Shares Node's compile cache, if enabled. Without it, the worker uses 10 MB more memory to load TypeScript. */
-function compileCacheEnv(): NodeJS.ProcessEnv {
-  const dir = module.getCompileCacheDir();
-  return dir === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(dir) };
 }
 
 /** Runs in the worker thread. Sends one reply when the database is open, and then one for each request, in order. */
