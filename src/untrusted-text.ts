@@ -1,12 +1,10 @@
-import { z } from 'zod';
-
 const MAX_DISPLAY_LENGTH = 200;
 
 /**
  * The commas and opening brackets in a long JSON text. A batch check of 1000 quotes has about 12,000. More would take
  * too long to parse: up to half a microsecond each.
  */
-const MAX_JSON_ELEMENTS = 16_000;
+export const MAX_JSON_ELEMENTS = 16_000;
 
 /** Shorter texts take at most a few milliseconds to parse, whatever they contain. */
 const LONG_JSON_LENGTH = 64 * 1024;
@@ -65,17 +63,6 @@ function hasMoreElements(text: string, maxElements: number): boolean {
   }
   return false;
 }
-
-/** A whole number from 0. Mints that use cashu-ts write amounts as text in JSON. */
-export const wholeNumberSchema = z
-  .union([
-    z.number(),
-    z
-      .string()
-      .regex(/^\d{1,16}$/)
-      .transform(Number),
-  ])
-  .pipe(z.int().nonnegative());
 
 /**
  * Returns whether a value is a valid list of tags of a Nostr event (NIP-01). Zod is not used, because it collects an

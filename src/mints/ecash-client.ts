@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { wholeNumberSchema } from '../untrusted-text.ts';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -17,6 +16,7 @@ import {
 import { parseErrorCode } from './mint-error.ts';
 import type { MintPermit } from './mint-rate-limiter.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
+import { wholeNumberSchema } from './whole-number-schema.ts';
 
 type FoundKeysets = { outcome: 'found'; keysets: Keyset[] };
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
-import { wholeNumberSchema } from '../untrusted-text.ts';
+import { wholeNumberSchema } from './whole-number-schema.ts';
 
 /** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;

@@ -8,8 +8,9 @@ import {
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
+import { wholeNumberSchema } from '../../mints/whole-number-schema.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
-import { tryParseJson, wholeNumberSchema } from '../../untrusted-text.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
 import { computeInputFeeSat, getExpiryMs, mapInSlices, sumAmounts } from './proofs.ts';
 
 /** The HTTP server accepts no longer headers. */
