@@ -15,6 +15,7 @@ import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
 import { createMintsModule } from './mints/mints-module.ts';
 import type { RateLimiterTiming } from './mints/route-rate-limiter.ts';
+import { createEgress } from './net/egress.ts';
 import type { FetchLimits } from './net/guarded-fetch.ts';
 import {
   decodeQuoteAnnouncements,
@@ -98,12 +99,25 @@ export async function startService(
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
   const shared = { store, clock, monotonicMs, log };
 
+  const egress = createEgress({
+    monotonicMs,
+    allowPrivateNetworks,
+    operatorUrls: [...operatorMints, ...config.zaps.relays],
+    fetchLimits: overrides.fetchLimits,
+    onNetworkThreadStopped: ({ error, ...stop }) => {
+      metrics?.recordNetworkThreadStop();
+      log.warn(
+        { event: 'network_thread_stopped', ...stop, err: error },
+        'network thread was blocked or died; suspending the site that it was busy with',
+      );
+    },
+  });
   const mints = createMintsModule({
     ...shared,
     store: store.mints,
     operatorMints,
     allowPrivateNetworks,
-    fetchLimits: overrides.fetchLimits ?? {},
+    egress,
     limiterTiming: overrides.mintLimiterTiming ?? {},
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
   });
@@ -112,7 +126,7 @@ export async function startService(
     ...config.zaps,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
-    connect: mints.connectSocket,
+    connect: egress.connect,
     relayTimeouts: overrides.relayTimeouts ?? {},
   });
   const jwtSecret = resolveJwtSecret(config);
@@ -268,6 +282,7 @@ export async function startService(
     await notifications?.close();
     updateSender.stop();
     await usernames.stop();
+    await egress.close();
     await Promise.all([updateLog.stop(), maintenance.stop()]);
     await Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]);
     if (overrides.database === undefined) {

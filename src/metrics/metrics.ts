@@ -105,6 +105,10 @@ export class Metrics {
     }
   }
 
+  recordNetworkThreadStop(): void {
+    this.#metrics.networkThreadStops.inc();
+  }
+
   /** Starts the important time series at 0, so that `rate()` in Prometheus includes the first increment. */
   #initialiseSeries(): void {
     const { invoices, invoiceSeconds, quoteChanges, mintRequests, mintSeconds } = this.#metrics;
@@ -166,6 +170,10 @@ function createMetrics(registry: Registry) {
       'mint',
       'route',
     ]),
+    networkThreadStops: counter(
+      'network_thread_stops',
+      'How often the network thread was blocked or died. The site that it was busy with is suspended.',
+    ),
     quoteChanges: counter('quote_changes', 'Recorded quote changes by new state and source.', [
       'state',
       'source',

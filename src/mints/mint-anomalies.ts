@@ -7,9 +7,7 @@ export type MintAnomaly =
   /** The mint reported an earlier state of a quote. */
   | 'state_regression'
   /** The mint sent a notification about a quote that is not subscribed. */
-  | 'unsolicited_notification'
-  /** The mint sent far more WebSocket messages than the subscribed quotes can cause. */
-  | 'socket_flood';
+  | 'unsolicited_notification';
 
 /** One count per mint and anomaly. Users could otherwise fill the memory by naming mints. */
 const MAX_COUNTS = 2_000;

@@ -1,6 +1,5 @@
 import type { Clock } from '../clock.ts';
 import type { GuardedFetch, GuardedResponse } from '../net/guarded-fetch.ts';
-import { tryParseJson } from '../untrusted-text.ts';
 import {
   isUnknownQuoteError,
   type MintErrorResponse,
@@ -278,13 +277,13 @@ async function send<Result>(
   if (response.outcome === 'unreachable') {
     return { ...response, outcome: 'unavailable' };
   }
-  const { status, headers, text } = response;
+  const { status, headers, json } = response;
   if (status === TOO_MANY_REQUESTS) {
     const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
     return { outcome: 'rate_limited', retryAfterMs };
   }
   if (status >= 200 && status < 300) {
-    return parse(tryParseJson(text)) ?? { outcome: 'unavailable', reason: 'unexpected response' };
+    return parse(json) ?? { outcome: 'unavailable', reason: 'unexpected response' };
   }
   const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
   const rejection = isRejection ? parseRejection?.(response) : null;

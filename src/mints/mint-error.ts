@@ -1,14 +1,11 @@
 import { z } from 'zod';
-import { toDisplayText, tryParseJson } from '../untrusted-text.ts';
+import { toDisplayText } from '../untrusted-text.ts';
 
 /** Messages for an unknown quote. The error codes that mints send with them have many meanings (0, 50000). */
 const UNKNOWN_QUOTE_PATTERN = /quote.*(not found|unknown|does not exist)|unknown quote/i;
 
 /** A word of 20 or more such characters may be an id, a key or a secret. */
 const SECRET_PATTERN = /[\w+/=-]{20,}/g;
-
-/** Longer error responses are not parsed. FastAPI, which Nutshell uses, repeats the whole request in them. */
-const MAX_ERROR_BODY_LENGTH = 64 * 1024;
 
 /** FastAPI sends a message for each invalid field. */
 const MAX_MESSAGES = 100;
@@ -27,6 +24,7 @@ const errorDetailSchema = z.object({
 
 export interface MintErrorResponse {
   headers: ReadonlyMap<string, string>;
+  json: unknown;
   text: string;
 }
 
@@ -34,8 +32,8 @@ export interface MintErrorResponse {
  * Returns the mint's error message as one short, printable line. Reads the field `detail`, which is a text or
  * FastAPI's list of messages, or a plain-text body (cdk). Empty for other bodies, such as a proxy's HTML page.
  */
-export function parseErrorDetail({ headers, text }: MintErrorResponse): string {
-  const detail = errorDetailSchema.safeParse(parseErrorBody(text)).data?.detail;
+export function parseErrorDetail({ headers, json, text }: MintErrorResponse): string {
+  const detail = errorDetailSchema.safeParse(json).data?.detail;
   if (detail === undefined) {
     return headers.get('content-type')?.startsWith('text/plain') ? toDisplayText(text) : '';
   }
@@ -49,14 +47,10 @@ export function parseRedactedErrorDetail(response: MintErrorResponse): string {
 }
 
 /** Returns the error code (error_codes.md of the NUTs); null if there is none. */
-export function parseErrorCode({ text }: { text: string }): number | null {
-  return errorCodeSchema.safeParse(parseErrorBody(text)).data?.code ?? null;
+export function parseErrorCode({ json }: Pick<MintErrorResponse, 'json'>): number | null {
+  return errorCodeSchema.safeParse(json).data?.code ?? null;
 }
 
 export function isUnknownQuoteError(detail: string): boolean {
   return UNKNOWN_QUOTE_PATTERN.test(detail);
-}
-
-function parseErrorBody(text: string): unknown {
-  return text.length > MAX_ERROR_BODY_LENGTH ? undefined : tryParseJson(text);
 }

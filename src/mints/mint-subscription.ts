@@ -15,8 +15,8 @@ import {
 export const MAX_PENDING_QUOTES = 750;
 
 /**
- * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB, and a hostile mint can
- * send a message every two seconds without being disconnected. Further mints are only polled.
+ * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB. Further mints are only
+ * polled.
  */
 export const MINT_CONNECTION_LIMITS = {
   max: 200,
@@ -37,15 +37,8 @@ export const SUBSCRIPTION_TIMING = {
   initialReconnectDelayMs: 1_000,
   /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
   maxReconnectDelayMs: 10 * 60_000,
-  /**
-   * A lost connection is replaced only when this time per frame has passed since it was opened. Otherwise a mint could
-   * renew its allowance of frames by closing connections.
-   */
-  minFrameIntervalMs: 100,
   /** The delay if all connection slots are in use. */
   slotRetryDelayMs: 60_000,
-  /** The delay after the mint flooded a connection. */
-  floodCooldownMs: 10 * 60_000,
   /** A connection that lasted this long resets the reconnect delay. */
   stableAfterMs: 30_000,
   pingIntervalMs: 30_000,
@@ -289,24 +282,18 @@ export class MintSubscription {
 
   /** Subscribes the quotes of a lost connection again. */
   #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
-    const { mintUrl, connectionSlots, anomalies, monotonicMs } = this.#deps;
+    const { mintUrl, connectionSlots, monotonicMs } = this.#deps;
     connectionSlots.release(mintUrl);
     if (this.#isClosed || !this.#connections.includes(connection)) {
       return;
     }
     this.#connections = this.#connections.filter((each) => each !== connection);
-    const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs, minFrameIntervalMs } =
-      this.#timing;
-    const ageMs = monotonicMs() - openedAtMs;
-    this.#reconnectAttempts = ageMs >= stableAfterMs ? 1 : this.#reconnectAttempts + 1;
+    const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs } = this.#timing;
+    const isStable = monotonicMs() - openedAtMs >= stableAfterMs;
+    this.#reconnectAttempts = isStable ? 1 : this.#reconnectAttempts + 1;
     const backoffMs = initialReconnectDelayMs * 2 ** (this.#reconnectAttempts - 1);
     // Jitter prevents many processes from reconnecting at the same moment.
-    const jitteredMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
-    let reconnectInMs = Math.max(jitteredMs, connection.frameCount * minFrameIntervalMs - ageMs);
-    if (connection.hasFlooded) {
-      anomalies.report(mintUrl, 'socket_flood');
-      reconnectInMs = this.#timing.floodCooldownMs;
-    }
+    const reconnectInMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
     this.#reconnectAtMs = Math.max(this.#reconnectAtMs, monotonicMs() + reconnectInMs);
     this.#log('mint_socket_closed', 'mint socket closed', { reconnectInMs });
     this.#resubscribe(connection);

@@ -1,7 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { type FetchLimits, GuardedFetch } from '../net/guarded-fetch.ts';
-import { createGuardedWebSocketConnector } from '../net/guarded-websocket.ts';
+import type { Egress } from '../net/egress.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
@@ -19,7 +18,7 @@ interface MintsModuleOptions
   /** Normalised URLs of the mints that the operator configured. */
   operatorMints: readonly string[];
   allowPrivateNetworks: boolean;
-  fetchLimits: Partial<FetchLimits>;
+  egress: Egress;
   limiterTiming: Partial<RateLimiterTiming>;
   clock: Clock;
   log: Logger;
@@ -32,17 +31,11 @@ export type Mints = ReturnType<typeof createMintsModule>;
  * that many payers cannot delay the polls.
  */
 export function createMintsModule(options: MintsModuleOptions) {
-  const { store, operatorMints, allowPrivateNetworks, clock, monotonicMs, log } = options;
+  const { store, operatorMints, allowPrivateNetworks, egress, clock, monotonicMs, log } = options;
   const limiter = new MintRateLimiter({ ...options, timing: options.limiterTiming });
-  const createFetch = () =>
-    new GuardedFetch({
-      allowPrivateNetworks,
-      operatorOrigins: operatorMints.map((mintUrl) => new URL(mintUrl).origin),
-      limits: options.fetchLimits,
-    });
-  const payerFetch = createFetch();
-  const pollFetch = createFetch();
-  const treasuryFetch = createFetch();
+  const payerFetch = egress.createFetch();
+  const pollFetch = egress.createFetch();
+  const treasuryFetch = egress.createFetch();
   const client = new MintClient({ fetch: payerFetch, clock, limiter });
   const isPortPartOfSite = allowPrivateNetworks;
   return {
@@ -59,7 +52,7 @@ export function createMintsModule(options: MintsModuleOptions) {
     quoteCreator: new QuoteCreator({ client, limiter, monotonicMs, log }),
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
     treasuryFetch,
-    connectSocket: createGuardedWebSocketConnector({ allowPrivateNetworks }),
+    connectSocket: egress.connect,
     socketSlots: new SiteSemaphore({
       isPortPartOfSite,
       ...MINT_CONNECTION_LIMITS,

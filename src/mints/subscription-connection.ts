@@ -1,6 +1,5 @@
-import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
-import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
+import { type GuardedSocket, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import type { SubscriptionKind } from './mint-info.ts';
 import {
@@ -15,15 +14,6 @@ const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 /** Nutshell's limit for the lifetime of a connection. Quotes count even after they are unsubscribed. */
 const MAX_QUOTES_PER_CONNECTION = 1000;
 
-/** Frames, including pings and pongs, that a mint may always send between two pings. Honest mints send far fewer. */
-const FRAMES_PER_PING = 15;
-
-/** Frames that a mint may send in addition for each subscribed quote. An honest mint reports about four states. */
-const FRAMES_PER_QUOTE = 10;
-
-/** A longer message counts as several frames. Parsing a frame takes about 20 µs at worst. */
-const FRAME_BYTES = 1024;
-
 /** Nutshell's error message when its limit of messages is exceeded. */
 const RATE_LIMITED_MESSAGE = /rate limit/i;
 
@@ -36,7 +26,7 @@ export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'no_response' | 'closed';
 
 interface SubscriptionConnectionDeps {
-  socket: WebSocket;
+  socket: GuardedSocket;
   timing: { pingIntervalMs: number; responseTimeoutMs: number };
   /** `isChange` is false for the first state, which the mint sends right after the subscription. */
   onObservation: (observation: QuoteObservation, isChange: boolean) => void;
@@ -48,19 +38,13 @@ export class SubscriptionConnection {
   readonly opened: Promise<OpenOutcome>;
   readonly closed: Promise<void>;
   subscriptionCount = 0;
-  /** How many frames the mint has sent. */
-  frameCount = 0;
-  /** Whether the connection was terminated because the mint sent too much. */
-  hasFlooded = false;
   readonly #deps: SubscriptionConnectionDeps;
-  readonly #socket: WebSocket;
+  readonly #socket: GuardedSocket;
   /** The last reported state of each subscribed quote, or null. The newest quote is last. */
   readonly #lastStates = new Map<string, ObservedState | null>();
   /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
-  /** How many more frames the mint may send. */
-  #frameAllowance = FRAMES_PER_PING;
-  /** Whether a frame has arrived since the last ping. True before the first ping. */
+  /** Whether the mint has sent anything since the last ping. True before the first ping. */
   #isAlive = true;
 
   constructor(deps: SubscriptionConnectionDeps) {
@@ -72,34 +56,25 @@ export class SubscriptionConnection {
     this.closed = closed.promise;
     const pingTimer = setInterval(() => this.#checkHeartbeat(), deps.timing.pingIntervalMs).unref();
     this.#socket.once('open', () => opened.resolve('open'));
-    this.#socket.on('unexpected-response', (_request, response) => {
-      const isLimited = RATE_LIMITED_STATUSES.has(response.statusCode ?? 0);
-      opened.resolve(isLimited ? 'rate_limited' : 'failed');
-      response.resume();
-      this.#socket.terminate();
+    this.#socket.on('message', (text) => {
+      this.#isAlive = true;
+      this.#handleMessage(text);
     });
-    // Without a listener, an error would end the process. A close event always follows.
-    this.#socket.on('error', () => {});
-    this.#socket.once('close', () => {
+    this.#socket.on('pong', () => {
+      this.#isAlive = true;
+    });
+    this.#socket.once('close', ({ status }) => {
       clearInterval(pingTimer);
       for (const finish of this.#pendingRequests.values()) {
         finish('closed');
       }
-      opened.resolve('failed');
+      opened.resolve(RATE_LIMITED_STATUSES.has(status ?? 0) ? 'rate_limited' : 'failed');
       closed.resolve();
     });
-    this.#socket.on('message', (data, isBinary) => {
-      this.#countFrame(messageByteLength(data));
-      if (this.isOpen && !isBinary) {
-        this.#handleMessage(data);
-      }
-    });
-    this.#socket.on('ping', () => this.#countFrame(0));
-    this.#socket.on('pong', () => this.#countFrame(0));
   }
 
   get isOpen(): boolean {
-    return this.#socket.readyState === this.#socket.OPEN;
+    return this.#socket.state === 'open';
   }
 
   /** How many more quotes can be subscribed on this connection. */
@@ -134,7 +109,6 @@ export class SubscriptionConnection {
     for (const quoteId of quoteIds) {
       this.#lastStates.set(quoteId, null);
     }
-    this.#frameAllowance += FRAMES_PER_QUOTE * quoteIds.length;
     this.#pendingRequests.set(id, finish);
     const params = { kind, subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
@@ -152,25 +126,12 @@ export class SubscriptionConnection {
       this.#socket.terminate();
     } else if (this.isOpen) {
       this.#isAlive = false;
-      this.#frameAllowance = Math.max(this.#frameAllowance, FRAMES_PER_PING);
       this.#socket.ping();
     }
   }
 
-  /** Terminates the connection if the mint floods it. During a closing handshake, the flood would continue. */
-  #countFrame(bytes: number): void {
-    const frames = Math.max(1, Math.ceil(bytes / FRAME_BYTES));
-    this.#isAlive = true;
-    this.frameCount += frames;
-    this.#frameAllowance -= frames;
-    if (this.#frameAllowance < 0) {
-      this.hasFlooded = true;
-      this.#socket.terminate();
-    }
-  }
-
-  #handleMessage(data: RawData): void {
-    const { data: message } = messageSchema.safeParse(tryParseJson(data.toString()));
+  #handleMessage(text: string): void {
+    const { data: message } = messageSchema.safeParse(tryParseJson(text));
     if (message === undefined) {
       return;
     }

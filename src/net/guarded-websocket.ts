@@ -1,152 +1,216 @@
-import type { ClientRequest, ClientRequestArgs } from 'node:http';
-import { isIP, type LookupFunction, Socket } from 'node:net';
+import { EventEmitter } from 'node:events';
+import type { ClientRequestArgs } from 'node:http';
+import { connect as connectTcp, isIP, type LookupFunction, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
-import { type RawData, WebSocket } from 'ws';
-import '../address-timeout.ts';
-import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
-import { createDnsResolver } from './dns-resolver.ts';
+import { WebSocket } from 'ws';
+import {
+  type ConnectionPolicy,
+  createLookup,
+  MAX_HANDSHAKE_BYTES,
+  TLS_OPTIONS,
+} from './guarded-connection.ts';
+import { MeteredSocket } from './metered-socket.ts';
 import { isAllowedPort, isForbiddenHost } from './public-address.ts';
-import { RequestFailure } from './request-failure.ts';
+import { type HandshakeFailure, RequestFailure, toHandshakeFailure } from './request-failure.ts';
 
 /** Includes the name lookup and the TLS handshake. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
-
-/** A chunk is one TLS record. It costs about 15 µs, whatever its size. Honest servers send far fewer. */
-const MAX_CHUNKS_PER_SECOND = 10_000;
-
-/** Responses with status 1xx (RFC 9110 section 15.2). Honest hosts send at most one. */
-const MAX_INTERIM_RESPONSES = 8;
 
 const WEBSOCKET_OPTIONS = {
   followRedirects: false,
   perMessageDeflate: false,
   /** A quote or a Nostr event is a few kB. */
   maxPayload: 256 * 1024,
-  /** The longest message in fragments of 4 KiB. */
+  /** Of a message. Each takes more than 100 bytes of memory, however short it is. */
   maxFragments: 64,
-  /**
-   * Twice as many chunks as the longest message needs in the smallest IPv4 packets. A server could send very small
-   * chunks. Assembling 100,000 of them would block the event loop for seconds.
-   */
   maxBufferedChunks: 1_024,
-  /** Handles one message per turn of the event loop. A chunk can contain ten thousand short messages. */
-  allowSynchronousEvents: false,
   /** Node's default. Explicit, because the options of the process can change it. */
   maxHeaderSize: 16 * 1024,
   closeTimeout: 1_000,
-  /** Explicit, because the environment can change the default (NODE_TLS_REJECT_UNAUTHORIZED). */
-  rejectUnauthorized: true,
+  /** Some hosts reject requests without a user agent. */
+  headers: { 'User-Agent': 'nutpost' },
 };
 
-/** Opens a WebSocket. If the address is forbidden, the WebSocket emits `error` and `close`. */
-export type WebSocketConnector = (url: string) => WebSocket;
+/** Why a WebSocket closed. */
+export interface CloseReason {
+  /** `connection lost` if the WebSocket was open. */
+  reason: HandshakeFailure;
+  /** The HTTP status of a handshake that the host rejected, otherwise null. */
+  status: number | null;
+}
+
+type SocketState = 'connecting' | 'open' | 'closed';
+
+export interface GuardedSocketEvents {
+  open: [];
+  /** A text message. Binary messages are ignored. */
+  message: [text: string];
+  pong: [];
+  /** The last event. It also follows a handshake that failed. */
+  close: [CloseReason];
+}
+
+/** A WebSocket to an untrusted host. Pings of the host are answered. */
+export interface GuardedSocket extends EventEmitter<GuardedSocketEvents> {
+  readonly state: SocketState;
+  /** Does nothing unless the WebSocket is open, like `ping`. */
+  send(text: string): void;
+  ping(): void;
+  /** Starts the closing handshake, which takes at most a second. */
+  close(): void;
+  /** Closes the connection without a handshake. */
+  terminate(): void;
+}
+
+/** Opens a WebSocket. Failures, such as a forbidden address, are `close` events. */
+export type WebSocketConnector = (url: string) => GuardedSocket;
 
 /**
  * Creates a connector for WebSockets to untrusted hosts. Like {@link GuardedFetch}, it allows only wss to allowed
  * ports of public addresses, which are checked for each connection. It uses no redirects, no proxy from the
- * environment and no compression (a small message can unpack to a huge one), and limits messages, chunks and the
- * handshake.
- *
- * @param options.allowPrivateNetworks whether to allow ws, any port and private addresses, for development
+ * environment and no compression (a small message can unpack to a huge one), and limits messages and the handshake.
  */
-export function createGuardedWebSocketConnector(options: {
-  allowPrivateNetworks: boolean;
-  handshakeTimeoutMs?: number;
-  resolve?: ResolveHostname;
-}): WebSocketConnector {
-  const lookup = createGuardedLookup(options.resolve ?? createDnsResolver());
-  return (url) => {
-    const socket = new WebSocket(url, {
-      ...(!options.allowPrivateNetworks && { createConnection: guardConnection(url, lookup) }),
-      ...WEBSOCKET_OPTIONS,
-      // Some hosts reject requests without a user agent.
-      headers: { 'User-Agent': 'nutpost' },
-      finishRequest: sendHandshakeRequest,
-    });
-    // After a protocol error, `ws` would continue to read until the closing handshake.
-    socket.once('error', () => socket.terminate());
-    limitChunkRate(socket);
-    limitHandshakeDuration(socket, options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS);
-    return socket;
-  };
+export function createGuardedWebSocketConnector(
+  policy: ConnectionPolicy & { handshakeTimeoutMs?: number },
+): (url: string, receive?: Receive) => GuardedSocket {
+  const lookup = createLookup(policy);
+  return (url, receive) => new DirectSocket(url, { ...policy, lookup, receive });
 }
 
-/** With `createConnection`, `ws` uses no agent and therefore no proxy. */
-function guardConnection(
-  url: string,
-  lookup: LookupFunction,
-): ClientRequestArgs['createConnection'] {
-  const target = new URL(url);
-  const host = target.hostname.replace(/^\[|\]$/g, '');
-  const isForbidden = target.protocol !== 'wss:' || !isAllowedPort(target) || isForbiddenHost(host);
-  return ({ port }, callback) => {
-    if (isForbidden) {
+/**
+ * Called with the number of bytes that the host has sent, before they are processed. Returns whether the host may send
+ * them. If present, the bytes of the handshake are limited.
+ */
+type Receive = (bytes: number) => boolean;
+
+interface DirectSocketOptions extends ConnectionPolicy {
+  handshakeTimeoutMs?: number;
+  lookup: { lookup?: LookupFunction };
+  receive: Receive | undefined;
+}
+
+/** A WebSocket that this thread handles. */
+class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
+  readonly #socket: WebSocket;
+  #failure: unknown = null;
+  #status: number | null = null;
+  #hasOpened = false;
+
+  constructor(url: string, options: DirectSocketOptions) {
+    super();
+    this.#socket = new WebSocket(url, {
+      ...WEBSOCKET_OPTIONS,
+      createConnection: ((_options, callback) =>
+        this.#connect(url, options, callback)) satisfies ClientRequestArgs['createConnection'],
+    });
+    // The timeout of `ws` would not suffice: it restarts with each byte, so a host could prolong the handshake.
+    const deadline = setTimeoutAfterPendingIo(
+      options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS,
+      () => this.state === 'connecting' && this.#socket.terminate(),
+    );
+    this.#socket.once('open', () => {
+      clearTimeout(deadline);
+      this.#hasOpened = true;
+      this.emit('open');
+    });
+    this.#socket.on('message', (data, isBinary) => {
+      if (!isBinary && this.state === 'open') {
+        this.emit('message', data.toString());
+      }
+    });
+    this.#socket.on('pong', () => this.emit('pong'));
+    this.#socket.once('unexpected-response', (_request, response) => {
+      this.#status = response.statusCode ?? null;
+      this.#socket.terminate();
+    });
+    this.#socket.on('error', (error) => {
+      this.#failure ??= error;
+      // Otherwise `ws` would continue to read until the closing handshake ends.
+      this.#socket.terminate();
+    });
+    this.#socket.once('close', () => {
+      clearTimeout(deadline);
+      this.emit('close', { reason: this.#getCloseReason(), status: this.#status });
+    });
+  }
+
+  get state(): SocketState {
+    const { readyState, CONNECTING, OPEN } = this.#socket;
+    if (readyState === CONNECTING) {
+      return 'connecting';
+    }
+    return readyState === OPEN ? 'open' : 'closed';
+  }
+
+  send(text: string): void {
+    if (this.state === 'open') {
+      this.#socket.send(text);
+    }
+  }
+
+  ping(): void {
+    if (this.state === 'open') {
+      this.#socket.ping();
+    }
+  }
+
+  close(): void {
+    this.#socket.close();
+  }
+
+  terminate(): void {
+    this.#socket.terminate();
+  }
+
+  #getCloseReason(): HandshakeFailure {
+    if (this.#hasOpened) {
+      return 'connection lost';
+    }
+    return this.#status === null ? toHandshakeFailure(this.#failure) : 'handshake rejected';
+  }
+
+  /** With `createConnection`, `ws` uses no agent and therefore no proxy. */
+  #connect(
+    url: string,
+    { allowPrivateNetworks, lookup, receive }: DirectSocketOptions,
+    callback: (error: Error | null, socket: Duplex) => void,
+  ): Duplex | undefined {
+    const target = new URL(url);
+    const host = target.hostname.replace(/^\[|\]$/g, '');
+    const isSecure = target.protocol === 'wss:';
+    const isForbidden = !isSecure || !isAllowedPort(target) || isForbiddenHost(host);
+    if (isForbidden && !allowPrivateNetworks) {
       callback(new RequestFailure('forbidden address'), new Socket());
       return undefined;
     }
-    return connectTls({
-      host,
-      port: Number(port),
-      lookup,
-      rejectUnauthorized: WEBSOCKET_OPTIONS.rejectUnauthorized,
-      ALPNProtocols: ['http/1.1'],
-      ...(isIP(host) === 0 && { servername: host }),
+    const address = { host, port: Number(target.port) || (isSecure ? 443 : 80), ...lookup };
+    const servername = isIP(host) === 0 ? { servername: host } : {};
+    const tlsOptions = { ...TLS_OPTIONS, ...servername, ALPNProtocols: ['http/1.1'] };
+    if (receive === undefined) {
+      return isSecure ? connectTls({ ...address, ...tlsOptions }) : connectTcp(address);
+    }
+    let handshakeBytes = 0;
+    let isSecured = !isSecure;
+    const socket = new MeteredSocket(address, (bytes) => {
+      handshakeBytes += isSecured ? 0 : bytes;
+      return handshakeBytes <= MAX_HANDSHAKE_BYTES && receive(bytes);
     });
-  };
-}
-
-/** A flood of interim responses would block the event loop, and with it the handshake timeout. */
-function sendHandshakeRequest(request: ClientRequest): void {
-  let interimResponses = 0;
-  request.on('information', () => {
-    interimResponses += 1;
-    if (interimResponses > MAX_INTERIM_RESPONSES) {
-      request.destroy(new Error('too many interim responses to the handshake'));
+    if (!isSecure) {
+      return socket;
     }
-  });
-  request.end();
-}
-
-/** Terminates a connection that exceeds the limit, also during the closing handshake, when `ws` has no limits. */
-function limitChunkRate(socket: WebSocket): void {
-  let windowStartMs = -Infinity;
-  let chunks = 0;
-  const countChunk = () => {
-    const now = performance.now();
-    if (now - windowStartMs >= 1_000) {
-      windowStartMs = now;
-      chunks = 0;
-    }
-    chunks += 1;
-    if (chunks > MAX_CHUNKS_PER_SECOND) {
-      socket.terminate();
-    }
-  };
-  // A listener that is added before `open` would consume the first chunk instead of `ws`.
-  socket.once('upgrade', (response) => {
-    socket.once('open', () => response.socket.on('data', countChunk));
-  });
-}
-
-/** The timeout of `ws` would not suffice: it restarts with each byte, so a server could prolong the handshake. */
-function limitHandshakeDuration(socket: WebSocket, timeoutMs: number): void {
-  const deadline = setTimeoutAfterPendingIo(timeoutMs, () => {
-    if (socket.readyState === socket.CONNECTING) {
-      socket.terminate();
-    }
-  });
-  socket.once('open', () => clearTimeout(deadline));
-  socket.once('close', () => clearTimeout(deadline));
-}
-
-export function messageByteLength(message: RawData): number {
-  return Array.isArray(message)
-    ? message.reduce((bytes, { byteLength }) => bytes + byteLength, 0)
-    : message.byteLength;
+    // `host` is for the certificate of an IP address.
+    const tls = connectTls({ ...tlsOptions, host, socket });
+    tls.once('secureConnect', () => {
+      isSecured = true;
+      socket.limitTlsBytes(tls);
+    });
+    return tls;
+  }
 }
 
 /** Calls back after a timeout. A message that arrived before it is handled first. */
 export function setTimeoutAfterPendingIo(timeoutMs: number, callback: () => void): NodeJS.Timeout {
-  // The message is read in this turn of the event loop and handled in the next one (`allowSynchronousEvents`).
-  return setTimeout(() => setImmediate(() => setImmediate(callback)), timeoutMs).unref();
+  // The timeout may end first in a turn of the event loop in which a message is read.
+  return setTimeout(() => setImmediate(callback), timeoutMs).unref();
 }

@@ -14,6 +14,8 @@ export type RequestFailureReason =
   | 'response compressed'
   | 'not HTTP'
   | 'too many requests in flight'
+  /** It blocked the network thread. */
+  | 'site suspended'
   | 'closed';
 
 /** A check or limit of this service ended a request or a connection. */

@@ -12,9 +12,9 @@ const IPV6_SITE_HEXTETS = 2;
  * @param options.isPortPartOfSite for development, when all mints run on one machine
  */
 export function getSite(url: string, options: { isPortPartOfSite: boolean }): string {
-  const { origin, hostname } = new URL(url);
+  const { host, hostname } = new URL(url);
   if (options.isPortPartOfSite) {
-    return origin;
+    return host;
   }
   if (hostname.startsWith('[')) {
     return ipaddr.IPv6.parse(hostname.slice(1, -1)).parts.slice(0, IPV6_SITE_HEXTETS).join(':');

@@ -1,12 +1,11 @@
 import type { Event, Filter } from 'nostr-tools';
 import { matchFilter } from 'nostr-tools/filter';
 import { makeAuthEvent } from 'nostr-tools/nip42';
-import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
-import { type HandshakeFailure, toHandshakeFailure } from '../net/request-failure.ts';
+import { type GuardedSocket, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
+import type { HandshakeFailure } from '../net/request-failure.ts';
 import type { EventSigner, EventVerifier } from '../nostr/events.ts';
 import { isTagList, tryParseJson } from '../untrusted-text.ts';
 import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
@@ -20,10 +19,6 @@ export interface RelayTimeouts {
 
 /** Relays commonly allow 20 concurrent queries per connection. */
 const MAX_PENDING_QUERIES = 10;
-
-/** The limits on unsolicited messages between two responses. Some relays send a NOTICE with each rejection. */
-const MAX_UNSOLICITED_MESSAGES = 256;
-const MAX_UNSOLICITED_BYTES = 512 * 1024;
 
 /** A relay may send another challenge when the authenticated session ends. */
 const MAX_AUTH_ATTEMPTS = 4;
@@ -42,7 +37,7 @@ export type RelayQueryResult =
 export interface RelayConnectionDeps {
   /** Normalised. */
   url: string;
-  socket: WebSocket;
+  socket: GuardedSocket;
   /** Signs AUTH events (NIP-42). Null: the service does not authenticate. */
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
@@ -62,13 +57,13 @@ interface PendingRequest {
 
 /**
  * A WebSocket connection to a relay. Publishes and queries events, and authenticates (NIP-01, NIP-42). Never throws
- * because of the relay. Disconnects if the relay does not respond or sends too many unsolicited messages.
+ * because of the relay. Disconnects if the relay does not respond.
  */
 export class RelayConnection {
   readonly url: string;
   readonly closed: Promise<void>;
   readonly #deps: RelayConnectionDeps;
-  readonly #socket: WebSocket;
+  readonly #socket: GuardedSocket;
   /** Resolves with the reason if the handshake fails, and with null if it succeeds. */
   readonly #handshakeFailure = Promise.withResolvers<HandshakeFailure | null>();
   /** By event id or query id. */
@@ -77,7 +72,6 @@ export class RelayConnection {
   /** The result of the latest AUTH event; null before the first one. */
   #authResult: Promise<PublishResult> | null = null;
   #authAttempts = 0;
-  #unsolicited = { messages: 0, bytes: 0 };
   #idleTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -87,23 +81,16 @@ export class RelayConnection {
     this.url = deps.url;
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
-    let socketError: unknown = null;
     this.#socket.once('open', () => this.#handshakeFailure.resolve(null));
-    this.#socket.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
-    this.#socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
-    this.#socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
-    this.#socket.on('error', (error) => {
-      socketError ??= error;
-    });
-    this.#socket.once('close', () => {
-      this.#markClosed(toHandshakeFailure(socketError));
+    this.#socket.on('message', (text) => this.#onMessage(text));
+    this.#socket.once('close', ({ reason }) => {
+      this.#markClosed(reason);
       closed.resolve();
     });
   }
 
   get isUsable(): boolean {
-    const { readyState, CONNECTING, OPEN } = this.#socket;
-    return !this.#isClosed && (readyState === CONNECTING || readyState === OPEN);
+    return !this.#isClosed && this.#socket.state !== 'closed';
   }
 
   /** Whether the connection is open and no request is pending. During the handshake, a request waits for it. */
@@ -145,7 +132,7 @@ export class RelayConnection {
   }
 
   get #isOpen(): boolean {
-    return this.#socket.readyState === this.#socket.OPEN;
+    return this.#socket.state === 'open';
   }
 
   #sendAndWaitForOk(id: string, message: string): Promise<PublishResult> {
@@ -173,16 +160,12 @@ export class RelayConnection {
     return promise;
   }
 
-  #onMessage(data: RawData, isBinary: boolean): void {
+  #onMessage(text: string): void {
     if (this.#isClosed) {
       return;
     }
     try {
-      if (!isBinary && this.#handleMessage(tryParseJson(String(data)))) {
-        this.#unsolicited = { messages: 0, bytes: 0 };
-      } else {
-        this.#countUnsolicited(messageByteLength(data));
-      }
+      this.#handleMessage(tryParseJson(text));
     } catch (error) {
       // This is a bug. It must not enable a relay to crash the process.
       this.#deps.log.error(
@@ -193,42 +176,38 @@ export class RelayConnection {
     }
   }
 
-  /** @returns false if the message is unsolicited */
-  #handleMessage(message: unknown): boolean {
+  #handleMessage(message: unknown): void {
     const [kind, id, value, text] = Array.isArray(message) ? (message as unknown[]) : [];
     if (typeof id !== 'string') {
-      return false;
+      return;
     }
-    const filter = this.#pending.get(id)?.filter;
-    switch (kind) {
-      case 'OK':
-        return (
-          filter === null &&
-          typeof value === 'boolean' &&
-          this.#resolveRequest(id, parseOkMessage(value, typeof text === 'string' ? text : ''))
-        );
-      case 'EVENT': {
-        const event = filter ? eventSchema.safeParse(value).data : undefined;
-        const isMatch =
-          event !== undefined && matchFilter(filter ?? {}, event) && this.#deps.verifyEvent(event);
-        return isMatch && this.#resolveRequest(id, { outcome: 'found', event });
-      }
-      case 'EOSE':
-        return !!filter && this.#resolveRequest(id, { outcome: 'none' });
-      case 'CLOSED':
-        return !!filter && this.#resolveRequest(id, { outcome: 'no_response' });
-      case 'AUTH':
-        return this.#authenticate(id);
-      default:
-        return false;
+    const request = this.#pending.get(id);
+    if (kind === 'AUTH') {
+      this.#authenticate(id);
+    } else if (kind === 'OK' && request?.filter === null && typeof value === 'boolean') {
+      this.#resolveRequest(id, parseOkMessage(value, typeof text === 'string' ? text : ''));
+    } else if (kind === 'EVENT' && request?.filter) {
+      this.#resolveRequest(id, this.#verifyFoundEvent(value, request.filter));
+    } else if (kind === 'EOSE' && request?.filter) {
+      this.#resolveRequest(id, { outcome: 'none' });
+    } else if (kind === 'CLOSED' && request?.filter) {
+      this.#resolveRequest(id, { outcome: 'no_response' });
     }
   }
 
-  #authenticate(challenge: string): boolean {
+  /** An invalid event ends the query, because verifying events is expensive. */
+  #verifyFoundEvent(value: unknown, filter: Filter): RelayQueryResult {
+    const event = eventSchema.safeParse(value).data;
+    return event !== undefined && matchFilter(filter, event) && this.#deps.verifyEvent(event)
+      ? { outcome: 'found', event }
+      : { outcome: 'none' };
+  }
+
+  #authenticate(challenge: string): void {
     const { signer, url, clock } = this.#deps;
     const isValid = challenge !== '' && challenge.length <= MAX_CHALLENGE_LENGTH;
     if (signer === null || !isValid || this.#authAttempts >= MAX_AUTH_ATTEMPTS) {
-      return false;
+      return;
     }
     this.#authAttempts += 1;
     const created_at = toUnixSeconds(clock());
@@ -240,14 +219,12 @@ export class RelayConnection {
         this.close();
       }
     });
-    return true;
   }
 
-  /** @returns false if no such request is pending */
-  #resolveRequest(id: string, response: RelayResponse): boolean {
+  #resolveRequest(id: string, response: RelayResponse): void {
     const request = this.#pending.get(id);
     if (request === undefined) {
-      return false;
+      return;
     }
     clearTimeout(request.timer);
     this.#pending.delete(id);
@@ -258,7 +235,6 @@ export class RelayConnection {
     if (this.#pending.size === 0) {
       this.#idleTimer = setTimeout(() => this.close(), this.#deps.timeouts.idleTimeoutMs).unref();
     }
-    return true;
   }
 
   /**
@@ -270,15 +246,6 @@ export class RelayConnection {
     if (request?.filter && this.#pending.size > 1) {
       this.#resolveRequest(id, { outcome: 'no_response' });
     } else if (request !== undefined) {
-      this.#terminate();
-    }
-  }
-
-  #countUnsolicited(bytes: number): void {
-    const total = this.#unsolicited;
-    total.messages += 1;
-    total.bytes += bytes;
-    if (total.messages > MAX_UNSOLICITED_MESSAGES || total.bytes > MAX_UNSOLICITED_BYTES) {
       this.#terminate();
     }
   }

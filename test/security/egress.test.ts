@@ -1,13 +1,23 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { type WebSocket, WebSocketServer } from 'ws';
+import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
-import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
-import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
+import {
+  DEFAULT_FETCH_LIMITS,
+  GuardedFetch,
+  type GuardedResponse,
+} from '../../src/net/guarded-fetch.ts';
+import {
+  type CloseReason,
+  createGuardedWebSocketConnector,
+  type GuardedSocket,
+} from '../../src/net/guarded-websocket.ts';
+import { HttpClient } from '../../src/net/http-client.ts';
 import {
   type ConnectionAttempts,
   type LoopbackConnectionCounter,
@@ -86,7 +96,7 @@ describe('a mint or relay URL from an untrusted client', () => {
       expect(reason).toBe('forbidden address');
     }
     const unencrypted = createGuardedConnector()(`ws://${host}:${loopbackCounter.port}/`);
-    expect(await webSocketFailureReason(unencrypted)).toBe('forbidden address');
+    expect((await waitForClose(unencrypted)).reason).toBe('forbidden address');
     expect(attempts.targets).toEqual([]);
     expect(loopbackCounter.connectionCount()).toBe(0);
   });
@@ -104,7 +114,7 @@ describe('a mint or relay URL from an untrusted client', () => {
     const attempts = startRecording();
     await failureReasons(`public.example:${port}`);
     const target = `[${UNUSED_PUBLIC_ADDRESS}]:${port}`;
-    expect(attempts.targets).toEqual([target, target]);
+    expect(attempts.targets).toEqual([target, target, target, target]);
   });
 });
 
@@ -125,7 +135,7 @@ describe('a host name that an attacker controls', () => {
     const first = await guarded.request({ method: 'GET', url });
     const later = [
       fetchFailureReason(await guarded.request({ method: 'GET', url })),
-      await webSocketFailureReason(connect(`wss://${host}/`)),
+      (await waitForClose(connect(`wss://${host}/`))).reason,
       fetchFailureReason(await guarded.request({ method: 'POST', url, body: {} })),
     ];
     expect(first).toMatchObject({ outcome: 'unreachable', isUnsent: true });
@@ -147,7 +157,7 @@ describe('a host name that an attacker controls', () => {
     const attempts = startRecording();
     await failureReasons(`mixed.example:${loopbackCounter.port}`);
     const target = `[${UNUSED_PUBLIC_ADDRESS}]:${loopbackCounter.port}`;
-    expect(attempts.targets).toEqual([target, target]);
+    expect(attempts.targets).toEqual([target, target, target, target]);
     expect(loopbackCounter.connectionCount()).toBe(0);
   });
 
@@ -221,7 +231,8 @@ describe('a redirect to a private address', () => {
     const attempts = startRecording();
     const response = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
     expect(response).toMatchObject({ outcome: 'responded', status });
-    expect(await webSocketFailureReason(connect(`ws://${host}/`))).toContain(String(status));
+    const closed = await waitForClose(connect(`ws://${host}/`));
+    expect(closed).toEqual({ reason: 'handshake rejected', status });
     expect(attempts.targets).toEqual([host, host]);
     expect(loopbackCounter.connectionCount()).toBe(0);
   });
@@ -252,10 +263,8 @@ describe('a proxy in the environment variables', () => {
       { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
       targetUrl,
     );
-    expect(outcomes).toMatchObject({
-      guardedFetch: { outcome: 'responded', text: 'direct' },
-      guardedSocket: 'open',
-    });
+    const direct = { response: { outcome: 'responded', text: 'direct' }, socket: 'open' };
+    expect(outcomes).toMatchObject({ mainThread: direct, networkThread: direct });
     // Control: Node's own clients use the proxy.
     expect(proxiedUrls.map((url) => url.replace(targetUrl, ''))).toEqual([
       '/global-fetch',
@@ -271,9 +280,13 @@ describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
       (_request, response) => response.end('unchecked'),
     );
     const url = `https://${await listen(target)}`;
+    const rejected = {
+      response: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
+      socket: 'bad certificate',
+    };
     expect(await connectInProcess({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
-      guardedFetch: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
-      guardedSocket: expect.stringMatching(/self-signed certificate/),
+      mainThread: rejected,
+      networkThread: rejected,
       globalFetch: 'unchecked',
       httpGet: 'status 200',
     });
@@ -312,13 +325,28 @@ function startRecording(): ConnectionAttempts {
 
 /** Creates a client with the restrictions of production, and the DNS server of these tests. */
 function createGuardedFetch(): GuardedFetch {
+  const guarded = new GuardedFetch(guardedFetchOptions());
+  cleanups.push(() => guarded.close());
+  return guarded;
+}
+
+/** Creates a client with the connections of the network thread, but in this thread. */
+function createMeteredFetch(): GuardedFetch {
+  const { limits, ...policy } = guardedFetchOptions();
   const guarded = new GuardedFetch({
-    allowPrivateNetworks: false,
-    resolve: createDnsResolver([dnsServer.address]),
-    limits: { connectTimeoutMs: CONNECT_TIMEOUT_MS },
+    ...policy,
+    networkThread: { createHttpClient: () => new HttpClient(policy, limits, () => undefined) },
   });
   cleanups.push(() => guarded.close());
   return guarded;
+}
+
+function guardedFetchOptions() {
+  return {
+    allowPrivateNetworks: false,
+    resolve: createDnsResolver([dnsServer.address]),
+    limits: { ...DEFAULT_FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS },
+  };
 }
 
 function createGuardedConnector() {
@@ -329,29 +357,30 @@ function createGuardedConnector() {
   });
 }
 
-/** Connects to a host and port by HTTPS and by WebSocket. @returns why each connection failed */
+/**
+ * Connects to a host and port by HTTPS and by WebSocket, as to an operator's host and as the network thread does.
+ * @returns why each connection failed
+ */
 async function failureReasons(authority: string): Promise<string[]> {
-  const response = await createGuardedFetch().request({
-    method: 'GET',
-    url: `https://${authority}/`,
-  });
-  return [
-    fetchFailureReason(response),
-    await webSocketFailureReason(createGuardedConnector()(`wss://${authority}/`)),
-  ];
+  const reasons: string[] = [];
+  for (const client of [createGuardedFetch(), createMeteredFetch()]) {
+    const response = await client.request({ method: 'GET', url: `https://${authority}/` });
+    reasons.push(fetchFailureReason(response));
+  }
+  const connect = createGuardedConnector();
+  for (const receive of [undefined, () => true]) {
+    reasons.push((await waitForClose(connect(`wss://${authority}/`, receive))).reason);
+  }
+  return reasons;
 }
 
 function fetchFailureReason(response: GuardedResponse): string {
   return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 
-async function webSocketFailureReason(socket: WebSocket): Promise<string> {
-  let reason = '';
-  socket.on('error', (error) => {
-    reason = error.message;
-  });
-  await new Promise((resolve) => socket.once('close', resolve));
-  return reason;
+async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
+  const [closeReason] = await once(socket, 'close');
+  return closeReason;
 }
 
 /** @returns host and port */

@@ -5,8 +5,10 @@ import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { DEFAULT_FETCH_LIMITS, GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
+import { HttpClient } from '../../src/net/http-client.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-certificate.ts';
 
 /** Resolves every host name to this machine, and treats the address as public. */
@@ -62,8 +64,41 @@ describe('a client for untrusted hosts with the settings of production', () => {
     const url = `https://other.test:${port}/`;
     const result = await guardedFetch.request({ method: 'GET', url });
     expect(result).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
-    const [error] = await once(connectWebSocket(`wss://other.test:${port}/`), 'error');
-    expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+    const [closed] = await once(connectWebSocket(`wss://other.test:${port}/`), 'close');
+    expect(closed).toEqual({ reason: 'bad certificate', status: null });
+  });
+
+  it.each([
+    ['accepts a certificate chain of 9 kB', 24, ['responded', 'open']],
+    ['rejects a certificate chain of 36 kB', 100, ['response too large', 'response too large']],
+  ])('%s from a host that the operator did not name', async (_case, length, expected) => {
+    const chainServer = createServer(
+      { key: TEST_PRIVATE_KEY, cert: Array(length).fill(TEST_CERTIFICATE).join('\n') },
+      (_request, response) => response.end('hello'),
+    );
+    new WebSocketServer({ server: chainServer });
+    const { port, close } = await listenOnLoopback(chainServer);
+    onTestFinished(close);
+    const host = `mint.test:${port}`;
+    const policy = { allowPrivateNetworks: false };
+    const client = new HttpClient(policy, DEFAULT_FETCH_LIMITS, () => undefined);
+    onTestFinished(() => client.close());
+    const response = await client.request({
+      url: `https://${host}/`,
+      method: 'GET',
+      jsonBody: null,
+      maxBodyBytes: DEFAULT_FETCH_LIMITS.maxBodyBytes,
+      timeoutMs: DEFAULT_FETCH_LIMITS.totalTimeoutMs,
+    });
+    const socket = createGuardedWebSocketConnector(policy)(`wss://${host}/`, () => true);
+    const closed = once(socket, 'close');
+    const [closeReason] = await Promise.race([once(socket, 'open'), closed]);
+    socket.terminate();
+    await closed;
+    expect([
+      response.outcome === 'unreachable' ? response.reason : response.outcome,
+      closeReason?.reason ?? 'open',
+    ]).toEqual(expected);
   });
 
   it('limits the concurrent requests to all ports of a host, except to an operator origin', async () => {
@@ -102,11 +137,7 @@ describe('a client for untrusted hosts with the settings of production', () => {
 /** Starts another HTTPS server on this machine. @returns its port */
 async function startHttpsServer(listener: RequestListener): Promise<number> {
   const tlsOptions = { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE };
-  const httpsServer = createServer(tlsOptions, listener).listen(0, '127.0.0.1');
-  await once(httpsServer, 'listening');
-  onTestFinished(() => {
-    httpsServer.closeAllConnections();
-    httpsServer.close();
-  });
-  return (httpsServer.address() as AddressInfo).port;
+  const { port, close } = await listenOnLoopback(createServer(tlsOptions, listener));
+  onTestFinished(close);
+  return port;
 }

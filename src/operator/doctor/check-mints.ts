@@ -19,7 +19,7 @@ export async function checkMints(
   return (await Promise.all(checks)).flat();
 }
 
-function listOperatorMints(config: Config): string[] {
+export function listOperatorMints(config: Config): string[] {
   return [
     ...new Set([
       config.defaultMintUrl,

@@ -1,5 +1,5 @@
 import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
-import { toDisplayText, tryParseJson } from '../../untrusted-text.ts';
+import { toDisplayText } from '../../untrusted-text.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
 /** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
@@ -69,8 +69,8 @@ function evaluateResponse(
     );
     return;
   }
-  const { status, headers } = response;
-  const body = parseJsonObject(response.text);
+  const { status, headers, json } = response;
+  const body: Record<string, unknown> = typeof json === 'object' ? { ...json } : {};
   if (status === 429) {
     list.warning(
       'origin.rate_limit',
@@ -123,9 +123,4 @@ function evaluatePayRequest(
       'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
     );
   }
-}
-
-function parseJsonObject(text: string): Record<string, unknown> {
-  const body = tryParseJson(text);
-  return typeof body === 'object' && body !== null ? { ...body } : {};
 }

@@ -1,5 +1,4 @@
 import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
-import { toHandshakeFailure } from '../../net/request-failure.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 
@@ -37,10 +36,9 @@ function probeRelay(relay: string, connect: WebSocketConnector): Promise<string 
     resolve(failureReason);
     socket.close();
   };
-  socket.on('error', (error) => finish(toHandshakeFailure(error)));
-  socket.once('close', () => finish('connection lost'));
-  socket.once('message', (data) =>
-    finish(Array.isArray(tryParseJson(String(data))) ? null : 'it does not respond like a relay'),
+  socket.once('close', ({ reason }) => finish(reason));
+  socket.once('message', (text) =>
+    finish(Array.isArray(tryParseJson(text)) ? null : 'it does not respond like a relay'),
   );
   socket.once('open', () => {
     socket.send(PROBE_REQUEST);

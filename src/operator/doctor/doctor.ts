@@ -16,8 +16,8 @@ import {
 } from '../../database/database.ts';
 import { rootCauseMessage } from '../../errors.ts';
 import { MintClient } from '../../mints/mint-client.ts';
+import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
-import { createGuardedWebSocketConnector } from '../../net/guarded-websocket.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
 import { Store } from '../../store.ts';
 import { withClockCheck } from './check-clock.ts';
@@ -27,7 +27,12 @@ import {
   type DatabaseReport,
   RESTORE_BACKUP_ADVICE,
 } from './check-database.ts';
-import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
+import {
+  checkExpiringEcash,
+  checkMints,
+  checkUserMints,
+  listOperatorMints,
+} from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
@@ -85,7 +90,11 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const ports = await checkPorts(config, isServiceRunning);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
-  const fetch = new GuardedFetch({ allowPrivateNetworks });
+  const egress = createEgress({
+    allowPrivateNetworks,
+    operatorUrls: [...listOperatorMints(config), ...zaps.relays],
+  });
+  const fetch = egress.createFetch();
   // The proxy of a public origin may have a private address. The operator sets the origins, so this is safe.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
   const clockFindings: Finding[] = [];
@@ -102,7 +111,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
         serviceState?.watchedMints ?? [],
         new MintClient({ fetch, clock: Date.now }),
       ),
-      checkRelays(zaps.relays, createGuardedWebSocketConnector({ allowPrivateNetworks })),
+      checkRelays(zaps.relays, egress.connect),
       checkOrigins(
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
@@ -123,7 +132,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
       ...origins,
     ];
   } finally {
-    await Promise.all([fetch.close(), originsFetch.close()]);
+    await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }
 }
 

@@ -52,14 +52,15 @@ export async function startHostileMint(
   };
 }
 
-/** Writes the text repeatedly, as fast as the client reads it, until the client disconnects. */
-export function flood(connection: Socket, text: string): void {
-  const repeatedText = text.repeat(Math.max(1, Math.floor(FLOOD_WRITE_BYTES / text.length)));
+/** Writes the bytes repeatedly, as fast as the client reads them, until the client disconnects. */
+export function flood(connection: Socket, bytes: string | Buffer): void {
+  const times = Math.max(1, Math.floor(FLOOD_WRITE_BYTES / bytes.length));
+  const repeatedBytes = Buffer.concat(Array(times).fill(Buffer.from(bytes)));
   const writeMore = () => {
     if (connection.destroyed) {
       return;
     }
-    if (connection.write(repeatedText)) {
+    if (connection.write(repeatedBytes)) {
       setImmediate(writeMore);
     } else {
       connection.once('drain', writeMore);

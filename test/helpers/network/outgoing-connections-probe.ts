@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
-import { GuardedFetch } from '../../../src/net/guarded-fetch.ts';
-import { createGuardedWebSocketConnector } from '../../../src/net/guarded-websocket.ts';
+import { createEgress } from '../../../src/net/egress.ts';
 
 /**
  * `node outgoing-connections-probe.ts URL`: connects to a server once in each way that the service uses, and once with
@@ -11,27 +10,25 @@ import { createGuardedWebSocketConnector } from '../../../src/net/guarded-websoc
  */
 const serverUrl = process.argv[2] ?? '';
 
-const guardedFetch = new GuardedFetch({ allowPrivateNetworks: true });
-const connectGuarded = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
-
 const results = {
-  guardedFetch: await guardedFetch.request({ method: 'GET', url: `${serverUrl}/guarded-fetch` }),
-  guardedSocket: await openGuardedSocket(`${serverUrl.replace(/^http/, 'ws')}/guarded-socket`),
+  mainThread: await connectGuarded([serverUrl]),
+  networkThread: await connectGuarded([]),
   globalFetch: await requestWithGlobalFetch(`${serverUrl}/global-fetch`),
   httpGet: await requestWithHttpGet(`${serverUrl}/http-get`),
 };
-await guardedFetch.close();
 process.stdout.write(JSON.stringify(results));
 
-async function openGuardedSocket(url: string): Promise<string> {
-  const socket = connectGuarded(url);
-  try {
-    await once(socket, 'open');
-    socket.terminate();
-    return 'open';
-  } catch (error) {
-    return String(error);
-  }
+async function connectGuarded(operatorUrls: string[]) {
+  const egress = createEgress({ allowPrivateNetworks: true, operatorUrls });
+  const fetch = egress.createFetch();
+  const response = await fetch.request({ method: 'GET', url: `${serverUrl}/guarded-fetch` });
+  const socket = egress.connect(`${serverUrl.replace(/^http/, 'ws')}/guarded-socket`);
+  const closed = once(socket, 'close');
+  const [closeReason] = await Promise.race([once(socket, 'open'), closed]);
+  socket.terminate();
+  await fetch.close();
+  await egress.close();
+  return { response, socket: closeReason?.reason ?? 'open' };
 }
 
 async function requestWithGlobalFetch(url: string): Promise<string> {

@@ -284,7 +284,8 @@ function clientFor(body: unknown, status = 200) {
     outcome: 'responded',
     status,
     headers: new Map([['content-type', isText ? 'text/html' : 'application/json']]),
-    text: isText ? body : JSON.stringify(body),
+    json: isText ? undefined : body,
+    text: isText ? body : '',
   });
 }
 

@@ -150,5 +150,5 @@ async function createQuote(mints: MintClient, limiter: Clients['limiter']): Prom
 }
 
 function respondedWith(status: number): GuardedResponse {
-  return { outcome: 'responded', status, headers: new Map(), text: '{}' };
+  return { outcome: 'responded', status, headers: new Map(), json: {}, text: '' };
 }

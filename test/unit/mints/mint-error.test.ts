@@ -18,7 +18,6 @@ describe('parseErrorDetail', () => {
     ],
     ['the first 200 characters of a long detail', { detail: 'x'.repeat(5_000) }, 'x'.repeat(200)],
     ['no text without a detail', { error: 'x' }, ''],
-    ['no text from a body of 70 kB', { detail: 'x'.repeat(70_000) }, ''],
     [
       'no text from a list of 101 errors',
       { detail: Array.from({ length: 101 }, () => ({ msg: 'x' })) },
@@ -26,14 +25,14 @@ describe('parseErrorDetail', () => {
     ],
     ['no text from a detail of another type', { detail: 7 }, ''],
   ])('returns %s', (_case, body, expected) => {
-    expect(parseErrorDetail(response('application/json', JSON.stringify(body)))).toBe(expected);
+    expect(parseErrorDetail(response('application/json', body, ''))).toBe(expected);
   });
 
   it('returns plain text but not HTML', () => {
-    expect(parseErrorDetail(response('text/plain; charset=utf-8', 'Failed to parse'))).toBe(
-      'Failed to parse',
-    );
-    expect(parseErrorDetail(response('text/html', '<html>Bad gateway</html>'))).toBe('');
+    expect(
+      parseErrorDetail(response('text/plain; charset=utf-8', undefined, 'Failed to parse')),
+    ).toBe('Failed to parse');
+    expect(parseErrorDetail(response('text/html', undefined, '<html>Bad gateway</html>'))).toBe('');
   });
 });
 
@@ -50,6 +49,6 @@ describe('isUnknownQuoteError', () => {
   });
 });
 
-function response(contentType: string, text: string) {
-  return { headers: new Map([['content-type', contentType]]), text };
+function response(contentType: string, json: unknown, text: string) {
+  return { headers: new Map([['content-type', contentType]]), json, text };
 }

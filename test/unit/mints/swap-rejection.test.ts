@@ -85,6 +85,8 @@ it('parseRedactedErrorDetail removes secrets, keyset ids and quote ids', () => {
 });
 
 function toResponse(body: object | string) {
-  const text = typeof body === 'string' ? body : JSON.stringify(body);
-  return { headers: new Map([['content-type', 'application/json']]), text };
+  const headers = new Map([['content-type', 'application/json']]);
+  return typeof body === 'string'
+    ? { headers, json: undefined, text: body }
+    : { headers, json: body, text: '' };
 }

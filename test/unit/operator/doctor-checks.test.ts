@@ -162,7 +162,8 @@ describe('checkOrigins', () => {
     ({
       outcome: 'responded',
       status,
-      text: JSON.stringify(body),
+      json: body,
+      text: '',
       headers: new Map(headers),
     }) as const;
 

@@ -1,0 +1,41 @@
+import { DEFAULT_FETCH_LIMITS, type FetchLimits, GuardedFetch } from './guarded-fetch.ts';
+import { createGuardedWebSocketConnector, type WebSocketConnector } from './guarded-websocket.ts';
+import { NetworkThread, type NetworkThreadStop } from './network-thread.ts';
+
+interface EgressOptions {
+  allowPrivateNetworks: boolean;
+  /** Of the mints and relays that the operator named. */
+  operatorUrls: readonly string[];
+  fetchLimits?: Partial<FetchLimits> | undefined;
+  monotonicMs?: () => number;
+  onNetworkThreadStopped?: (stop: NetworkThreadStop) => void;
+}
+
+export type Egress = ReturnType<typeof createEgress>;
+
+/**
+ * Creates the clients for mints and relays. The connections to the hosts that the operator named are in this thread,
+ * all others in the {@link NetworkThread}.
+ */
+export function createEgress(options: EgressOptions) {
+  const { allowPrivateNetworks, operatorUrls } = options;
+  const limits = { ...DEFAULT_FETCH_LIMITS, ...options.fetchLimits };
+  const networkThread = new NetworkThread({
+    allowPrivateNetworks,
+    limits,
+    monotonicMs: options.monotonicMs ?? (() => performance.now()),
+    onStopped: options.onNetworkThreadStopped ?? (() => undefined),
+  });
+  const operatorHosts = new Set(operatorUrls.map((url) => new URL(url).host));
+  const operatorOrigins = operatorUrls.map((url) => new URL(url).origin);
+  const connectDirectly = createGuardedWebSocketConnector({ allowPrivateNetworks });
+  const connect: WebSocketConnector = (url) =>
+    operatorHosts.has(new URL(url).host) ? connectDirectly(url) : networkThread.connect(url);
+  return {
+    connect,
+    /** Creates a client with connections and limits of its own. */
+    createFetch: () =>
+      new GuardedFetch({ allowPrivateNetworks, operatorOrigins, networkThread, limits }),
+    close: () => networkThread.close(),
+  };
+}

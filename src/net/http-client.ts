@@ -1,0 +1,280 @@
+import { isUtf8 } from 'node:buffer';
+import { Agent, buildConnector, type Dispatcher, Pool } from 'undici';
+import { MAX_JSON_ELEMENTS, tryParseJson } from '../untrusted-text.ts';
+import { type ConnectionPolicy, createLookup, TLS_OPTIONS } from './guarded-connection.ts';
+import { MeteredClient, type MeteredRequest } from './metered-client.ts';
+import { isForbiddenHost } from './public-address.ts';
+import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
+
+/** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
+const KEEP_ALIVE_MS = 4_000;
+
+/** What a host may send besides the body: headers, the framing of HTTP and TLS, and records without data. */
+const MAX_FRAMING_BYTES = 64 * 1024;
+
+/** Some hosts reject requests without a user agent. */
+const REQUEST_HEADERS = {
+  accept: 'application/json',
+  'accept-encoding': 'identity',
+  'user-agent': 'nutpost',
+};
+
+export interface HttpClientLimits {
+  connectTimeoutMs: number;
+  headersTimeoutMs: number;
+  totalTimeoutMs: number;
+  /** For all pending responses together. */
+  maxBufferedBytes: number;
+}
+
+export interface HttpRequest {
+  url: string;
+  method: 'GET' | 'POST';
+  /** Null: none. */
+  jsonBody: string | null;
+  maxBodyBytes: number;
+  timeoutMs: number;
+}
+
+/** A response may have any status; redirects are not followed. */
+export type HttpResponse =
+  | {
+      outcome: 'responded';
+      status: number;
+      /** Names are in lower case. Of a repeated header, only the first value is included. */
+      headers: ReadonlyMap<string, string>;
+      /** The parsed body; undefined if it is not JSON, or has too many elements. */
+      json: unknown;
+      /** The body if `json` is undefined. Empty if it is not UTF-8. */
+      text: string;
+    }
+  /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
+  | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
+
+/** Sends HTTP requests to public hosts. Uses no redirects, no proxy from the environment and no compression. */
+export class HttpClient {
+  readonly #allowPrivateNetworks: boolean;
+  readonly #agent: Agent;
+  readonly #bufferBudget: ResponseBufferBudget;
+
+  /**
+   * @param onBytes for hosts that the operator did not name: called before bytes that a host sent are processed. If
+   *   present, these bytes are limited
+   */
+  constructor(
+    policy: ConnectionPolicy,
+    limits: HttpClientLimits,
+    onBytes?: (origin: string) => void,
+  ) {
+    this.#allowPrivateNetworks = policy.allowPrivateNetworks;
+    this.#bufferBudget = { maxBytes: limits.maxBufferedBytes, usedBytes: 0, pending: new Set() };
+    const lookup = createLookup(policy);
+    const connect = buildConnector({
+      ...TLS_OPTIONS,
+      ...lookup,
+      timeout: limits.connectTimeoutMs,
+      // HTTP/1.1 only, so that a single parser enforces the limits on headers and body.
+      allowH2: false,
+    });
+    const createMeteredPool =
+      onBytes &&
+      ((origin: string | URL, agentOptions: Pool.Options) =>
+        new Pool(origin, {
+          ...agentOptions,
+          factory: (_origin, options) =>
+            new MeteredClient(origin, options, { connect, lookup, onBytes }),
+        }));
+    this.#agent = new Agent({
+      connect,
+      ...(createMeteredPool && { factory: createMeteredPool }),
+      // Per host. Enough for 50 invoices a second at a mint that takes 300 ms for each; further requests wait.
+      connections: 16,
+      pipelining: 1,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      headersTimeout: limits.headersTimeoutMs,
+      bodyTimeout: limits.totalTimeoutMs,
+      // Node's default for servers.
+      maxHeaderSize: 16 * 1024,
+    });
+  }
+
+  /** Sends one request. Failures of the host are results, not exceptions. */
+  async request(request: HttpRequest): Promise<HttpResponse> {
+    const { method, jsonBody, maxBodyBytes, timeoutMs } = request;
+    const { origin, hostname, pathname, search } = new URL(request.url);
+    // Here, because a host that is an address is connected to without a lookup.
+    if (!this.#allowPrivateNetworks && isForbiddenHost(hostname.replace(/^\[|\]$/g, ''))) {
+      return unsentResponse('forbidden address');
+    }
+    const response = new BufferedResponse(this.#bufferBudget, maxBodyBytes);
+    const timer = setTimeout(
+      () => response.abort(new RequestFailure('timed out')),
+      timeoutMs,
+    ).unref();
+    const options: MeteredRequest = {
+      origin,
+      path: pathname + search,
+      method,
+      headers: { ...REQUEST_HEADERS, ...(jsonBody && { 'content-type': 'application/json' }) },
+      body: jsonBody,
+      maxReceivedBytes: maxBodyBytes + MAX_FRAMING_BYTES,
+    };
+    try {
+      const { status, headers, text } = await response.send(this.#agent, options);
+      const json = parseBody(text);
+      return {
+        outcome: 'responded',
+        status,
+        headers: firstHeaderValues(headers),
+        json,
+        text: json === undefined ? text : '',
+      };
+    } catch (error) {
+      const reason = toFailureReason(error);
+      return response.isRequestStarted
+        ? { outcome: 'unreachable', reason }
+        : unsentResponse(reason);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Closes all connections; pending requests end as `closed`. */
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+}
+
+export function unsentResponse(reason: RequestFailureReason): HttpResponse {
+  return { outcome: 'unreachable', reason, isUnsent: true };
+}
+
+/** Deeper JSON could not be sent to another thread. The info of a mint has six levels. */
+const MAX_JSON_DEPTH = 64;
+
+function parseBody(text: string): unknown {
+  const json = tryParseJson(text, MAX_JSON_ELEMENTS);
+  return isDeeperThan(MAX_JSON_DEPTH, json) ? undefined : json;
+}
+
+function isDeeperThan(depth: number, value: unknown): boolean {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    (depth === 0 || Object.values(value).some((each) => isDeeperThan(depth - 1, each)))
+  );
+}
+
+function firstHeaderValues(
+  headers: Record<string, string | string[] | undefined>,
+): ReadonlyMap<string, string> {
+  const names = Object.keys(headers);
+  return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
+}
+
+/** The memory of a chunk in addition to its bytes: a host may send chunks of one byte. */
+const CHUNK_OVERHEAD_BYTES = 256;
+
+type Controller = Dispatcher.DispatchController;
+type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
+
+/** The memory for all pending responses together. */
+interface ResponseBufferBudget {
+  readonly maxBytes: number;
+  usedBytes: number;
+  /** Oldest first. */
+  readonly pending: Set<BufferedResponse>;
+}
+
+/**
+ * Sends a request and buffers its response as text. Aborts a response that is too large or compressed, because a few
+ * kB can unpack to gigabytes. If all pending responses together are too large, aborts the oldest.
+ */
+class BufferedResponse implements Dispatcher.DispatchHandler {
+  readonly #budget: ResponseBufferBudget;
+  readonly #maxBytes: number;
+  readonly #completed = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
+  #controller: Controller | null = null;
+  #abortReason: Error | null = null;
+  #status = 0;
+  #headers: Headers = {};
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(budget: ResponseBufferBudget, maxBytes: number) {
+    this.#budget = budget;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Whether any part of the request may have been sent. */
+  get isRequestStarted(): boolean {
+    return this.#controller !== null;
+  }
+
+  send(agent: Dispatcher, request: Dispatcher.DispatchOptions) {
+    agent.dispatch(request, this);
+    return this.#completed.promise;
+  }
+
+  /** Ends the request immediately, even if it still waits for a connection. */
+  abort(reason: Error): void {
+    this.#abortReason = reason;
+    this.#controller?.abort(reason);
+    this.#completed.reject(reason);
+  }
+
+  /** undici calls this before it writes the request. */
+  onRequestStart(controller: Controller): void {
+    if (this.#abortReason !== null) {
+      controller.abort(this.#abortReason);
+    } else {
+      this.#controller = controller;
+    }
+  }
+
+  onResponseStart(_controller: Controller, status: number, headers: Headers): void {
+    this.#status = status;
+    this.#headers = headers;
+    const encoding = String(headers['content-encoding'] ?? '').trim();
+    if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
+      this.abort(new RequestFailure('response compressed'));
+    }
+  }
+
+  onResponseData(_controller: Controller, chunk: Buffer): void {
+    const budget = this.#budget;
+    const bytes = chunk.byteLength + CHUNK_OVERHEAD_BYTES;
+    this.#chunks.push(chunk);
+    this.#bytes += bytes;
+    budget.usedBytes += bytes;
+    budget.pending.add(this);
+    if (this.#bytes > this.#maxBytes) {
+      this.abort(new RequestFailure('response too large'));
+    }
+    if (budget.usedBytes > budget.maxBytes) {
+      const [oldest] = budget.pending;
+      oldest?.abort(new RequestFailure('response too large'));
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#release();
+    const body = Buffer.concat(this.#chunks);
+    // JSON is UTF-8 without a byte order mark (RFC 8259 section 8.1). The decoder removes the mark, and would take 5 ms
+    // to replace a megabyte of invalid bytes.
+    const text = isUtf8(body) ? new TextDecoder().decode(body) : '';
+    this.#completed.resolve({ status: this.#status, headers: this.#headers, text });
+  }
+
+  onResponseError(_controller: Controller | null, error: Error): void {
+    this.#release();
+    this.#completed.reject(error);
+  }
+
+  #release(): void {
+    this.#budget.usedBytes -= this.#bytes;
+    this.#budget.pending.delete(this);
+    this.#bytes = 0;
+  }
+}

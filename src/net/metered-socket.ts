@@ -1,0 +1,86 @@
+import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import { RequestFailure } from './request-failure.ts';
+
+/**
+ * Bytes of TLS that are no data of the application: what is received but not processed yet, and session tickets and key
+ * updates. 900 tickets fit into a record and take 10 ms; honest hosts send two.
+ */
+const MAX_TLS_BYTES = 128 * 1024;
+
+/** The TLS bytes that each byte of data allows in addition. A record for a short message takes 22 bytes. */
+const TLS_BYTES_PER_BYTE = 1 / 8;
+
+/** For the replies to pings, whose records are longer than their data. */
+const TLS_BYTES_PER_SECOND = 16;
+
+/**
+ * A TCP connection to an untrusted host, below TLS. All that the host sends passes through JavaScript here before a
+ * native library processes it.
+ */
+export class MeteredSocket extends Duplex {
+  readonly #socket: Socket;
+  readonly #startedAtMs = performance.now();
+  #receivedBytes = 0;
+  #tls: TLSSocket | null = null;
+
+  /**
+   * @param receive called with the number of bytes that the host has sent, before they are processed. Returns whether
+   *   the host may send them; if not, the connection is destroyed
+   */
+  constructor(options: TcpNetConnectOpts, receive: (bytes: number) => boolean) {
+    super();
+    this.#socket = connect({ ...options, noDelay: true });
+    this.#socket.once('connect', () => this.emit('connect'));
+    this.#socket.on('data', (chunk: Buffer) => {
+      this.#receivedBytes += chunk.byteLength;
+      if (!receive(chunk.byteLength) || this.#hasTooManyTlsBytes()) {
+        this.destroy(new RequestFailure('response too large'));
+      } else if (!this.push(chunk)) {
+        this.#socket.pause();
+      }
+    });
+    this.#socket.once('end', () => this.push(null));
+    this.#socket.once('error', (error) => this.destroy(error));
+    this.#socket.once('close', () => this.destroy());
+  }
+
+  /** From now on, limits what the host sends besides the data of the TLS connection that uses this one. */
+  limitTlsBytes(tls: TLSSocket): void {
+    this.#tls = tls;
+  }
+
+  #hasTooManyTlsBytes(): boolean {
+    if (this.#tls === null) {
+      return false;
+    }
+    const seconds = (performance.now() - this.#startedAtMs) / 1_000;
+    const maxBytes =
+      MAX_TLS_BYTES +
+      this.#tls.bytesRead * (1 + TLS_BYTES_PER_BYTE) +
+      seconds * TLS_BYTES_PER_SECOND;
+    return this.#receivedBytes > maxBytes;
+  }
+
+  override _read(): void {
+    this.#socket.resume();
+  }
+
+  override _write(
+    chunk: Buffer,
+    _encoding: string,
+    callback: (error?: Error | null) => void,
+  ): void {
+    this.#socket.write(chunk, callback);
+  }
+
+  override _final(callback: () => void): void {
+    this.#socket.end(callback);
+  }
+
+  override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    this.#socket.destroy();
+    callback(error);
+  }
+}

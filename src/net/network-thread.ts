@@ -1,0 +1,319 @@
+import { EventEmitter } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { LRUCache } from 'lru-cache';
+import { createWorkerEnvironment } from '../worker-environment.ts';
+import type { CloseReason, GuardedSocket, GuardedSocketEvents } from './guarded-websocket.ts';
+import {
+  type HttpClient,
+  type HttpRequest,
+  type HttpResponse,
+  unsentResponse,
+} from './http-client.ts';
+import {
+  type NetworkThreadOptions,
+  type NetworkThreadReply,
+  type NetworkThreadRequest,
+  NetworkThreadStatus,
+} from './network-thread-messages.ts';
+import { NETWORK_THREAD_FILE } from './network-thread-worker.ts';
+import { getSite } from './site.ts';
+
+/** How often the network thread records a heartbeat, and the main thread checks for it. */
+const HEARTBEAT_INTERVAL_MS = 250;
+
+/** After two seconds without a heartbeat, the network thread is blocked. Its start may take longer. */
+const MAX_MISSED_HEARTBEATS = 8;
+const MAX_MISSED_AT_START = 40;
+
+/** Honest responses need a few MB. Buffers count separately (see `maxBufferedBytes`). */
+const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
+
+/** How long a site is suspended that has blocked the network thread. Doubles each time. */
+const FIRST_SUSPENSION_MS = 10_000;
+const MAX_SUSPENSION_MS = 60 * 60_000;
+
+/** Afterwards, the next suspension of a site is short again. */
+const SUSPENSION_TTL_MS = 24 * 60 * 60_000;
+const MAX_SUSPENSIONS = 10_000;
+
+interface NetworkThreadDeps extends Pick<NetworkThreadOptions, 'allowPrivateNetworks' | 'limits'> {
+  monotonicMs: () => number;
+  onStopped: (stop: NetworkThreadStop) => void;
+}
+
+/** The thread was blocked or died. */
+export interface NetworkThreadStop {
+  /** The site that it was busy with; null if there was none. */
+  site: string | null;
+  /** How long the site is suspended. */
+  suspendedMs: number;
+  error: unknown;
+}
+
+interface PendingRequest {
+  clientId: number;
+  resolve: (response: HttpResponse) => void;
+}
+
+interface Suspension {
+  count: number;
+  untilMs: number;
+}
+
+/**
+ * A worker thread that makes all connections to hosts that the operator did not name, because native libraries do work
+ * for them that no limit in JavaScript can bound (TLS handshakes, for example). Starts with the first such host. If
+ * the thread dies or stays blocked, all its connections are lost, the site that it was busy with is suspended, and the
+ * next request starts it again.
+ */
+export class NetworkThread {
+  readonly #deps: NetworkThreadDeps;
+  #running: { worker: Worker; heartbeatTimer: NodeJS.Timeout } | null = null;
+  #lastId = 0;
+  readonly #requests = new Map<number, PendingRequest>();
+  readonly #sockets = new Map<number, ThreadSocket>();
+  readonly #suspensions: LRUCache<string, Suspension>;
+
+  constructor(deps: NetworkThreadDeps) {
+    this.#deps = deps;
+    this.#suspensions = new LRUCache({
+      max: MAX_SUSPENSIONS,
+      ttl: SUSPENSION_TTL_MS,
+      perf: { now: deps.monotonicMs },
+    });
+  }
+
+  /** Creates a client with connections of its own. */
+  createHttpClient(): Pick<HttpClient, 'request' | 'close'> {
+    const clientId = this.#createId();
+    let isClosed = false;
+    return {
+      request: async (request) =>
+        isClosed ? unsentResponse('closed') : this.#request(clientId, request),
+      close: async () => {
+        isClosed = true;
+        for (const [id, request] of this.#requests) {
+          if (request.clientId === clientId) {
+            this.#endRequest(id, { outcome: 'unreachable', reason: 'closed' });
+          }
+        }
+      },
+    };
+  }
+
+  /** Opens a WebSocket; see {@link createGuardedWebSocketConnector}. */
+  connect(url: string): GuardedSocket {
+    const id = this.#createId();
+    const socket = new ThreadSocket((command) => {
+      if (this.#sockets.has(id)) {
+        this.#post({ ...command, id });
+      }
+    });
+    if (this.#isSuspended(url)) {
+      setImmediate(() => socket.handleClose({ reason: 'site suspended', status: null }));
+    } else {
+      this.#sockets.set(id, socket);
+      this.#post({ kind: 'connect', id, url, site: this.#getSite(url) });
+    }
+    return socket;
+  }
+
+  /** Closes all connections. */
+  async close(): Promise<void> {
+    const worker = this.#running?.worker;
+    this.#stop();
+    await worker?.terminate();
+  }
+
+  #createId(): number {
+    this.#lastId += 1;
+    return this.#lastId;
+  }
+
+  async #request(clientId: number, request: HttpRequest): Promise<HttpResponse> {
+    if (this.#isSuspended(request.url)) {
+      return unsentResponse('site suspended');
+    }
+    const id = this.#createId();
+    const { promise, resolve } = Promise.withResolvers<HttpResponse>();
+    this.#requests.set(id, { clientId, resolve });
+    this.#post({ kind: 'request', id, clientId, request });
+    return promise;
+  }
+
+  #post(message: NetworkThreadRequest): void {
+    try {
+      this.#running ??= this.#start();
+      this.#running.worker.postMessage(message);
+    } catch (error) {
+      // The operating system may allow no further thread. Callers of `connect` have no listener yet.
+      setImmediate(() => this.#abandon(null, error));
+    }
+  }
+
+  #start() {
+    const { allowPrivateNetworks, limits } = this.#deps;
+    const status = new NetworkThreadStatus();
+    const statusMemory = status.memory;
+    const worker = new Worker(NETWORK_THREAD_FILE, {
+      workerData: {
+        allowPrivateNetworks,
+        limits,
+        statusMemory,
+        heartbeatIntervalMs: HEARTBEAT_INTERVAL_MS,
+      } satisfies NetworkThreadOptions,
+      env: createWorkerEnvironment(),
+      resourceLimits: RESOURCE_LIMITS,
+    });
+    worker.on('message', (batch: NetworkThreadReply[]) => {
+      for (const reply of batch) {
+        if (this.#running?.worker === worker) {
+          this.#handleReply(reply);
+        }
+      }
+      // Requests of clients are handled between two batches.
+      setImmediate(() => worker.postMessage({ kind: 'next' } satisfies NetworkThreadRequest));
+    });
+    const abandon = (error: unknown) => {
+      if (this.#running?.worker === worker) {
+        this.#abandon(status.busyOrigin, error);
+        void worker.terminate();
+      }
+    };
+    worker.once('error', abandon);
+    worker.once('messageerror', abandon);
+    worker.once('exit', () => abandon(new Error('it exited')));
+    let lastHeartbeats = 0;
+    let missedHeartbeats = 0;
+    // Counts intervals instead of time, because a machine that was suspended resumes both threads at once.
+    const heartbeatTimer = setInterval(() => {
+      const { heartbeats } = status;
+      missedHeartbeats = heartbeats === lastHeartbeats ? missedHeartbeats + 1 : 0;
+      lastHeartbeats = heartbeats;
+      const maxMissed = heartbeats === 0 ? MAX_MISSED_AT_START : MAX_MISSED_HEARTBEATS;
+      if (missedHeartbeats >= maxMissed) {
+        abandon(new Error('it does not respond'));
+      }
+    }, HEARTBEAT_INTERVAL_MS).unref();
+    return { worker, heartbeatTimer };
+  }
+
+  /** @param busyOrigin of a thread that was blocked or died */
+  #abandon(busyOrigin: string | null, error: unknown): void {
+    const site = busyOrigin === null ? null : this.#getSite(busyOrigin);
+    const suspendedMs = site === null ? 0 : this.#suspend(site);
+    this.#deps.onStopped({ site, suspendedMs, error });
+    this.#stop();
+  }
+
+  /** Ends all requests and sockets. */
+  #stop(): void {
+    clearInterval(this.#running?.heartbeatTimer);
+    this.#running = null;
+    for (const id of this.#requests.keys()) {
+      this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' });
+    }
+    for (const [id, { state }] of [...this.#sockets]) {
+      const reason = state === 'open' ? 'connection lost' : 'timed out';
+      this.#handleReply({ kind: 'close', id, reason: { reason, status: null } });
+    }
+  }
+
+  #endRequest(id: number, response: HttpResponse): void {
+    this.#requests.get(id)?.resolve(response);
+    this.#requests.delete(id);
+  }
+
+  #handleReply(reply: NetworkThreadReply): void {
+    const socket = this.#sockets.get(reply.id);
+    if (reply.kind === 'response') {
+      this.#endRequest(reply.id, reply.response);
+    } else if (reply.kind === 'close') {
+      this.#sockets.delete(reply.id);
+      socket?.handleClose(reply.reason);
+    } else if (reply.kind === 'message') {
+      socket?.handleMessage(reply.text);
+    } else if (reply.kind === 'open') {
+      socket?.handleOpen();
+    } else {
+      socket?.emit('pong');
+    }
+  }
+
+  /** Suspends the site that the thread was busy with. */
+  #suspend(site: string): number {
+    const { monotonicMs } = this.#deps;
+    const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
+    const suspendedMs = Math.min(FIRST_SUSPENSION_MS * 2 ** (count - 1), MAX_SUSPENSION_MS);
+    this.#suspensions.set(site, { count, untilMs: monotonicMs() + suspendedMs });
+    return suspendedMs;
+  }
+
+  #isSuspended(url: string): boolean {
+    const suspension = this.#suspensions.get(this.#getSite(url));
+    return suspension !== undefined && this.#deps.monotonicMs() < suspension.untilMs;
+  }
+
+  #getSite(url: string): string {
+    return getSite(url, { isPortPartOfSite: this.#deps.allowPrivateNetworks });
+  }
+}
+
+type SocketCommand = { kind: 'send'; text: string } | { kind: 'ping' | 'close' | 'terminate' };
+
+/** A WebSocket that the network thread handles. */
+class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
+  #state: GuardedSocket['state'] = 'connecting';
+  readonly #post: (command: SocketCommand) => void;
+
+  constructor(post: (command: SocketCommand) => void) {
+    super();
+    this.#post = post;
+  }
+
+  get state(): GuardedSocket['state'] {
+    return this.#state;
+  }
+
+  send(text: string): void {
+    if (this.#state === 'open') {
+      this.#post({ kind: 'send', text });
+    }
+  }
+
+  ping(): void {
+    if (this.#state === 'open') {
+      this.#post({ kind: 'ping' });
+    }
+  }
+
+  close(): void {
+    if (this.#state !== 'closed') {
+      this.#state = 'closed';
+      this.#post({ kind: 'close' });
+    }
+  }
+
+  terminate(): void {
+    this.#state = 'closed';
+    this.#post({ kind: 'terminate' });
+  }
+
+  handleOpen(): void {
+    if (this.#state === 'connecting') {
+      this.#state = 'open';
+      this.emit('open');
+    }
+  }
+
+  handleMessage(text: string): void {
+    if (this.#state === 'open') {
+      this.emit('message', text);
+    }
+  }
+
+  handleClose(reason: CloseReason): void {
+    this.#state = 'closed';
+    this.emit('close', reason);
+  }
+}

@@ -1,0 +1,152 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import type { Egress } from '../../src/net/egress.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
+import { openTestEgress } from '../helpers/network/open-test-egress.ts';
+
+const KIBIBYTE = 1024;
+
+/** What the WebSockets of a site may send at once. */
+const SITE_BURST_BYTES = 16 * 1024 * KIBIBYTE;
+
+/** How many of them each message takes in addition to its own bytes. */
+const BYTES_PER_MESSAGE = 2 * KIBIBYTE;
+
+describe('a WebSocket to a host that the operator did not name', () => {
+  it.each([
+    ['large messages', 200 * KIBIBYTE],
+    ['short messages', 2],
+  ])('is closed after a burst of %s, and accepted again later', async (_case, messageBytes) => {
+    const text = 'x'.repeat(messageBytes);
+    const url = await startSite((socket) => {
+      const sendMore = () => socket.send(text, (error) => error || setImmediate(sendMore));
+      sendMore();
+    });
+    const egress = openTestEgress();
+    const socket = egress.connect(url);
+    let messageCount = 0;
+    socket.on('message', () => {
+      messageCount += 1;
+    });
+    expect((await once(socket, 'close'))[0]).toEqual({ reason: 'connection lost', status: null });
+    const expectedCount = SITE_BURST_BYTES / (messageBytes + BYTES_PER_MESSAGE);
+    expect(messageCount).toBeGreaterThan(expectedCount * 0.9);
+    expect(messageCount).toBeLessThan(expectedCount * 1.1);
+
+    await once(egress.connect(url), 'close');
+    const otherSocket = egress.connect(await startSite(() => {}));
+    await once(otherSocket, 'open');
+    await expect.poll(() => canOpen(egress, url)).toBe(true);
+  });
+
+  it('receives the states of a thousand quotes with long invoices', async () => {
+    const url = await startSite((socket) =>
+      socket.once('message', () => {
+        for (let i = 0; i < 1_000; i += 1) {
+          socket.send('x'.repeat(2 * KIBIBYTE));
+        }
+      }),
+    );
+    const socket = openTestEgress().connect(url);
+    socket.once('open', () => socket.send('subscribe'));
+    let messageCount = 0;
+    await new Promise<void>((resolve) => {
+      socket.on('message', () => {
+        messageCount += 1;
+        if (messageCount === 1_000) {
+          resolve();
+        }
+      });
+    });
+    expect(socket.state).toBe('open');
+  });
+
+  it('delivers a burst of messages in many turns of the event loop', async () => {
+    const url = await startSite((socket) =>
+      socket.once('message', () => {
+        for (let i = 0; i < 1_500; i += 1) {
+          socket.send(String(i));
+        }
+        socket.close();
+      }),
+    );
+    const socket = openTestEgress().connect(url);
+    socket.once('open', () => socket.send('start'));
+    const texts: string[] = [];
+    socket.on('message', (text) => texts.push(text));
+    let previousCount = 0;
+    let maxCountPerTurn = 0;
+    const countTurn = () => {
+      maxCountPerTurn = Math.max(maxCountPerTurn, texts.length - previousCount);
+      previousCount = texts.length;
+      immediate = setImmediate(countTurn);
+    };
+    let immediate = setImmediate(countTurn);
+    await once(socket, 'close');
+    clearImmediate(immediate);
+    expect(texts).toEqual(Array.from({ length: 1_500 }, (_, index) => String(index)));
+    expect(maxCountPerTurn).toBeLessThan(50);
+  });
+
+  it('sends text, receives pongs, and closes', async () => {
+    const closed = Promise.withResolvers<number>();
+    const url = await startSite((socket) => {
+      socket.on('message', (data) => socket.send(`${data}!`));
+      socket.once('close', (code) => closed.resolve(code));
+    });
+    const socket = openTestEgress().connect(url);
+    socket.send('too early');
+    await once(socket, 'open');
+    socket.send('hello');
+    expect(await once(socket, 'message')).toEqual(['hello!']);
+    socket.ping();
+    await once(socket, 'pong');
+    const socketClosed = once(socket, 'close');
+    socket.close();
+    expect(socket.state).toBe('closed');
+    const NO_STATUS_RECEIVED = 1005;
+    expect(await closed.promise).toBe(NO_STATUS_RECEIVED);
+    await socketClosed;
+  });
+});
+
+describe('a client for hosts that the operator did not name', () => {
+  it('ends its requests when it is closed, and reports later requests as unsent', async () => {
+    const arrived = Promise.withResolvers<void>();
+    const server = createServer(() => arrived.resolve());
+    const { url, close } = await listenOnLoopback(server);
+    onTestFinished(close);
+    const egress = openTestEgress();
+    const fetch = egress.createFetch();
+    const pending = fetch.request({ method: 'GET', url });
+    await arrived.promise;
+    await fetch.close();
+    const closed = { outcome: 'unreachable', reason: 'closed' };
+    expect(await pending).toEqual(closed);
+    expect(await fetch.request({ method: 'GET', url })).toEqual({ ...closed, isUnsent: true });
+  });
+});
+
+/** Starts a server for WebSockets. @returns its URL */
+async function startSite(onConnection: (socket: WebSocket) => void): Promise<string> {
+  const server = createServer();
+  new WebSocketServer({ server }).on('connection', (socket) => {
+    socket.on('error', () => undefined);
+    onConnection(socket);
+  });
+  const { url, close } = await listenOnLoopback(server);
+  onTestFinished(close);
+  return url.replace('http', 'ws');
+}
+
+async function canOpen(egress: Egress, url: string): Promise<boolean> {
+  const socket = egress.connect(url);
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  socket.once('open', () => resolve(true));
+  socket.once('close', () => resolve(false));
+  const isOpen = await promise;
+  socket.terminate();
+  return isOpen;
+}
