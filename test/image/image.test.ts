@@ -139,12 +139,19 @@ describe('service in a container with a read-only root file system', () => {
     });
   });
 
-  it('uses the compile cache that the build filled', async () => {
+  it.each([
+    ['bin/nutpost.js --help', 'src/cli.ts'],
+    [
+      '--heap-growing-percent=50 src/net/network-thread-worker.ts',
+      'src/net/network-thread-worker.ts',
+    ],
+  ])('uses the compile cache that the build filled with `node %s`', async (args, file) => {
     const output = await runInImage(
-      ['sh', '-c', 'node bin/nutpost.js --help 2>&1'],
+      ['sh', '-c', `node ${args} 2>&1`],
       ...['--env', 'NODE_DEBUG_NATIVE=COMPILE_CACHE'],
+      ...['--env', 'NODE_COMPILE_CACHE=node_modules/.cache/nutpost'],
     );
-    expect(output).toMatch(/src\/cli\.ts.* accepted/);
+    expect(output).toMatch(new RegExp(`${RegExp.escape(file)}.* accepted`));
   });
 
   it(`stops within ${MAX_STOP_MS / 1000} s after SIGTERM, and exits with 0`, async () => {
