@@ -2,7 +2,7 @@ import type { Generated } from 'kysely';
 
 /**
  * The state of a mint quote. A recipient's list shows only quotes that are `INFLIGHT` (at the mint: `PENDING`),
- * `PAID` or `ISSUED` (spec.md section 3).
+ * `PAID` or `ISSUED`.
  */
 export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
 

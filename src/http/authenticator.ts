@@ -25,7 +25,7 @@ export interface AuthenticatorDeps {
   clock: Clock;
 }
 
-/** Authenticates requests (spec.md section 5). Its hooks protect the routes of the scope that adds them. */
+/** Authenticates requests. Its hooks protect the routes of the scope that adds them. */
 export class Authenticator {
   readonly #deps: AuthenticatorDeps;
 

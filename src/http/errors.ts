@@ -12,7 +12,7 @@ import type { apiError, lnurlError } from './schemas.ts';
 export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
 
 /**
- * The formats of spec.md section 7. `verify` is LNURL's format with the message "Not found" for every invalid
+ * The formats of error responses. `verify` is LNURL's format with the message "Not found" for every invalid
  * request. `any` has the fields of all formats, for requests without a readable path.
  */
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
@@ -36,7 +36,7 @@ const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
   conflict: 409,
   rate_limited: 429,
   unavailable: 500,
-  // spec.md names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
+  // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
   // clients know that a request with 503 and `Retry-After` can be repeated.
   database_unavailable: 503,
 };
@@ -180,7 +180,7 @@ export function renderError(error: unknown, format: ErrorFormat): RenderedError 
     case 'api':
       return { ...classified, body: apiBody };
     case 'nip05':
-      // Internal errors of a lookup have status 200 (spec.md section 4.10).
+      // Internal errors of a lookup have status 200.
       return { ...classified, status: status >= 500 ? 200 : status, body: apiBody };
     case 'verify':
       return isInvalid
@@ -202,7 +202,7 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
-/** For these errors, Fastify would use statuses that are not in spec.md section 7. */
+/** For these errors, Fastify would use statuses that clients do not expect. */
 const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
   'FST_ERR_MAX_PARAM_LENGTH',
   'FST_ERR_CTP_INVALID_MEDIA_TYPE',

@@ -1,7 +1,7 @@
 import { createHmac, hash } from 'node:crypto';
 import { errors, jwtVerify } from 'jose';
 
-/** Lifetime of a JWT (spec.md section 8). */
+/** Lifetime of a JWT. */
 const JWT_LIFETIME_SECONDS = 30 * 60;
 
 const ISSUER = 'nutpost';
@@ -12,7 +12,7 @@ const HEX_PUBKEY = /^[0-9a-f]{64}$/;
 /** How far the clock of the issuing process may be ahead. NIP-98 events have the same tolerance. */
 const CLOCK_SKEW_SECONDS = 60;
 
-/** Issues and verifies JWTs (spec.md section 5). Accepts only HS256, whatever the header of a token contains. */
+/** Issues and verifies JWTs. Accepts only HS256, whatever the header of a token contains. */
 export class JwtIssuer {
   readonly #secret: string;
   readonly #verificationKeys: readonly Promise<CryptoKey>[];

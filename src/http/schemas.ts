@@ -22,7 +22,7 @@ export function jsonBody<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.preprocess((body) => body ?? {}, z.object(shape, { error: 'must be a JSON object' }));
 }
 
-/** The envelope of a successful API response (spec.md section 1). */
+/** The envelope of a successful API response. */
 export function successEnvelope<Data extends z.ZodType>(data: Data) {
   return z.object({ error: z.literal(false), data });
 }
@@ -46,7 +46,7 @@ export const userResponse = successEnvelope(z.object({ user: userSchema })).meta
   description: 'The user’s current settings.',
 });
 
-/** Renders the user resource (spec.md section 2). */
+/** Renders the user resource. */
 export function renderUser(user: Recipient): z.infer<typeof userResponse> {
   return {
     error: false,

@@ -13,7 +13,7 @@ const URL_WITHOUT_QUERY = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
 
 export interface Nip98Expectation {
   method: string;
-  /** The path of the request as the client sent it, without the query (spec.md section 5). */
+  /** The path of the request as the client sent it, without the query. */
   pathname: string;
   /** The public origins of this service. The signed URL may have any of them. */
   origins: readonly string[];

@@ -1,7 +1,7 @@
 import { schnorr } from '@noble/curves/secp256k1.js';
 import * as nip19 from 'nostr-tools/nip19';
 
-/** The lengths of usernames (spec.md section 4.6, which sets no maximum). */
+/** The lengths of usernames. */
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
 
@@ -78,7 +78,7 @@ const USERNAME_PATTERN = new RegExp(
 const NSEC_PATTERN = /^nsec1[a-z0-9]{58}$/;
 
 /**
- * Parses a username in upper or lower case (spec.md section 4.6). It consists of letters and digits, does not start
+ * Parses a username in upper or lower case. It consists of letters and digits, does not start
  * with `npub1` and is not an nsec.
  *
  * @returns the name in lower case, or null if it is not allowed
@@ -133,7 +133,7 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
 const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
 
 /**
- * Returns whether a name is not for sale (spec.md section 4.6). All names are in lower case.
+ * Returns whether a name is not for sale. All names are in lower case.
  *
  * @param operatorReservedNames reserved besides the built-in ones
  */

@@ -25,7 +25,7 @@ export class SettingsUpdater {
   }
 
   /**
-   * Sets the mint for a recipient's future payments (spec.md section 4.4).
+   * Sets the mint for a recipient's future payments.
    *
    * @param mintUrl need not be normalised
    * @throws RequestError if the mint is unusable, or does not support locking while locking is on
@@ -44,7 +44,7 @@ export class SettingsUpdater {
   }
 
   /**
-   * Turns the locking of a recipient's future quotes on or off (spec.md section 4.5, NUT-20). Turning it off does not
+   * Turns the locking of a recipient's future quotes on or off. Turning it off does not
    * contact the mint, so that an unresponsive mint cannot prevent it.
    *
    * @throws RequestError if the recipient's mint does not support locking, or is changed at the same time

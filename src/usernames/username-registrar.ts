@@ -82,7 +82,7 @@ interface PresentedToken {
 
 type EarlierUse = 'none' | 'same_purchase' | 'other_purchase' | { openPurchaseId: string };
 
-/** Sells usernames (spec.md section 4.6). Redeems a token only if its buyer gets the name. */
+/** Sells usernames. Redeems a token only if its buyer gets the name. */
 export class UsernameRegistrar {
   readonly policy: UsernamePolicy;
   readonly #deps: UsernameRegistrarDeps;

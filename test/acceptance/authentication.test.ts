@@ -13,7 +13,7 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Authentication with NIP-98 events and with bearer tokens (spec.md sections 4.7 and 5). */
+/** Authentication with NIP-98 events and with bearer tokens. */
 
 const USER_PATH = '/api/v2/user/info';
 const TOKEN_PATH = '/api/v2/auth/nip98';

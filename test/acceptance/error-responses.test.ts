@@ -9,7 +9,7 @@ import {
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Error responses in the format of each path (spec.md section 7), and CORS headers. */
+/** Error responses in the format of each path, and CORS headers. */
 
 const MINT_PATH = '/api/v2/user/mint';
 

@@ -23,7 +23,7 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** LNURL-pay: `GET /.well-known/lnurlp/{user}` (spec.md section 4.8, LUD-06, LUD-16). */
+/** LNURL-pay: `GET /.well-known/lnurlp/{user}`. */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 

@@ -14,7 +14,7 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Unauthenticated endpoints: info, name lookup and verify URLs (spec.md sections 4.1, 4.9, 4.10). */
+/** Unauthenticated endpoints: info, name lookup and verify URLs. */
 
 let environment: TestEnvironment;
 let firstRelay: FakeNostrRelay;

@@ -13,7 +13,7 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** The quote WebSocket (spec.md section 6). */
+/** The quote WebSocket. */
 
 const SOCKET_PATH = '/api/v2/ws/quote';
 

@@ -16,7 +16,7 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Reading and changing a user's settings (spec.md sections 4.3 to 4.5). */
+/** Reading and changing a user's settings. */
 
 const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
 const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';

@@ -13,7 +13,7 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Username purchases with failures, races and restarts (spec.md section 4.6). */
+/** Username purchases with failures, races and restarts. */
 
 const PRICE_SAT = 16;
 const SECOND_MS = 1_000;

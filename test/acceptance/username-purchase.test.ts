@@ -11,7 +11,7 @@ import {
 import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Buying a username (spec.md section 4.6). */
+/** Buying a username. */
 
 const PRICE_SAT = 21;
 const MAX_PAID_SAT = 23;

@@ -29,7 +29,7 @@ let service: ServiceUnderAttack;
 
 afterEach(() => service.close());
 
-it('answers malformed requests and messages as in spec.md, and then releases all resources', async () => {
+it('answers malformed requests and messages as documented, and then releases all resources', async () => {
   const targets = await startServiceWithUsers();
   const warmUp = await sendFuzzedMessages(
     targets,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
-/** The response changes only with the configuration (spec.md section 4.1). */
+/** The response changes only with the configuration. */
 const CACHE_CONTROL = 'public, max-age=300';
 
 const usernameFeature = z.discriminatedUnion('enabled', [
@@ -43,7 +43,7 @@ const schema = {
   },
 };
 
-/** `GET /api/v2/info` (spec.md section 4.1). */
+/** `GET /api/v2/info`. */
 export const infoRoutes: FastifyPluginAsyncZod<{
   usernameRegistrar: Pick<UsernameRegistrar, 'policy'>;
 }> = async (app, { usernameRegistrar }) => {

@@ -18,7 +18,7 @@ import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
 const QUOTE_SOCKET_METHOD = 'GET';
 
-/** How long a client may take to authenticate (spec.md section 6). */
+/** How long a client may take to authenticate. */
 const AUTH_TIMEOUT_MS = 15_000;
 
 /** The time between two WebSocket pings. A client that has not responded by the next ping is disconnected. */
@@ -79,7 +79,7 @@ export interface QuoteSocketServerDeps {
   log: Logger;
 }
 
-/** Serves the quote socket (spec.md section 6), a WebSocket that notifies a user's wallets about changed quotes. */
+/** Serves the quote socket, a WebSocket that notifies a user's wallets about changed quotes. */
 export class QuoteSocketServer {
   readonly #deps: QuoteSocketServerDeps;
   readonly #socketOptions: QuoteSocketOptions;

@@ -15,10 +15,10 @@ import {
   unixSeconds,
 } from '../schemas.ts';
 
-/** The most quotes in a response (spec.md section 8). */
+/** The most quotes in a response. */
 const MAX_PAGE_SIZE = 50;
 
-/** The largest valid `limit` of a request (spec.md section 8). */
+/** The largest valid `limit` of a request. */
 const MAX_REQUESTED_PAGE_SIZE = 1000;
 
 /** The most ids in a request for certain quotes. */
@@ -94,7 +94,7 @@ const schema = {
   response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
 };
 
-/** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
+/** `GET /api/v2/wallet/quotes`. */
 export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
   app,
   { store, clock },

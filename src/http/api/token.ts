@@ -15,7 +15,7 @@ const schema = {
   },
 };
 
-/** `GET /api/v2/auth/nip98`: exchanges a NIP-98 signature for a JWT (spec.md section 4.7). */
+/** `GET /api/v2/auth/nip98`: exchanges a NIP-98 signature for a JWT. */
 export const tokenRoutes: FastifyPluginAsyncZod<{ jwt: JwtIssuer; clock: Clock }> = async (
   app,
   { jwt, clock },

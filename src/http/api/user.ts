@@ -90,7 +90,7 @@ const setLockingSchema = {
   response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
 };
 
-/** The user's settings (spec.md sections 4.3 to 4.5), addresses and mint. */
+/** The user's settings, addresses and mint. */
 export const userRoutes: FastifyPluginAsyncZod<{
   recipients: RecipientDirectory;
   settingsUpdater: SettingsUpdater;

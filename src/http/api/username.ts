@@ -42,7 +42,7 @@ const schema = {
   },
 };
 
-/** `POST /api/v2/user/username` (spec.md section 4.6). */
+/** `POST /api/v2/user/username`. */
 export const usernameRoutes: FastifyPluginAsyncZod<{
   recipients: RecipientDirectory;
   usernameRegistrar: UsernameRegistrar;

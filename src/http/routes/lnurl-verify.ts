@@ -36,7 +36,7 @@ const schema = {
   },
 };
 
-/** `GET /lnurl/verify/{token}` (LUD-21, spec.md section 4.9). Never sends a request to a mint. */
+/** `GET /lnurl/verify/{token}` (LUD-21). Never sends a request to a mint. */
 export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (
   app,
   { store },
@@ -55,7 +55,7 @@ export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async 
       if (quote === null) {
         throw new RequestError('invalid', 'Not found');
       }
-      // INFLIGHT is not settled (spec.md section 2).
+      // INFLIGHT is not settled.
       const settled = quote.state === 'PAID' || quote.state === 'ISSUED';
       return { status: 'OK' as const, settled, preimage: null, pr: quote.request };
     },

@@ -102,7 +102,7 @@ const schema = {
   },
 };
 
-/** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16, spec.md section 4.8). */
+/** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16). */
 export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) => {
   const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate } = deps;
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {

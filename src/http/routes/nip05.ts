@@ -31,7 +31,7 @@ const schema = {
   },
 };
 
-/** `GET /.well-known/nostr.json`: resolves a username to its public key and relays (NIP-05, spec.md section 4.10). */
+/** `GET /.well-known/nostr.json`: resolves a username to its public key and relays (NIP-05). */
 export const nip05Routes: FastifyPluginAsyncZod<{
   recipients: RecipientDirectory;
   recipientRelays: RelayListCache;

@@ -10,12 +10,12 @@ import {
 
 const LIST_PATH = '/api/v2/wallet/quotes';
 
-/** The page size of the list (spec.md section 8). */
+/** The page size of the list. */
 const PAGE_SIZE = 50;
 
 const ROUND_INTERVAL_MS = 200;
 
-/** A quote in a recipient's list (spec.md section 2). Times are Unix seconds. */
+/** A quote in a recipient's list. Times are Unix seconds. */
 export interface ListedQuote {
   paidAt: number;
   expiresAt: number;

@@ -113,7 +113,7 @@ export class WalletSockets {
     await Promise.all(listReads);
   }
 
-  /** Reads the list after connecting, because updates may have been lost before (spec.md section 6). */
+  /** Reads the list after connecting, because updates may have been lost before. */
   async #readList(
     wallet: SocketWallet,
     session: SocketSession,

@@ -107,7 +107,7 @@ export class NpubcashDatabase {
   }
 
   /**
-   * Returns a recipient's list in the format of the npubcash API (spec.md section 2), newest payment first.
+   * Returns a recipient's list in the format of the npubcash API, newest payment first.
    *
    * @param excludedIds ids of the rows that the import skips
    * @param normalisedMintUrls normalised URL by original mint URL

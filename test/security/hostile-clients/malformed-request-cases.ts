@@ -45,7 +45,7 @@ export const USER_AGENT = 'fuzzer/1.0';
 const MEBIBYTE = 1024 * 1024;
 const NESTING_DEPTH = 10_000;
 
-/** Endpoints (spec.md section 4): method, path, access, body field, query parameters. */
+/** Endpoints: method, path, access, body field, query parameters. */
 const ENDPOINTS: readonly (readonly [string, string, RequiredAccess, string?, ...string[]])[] = [
   ['GET', '/api/v2/info', 'anyone'],
   ['GET', '/api/v2/wallet/quotes', 'user', '', 'since', 'limit', 'offset'],
@@ -221,7 +221,7 @@ export function generateAuthorization(
   ]);
 }
 
-/** Returns every status that spec.md defines for the request. */
+/** Returns every status that docs/api.md allows for the request. */
 function allowedStatusesOf(request: {
   method: string;
   access: RequiredAccess;

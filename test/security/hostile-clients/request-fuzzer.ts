@@ -59,12 +59,11 @@ const HOME_PAGE_PATTERN = /^(?:https?:\/\/[^/?#]*)?\/*(?:[?#]|$)/;
 /** The paths of pages. Invalid framing has no path, and can be a request for a page. The limit of pages has no setting. */
 const PAGE_PATTERN = /^\/*[^/?#]*(?:[?#]|$)/;
 
-/** Message types of the quote socket (spec.md section 6). */
+/** Message types of the quote socket. */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
 /**
- * Sends pseudo-random requests and socket messages concurrently, and checks every response against spec.md
- * sections 1, 4, 6 and 7.
+ * Sends pseudo-random requests and socket messages concurrently, and checks every response against docs/api.md.
  *
  * @param options.count number of requests and socket messages together
  */
@@ -246,7 +245,7 @@ function parseResponses(
   }
 }
 
-/** Returns how a response differs from spec.md. */
+/** Returns how a response differs from docs/api.md. */
 function findProblems(response: RawResponse, request: Omit<RequestCase, 'bytes'>): string[] {
   const { status, headers, body } = response;
   if (HOME_PAGE_PATTERN.test(request.target) && isHtml(headers)) {
