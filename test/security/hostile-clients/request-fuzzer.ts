@@ -57,7 +57,7 @@ const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 const HOME_PAGE_PATTERN = /^(?:https?:\/\/[^/?#]*)?\/*(?:[?#]|$)/;
 
 /** The paths of pages. Invalid framing has no path, and can be a request for a page. The limit of pages has no setting. */
-const PAGE_PATTERN = /^\/*[^/?#]*(?:[?#]|$)/;
+const PAGE_PATTERN = /^\/*[^/?#]*\/?(?:[?#]|$)/;
 
 /** Message types of the quote socket. */
 const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
