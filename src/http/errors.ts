@@ -202,7 +202,7 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
-/** For these errors, Fastify would use statuses that clients do not expect. */
+/** For these errors, Fastify would use statuses that the API does not document. */
 const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
   'FST_ERR_MAX_PARAM_LENGTH',
   'FST_ERR_CTP_INVALID_MEDIA_TYPE',

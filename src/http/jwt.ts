@@ -1,7 +1,6 @@
 import { createHmac, hash } from 'node:crypto';
 import { errors, jwtVerify } from 'jose';
 
-/** Lifetime of a JWT. */
 const JWT_LIFETIME_SECONDS = 30 * 60;
 
 const ISSUER = 'nutpost';

@@ -1,7 +1,6 @@
 import { schnorr } from '@noble/curves/secp256k1.js';
 import * as nip19 from 'nostr-tools/nip19';
 
-/** The lengths of usernames. */
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
 

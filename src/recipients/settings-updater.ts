@@ -44,7 +44,7 @@ export class SettingsUpdater {
   }
 
   /**
-   * Turns the locking of a recipient's future quotes on or off. Turning it off does not
+   * Turns the locking of a recipient's future quotes on or off (NUT-20). Turning it off does not
    * contact the mint, so that an unresponsive mint cannot prevent it.
    *
    * @throws RequestError if the recipient's mint does not support locking, or is changed at the same time

@@ -15,7 +15,6 @@ import {
   unixSeconds,
 } from '../schemas.ts';
 
-/** The most quotes in a response. */
 const MAX_PAGE_SIZE = 50;
 
 /** The largest valid `limit` of a request. */
@@ -94,7 +93,6 @@ const schema = {
   response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
 };
 
-/** `GET /api/v2/wallet/quotes`. */
 export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
   app,
   { store, clock },
