@@ -108,7 +108,7 @@ export async function startService(
       metrics?.recordNetworkThreadStop();
       log.warn(
         { event: 'network_thread_stopped', ...stop, err: error },
-        'network thread was blocked or died; suspending the site that it was busy with',
+        'replacing the network thread, which was blocked or died',
       );
     },
   });

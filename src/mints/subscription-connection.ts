@@ -44,7 +44,7 @@ export class SubscriptionConnection {
   readonly #lastStates = new Map<string, ObservedState | null>();
   /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
-  /** Whether the mint has sent anything since the last ping. True before the first ping. */
+  /** Whether a message or a pong has arrived since the last ping. True before the first ping. */
   #isAlive = true;
 
   constructor(deps: SubscriptionConnectionDeps) {
@@ -120,7 +120,7 @@ export class SubscriptionConnection {
     this.#socket.close();
   }
 
-  /** Terminates the connection if nothing, not even a pong, has arrived since the last ping. */
+  /** Terminates the connection if neither a message nor a pong has arrived since the last ping. */
   #checkHeartbeat(): void {
     if (!this.#isAlive) {
       this.#socket.terminate();

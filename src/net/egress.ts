@@ -4,7 +4,7 @@ import { NetworkThread, type NetworkThreadStop } from './network-thread.ts';
 
 interface EgressOptions {
   allowPrivateNetworks: boolean;
-  /** Of the mints and relays that the operator named. */
+  /** URLs of the mints and relays that the operator named. */
   operatorUrls: readonly string[];
   fetchLimits?: Partial<FetchLimits> | undefined;
   monotonicMs?: () => number;

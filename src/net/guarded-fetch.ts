@@ -103,7 +103,7 @@ export class GuardedFetch {
     }
   }
 
-  /** Closes all connections; pending requests end as `closed`. */
+  /** Ends pending requests as `closed`. Connections in the network thread close with the thread. */
   async close(): Promise<void> {
     await Promise.all([this.#operatorClient.close(), this.#otherClient.close()]);
   }

@@ -17,6 +17,9 @@ import { type HandshakeFailure, RequestFailure, toHandshakeFailure } from './req
 /** Includes the name lookup and the TLS handshake. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
+/** What a message counts in addition to its bytes. Both threads spend up to 20 µs on it. */
+const BYTES_PER_MESSAGE = 2 * 1024;
+
 const WEBSOCKET_OPTIONS = {
   followRedirects: false,
   perMessageDeflate: false,
@@ -28,6 +31,8 @@ const WEBSOCKET_OPTIONS = {
   /** Node's default. Explicit, because the options of the process can change it. */
   maxHeaderSize: 16 * 1024,
   closeTimeout: 1_000,
+  /** The default. A host that sends more pings at once is disconnected. */
+  maxPendingAutoPongs: 60,
   /** Some hosts reject requests without a user agent. */
   headers: { 'User-Agent': 'nutpost' },
 };
@@ -114,12 +119,15 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
       this.#hasOpened = true;
       this.emit('open');
     });
+    const mayReceive = () => options.receive === undefined || options.receive(BYTES_PER_MESSAGE);
     this.#socket.on('message', (data, isBinary) => {
-      if (!isBinary && this.state === 'open') {
+      if (!mayReceive()) {
+        this.#socket.terminate();
+      } else if (!isBinary && this.state === 'open') {
         this.emit('message', data.toString());
       }
     });
-    this.#socket.on('pong', () => this.emit('pong'));
+    this.#socket.on('pong', () => (mayReceive() ? this.emit('pong') : this.#socket.terminate()));
     this.#socket.once('unexpected-response', (_request, response) => {
       this.#status = response.statusCode ?? null;
       this.#socket.terminate();

@@ -45,7 +45,7 @@ export type HttpResponse =
       headers: ReadonlyMap<string, string>;
       /** The parsed body; undefined if it is not JSON, or has too many elements. */
       json: unknown;
-      /** The body if `json` is undefined. Empty if it is not UTF-8. */
+      /** The body if `json` is no object or array. Empty if it is not UTF-8. */
       text: string;
     }
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
@@ -128,7 +128,7 @@ export class HttpClient {
         status,
         headers: firstHeaderValues(headers),
         json,
-        text: json === undefined ? text : '',
+        text: typeof json === 'object' ? '' : text,
       };
     } catch (error) {
       const reason = toFailureReason(error);

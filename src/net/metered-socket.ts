@@ -16,8 +16,7 @@ const TLS_BYTES_PER_BYTE = 1 / 8;
 const TLS_BYTES_PER_SECOND = 16;
 
 /**
- * A TCP connection to an untrusted host, below TLS. All that the host sends passes through JavaScript here before a
- * native library processes it.
+ * A TCP connection to an untrusted host, below TLS. Counts what the host sends before a native library processes it.
  */
 export class MeteredSocket extends Duplex {
   readonly #socket: Socket;
@@ -43,7 +42,8 @@ export class MeteredSocket extends Duplex {
     });
     this.#socket.once('end', () => this.push(null));
     this.#socket.once('error', (error) => this.destroy(error));
-    this.#socket.once('close', () => this.destroy());
+    // Bytes that were not read yet are followed by the end.
+    this.#socket.once('close', () => this.readableLength === 0 && this.destroy());
   }
 
   /** From now on, limits what the host sends besides the data of the TLS connection that uses this one. */

@@ -11,17 +11,18 @@ import {
 
 /**
  * What the WebSockets of a site may send: first the states of 4,000 quotes, then those of about ten quotes a second.
- * The main thread spends up to 20 µs on each message.
  */
 const SITE_BURST_BYTES = 16 * 1024 * 1024;
 const SITE_BYTES_PER_SECOND = 64 * 1024;
-const BYTES_PER_MESSAGE = 2 * 1024;
 
 /** The main thread handles this much in about a millisecond. A batch exceeds it by at most one reply. */
 const MAX_BATCH_BYTES = 64 * 1024;
 
-/** Reached only if many sites send bursts at the same time. Then WebSockets are closed. */
+/** Of messages. Reached only if many sites send bursts at the same time. Then WebSockets are closed. */
 const MAX_QUEUED_BYTES = 16 * 1024 * 1024;
+
+/** What a message of a WebSocket takes besides its text. */
+const REPLY_BYTES = 2 * 1024;
 
 /** More sites than can have WebSockets. */
 const MAX_SITES = 1_000;
@@ -57,7 +58,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
       return bucket.take(bytes);
     });
     const forward = (reply: NetworkThreadReply) => {
-      if (bucket.take(BYTES_PER_MESSAGE) && replies.queuedBytes < MAX_QUEUED_BYTES) {
+      if (replies.queuedBytes < MAX_QUEUED_BYTES) {
         replies.push(reply);
       } else {
         socket.terminate();
@@ -101,6 +102,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
  * that wait in one turn of the event loop.
  */
 class ReplyQueue {
+  /** Without responses, whose number is limited otherwise. */
   queuedBytes = 0;
   readonly #port: MessagePort;
   readonly #queue: NetworkThreadReply[] = [];
@@ -112,7 +114,7 @@ class ReplyQueue {
 
   push(reply: NetworkThreadReply): void {
     this.#queue.push(reply);
-    this.queuedBytes += countBytes(reply);
+    this.queuedBytes += countMessageBytes(reply);
     if (this.#isMainThreadReady) {
       this.sendBatch();
     }
@@ -124,9 +126,10 @@ class ReplyQueue {
     while (this.#queue.length > 0 && batchBytes < MAX_BATCH_BYTES) {
       const reply = this.#queue.shift() as NetworkThreadReply;
       batch.push(reply);
-      batchBytes += countBytes(reply);
+      // A response has up to 16,000 elements of JSON, so it fills a batch.
+      batchBytes += reply.kind === 'response' ? MAX_BATCH_BYTES : countMessageBytes(reply);
+      this.queuedBytes -= countMessageBytes(reply);
     }
-    this.queuedBytes -= batchBytes;
     this.#isMainThreadReady = batch.length === 0;
     if (batch.length > 0) {
       this.#port.postMessage(batch);
@@ -134,10 +137,9 @@ class ReplyQueue {
   }
 }
 
-/** A response has up to 16,000 elements of JSON, so it fills a batch. */
-function countBytes(reply: NetworkThreadReply): number {
+function countMessageBytes(reply: NetworkThreadReply): number {
   const textBytes = reply.kind === 'message' ? reply.text.length : 0;
-  return reply.kind === 'response' ? MAX_BATCH_BYTES : BYTES_PER_MESSAGE + textBytes;
+  return reply.kind === 'response' ? 0 : REPLY_BYTES + textBytes;
 }
 
 /** A token bucket. */

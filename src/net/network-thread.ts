@@ -21,6 +21,9 @@ import { getSite } from './site.ts';
 /** How often the network thread records a heartbeat, and the main thread checks for it. */
 const HEARTBEAT_INTERVAL_MS = 250;
 
+/** The network thread itself ends requests that time out. */
+const TIMEOUT_GRACE_MS = 1_000;
+
 /** After two seconds without a heartbeat, the network thread is blocked. Its start may take longer. */
 const MAX_MISSED_HEARTBEATS = 8;
 const MAX_MISSED_AT_START = 40;
@@ -70,6 +73,7 @@ export class NetworkThread {
   readonly #deps: NetworkThreadDeps;
   #running: { worker: Worker; heartbeatTimer: NodeJS.Timeout } | null = null;
   #lastId = 0;
+  #isClosed = false;
   readonly #requests = new Map<number, PendingRequest>();
   readonly #sockets = new Map<number, ThreadSocket>();
   readonly #suspensions: LRUCache<string, Suspension>;
@@ -109,8 +113,9 @@ export class NetworkThread {
         this.#post({ ...command, id });
       }
     });
-    if (this.#isSuspended(url)) {
-      setImmediate(() => socket.handleClose({ reason: 'site suspended', status: null }));
+    const reason = this.#findRejection(url);
+    if (reason !== null) {
+      setImmediate(() => socket.handleClose({ reason, status: null }));
     } else {
       this.#sockets.set(id, socket);
       this.#post({ kind: 'connect', id, url, site: this.#getSite(url) });
@@ -120,9 +125,8 @@ export class NetworkThread {
 
   /** Closes all connections. */
   async close(): Promise<void> {
-    const worker = this.#running?.worker;
-    this.#stop();
-    await worker?.terminate();
+    this.#isClosed = true;
+    await this.#stop();
   }
 
   #createId(): number {
@@ -131,14 +135,20 @@ export class NetworkThread {
   }
 
   async #request(clientId: number, request: HttpRequest): Promise<HttpResponse> {
-    if (this.#isSuspended(request.url)) {
-      return unsentResponse('site suspended');
+    const rejection = this.#findRejection(request.url);
+    if (rejection !== null) {
+      return unsentResponse(rejection);
     }
     const id = this.#createId();
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     this.#requests.set(id, { clientId, resolve });
     this.#post({ kind: 'request', id, clientId, request });
-    return promise;
+    // A thread that is busy, but not blocked, may not end the request in time.
+    const timer = setTimeout(
+      () => this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' }),
+      request.timeoutMs + TIMEOUT_GRACE_MS,
+    ).unref();
+    return promise.finally(() => clearTimeout(timer));
   }
 
   #post(message: NetworkThreadRequest): void {
@@ -147,7 +157,7 @@ export class NetworkThread {
       this.#running.worker.postMessage(message);
     } catch (error) {
       // The operating system may allow no further thread. Callers of `connect` have no listener yet.
-      setImmediate(() => this.#abandon(null, error));
+      setImmediate(() => this.#running === null && this.#abandon(null, error));
     }
   }
 
@@ -177,12 +187,11 @@ export class NetworkThread {
     const abandon = (error: unknown) => {
       if (this.#running?.worker === worker) {
         this.#abandon(status.busyOrigin, error);
-        void worker.terminate();
       }
     };
     worker.once('error', abandon);
     worker.once('messageerror', abandon);
-    worker.once('exit', () => abandon(new Error('it exited')));
+    worker.once('exit', () => abandon(new Error('network thread exited')));
     let lastHeartbeats = 0;
     let missedHeartbeats = 0;
     // Counts intervals instead of time, because a machine that was suspended resumes both threads at once.
@@ -192,7 +201,7 @@ export class NetworkThread {
       lastHeartbeats = heartbeats;
       const maxMissed = heartbeats === 0 ? MAX_MISSED_AT_START : MAX_MISSED_HEARTBEATS;
       if (missedHeartbeats >= maxMissed) {
-        abandon(new Error('it does not respond'));
+        abandon(new Error('network thread records no heartbeat'));
       }
     }, HEARTBEAT_INTERVAL_MS).unref();
     return { worker, heartbeatTimer };
@@ -203,20 +212,22 @@ export class NetworkThread {
     const site = busyOrigin === null ? null : this.#getSite(busyOrigin);
     const suspendedMs = site === null ? 0 : this.#suspend(site);
     this.#deps.onStopped({ site, suspendedMs, error });
-    this.#stop();
+    void this.#stop();
   }
 
   /** Ends all requests and sockets. */
-  #stop(): void {
-    clearInterval(this.#running?.heartbeatTimer);
+  async #stop(): Promise<void> {
+    const running = this.#running;
     this.#running = null;
+    clearInterval(running?.heartbeatTimer);
     for (const id of this.#requests.keys()) {
       this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' });
     }
     for (const [id, { state }] of [...this.#sockets]) {
-      const reason = state === 'open' ? 'connection lost' : 'timed out';
+      const reason = state === 'connecting' ? 'timed out' : 'connection lost';
       this.#handleReply({ kind: 'close', id, reason: { reason, status: null } });
     }
+    await running?.worker.terminate();
   }
 
   #endRequest(id: number, response: HttpResponse): void {
@@ -249,9 +260,12 @@ export class NetworkThread {
     return suspendedMs;
   }
 
-  #isSuspended(url: string): boolean {
-    const suspension = this.#suspensions.get(this.#getSite(url));
-    return suspension !== undefined && this.#deps.monotonicMs() < suspension.untilMs;
+  #findRejection(url: string): 'closed' | 'site suspended' | null {
+    if (this.#isClosed) {
+      return 'closed';
+    }
+    const { untilMs } = this.#suspensions.get(this.#getSite(url)) ?? { untilMs: 0 };
+    return this.#deps.monotonicMs() < untilMs ? 'site suspended' : null;
   }
 
   #getSite(url: string): string {

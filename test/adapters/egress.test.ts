@@ -41,6 +41,21 @@ describe('a WebSocket to a host that the operator did not name', () => {
     await expect.poll(() => canOpen(egress, url)).toBe(true);
   });
 
+  it('is closed after a burst of binary messages, which count like others', async () => {
+    let sentCount = 0;
+    const url = await startSite((socket) => {
+      const sendMore = () =>
+        socket.send(Buffer.alloc(KIBIBYTE), (error) => {
+          sentCount += 1;
+          return error || setImmediate(sendMore);
+        });
+      sendMore();
+    });
+    await once(openTestEgress().connect(url), 'close');
+    // The system buffers some MiB. If only their bytes counted, there would be 16,000.
+    expect(sentCount).toBeLessThan(12_000);
+  });
+
   it('receives the states of a thousand quotes with long invoices', async () => {
     const url = await startSite((socket) =>
       socket.once('message', () => {
