@@ -561,7 +561,7 @@ async function requestAndPay(
 }
 
 async function waitForSubscription(mint: TestMint): Promise<void> {
-  await eventually(() => expect(mint.openSocketCount).toBe(1));
+  await eventually(() => expect(mint.subscribedQuoteCount).toBe(1));
 }
 
 function countPolls(mint: TestMint): { batches: number; reads: number } {

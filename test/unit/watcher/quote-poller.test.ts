@@ -288,7 +288,8 @@ describe('QuotePoller with more than 20,000 quotes', () => {
     expect(ended.map(({ quoteId }) => quoteId)).not.toContain('paid');
   });
 
-  it('takes little time for a poll', async () => {
+  // Other work of the machine can only increase the ratio, so one successful attempt is enough.
+  it('takes little time for a poll', { retry: 2 }, async () => {
     const createdAtMs = nowMs - 2 * HOUR_MS;
     const measureMs = async (count: number) => {
       watchQuotes(createQuoteIds(count, `of-${count}`), { createdAtMs });
