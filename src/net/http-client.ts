@@ -122,7 +122,7 @@ export class HttpClient {
     };
     try {
       const { status, headers, text } = await response.send(this.#agent, options);
-      const json = parseBody(text);
+      const json = tryParseJson(text, MAX_JSON_ELEMENTS);
       return {
         outcome: 'responded',
         status,
@@ -148,22 +148,6 @@ export class HttpClient {
 
 export function unsentResponse(reason: RequestFailureReason): HttpResponse {
   return { outcome: 'unreachable', reason, isUnsent: true };
-}
-
-/** Deeper JSON could not be sent to another thread. The info of a mint has six levels. */
-const MAX_JSON_DEPTH = 64;
-
-function parseBody(text: string): unknown {
-  const json = tryParseJson(text, MAX_JSON_ELEMENTS);
-  return isDeeperThan(MAX_JSON_DEPTH, json) ? undefined : json;
-}
-
-function isDeeperThan(depth: number, value: unknown): boolean {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    (depth === 0 || Object.values(value).some((each) => isDeeperThan(depth - 1, each)))
-  );
 }
 
 function firstHeaderValues(

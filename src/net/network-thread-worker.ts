@@ -1,7 +1,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
 import { createGuardedWebSocketConnector, type GuardedSocket } from './guarded-websocket.ts';
-import { HttpClient } from './http-client.ts';
+import { HttpClient, type HttpResponse } from './http-client.ts';
 import {
   type NetworkThreadOptions,
   type NetworkThreadReply,
@@ -86,7 +86,9 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
     if (kind === 'request') {
       status.recordOrigin(new URL(message.request.url).origin);
       const pending = getClient(message.clientId).request(message.request);
-      void pending.then((response) => replies.push({ kind: 'response', id, response }));
+      void pending.then((response) =>
+        replies.push({ kind: 'response', id, response: withoutDeepJson(response) }),
+      );
     } else if (kind === 'connect') {
       sockets.set(id, openSocket(id, message.url, message.site));
     } else if (kind === 'send') {
@@ -95,6 +97,23 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
       sockets.get(id)?.[kind]();
     }
   });
+}
+
+/** The main thread could not receive deeper JSON. The info of a mint has six levels. */
+const MAX_JSON_DEPTH = 64;
+
+function withoutDeepJson(response: HttpResponse): HttpResponse {
+  return response.outcome === 'responded' && isDeeperThan(MAX_JSON_DEPTH, response.json)
+    ? { ...response, json: undefined }
+    : response;
+}
+
+function isDeeperThan(depth: number, value: unknown): boolean {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    (depth === 0 || Object.values(value).some((each) => isDeeperThan(depth - 1, each)))
+  );
 }
 
 /**
