@@ -1,9 +1,11 @@
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { json } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
@@ -20,7 +22,7 @@ const OLDEST_QUOTE_MS = 450_000;
 const NEWEST_QUOTE_MS = 70_000;
 
 /** The memory and the delays are those beyond a service without quotes, which runs at the same time. */
-const MAX_MEMORY_MB = 150;
+const MAX_MEMORY_MB = 160;
 const MAX_CPU_SHARE = 0.05;
 const MAX_EVENT_LOOP_DELAY_MS = 20;
 
@@ -31,8 +33,10 @@ const LOADING_MS = 6_000;
 const MAX_MEASUREMENTS = 6;
 const MEASUREMENT_MS = 2_500;
 
-it('needs 150 MB and 5 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
+it('needs 160 MB and 5 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
   const mintUrl = await startMintWithUnpaidQuotes();
+  // Fills the compile cache, as the installation does. Without it, loading TypeScript takes 10 MB.
+  await promisify(execFile)(process.execPath, ['bin/nutpost.js', '--version']);
   const idle = await startService(mintUrl, 0);
   const busy = await startService(mintUrl, QUOTE_COUNT);
   await delay(LOADING_MS);
