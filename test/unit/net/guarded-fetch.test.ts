@@ -49,7 +49,6 @@ describe('GuardedFetch responses', () => {
   it.each([
     ['that is not JSON', '{"a":'],
     ['with too many elements', JSON.stringify(Array(16_001).fill(0))],
-    ['that is nested too deeply', '['.repeat(100) + ']'.repeat(100)],
   ])('returns a body %s as text', async (_case, body) => {
     const url = await startHost((_request, response) => response.end(body));
     expect(await sendRequest(url)).toMatchObject({ json: undefined, text: body });
