@@ -19,7 +19,10 @@ export const TLS_OPTIONS = {
   rejectUnauthorized: true,
 } satisfies ConnectionOptions;
 
-/** The most bytes of a TLS handshake. Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take 140 ms to verify. */
+/**
+ * The most bytes of a TLS handshake. Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take
+ * 140 ms to verify.
+ */
 export const MAX_HANDSHAKE_BYTES = 32 * 1024;
 
 /** Returns the `lookup` option of `net.connect`, which rejects addresses that are not public. */

@@ -18,7 +18,7 @@ import { type HandshakeFailure, RequestFailure, toHandshakeFailure } from './req
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
 /** What a message counts in addition to its bytes. Both threads spend up to 20 µs on it. */
-const BYTES_PER_MESSAGE = 2 * 1024;
+export const BYTES_PER_MESSAGE = 2 * 1024;
 
 const WEBSOCKET_OPTIONS = {
   followRedirects: false,

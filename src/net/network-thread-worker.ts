@@ -1,6 +1,10 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
-import { createGuardedWebSocketConnector, type GuardedSocket } from './guarded-websocket.ts';
+import {
+  BYTES_PER_MESSAGE,
+  createGuardedWebSocketConnector,
+  type GuardedSocket,
+} from './guarded-websocket.ts';
 import { HttpClient, type HttpResponse } from './http-client.ts';
 import {
   type NetworkThreadOptions,
@@ -20,9 +24,6 @@ const MAX_BATCH_BYTES = 64 * 1024;
 
 /** Of messages. Reached only if many sites send bursts at the same time. Then WebSockets are closed. */
 const MAX_QUEUED_BYTES = 16 * 1024 * 1024;
-
-/** What a message of a WebSocket takes besides its text. */
-const REPLY_BYTES = 2 * 1024;
 
 /** More sites than can have WebSockets. */
 const MAX_SITES = 1_000;
@@ -158,7 +159,7 @@ class ReplyQueue {
 
 function countMessageBytes(reply: NetworkThreadReply): number {
   const textBytes = reply.kind === 'message' ? reply.text.length : 0;
-  return reply.kind === 'response' ? 0 : REPLY_BYTES + textBytes;
+  return reply.kind === 'response' ? 0 : BYTES_PER_MESSAGE + textBytes;
 }
 
 /** A token bucket. */
