@@ -1,6 +1,6 @@
-import { sql } from 'kysely';
 import { MigrationStore } from './database/migration-store.ts';
-import { BaseStore, jsonRows } from './database/sql.ts';
+import { BaseStore } from './database/sql.ts';
+import { notify, snapshot, type Tx, transaction, tryTransaction } from './database/transaction.ts';
 import { DatabaseCountsStore } from './metrics/database-counts-store.ts';
 import { MintStore } from './mints/mint-store.ts';
 import { ArchiveStore } from './operator/archive/archive-store.ts';
@@ -38,50 +38,30 @@ export class Store extends BaseStore {
   readonly doctor = new DoctorStore(this.db);
   readonly databaseCounts = new DatabaseCountsStore(this.db);
 
-  /** Runs `work` in a transaction, which is rolled back if `work` throws. */
+  /** See `database/transaction.ts`. Until the last feature has functions instead of a store. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
-    return this.db.transaction().execute((tx) => work(new TransactionStore(tx)));
+    return transaction(this.db, (tx) => work(new TransactionStore(tx)));
   }
 
-  /** Runs `work`, which may only read, on a snapshot that is taken at its first read. Does not block writers. */
   snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
-    return this.db
-      .transaction()
-      .setIsolationLevel('repeatable read')
-      .setAccessMode('read only')
-      .execute((tx) => work(new Store(tx)));
+    return snapshot(this.db, (tx) => work(new Store(tx)));
   }
 
-  /** Like {@link transaction}, but also rolls back if `work` returns false. Returns the result of `work`. */
-  async tryTransaction(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
-    const rollback = new Error('rollback');
-    try {
-      await this.transaction(async (tx) => {
-        if (!(await work(tx))) {
-          throw rollback;
-        }
-      });
-      return true;
-    } catch (error) {
-      if (error === rollback) {
-        return false;
-      }
-      throw error;
-    }
+  tryTransaction(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
+    return tryTransaction(this.db, (tx) => work(new TransactionStore(tx)));
   }
 }
 
-/** The stores in a transaction. Changes and notifications take effect together, at commit. */
+/** The stores in a transaction. */
 export class TransactionStore extends Store {
-  /** Notifies all listening processes at commit (NOTIFY). Each payload must have less than 8,000 bytes. */
-  async notify(channel: string, payloads: readonly string[]): Promise<void> {
-    if (payloads.length === 0) {
-      return;
-    }
-    const rows = payloads.map((payload) => ({ payload }));
-    await sql`
-      select pg_notify(${channel}, payload)
-      from ${jsonRows(this.db, { payload: 'text' }, rows)} as sent
-    `.execute(this.db);
+  readonly tx: Tx;
+
+  constructor(tx: Tx) {
+    super(tx);
+    this.tx = tx;
+  }
+
+  notify(channel: string, payloads: readonly string[]): Promise<void> {
+    return notify(this.tx, channel, payloads);
   }
 }

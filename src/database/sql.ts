@@ -108,7 +108,7 @@ export function toFlag(value: boolean): 0 | 1 {
 
 /** The base class of the stores, which contain the queries of one feature each. */
 export abstract class BaseStore {
-  protected readonly db: Kysely<DatabaseSchema>;
+  readonly db: Kysely<DatabaseSchema>;
 
   constructor(db: Kysely<DatabaseSchema>) {
     this.db = db;

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
+import { computeBackoffMs } from '../backoff.ts';
 import { createWorkerEnvironment } from '../worker-environment.ts';
 import type { CloseReason, GuardedSocket, GuardedSocketEvents } from './guarded-websocket.ts';
 import {
@@ -32,8 +33,7 @@ const MAX_MISSED_AT_START = 40;
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
 
 /** How long a site is suspended that has blocked the network thread. Doubles each time. */
-const FIRST_SUSPENSION_MS = 10_000;
-const MAX_SUSPENSION_MS = 60 * 60_000;
+const SUSPENSION_LIMITS = { initialMs: 10_000, maxMs: 60 * 60_000 };
 
 /** Afterwards, the next suspension of a site is short again. */
 const SUSPENSION_TTL_MS = 24 * 60 * 60_000;
@@ -255,7 +255,7 @@ export class NetworkThread {
   #suspend(site: string): number {
     const { monotonicMs } = this.#deps;
     const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
-    const suspendedMs = Math.min(FIRST_SUSPENSION_MS * 2 ** (count - 1), MAX_SUSPENSION_MS);
+    const suspendedMs = computeBackoffMs(count, SUSPENSION_LIMITS);
     this.#suspensions.set(site, { count, untilMs: monotonicMs() + suspendedMs });
     return suspendedMs;
   }

@@ -1,0 +1,52 @@
+import { type Kysely, sql, type Transaction } from 'kysely';
+import type { DatabaseSchema } from './schema.ts';
+import { jsonRows } from './sql.ts';
+
+/** The database, or a transaction: what a query needs that is complete by itself. */
+export type Db = Kysely<DatabaseSchema>;
+
+/** An open transaction: what queries need that are only correct together with others. A `Db` is not assignable to it. */
+export type Tx = Transaction<DatabaseSchema>;
+
+/** Runs `work` in a transaction, which is rolled back if `work` throws. */
+export function transaction<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
+  return db.transaction().execute(work);
+}
+
+/** Like {@link transaction}, but also rolls back if `work` returns false. Returns the result of `work`. */
+export async function tryTransaction(db: Db, work: (tx: Tx) => Promise<boolean>): Promise<boolean> {
+  const rollback = new Error('rollback');
+  try {
+    await transaction(db, async (tx) => {
+      if (!(await work(tx))) {
+        throw rollback;
+      }
+    });
+    return true;
+  } catch (error) {
+    if (error === rollback) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+/** Runs `work`, which may only read, on a snapshot that is taken at its first read. Does not block writers. */
+export function snapshot<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
+  return db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .setAccessMode('read only')
+    .execute(work);
+}
+
+/** Notifies all listening processes at commit (NOTIFY). Each payload must have less than 8,000 bytes. */
+export async function notify(tx: Tx, channel: string, payloads: readonly string[]): Promise<void> {
+  if (payloads.length === 0) {
+    return;
+  }
+  const rows = payloads.map((payload) => ({ payload }));
+  await sql`
+    select pg_notify(${channel}, payload) from ${jsonRows(tx, { payload: 'text' }, rows)} as sent
+  `.execute(tx);
+}
