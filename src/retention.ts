@@ -1,13 +1,8 @@
 import { BackgroundJob } from './background-job.ts';
 import type { Logger } from './log.ts';
 import type { Store } from './store.ts';
-
-/** How long `nutpost trace` can show what happened to a payment, and the zap requests of issued quotes are listed. */
-export const HISTORY_RETENTION_DAYS = 30;
-export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
-
-/** Short, because anyone can add mints, and the info of a pruned mint is requested again when it is needed. */
-export const UNUSED_MINT_RETENTION_MS = 7 * 24 * 60 * 60_000;
+import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
+import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
 
 const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 
@@ -46,12 +41,12 @@ export async function pruneHistory(
   signal: AbortSignal,
 ): Promise<void> {
   for (const pruneBatch of [
-    () => store.receiptDeliveries.giveUpOverdue(nowMs, PRUNE_BATCH_SIZE),
+    () => giveUpOverdueDeliveries(store.db, nowMs, PRUNE_BATCH_SIZE),
     () => store.quoteEvents.prune(PRUNE_BATCH_SIZE),
     () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
-    () => store.zapReceipts.pruneReceipts(PRUNE_BATCH_SIZE),
-    () => store.zapReceipts.pruneZapRequests(PRUNE_BATCH_SIZE),
-    () => store.zapReceipts.pruneRelays(PRUNE_BATCH_SIZE),
+    () => pruneZapReceipts(store.db, PRUNE_BATCH_SIZE),
+    () => pruneZapRequests(store.db, PRUNE_BATCH_SIZE),
+    () => pruneRelays(store.db, PRUNE_BATCH_SIZE),
     () => store.mints.pruneUnused(PRUNE_BATCH_SIZE),
   ]) {
     let hasMore = true;

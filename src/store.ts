@@ -15,8 +15,6 @@ import { PurchaseStore } from './usernames/purchase-store.ts';
 import { TreasuryStore } from './usernames/treasury-store.ts';
 import { UsernameStore } from './usernames/username-store.ts';
 import { LeaseStore } from './watcher/lease-store.ts';
-import { ReceiptDeliveryStore } from './zaps/receipt-delivery-store.ts';
-import { ZapReceiptStore } from './zaps/zap-receipt-store.ts';
 
 /** All stores on one database connection, pool or transaction. */
 export class Store extends BaseStore {
@@ -31,8 +29,6 @@ export class Store extends BaseStore {
   readonly usernames = new UsernameStore(this.db);
   readonly purchases = new PurchaseStore(this.db);
   readonly treasury = new TreasuryStore(this.db);
-  readonly zapReceipts = new ZapReceiptStore(this.db);
-  readonly receiptDeliveries = new ReceiptDeliveryStore(this.db);
   readonly archive = new ArchiveStore(this.db);
   readonly npubcashImport = new NpubcashImportStore(this.db);
   readonly doctor = new DoctorStore(this.db);

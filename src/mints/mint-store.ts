@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { BaseStore, jsonRows, lockRows, statementNow } from '../database/sql.ts';
-import { UNUSED_MINT_RETENTION_MS } from '../retention.ts';
+import { UNUSED_MINT_RETENTION_MS } from '../limits.ts';
 import type { MintInfo } from './mint-info.ts';
 
 /** What the last polls of a mint showed. Times are in milliseconds since 1970. */

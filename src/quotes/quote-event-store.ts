@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
 import { BaseStore, columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
-import { HISTORY_RETENTION_MS } from '../retention.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
 
 /** Most quotes have fewer than five events. A mint that alternates between states must not fill the disk. */

@@ -1,8 +1,8 @@
 import { sql, type Updateable } from 'kysely';
 import type { DatabaseSchema } from '../database/schema.ts';
 import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
+import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
-import { HISTORY_RETENTION_MS } from '../retention.ts';
 
 /** Longer than any request to a mint takes. The holder renews the lease before each request. */
 const PURCHASE_LEASE_MS = 30_000;

@@ -1,13 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import type { Store } from '../store.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
-import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
+import {
+  claimDueReceipts,
+  type DueReceipt,
+  type DueRelay,
+  findDueRelays,
+  listWaitingRelays,
+  recordDeliveryBatch,
+} from './receipt-delivery-store.ts';
 import type { RelayPool } from './relay-pool.ts';
 import { stripQuery } from './zap-request.ts';
 
@@ -44,7 +51,7 @@ const MAX_DELIVERY_DURATION_MS = 20_000;
 const SHUTDOWN_GRACE_MS = 500;
 
 interface ReceiptDispatcherDeps {
-  deliveries: Store['receiptDeliveries'];
+  db: Db;
   relayPool: Pick<RelayPool, 'publish' | 'close'>;
   /** Normalised URLs. The limits do not apply to these relays. */
   operatorRelays: readonly string[];
@@ -108,17 +115,14 @@ export class ReceiptDispatcher {
 
   /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
   async #startDueDeliveries(): Promise<void> {
-    const { deliveries, clock, operatorRelays } = this.#deps;
-    const waitingUrls = await deliveries.listWaitingRelays(
-      this.#lastScannedUrl,
-      MAX_RELAYS_PER_SCAN,
-    );
+    const { db, clock, operatorRelays } = this.#deps;
+    const waitingUrls = await listWaitingRelays(db, this.#lastScannedUrl, MAX_RELAYS_PER_SCAN);
     const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
     this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
     const newUrls = [...this.#relaysOfNewReceipts].reverse().slice(0, MAX_RELAYS_PER_SCAN);
     this.#relaysOfNewReceipts.clear();
     const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
-    const dueRelays = await deliveries.findDueRelays(clock(), [...urls]);
+    const dueRelays = await findDueRelays(db, clock(), [...urls]);
     const newUrlsWithoutSlot: string[] = [];
     for (const relay of sortNewestFirst(dueRelays, newUrls)) {
       const { url } = relay;
@@ -145,7 +149,7 @@ export class ReceiptDispatcher {
 
   /** Sends due receipts to a relay in batches, until no receipt is due, the relay fails, or the time is up. */
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
-    const { deliveries, clock } = this.#deps;
+    const { db, clock } = this.#deps;
     const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;
     const { url } = relay;
     let { failures } = relay;
@@ -155,7 +159,7 @@ export class ReceiptDispatcher {
       do {
         const nowMs = clock();
         const claim = { nowMs, claimedUntilMs: nowMs + CLAIM_TIMEOUT_MS, limit };
-        const receipts = await deliveries.claimDue(url, claim);
+        const receipts = await claimDueReceipts(db, url, claim);
         if (receipts.length === 0) {
           return;
         }
@@ -173,7 +177,7 @@ export class ReceiptDispatcher {
     isProven: boolean,
     receipts: readonly DueReceipt[],
   ): Promise<number> {
-    const { deliveries, relayPool, clock, log } = this.#deps;
+    const { db, relayPool, clock, log } = this.#deps;
     const relay = stripQuery(url);
     const receiptsWithResults = await Promise.all(
       receipts.map(async (receipt) => ({
@@ -193,7 +197,7 @@ export class ReceiptDispatcher {
       ...computeDeliveryUpdate(attempts, result, nowMs),
     }));
     const hasAccepted = acceptedReceipts.length > 0;
-    await deliveries.recordBatch(url, { updates, relayStatus, hasAccepted }, nowMs);
+    await recordDeliveryBatch(db, url, { updates, relayStatus, hasAccepted }, nowMs);
     for (const { id, paymentHash } of acceptedReceipts) {
       logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
     }

@@ -1,7 +1,8 @@
 import { sql } from 'kysely';
 import type { DeliveryState } from '../database/schema.ts';
-import { BaseStore, columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
-import { HISTORY_RETENTION_MS } from '../retention.ts';
+import { columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import type { Db, Tx } from '../database/transaction.ts';
+import { HISTORY_RETENTION_MS } from '../limits.ts';
 import { GIVE_UP_AFTER_MS, type RelayStatus } from './delivery-policy.ts';
 
 export interface NewZapReceipt {
@@ -54,159 +55,163 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-/** Stores zap receipts (NIP-57). `store.receiptDeliveries` delivers them. */
-export class ZapReceiptStore extends BaseStore {
-  /** Returns the zap requests of those quotes that have one, by `quotes.id`. */
-  async findZapRequests(quotes: readonly number[]): Promise<Map<number, string>> {
-    const { rows } = await sql<{ id: number; zap_request: string }>`
-      select id, zap_request from quotes
-      where zap_request is not null
-        and ${columnInValues(this.db, 'id', 'bigint', quotes)}
-    `.execute(this.db);
-    return new Map(rows.map((row) => [row.id, row.zap_request]));
-  }
+/** Returns the zap requests of those quotes that have one, by `quotes.id`. */
+export async function findZapRequests(
+  db: Db,
+  quotes: readonly number[],
+): Promise<Map<number, string>> {
+  const { rows } = await sql<{ id: number; zap_request: string }>`
+    select id, zap_request from quotes
+    where zap_request is not null
+      and ${columnInValues(db, 'id', 'bigint', quotes)}
+  `.execute(db);
+  return new Map(rows.map((row) => [row.id, row.zap_request]));
+}
 
-  /** Returns those of these zap requests (event ids) that have a receipt. */
-  async findUsedZapRequests(zapRequestIds: readonly string[]): Promise<Set<string>> {
-    const rows = await this.db
-      .selectFrom('zap_receipts')
-      .select('zap_request_id')
-      .where(columnInValues(this.db, 'zap_request_id', 'text', zapRequestIds))
-      .execute();
-    return new Set(rows.map((row) => row.zap_request_id));
-  }
+/** Returns those of these zap requests (event ids) that have a receipt. */
+export async function findUsedZapRequests(
+  db: Db,
+  zapRequestIds: readonly string[],
+): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('zap_receipts')
+    .select('zap_request_id')
+    .where(columnInValues(db, 'zap_request_id', 'text', zapRequestIds))
+    .execute();
+  return new Set(rows.map((row) => row.zap_request_id));
+}
 
-  /** Counts the receipts of each recipient since a time (milliseconds since 1970). Stops counting at the limit. */
-  async countSince(
-    pubkeys: readonly string[],
-    sinceMs: number,
-    limit: number,
-  ): Promise<Map<string, number>> {
-    const wanted = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
-    const { rows } = await sql<{ pubkey: string; count: number }>`
-      select wanted.pubkey, (
-        select count(*) from (
-          select 1 from zap_receipts
-          where zap_receipts.pubkey = wanted.pubkey and created_at > ${sinceMs}
-          order by created_at desc limit ${limit}
-        ) as recent
-      ) as count
-      from ${jsonRows(this.db, { pubkey: 'text' }, wanted)} as wanted
-    `.execute(this.db);
-    return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
-  }
+/** Counts the receipts of each recipient since a time (milliseconds since 1970). Stops counting at the limit. */
+export async function countReceiptsSince(
+  db: Db,
+  pubkeys: readonly string[],
+  sinceMs: number,
+  limit: number,
+): Promise<Map<string, number>> {
+  const wanted = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
+  const { rows } = await sql<{ pubkey: string; count: number }>`
+    select wanted.pubkey, (
+      select count(*) from (
+        select 1 from zap_receipts
+        where zap_receipts.pubkey = wanted.pubkey and created_at > ${sinceMs}
+        order by created_at desc limit ${limit}
+      ) as recent
+    ) as count
+    from ${jsonRows(db, { pubkey: 'text' }, wanted)} as wanted
+  `.execute(db);
+  return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
+}
 
-  /**
-   * Stores receipts, and makes them due at their relays immediately. Skips quotes and zap requests that already have a
-   * receipt.
-   */
-  async add(receipts: readonly NewZapReceipt[]): Promise<void> {
-    if (receipts.length === 0) {
-      return;
-    }
-    const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
-    const { rows: insertedRows } = await sql<{ id: string; quote: number }>`
-      insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
-      select id, quote, pubkey, "zapRequestId", "eventJson", "createdAtMs"
-      from ${jsonRows(this.db, RECEIPT_COLUMNS, rows)} as signed
-      where true
-      on conflict do nothing
-      returning id, quote
-    `.execute(this.db);
-    const isInserted = ({ id, quote }: NewZapReceipt) =>
-      insertedRows.some((row) => row.id === id && row.quote === quote);
-    const deliveries = receipts
-      .filter(isInserted)
-      .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
-        relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
-      );
-    await sql`
-      insert into zap_receipt_deliveries (receipt, relay, state, next_attempt_at, give_up_at)
-      select receipt, relay, 'open', "createdAtMs", "createdAtMs" + ${GIVE_UP_AFTER_MS}
-      from ${jsonRows(this.db, DELIVERY_COLUMNS, deliveries)} as open
-    `.execute(this.db);
+/**
+ * Stores receipts, and makes them due at their relays immediately. Skips quotes and zap requests that already have a
+ * receipt.
+ */
+export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[]): Promise<void> {
+  if (receipts.length === 0) {
+    return;
   }
+  const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
+  const { rows: insertedRows } = await sql<{ id: string; quote: number }>`
+    insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
+    select id, quote, pubkey, "zapRequestId", "eventJson", "createdAtMs"
+    from ${jsonRows(tx, RECEIPT_COLUMNS, rows)} as signed
+    where true
+    on conflict do nothing
+    returning id, quote
+  `.execute(tx);
+  const isInserted = ({ id, quote }: NewZapReceipt) =>
+    insertedRows.some((row) => row.id === id && row.quote === quote);
+  const deliveries = receipts
+    .filter(isInserted)
+    .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
+      relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
+    );
+  await sql`
+    insert into zap_receipt_deliveries (receipt, relay, state, next_attempt_at, give_up_at)
+    select receipt, relay, 'open', "createdAtMs", "createdAtMs" + ${GIVE_UP_AFTER_MS}
+    from ${jsonRows(tx, DELIVERY_COLUMNS, deliveries)} as open
+  `.execute(tx);
+}
 
-  /** Finds the receipt of a quote (`quotes.id`). Returns null if the quote has none, or the receipt was pruned. */
-  async findByQuote(quote: number): Promise<TracedReceipt | null> {
-    const receipt = await this.db
-      .selectFrom('zap_receipts')
-      .select(['id', 'created_at as createdAtMs'])
-      .where('quote', '=', quote)
-      .executeTakeFirst();
-    if (receipt === undefined) {
-      return null;
-    }
-    const deliveries = await this.db
-      .selectFrom('zap_receipt_deliveries as delivery')
-      .leftJoin('relays', 'relays.url', 'delivery.relay')
-      .select([
-        'relay as relayUrl',
-        'state',
-        'attempts',
-        'delivery.last_result as lastResult',
-        'delivery.last_attempt_at as lastAttemptAtMs',
-        'next_attempt_at as nextAttemptAtMs',
-        'give_up_at as giveUpAtMs',
-        'failures',
-        'backoff_until as backoffUntilMs',
-        'relays.last_error as lastError',
-      ])
-      .where('receipt', '=', receipt.id)
-      .orderBy('relay')
-      .execute();
-    return {
-      ...receipt,
-      deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
-        ...delivery,
-        lastResult: delivery.lastResult || null,
-        relayStatus:
-          delivery.state === 'open' && failures
-            ? { failures, backoffUntilMs, lastError: lastError || null }
-            : null,
-      })),
-    };
+/** Finds the receipt of a quote (`quotes.id`). Returns null if the quote has none, or the receipt was pruned. */
+export async function findReceiptOfQuote(db: Db, quote: number): Promise<TracedReceipt | null> {
+  const receipt = await db
+    .selectFrom('zap_receipts')
+    .select(['id', 'created_at as createdAtMs'])
+    .where('quote', '=', quote)
+    .executeTakeFirst();
+  if (receipt === undefined) {
+    return null;
   }
+  const deliveries = await db
+    .selectFrom('zap_receipt_deliveries as delivery')
+    .leftJoin('relays', 'relays.url', 'delivery.relay')
+    .select([
+      'relay as relayUrl',
+      'state',
+      'attempts',
+      'delivery.last_result as lastResult',
+      'delivery.last_attempt_at as lastAttemptAtMs',
+      'next_attempt_at as nextAttemptAtMs',
+      'give_up_at as giveUpAtMs',
+      'failures',
+      'backoff_until as backoffUntilMs',
+      'relays.last_error as lastError',
+    ])
+    .where('receipt', '=', receipt.id)
+    .orderBy('relay')
+    .execute();
+  return {
+    ...receipt,
+    deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
+      ...delivery,
+      lastResult: delivery.lastResult || null,
+      relayStatus:
+        delivery.state === 'open' && failures
+          ? { failures, backoffUntilMs, lastError: lastError || null }
+          : null,
+    })),
+  };
+}
 
-  /**
-   * Deletes receipts older than {@link HISTORY_RETENTION_MS}, with their deliveries.
-   *
-   * @returns whether more old receipts may exist
-   */
-  async pruneReceipts(limit: number): Promise<boolean> {
-    const { numAffectedRows } = await sql`
-      delete from zap_receipts where id in (
-        select id from zap_receipts
-        where created_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
-        order by created_at limit ${limit}
-      )
-    `.execute(this.db);
-    return numAffectedRows === BigInt(limit);
-  }
+/**
+ * Deletes receipts older than {@link HISTORY_RETENTION_MS}, with their deliveries.
+ *
+ * @returns whether more old receipts may exist
+ */
+export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from zap_receipts where id in (
+      select id from zap_receipts
+      where created_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      order by created_at limit ${limit}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
+}
 
-  /** Like {@link pruneReceipts}, for the zap requests of quotes that were issued. */
-  async pruneZapRequests(limit: number): Promise<boolean> {
-    const { numAffectedRows } = await sql`
-      update quotes set zap_request = null where id in (
-        select id from quotes
-        where state = 'ISSUED' and zap_request is not null
-          and paid_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
-        order by paid_at limit ${limit}
-        ${lockRows(this.db, 'for update skip locked')}
-      )
-    `.execute(this.db);
-    return numAffectedRows === BigInt(limit);
-  }
+/** Like {@link pruneZapReceipts}, for the zap requests of quotes that were issued. */
+export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    update quotes set zap_request = null where id in (
+      select id from quotes
+      where state = 'ISSUED' and zap_request is not null
+        and paid_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      order by paid_at limit ${limit}
+      ${lockRows(db, 'for update skip locked')}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
+}
 
-  /** Like {@link pruneReceipts}, for relays that were not used since. */
-  async pruneRelays(limit: number): Promise<boolean> {
-    const { numAffectedRows } = await sql`
-      delete from relays where url in (
-        select url from relays
-        where last_attempt_at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
-        limit ${limit}
-      )
-    `.execute(this.db);
-    return numAffectedRows === BigInt(limit);
-  }
+/** Like {@link pruneZapReceipts}, for relays that were not used since. */
+export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from relays where url in (
+      select url from relays
+      where last_attempt_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      limit ${limit}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
 }

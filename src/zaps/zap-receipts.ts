@@ -2,6 +2,7 @@ import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import type { EventTemplate } from 'nostr-tools';
 import { z } from 'zod';
 import { toUnixSeconds } from '../clock.ts';
+import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { Logger } from '../log.ts';
 import type { EventSigner } from '../nostr/events.ts';
 import type {
@@ -12,10 +13,15 @@ import type {
 } from '../quotes/observation-recorder.ts';
 import type { ReceiptRefusal } from '../quotes/quote-event-store.ts';
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
-import { HISTORY_RETENTION_MS } from '../retention.ts';
 import type { TransactionStore } from '../store.ts';
 import { tryParseJson } from '../untrusted-text.ts';
-import type { NewZapReceipt } from './zap-receipt-store.ts';
+import {
+  addZapReceipts,
+  countReceiptsSince,
+  findUsedZapRequests,
+  findZapRequests,
+  type NewZapReceipt,
+} from './zap-receipt-store.ts';
 import { extractReceiptRelays } from './zap-request.ts';
 
 /** Other work may run after this many signatures, each of which takes up to half a millisecond. */
@@ -60,12 +66,15 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
     if (zaps.length === 0) {
       return { signed: [], refused: [] };
     }
-    const usedIds = await tx.zapReceipts.findUsedZapRequests(zaps.map((zap) => zap.zapRequest.id));
+    const usedIds = await findUsedZapRequests(
+      tx.tx,
+      zaps.map((zap) => zap.zapRequest.id),
+    );
     const pubkeys = zaps.map(({ pubkey }) => pubkey);
     const recentCounts =
       maxReceiptsPerHour === 0
         ? new Map<string, number>()
-        : await tx.zapReceipts.countSince(pubkeys, nowMs - HOUR_MS, maxReceiptsPerHour);
+        : await countReceiptsSince(tx.tx, pubkeys, nowMs - HOUR_MS, maxReceiptsPerHour);
     const signed: (NewZapReceipt & SignedReceipt)[] = [];
     const refused: (Zap & RefusedReceipt)[] = [];
     for (const zap of zaps) {
@@ -88,7 +97,7 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
         }
       }
     }
-    await tx.zapReceipts.add(signed);
+    await addZapReceipts(tx.tx, signed);
     await tx.quoteEvents.add(
       refused.map(({ quoteRowId, reason }) => ({
         quoteRowId,
@@ -107,7 +116,10 @@ async function loadZaps(
   tx: TransactionStore,
   payments: readonly RecordedPayment[],
 ): Promise<Zap[]> {
-  const zapRequests = await tx.zapReceipts.findZapRequests(payments.map((each) => each.quoteRowId));
+  const zapRequests = await findZapRequests(
+    tx.tx,
+    payments.map((each) => each.quoteRowId),
+  );
   return payments.flatMap((payment) => {
     const json = zapRequests.get(payment.quoteRowId);
     if (json === undefined) {

@@ -38,10 +38,9 @@ export async function createZapsModule({
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
   const timeouts = options.relayTimeouts;
   const relayPool = new RelayPool({ ...options, signer, verifyEvent, timeouts });
-  const deliveries = options.store.receiptDeliveries;
   const receiptDispatcher = new ReceiptDispatcher({
     ...options,
-    deliveries,
+    db: options.store.db,
     relayPool,
     operatorRelays,
   });

@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { HISTORY_RETENTION_MS } from '../../src/retention.ts';
+import { HISTORY_RETENTION_MS } from '../../src/limits.ts';
 import { Store } from '../../src/store.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';

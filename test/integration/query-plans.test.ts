@@ -3,6 +3,20 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
+import {
+  claimDueReceipts,
+  findDueRelays,
+  giveUpOverdueDeliveries,
+  listWaitingRelays,
+} from '../../src/zaps/receipt-delivery-store.ts';
+import {
+  countReceiptsSince,
+  findReceiptOfQuote,
+  findUsedZapRequests,
+  findZapRequests,
+  pruneZapReceipts,
+  pruneZapRequests,
+} from '../../src/zaps/zap-receipt-store.ts';
 import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
 import { randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 
@@ -81,32 +95,23 @@ const CALLS: [name: string, call: StoreCall][] = [
   ],
   ['deletes unused mints', ({ mints }) => mints.pruneUnused(1_000)],
   ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
-  ['finds zap requests', ({ zapReceipts }) => zapReceipts.findZapRequests([1, 2])],
-  ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],
-  ['deletes old zap receipts', ({ zapReceipts }) => zapReceipts.pruneReceipts(1_000)],
-  ['finds used zap requests', ({ zapReceipts }) => zapReceipts.findUsedZapRequests(['a', 'b'])],
+  ['finds zap requests', ({ db }) => findZapRequests(db, [1, 2])],
+  ['finds the receipt of a quote', ({ db }) => findReceiptOfQuote(db, 1)],
+  ['deletes old zap receipts', ({ db }) => pruneZapReceipts(db, 1_000)],
+  ['finds used zap requests', ({ db }) => findUsedZapRequests(db, ['a', 'b'])],
   [
     'counts the recent zap receipts of recipients',
-    ({ zapReceipts }) => zapReceipts.countSince(pubkeys.slice(0, 100), 1, 1_000),
+    ({ db }) => countReceiptsSince(db, pubkeys.slice(0, 100), 1, 1_000),
   ],
-  ['deletes old zap requests', ({ zapReceipts }) => zapReceipts.pruneZapRequests(1_000)],
-  [
-    'lists relays with open deliveries',
-    ({ receiptDeliveries }) => receiptDeliveries.listWaitingRelays('', 1_000),
-  ],
-  [
-    'finds due relays',
-    ({ receiptDeliveries }) => receiptDeliveries.findDueRelays(QUOTE_COUNT, [RELAY_URL]),
-  ],
+  ['deletes old zap requests', ({ db }) => pruneZapRequests(db, 1_000)],
+  ['lists relays with open deliveries', ({ db }) => listWaitingRelays(db, '', 1_000)],
+  ['finds due relays', ({ db }) => findDueRelays(db, QUOTE_COUNT, [RELAY_URL])],
   [
     'claims due deliveries',
-    ({ receiptDeliveries }) =>
-      receiptDeliveries.claimDue(RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
+    ({ db }) =>
+      claimDueReceipts(db, RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
   ],
-  [
-    'gives up overdue deliveries',
-    ({ receiptDeliveries }) => receiptDeliveries.giveUpOverdue(1, 10),
-  ],
+  ['gives up overdue deliveries', ({ db }) => giveUpOverdueDeliveries(db, 1, 10)],
   ['counts pending deliveries', ({ databaseCounts }) => databaseCounts.countPendingDeliveries()],
   [
     'counts watched quotes',

@@ -1,6 +1,11 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { Store } from '../../src/store.ts';
+import {
+  claimDueReceipts,
+  giveUpOverdueDeliveries,
+  recordDeliveryBatch,
+} from '../../src/zaps/receipt-delivery-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -235,16 +240,14 @@ describe('the store of zap receipt deliveries', () => {
     insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
   const claim = (url: string, nowMs: number, limit: number) =>
-    store.receiptDeliveries.claimDue(url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
+    claimDueReceipts(store.db, url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
 
   const recordBackoff = (url: string, backoffUntilMs: number) =>
     recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
-  const recordBatch = (
-    url: string,
-    batch: Partial<Parameters<Store['receiptDeliveries']['recordBatch']>[1]>,
-  ) =>
-    store.receiptDeliveries.recordBatch(
+  const recordBatch = (url: string, batch: Partial<Parameters<typeof recordDeliveryBatch>[2]>) =>
+    recordDeliveryBatch(
+      store.db,
       url,
       { updates: [], relayStatus: null, hasAccepted: false, ...batch },
       CREATED_AT_MS,
@@ -290,11 +293,11 @@ describe('the store of zap receipt deliveries', () => {
     await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + DAY_MS);
     await recordBackoff(RELAY_URL, CREATED_AT_MS);
     const deadlineMs = CREATED_AT_MS + 2 * DAY_MS;
-    await store.receiptDeliveries.giveUpOverdue(deadlineMs - 1, 100);
+    await giveUpOverdueDeliveries(store.db, deadlineMs - 1, 100);
     expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ open: 4 });
     // Returns whether more deliveries may be overdue, because the batch was full.
-    expect(await store.receiptDeliveries.giveUpOverdue(deadlineMs, 4)).toBe(true);
-    expect(await store.receiptDeliveries.giveUpOverdue(deadlineMs, 4)).toBe(false);
+    expect(await giveUpOverdueDeliveries(store.db, deadlineMs, 4)).toBe(true);
+    expect(await giveUpOverdueDeliveries(store.db, deadlineMs, 4)).toBe(false);
     expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ given_up: 3, open: 1 });
     expect(await countDeliveriesByState(database, OTHER_RELAY_URL)).toEqual({ given_up: 3 });
     const deliveries = [...(await readDeliveriesToRelay(database, RELAY_URL)).values()];

@@ -10,6 +10,7 @@ import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
 import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
+import { findReceiptOfQuote } from '../../src/zaps/zap-receipt-store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { createUnpayableInvoice } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
@@ -296,7 +297,7 @@ async function listRefusals(quote: NewQuote) {
 }
 
 async function findStoredReceipt(quote: NewQuote) {
-  return store.zapReceipts.findByQuote(await findRowId(quote));
+  return findReceiptOfQuote(store.db, await findRowId(quote));
 }
 
 async function readReceiptJson(quote: NewQuote): Promise<string> {

@@ -7,8 +7,16 @@ import { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
 import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
-import { ZapReceiptStore } from '../../src/zaps/zap-receipt-store.ts';
+import {
+  claimDueReceipts,
+  findDueRelays,
+  listWaitingRelays,
+} from '../../src/zaps/receipt-delivery-store.ts';
+import {
+  countReceiptsSince,
+  pruneZapReceipts,
+  pruneZapRequests,
+} from '../../src/zaps/zap-receipt-store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -269,16 +277,14 @@ describe('a query for due zap receipts', () => {
       await insertReceipts();
     }
     const findCost = await measureQueryCost(database.db, (db) =>
-      new ReceiptDeliveryStore(db).findDueRelays(CREATED_AT_MS, relayUrls.slice(0, 15)),
+      findDueRelays(db, CREATED_AT_MS, relayUrls.slice(0, 15)),
     );
     expect(findCost.rowsRead).toBeLessThanOrEqual(6 * 15);
-    const listCost = await measureQueryCost(database.db, (db) =>
-      new ReceiptDeliveryStore(db).listWaitingRelays('', 15),
-    );
+    const listCost = await measureQueryCost(database.db, (db) => listWaitingRelays(db, '', 15));
     expect(listCost.rowsRead).toBeLessThanOrEqual(4 * 15);
     const claim = { nowMs: CREATED_AT_MS, claimedUntilMs: CREATED_AT_MS, limit: 10 };
     const claimCost = await measureQueryCost(database.db, (db) =>
-      new ReceiptDeliveryStore(db).claimDue('wss://7.example', claim),
+      claimDueReceipts(db, 'wss://7.example', claim),
     );
     // For each claimed delivery, the query selects, locks and updates a row, and reads its receipt and its quote.
     expect(claimCost.rowsRead).toBeLessThanOrEqual(10 * claim.limit);
@@ -293,8 +299,7 @@ it('counts the recent zap receipts of a recipient only up to the limit', async (
     .select('pubkey')
     .orderBy('quote', 'desc')
     .executeTakeFirstOrThrow();
-  const count = (db: typeof database.db) =>
-    new ZapReceiptStore(db).countSince([recipient], nowMs - 1, 20);
+  const count = (db: typeof database.db) => countReceiptsSince(db, [recipient], nowMs - 1, 20);
   expect(await count(database.db)).toEqual(new Map([[recipient, 20]]));
   const { rowsRead } = await measureQueryCost(database.db, count);
   expect(rowsRead).toBeLessThanOrEqual(2 * 20);
@@ -317,8 +322,8 @@ it('reads no recent rows when it deletes old history', async () => {
     from generate_series(1, 3000) as number`.execute(database.db);
   await sql`vacuum analyze`.execute(database.db);
   for (const prune of [
-    (db: typeof database.db) => new ZapReceiptStore(db).pruneZapRequests(500),
-    (db: typeof database.db) => new ZapReceiptStore(db).pruneReceipts(500),
+    (db: typeof database.db) => pruneZapRequests(db, 500),
+    (db: typeof database.db) => pruneZapReceipts(db, 500),
     (db: typeof database.db) => new QuoteEventStore(db).prune(500),
     (db: typeof database.db) => new MintStore(db).pruneUnused(500),
   ]) {

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import type { QuoteState } from '../../database/schema.ts';
+import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
-import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../retention.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
   createCommandResult,

@@ -2,7 +2,7 @@ import type { QuoteState } from '../../database/schema.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import type { MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
-import type { TracedReceipt } from '../../zaps/zap-receipt-store.ts';
+import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import type { MintLeaseHolder, QuoteFilter, TracedQuote } from './trace-store.ts';
@@ -136,7 +136,7 @@ async function traceQuotes(
       mintRateLimits: isWatched
         ? parsePollRateLimits(await store.mints.loadRateLimits(mintUrl))
         : [],
-      receipt: isZap ? await store.zapReceipts.findByQuote(quote.id) : null,
+      receipt: isZap ? await findReceiptOfQuote(store.db, quote.id) : null,
     });
   }
   return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };

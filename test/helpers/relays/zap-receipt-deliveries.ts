@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Database } from '../../../src/database/database.ts';
-import { Store } from '../../../src/store.ts';
+import { transaction } from '../../../src/database/transaction.ts';
+import { addZapReceipts } from '../../../src/zaps/zap-receipt-store.ts';
 import { insertPaidQuotes, randomPubkey } from '../recipients/quote-fixtures.ts';
 
 export interface StoredZapReceipt {
@@ -35,16 +36,19 @@ export async function insertZapReceipts(
     id: (JSON.parse(eventJson) as { id: string }).id,
     eventJson,
   }));
-  await new Store(database.db).zapReceipts.add(
-    quotes.map(({ id: quote }, index) => ({
-      quote,
-      pubkey,
-      zapRequestId: randomBytes(32).toString('hex'),
-      id: receipts[index]?.id ?? '',
-      eventJson: receipts[index]?.eventJson ?? '',
-      relayUrls: options.relays,
-      createdAtMs: options.createdAtMs,
-    })),
+  await transaction(database.db, (tx) =>
+    addZapReceipts(
+      tx,
+      quotes.map(({ id: quote }, index) => ({
+        quote,
+        pubkey,
+        zapRequestId: randomBytes(32).toString('hex'),
+        id: receipts[index]?.id ?? '',
+        eventJson: receipts[index]?.eventJson ?? '',
+        relayUrls: options.relays,
+        createdAtMs: options.createdAtMs,
+      })),
+    ),
   );
   return receipts;
 }
