@@ -6,11 +6,13 @@ import { type Config, readJournalStream, VERSION } from './config.ts';
 import { isAccessibleToOtherUsers } from './database/data-dir.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { loadOrGenerateSecret } from './database/generated-secret.ts';
+import { readMigrationStatus } from './database/migration-store.ts';
 import type { NotificationSubscription } from './database/postgres-notifications.ts';
 import { Readiness } from './database/readiness.ts';
 import { createHttp } from './http/app.ts';
 import { listen } from './http/server.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
+import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
 import { createMintsModule } from './mints/mints-module.ts';
@@ -172,7 +174,7 @@ export async function startService(
 
   let notifications: NotificationSubscription | null = null;
   const readiness = new Readiness({
-    migrations: store.migrations,
+    queryMigrations: () => readMigrationStatus(store.db),
     isListening: () => notifications?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,
@@ -208,9 +210,8 @@ export async function startService(
     ...shared,
     readiness,
     getUntrustedProxy,
-    databaseCounts: store.databaseCounts,
+    readCounts: () => readDatabaseCounts(store.db, processId),
     readFreeDiskBytes: database.readFreeDiskBytes,
-    processId,
     poolStats: database.poolStats,
     quoteSockets,
     mintSockets: mints.socketSlots,

@@ -1,12 +1,6 @@
-import { MigrationStore } from './database/migration-store.ts';
 import { BaseStore } from './database/sql.ts';
 import { notify, snapshot, type Tx, transaction, tryTransaction } from './database/transaction.ts';
-import { DatabaseCountsStore } from './metrics/database-counts-store.ts';
 import { MintStore } from './mints/mint-store.ts';
-import { ArchiveStore } from './operator/archive/archive-store.ts';
-import { DoctorStore } from './operator/doctor/doctor-store.ts';
-import { NpubcashImportStore } from './operator/import-npubcash/npubcash-import-store.ts';
-import { TraceStore } from './operator/trace/trace-store.ts';
 import { QuoteEventStore } from './quotes/quote-event-store.ts';
 import { QuoteStore } from './quotes/quote-store.ts';
 import { WatchedQuoteStore } from './quotes/watched-quote-store.ts';
@@ -21,18 +15,12 @@ export class Store extends BaseStore {
   readonly quotes = new QuoteStore(this.db);
   readonly watchedQuotes = new WatchedQuoteStore(this.db);
   readonly quoteEvents = new QuoteEventStore(this.db);
-  readonly traces = new TraceStore(this.db);
   readonly users = new UserStore(this.db);
   readonly mints = new MintStore(this.db);
   readonly leases = new LeaseStore(this.db);
-  readonly migrations = new MigrationStore(this.db);
   readonly usernames = new UsernameStore(this.db);
   readonly purchases = new PurchaseStore(this.db);
   readonly treasury = new TreasuryStore(this.db);
-  readonly archive = new ArchiveStore(this.db);
-  readonly npubcashImport = new NpubcashImportStore(this.db);
-  readonly doctor = new DoctorStore(this.db);
-  readonly databaseCounts = new DatabaseCountsStore(this.db);
 
   /** See `database/transaction.ts`. Until the last feature has functions instead of a store. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {

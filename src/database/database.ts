@@ -7,7 +7,7 @@ import { migrations } from '../../migrations/index.ts';
 import { OperatorError, rootCauseMessage } from '../errors.ts';
 import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from './data-dir.ts';
 import { throttleErrorReports } from './errors.ts';
-import { MigrationStore } from './migration-store.ts';
+import { compareMigrations } from './migration-store.ts';
 import {
   assertRequiredSettings,
   assertUtf8,
@@ -336,7 +336,7 @@ async function migrate(db: Kysely<DatabaseSchema>, onProgress: OnProgress): Prom
 }
 
 async function assertMigrated(db: Kysely<DatabaseSchema>): Promise<void> {
-  const { missing } = await new MigrationStore(db).compare();
+  const { missing } = await compareMigrations(db);
   if (missing.length > 0) {
     throw new OperatorError(
       'The database is older than this version of nutpost. Upgrade the service to this version,' +

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { DatabaseUnavailableError } from '../errors.ts';
-import type { MigrationStore } from './migration-store.ts';
+import type { readMigrationStatus } from './migration-store.ts';
 
 /** Shorter than the timeouts of load balancers. */
 const DATABASE_CHECK_TIMEOUT_MS = 2_000;
@@ -26,7 +26,7 @@ type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>
 const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
 
 interface ReadinessDeps {
-  migrations: Pick<MigrationStore, 'readStatus'>;
+  queryMigrations: () => ReturnType<typeof readMigrationStatus>;
   isListening: () => boolean;
   /** False if the database cannot be reached, or the last write failed. */
   isWritable: () => boolean;
@@ -94,7 +94,7 @@ export class Readiness {
 
   async #queryDatabase(): Promise<void> {
     try {
-      const { isUpToDate, isWritable } = await this.#deps.migrations.readStatus();
+      const { isUpToDate, isWritable } = await this.#deps.queryMigrations();
       this.#databaseChecks = {
         database: isWritable ? 'ok' : 'failing',
         migrations: isUpToDate ? 'ok' : 'failing',

@@ -7,8 +7,7 @@ import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type {
-  DatabaseCountsStore,
-  DatabaseSize,
+  DatabaseCounts,
   PurchaseCounts,
   RelayOutboxCount,
   WatchedQuoteCount,
@@ -28,11 +27,7 @@ const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
 export interface GaugeSources {
   readiness: Pick<Readiness, 'getStatus'>;
   getUntrustedProxy: () => string | null;
-  databaseCounts: Pick<
-    DatabaseCountsStore,
-    'countWatchedQuotes' | 'countPendingDeliveries' | 'countPurchases' | 'readSize'
-  >;
-  processId: string;
+  readCounts: () => Promise<DatabaseCounts>;
   /** Null with PostgreSQL, whose disk is on another machine. */
   readFreeDiskBytes: () => Promise<number | null>;
   /** Null with SQLite. */
@@ -60,8 +55,7 @@ export interface GaugeSources {
 export class MetricGauges {
   readonly #sources: GaugeSources;
   readonly #gauges: ReturnType<typeof createGauges>;
-  #databaseCounts: [WatchedQuoteCount[], RelayOutboxCount[], PurchaseCounts, DatabaseSize] | null =
-    null;
+  #counts: DatabaseCounts | null = null;
   #areCountsFresh = false;
   #hasLoggedFailure = false;
   #pendingCountsRefresh: Promise<void> | null = null;
@@ -86,13 +80,12 @@ export class MetricGauges {
     this.#setConnections();
     this.#setPollDelays();
     this.#setRateLimits();
-    if (this.#databaseCounts !== null) {
-      const [watchedQuotes, relayOutboxes, purchases, size] = this.#databaseCounts;
-      gauges.databaseBytes.set(size.bytes);
-      gauges.users.set(size.users);
-      this.#setQuotes(watchedQuotes);
-      this.#setOutbox(relayOutboxes);
-      this.#setPurchases(purchases);
+    if (this.#counts !== null) {
+      gauges.databaseBytes.set(this.#counts.size.bytes);
+      gauges.users.set(this.#counts.size.users);
+      this.#setQuotes(this.#counts.watchedQuotes);
+      this.#setOutbox(this.#counts.outboxes);
+      this.#setPurchases(this.#counts.purchases);
     }
   }
 
@@ -115,16 +108,10 @@ export class MetricGauges {
     await this.waitUntilIdle();
   }
 
-  /** Runs one query after another, so that only one connection is in use. */
   async #queryCounts(): Promise<void> {
-    const { databaseCounts: backlog, processId, log } = this.#sources;
+    const { readCounts, log } = this.#sources;
     try {
-      this.#databaseCounts = [
-        await backlog.countWatchedQuotes(processId),
-        await backlog.countPendingDeliveries(),
-        await backlog.countPurchases(),
-        await backlog.readSize(),
-      ];
+      this.#counts = await readCounts();
       this.#areCountsFresh = true;
       this.#hasLoggedFailure = false;
     } catch (error) {

@@ -20,6 +20,7 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
+import { listTracedOpenQuotes, listTracedPayments } from './trace/trace-store.ts';
 
 const MAX_REASON_LENGTH = 500;
 
@@ -188,8 +189,8 @@ async function reportUser(
   nowMs: number,
 ): Promise<CommandReport> {
   const usernames = await store.usernames.listByPubkey(pubkey);
-  const payments = await store.traces.listPayments(pubkey, 1);
-  const openQuotes = await store.traces.listOpenQuotes(pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
+  const payments = await listTracedPayments(store.db, pubkey, 1);
+  const openQuotes = await listTracedOpenQuotes(store.db, pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
   const purchases = await store.purchases.countByState(pubkey);
   const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {

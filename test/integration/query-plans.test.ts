@@ -1,6 +1,21 @@
 import { CompiledQuery, createQueryId, type RootOperationNode, sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
+import { transaction } from '../../src/database/transaction.ts';
+import {
+  countPendingDeliveries,
+  countWatchedQuotes,
+  readDatabaseSize,
+} from '../../src/metrics/database-counts-store.ts';
+import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
+import {
+  findTracedQuotesByPaymentHash,
+  findTracedQuotesByQuoteId,
+  listTracedOpenQuotes,
+  listTracedPayments,
+  searchTracedPayments,
+  searchTracedUnpaidQuotes,
+} from '../../src/operator/trace/trace-store.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import {
@@ -112,18 +127,18 @@ const CALLS: [name: string, call: StoreCall][] = [
       claimDueReceipts(db, RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
   ],
   ['gives up overdue deliveries', ({ db }) => giveUpOverdueDeliveries(db, 1, 10)],
-  ['counts pending deliveries', ({ databaseCounts }) => databaseCounts.countPendingDeliveries()],
+  ['counts pending deliveries', ({ db }) => countPendingDeliveries(db)],
+  ['counts watched quotes', ({ db }) => countWatchedQuotes(db, 'a process')],
+  ['reads the size of the database', ({ db }) => readDatabaseSize(db)],
+  ['traces a payment hash', ({ db }) => findTracedQuotesByPaymentHash(db, 'hash', 5)],
+  ['traces a quote id', ({ db }) => findTracedQuotesByQuoteId(db, 'id-1', 5)],
+  ["traces a recipient's payments", ({ db }) => listTracedPayments(db, pubkey, 10)],
+  ["searches a recipient's payments", ({ db }) => searchTracedPayments(db, pubkey, FILTER, 10)],
   [
-    'counts watched quotes',
-    ({ databaseCounts: backlog }) => backlog.countWatchedQuotes('a process'),
+    "searches a recipient's unpaid quotes",
+    ({ db }) => searchTracedUnpaidQuotes(db, pubkey, FILTER, 10),
   ],
-  ['reads the size of the database', ({ databaseCounts }) => databaseCounts.readSize()],
-  ['traces a payment hash', ({ traces }) => traces.findByPaymentHash('hash', 5)],
-  ['traces a quote id', ({ traces }) => traces.findByQuoteId('id-1', 5)],
-  ["traces a recipient's payments", ({ traces }) => traces.listPayments(pubkey, 10)],
-  ["searches a recipient's payments", ({ traces }) => traces.searchPayments(pubkey, FILTER, 10)],
-  ["searches a recipient's unpaid quotes", ({ traces }) => traces.searchUnpaid(pubkey, FILTER, 10)],
-  ["traces a recipient's open quotes", ({ traces }) => traces.listOpenQuotes(pubkey, 10)],
+  ["traces a recipient's open quotes", ({ db }) => listTracedOpenQuotes(db, pubkey, 10)],
 ];
 
 describe.skipIf(isPostgres)('SQLite', () => {
@@ -134,7 +149,7 @@ describe.skipIf(isPostgres)('SQLite', () => {
     database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     await insertUsersAndQuotes(database);
     // Collects the statistics that the query planner uses.
-    await new Store(database.db).transaction(({ archive }) => archive.resetSequencesAndAnalyze());
+    await transaction(database.db, resetSequencesAndAnalyze);
     return async () => {
       await database.close();
       await remove();

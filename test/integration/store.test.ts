@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
+import { insertImportedQuotes } from '../../src/operator/import-npubcash/npubcash-import-store.ts';
 import { Store } from '../../src/store.ts';
 import {
   claimDueReceipts,
@@ -45,7 +46,7 @@ it('imports thousands of payments of the same second in one batch', async () => 
     payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS + index, paidSeq: index + 1 },
     state: 'PAID' as const,
   }));
-  expect(await store.npubcashImport.insertQuotes(quotes)).toHaveLength(5_000);
+  expect(await insertImportedQuotes(database.db, quotes)).toHaveLength(5_000);
 });
 
 describe('a change of a quote', () => {

@@ -1,8 +1,14 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
+import type { Db } from '../../src/database/transaction.ts';
 import { MintStore } from '../../src/mints/mint-store.ts';
-import { TraceStore } from '../../src/operator/trace/trace-store.ts';
+import {
+  findTracedQuotesByPaymentHash,
+  findTracedQuotesByQuoteId,
+  listTracedOpenQuotes,
+  listTracedPayments,
+} from '../../src/operator/trace/trace-store.ts';
 import { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
 import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
@@ -103,17 +109,13 @@ describe.each([
   });
 
   it.each([
-    [1, 'a payment hash', (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
-    [1, 'a quote id', (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
+    [1, 'a payment hash', (db: Db) => findTracedQuotesByPaymentHash(db, paymentHash, 5)],
+    [1, 'a quote id', (db: Db) => findTracedQuotesByQuoteId(db, quoteId, 5)],
     // Ten payments, and the row of the recipient.
-    [11, 'the payments of a recipient', (traces: TraceStore) => traces.listPayments(pubkey, 10)],
-    [
-      11,
-      'the open quotes of a recipient',
-      (traces: TraceStore) => traces.listOpenQuotes(pubkey, 11),
-    ],
+    [11, 'the payments of a recipient', (db: Db) => listTracedPayments(db, pubkey, 10)],
+    [11, 'the open quotes of a recipient', (db: Db) => listTracedOpenQuotes(db, pubkey, 11)],
   ])('reads at most %i rows for a trace of %s', async (maxRows, _name, call) => {
-    const cost = await measureQueryCost(database.db, (db) => call(new TraceStore(db)));
+    const cost = await measureQueryCost(database.db, call);
     // The number is not exact, because PostgreSQL 15 rounds the average rows per loop.
     expect(cost.rowsRead).toBeGreaterThan(0);
     expect(cost.rowsRead).toBeLessThanOrEqual(maxRows);

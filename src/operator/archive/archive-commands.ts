@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 import { VERSION } from '../../config.ts';
+import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
-import type { Store } from '../../store.ts';
 import { type CommandIo, createCommandResult, type OperatorCommand } from '../command.ts';
 import { formatCount, formatNumber, joinLines } from '../format.ts';
 import {
@@ -17,7 +17,16 @@ import {
   serializeArchiveRow,
   sumRowCounts,
 } from './archive-format.ts';
-import type { ArchiveStore } from './archive-store.ts';
+import {
+  clearSelfPopulatedAndListFilled,
+  countArchiveRows,
+  disableTimeouts,
+  insertArchiveRows,
+  loadArchiveColumns,
+  lockArchiveTables,
+  readArchivePages,
+  resetSequencesAndAnalyze,
+} from './archive-store.ts';
 
 export const exportCommand: OperatorCommand = {
   name: 'export',
@@ -28,7 +37,7 @@ export const exportCommand: OperatorCommand = {
     parseArgs({ args, options: {} });
     return async ({ store, clock }, io) => {
       // Reading a snapshot does not block the service.
-      const rowCounts = await store.snapshot(({ archive }) => exportArchive(archive, io, clock()));
+      const rowCounts = await snapshot(store.db, (tx) => exportArchive(tx, io, clock()));
       // The archive is on standard output, so the summary goes to standard error.
       const summary = joinLines(...formatRowCounts('Exported', rowCounts));
       return { exitCode: 0, stdout: '', stderr: summary };
@@ -51,7 +60,7 @@ export const importCommand: OperatorCommand = {
         );
       }
       try {
-        const rowCounts = await importArchive(store, readLines(io.stdin), io);
+        const rowCounts = await importArchive(store.db, readLines(io.stdin), io);
         return createCommandResult(true, joinLines(...formatRowCounts('Imported', rowCounts)));
       } catch (error) {
         if (!(error instanceof ImportRejectedError)) {
@@ -71,17 +80,14 @@ export const importCommand: OperatorCommand = {
 };
 
 /** @throws the abort reason of `io.signal` */
-async function exportArchive(
-  archive: ArchiveStore,
-  io: CommandIo,
-  nowMs: number,
-): Promise<ArchiveRowCounts> {
-  await archive.disableTimeouts();
-  const rowCounts = await archive.countRows();
+async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<ArchiveRowCounts> {
+  await disableTimeouts(tx);
+  const columns = await loadArchiveColumns(tx);
+  const rowCounts = await countArchiveRows(tx);
   await io.write(serializeArchiveHeader(rowCounts, VERSION, nowMs));
   let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
-    for await (const page of archive.readPages(table)) {
+    for await (const page of readArchivePages(tx, columns, table)) {
       io.signal.throwIfAborted();
       await io.write(page.map((row) => serializeArchiveRow(table, row)).join(''));
       exportedCount += page.length;
@@ -114,7 +120,7 @@ function createLineError(lineNumber: number, problem: string, header: ArchiveHea
  * @throws ImportRejectedError, or the abort reason of `io.signal`
  */
 async function importArchive(
-  store: Store,
+  db: Db,
   lines: AsyncGenerator<string>,
   io: CommandIo,
 ): Promise<ArchiveRowCounts> {
@@ -124,34 +130,35 @@ async function importArchive(
     const problem = 'is not the first line of an archive that this nutpost can read';
     throw createLineError(1, problem, null);
   }
-  await store.transaction(async (tx) => {
-    await tx.archive.disableTimeouts();
-    await tx.archive.lockTables();
-    const filledTables = await tx.archive.clearSelfPopulatedAndListFilled();
+  await transaction(db, async (tx) => {
+    await disableTimeouts(tx);
+    await lockArchiveTables(tx);
+    const filledTables = await clearSelfPopulatedAndListFilled(tx);
     if (filledTables.length > 0) {
       const problem = `: the database is not empty (${filledTables.join(', ')}).`;
       const advice = 'Create an empty one with `nutpost migrate`.';
       throw new ImportRejectedError(`${problem}\n${advice}`, null);
     }
-    await insertRows(tx.archive, lines, header, io);
-    await tx.archive.resetSequencesAndAnalyze();
-    await tx.notify(RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
+    await insertRows(tx, lines, header, io);
+    await resetSequencesAndAnalyze(tx);
+    await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
   });
   return header.rows;
 }
 
 async function insertRows(
-  archive: ArchiveStore,
+  tx: Tx,
   lines: AsyncIterable<string>,
   header: ArchiveHeader,
   io: CommandIo,
 ): Promise<void> {
+  const columns = await loadArchiveColumns(tx);
   const remainingCounts = { ...header.rows };
   let lineNumber = 1;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
     lineNumber += rows.length;
-    const reason = await archive.insertRows(table, rows);
+    const reason = await insertArchiveRows(tx, columns, table, rows);
     if (reason !== null) {
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
       throw createLineError(lineNumber, problem, header);

@@ -1,5 +1,6 @@
-import { type RawBuilder, sql, type TableMetadata } from 'kysely';
-import { BaseStore, isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
+import { type RawBuilder, sql } from 'kysely';
+import { isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
+import type { Tx } from '../../database/transaction.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveRow,
@@ -22,118 +23,127 @@ const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> =
   zap_receipt_deliveries: ['receipt', 'relay'],
 };
 
-/** The archived columns of a table, in table order. */
-type ColumnTypes = Record<string, 'text' | 'bigint'>;
+/** The archived columns of each table, in table order. */
+export type ArchiveColumns = ReadonlyMap<string, Record<string, 'text' | 'bigint'>>;
 
-/** Exports and imports all tables. All calls must be in one transaction. */
-export class ArchiveStore extends BaseStore {
-  #tables: TableMetadata[] | null = null;
+export async function loadArchiveColumns(tx: Tx): Promise<ArchiveColumns> {
+  const tables = await tx.introspection.getTables();
+  return new Map(
+    ARCHIVE_TABLES.map((table) => {
+      const excluded = EXCLUDED_COLUMNS[table] ?? [];
+      const columns = tables.find(({ name }) => name === table)?.columns ?? [];
+      const archived = columns.filter(({ name }) => !excluded.includes(name));
+      const types = archived.map(
+        ({ name, dataType }) =>
+          [name, dataType.toLowerCase() === 'text' ? 'text' : 'bigint'] as const,
+      );
+      return [table, Object.fromEntries(types)];
+    }),
+  );
+}
 
-  async countRows(): Promise<ArchiveRowCounts> {
-    const counts = ARCHIVE_TABLES.map(
-      (table) => sql`(select count(*) from ${sql.table(table)}) as ${sql.ref(table)}`,
-    );
-    const { rows } = await sql<ArchiveRowCounts>`select ${sql.join(counts)}`.execute(this.db);
-    return rows[0] as ArchiveRowCounts;
-  }
+export async function countArchiveRows(tx: Tx): Promise<ArchiveRowCounts> {
+  const counts = ARCHIVE_TABLES.map(
+    (table) => sql`(select count(*) from ${sql.table(table)}) as ${sql.ref(table)}`,
+  );
+  const { rows } = await sql<ArchiveRowCounts>`select ${sql.join(counts)}`.execute(tx);
+  return rows[0] as ArchiveRowCounts;
+}
 
-  /** Yields the rows of a table in pages, ordered by primary key. */
-  async *readPages(table: ArchiveTable): AsyncGenerator<ArchiveRow[]> {
-    const names = Object.keys(await this.#loadColumnTypes(table));
-    const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
-    const key = columnList(keyNames);
-    let cursorCondition: RawBuilder<unknown> = sql``;
-    for (;;) {
-      const { rows } = await sql<ArchiveRow>`
-        select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
-        order by ${key} limit ${ROWS_PER_PAGE}
-      `.execute(this.db);
-      const lastRow = rows.at(-1);
-      if (lastRow === undefined) {
-        return;
-      }
-      yield rows;
-      cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => lastRow[name]))})`;
-    }
-  }
-
-  /** Blocks writes by other connections until the transaction ends. SQLite blocks them in any writing transaction. */
-  async lockTables(): Promise<void> {
-    if (!isSqlite(this.db)) {
-      const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
-      await sql`lock table ${tables} in share row exclusive mode`.execute(this.db);
-    }
-  }
-
-  /** Empties the {@link SELF_POPULATED_TABLES}, then returns the tables that still have rows. */
-  async clearSelfPopulatedAndListFilled(): Promise<ArchiveTable[]> {
-    for (const table of SELF_POPULATED_TABLES) {
-      await sql`delete from ${sql.table(table)}`.execute(this.db);
-    }
-    const counts = await this.countRows();
-    return ARCHIVE_TABLES.filter((table) => counts[table] > 0);
-  }
-
-  /**
-   * Inserts rows into a table.
-   *
-   * @returns null, or why the database rejected the rows (without their values); the caller must then roll back
-   */
-  async insertRows(table: ArchiveTable, rows: readonly ArchiveRow[]): Promise<string | null> {
-    const columns = await this.#loadColumnTypes(table);
-    if (rows.some((row) => !matchesColumnTypes(row, columns))) {
-      return 'other columns or types';
-    }
-    const names = columnList(Object.keys(columns));
-    try {
-      await sql`
-        insert into ${sql.table(table)} (${names})
-        select ${names} from ${jsonRows(this.db, columns, rows)} as added
-      `.execute(this.db);
-      return null;
-    } catch (error) {
-      if (!isConstraintViolation(error)) {
-        throw error;
-      }
-      // The message contains only the name of the constraint or its columns.
-      return (error as Error).message;
-    }
-  }
-
-  /** On PostgreSQL, sets each sequence to the largest id and updates the planner's statistics. Omitted on SQLite. */
-  async resetSequencesAndAnalyze(): Promise<void> {
-    if (isSqlite(this.db)) {
-      // nutpost never updates SQLite's statistics. Without statistics, SQLite uses the indexes that the queries need.
+/** Yields the rows of a table in pages, ordered by primary key. */
+export async function* readArchivePages(
+  tx: Tx,
+  columns: ArchiveColumns,
+  table: ArchiveTable,
+): AsyncGenerator<ArchiveRow[]> {
+  const names = Object.keys(columns.get(table) ?? {});
+  const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
+  const key = columnList(keyNames);
+  let cursorCondition: RawBuilder<unknown> = sql``;
+  for (;;) {
+    const { rows } = await sql<ArchiveRow>`
+      select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
+      order by ${key} limit ${ROWS_PER_PAGE}
+    `.execute(tx);
+    const lastRow = rows.at(-1);
+    if (lastRow === undefined) {
       return;
     }
-    for (const table of IDENTITY_TABLES) {
-      await sql`
-        select setval(${`${table}_id_seq`}, max(id))
-        from ${sql.table(table)} having max(id) is not null
-      `.execute(this.db);
-    }
-    for (const table of ARCHIVE_TABLES) {
-      await sql`analyze ${sql.table(table)}`.execute(this.db);
-    }
+    yield rows;
+    cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => lastRow[name]))})`;
   }
+}
 
-  /** Allows long statements in the transaction, and long waits for input or output between statements. */
-  async disableTimeouts(): Promise<void> {
-    if (!isSqlite(this.db)) {
-      await sql`set local statement_timeout = 0`.execute(this.db);
-      await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.db);
-    }
+/** Blocks writes by other connections until the transaction ends. SQLite blocks them in any writing transaction. */
+export async function lockArchiveTables(tx: Tx): Promise<void> {
+  if (!isSqlite(tx)) {
+    const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
+    await sql`lock table ${tables} in share row exclusive mode`.execute(tx);
   }
+}
 
-  async #loadColumnTypes(table: ArchiveTable): Promise<ColumnTypes> {
-    this.#tables ??= await this.db.introspection.getTables();
-    const columns = this.#tables.find(({ name }) => name === table)?.columns ?? [];
-    const excluded = EXCLUDED_COLUMNS[table] ?? [];
-    return Object.fromEntries(
-      columns
-        .filter(({ name }) => !excluded.includes(name))
-        .map(({ name, dataType }) => [name, dataType.toLowerCase() === 'text' ? 'text' : 'bigint']),
-    );
+/** Empties the {@link SELF_POPULATED_TABLES}, then returns the tables that still have rows. */
+export async function clearSelfPopulatedAndListFilled(tx: Tx): Promise<ArchiveTable[]> {
+  for (const table of SELF_POPULATED_TABLES) {
+    await sql`delete from ${sql.table(table)}`.execute(tx);
+  }
+  const counts = await countArchiveRows(tx);
+  return ARCHIVE_TABLES.filter((table) => counts[table] > 0);
+}
+
+/**
+ * Inserts rows into a table.
+ *
+ * @returns null, or why the database rejected the rows (without their values); the caller must then roll back
+ */
+export async function insertArchiveRows(
+  tx: Tx,
+  allColumns: ArchiveColumns,
+  table: ArchiveTable,
+  rows: readonly ArchiveRow[],
+): Promise<string | null> {
+  const columns = allColumns.get(table) ?? {};
+  if (rows.some((row) => !matchesColumnTypes(row, columns))) {
+    return 'other columns or types';
+  }
+  const names = columnList(Object.keys(columns));
+  try {
+    await sql`
+      insert into ${sql.table(table)} (${names})
+      select ${names} from ${jsonRows(tx, columns, rows)} as added
+    `.execute(tx);
+    return null;
+  } catch (error) {
+    if (!isConstraintViolation(error)) {
+      throw error;
+    }
+    // The message contains only the name of the constraint or its columns.
+    return (error as Error).message;
+  }
+}
+
+/** On PostgreSQL, sets each sequence to the largest id and updates the planner's statistics. Omitted on SQLite. */
+export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
+  if (isSqlite(tx)) {
+    // nutpost never updates SQLite's statistics. Without statistics, SQLite uses the indexes that the queries need.
+    return;
+  }
+  for (const table of IDENTITY_TABLES) {
+    await sql`
+      select setval(${`${table}_id_seq`}, max(id))
+      from ${sql.table(table)} having max(id) is not null
+    `.execute(tx);
+  }
+  for (const table of ARCHIVE_TABLES) {
+    await sql`analyze ${sql.table(table)}`.execute(tx);
+  }
+}
+
+/** Allows long statements in the transaction, and long waits for input or output between statements. */
+export async function disableTimeouts(tx: Tx): Promise<void> {
+  if (!isSqlite(tx)) {
+    await sql`set local statement_timeout = 0`.execute(tx);
+    await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
   }
 }
 
@@ -142,7 +152,10 @@ function columnList(names: readonly string[]): RawBuilder<unknown> {
 }
 
 /** Checks the types, because the two databases convert mismatched values differently. */
-function matchesColumnTypes(row: ArchiveRow, columns: ColumnTypes): boolean {
+function matchesColumnTypes(
+  row: ArchiveRow,
+  columns: Readonly<Record<string, 'text' | 'bigint'>>,
+): boolean {
   const entries = Object.entries(columns);
   return (
     Object.keys(row).length === entries.length &&

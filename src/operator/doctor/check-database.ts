@@ -3,11 +3,19 @@ import { statfs } from 'node:fs/promises';
 import type { Clock } from '../../clock.ts';
 import { isAccessibleToOtherUsers, sqliteFilePath } from '../../database/data-dir.ts';
 import type { Database, PostgresLocation } from '../../database/database.ts';
+import { notify, transaction } from '../../database/transaction.ts';
 import { rootCauseMessage } from '../../errors.ts';
-import { Store } from '../../store.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { checkSessions } from './check-sessions.ts';
-import type { PostgresReport, SchemaReport, ServiceState } from './doctor-store.ts';
+import {
+  type PostgresReport,
+  readPostgres,
+  readSchema,
+  readSqlite,
+  type SchemaReport,
+  type ServiceState,
+  writeToWal,
+} from './doctor-store.ts';
 import { type Finding, FindingList } from './finding.ts';
 
 /** The oldest version that the tests cover. */
@@ -43,17 +51,16 @@ export async function checkPostgres(
   clock: Clock,
 ): Promise<DatabaseReport> {
   const list = new FindingList();
-  const store = new Store(database.db);
   const sentAtMs = clock();
-  const postgres = await store.doctor.readPostgres();
+  const postgres = await readPostgres(database.db);
   const times = { sentAtMs, receivedAtMs: clock() };
-  const schema = await store.doctor.readSchema(defaultMintUrl);
+  const schema = await readSchema(database.db, defaultMintUrl);
   list.ok('database.reachable', `PostgreSQL ${postgres.version}`);
   const sessionFindings = await checkSessions(location);
   list.findings.push(...checkPostgresSettings(postgres), ...sessionFindings);
   // Without a session the notification would be lost, and a standby cannot send one.
   if (!postgres.isReadOnly && sessionFindings.length === 0) {
-    await checkNotifications(database, store, clock, list);
+    await checkNotifications(database, clock, list);
   }
   list.findings.push(
     ...checkSchema(schema),
@@ -68,15 +75,14 @@ export async function checkSqlite(
   defaultMintUrl: string,
 ): Promise<DatabaseReport> {
   const list = new FindingList();
-  const { doctor } = new Store(database.db);
-  const { version, corruption } = await doctor.readSqlite();
+  const { version, corruption } = await readSqlite(database.db);
   list.ok('database.reachable', `SQLite ${version} in ${sqliteFilePath(dataDir)}`);
   if (corruption !== null) {
     const message = `The database is damaged (${corruption})`;
     list.problem('database.damage', message, RESTORE_BACKUP_ADVICE);
     return { findings: list.findings, serviceState: null };
   }
-  const schema = await doctor.readSchema(defaultMintUrl);
+  const schema = await readSchema(database.db, defaultMintUrl);
   const { bavail, bsize } = await statfs(dataDir);
   const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
   const fileFindings = checkFiles(dataDir, { hasLoosePermissions, freeBytes: bavail * bsize });
@@ -159,7 +165,6 @@ export function checkPostgresSettings(postgres: PostgresReport): Finding[] {
 /** Checks that a notification from one connection reaches another. */
 async function checkNotifications(
   database: Database,
-  store: Store,
   clock: Clock,
   list: FindingList,
 ): Promise<void> {
@@ -175,10 +180,10 @@ async function checkNotifications(
   const timeout = setTimeout(() => received.resolve(false), NOTIFICATION_TIMEOUT_MS);
   let isCommitted = false;
   const send = async () => {
-    await store.transaction(async (tx) => {
+    await transaction(database.db, async (tx) => {
       // Without a write, the commit would not wait for a synchronous standby.
-      await tx.doctor.writeToWal();
-      await tx.notify(channel, ['']);
+      await writeToWal(tx);
+      await notify(tx, channel, ['']);
     });
     isCommitted = true;
   };

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
-import { MigrationStore } from '../../database/migration-store.ts';
-import { BaseStore, databaseNow } from '../../database/sql.ts';
+import { compareMigrations } from '../../database/migration-store.ts';
+import { databaseNow } from '../../database/sql.ts';
+import type { Db, Tx } from '../../database/transaction.ts';
 import { MintStore } from '../../mints/mint-store.ts';
 import { WatchedQuoteStore } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
@@ -46,88 +47,83 @@ export interface ServiceState {
   expiringEcash: readonly ExpiringEcash[];
 }
 
-/** Reads the state of a database, whichever migrations are applied. Changes nothing. */
-export class DoctorStore extends BaseStore {
-  /** @param mintUrl the mint whose rate limits are read */
-  async readSchema(mintUrl: string): Promise<SchemaReport> {
-    const { missing, unknown } = await new MigrationStore(this.db).compare();
-    const isCurrent = missing.length === 0 && unknown.length === 0;
-    return {
-      missingMigrations: missing,
-      unknownMigrations: unknown,
-      serviceState: isCurrent ? await this.#readServiceState(mintUrl) : null,
-    };
-  }
+/** @param mintUrl the mint whose rate limits are read */
+export async function readSchema(db: Db, mintUrl: string): Promise<SchemaReport> {
+  const { missing, unknown } = await compareMigrations(db);
+  const isCurrent = missing.length === 0 && unknown.length === 0;
+  return {
+    missingMigrations: missing,
+    unknownMigrations: unknown,
+    serviceState: isCurrent ? await readServiceState(db, mintUrl) : null,
+  };
+}
 
-  /** Writes a message to PostgreSQL's WAL, which changes nothing. */
-  async writeToWal(): Promise<void> {
-    await sql`select pg_logical_emit_message(true, 'nutpost doctor', '')`.execute(this.db);
-  }
+/** Writes a message to PostgreSQL's WAL, which changes nothing. */
+export async function writeToWal(tx: Tx): Promise<void> {
+  await sql`select pg_logical_emit_message(true, 'nutpost doctor', '')`.execute(tx);
+}
 
-  async readPostgres(): Promise<PostgresReport> {
-    const { rows } = await sql<PostgresReport>`
-      select
-        current_setting('server_version') as "version",
-        current_setting('server_version_num')::int / 10000 as "majorVersion",
-        ${databaseNow(this.db)} as "nowMs",
-        current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on'
-          and current_setting('synchronous_commit') <> 'off' as "isDurable",
-        pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
-          or not coalesce(has_table_privilege(to_regclass('quotes'), 'insert'), true) as "isReadOnly",
-        pg_is_in_recovery() as "isStandby",
-        case
-          -- Other users' rows are visible, but their state is null.
-          when not exists (select from pg_stat_replication where state is null or state = 'streaming')
-            then 'none'
-          when current_setting('synchronous_standby_names') = ''
-            or current_setting('synchronous_commit') in ('local', 'off') then 'asynchronous'
-          else 'synchronous'
-        end as "replication",
-        current_setting('max_connections')::int
-          - current_setting('superuser_reserved_connections')::int as "maxConnections",
-        -- pg_stat_activity hides the connections of other users.
-        (select coalesce(sum(numbackends), 0) from pg_stat_database)::int as "usedConnections"
-    `.execute(this.db);
-    return rows[0] as PostgresReport;
-  }
+export async function readPostgres(db: Db): Promise<PostgresReport> {
+  const { rows } = await sql<PostgresReport>`
+    select
+      current_setting('server_version') as "version",
+      current_setting('server_version_num')::int / 10000 as "majorVersion",
+      ${databaseNow(db)} as "nowMs",
+      current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on'
+        and current_setting('synchronous_commit') <> 'off' as "isDurable",
+      pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
+        or not coalesce(has_table_privilege(to_regclass('quotes'), 'insert'), true) as "isReadOnly",
+      pg_is_in_recovery() as "isStandby",
+      case
+        -- Other users' rows are visible, but their state is null.
+        when not exists (select from pg_stat_replication where state is null or state = 'streaming')
+          then 'none'
+        when current_setting('synchronous_standby_names') = ''
+          or current_setting('synchronous_commit') in ('local', 'off') then 'asynchronous'
+        else 'synchronous'
+      end as "replication",
+      current_setting('max_connections')::int
+        - current_setting('superuser_reserved_connections')::int as "maxConnections",
+      -- pg_stat_activity hides the connections of other users.
+      (select coalesce(sum(numbackends), 0) from pg_stat_database)::int as "usedConnections"
+  `.execute(db);
+  return rows[0] as PostgresReport;
+}
 
-  /** Returns the first damage found as `corruption`: null if the file is intact or too large to check. */
-  async readSqlite(): Promise<{ version: string; corruption: string | null }> {
-    const { rows } = await sql<{ version: string; bytes: number }>`
-      select sqlite_version() as version, page_count * page_size as bytes
-      from pragma_page_count, pragma_page_size
-    `.execute(this.db);
-    const { version, bytes } = rows[0] as (typeof rows)[number];
-    if (bytes > MAX_INTEGRITY_CHECK_BYTES) {
-      return { version, corruption: null };
-    }
-    const check = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.db);
-    const result = check.rows[0]?.quick_check ?? 'ok';
-    return { version, corruption: result === 'ok' ? null : result };
+/** Returns the first damage found as `corruption`: null if the file is intact or too large to check. */
+export async function readSqlite(db: Db): Promise<{ version: string; corruption: string | null }> {
+  const { rows } = await sql<{ version: string; bytes: number }>`
+    select sqlite_version() as version, page_count * page_size as bytes
+    from pragma_page_count, pragma_page_size
+  `.execute(db);
+  const { version, bytes } = rows[0] as (typeof rows)[number];
+  if (bytes > MAX_INTEGRITY_CHECK_BYTES) {
+    return { version, corruption: null };
   }
+  const check = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(db);
+  const result = check.rows[0]?.quick_check ?? 'ok';
+  return { version, corruption: result === 'ok' ? null : result };
+}
 
-  async #readServiceState(mintUrl: string): Promise<ServiceState> {
-    const running = await this.db
-      .selectFrom('watch_processes')
-      .select('untrusted_proxy')
-      .where('lease_expires_at', '>', databaseNow(this.db))
-      .execute();
-    const mints = new MintStore(this.db);
-    const failing = new Set(await mints.listFailing());
-    const watched = await new WatchedQuoteStore(this.db).listWatchedMints();
-    const watchedMints = watched.map((each) => each.mintUrl);
-    const treasury = new TreasuryStore(this.db);
-    return {
-      runningProcessCount: running.length,
-      knownMintLimits: await mints.loadRateLimits(mintUrl),
-      untrustedProxies: [
-        ...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
-      ],
-      watchedMints: [
-        ...watchedMints.filter((url) => failing.has(url)),
-        ...watchedMints.filter((url) => !failing.has(url)),
-      ],
-      expiringEcash: await treasury.listExpiring(Date.now() + EXPIRY_WARNING_MS),
-    };
-  }
+async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> {
+  const running = await db
+    .selectFrom('watch_processes')
+    .select('untrusted_proxy')
+    .where('lease_expires_at', '>', databaseNow(db))
+    .execute();
+  const mints = new MintStore(db);
+  const failing = new Set(await mints.listFailing());
+  const watched = await new WatchedQuoteStore(db).listWatchedMints();
+  const watchedMints = watched.map((each) => each.mintUrl);
+  const treasury = new TreasuryStore(db);
+  return {
+    runningProcessCount: running.length,
+    knownMintLimits: await mints.loadRateLimits(mintUrl),
+    untrustedProxies: [...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? []))],
+    watchedMints: [
+      ...watchedMints.filter((url) => failing.has(url)),
+      ...watchedMints.filter((url) => !failing.has(url)),
+    ],
+    expiringEcash: await treasury.listExpiring(Date.now() + EXPIRY_WARNING_MS),
+  };
 }

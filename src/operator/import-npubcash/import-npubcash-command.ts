@@ -17,6 +17,12 @@ import {
 } from '../command.ts';
 import { formatCount, formatNumber, formatSat, joinLines } from '../format.ts';
 import {
+  findExistingQuotes,
+  findImportedRows,
+  insertImportedQuotes,
+  markRowImported,
+} from './npubcash-import-store.ts';
+import {
   type NpubcashBlock,
   type NpubcashProofTotal,
   NpubcashSource,
@@ -137,13 +143,13 @@ class NpubcashImporter {
           this.#recordSkipped(sourceRow, 'bad_pubkey');
           continue;
         }
-        const imported = await tx.npubcashImport.findImportedRows([sourceRow]);
+        const imported = await findImportedRows(tx.tx, [sourceRow]);
         const isNew = !imported.has(sourceRow) && !(await tx.users.findByPubkey(pubkey))?.block;
         incrementCount(this.summary.blocks, isNew);
         if (isNew) {
           await tx.users.block(pubkey, block.reason, block.createdAtMs ?? this.#context.clock());
         }
-        await tx.npubcashImport.markRowImported(sourceRow);
+        await markRowImported(tx.tx, sourceRow);
       }
       await tx.notify(RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
     });
@@ -158,13 +164,13 @@ class NpubcashImporter {
       const users = rows.flatMap((row) => this.#parseUser(row));
       await tx.users.lockPaymentCounters(users.map(({ pubkey }) => pubkey));
       const sourceRows = users.map(({ sourceRow }) => sourceRow);
-      const imported = await tx.npubcashImport.findImportedRows(sourceRows);
+      const imported = await findImportedRows(tx.tx, sourceRows);
       for (const user of users) {
         if (imported.has(user.sourceRow)) {
           incrementCount(this.summary.users, false);
           this.summary.names.existing += user.name === null ? 0 : 1;
         } else if (await this.#importUser(tx, user)) {
-          await tx.npubcashImport.markRowImported(user.sourceRow);
+          await markRowImported(tx.tx, user.sourceRow);
         }
       }
       await tx.notify(RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
@@ -283,10 +289,10 @@ class NpubcashImporter {
       // Locks the counters before reading the quotes, because another import may be adding the same quotes.
       const paidQuotes = batch.filter(({ state }) => isPaidQuoteState(state));
       const counters = await tx.users.lockPaymentCounters(paidQuotes.map(({ pubkey }) => pubkey));
-      const existingQuotes = await tx.npubcashImport.findExistingQuotes(batch);
+      const existingQuotes = await findExistingQuotes(tx.tx, batch);
       const existingKeys = new Set(existingQuotes.map(toQuoteKey));
       const plan = planQuoteImport(batch, { existingKeys, counters }, this.#context.clock());
-      const insertedPayments = await tx.npubcashImport.insertQuotes(plan.quotesToInsert);
+      const insertedPayments = await insertImportedQuotes(tx.tx, plan.quotesToInsert);
       await tx.users.savePaymentCounters(plan.counters);
       // One update for each recipient is enough, because the wallet then reads its whole list.
       const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));

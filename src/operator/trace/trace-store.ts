@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { type ExpressionBuilder, sql } from 'kysely';
 import type { DatabaseSchema, QuoteState } from '../../database/schema.ts';
-import { BaseStore, databaseNow } from '../../database/sql.ts';
+import { databaseNow } from '../../database/sql.ts';
+import type { Db } from '../../database/transaction.ts';
 
 /** A quote as `nutpost trace` shows it. Times are in milliseconds since 1970. */
 export interface TracedQuote {
@@ -41,114 +42,132 @@ export interface MintLeaseHolder {
   isAlive: boolean;
 }
 
-/** The queries of `nutpost trace`. Except for searches, their cost does not depend on the number of quotes. */
-export class TraceStore extends BaseStore {
-  /** Returns the quotes with this payment hash (hex), newest first. There are several if a mint reuses invoices. */
-  async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#selectQuotes()
-      .where('payment_hash', '=', paymentHash)
-      .orderBy('created_at', 'desc')
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
-    return rows.map(toTracedQuote);
-  }
+/** Returns the quotes with this payment hash (hex), newest first. There are several if a mint reuses invoices. */
+export async function findTracedQuotesByPaymentHash(
+  db: Db,
+  paymentHash: string,
+  limit: number,
+): Promise<TracedQuote[]> {
+  const rows = await selectQuotes(db)
+    .where('payment_hash', '=', paymentHash)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(toTracedQuote);
+}
 
-  /** Returns the quote with this token in its verify URL (LUD-21), in a list; an empty list if there is none. */
-  async findByVerifyToken(token: string): Promise<TracedQuote[]> {
-    const rows = await this.#selectQuotes()
-      .where('verify_token_hash', '=', hash('sha256', token))
-      .execute();
-    return rows.map(toTracedQuote);
-  }
+/** Returns the quote with this token in its verify URL (LUD-21), in a list; an empty list if there is none. */
+export async function findTracedQuoteByVerifyToken(db: Db, token: string): Promise<TracedQuote[]> {
+  const rows = await selectQuotes(db)
+    .where('verify_token_hash', '=', hash('sha256', token))
+    .execute();
+  return rows.map(toTracedQuote);
+}
 
-  /** Returns the quotes with this id, newest first. There are several if several mints use the id. */
-  async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#selectQuotes()
-      .where('quote_id', '=', quoteId)
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
-    return rows.map(toTracedQuote);
-  }
+/** Returns the quotes with this id, newest first. There are several if several mints use the id. */
+export async function findTracedQuotesByQuoteId(
+  db: Db,
+  quoteId: string,
+  limit: number,
+): Promise<TracedQuote[]> {
+  const rows = await selectQuotes(db)
+    .where('quote_id', '=', quoteId)
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(toTracedQuote);
+}
 
-  /** Returns a recipient's newest payments, newest first, and the total number of payments. */
-  async listPayments(
-    pubkey: string,
-    limit: number,
-  ): Promise<{ quotes: TracedQuote[]; total: number }> {
-    const rows = await this.#selectQuotes()
-      .select('paid_seq')
+/** Returns a recipient's newest payments, newest first, and the total number of payments. */
+export async function listTracedPayments(
+  db: Db,
+  pubkey: string,
+  limit: number,
+): Promise<{ quotes: TracedQuote[]; total: number }> {
+  const rows = await selectQuotes(db)
+    .select('paid_seq')
+    .where('pubkey', '=', pubkey)
+    .where('paid_seq', 'is not', null)
+    .where(
+      'paid_seq',
+      '>',
+      sql<number>`(select paid_count - ${limit} from users where pubkey = ${pubkey})`,
+    )
+    .orderBy('paid_seq', 'desc')
+    .limit(limit)
+    .execute();
+  const quotes = rows.map(({ paid_seq: _, ...row }) => toTracedQuote(row));
+  return { quotes, total: rows[0]?.paid_seq ?? 0 };
+}
+
+/** Returns the watched quotes among a recipient's newest `limit` unpaid quotes, newest first. */
+export async function listTracedOpenQuotes(
+  db: Db,
+  pubkey: string,
+  limit: number,
+): Promise<TracedQuote[]> {
+  const rows = await selectUnpaid(db, pubkey, limit).execute();
+  return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
+}
+
+/** Returns a recipient's matching payments, newest first. Reads all of them if few match. */
+export async function searchTracedPayments(
+  db: Db,
+  pubkey: string,
+  filter: QuoteFilter,
+  limit: number,
+): Promise<TracedQuote[]> {
+  const rows = await selectQuotes(db)
+    .where('pubkey', '=', pubkey)
+    .where('paid_at', 'is not', null)
+    .where(matches(filter, 'paid_at'))
+    .orderBy('paid_at', 'desc')
+    .orderBy('created_at', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(toTracedQuote);
+}
+
+/** Returns a recipient's matching unpaid quotes, also expired ones, newest first. Reads all of them if few match. */
+export async function searchTracedUnpaidQuotes(
+  db: Db,
+  pubkey: string,
+  filter: QuoteFilter,
+  limit: number,
+): Promise<TracedQuote[]> {
+  const rows = await selectUnpaid(db, pubkey, limit).where(matches(filter, 'created_at')).execute();
+  return rows.map(toTracedQuote);
+}
+
+function selectUnpaid(db: Db, pubkey: string, limit: number) {
+  return (
+    selectQuotes(db)
       .where('pubkey', '=', pubkey)
-      .where('paid_seq', 'is not', null)
-      .where(
-        'paid_seq',
-        '>',
-        sql<number>`(select paid_count - ${limit} from users where pubkey = ${pubkey})`,
-      )
-      .orderBy('paid_seq', 'desc')
-      .limit(limit)
-      .execute();
-    const quotes = rows.map(({ paid_seq: _, ...row }) => toTracedQuote(row));
-    return { quotes, total: rows[0]?.paid_seq ?? 0 };
-  }
-
-  /** Returns the watched quotes among a recipient's newest `limit` unpaid quotes, newest first. */
-  async listOpenQuotes(pubkey: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#selectUnpaid(pubkey, limit).execute();
-    return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
-  }
-
-  /** Returns a recipient's matching payments, newest first. Reads all of them if few match. */
-  async searchPayments(pubkey: string, filter: QuoteFilter, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#selectQuotes()
-      .where('pubkey', '=', pubkey)
-      .where('paid_at', 'is not', null)
-      .where(matches(filter, 'paid_at'))
+      .where('paid_at', 'is', null)
+      // All values are null, but PostgreSQL uses the order of the index only with this.
       .orderBy('paid_at', 'desc')
+      // With another sort key, the planner would not use the order of the index without statistics.
       .orderBy('created_at', 'desc')
       .limit(limit)
-      .execute();
-    return rows.map(toTracedQuote);
-  }
+  );
+}
 
-  /** Returns a recipient's matching unpaid quotes, also expired ones, newest first. Reads all of them if few match. */
-  async searchUnpaid(pubkey: string, filter: QuoteFilter, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#selectUnpaid(pubkey, limit)
-      .where(matches(filter, 'created_at'))
-      .execute();
-    return rows.map(toTracedQuote);
-  }
+export async function findMintLeaseHolder(
+  db: Db,
+  mintUrl: string,
+): Promise<MintLeaseHolder | null> {
+  const row = await db
+    .selectFrom('mint_leases')
+    .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.process_id')
+    .select(['process_id', sql<number>`lease_expires_at - ${databaseNow(db)}`.as('remaining_ms')])
+    .where('mint_url', '=', mintUrl)
+    .executeTakeFirst();
+  return row === undefined ? null : { processId: row.process_id, isAlive: row.remaining_ms > 0 };
+}
 
-  #selectUnpaid(pubkey: string, limit: number) {
-    return (
-      this.#selectQuotes()
-        .where('pubkey', '=', pubkey)
-        .where('paid_at', 'is', null)
-        // All values are null, but PostgreSQL uses the order of the index only with this.
-        .orderBy('paid_at', 'desc')
-        // With another sort key, the planner would not use the order of the index without statistics.
-        .orderBy('created_at', 'desc')
-        .limit(limit)
-    );
-  }
-
-  async findLeaseHolder(mintUrl: string): Promise<MintLeaseHolder | null> {
-    const row = await this.db
-      .selectFrom('mint_leases')
-      .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.process_id')
-      .select([
-        'process_id',
-        sql<number>`lease_expires_at - ${databaseNow(this.db)}`.as('remaining_ms'),
-      ])
-      .where('mint_url', '=', mintUrl)
-      .executeTakeFirst();
-    return row === undefined ? null : { processId: row.process_id, isAlive: row.remaining_ms > 0 };
-  }
-
-  #selectQuotes() {
-    return this.db.selectFrom('quotes').select(QUOTE_COLUMNS);
-  }
+function selectQuotes(db: Db) {
+  return db.selectFrom('quotes').select(QUOTE_COLUMNS);
 }
 
 const QUOTE_COLUMNS = [

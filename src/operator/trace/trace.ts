@@ -5,7 +5,19 @@ import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
-import type { MintLeaseHolder, QuoteFilter, TracedQuote } from './trace-store.ts';
+import {
+  findMintLeaseHolder,
+  findTracedQuoteByVerifyToken,
+  findTracedQuotesByPaymentHash,
+  findTracedQuotesByQuoteId,
+  listTracedOpenQuotes,
+  listTracedPayments,
+  type MintLeaseHolder,
+  type QuoteFilter,
+  searchTracedPayments,
+  searchTracedUnpaidQuotes,
+  type TracedQuote,
+} from './trace-store.ts';
 
 /** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
 const MAX_MATCHES = 5;
@@ -95,17 +107,20 @@ async function traceIdentifier(
   context: TraceContext,
   identifier: TraceIdentifier,
 ): Promise<TraceResult | null> {
-  const { traces, users } = context.store;
+  const { db, users } = context.store;
   switch (identifier.kind) {
     case 'payment_hash':
       return traceQuotes(
         context,
-        await traces.findByPaymentHash(identifier.paymentHash, MAX_MATCHES),
+        await findTracedQuotesByPaymentHash(db, identifier.paymentHash, MAX_MATCHES),
       );
     case 'verify_token':
-      return traceQuotes(context, await traces.findByVerifyToken(identifier.token));
+      return traceQuotes(context, await findTracedQuoteByVerifyToken(db, identifier.token));
     case 'quote_id':
-      return traceQuotes(context, await traces.findByQuoteId(identifier.quoteId, MAX_MATCHES));
+      return traceQuotes(
+        context,
+        await findTracedQuotesByQuoteId(db, identifier.quoteId, MAX_MATCHES),
+      );
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
     case 'name': {
@@ -131,7 +146,7 @@ async function traceQuotes(
       // Sorts again, because `update_sent` events are stored with a delay.
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
-      leaseHolder: isWatched ? await store.traces.findLeaseHolder(mintUrl) : null,
+      leaseHolder: isWatched ? await findMintLeaseHolder(store.db, mintUrl) : null,
       mintContact: isWatched ? await store.mints.loadContact(mintUrl) : null,
       mintRateLimits: isWatched
         ? parsePollRateLimits(await store.mints.loadRateLimits(mintUrl))
@@ -143,16 +158,16 @@ async function traceQuotes(
 }
 
 async function traceRecipient(
-  { store: { traces, users }, clock, reveal, limit, filter }: TraceContext,
+  { store: { db, users }, clock, reveal, limit, filter }: TraceContext,
   pubkey: string,
 ): Promise<TraceResult | null> {
   const user = await users.findByPubkey(pubkey);
-  const newest = await traces.listPayments(pubkey, limit);
+  const newest = await listTracedPayments(db, pubkey, limit);
   const payments =
-    filter === null ? newest.quotes : await traces.searchPayments(pubkey, filter, limit + 1);
+    filter === null ? newest.quotes : await searchTracedPayments(db, pubkey, filter, limit + 1);
   const openQuotes = await (filter === null
-    ? traces.listOpenQuotes(pubkey, limit + 1)
-    : traces.searchUnpaid(pubkey, filter, limit + 1));
+    ? listTracedOpenQuotes(db, pubkey, limit + 1)
+    : searchTracedUnpaidQuotes(db, pubkey, filter, limit + 1));
   if (user === null && newest.total === 0 && openQuotes.length === 0) {
     return null;
   }

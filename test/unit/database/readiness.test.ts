@@ -83,11 +83,9 @@ function createReadiness() {
     queryStatus: () => Promise.resolve(UP_TO_DATE),
   };
   const readiness = new Readiness({
-    migrations: {
-      readStatus: () => {
-        fakes.queryCount += 1;
-        return fakes.queryStatus();
-      },
+    queryMigrations: () => {
+      fakes.queryCount += 1;
+      return fakes.queryStatus();
     },
     isListening: () => fakes.isListening,
     isWritable: () => fakes.isWritable,

@@ -111,24 +111,18 @@ function createScraper(values: {
   metrics.addGauges({
     readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
     getUntrustedProxy: () => null,
-    databaseCounts: {
-      countWatchedQuotes: async () => {
-        await waitForCount();
-        if (isDatabaseDown()) {
-          throw new Error('unavailable');
-        }
-        return [...quoteCounts];
-      },
-      countPendingDeliveries: async () => [],
-      readSize: async () => ({ bytes: 0, users: 0 }),
-      countPurchases: async () => ({
-        open: 0,
-        completed: 0,
-        failed: 0,
-        oldestOpenCreatedAtMs: null,
-      }),
+    readCounts: async () => {
+      await waitForCount();
+      if (isDatabaseDown()) {
+        throw new Error('unavailable');
+      }
+      return {
+        watchedQuotes: [...quoteCounts],
+        outboxes: [],
+        purchases: { open: 0, completed: 0, failed: 0, oldestOpenCreatedAtMs: null },
+        size: { bytes: 0, users: 0 },
+      };
     },
-    processId: 'this process',
     readFreeDiskBytes: async () => null,
     poolStats: () => null,
     quoteSockets: { count: 0 },
