@@ -1,10 +1,10 @@
 import { statfs } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError, rootCauseMessage } from '../errors.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from './data-dir.ts';
 import { throttleErrorReports } from './errors.ts';
 import { compareMigrations } from './migration-store.ts';
@@ -268,8 +268,7 @@ async function openPostgres(
     readFreeDiskBytes: async () => null,
     isWritable: () => connections.isReachable,
     checkpoint: async () => undefined,
-    close: () =>
-      Promise.race([closePool(db, pool), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
+    close: () => waitAtMost(CLOSE_TIMEOUT_MS, closePool(db, pool)),
   };
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Clock } from '../clock.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import { assertWritable, computeRetryDelayMs, createClientConfig } from './postgres.ts';
 
 /** Receives the notifications (NOTIFY) of all connections and processes. */
@@ -87,7 +88,7 @@ export async function listenOnPostgres(
     close: async () => {
       closeController.abort();
       const closing = client.end().then(() => reconnectLoop);
-      await Promise.race([closing, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+      await waitAtMost(CLOSE_TIMEOUT_MS, closing);
     },
   };
 

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { DatabaseUnavailableError } from '../errors.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import type { readMigrationStatus } from './migration-store.ts';
 
 /** Shorter than the timeouts of load balancers. */
@@ -87,8 +87,7 @@ export class Readiness {
     }
     // Otherwise the process is not ready anyway, and load balancers should know at once.
     if (this.#deps.isListening()) {
-      const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, undefined, { ref: false });
-      await Promise.race([this.#pendingDatabaseCheck, timeout]);
+      await waitAtMost(DATABASE_CHECK_TIMEOUT_MS, this.#pendingDatabaseCheck);
     }
   }
 

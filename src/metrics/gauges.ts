@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../clock.ts';
 import type { PoolStats } from '../database/postgres.ts';
@@ -6,6 +5,7 @@ import type { Readiness } from '../database/readiness.ts';
 import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import type {
   DatabaseCounts,
   PurchaseCounts,
@@ -91,10 +91,7 @@ export class MetricGauges {
 
   /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
-    await Promise.race([
-      this.#pendingCountsRefresh,
-      delay(COUNTS_MAX_WAIT_MS, undefined, { ref: false }),
-    ]);
+    await waitAtMost(COUNTS_MAX_WAIT_MS, this.#pendingCountsRefresh);
   }
 
   async #refreshCounts(): Promise<void> {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { DatabaseUnavailableError } from '../errors.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 
 /** A database that does not respond must not delay the shutdown. */
 const FINAL_WRITE_TIMEOUT_MS = 1_000;
@@ -32,7 +33,7 @@ export class BatchWriter<Item> {
   /** Writes the queued items immediately. Resolves when they are written, but after one second at the latest. */
   async stop(): Promise<void> {
     this.#stopController.abort();
-    await Promise.race([this.#writing, delay(FINAL_WRITE_TIMEOUT_MS, undefined, { ref: false })]);
+    await waitAtMost(FINAL_WRITE_TIMEOUT_MS, this.#writing);
   }
 
   async #writeAll(): Promise<void> {

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
@@ -9,6 +8,7 @@ import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
@@ -169,8 +169,7 @@ export class WatchCoordinator {
       this.#releaseMint(mintUrl);
     }
     const allReleased = Promise.all(this.#releasing.values());
-    const timeout = delay(SHUTDOWN_RELEASE_TIMEOUT_MS, undefined, { ref: false });
-    await Promise.race([allReleased, timeout]);
+    await waitAtMost(SHUTDOWN_RELEASE_TIMEOUT_MS, allReleased);
     await this.#renewalJob.stop();
     // If the database fails, the leases expire.
     await this.#deps.leaseStore.removeProcess(this.#deps.processId).catch(() => undefined);

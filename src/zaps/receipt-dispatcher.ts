@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
@@ -6,6 +5,7 @@ import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import {
   claimDueReceipts,
@@ -108,7 +108,7 @@ export class ReceiptDispatcher {
     this.#isStopping = true;
     await this.#scanJob.stop();
     const allEnded = Promise.all(this.#activeDeliveries.values());
-    await Promise.race([allEnded, delay(SHUTDOWN_GRACE_MS, undefined, { ref: false })]);
+    await waitAtMost(SHUTDOWN_GRACE_MS, allEnded);
     await this.#deps.relayPool.close();
     await allEnded;
   }
