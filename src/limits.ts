@@ -1,6 +1,3 @@
 /** How long `nutpost trace` can show what happened to a payment, and the zap requests of issued quotes are listed. */
 export const HISTORY_RETENTION_DAYS = 30;
 export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
-
-/** Short, because anyone can add mints, and the info of a pruned mint is requested again when it is needed. */
-export const UNUSED_MINT_RETENTION_MS = 7 * 24 * 60 * 60_000;

@@ -1,5 +1,6 @@
 import { BackgroundJob } from './background-job.ts';
 import type { Logger } from './log.ts';
+import { pruneUnusedMints } from './mints/mint-store.ts';
 import type { Store } from './store.ts';
 import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
 import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
@@ -47,7 +48,7 @@ export async function pruneHistory(
     () => pruneZapReceipts(store.db, PRUNE_BATCH_SIZE),
     () => pruneZapRequests(store.db, PRUNE_BATCH_SIZE),
     () => pruneRelays(store.db, PRUNE_BATCH_SIZE),
-    () => store.mints.pruneUnused(PRUNE_BATCH_SIZE),
+    () => pruneUnusedMints(store.db, PRUNE_BATCH_SIZE),
   ]) {
     let hasMore = true;
     while (hasMore && !signal.aborted) {

@@ -15,6 +15,7 @@ import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
+import { MintPolicy } from './mints/mint-policy.ts';
 import { createMintsModule } from './mints/mints-module.ts';
 import type { RateLimiterTiming } from './mints/route-rate-limiter.ts';
 import { createEgress } from './net/egress.ts';
@@ -94,17 +95,20 @@ export async function startService(
         ' and mints may use plain http; for development only',
     );
   }
-  const operatorMints = [
-    ...new Set([config.defaultMintUrl, config.usernames.mintUrl, ...(config.zaps.mints ?? [])]),
-  ];
-  const metrics = config.metrics && new Metrics({ version: VERSION, operatorMints });
+  const mintPolicy = new MintPolicy({
+    defaultMintUrl: config.defaultMintUrl,
+    usernameMintUrl: config.usernames.mintUrl,
+    zapMintUrls: config.zaps.mints,
+    allowPrivateNetworks,
+  });
+  const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
   const shared = { store, clock, monotonicMs, log };
 
   const egress = createEgress({
     monotonicMs,
     allowPrivateNetworks,
-    operatorUrls: [...operatorMints, ...config.zaps.relays],
+    operatorUrls: [...mintPolicy.operatorMints, ...config.zaps.relays],
     fetchLimits: overrides.fetchLimits,
     onNetworkThreadStopped: ({ error, ...stop }) => {
       metrics?.recordNetworkThreadStop();
@@ -116,16 +120,17 @@ export async function startService(
   });
   const mints = createMintsModule({
     ...shared,
-    store: store.mints,
-    operatorMints,
-    allowPrivateNetworks,
+    db: database.db,
+    policy: mintPolicy,
     egress,
     limiterTiming: overrides.mintLimiterTiming ?? {},
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
   });
   const zaps = await createZapsModule({
     ...shared,
-    ...config.zaps,
+    secretKey: config.zaps.secretKey,
+    relays: config.zaps.relays,
+    mintPolicy,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
     connect: egress.connect,
@@ -135,7 +140,6 @@ export async function startService(
   const quotes = createQuotesModule({
     ...shared,
     mints,
-    operatorMints,
     zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,
@@ -149,8 +153,6 @@ export async function startService(
     ...shared,
     mints,
     getUntrustedProxy,
-    operatorMints,
-    allowPrivateNetworks,
     processId,
     observationRecorder: quotes.observationRecorder,
     announce: (quote) => quotes.announcer.add(quote),
@@ -203,7 +205,7 @@ export async function startService(
     web: config.web,
     allowPrivateNetworks,
     recipients,
-    settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, allowPrivateNetworks),
+    settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, mintPolicy),
     mintInfoCache: mints.infoCache,
   });
   metrics?.addGauges({
@@ -217,7 +219,7 @@ export async function startService(
     mintSockets: mints.socketSlots,
     watcher,
     limiter: mints.limiter,
-    operatorMints,
+    mintPolicy,
     operatorRelays: config.zaps.relays,
   });
 

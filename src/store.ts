@@ -1,6 +1,5 @@
 import { BaseStore } from './database/sql.ts';
 import { notify, snapshot, type Tx, transaction, tryTransaction } from './database/transaction.ts';
-import { MintStore } from './mints/mint-store.ts';
 import { QuoteEventStore } from './quotes/quote-event-store.ts';
 import { QuoteStore } from './quotes/quote-store.ts';
 import { WatchedQuoteStore } from './quotes/watched-quote-store.ts';
@@ -16,7 +15,6 @@ export class Store extends BaseStore {
   readonly watchedQuotes = new WatchedQuoteStore(this.db);
   readonly quoteEvents = new QuoteEventStore(this.db);
   readonly users = new UserStore(this.db);
-  readonly mints = new MintStore(this.db);
   readonly leases = new LeaseStore(this.db);
   readonly usernames = new UsernameStore(this.db);
   readonly purchases = new PurchaseStore(this.db);

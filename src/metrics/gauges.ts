@@ -4,6 +4,7 @@ import type { PoolStats } from '../database/postgres.ts';
 import type { Readiness } from '../database/readiness.ts';
 import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import type {
@@ -39,8 +40,8 @@ export interface GaugeSources {
     listDelays: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
   };
   limiter: Pick<MintRateLimiter, 'getStatus'>;
-  /** Normalised URLs of the operator's mints and relays. */
-  operatorMints: readonly string[];
+  mintPolicy: MintPolicy;
+  /** Normalised URLs. */
   operatorRelays: readonly string[];
   clock: Clock;
   monotonicMs: () => number;
@@ -141,7 +142,7 @@ export class MetricGauges {
 
   #setQuotes(counts: readonly WatchedQuoteCount[]): void {
     const { watchedQuotes } = this.#gauges;
-    const { operatorMints } = this.#sources;
+    const { operatorMints } = this.#sources.mintPolicy;
     watchedQuotes.reset();
     for (const mint of [...operatorMints, OTHER_LABEL]) {
       for (const state of WATCHED_STATES) {
@@ -154,7 +155,8 @@ export class MetricGauges {
   }
 
   #setPollDelays(): void {
-    const { operatorMints, watcher, clock } = this.#sources;
+    const { mintPolicy, watcher, clock } = this.#sources;
+    const { operatorMints } = mintPolicy;
     const nowMs = clock();
     const delays = Map.groupBy(watcher.listDelays(), ({ mintUrl }) =>
       toUrlLabel(mintUrl, operatorMints),
@@ -171,13 +173,13 @@ export class MetricGauges {
   /** Reports the longest cooldown of all other mints, but not their limits, which would be those of several mints. */
   #setRateLimits(): void {
     const { cooldown, limit, limitUsed } = this.#gauges;
-    const { operatorMints, watcher, limiter } = this.#sources;
+    const { mintPolicy, watcher, limiter } = this.#sources;
     cooldown.reset();
     limit.reset();
     limitUsed.reset();
     const longestMs: Record<string, number> = {};
     for (const { mintUrl } of watcher.listDelays()) {
-      for (const { route, cooldownMs } of operatorMints.includes(mintUrl)
+      for (const { route, cooldownMs } of mintPolicy.isOperatorMint(mintUrl)
         ? []
         : limiter.getStatus(mintUrl)) {
         longestMs[route] = Math.max(longestMs[route] ?? 0, cooldownMs);
@@ -186,7 +188,7 @@ export class MetricGauges {
     for (const [route, cooldownMs] of Object.entries(longestMs)) {
       cooldown.set({ mint: OTHER_LABEL, route }, cooldownMs / 1_000);
     }
-    for (const mint of operatorMints) {
+    for (const mint of mintPolicy.operatorMints) {
       for (const status of limiter.getStatus(mint)) {
         const labels = { mint, route: status.route };
         cooldown.set(labels, status.cooldownMs / 1_000);

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { InvoiceTiming } from '../quotes/invoice-issuer.ts';
@@ -31,12 +32,11 @@ const INVOICE_OUTCOMES: readonly InvoiceTiming['outcome'][] = [
 /** Collects all metrics. Clients cannot create label values: only the operator's mints are labelled by their URL. */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #operatorMints: readonly string[];
+  readonly #mintPolicy: MintPolicy;
   readonly #metrics: ReturnType<typeof createMetrics>;
   #gauges: MetricGauges | null = null;
 
-  /** @param options.operatorMints normalised URLs */
-  constructor({ version, operatorMints }: { version: string; operatorMints: readonly string[] }) {
+  constructor({ version, mintPolicy }: { version: string; mintPolicy: MintPolicy }) {
     collectDefaultMetrics({ register: this.#registry });
     for (const name of MISNAMED_DEFAULT_METRICS) {
       this.#registry.removeSingleMetric(name);
@@ -47,7 +47,7 @@ export class Metrics {
       labelNames: ['version'],
       registers: [this.#registry],
     }).set({ version }, 1);
-    this.#operatorMints = operatorMints;
+    this.#mintPolicy = mintPolicy;
     this.#metrics = createMetrics(this.#registry);
     this.#initialiseSeries();
   }
@@ -94,7 +94,7 @@ export class Metrics {
   }
 
   recordMintRequest({ mintUrl, route, outcome, durationMs }: FinishedMintRequest): void {
-    const mint = toUrlLabel(mintUrl, this.#operatorMints);
+    const mint = toUrlLabel(mintUrl, this.#mintPolicy.operatorMints);
     this.#metrics.mintRequests.inc({ mint, route, outcome });
     this.#metrics.mintSeconds.observe({ mint, route }, durationMs / 1_000);
   }
@@ -123,7 +123,7 @@ export class Metrics {
         quoteChanges.inc({ state, source }, 0);
       }
     }
-    for (const mint of [...this.#operatorMints, OTHER_LABEL]) {
+    for (const mint of [...this.#mintPolicy.operatorMints, OTHER_LABEL]) {
       for (const route of ['create', 'read', 'check'] satisfies MintRoute[]) {
         mintSeconds.zero({ mint, route });
         for (const outcome of ['rate_limited', 'unavailable']) {

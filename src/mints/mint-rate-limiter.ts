@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { KeyedCounter } from '../keyed-counter.ts';
 import type { Logger } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import type { MintStore } from './mint-store.ts';
 import {
   type LearnedLimit,
   learnedLimitSchema,
@@ -69,7 +68,10 @@ export interface FinishedMintRequest {
 }
 
 export interface MintRateLimiterDeps {
-  store: Pick<MintStore, 'loadRateLimits' | 'saveRateLimit'>;
+  store: {
+    loadRateLimits: (mintUrl: string) => Promise<unknown>;
+    saveRateLimit: (mintUrl: string, route: string, limit: object | null) => Promise<void>;
+  };
   monotonicMs: () => number;
   timing?: Partial<RateLimiterTiming>;
   onRequestFinished?: (request: FinishedMintRequest) => void;

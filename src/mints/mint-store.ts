@@ -1,7 +1,66 @@
 import { sql } from 'kysely';
-import { BaseStore, jsonRows, lockRows, statementNow } from '../database/sql.ts';
-import { UNUSED_MINT_RETENTION_MS } from '../limits.ts';
+import { jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import { type Db, transaction } from '../database/transaction.ts';
+import { UNUSED_MINT_RETENTION_MS } from './limits.ts';
 import type { MintInfo } from './mint-info.ts';
+
+/** Returns the last known info of a mint (NUT-06), also that of other processes; null if the mint has no row. */
+export async function loadMintInfo(db: Db, mintUrl: string): Promise<MintInfo | null> {
+  const row = await selectMint(db, mintUrl);
+  return row === undefined ? null : JSON.parse(row.info);
+}
+
+export async function saveMintInfo(
+  db: Db,
+  mintUrl: string,
+  info: MintInfo,
+  nowMs: number,
+): Promise<void> {
+  const values = { info: JSON.stringify(info), fetched_at: nowMs };
+  await db
+    .insertInto('mints')
+    .values({ url: mintUrl, ...values })
+    .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
+    .execute();
+}
+
+/** Returns the stored limits, which `parseLearnedLimits` validates; null if there are none. */
+export async function loadRateLimits(db: Db, mintUrl: string): Promise<unknown> {
+  const row = await selectMint(db, mintUrl);
+  return JSON.parse(row?.rate_limits ?? 'null');
+}
+
+/** Stores the limit of one route; null removes it. Has no effect if the mint has no row. */
+export async function saveRateLimit(
+  db: Db,
+  mintUrl: string,
+  route: string,
+  limit: object | null,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    const row = await tx
+      .selectFrom('mints')
+      .select('rate_limits')
+      .where('url', '=', mintUrl)
+      .modifyEnd(lockRows(tx, 'for update'))
+      .executeTakeFirst();
+    const { [route]: _, ...others } = JSON.parse(row?.rate_limits ?? '{}');
+    const limits = limit === null ? others : { ...others, [route]: limit };
+    await tx
+      .updateTable('mints')
+      .set({ rate_limits: JSON.stringify(limits) })
+      .where('url', '=', mintUrl)
+      .execute();
+  });
+}
+
+export function createRateLimitStore(db: Db) {
+  return {
+    loadRateLimits: (mintUrl: string) => loadRateLimits(db, mintUrl),
+    saveRateLimit: (mintUrl: string, route: string, limit: object | null) =>
+      saveRateLimit(db, mintUrl, route, limit),
+  };
+}
 
 /** What the last polls of a mint showed. Times are in milliseconds since 1970. */
 export interface MintContact {
@@ -13,117 +72,77 @@ export interface MintContact {
   failure: string | null;
 }
 
-/** Stores the last known info and rate limits of mints for other processes, and for use after a restart. */
-export class MintStore extends BaseStore {
-  /** Returns the last known info of a mint (NUT-06); null if the mint has no row. */
-  async loadInfo(mintUrl: string): Promise<MintInfo | null> {
-    const row = await this.#load(mintUrl);
-    return row === undefined ? null : JSON.parse(row.info);
-  }
+/** Returns when the mint last answered; null if the mint has no row. */
+export async function findMintContact(db: Db, mintUrl: string): Promise<MintContact | null> {
+  const row = await db
+    .selectFrom('mints')
+    .select(['answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
+    .where('url', '=', mintUrl)
+    .executeTakeFirst();
+  return row ?? null;
+}
 
-  async saveInfo(mintUrl: string, info: MintInfo, nowMs: number): Promise<void> {
-    const values = { info: JSON.stringify(info), fetched_at: nowMs };
-    await this.db
-      .insertInto('mints')
-      .values({ url: mintUrl, ...values })
-      .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
-      .execute();
-  }
+/** Returns the mints that did not answer their last poll. */
+export async function listFailingMints(db: Db): Promise<string[]> {
+  const rows = await db
+    .selectFrom('mints')
+    .select('url')
+    .where('failing_since', 'is not', null)
+    .execute();
+  return rows.map(({ url }) => url);
+}
 
-  /** Returns the stored limits, which `parseLearnedLimits` validates; null if there are none. */
-  async loadRateLimits(mintUrl: string): Promise<unknown> {
-    const row = await this.#load(mintUrl);
-    return JSON.parse(row?.rate_limits ?? 'null');
-  }
+/**
+ * Stores what a process knows about mints. If the process has seen no answer of a mint, an earlier answer and an
+ * earlier start of the outage stay. Has no effect on a mint without a row.
+ */
+export async function saveMintContacts(
+  db: Db,
+  contacts: readonly (MintContact & { mintUrl: string })[],
+): Promise<void> {
+  const rows = contacts.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
+    url: mintUrl,
+    answered_at: answeredAtMs,
+    failing_since: failingSinceMs,
+    failure,
+  }));
+  const columns = {
+    url: 'text',
+    answered_at: 'bigint',
+    failing_since: 'bigint',
+    failure: 'text',
+  } as const;
+  await sql`
+    update mints set
+      answered_at = coalesce(given.answered_at, mints.answered_at),
+      failing_since = case when given.answered_at is null
+        then coalesce(mints.failing_since, given.failing_since) else given.failing_since end,
+      failure = given.failure
+    from ${jsonRows(db, columns, rows)} as given
+    where mints.url = given.url
+  `.execute(db);
+}
 
-  /** Stores the limit of one route; null removes it. Has no effect if the mint has no row. */
-  async saveRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
-    await this.db.transaction().execute(async (tx) => {
-      const row = await tx
-        .selectFrom('mints')
-        .select('rate_limits')
-        .where('url', '=', mintUrl)
-        .modifyEnd(lockRows(tx, 'for update'))
-        .executeTakeFirst();
-      const { [route]: _, ...others } = JSON.parse(row?.rate_limits ?? '{}');
-      const limits = limit === null ? others : { ...others, [route]: limit };
-      await tx
-        .updateTable('mints')
-        .set({ rate_limits: JSON.stringify(limits) })
-        .where('url', '=', mintUrl)
-        .execute();
-    });
-  }
+/**
+ * Deletes up to `limit` mints that have no watched quote and whose info was not stored within
+ * {@link UNUSED_MINT_RETENTION_MS}. The info of a mint in use is stored daily. Returns whether more may exist.
+ */
+export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from mints where url in (
+      select url from mints
+      where fetched_at < ${statementNow(db)} - ${UNUSED_MINT_RETENTION_MS}
+        and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
+      order by fetched_at limit ${limit}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
+}
 
-  /** Returns when the mint last answered; null if the mint has no row. */
-  async loadContact(mintUrl: string): Promise<MintContact | null> {
-    const row = await this.db
-      .selectFrom('mints')
-      .select(['answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
-      .where('url', '=', mintUrl)
-      .executeTakeFirst();
-    return row ?? null;
-  }
-
-  /** Returns the mints that did not answer their last poll. */
-  async listFailing(): Promise<string[]> {
-    const rows = await this.db
-      .selectFrom('mints')
-      .select('url')
-      .where('failing_since', 'is not', null)
-      .execute();
-    return rows.map(({ url }) => url);
-  }
-
-  /**
-   * Stores what a process knows about mints. If the process has seen no answer of a mint, an earlier answer and an
-   * earlier start of the outage stay. Has no effect on a mint without a row.
-   */
-  async saveContacts(contacts: readonly (MintContact & { mintUrl: string })[]): Promise<void> {
-    const rows = contacts.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
-      url: mintUrl,
-      answered_at: answeredAtMs,
-      failing_since: failingSinceMs,
-      failure,
-    }));
-    const columns = {
-      url: 'text',
-      answered_at: 'bigint',
-      failing_since: 'bigint',
-      failure: 'text',
-    } as const;
-    await sql`
-      update mints set
-        answered_at = coalesce(given.answered_at, mints.answered_at),
-        failing_since = case when given.answered_at is null
-          then coalesce(mints.failing_since, given.failing_since) else given.failing_since end,
-        failure = given.failure
-      from ${jsonRows(this.db, columns, rows)} as given
-      where mints.url = given.url
-    `.execute(this.db);
-  }
-
-  /**
-   * Deletes up to `limit` mints that have no watched quote and whose info was not stored within
-   * {@link UNUSED_MINT_RETENTION_MS}. The info of a mint in use is stored daily. Returns whether more may exist.
-   */
-  async pruneUnused(limit: number): Promise<boolean> {
-    const { numAffectedRows } = await sql`
-      delete from mints where url in (
-        select url from mints
-        where fetched_at < ${statementNow(this.db)} - ${UNUSED_MINT_RETENTION_MS}
-          and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
-        order by fetched_at limit ${limit}
-      )
-    `.execute(this.db);
-    return numAffectedRows === BigInt(limit);
-  }
-
-  async #load(mintUrl: string) {
-    return await this.db
-      .selectFrom('mints')
-      .select(['info', 'rate_limits'])
-      .where('url', '=', mintUrl)
-      .executeTakeFirst();
-  }
+async function selectMint(db: Db, mintUrl: string) {
+  return await db
+    .selectFrom('mints')
+    .select(['info', 'rate_limits'])
+    .where('url', '=', mintUrl)
+    .executeTakeFirst();
 }

@@ -1,12 +1,13 @@
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
-import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
+import type { MintPolicy } from './mint-policy.ts';
 import { MintRateLimiter, type MintRateLimiterDeps } from './mint-rate-limiter.ts';
-import type { MintStore } from './mint-store.ts';
+import { createRateLimitStore, loadMintInfo, saveMintInfo } from './mint-store.ts';
 import { MINT_CONNECTION_LIMITS } from './mint-subscription.ts';
 import { QuoteCreator } from './quote-creator.ts';
 import type { RateLimiterTiming } from './route-rate-limiter.ts';
@@ -14,10 +15,8 @@ import { WatchBudget } from './watch-budget.ts';
 
 interface MintsModuleOptions
   extends Pick<MintRateLimiterDeps, 'monotonicMs' | 'onRequestFinished'> {
-  store: MintStore;
-  /** Normalised URLs of the mints that the operator configured. */
-  operatorMints: readonly string[];
-  allowPrivateNetworks: boolean;
+  db: Db;
+  policy: MintPolicy;
   egress: Egress;
   limiterTiming: Partial<RateLimiterTiming>;
   clock: Clock;
@@ -31,21 +30,25 @@ export type Mints = ReturnType<typeof createMintsModule>;
  * that many payers cannot delay the polls.
  */
 export function createMintsModule(options: MintsModuleOptions) {
-  const { store, operatorMints, allowPrivateNetworks, egress, clock, monotonicMs, log } = options;
-  const limiter = new MintRateLimiter({ ...options, timing: options.limiterTiming });
+  const { db, policy, egress, clock, monotonicMs, log } = options;
+  const limiter = new MintRateLimiter({
+    ...options,
+    store: createRateLimitStore(db),
+    timing: options.limiterTiming,
+  });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
   const treasuryFetch = egress.createFetch();
   const client = new MintClient({ fetch: payerFetch, clock, limiter });
-  const isPortPartOfSite = allowPrivateNetworks;
   return {
+    policy,
     limiter,
-    watchBudget: new WatchBudget({ operatorMints, isPortPartOfSite }),
+    watchBudget: new WatchBudget(policy),
     anomalies: new MintAnomalyCounter(log),
     infoCache: new MintInfoCache({
       client,
-      loadInfo: (mintUrl) => store.loadInfo(mintUrl),
-      saveInfo: (mintUrl, info) => store.saveInfo(mintUrl, info, clock()),
+      loadInfo: (mintUrl) => loadMintInfo(db, mintUrl),
+      saveInfo: (mintUrl, info) => saveMintInfo(db, mintUrl, info, clock()),
       monotonicMs,
       log,
     }),
@@ -53,11 +56,7 @@ export function createMintsModule(options: MintsModuleOptions) {
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
     treasuryFetch,
     connectSocket: egress.connect,
-    socketSlots: new SiteSemaphore({
-      isPortPartOfSite,
-      ...MINT_CONNECTION_LIMITS,
-      exemptUrls: operatorMints,
-    }),
+    socketSlots: policy.createSlots(MINT_CONNECTION_LIMITS),
     /** Also aborts pending requests. */
     close: () => Promise.all([payerFetch.close(), pollFetch.close(), treasuryFetch.close()]),
   };

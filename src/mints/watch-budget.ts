@@ -1,5 +1,5 @@
 import { computeShare } from '../net/address-prefixes.ts';
-import { getSite } from '../net/site.ts';
+import type { MintPolicy } from './mint-policy.ts';
 
 /** A watched quote takes less than 1 kB of memory, and a share of the polls. */
 const QUOTE_LIMITS = { total: 60_000, perSite: 30_000 };
@@ -27,27 +27,20 @@ interface WatchedCounts {
   mints: number;
 }
 
-interface WatchBudgetOptions {
-  /** Normalised URLs of the mints that the operator named. Only the limit of unpaid quotes applies to them. */
-  operatorMints: readonly string[];
-  /** For development, when all mints run on one machine. */
-  isPortPartOfSite: boolean;
-}
-
 /**
  * Limits the quotes that are watched: unpaid ones per process, and for all processes together those of the mints that users
- * chose per site ({@link getSite}) and in total, as well as the number of these mints. The limits of a site shrink as
+ * chose per site ({@link MintPolicy.getSite}) and in total, as well as the number of these mints. The limits of a site shrink as
  * the totals fill, down to an equal share of {@link GUARANTEED_FRACTION}.
  */
 export class WatchBudget {
-  readonly #options: WatchBudgetOptions;
+  readonly #policy: MintPolicy;
   #unpaidQuotes = 0;
   #total: WatchedCounts = { quotes: 0, mints: 0 };
   readonly #bySite = new Map<string, WatchedCounts>();
   readonly #watchedMints = new Set<string>();
 
-  constructor(options: WatchBudgetOptions) {
-    this.#options = options;
+  constructor(policy: MintPolicy) {
+    this.#policy = policy;
   }
 
   /**
@@ -55,10 +48,10 @@ export class WatchBudget {
    * has enough room, 0 if it is used up, or if the mint is not watched yet and no further mint may be.
    */
   getShare(mintUrl: string): number {
-    if (this.#options.operatorMints.includes(mintUrl)) {
+    if (this.#policy.isOperatorMint(mintUrl)) {
       return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);
     }
-    const site = this.#bySite.get(getSite(mintUrl, this.#options)) ?? { quotes: 0, mints: 0 };
+    const site = this.#bySite.get(this.#policy.getSite(mintUrl)) ?? { quotes: 0, mints: 0 };
     const canWatchMint =
       this.#watchedMints.has(mintUrl) ||
       site.mints < this.#getSiteLimit(this.#total.mints, MINT_LIMITS);
@@ -96,10 +89,10 @@ export class WatchBudget {
   }
 
   #add(mintUrl: string, quotes: number): void {
-    if (this.#options.operatorMints.includes(mintUrl)) {
+    if (this.#policy.isOperatorMint(mintUrl)) {
       return;
     }
-    const site = this.#bySite.getOrInsertComputed(getSite(mintUrl, this.#options), () => ({
+    const site = this.#bySite.getOrInsertComputed(this.#policy.getSite(mintUrl), () => ({
       quotes: 0,
       mints: 0,
     }));

@@ -64,7 +64,7 @@ export class GuardedFetch {
       maxPerSite: this.#limits.maxInFlightPerSite,
       shouldShrinkSiteShare: true,
       exemptUrls: operatorOrigins,
-      isPortPartOfSite: allowPrivateNetworks,
+      allowPrivateNetworks,
     });
   }
 

@@ -269,7 +269,7 @@ export class NetworkThread {
   }
 
   #getSite(url: string): string {
-    return getSite(url, { isPortPartOfSite: this.#deps.allowPrivateNetworks });
+    return getSite(url, this.#deps);
   }
 }
 

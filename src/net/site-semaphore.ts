@@ -13,8 +13,7 @@ interface SiteSemaphoreOptions {
   /** Whether `maxPerSite` shrinks as the slots fill, so that a few sites cannot use them all. */
   shouldShrinkSiteShare?: boolean;
   exemptUrls: readonly string[];
-  /** For development, when all mints run on one machine. */
-  isPortPartOfSite: boolean;
+  allowPrivateNetworks: boolean;
 }
 
 interface SlotKey {

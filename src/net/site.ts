@@ -9,11 +9,11 @@ const IPV6_SITE_HEXTETS = 2;
  * address, or its host if that is a single label. Limits apply per site, because the owner of a domain can create any
  * number of host names.
  *
- * @param options.isPortPartOfSite for development, when all mints run on one machine
+ * @param options.allowPrivateNetworks for development: all servers may run on one machine, so the port counts, too
  */
-export function getSite(url: string, options: { isPortPartOfSite: boolean }): string {
+export function getSite(url: string, options: { allowPrivateNetworks: boolean }): string {
   const { host, hostname } = new URL(url);
-  if (options.isPortPartOfSite) {
+  if (options.allowPrivateNetworks) {
     return host;
   }
   if (hostname.startsWith('[')) {

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import {
@@ -58,8 +59,8 @@ interface AdmissionRequest {
 interface InvoiceAdmissionDeps {
   limiter: Pick<MintRateLimiter, 'acquire'>;
   quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
-  /** Payments at these mints cost money, so they have no daily limit. */
-  operatorMints: readonly string[];
+  /** Payments at the operator's mints cost money, so they have no daily limit. */
+  mintPolicy: MintPolicy;
   watchBudget: Pick<WatchBudget, 'getShare' | 'add'>;
   limits: InvoiceLimits;
   /** The key for hashing addresses is derived from this secret. */
@@ -118,7 +119,7 @@ export class InvoiceAdmission {
     measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
     createInvoice: (mintPermit: MintPermit, addressHashes: string) => Promise<Invoice>,
   ): Promise<Invoice> {
-    const { limiter, operatorMints, watchBudget, maxWaitMs } = this.#deps;
+    const { limiter, mintPolicy, watchBudget, maxWaitMs } = this.#deps;
     const { pubkey, prefixes, mintUrl } = request;
     const inFlightRequests = this.#inFlightRequests;
     const pairs = prefixes.map(({ key, factor }) => ({ key: `${pubkey} ${key}`, factor }));
@@ -136,7 +137,7 @@ export class InvoiceAdmission {
     }
     try {
       const addressHashes = this.#hashPrefixes(prefixes);
-      const isOperatorMint = operatorMints.includes(mintUrl);
+      const isOperatorMint = mintPolicy.isOperatorMint(mintUrl);
       const mintShare = watchBudget.getShare(mintUrl);
       // The daily limits shrink at other mints, because their quotes are watched for more than a day.
       const openShare = isOperatorMint ? mintShare : 1;

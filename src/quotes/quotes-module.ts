@@ -14,7 +14,6 @@ export interface QuotesModuleOptions
   store: Store;
   mints: Mints;
   zaps: ObservationRecorderDeps['zaps'];
-  operatorMints: readonly string[];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
   secret: string;
   clock: Clock;
@@ -34,6 +33,7 @@ export function createQuotesModule(options: QuotesModuleOptions) {
       quoteEvents: store.quoteEvents,
       admission: new InvoiceAdmission({
         ...options,
+        mintPolicy: mints.policy,
         limiter: mints.limiter,
         watchBudget: mints.watchBudget,
         quotes: store.quotes,

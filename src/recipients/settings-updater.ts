@@ -1,7 +1,7 @@
 import { RequestError } from '../errors.ts';
 import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import { normaliseMintUrl } from '../net/server-url.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { Recipient, RecipientDirectory } from './recipient-directory.ts';
 
 const UNKNOWN_MINT_MESSAGE = 'Could not get mint info. Is this a valid mint url?';
@@ -12,16 +12,16 @@ const LOCKING_UNSUPPORTED_MESSAGE =
 export class SettingsUpdater {
   readonly #recipients: RecipientDirectory;
   readonly #mintInfoCache: Pick<MintInfoCache, 'getFresh' | 'refresh'>;
-  readonly #allowHttpMints: boolean;
+  readonly #mintPolicy: MintPolicy;
 
   constructor(
     recipients: RecipientDirectory,
     mintInfoCache: Pick<MintInfoCache, 'getFresh' | 'refresh'>,
-    allowHttpMints: boolean,
+    mintPolicy: MintPolicy,
   ) {
     this.#recipients = recipients;
     this.#mintInfoCache = mintInfoCache;
-    this.#allowHttpMints = allowHttpMints;
+    this.#mintPolicy = mintPolicy;
   }
 
   /**
@@ -31,7 +31,7 @@ export class SettingsUpdater {
    * @throws RequestError if the mint is unusable, or does not support locking while locking is on
    */
   async setMint(pubkey: string, mintUrl: string): Promise<Recipient> {
-    const normalised = normaliseMintUrl(mintUrl, { allowHttp: this.#allowHttpMints });
+    const normalised = this.#mintPolicy.parseChosenMint(mintUrl);
     const info = normalised === null ? null : await this.#mintInfoCache.getFresh(normalised);
     if (normalised === null || !info?.supportsBolt11Sat) {
       throw new RequestError('invalid', UNKNOWN_MINT_MESSAGE);

@@ -2,11 +2,12 @@ import type { Clock } from '../clock.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { MintContact } from '../mints/mint-store.ts';
 import { MAX_PENDING_QUOTES, MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
-import { SiteSemaphore } from '../net/site-semaphore.ts';
+import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type {
   ObservationRecorder,
@@ -17,19 +18,13 @@ import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
 import { PollQueue } from './poll-queue.ts';
-import { OPERATOR_MINT_POLL_LIMITS, QuotePoller, USER_MINT_POLL_LIMITS } from './quote-poller.ts';
+import { QuotePoller } from './quote-poller.ts';
 
 /** Quotes read per query. Adding them to the queue takes about 2 ms. */
 const PAGE_SIZE = 1_000;
 
 /** How often {@link MintWatcher.tick} is called. If the next poll is due earlier, a timer starts the poll. */
 const TICK_INTERVAL_MS = 1_000;
-
-/** Observations per transaction. Its row locks delay other payments to the same recipients. */
-const MAX_RECORD_BATCH_SIZE = 100;
-
-/** At a mint that a user chose. Each may be a zap whose receipt goes to 20 relays, which takes about 3 ms. */
-const MAX_USER_MINT_RECORD_BATCH_SIZE = 20;
 
 /**
  * Transactions at the same time for all mints that users chose. With SQLite, other transactions wait for all that
@@ -41,23 +36,13 @@ const MAX_USER_MINT_RECORDINGS = 2;
 const MAX_SLOT_WAIT_MS = 60_000;
 
 /** Creates the slots for transactions that record observations. The operator's mints have their own slots. */
-export function createRecordingSlots(options: {
-  operatorMints: readonly string[];
-  isPortPartOfSite: boolean;
-}): SiteSemaphore {
-  return new SiteSemaphore({
-    max: MAX_USER_MINT_RECORDINGS,
-    maxPerSite: 1,
-    exemptUrls: options.operatorMints,
-    isPortPartOfSite: options.isPortPartOfSite,
-  });
+export function createRecordingSlots(mintPolicy: MintPolicy): SiteSemaphore {
+  return mintPolicy.createSlots({ max: MAX_USER_MINT_RECORDINGS, maxPerSite: 1 });
 }
 
 export interface MintWatcherDeps {
   /** Normalised. */
   mintUrl: string;
-  /** Whether the operator named the mint. Other mints share a limited number of polls ({@link PollTurns}). */
-  isOperatorMint: boolean;
   mints: Mints;
   quoteStore: Pick<Store['watchedQuotes'], 'listWatchedByMint'>;
   observationRecorder: Pick<ObservationRecorder, 'record'>;
@@ -77,6 +62,8 @@ export interface MintWatcherDeps {
  */
 export class MintWatcher {
   readonly #deps: MintWatcherDeps;
+  /** Other mints share a limited number of polls ({@link PollTurns}). */
+  readonly #isOperatorMint: boolean;
   readonly #queue: PollQueue;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
@@ -94,9 +81,11 @@ export class MintWatcher {
   constructor(deps: MintWatcherDeps) {
     this.#deps = deps;
     this.#outage = new OutageTracker(deps.monotonicMs);
-    const { mints, mintUrl, isOperatorMint, minPollIntervalMs } = deps;
+    const { mints, mintUrl, minPollIntervalMs } = deps;
+    this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
     this.#queue = new PollQueue({
       ...deps,
+      isOperatorMint: this.#isOperatorMint,
       isCovered: (quoteId) => this.#subscription?.isCovered(quoteId) ?? false,
     });
     this.#poller = new QuotePoller({
@@ -106,7 +95,7 @@ export class MintWatcher {
       limiter: mints.limiter,
       getMaxBatchSize: async () =>
         (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-      limits: isOperatorMint ? OPERATOR_MINT_POLL_LIMITS : USER_MINT_POLL_LIMITS,
+      limits: mints.policy.getLimits(mintUrl),
       firstPollDelayMs: Math.random() * minPollIntervalMs,
     });
   }
@@ -118,7 +107,7 @@ export class MintWatcher {
   /** Whether a quote is due at a mint that a user chose. Such a mint is polled only when it is its turn. */
   get isWaitingForTurn(): boolean {
     const canPoll = this.#polling === null && this.#poller.getWaitMs() === 0;
-    return !this.#deps.isOperatorMint && canPoll && this.#poller.hasDue();
+    return !this.#isOperatorMint && canPoll && this.#poller.hasDue();
   }
 
   get unpaidCount(): number {
@@ -154,7 +143,7 @@ export class MintWatcher {
     }
     void this.#openSubscription();
     this.#startRecording();
-    if (this.#deps.isOperatorMint) {
+    if (this.#isOperatorMint) {
       this.poll();
     }
   }
@@ -240,7 +229,7 @@ export class MintWatcher {
       const observations = await this.#poller.poll();
       const waitMs = this.#poller.getWaitMs();
       this.#enqueueObservations(observations ?? []);
-      const canPollSoon = this.#deps.isOperatorMint && waitMs < TICK_INTERVAL_MS;
+      const canPollSoon = this.#isOperatorMint && waitMs < TICK_INTERVAL_MS;
       if (observations !== null && canPollSoon && !this.#isStopping) {
         // Plus one millisecond: if the timer fires too early, the poll waits for the next tick.
         this.#pollTimer = setTimeout(() => this.poll(), Math.ceil(waitMs) + 1).unref();
@@ -277,13 +266,13 @@ export class MintWatcher {
 
   /** Records all pending observations. If one cannot be recorded, the next tick tries again. */
   async #recordPending(): Promise<void> {
-    const { recordingSlots, isOperatorMint, mintUrl } = this.#deps;
-    const maxBatchSize = isOperatorMint ? MAX_RECORD_BATCH_SIZE : MAX_USER_MINT_RECORD_BATCH_SIZE;
+    const { recordingSlots, mints, mintUrl } = this.#deps;
+    const { maxRecordBatchSize } = mints.policy.getLimits(mintUrl);
     while (
       this.#pendingObservations.size > 0 &&
       (await recordingSlots.acquireWithin(mintUrl, MAX_SLOT_WAIT_MS))
     ) {
-      const batch = [...this.#pendingObservations.values().take(maxBatchSize)];
+      const batch = [...this.#pendingObservations.values().take(maxRecordBatchSize)];
       for (const { quoteId } of batch) {
         this.#pendingObservations.delete(quoteId);
       }

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { MintLimits } from '../mints/limits.ts';
 import type { CheckQuotesResult, MintClient, ReadQuoteResult } from '../mints/mint-client.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { MintContact } from '../mints/mint-store.ts';
@@ -48,18 +49,6 @@ const FALSE_REJECTIONS_BEFORE_DISABLING = 3;
 /** Failure reasons that a smaller batch may avoid. */
 const SIZE_RELATED_FAILURES: ReadonlySet<string> = new Set(['timed out', 'response too large']);
 
-/** What one poll may request. */
-export interface PollLimits {
-  maxBatchSize: number;
-  maxRequests: number;
-}
-
-/** For a mint that the operator named. */
-export const OPERATOR_MINT_POLL_LIMITS: PollLimits = { maxBatchSize: 1_000, maxRequests: 16 };
-
-/** For a mint that a user chose. A poll of a hostile mint then costs a few milliseconds. */
-export const USER_MINT_POLL_LIMITS: PollLimits = { maxBatchSize: 100, maxRequests: 2 };
-
 export interface QuotePollerDeps {
   mintUrl: string;
   queue: PollQueue;
@@ -67,7 +56,7 @@ export interface QuotePollerDeps {
   limiter: Pick<MintRateLimiter, 'getWaitMs' | 'hasLearnedLimit'>;
   /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
   getMaxBatchSize: () => Promise<number | null>;
-  limits: PollLimits;
+  limits: MintLimits;
   minPollIntervalMs: number;
   /** Random in production, so that a process does not poll all its mints at the same moment after a start. */
   firstPollDelayMs?: number;
@@ -151,19 +140,19 @@ export class QuotePoller {
 
   async #readAnySingly(): Promise<QuoteObservation[]> {
     const { queue, limits } = this.#deps;
-    return await this.#readSingly(queue.takeForAnyReads(limits.maxRequests, LOOK_AHEAD_MS));
+    return await this.#readSingly(queue.takeForAnyReads(limits.maxRequestsPerPoll, LOOK_AHEAD_MS));
   }
 
   /** How many single reads a poll may send besides a batch. */
   get #maxReadsWithBatch(): number {
-    return Math.min(SINGLE_READ_CONCURRENCY, this.#deps.limits.maxRequests - 1);
+    return Math.min(SINGLE_READ_CONCURRENCY, this.#deps.limits.maxRequestsPerPoll - 1);
   }
 
   /** Sends one batch: due quotes, or a group of suspects. */
   async #pollBatch(): Promise<QuoteObservation[]> {
     const { queue, limits, getMaxBatchSize } = this.#deps;
     const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
-    const maxSize = Math.min(this.#maxBatchSize, mintMaxSize, limits.maxBatchSize);
+    const maxSize = Math.min(this.#maxBatchSize, mintMaxSize, limits.maxPollBatchSize);
     const isSuspectsTurn = this.#isSuspectsTurn || this.#bisector.size > MAX_SUSPECTS;
     let quotes = isSuspectsTurn ? this.#takeSuspects() : [];
     this.#isSuspectsTurn = quotes.length === 0;

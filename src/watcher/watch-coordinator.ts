@@ -1,9 +1,9 @@
 import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { MintContact, MintStore } from '../mints/mint-store.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
+import type { MintContact } from '../mints/mint-store.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
-import { getSite } from '../net/site.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
@@ -54,16 +54,13 @@ export interface WatchCoordinatorDeps {
     'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
   >;
   leaseStore: Store['leases'];
-  mintStore: Pick<MintStore, 'saveContacts'>;
+  saveContacts: (contacts: readonly (MintContact & { mintUrl: string })[]) => Promise<void>;
   /** Unique among all current and earlier processes. */
   processId: string;
-  /** Normalised URLs of the operator's mints. */
-  operatorMints: readonly string[];
+  mintPolicy: MintPolicy;
   watchBudget: Pick<WatchBudget, 'setCounts'>;
   /** Returns the address of a reverse proxy that `TRUST_PROXY` does not contain, for the doctor. */
   getUntrustedProxy: () => string | null;
-  /** For development, when all mints run on one machine. */
-  isPortPartOfSite: boolean;
   createMintWatcher: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
@@ -272,7 +269,7 @@ export class WatchCoordinator {
     const watcher = this.#deps.createMintWatcher(mintUrl);
     const entry = {
       watcher,
-      site: getSite(mintUrl, this.#deps),
+      site: this.#deps.mintPolicy.getSite(mintUrl),
       lastNeededAtMs: this.#deps.monotonicMs(),
       storedContact: null,
     };
@@ -283,9 +280,9 @@ export class WatchCoordinator {
 
   /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
-    const { quoteStore, operatorMints, watchBudget, log } = this.#deps;
+    const { quoteStore, mintPolicy, watchBudget, log } = this.#deps;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
-    const userMints = mintUrls.filter((mintUrl) => !operatorMints.includes(mintUrl));
+    const userMints = mintUrls.filter((mintUrl) => !mintPolicy.isOperatorMint(mintUrl));
     const lowSites = watchBudget.setCounts(
       await quoteStore.countWatchedByMint(userMints),
       Math.max(this.#countUnpaid(), this.#maxUnpaidStored),
@@ -329,7 +326,7 @@ export class WatchCoordinator {
         : [],
     );
     if (changed.length > 0) {
-      await this.#deps.mintStore.saveContacts(
+      await this.#deps.saveContacts(
         changed.map(({ mintUrl, contact }) => ({ mintUrl, ...contact })),
       );
       for (const { entry, contact } of changed) {

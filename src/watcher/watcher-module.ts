@@ -1,3 +1,4 @@
+import { saveMintContacts } from '../mints/mint-store.ts';
 import type { Store } from '../store.ts';
 import { createRecordingSlots, MintWatcher, type MintWatcherDeps } from './mint-watcher.ts';
 import { MIN_POLL_INTERVAL_MS } from './quote-poller.ts';
@@ -8,15 +9,8 @@ import {
 } from './watch-coordinator.ts';
 
 export interface WatcherModuleOptions
-  extends Pick<
-      WatchCoordinatorDeps,
-      'operatorMints' | 'processId' | 'announce' | 'getUntrustedProxy'
-    >,
-    Omit<
-      MintWatcherDeps,
-      'mintUrl' | 'isOperatorMint' | 'quoteStore' | 'recordingSlots' | 'minPollIntervalMs'
-    > {
-  allowPrivateNetworks: boolean;
+  extends Pick<WatchCoordinatorDeps, 'processId' | 'announce' | 'getUntrustedProxy'>,
+    Omit<MintWatcherDeps, 'mintUrl' | 'quoteStore' | 'recordingSlots' | 'minPollIntervalMs'> {
   store: Store;
   minPollIntervalMs?: number | undefined;
   scanIntervalMs?: number | undefined;
@@ -24,28 +18,18 @@ export interface WatcherModuleOptions
 
 /** Constructs the watcher of all mints. */
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
-  const { store, mints, operatorMints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
+  const { store, mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
   const quoteStore = store.watchedQuotes;
-  const isPortPartOfSite = options.allowPrivateNetworks;
-  const recordingSlots = createRecordingSlots({ operatorMints, isPortPartOfSite });
+  const recordingSlots = createRecordingSlots(mints.policy);
   return new WatchCoordinator({
     ...options,
     quoteStore,
     leaseStore: store.leases,
-    mintStore: store.mints,
+    saveContacts: (contacts) => saveMintContacts(store.db, contacts),
+    mintPolicy: mints.policy,
     watchBudget: mints.watchBudget,
-    isPortPartOfSite,
-    createMintWatcher: (mintUrl) => {
-      const isOperatorMint = operatorMints.includes(mintUrl);
-      return new MintWatcher({
-        ...options,
-        mintUrl,
-        isOperatorMint,
-        quoteStore,
-        recordingSlots,
-        minPollIntervalMs,
-      });
-    },
+    createMintWatcher: (mintUrl) =>
+      new MintWatcher({ ...options, mintUrl, quoteStore, recordingSlots, minPollIntervalMs }),
     scanIntervalMs: options.scanIntervalMs ?? SCAN_INTERVAL_MS,
   });
 }

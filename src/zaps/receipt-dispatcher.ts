@@ -80,7 +80,7 @@ export class ReceiptDispatcher {
     const limits = {
       maxPerSite: MAX_RELAYS_PER_SITE,
       exemptUrls: deps.operatorRelays,
-      isPortPartOfSite: deps.allowPrivateNetworks,
+      allowPrivateNetworks: deps.allowPrivateNetworks,
     };
     this.#provenSlots = new SiteSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
     this.#unprovenSlots = new SiteSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { toUnixSeconds } from '../clock.ts';
 import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { Logger } from '../log.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventSigner } from '../nostr/events.ts';
 import type {
   RecordedPayment,
@@ -37,8 +38,7 @@ const MAX_ZAP_REQUEST_AGE_MS = HISTORY_RETENTION_MS - 24 * HOUR_MS;
 
 interface ReceiptContext {
   signer: EventSigner;
-  /** Whether receipts are signed for payments at this mint. */
-  isZapMint: (mintUrl: string) => boolean;
+  mintPolicy: Pick<MintPolicy, 'hasZapReceipts'>;
   /** Per recipient; 0: no limit. */
   maxReceiptsPerHour: number;
   /** Normalised URLs. Every receipt is published there. */
@@ -60,7 +60,7 @@ interface Zap extends RecordedPayment {
  * sign receipts for the same recipients and zap requests meanwhile.
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
-  const { isZapMint, maxReceiptsPerHour } = context;
+  const { mintPolicy, maxReceiptsPerHour } = context;
   return async (tx, mintUrl, payments, nowMs) => {
     const zaps = await loadZaps(context, tx, payments);
     if (zaps.length === 0) {
@@ -80,7 +80,7 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
     for (const zap of zaps) {
       const recentCount = recentCounts.get(zap.pubkey) ?? 0;
       const reason = findRefusal({
-        isZapMint: isZapMint(mintUrl),
+        hasReceipts: mintPolicy.hasZapReceipts(mintUrl),
         ageMs: nowMs - zap.zapRequest.createdAtMs,
         isUsed: usedIds.has(zap.zapRequest.id),
         isLimitReached: maxReceiptsPerHour > 0 && recentCount >= maxReceiptsPerHour,
@@ -139,12 +139,12 @@ async function loadZaps(
 
 /** Returns why a zap gets no receipt; null if it gets one. */
 function findRefusal(zap: {
-  isZapMint: boolean;
+  hasReceipts: boolean;
   ageMs: number;
   isUsed: boolean;
   isLimitReached: boolean;
 }): ReceiptRefusal | null {
-  if (!zap.isZapMint) {
+  if (!zap.hasReceipts) {
     return 'mint_not_in_zap_mints';
   }
   if (zap.ageMs > MAX_ZAP_REQUEST_AGE_MS) {

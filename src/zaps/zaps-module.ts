@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
 import type { Store } from '../store.ts';
@@ -15,8 +16,7 @@ interface ZapsModuleOptions {
   secretKey: string | null;
   /** The operator's relays, normalised. */
   relays: readonly string[];
-  /** The mints whose payments get receipts, normalised; null: all mints. */
-  mints: readonly string[] | null;
+  mintPolicy: MintPolicy;
   /** Per recipient; 0: no limit. */
   maxReceiptsPerHour: number;
   allowPrivateNetworks: boolean;
@@ -31,7 +31,6 @@ interface ZapsModuleOptions {
 export async function createZapsModule({
   secretKey,
   relays: operatorRelays,
-  mints: zapMints,
   ...options
 }: ZapsModuleOptions) {
   const verifyEvent = await loadEventVerifier();
@@ -44,13 +43,13 @@ export async function createZapsModule({
     relayPool,
     operatorRelays,
   });
-  const isZapMint = (mintUrl: string) => zapMints === null || zapMints.includes(mintUrl);
   return {
     /** Returns the public key that signs the receipts of payments at a mint, hex. Null if they get no receipts. */
-    getZapPubkey: (mintUrl: string) => (signer && isZapMint(mintUrl) ? signer.pubkey : null),
+    getZapPubkey: (mintUrl: string) =>
+      signer && options.mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
     verifyEvent,
     receiptSigning: signer && {
-      signReceipts: createReceiptSigner({ ...options, signer, operatorRelays, isZapMint }),
+      signReceipts: createReceiptSigner({ ...options, signer, operatorRelays }),
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,

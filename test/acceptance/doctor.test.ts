@@ -9,10 +9,10 @@ import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
+import { saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { Store } from '../../src/store.ts';
 import {
   createDatabaseWithAlice,
   type DatabaseWithAlice,
@@ -262,10 +262,9 @@ describe('nutpost doctor while the service is stopped', () => {
     onTestFinished(() => prepared.remove());
     const env = { ...developmentEnv(mint), ...prepared.env };
     const database = await openExistingDatabase(prepared.location, () => undefined);
-    const { mints } = new Store(database.db);
     // A rate limit can only be stored for a known mint.
-    await mints.saveInfo(mint.url, {} as MintInfo, Date.now());
-    await mints.saveRateLimit(mint.url, 'create', { count: 16, isElastic: true });
+    await saveMintInfo(database.db, mint.url, {} as MintInfo, Date.now());
+    await saveRateLimit(database.db, mint.url, 'create', { count: 16, isElastic: true });
     await database.close();
     const rateLimitFinding = (await listFindings(env)).find(
       ({ check }) => check === 'mint.rate_limit',

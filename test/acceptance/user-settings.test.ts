@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
-import { Store } from '../../src/store.ts';
+import { saveMintInfo } from '../../src/mints/mint-store.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import {
@@ -129,7 +129,7 @@ describe('GET /api/v2/user/mint', () => {
     const mint = await TestMint.start();
     await mint.close();
     const info = { supportsBolt11Sat: true, supportsLocking: false, minAmountSat: 3 } as MintInfo;
-    await new Store(environment.database.db).mints.saveInfo(mint.url, info, Date.now());
+    await saveMintInfo(environment.database.db, mint.url, info, Date.now());
     const wallet = await createWalletOfSecondService({ DEFAULT_MINT_URL: mint.url });
     expect((await wallet.get(PATH)).body.data).toEqual({
       mint: { url: mint.url, supportsLocking: false, minAmount: 3 },

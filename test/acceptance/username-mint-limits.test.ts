@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { MintStore } from '../../src/mints/mint-store.ts';
+import { saveRateLimit } from '../../src/mints/mint-store.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
   type ApiResponse,
@@ -24,7 +24,7 @@ it('leaves swaps for a buyer, and the name, while another address sends forged t
   // Stores the mint.
   await environment.requestInvoice(environment.newWallet(), 1);
   const limit = { count: SWAPS_PER_MINUTE, isElastic: false };
-  await new MintStore(database.db).saveRateLimit(mint.url, 'swap', limit);
+  await saveRateLimit(database.db, mint.url, 'swap', limit);
   const { publicOrigin } = await useAdditionalService(
     environment,
     { USERNAME_PRICE_SAT: String(PRICE_SAT), TRUST_PROXY: '127.0.0.1' },

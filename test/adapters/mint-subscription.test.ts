@@ -532,7 +532,7 @@ interface HarnessOptions extends Partial<SubscriptionTiming> {
 }
 
 function createConnectionSlots(max: number): SiteSemaphore {
-  return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [], isPortPartOfSite: true });
+  return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [], allowPrivateNetworks: true });
 }
 
 /** Subscribes quotes at a new fake mint, which confirms the subscription. */

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
+import { createRateLimitStore } from '../../src/mints/mint-store.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
@@ -302,7 +303,7 @@ function createRecoveryJob(): { run: () => Promise<void> } {
     store,
     mints: {
       treasuryFetch: fetch,
-      limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),
+      limiter: new MintRateLimiter({ store: createRateLimitStore(database.db), monotonicMs, log }),
     },
     clock: clock.now,
     monotonicMs,

@@ -7,6 +7,7 @@ import {
   countWatchedQuotes,
   readDatabaseSize,
 } from '../../src/metrics/database-counts-store.ts';
+import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
 import {
   findTracedQuotesByPaymentHash,
@@ -108,7 +109,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     'finds changes since a time',
     ({ quoteEvents }) => quoteEvents.listChangedSince(QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
-  ['deletes unused mints', ({ mints }) => mints.pruneUnused(1_000)],
+  ['deletes unused mints', ({ db }) => pruneUnusedMints(db, 1_000)],
   ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
   ['finds zap requests', ({ db }) => findZapRequests(db, [1, 2])],
   ['finds the receipt of a quote', ({ db }) => findReceiptOfQuote(db, 1)],

@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
+import { loadRateLimits, saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { insertImportedQuotes } from '../../src/operator/import-npubcash/npubcash-import-store.ts';
 import { Store } from '../../src/store.ts';
 import {
@@ -134,12 +135,12 @@ describe('a mint', () => {
     const mintUrl = `https://${randomPubkey().slice(0, 8)}.example`;
     const create = { count: 20, isElastic: true };
     const check = { count: 60, isElastic: false };
-    await store.mints.saveInfo(mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
-    await store.mints.saveRateLimit(mintUrl, 'create', create);
-    await store.mints.saveRateLimit(mintUrl, 'check', check);
-    expect(await store.mints.loadRateLimits(mintUrl)).toEqual({ create, check });
-    await store.mints.saveRateLimit(mintUrl, 'create', null);
-    expect(await store.mints.loadRateLimits(mintUrl)).toEqual({ check });
+    await saveMintInfo(store.db, mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
+    await saveRateLimit(store.db, mintUrl, 'create', create);
+    await saveRateLimit(store.db, mintUrl, 'check', check);
+    expect(await loadRateLimits(store.db, mintUrl)).toEqual({ create, check });
+    await saveRateLimit(store.db, mintUrl, 'create', null);
+    expect(await loadRateLimits(store.db, mintUrl)).toEqual({ check });
   });
 });
 

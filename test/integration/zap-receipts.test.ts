@@ -14,6 +14,7 @@ import { findReceiptOfQuote } from '../../src/zaps/zap-receipt-store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { createUnpayableInvoice } from '../helpers/mints/fake-mint-with-scripted-quotes.ts';
+import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
 import {
   buildUnpaidQuote,
   DEFAULT_QUOTE_CREATED_AT_MS,
@@ -153,10 +154,7 @@ describe('a zap request that was used for several invoices', () => {
 
 it('signs no receipt for a zap at a mint that ZAP_MINTS does not name when the payment is recorded', async () => {
   const quote = await insertZapQuote();
-  await createRecorder({ isZapMint: (mintUrl) => mintUrl !== UNREACHABLE_MINT_URL }).record(
-    quote,
-    'PAID',
-  );
+  await createRecorder({ zapMintUrls: ['https://other.example'] }).record(quote, 'PAID');
   expect((await listPayments()).quotes).toMatchObject([{ zapRequest: quote.zapRequest }]);
   expect(await countReceipts()).toBe(0);
   expect(await listRefusals(quote)).toEqual(['mint_not_in_zap_mints']);
@@ -213,13 +211,13 @@ describe('a paid zap whose stored zap request is invalid', () => {
 /** Creates a recorder as in a separate process. */
 function createRecorder({
   operatorRelays = [OPERATOR_RELAY],
-  isZapMint = (_mintUrl: string): boolean => true,
+  zapMintUrls = [UNREACHABLE_MINT_URL],
   maxReceiptsPerHour = 0,
 } = {}) {
   const receiptSigner = createReceiptSigner({
     signer,
     operatorRelays,
-    isZapMint,
+    mintPolicy: createMintPolicy('https://default.example', { zapMintUrls }),
     maxReceiptsPerHour,
     allowPrivateNetworks: false,
     log: logs.log,

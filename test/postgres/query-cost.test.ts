@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Db } from '../../src/database/transaction.ts';
-import { MintStore } from '../../src/mints/mint-store.ts';
+import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import {
   findTracedQuotesByPaymentHash,
   findTracedQuotesByQuoteId,
@@ -327,7 +327,7 @@ it('reads no recent rows when it deletes old history', async () => {
     (db: typeof database.db) => pruneZapRequests(db, 500),
     (db: typeof database.db) => pruneZapReceipts(db, 500),
     (db: typeof database.db) => new QuoteEventStore(db).prune(500),
-    (db: typeof database.db) => new MintStore(db).pruneUnused(500),
+    (db: typeof database.db) => pruneUnusedMints(db, 500),
   ]) {
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, prune);
     // At most the row with the current time.

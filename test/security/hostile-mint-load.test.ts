@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
 import { parseMintInfo } from '../../src/mints/mint-info.ts';
+import { saveMintInfo } from '../../src/mints/mint-store.ts';
 import { Store } from '../../src/store.ts';
 import {
   HOSTILE_BEHAVIOURS,
@@ -79,7 +80,7 @@ async function insertQuotes(dataDir: string, mintUrls: readonly string[]): Promi
   }
   const createdAtMs = Date.now();
   for (const mintUrl of mintUrls) {
-    await store.mints.saveInfo(mintUrl, info, createdAtMs);
+    await saveMintInfo(database.db, mintUrl, info, createdAtMs);
     await store.quotes.insert(
       Array.from({ length: QUOTES_PER_MINT }, () =>
         buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs }),

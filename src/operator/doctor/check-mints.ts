@@ -1,6 +1,7 @@
 import type { Config } from '../../config.ts';
 import type { MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
+import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
@@ -10,23 +11,14 @@ import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
 /** @param storedLimits the stored rate limits of the default mint; null if there are none */
 export async function checkMints(
   config: Config,
+  mintPolicy: MintPolicy,
   storedLimits: unknown,
   client: MintClient,
 ): Promise<Finding[]> {
-  const checks = listOperatorMints(config).map((url) =>
+  const checks = mintPolicy.operatorMints.map((url) =>
     checkMint(url, config, storedLimits, client),
   );
   return (await Promise.all(checks)).flat();
-}
-
-export function listOperatorMints(config: Config): string[] {
-  return [
-    ...new Set([
-      config.defaultMintUrl,
-      ...(sellsUsernames(config) ? [config.usernames.mintUrl] : []),
-      ...(config.zaps.mints ?? []),
-    ]),
-  ];
 }
 
 /** Users can choose any number of mints. */
@@ -39,12 +31,11 @@ const MAX_USER_MINTS = 20;
  * @param watchedMints the mints with open or recently paid quotes, the most important first
  */
 export async function checkUserMints(
-  config: Config,
+  mintPolicy: MintPolicy,
   watchedMints: readonly string[],
   client: MintClient,
 ): Promise<Finding[]> {
-  const operatorMints = listOperatorMints(config);
-  const userMints = watchedMints.filter((url) => !operatorMints.includes(url));
+  const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
   const checked = userMints.slice(0, MAX_USER_MINTS);
   const list = new FindingList();
   let okCount = 0;

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { compareMigrations } from '../../database/migration-store.ts';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
-import { MintStore } from '../../mints/mint-store.ts';
+import { listFailingMints, loadRateLimits } from '../../mints/mint-store.ts';
 import { WatchedQuoteStore } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
 import { type ExpiringEcash, TreasuryStore } from '../../usernames/treasury-store.ts';
@@ -111,14 +111,13 @@ async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> 
     .select('untrusted_proxy')
     .where('lease_expires_at', '>', databaseNow(db))
     .execute();
-  const mints = new MintStore(db);
-  const failing = new Set(await mints.listFailing());
+  const failing = new Set(await listFailingMints(db));
   const watched = await new WatchedQuoteStore(db).listWatchedMints();
   const watchedMints = watched.map((each) => each.mintUrl);
   const treasury = new TreasuryStore(db);
   return {
     runningProcessCount: running.length,
-    knownMintLimits: await mints.loadRateLimits(mintUrl),
+    knownMintLimits: await loadRateLimits(db, mintUrl),
     untrustedProxies: [...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? []))],
     watchedMints: [
       ...watchedMints.filter((url) => failing.has(url)),

@@ -16,6 +16,7 @@ import {
 } from '../../database/database.ts';
 import { rootCauseMessage } from '../../errors.ts';
 import { MintClient } from '../../mints/mint-client.ts';
+import { MintPolicy } from '../../mints/mint-policy.ts';
 import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
@@ -27,12 +28,7 @@ import {
   type DatabaseReport,
   RESTORE_BACKUP_ADVICE,
 } from './check-database.ts';
-import {
-  checkExpiringEcash,
-  checkMints,
-  checkUserMints,
-  listOperatorMints,
-} from './check-mints.ts';
+import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
@@ -89,10 +85,15 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const isServiceRunning = isAnyProcessRunning(database);
   const ports = await checkPorts(config, isServiceRunning);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
-  const isDefaultZapMint = zaps.mints?.includes(defaultMintUrl) ?? true;
+  const mintPolicy = new MintPolicy({
+    defaultMintUrl,
+    usernameMintUrl: config.usernames.mintUrl,
+    zapMintUrls: zaps.mints,
+    allowPrivateNetworks,
+  });
   const egress = createEgress({
     allowPrivateNetworks,
-    operatorUrls: [...listOperatorMints(config), ...zaps.relays],
+    operatorUrls: [...mintPolicy.operatorMints, ...zaps.relays],
   });
   const fetch = egress.createFetch();
   // The proxy of a public origin may have a private address. The operator sets the origins, so this is safe.
@@ -104,10 +105,10 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, userMints, relays, origins] = await Promise.all([
-      checkMints(config, serviceState?.knownMintLimits ?? null, mintClient),
+      checkMints(config, mintPolicy, serviceState?.knownMintLimits ?? null, mintClient),
       // Users choose these mints, so the doctor does not compare clocks with them.
       checkUserMints(
-        config,
+        mintPolicy,
         serviceState?.watchedMints ?? [],
         new MintClient({ fetch, clock: Date.now }),
       ),
@@ -115,7 +116,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
       checkOrigins(
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
-          zapPubkey: (isDefaultZapMint && signer?.pubkey) || null,
+          zapPubkey: (mintPolicy.hasZapReceipts(defaultMintUrl) && signer?.pubkey) || null,
           isServiceRunning,
         },
         originsFetch,

@@ -1,6 +1,6 @@
 import type { QuoteState } from '../../database/schema.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
-import type { MintContact } from '../../mints/mint-store.ts';
+import { findMintContact, loadRateLimits, type MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
@@ -147,10 +147,8 @@ async function traceQuotes(
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
       leaseHolder: isWatched ? await findMintLeaseHolder(store.db, mintUrl) : null,
-      mintContact: isWatched ? await store.mints.loadContact(mintUrl) : null,
-      mintRateLimits: isWatched
-        ? parsePollRateLimits(await store.mints.loadRateLimits(mintUrl))
-        : [],
+      mintContact: isWatched ? await findMintContact(store.db, mintUrl) : null,
+      mintRateLimits: isWatched ? parsePollRateLimits(await loadRateLimits(store.db, mintUrl)) : [],
       receipt: isZap ? await findReceiptOfQuote(store.db, quote.id) : null,
     });
   }

@@ -3,9 +3,11 @@ import type { ReadinessStatus } from '../../../src/database/readiness.ts';
 import type { WatchedQuoteCount } from '../../../src/metrics/database-counts-store.ts';
 import type { GaugeSources } from '../../../src/metrics/gauges.ts';
 import { Metrics } from '../../../src/metrics/metrics.ts';
+import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
 import { MetricsScrape } from '../../helpers/service/metrics-scrape.ts';
 
 const OPERATOR_MINT_URL = 'https://mint.example';
+const MINT_POLICY = createMintPolicy(OPERATOR_MINT_URL);
 const NOW_MS = 1_800_000_000_000;
 const SECOND_MS = 1_000;
 
@@ -107,7 +109,7 @@ function createScraper(values: {
     waitForCount = async () => undefined,
     monotonicMs = () => 0,
   } = values;
-  const metrics = new Metrics({ version: '1.2.3', operatorMints: [OPERATOR_MINT_URL] });
+  const metrics = new Metrics({ version: '1.2.3', mintPolicy: MINT_POLICY });
   metrics.addGauges({
     readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
     getUntrustedProxy: () => null,
@@ -133,7 +135,7 @@ function createScraper(values: {
         { route: 'check', cooldownMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, limit: null },
       ],
     },
-    operatorMints: [OPERATOR_MINT_URL],
+    mintPolicy: MINT_POLICY,
     operatorRelays: [],
     clock: () => NOW_MS,
     monotonicMs,

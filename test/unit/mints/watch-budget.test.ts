@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { WatchBudget } from '../../../src/mints/watch-budget.ts';
+import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
 
 const OPERATOR_MINT = 'https://operator.example';
 const HONEST_MINT = 'https://honest.example';
 
 function createBudget(counts: Record<string, number> = {}, unpaidQuotes = 0): WatchBudget {
-  const budget = new WatchBudget({ operatorMints: [OPERATOR_MINT], isPortPartOfSite: false });
+  const budget = new WatchBudget(createMintPolicy(OPERATOR_MINT));
   budget.setCounts(new Map(Object.entries(counts)), unpaidQuotes);
   return budget;
 }

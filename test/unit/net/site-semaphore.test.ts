@@ -21,7 +21,7 @@ describe('SiteSemaphore', () => {
   });
 
   it('counts each port as a site if private networks are allowed', () => {
-    const semaphore = createSemaphore({ max: 100, isPortPartOfSite: true });
+    const semaphore = createSemaphore({ max: 100, allowPrivateNetworks: true });
     const urls = Array.from({ length: 20 }, (_, index) => `http://127.0.0.1:${3000 + index}`);
     expect(urls.every((url) => semaphore.tryAcquire(url))).toBe(true);
   });
@@ -131,7 +131,7 @@ function createSemaphore(
   return new SiteSemaphore({
     maxPerSite: MAX_PER_SITE,
     exemptUrls: [],
-    isPortPartOfSite: false,
+    allowPrivateNetworks: false,
     ...options,
   });
 }

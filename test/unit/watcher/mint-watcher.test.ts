@@ -4,16 +4,15 @@ import type { Mints } from '../../../src/mints/mints-module.ts';
 import type { ObservationRecorder } from '../../../src/quotes/observation-recorder.ts';
 import { createRecordingSlots, MintWatcher } from '../../../src/watcher/mint-watcher.ts';
 import { eventually } from '../../helpers/eventually.ts';
+import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
 
 const OPERATOR_MINT_URL = 'https://operator.example';
+const MINT_POLICY = createMintPolicy(OPERATOR_MINT_URL);
 const USER_MINT_URLS = Array.from({ length: 10 }, (_, index) => `https://mint-${index}.example`);
 
 it('records payments of two mints that users chose at a time, and those of the operator’s mint beside them', async () => {
   const recordingMintUrls: string[] = [];
-  const recordingSlots = createRecordingSlots({
-    operatorMints: [OPERATOR_MINT_URL],
-    isPortPartOfSite: false,
-  });
+  const recordingSlots = createRecordingSlots(MINT_POLICY);
   for (const mintUrl of [...USER_MINT_URLS, OPERATOR_MINT_URL]) {
     pollPaidQuotes(mintUrl, ['quote'], recordingSlots, (url) => {
       recordingMintUrls.push(url);
@@ -27,10 +26,7 @@ it('records payments of two mints that users chose at a time, and those of the o
 it('records the other payments of a batch at once, and repeats the one that the database rejects', async () => {
   const recorded: string[] = [];
   let isRejecting = true;
-  const recordingSlots = createRecordingSlots({
-    operatorMints: [OPERATOR_MINT_URL],
-    isPortPartOfSite: false,
-  });
+  const recordingSlots = createRecordingSlots(MINT_POLICY);
   const watcher = pollPaidQuotes(
     OPERATOR_MINT_URL,
     ['first', 'rejected', 'last'],
@@ -63,7 +59,6 @@ function pollPaidQuotes(
 ): MintWatcher {
   const watcher = new MintWatcher({
     mintUrl,
-    isOperatorMint: mintUrl === OPERATOR_MINT_URL,
     mints: createFakeMints(),
     quoteStore: { listWatchedByMint: async () => [] },
     observationRecorder: { record },
@@ -89,6 +84,7 @@ function pollPaidQuotes(
 /** All quotes are paid. */
 function createFakeMints(): Mints {
   return {
+    policy: MINT_POLICY,
     infoCache: { getKnown: async () => null },
     limiter: { getWaitMs: () => 0, hasLearnedLimit: () => false },
     pollClient: {

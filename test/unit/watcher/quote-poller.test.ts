@@ -1,14 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import { OPERATOR_MINT_LIMITS } from '../../../src/mints/limits.ts';
 import type { CheckQuotesResult, ReadQuoteResult } from '../../../src/mints/mint-client.ts';
 import type { ObservedState } from '../../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../../src/quotes/observation-recorder.ts';
 import type { WatchedQuote } from '../../../src/quotes/watched-quote-store.ts';
 import { PollQueue } from '../../../src/watcher/poll-queue.ts';
-import {
-  MIN_POLL_INTERVAL_MS,
-  OPERATOR_MINT_POLL_LIMITS,
-  QuotePoller,
-} from '../../../src/watcher/quote-poller.ts';
+import { MIN_POLL_INTERVAL_MS, QuotePoller } from '../../../src/watcher/quote-poller.ts';
 
 const MINT_URL = 'https://mint.example';
 const SECOND_MS = 1_000;
@@ -43,7 +40,7 @@ beforeEach(() => {
     client: mint,
     limiter: mint,
     getMaxBatchSize: async () => mint.maxBatchSize,
-    limits: OPERATOR_MINT_POLL_LIMITS,
+    limits: OPERATOR_MINT_LIMITS,
     minPollIntervalMs: MIN_POLL_INTERVAL_MS,
     clock: () => nowMs,
     monotonicMs: () => nowMs,

@@ -6,6 +6,7 @@ import {
   WatchCoordinator,
   type WatchCoordinatorDeps,
 } from '../../../src/watcher/watch-coordinator.ts';
+import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
 
 const OWN_MINT = 'https://own.example';
 
@@ -131,12 +132,12 @@ function createWatcher(
     watchBudget?: WatchCoordinatorDeps['watchBudget'];
     monotonicMs?: () => number;
     getContact?: () => MintContact;
-    saveContacts?: WatchCoordinatorDeps['mintStore']['saveContacts'];
+    saveContacts?: WatchCoordinatorDeps['saveContacts'];
     maxUnpaidStored?: number;
   } = {},
 ): WatchCoordinator {
   return new WatchCoordinator({
-    operatorMints: [OWN_MINT],
+    mintPolicy: createMintPolicy(OWN_MINT),
     quoteStore: {
       countWatchedByMint: async () => new Map(),
       findMaxId: async () => 0,
@@ -150,11 +151,10 @@ function createWatcher(
       readProcesses: async () => ({ count: 1, maxUnpaidQuotes: options.maxUnpaidStored ?? 0 }),
       removeProcess: async () => undefined,
     } as unknown as WatchCoordinatorDeps['leaseStore'],
-    mintStore: { saveContacts: options.saveContacts ?? (async () => undefined) },
+    saveContacts: options.saveContacts ?? (async () => undefined),
     processId: 'this process',
     watchBudget: options.watchBudget ?? { setCounts: () => [] },
     getUntrustedProxy: () => null,
-    isPortPartOfSite: false,
     createMintWatcher: (mintUrl) =>
       ({
         isWaitingForTurn: false,

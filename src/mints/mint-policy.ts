@@ -1,0 +1,54 @@
+import { normaliseMintUrl } from '../net/server-url.ts';
+import { getSite } from '../net/site.ts';
+import { SiteSemaphore } from '../net/site-semaphore.ts';
+import { type MintLimits, OPERATOR_MINT_LIMITS, USER_MINT_LIMITS } from './limits.ts';
+
+interface MintSettings {
+  defaultMintUrl: string;
+  usernameMintUrl: string;
+  /** The mints whose payments get zap receipts; null: all mints. */
+  zapMintUrls: readonly string[] | null;
+  /** For development: mints may use plain http, and all of them run on one machine. */
+  allowPrivateNetworks: boolean;
+}
+
+/** Answers every question about a mint that depends on the operator's settings. All mint URLs are normalised. */
+export class MintPolicy {
+  /** The mints that the operator named. Users may choose any other. */
+  readonly operatorMints: readonly string[];
+  readonly #settings: MintSettings;
+
+  constructor(settings: MintSettings) {
+    const { defaultMintUrl, usernameMintUrl, zapMintUrls } = settings;
+    this.#settings = settings;
+    this.operatorMints = [...new Set([defaultMintUrl, usernameMintUrl, ...(zapMintUrls ?? [])])];
+  }
+
+  isOperatorMint(mintUrl: string): boolean {
+    return this.operatorMints.includes(mintUrl);
+  }
+
+  /** Returns the URL of a mint that a user may choose, normalised; null if the user may not choose it. */
+  parseChosenMint(text: string): string | null {
+    return normaliseMintUrl(text, { allowHttp: this.#settings.allowPrivateNetworks });
+  }
+
+  hasZapReceipts(mintUrl: string): boolean {
+    return this.#settings.zapMintUrls?.includes(mintUrl) ?? true;
+  }
+
+  /** Returns what the mint's budget is shared with ({@link getSite}). */
+  getSite(mintUrl: string): string {
+    return getSite(mintUrl, this.#settings);
+  }
+
+  getLimits(mintUrl: string): MintLimits {
+    return this.isOperatorMint(mintUrl) ? OPERATOR_MINT_LIMITS : USER_MINT_LIMITS;
+  }
+
+  /** Creates slots that all mints share. Each of the operator's mints has `maxPerSite` slots of its own. */
+  createSlots(limits: { max: number; maxPerSite: number }): SiteSemaphore {
+    const { allowPrivateNetworks } = this.#settings;
+    return new SiteSemaphore({ ...limits, exemptUrls: this.operatorMints, allowPrivateNetworks });
+  }
+}
