@@ -161,7 +161,7 @@ export async function startService(
     scanIntervalMs: overrides.scanIntervalMs,
   });
   const recipients = new RecipientDirectory({
-    store,
+    db: database.db,
     log,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
     monotonicMs,

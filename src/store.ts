@@ -3,7 +3,6 @@ import { notify, snapshot, type Tx, transaction, tryTransaction } from './databa
 import { QuoteEventStore } from './quotes/quote-event-store.ts';
 import { QuoteStore } from './quotes/quote-store.ts';
 import { WatchedQuoteStore } from './quotes/watched-quote-store.ts';
-import { UserStore } from './recipients/user-store.ts';
 import { PurchaseStore } from './usernames/purchase-store.ts';
 import { TreasuryStore } from './usernames/treasury-store.ts';
 import { UsernameStore } from './usernames/username-store.ts';
@@ -14,7 +13,6 @@ export class Store extends BaseStore {
   readonly quotes = new QuoteStore(this.db);
   readonly watchedQuotes = new WatchedQuoteStore(this.db);
   readonly quoteEvents = new QuoteEventStore(this.db);
-  readonly users = new UserStore(this.db);
   readonly leases = new LeaseStore(this.db);
   readonly usernames = new UsernameStore(this.db);
   readonly purchases = new PurchaseStore(this.db);

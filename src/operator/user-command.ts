@@ -3,7 +3,14 @@ import * as nip19 from 'nostr-tools/nip19';
 import { parseAddressInput } from '../recipients/address-input.ts';
 import { parseRecipientAddress, type RecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
-import type { RecipientBlock, StoredUser } from '../recipients/user-store.ts';
+import {
+  blockUser,
+  findUserByName,
+  findUserByPubkey,
+  type RecipientBlock,
+  type StoredUser,
+  unblockUser,
+} from '../recipients/user-store.ts';
 import type { Store } from '../store.ts';
 import type { StoredUsername } from '../usernames/username-store.ts';
 import {
@@ -82,9 +89,9 @@ async function runAction(
   let resolved: ResolvedUser;
   if (identifier.kind === 'pubkey') {
     const { pubkey } = identifier;
-    resolved = { pubkey, user: await store.users.findByPubkey(pubkey) };
+    resolved = { pubkey, user: await findUserByPubkey(store.db, pubkey) };
   } else {
-    const user = await store.users.findByName(identifier.name);
+    const user = await findUserByName(store.db, identifier.name);
     if (user === null) {
       return reportUnusedName(store, identifier.name);
     }
@@ -154,11 +161,11 @@ async function changeBlock(
   const earlierBlock = user?.block ?? null;
   // The block that is now in force or was removed.
   const block = await store.transaction(async (tx) => {
-    await notifyRecipientChange(tx, pubkey);
+    await notifyRecipientChange(tx.tx, pubkey);
     if (action === 'block') {
-      return tx.users.block(pubkey, reason, nowMs);
+      return blockUser(tx.tx, pubkey, reason, nowMs);
     }
-    await tx.users.unblock(pubkey, nowMs);
+    await unblockUser(tx.tx, pubkey, nowMs);
     return earlierBlock;
   });
   const name = user?.name ?? null;

@@ -3,7 +3,11 @@ import { isConstraintViolation } from '../database/sql.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
-import type { PaymentCounter } from '../recipients/user-store.ts';
+import {
+  lockPaymentCounters,
+  type PaymentCounter,
+  savePaymentCounters,
+} from '../recipients/user-store.ts';
 import type { Store, TransactionStore } from '../store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
@@ -138,7 +142,7 @@ export class ObservationRecorder {
     const recipientsOfUnpaid = (await tx.watchedQuotes.findByQuoteIds(mintUrl, quoteIds))
       .filter(({ state }) => !isPaidQuoteState(state))
       .map(({ pubkey }) => pubkey);
-    const lockedCounters = await tx.users.lockPaymentCounters(recipientsOfUnpaid);
+    const lockedCounters = await lockPaymentCounters(tx.tx, recipientsOfUnpaid);
     const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
     const lockedQuotes = await tx.watchedQuotes.lockByQuoteIds(mintUrl, quoteIds);
 
@@ -156,7 +160,8 @@ export class ObservationRecorder {
     const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
     await tx.watchedQuotes.applyChanges(decisions.flatMap(({ change }) => change ?? []));
-    await tx.users.savePaymentCounters(
+    await savePaymentCounters(
+      tx.tx,
       lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
     );
     await tx.quoteEvents.add(decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)));

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { Store, TransactionStore } from '../store.ts';
 import {
   listLocalParts,
   parseRecipientAddress,
@@ -9,7 +9,12 @@ import {
   type RecipientAddress,
   splitAddressTag,
 } from './lightning-address.ts';
-import type { StoredUser } from './user-store.ts';
+import {
+  findUserByName,
+  findUserByPubkey,
+  type StoredUser,
+  saveUserSettings,
+} from './user-store.ts';
 
 /** More recipients than are paid within {@link CACHE_TTL_MS}. A full cache uses about 5 MB. */
 const MAX_CACHED_RECIPIENTS = 10_000;
@@ -40,9 +45,7 @@ export interface ResolvedAddress {
 type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
 
 interface RecipientDirectoryDeps {
-  store: Pick<Store, 'transaction'> & {
-    users: Pick<Store['users'], 'findByPubkey' | 'findByName'>;
-  };
+  db: Db;
   /** For recipients who have not changed the settings. */
   defaults: RecipientSettings;
   monotonicMs: () => number;
@@ -51,7 +54,7 @@ interface RecipientDirectoryDeps {
 
 /** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
 export class RecipientDirectory {
-  readonly #store: RecipientDirectoryDeps['store'];
+  readonly #db: Db;
   readonly #defaults: RecipientSettings;
   readonly #log: RecipientDirectoryDeps['log'];
   /** By local part, as {@link listLocalParts} returns it. */
@@ -59,8 +62,8 @@ export class RecipientDirectory {
   /** If it changes during a database read, the result of the read may be outdated. */
   #invalidationCount = 0;
 
-  constructor({ store, defaults, monotonicMs, log }: RecipientDirectoryDeps) {
-    this.#store = store;
+  constructor({ db, defaults, monotonicMs, log }: RecipientDirectoryDeps) {
+    this.#db = db;
     this.#log = log;
     this.#defaults = defaults;
     this.#cache = new LRUCache({
@@ -73,7 +76,7 @@ export class RecipientDirectory {
 
   /** Reads the recipient with this key (hex) from the database, even if it is blocked. */
   async getByPubkey(pubkey: string): Promise<Recipient> {
-    return this.#toRecipient(pubkey, await this.#store.users.findByPubkey(pubkey));
+    return this.#toRecipient(pubkey, await findUserByPubkey(this.#db, pubkey));
   }
 
   /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
@@ -119,11 +122,11 @@ export class RecipientDirectory {
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
-    const { before, saved } = await this.#store.transaction(async (tx) => {
-      const earlier = await tx.users.findByPubkey(pubkey);
-      const user = await tx.users.saveSettings(pubkey, settings);
+    const { before, saved } = await transaction(this.#db, async (tx) => {
+      const earlier = await findUserByPubkey(tx, pubkey);
+      const user = await saveUserSettings(tx, pubkey, settings);
       assertAllowed(this.#toRecipient(pubkey, user));
-      await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
       return { before: this.#toRecipient(pubkey, earlier), saved: user };
     });
     // The notification reaches this process, too, but only later.
@@ -158,15 +161,14 @@ export class RecipientDirectory {
 
   /** @throws RequestError if the address is a malformed npub */
   async #findUnblocked(address: RecipientAddress): Promise<Recipient | null> {
-    const { users } = this.#store;
     if (address.kind === 'invalid_npub') {
       throw new RequestError('invalid', 'Invalid recipient.');
     }
     if (address.kind === 'pubkey') {
-      const user = await users.findByPubkey(address.pubkey);
+      const user = await findUserByPubkey(this.#db, address.pubkey);
       return user?.block ? null : this.#toRecipient(address.pubkey, user);
     }
-    const user = address.kind === 'name' ? await users.findByName(address.name) : null;
+    const user = address.kind === 'name' ? await findUserByName(this.#db, address.name) : null;
     return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
   }
 
@@ -181,9 +183,9 @@ export class RecipientDirectory {
 }
 
 /** Announces a change of a recipient. Call it before a change of the name, because it announces the current name. */
-export async function notifyRecipientChange(tx: TransactionStore, pubkey: string): Promise<void> {
-  const user = await tx.users.findByPubkey(pubkey);
-  await tx.notify(RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
+export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<void> {
+  const user = await findUserByPubkey(tx, pubkey);
+  await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
 }
 
 /**

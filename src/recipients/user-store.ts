@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
-import { BaseStore, columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
+import { columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
+import type { Db, Tx } from '../database/transaction.ts';
 
 /** The operator blocked the recipient, so payers get no new invoices for this recipient. */
 export interface RecipientBlock {
@@ -39,120 +40,132 @@ const COLUMNS = [
   'unblocked_at',
 ] as const;
 
-export class UserStore extends BaseStore {
-  /** Returns null if nothing was ever stored for this key. */
-  findByPubkey(pubkey: string): Promise<StoredUser | null> {
-    return this.#find('pubkey', pubkey);
-  }
+/** Returns null if nothing was ever stored for this key. */
+export function findUserByPubkey(db: Db, pubkey: string): Promise<StoredUser | null> {
+  return findUser(db, 'pubkey', pubkey);
+}
 
-  /** @param name in lower case */
-  findByName(name: string): Promise<StoredUser | null> {
-    return this.#find('name', name);
-  }
+/** @param name in lower case */
+export function findUserByName(db: Db, name: string): Promise<StoredUser | null> {
+  return findUser(db, 'name', name);
+}
 
-  /** Blocks a key. If the key is already blocked, only replaces the reason, unless the new reason is null. */
-  async block(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
-    return await this.db
-      .insertInto('users')
-      .values({ pubkey, blocked_at: nowMs, block_reason: reason })
-      .onConflict((conflict) =>
-        conflict.column('pubkey').doUpdateSet({
-          blocked_at: sql`case when users.unblocked_at is null
-            then coalesce(users.blocked_at, excluded.blocked_at) else excluded.blocked_at end`,
-          block_reason: sql`case when users.unblocked_at is null
-            then coalesce(excluded.block_reason, users.block_reason) else excluded.block_reason end`,
-          unblocked_at: null,
-        }),
-      )
-      .returning(['blocked_at as sinceMs', 'block_reason as reason'])
-      .$narrowType<{ sinceMs: number }>()
-      .executeTakeFirstOrThrow();
-  }
+/** Blocks a key. If the key is already blocked, only replaces the reason, unless the new reason is null. */
+export async function blockUser(
+  tx: Tx,
+  pubkey: string,
+  reason: string | null,
+  nowMs: number,
+): Promise<RecipientBlock> {
+  return await tx
+    .insertInto('users')
+    .values({ pubkey, blocked_at: nowMs, block_reason: reason })
+    .onConflict((conflict) =>
+      conflict.column('pubkey').doUpdateSet({
+        blocked_at: sql`case when users.unblocked_at is null
+          then coalesce(users.blocked_at, excluded.blocked_at) else excluded.blocked_at end`,
+        block_reason: sql`case when users.unblocked_at is null
+          then coalesce(excluded.block_reason, users.block_reason) else excluded.block_reason end`,
+        unblocked_at: null,
+      }),
+    )
+    .returning(['blocked_at as sinceMs', 'block_reason as reason'])
+    .$narrowType<{ sinceMs: number }>()
+    .executeTakeFirstOrThrow();
+}
 
-  /** Ends the block of a key. The block stays stored until the next one. */
-  async unblock(pubkey: string, nowMs: number): Promise<void> {
-    await this.db
-      .updateTable('users')
-      .set({ unblocked_at: nowMs })
-      .where('pubkey', '=', pubkey)
-      .where('blocked_at', 'is not', null)
-      .where('unblocked_at', 'is', null)
-      .execute();
-  }
+/** Ends the block of a key. The block stays stored until the next one. */
+export async function unblockUser(tx: Tx, pubkey: string, nowMs: number): Promise<void> {
+  await tx
+    .updateTable('users')
+    .set({ unblocked_at: nowMs })
+    .where('pubkey', '=', pubkey)
+    .where('blocked_at', 'is not', null)
+    .where('unblocked_at', 'is', null)
+    .execute();
+}
 
-  async saveSettings(
-    pubkey: string,
-    { mintUrl, lockQuotes }: { mintUrl?: string; lockQuotes?: boolean },
-  ): Promise<StoredUser> {
-    const changes = {
-      ...(mintUrl !== undefined && { mint_url: mintUrl }),
-      ...(lockQuotes !== undefined && { lock_quotes: toFlag(lockQuotes) }),
-    };
-    const row = await this.db
-      .insertInto('users')
-      .values({ pubkey, ...changes })
-      .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
-      .returning(COLUMNS)
-      .executeTakeFirstOrThrow();
-    return toStoredUser(row);
-  }
+export async function saveUserSettings(
+  tx: Tx,
+  pubkey: string,
+  { mintUrl, lockQuotes }: { mintUrl?: string; lockQuotes?: boolean },
+): Promise<StoredUser> {
+  const changes = {
+    ...(mintUrl !== undefined && { mint_url: mintUrl }),
+    ...(lockQuotes !== undefined && { lock_quotes: toFlag(lockQuotes) }),
+  };
+  const row = await tx
+    .insertInto('users')
+    .values({ pubkey, ...changes })
+    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
+    .returning(COLUMNS)
+    .executeTakeFirstOrThrow();
+  return toStoredUser(row);
+}
 
-  /**
-   * Creates the missing payment counters of these recipients, and locks all of them until the transaction ends.
-   * Creates and locks them in a fixed order, so that concurrent transactions never deadlock.
-   */
-  async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
-    if (pubkeys.length === 0) {
-      return [];
-    }
-    const distinctPubkeys = [...new Set(pubkeys)];
-    const wantedRows = distinctPubkeys.map((pubkey) => ({ pubkey }));
-    await sql`
-      insert into users (pubkey)
-      select pubkey from ${jsonRows(this.db, { pubkey: 'text' }, wantedRows)} as wanted
-      where true
-      order by pubkey
-      on conflict (pubkey) do nothing
-    `.execute(this.db);
-    const { rows } = await sql<PaymentCounter>`
-      select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs",
-        listed_until as "listedUntilMs"
-      from users
-      where ${columnInValues(this.db, 'pubkey', 'text', distinctPubkeys)}
-      order by pubkey
-      ${lockRows(this.db, 'for no key update')}
-    `.execute(this.db);
-    return rows;
+/**
+ * Creates the missing payment counters of these recipients, and locks all of them until the transaction ends.
+ * Creates and locks them in a fixed order, so that concurrent transactions never deadlock.
+ */
+export async function lockPaymentCounters(
+  tx: Tx,
+  pubkeys: readonly string[],
+): Promise<PaymentCounter[]> {
+  if (pubkeys.length === 0) {
+    return [];
   }
+  const distinctPubkeys = [...new Set(pubkeys)];
+  const wantedRows = distinctPubkeys.map((pubkey) => ({ pubkey }));
+  await sql`
+    insert into users (pubkey)
+    select pubkey from ${jsonRows(tx, { pubkey: 'text' }, wantedRows)} as wanted
+    where true
+    order by pubkey
+    on conflict (pubkey) do nothing
+  `.execute(tx);
+  const { rows } = await sql<PaymentCounter>`
+    select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs",
+      listed_until as "listedUntilMs"
+    from users
+    where ${columnInValues(tx, 'pubkey', 'text', distinctPubkeys)}
+    order by pubkey
+    ${lockRows(tx, 'for no key update')}
+  `.execute(tx);
+  return rows;
+}
 
-  /** Writes back counters from {@link lockPaymentCounters}. */
-  async savePaymentCounters(
-    counters: readonly Omit<PaymentCounter, 'listedUntilMs'>[],
-  ): Promise<void> {
-    if (counters.length === 0) {
-      return;
-    }
-    const rows = counters.map((counter) => ({
-      pubkey: counter.pubkey,
-      paid_count: counter.paidCount,
-      last_paid_at: counter.lastPaidAtMs,
-    }));
-    const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
-    const pubkeys = rows.map(({ pubkey }) => pubkey);
-    // Materialized, so that SQLite parses the JSON only once. The second condition makes PostgreSQL use the index.
-    await sql`
-      with changed as materialized (select * from ${jsonRows(this.db, columns, rows)} as given)
-      update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
-      from changed
-      where users.pubkey = changed.pubkey and ${columnInValues(this.db, 'users.pubkey', 'text', pubkeys)}
-    `.execute(this.db);
+/** Writes back counters from {@link lockPaymentCounters}. */
+export async function savePaymentCounters(
+  tx: Tx,
+  counters: readonly Omit<PaymentCounter, 'listedUntilMs'>[],
+): Promise<void> {
+  if (counters.length === 0) {
+    return;
   }
+  const rows = counters.map((counter) => ({
+    pubkey: counter.pubkey,
+    paid_count: counter.paidCount,
+    last_paid_at: counter.lastPaidAtMs,
+  }));
+  const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
+  const pubkeys = rows.map(({ pubkey }) => pubkey);
+  // Materialized, so that SQLite parses the JSON only once. The second condition makes PostgreSQL use the index.
+  await sql`
+    with changed as materialized (select * from ${jsonRows(tx, columns, rows)} as given)
+    update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
+    from changed
+    where users.pubkey = changed.pubkey and ${columnInValues(tx, 'users.pubkey', 'text', pubkeys)}
+  `.execute(tx);
+}
 
-  async #find(column: 'pubkey' | 'name', value: string): Promise<StoredUser | null> {
-    const users = this.db.selectFrom('users').select(COLUMNS);
-    const row = await users.where(column, '=', value).executeTakeFirst();
-    return row === undefined ? null : toStoredUser(row);
-  }
+async function findUser(
+  db: Db,
+  column: 'pubkey' | 'name',
+  value: string,
+): Promise<StoredUser | null> {
+  const users = db.selectFrom('users').select(COLUMNS);
+  const row = await users.where(column, '=', value).executeTakeFirst();
+  return row === undefined ? null : toStoredUser(row);
 }
 
 interface UserRow

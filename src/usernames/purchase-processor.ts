@@ -306,7 +306,7 @@ export class PurchaseProcessor {
       if (!(await tx.purchases.complete(id, holder, nowMs))) {
         return false;
       }
-      await notifyRecipientChange(tx, pubkey);
+      await notifyRecipientChange(tx.tx, pubkey);
       if (!(await tx.usernames.assignHeld(name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
         throw new Error(`the name of purchase ${id} is no longer held for it`);
       }

@@ -4,6 +4,7 @@ import type { Logger } from '../log.ts';
 import type { KeysetCache, MintInfoCache } from '../mints/mint-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import { findUserByPubkey } from '../recipients/user-store.ts';
 import type { Store } from '../store.ts';
 import {
   type DecodedToken,
@@ -137,7 +138,7 @@ export class UsernameRegistrar {
       );
     }
     // A blocked recipient cannot be paid, so a name would be useless.
-    if ((await this.#deps.store.users.findByPubkey(pubkey))?.block) {
+    if ((await findUserByPubkey(this.#deps.store.db, pubkey))?.block) {
       throw new RequestError('invalid', 'This key cannot have a username here.');
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
@@ -266,7 +267,7 @@ export class UsernameRegistrar {
   async #assign(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
     const { graceMs } = this.policy;
     const isAssigned = await this.#deps.store.tryTransaction(async (tx) => {
-      await notifyRecipientChange(tx, request.pubkey);
+      await notifyRecipientChange(tx.tx, request.pubkey);
       return tx.usernames.assign(request.name, { ...request, graceMs });
     });
     if (!isAssigned) {

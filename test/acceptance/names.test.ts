@@ -1,5 +1,6 @@
 import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { blockUser } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -79,7 +80,7 @@ describe('GET /api/v2/names/{name}', () => {
       'of a blocked owner',
       async (name: string) => {
         const owner = await assignTo(name);
-        await store.users.block(owner.pubkey, null, clock.nowMs);
+        await store.transaction((tx) => blockUser(tx.tx, owner.pubkey, null, clock.nowMs));
       },
     ],
     [

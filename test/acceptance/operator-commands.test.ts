@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
 import { createDatabaseWithAlice } from '../helpers/database/database-with-alice.ts';
@@ -258,7 +259,7 @@ describe('nutpost user', () => {
     const { pubkey, npub } = wallet;
     const laterMs = NOW_MS + DAY_MS;
     await runNutpost('user', 'block', npub, '--reason', ' said to be a fraud ');
-    expect((await store.users.findByPubkey(pubkey))?.block).toEqual({
+    expect((await findUserByPubkey(store.db, pubkey))?.block).toEqual({
       sinceMs: NOW_MS,
       reason: 'said to be a fraud',
     });
@@ -277,7 +278,7 @@ describe('nutpost user', () => {
     );
     // A later block has nothing to do with the earlier one.
     await runNutpostAt(laterMs + DAY_MS, 'user', 'block', npub);
-    expect((await store.users.findByPubkey(pubkey))?.block).toEqual({
+    expect((await findUserByPubkey(store.db, pubkey))?.block).toEqual({
       sinceMs: laterMs + DAY_MS,
       reason: null,
     });
@@ -291,7 +292,7 @@ describe('nutpost user', () => {
         `No user has the name ${name}. ${wallet.npub} had it before: use the npub if you mean that user.\n`,
       ),
     );
-    expect((await store.users.findByPubkey(wallet.pubkey))?.block).toBeNull();
+    expect((await findUserByPubkey(store.db, wallet.pubkey))?.block).toBeNull();
     const { exitCode, stdout } = await runNutpost('user', 'block', name, '--json');
     expect(exitCode).toBe(1);
     expect(JSON.parse(stdout)).toEqual({
@@ -313,7 +314,9 @@ describe('nutpost user', () => {
     await store.transaction((tx) => tx.usernames.assign(`${name}old`, assignment));
     await store.transaction((tx) => tx.usernames.assign(`${name}new`, assignment));
     await store.usernames.hold(`${name}next`, { pubkey, purchaseId: 'p1', nowMs: startMs });
-    await store.users.saveSettings(pubkey, { mintUrl: 'https://mint.example', lockQuotes: true });
+    await store.transaction((tx) =>
+      saveUserSettings(tx.tx, pubkey, { mintUrl: 'https://mint.example', lockQuotes: true }),
+    );
     await insertPaidQuotes(environment.database, pubkey, 3);
     await store.quotes.insert([buildUnpaidQuote(pubkey)]);
     await runNutpostAt(startMs, 'user', 'block', npub, '--reason', 'asked for it');

@@ -12,6 +12,7 @@ import {
   type QuoteUpdate,
 } from '../../src/quotes/process-notifications.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { findUserByPubkey, lockPaymentCounters } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
 import { recordNotifications } from '../helpers/database/database-notifications.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -102,7 +103,7 @@ describe('a payment', () => {
     expect(await recorder.record('https://other.example', observations)).toEqual([]);
     expect(await record([{ quoteId: 'unknown', state: 'PAID' }])).toEqual([]);
     expect(await listPayments()).toEqual([]);
-    expect(await store.users.findByPubkey(pubkey)).toBeNull();
+    expect(await findUserByPubkey(store.db, pubkey)).toBeNull();
   });
 
   it('counts as an open invoice while it is INFLIGHT, because a mint can report that for nothing', async () => {
@@ -299,7 +300,7 @@ async function sequenceNumbersOf(recipient: string): Promise<(number | null)[]> 
 }
 
 async function readPaidCount(): Promise<number | undefined> {
-  return (await store.users.lockPaymentCounters([pubkey]))[0]?.paidCount;
+  return (await store.transaction((tx) => lockPaymentCounters(tx.tx, [pubkey])))[0]?.paidCount;
 }
 
 async function listWatchedIds(): Promise<string[]> {

@@ -18,7 +18,13 @@ import {
   searchTracedUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
+import {
+  findUserByName,
+  findUserByPubkey,
+  lockPaymentCounters,
+  savePaymentCounters,
+} from '../../src/recipients/user-store.ts';
+import { TransactionStore } from '../../src/store.ts';
 import {
   claimDueReceipts,
   findDueRelays,
@@ -50,7 +56,7 @@ const RELAY_URL = 'wss://relay.example';
 const FULL_SCAN =
   /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
 
-type StoreCall = (store: Store) => Promise<unknown>;
+type StoreCall = (store: TransactionStore) => Promise<unknown>;
 
 const pubkeys = Array.from({ length: USER_COUNT }, randomPubkey);
 const FILTER = { sinceMs: 1, untilMs: 2, amountSat: 21 };
@@ -63,9 +69,9 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
 });
 
 const CALLS: [name: string, call: StoreCall][] = [
-  ['finds the owner of a name', ({ users }) => users.findByName('alice')],
+  ['finds the owner of a name', ({ db }) => findUserByName(db, 'alice')],
   ['finds out whether a name is available', ({ usernames }) => usernames.find('alice')],
-  ['finds a recipient by key', ({ users }) => users.findByPubkey(pubkey)],
+  ['finds a recipient by key', ({ db }) => findUserByPubkey(db, pubkey)],
   [
     'counts open invoices',
     ({ quotes }) =>
@@ -97,8 +103,8 @@ const CALLS: [name: string, call: StoreCall][] = [
     ({ watchedQuotes }) => watchedQuotes.lockByQuoteIds(MINT_URL, quoteIds),
   ],
   ['applies changes to quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
-  ['locks payment counters', ({ users }) => users.lockPaymentCounters(pubkeys.slice(0, 100))],
-  ['saves payment counters', ({ users }) => users.savePaymentCounters(counters)],
+  ['locks payment counters', ({ tx }) => lockPaymentCounters(tx, pubkeys.slice(0, 100))],
+  ['saves payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
   [
     'adds events',
     ({ quoteEvents }) =>
@@ -188,12 +194,12 @@ describe.skipIf(isPostgres)('SQLite', () => {
 
   it.each<[string, StoreCall]>([
     ['quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
-    ['payment counters', ({ users }) => users.savePaymentCounters(counters)],
+    ['payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
   ])(
     'changes 2,000 %s in half a second, which quadratic time would exceed',
     async (_name, call) => {
       const startedAtMs = performance.now();
-      await call(new Store(database.db));
+      await transaction(database.db, (tx) => call(new TransactionStore(tx)));
       expect(performance.now() - startedAtMs).toBeLessThan(500);
     },
   );
@@ -233,7 +239,7 @@ async function explainStatements({ db }: Database, call: StoreCall): Promise<str
         },
         transformResult: async ({ result }) => result,
       });
-      await call(new Store(recordingTx));
+      await call(new TransactionStore(recordingTx));
       throw rollback;
     })
     .catch((error: unknown) => expect(error).toBe(rollback));

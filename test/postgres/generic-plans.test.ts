@@ -1,7 +1,8 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { QuoteChange, StoredQuote } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
+import { lockPaymentCounters, savePaymentCounters } from '../../src/recipients/user-store.ts';
+import { Store, TransactionStore } from '../../src/store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 
@@ -36,7 +37,7 @@ beforeAll(async () => {
   await sql`analyze quotes, users`.execute(db);
 });
 
-it.each<[string, number, (store: Store, quotes: StoredQuote[]) => Promise<unknown>]>([
+it.each<[string, number, (store: TransactionStore, quotes: StoredQuote[]) => Promise<unknown>]>([
   [
     'finds 100 quotes',
     100,
@@ -61,7 +62,7 @@ it.each<[string, number, (store: Store, quotes: StoredQuote[]) => Promise<unknow
   [
     'locks the payment counter of one recipient',
     1,
-    ({ users }, [first]) => users.lockPaymentCounters([first?.pubkey ?? '']),
+    ({ tx }, [first]) => lockPaymentCounters(tx, [first?.pubkey ?? '']),
   ],
   [
     'locks one quote',
@@ -76,8 +77,8 @@ it.each<[string, number, (store: Store, quotes: StoredQuote[]) => Promise<unknow
   [
     'saves the payment counter of one recipient',
     1,
-    ({ users }, [first]) =>
-      users.savePaymentCounters([{ pubkey: first?.pubkey ?? '', paidCount: 1, lastPaidAtMs: 1 }]),
+    ({ tx }, [first]) =>
+      savePaymentCounters(tx, [{ pubkey: first?.pubkey ?? '', paidCount: 1, lastPaidAtMs: 1 }]),
   ],
 ])(
   '%s without reading many other rows, at a mint with most quotes',
@@ -86,7 +87,9 @@ it.each<[string, number, (store: Store, quotes: StoredQuote[]) => Promise<unknow
       LARGE_MINT_URL,
       QUOTE_IDS,
     );
-    const cost = await measureQueryCost(database.db, (db) => call(new Store(db), quotes));
+    const cost = await measureQueryCost(database.db, (tx) =>
+      call(new TransactionStore(tx), quotes),
+    );
     expect(cost.rowsRead).toBeLessThanOrEqual(10 + 5 * rowCount);
     expect(cost.pagesRead).toBeLessThan(200 + 40 * rowCount);
   },

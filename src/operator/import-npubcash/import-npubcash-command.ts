@@ -7,6 +7,13 @@ import {
 import { isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { parseUsername } from '../../recipients/lightning-address.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
+import {
+  blockUser,
+  findUserByPubkey,
+  lockPaymentCounters,
+  savePaymentCounters,
+  saveUserSettings,
+} from '../../recipients/user-store.ts';
 import type { TransactionStore } from '../../store.ts';
 import {
   type CommandContext,
@@ -144,10 +151,10 @@ class NpubcashImporter {
           continue;
         }
         const imported = await findImportedRows(tx.tx, [sourceRow]);
-        const isNew = !imported.has(sourceRow) && !(await tx.users.findByPubkey(pubkey))?.block;
+        const isNew = !imported.has(sourceRow) && !(await findUserByPubkey(tx.tx, pubkey))?.block;
         incrementCount(this.summary.blocks, isNew);
         if (isNew) {
-          await tx.users.block(pubkey, block.reason, block.createdAtMs ?? this.#context.clock());
+          await blockUser(tx.tx, pubkey, block.reason, block.createdAtMs ?? this.#context.clock());
         }
         await markRowImported(tx.tx, sourceRow);
       }
@@ -162,7 +169,10 @@ class NpubcashImporter {
   async #importUsers(rows: readonly NpubcashUser[]): Promise<void> {
     await this.#runTransaction(async (tx) => {
       const users = rows.flatMap((row) => this.#parseUser(row));
-      await tx.users.lockPaymentCounters(users.map(({ pubkey }) => pubkey));
+      await lockPaymentCounters(
+        tx.tx,
+        users.map(({ pubkey }) => pubkey),
+      );
       const sourceRows = users.map(({ sourceRow }) => sourceRow);
       const imported = await findImportedRows(tx.tx, sourceRows);
       for (const user of users) {
@@ -252,14 +262,14 @@ class NpubcashImporter {
   /** Stores settings and a name unless the user already has them. Returns false if the row conflicts with them. */
   async #importUser(tx: TransactionStore, sourceUser: ParsedNpubcashUser): Promise<boolean> {
     const { pubkey, name } = sourceUser;
-    const storedUser = await tx.users.findByPubkey(pubkey);
+    const storedUser = await findUserByPubkey(tx.tx, pubkey);
     const mintUrl = storedUser?.mintUrl ?? sourceUser.mintUrl;
     const lockQuotes = storedUser?.lockQuotes ?? sourceUser.lockQuotes;
     const storedName = storedUser?.name ?? null;
     const isChanged =
       mintUrl !== (storedUser?.mintUrl ?? null) || lockQuotes !== storedUser?.lockQuotes;
     if (isChanged) {
-      await tx.users.saveSettings(pubkey, { lockQuotes, ...(mintUrl !== null && { mintUrl }) });
+      await saveUserSettings(tx.tx, pubkey, { lockQuotes, ...(mintUrl !== null && { mintUrl }) });
     }
     incrementCount(this.summary.users, isChanged);
     const hasConflictingSettings =
@@ -288,12 +298,15 @@ class NpubcashImporter {
     return this.#runTransaction(async (tx) => {
       // Locks the counters before reading the quotes, because another import may be adding the same quotes.
       const paidQuotes = batch.filter(({ state }) => isPaidQuoteState(state));
-      const counters = await tx.users.lockPaymentCounters(paidQuotes.map(({ pubkey }) => pubkey));
+      const counters = await lockPaymentCounters(
+        tx.tx,
+        paidQuotes.map(({ pubkey }) => pubkey),
+      );
       const existingQuotes = await findExistingQuotes(tx.tx, batch);
       const existingKeys = new Set(existingQuotes.map(toQuoteKey));
       const plan = planQuoteImport(batch, { existingKeys, counters }, this.#context.clock());
       const insertedPayments = await insertImportedQuotes(tx.tx, plan.quotesToInsert);
-      await tx.users.savePaymentCounters(plan.counters);
+      await savePaymentCounters(tx.tx, plan.counters);
       // One update for each recipient is enough, because the wallet then reads its whole list.
       const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));
       await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates([...updates.values()]));

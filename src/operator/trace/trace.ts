@@ -2,6 +2,7 @@ import type { QuoteState } from '../../database/schema.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { findMintContact, loadRateLimits, type MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
 import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
@@ -107,7 +108,7 @@ async function traceIdentifier(
   context: TraceContext,
   identifier: TraceIdentifier,
 ): Promise<TraceResult | null> {
-  const { db, users } = context.store;
+  const { db } = context.store;
   switch (identifier.kind) {
     case 'payment_hash':
       return traceQuotes(
@@ -124,7 +125,7 @@ async function traceIdentifier(
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
     case 'name': {
-      const user = await users.findByName(identifier.name);
+      const user = await findUserByName(db, identifier.name);
       return user === null ? null : traceRecipient(context, user.pubkey);
     }
   }
@@ -142,7 +143,7 @@ async function traceQuotes(
     const events = await store.quoteEvents.listByQuote(quote.id);
     payments.push({
       ...redactQuote(quote, reveal),
-      recipientName: (await store.users.findByPubkey(pubkey))?.name ?? null,
+      recipientName: (await findUserByPubkey(store.db, pubkey))?.name ?? null,
       // Sorts again, because `update_sent` events are stored with a delay.
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
@@ -156,10 +157,10 @@ async function traceQuotes(
 }
 
 async function traceRecipient(
-  { store: { db, users }, clock, reveal, limit, filter }: TraceContext,
+  { store: { db }, clock, reveal, limit, filter }: TraceContext,
   pubkey: string,
 ): Promise<TraceResult | null> {
-  const user = await users.findByPubkey(pubkey);
+  const user = await findUserByPubkey(db, pubkey);
   const newest = await listTracedPayments(db, pubkey, limit);
   const payments =
     filter === null ? newest.quotes : await searchTracedPayments(db, pubkey, filter, limit + 1);

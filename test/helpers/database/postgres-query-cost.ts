@@ -6,6 +6,7 @@ import {
   type RootOperationNode,
 } from 'kysely';
 import type { DatabaseSchema } from '../../../src/database/schema.ts';
+import type { Tx } from '../../../src/database/transaction.ts';
 
 interface QueryCost {
   /** Table rows that PostgreSQL reads, including rows that a filter then removes. */
@@ -14,7 +15,7 @@ interface QueryCost {
   pagesRead: number;
 }
 
-type DatabaseCall = (db: Kysely<DatabaseSchema>) => Promise<unknown>;
+type DatabaseCall = (tx: Tx) => Promise<unknown>;
 
 /**
  * Returns the total cost of the queries that `call` executes. Measures generic plans, because PostgreSQL reuses them
@@ -69,7 +70,8 @@ async function recordQueries(
     },
     transformResult: async ({ result }) => result,
   };
-  await call(db.withPlugin(recorder));
+  // `measureQueryCost` has begun a transaction on the connection.
+  await call(db.withPlugin(recorder) as Tx);
   return nodes.map((node) => db.getExecutor().compileQuery(node, createQueryId()));
 }
 
