@@ -1,6 +1,7 @@
 import { BackgroundJob } from './background-job.ts';
 import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
+import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
 import type { Store } from './store.ts';
 import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
 import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
@@ -43,7 +44,7 @@ export async function pruneHistory(
 ): Promise<void> {
   for (const pruneBatch of [
     () => giveUpOverdueDeliveries(store.db, nowMs, PRUNE_BATCH_SIZE),
-    () => store.quoteEvents.prune(PRUNE_BATCH_SIZE),
+    () => pruneQuoteEvents(store.db, PRUNE_BATCH_SIZE),
     () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
     () => pruneZapReceipts(store.db, PRUNE_BATCH_SIZE),
     () => pruneZapRequests(store.db, PRUNE_BATCH_SIZE),

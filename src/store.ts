@@ -1,19 +1,11 @@
 import { BaseStore } from './database/sql.ts';
 import { notify, snapshot, type Tx, transaction, tryTransaction } from './database/transaction.ts';
-import { QuoteEventStore } from './quotes/quote-event-store.ts';
-import { QuoteStore } from './quotes/quote-store.ts';
-import { WatchedQuoteStore } from './quotes/watched-quote-store.ts';
 import { PurchaseStore } from './usernames/purchase-store.ts';
 import { TreasuryStore } from './usernames/treasury-store.ts';
 import { UsernameStore } from './usernames/username-store.ts';
-import { LeaseStore } from './watcher/lease-store.ts';
 
 /** All stores on one database connection, pool or transaction. */
 export class Store extends BaseStore {
-  readonly quotes = new QuoteStore(this.db);
-  readonly watchedQuotes = new WatchedQuoteStore(this.db);
-  readonly quoteEvents = new QuoteEventStore(this.db);
-  readonly leases = new LeaseStore(this.db);
   readonly usernames = new UsernameStore(this.db);
   readonly purchases = new PurchaseStore(this.db);
   readonly treasury = new TreasuryStore(this.db);

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
@@ -13,8 +14,7 @@ import {
   hasRoom,
   toQueueGroup,
 } from '../net/address-prefixes.ts';
-import type { Store } from '../store.ts';
-import type { OpenInvoiceCounts } from './quote-store.ts';
+import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.ts';
 
 /**
  * How long an unpaid invoice counts as open: at most one hour, so that a flood of requests blocks payers no longer.
@@ -58,7 +58,7 @@ interface AdmissionRequest {
 
 interface InvoiceAdmissionDeps {
   limiter: Pick<MintRateLimiter, 'acquire'>;
-  quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
+  db: Db;
   /** Payments at the operator's mints cost money, so they have no daily limit. */
   mintPolicy: MintPolicy;
   watchBudget: Pick<WatchBudget, 'getShare' | 'add'>;
@@ -169,9 +169,10 @@ export class InvoiceAdmission {
     addressHashes: string,
     openShare: number,
   ): Promise<OpenInvoiceCounts> {
-    const { quotes, limits, clock } = this.#deps;
+    const { db, limits, clock } = this.#deps;
     const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
-    return quotes.countOpenInvoices(
+    return countOpenInvoices(
+      db,
       {
         pubkey,
         // The longest first, like the prefixes.

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import { RequestError, type RequestErrorKind } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
@@ -10,7 +11,6 @@ import type { CreatedQuote } from '../mints/quote-responses.ts';
 import type { AddressPrefixes } from '../net/address-prefixes.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
-import type { Store } from '../store.ts';
 import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
 import {
@@ -21,8 +21,10 @@ import {
   type SendableRange,
 } from './lnurl-pay.ts';
 import type { QuoteAnnouncement } from './process-notifications.ts';
+import { addQuoteEvents } from './quote-event-store.ts';
 import { computeUnpaidWatchUntilMs } from './quote-state.ts';
-import type { NewQuote, QuoteWriter } from './quote-store.ts';
+import type { NewQuote } from './quote-store.ts';
+import type { QuoteWriter } from './quote-writer.ts';
 
 export interface Invoice {
   request: string;
@@ -52,7 +54,7 @@ export interface InvoiceTiming {
 export interface InvoiceIssuerDeps {
   mints: Pick<Mints, 'infoCache' | 'quoteCreator'>;
   quoteWriter: Pick<QuoteWriter, 'insert'>;
-  quoteEvents: Pick<Store['quoteEvents'], 'add'>;
+  db: Db;
   admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'runIfAdmitted'>;
   /** The amounts that the operator allows. */
   operatorRange: SendableRange;
@@ -162,7 +164,7 @@ export class InvoiceIssuer {
     createdQuote: CreatedQuote,
     addressHashes: string,
   ): Promise<Invoice> {
-    const { quoteWriter, quoteEvents, onQuoteCreated, clock, log } = this.#deps;
+    const { quoteWriter, db, onQuoteCreated, clock, log } = this.#deps;
     const { pubkey, mintUrl } = order.recipient;
     const quote = toVerifiedQuote(order, createdQuote, addressHashes, clock());
     const id = quote && (await quoteWriter.insert(quote));
@@ -180,7 +182,7 @@ export class InvoiceIssuer {
     const reason = order.text.receiptRefusal;
     if (reason !== null) {
       const kind = 'receipt_refused';
-      await quoteEvents.add([{ quoteRowId: id, atMs: createdAtMs, kind, reason }]);
+      await addQuoteEvents(db, [{ quoteRowId: id, atMs: createdAtMs, kind, reason }]);
       logMilestone(log, kind, paymentHash, { reason });
     }
     return { request: quote.request, verifyToken: quote.verifyToken };

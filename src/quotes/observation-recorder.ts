@@ -11,6 +11,7 @@ import {
 import type { Store, TransactionStore } from '../store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
+import { addQuoteEvents } from './quote-event-store.ts';
 import {
   computePaidAtMs,
   computeWatchUntilMs,
@@ -19,6 +20,7 @@ import {
   type QuoteTransition,
 } from './quote-state.ts';
 import type { QuoteChange, StoredQuote } from './watched-quote-store.ts';
+import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quote-store.ts';
 
 export type ObservationSource = 'socket' | 'poll';
 
@@ -139,12 +141,12 @@ export class ObservationRecorder {
   ): Promise<{ decisions: ObservationDecision[]; receipts: ReceiptSigningResult }> {
     const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
     const quoteIds = [...observationsById.keys()];
-    const recipientsOfUnpaid = (await tx.watchedQuotes.findByQuoteIds(mintUrl, quoteIds))
+    const recipientsOfUnpaid = (await findQuotesById(tx.tx, mintUrl, quoteIds))
       .filter(({ state }) => !isPaidQuoteState(state))
       .map(({ pubkey }) => pubkey);
     const lockedCounters = await lockPaymentCounters(tx.tx, recipientsOfUnpaid);
     const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
-    const lockedQuotes = await tx.watchedQuotes.lockByQuoteIds(mintUrl, quoteIds);
+    const lockedQuotes = await lockQuotesById(tx.tx, mintUrl, quoteIds);
 
     const { clock, zaps } = this.#deps;
     const nowMs = clock();
@@ -159,12 +161,18 @@ export class ObservationRecorder {
     });
     const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
-    await tx.watchedQuotes.applyChanges(decisions.flatMap(({ change }) => change ?? []));
+    await applyQuoteChanges(
+      tx.tx,
+      decisions.flatMap(({ change }) => change ?? []),
+    );
     await savePaymentCounters(
       tx.tx,
       lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
     );
-    await tx.quoteEvents.add(decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)));
+    await addQuoteEvents(
+      tx.tx,
+      decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
+    );
     const receipts =
       zaps === null || payments.length === 0
         ? { signed: [], refused: [] }
@@ -222,7 +230,7 @@ export class ObservationRecorder {
     error: unknown,
   ): Promise<RecordedQuote[]> {
     const { store, log } = this.#deps;
-    const stored = await store.watchedQuotes.findByQuoteIds(mintUrl, [observation.quoteId]);
+    const stored = await findQuotesById(store.db, mintUrl, [observation.quoteId]);
     log.error(
       { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
       'cannot record a payment: the rows of its quote and recipient contradict each other; ' +

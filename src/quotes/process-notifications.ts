@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { type Db, notify, transaction } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
-import type { Store } from '../store.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { BatchWriter } from './batch-writer.ts';
 
@@ -85,13 +85,10 @@ const ANNOUNCEMENT_BATCH_DELAY_MS = 30;
  * Creates the writer of announcements. It announces a new quote to the process that watches the quote's mint, so that
  * this process subscribes to the quote immediately. If an announcement is lost, the next rescan finds the quote.
  */
-export function createQuoteAnnouncer(
-  store: Pick<Store, 'transaction'>,
-  log: Logger,
-): BatchWriter<QuoteAnnouncement> {
+export function createQuoteAnnouncer(db: Db, log: Logger): BatchWriter<QuoteAnnouncement> {
   return new BatchWriter({
     write: (quotes) =>
-      store.transaction((tx) => tx.notify(NEW_QUOTES_CHANNEL, encodeQuoteAnnouncements(quotes))),
+      transaction(db, (tx) => notify(tx, NEW_QUOTES_CHANNEL, encodeQuoteAnnouncements(quotes))),
     onError: (error) =>
       log.warn(
         { event: 'quote_announcement_failed', err: error },

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
-import { BaseStore, columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import { columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import type { Db } from '../database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
@@ -47,84 +48,85 @@ const COLUMNS = {
   detail: 'text',
 } as const;
 
-/** Stores the history of quotes. Limits the number of events per quote and their age. */
-export class QuoteEventStore extends BaseStore {
-  /**
-   * Stores events. Ignores those beyond the first {@link MAX_EVENTS_PER_KIND} of a kind per quote. Stores only the
-   * first rejected observation for each reason, because the mint repeats it with every poll.
-   *
-   * @returns the payment hashes (hex) by `quotes.id`, for the quotes of the stored events
-   */
-  async add(events: readonly NewQuoteEvent[]): Promise<Map<number, string | null>> {
-    if (events.length === 0) {
-      return new Map();
-    }
-    const newRows = events.map(({ quoteRowId, atMs, kind, ...detail }) => {
-      const { reason = null, ...rest } = { reason: undefined, ...detail };
-      return { quote: quoteRowId, at: atMs, kind, reason, detail: JSON.stringify(rest) };
-    });
-    const { rows } = await sql<{ quote: number; hash: string | null }>`
-      insert into quote_events (quote, at, kind, reason, detail)
-      select quote, at, kind, reason, detail from ${jsonRows(this.db, COLUMNS, newRows)} as added
-      where case when reason is null then ${MAX_EVENTS_PER_KIND} else 1 end > (
-        select count(*) from quote_events as earlier
-        where earlier.quote = added.quote and earlier.kind = added.kind
-          and earlier.reason is not distinct from added.reason
+/**
+ * Stores events. Ignores those beyond the first {@link MAX_EVENTS_PER_KIND} of a kind per quote. Stores only the
+ * first rejected observation for each reason, because the mint repeats it with every poll.
+ *
+ * @returns the payment hashes (hex) by `quotes.id`, for the quotes of the stored events
+ */
+export async function addQuoteEvents(
+  db: Db,
+  events: readonly NewQuoteEvent[],
+): Promise<Map<number, string | null>> {
+  if (events.length === 0) {
+    return new Map();
+  }
+  const newRows = events.map(({ quoteRowId, atMs, kind, ...detail }) => {
+    const { reason = null, ...rest } = { reason: undefined, ...detail };
+    return { quote: quoteRowId, at: atMs, kind, reason, detail: JSON.stringify(rest) };
+  });
+  const { rows } = await sql<{ quote: number; hash: string | null }>`
+    insert into quote_events (quote, at, kind, reason, detail)
+    select quote, at, kind, reason, detail from ${jsonRows(db, COLUMNS, newRows)} as added
+    where case when reason is null then ${MAX_EVENTS_PER_KIND} else 1 end > (
+      select count(*) from quote_events as earlier
+      where earlier.quote = added.quote and earlier.kind = added.kind
+        and earlier.reason is not distinct from added.reason
+    )
+    returning quote, (select payment_hash from quotes where quotes.id = quote) as hash
+  `.execute(db);
+  return new Map(rows.map(({ quote, hash }) => [quote, hash]));
+}
+
+/** Lists the events of a quote, oldest first. */
+export async function listQuoteEvents(db: Db, quoteRowId: number): Promise<QuoteEvent[]> {
+  const rows = await db
+    .selectFrom('quote_events')
+    .select(['at', 'kind', 'reason', 'detail'])
+    .where('quote', '=', quoteRowId)
+    .orderBy('id')
+    .execute();
+  return rows.map(
+    ({ at, kind, reason, detail }) =>
+      ({ atMs: at, kind, ...(reason && { reason }), ...JSON.parse(detail) }) as QuoteEvent,
+  );
+}
+
+/**
+ * Returns the payments whose state changed since a time: those to these recipients, and those that are listed after
+ * `nowMs`. Times in milliseconds since 1970.
+ */
+export async function listUpdatesSince(
+  db: Db,
+  sinceMs: number,
+  { pubkeys, nowMs }: { pubkeys: readonly string[]; nowMs: number },
+): Promise<QuoteUpdate[]> {
+  // `cross join` makes SQLite start with the events instead of all payments of the recipients.
+  const { rows } = await sql<QuoteUpdate>`
+    select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId",
+      quotes.paid_at as "listedAtMs"
+    from quote_events cross join quotes
+    where quotes.id = quote_events.quote
+      and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
+      and quotes.paid_seq is not null
+      and (
+        quotes.paid_at > ${nowMs}
+        or ${columnInValues(db, 'quotes.pubkey', 'text', pubkeys)}
       )
-      returning quote, (select payment_hash from quotes where quotes.id = quote) as hash
-    `.execute(this.db);
-    return new Map(rows.map(({ quote, hash }) => [quote, hash]));
-  }
+    order by quotes.id
+  `.execute(db);
+  return rows;
+}
 
-  /** Lists the events of a quote, oldest first. */
-  async listByQuote(quoteRowId: number): Promise<QuoteEvent[]> {
-    const rows = await this.db
-      .selectFrom('quote_events')
-      .select(['at', 'kind', 'reason', 'detail'])
-      .where('quote', '=', quoteRowId)
-      .orderBy('id')
-      .execute();
-    return rows.map(
-      ({ at, kind, reason, detail }) =>
-        ({ atMs: at, kind, ...(reason && { reason }), ...JSON.parse(detail) }) as QuoteEvent,
-    );
-  }
-
-  /**
-   * Returns the payments whose state changed since a time: those to these recipients, and those that are listed after
-   * `nowMs`. Times in milliseconds since 1970.
-   */
-  async listChangedSince(
-    sinceMs: number,
-    { pubkeys, nowMs }: { pubkeys: readonly string[]; nowMs: number },
-  ): Promise<QuoteUpdate[]> {
-    // `cross join` makes SQLite start with the events instead of all payments of the recipients.
-    const { rows } = await sql<QuoteUpdate>`
-      select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId",
-        quotes.paid_at as "listedAtMs"
-      from quote_events cross join quotes
-      where quotes.id = quote_events.quote
-        and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
-        and quotes.paid_seq is not null
-        and (
-          quotes.paid_at > ${nowMs}
-          or ${columnInValues(this.db, 'quotes.pubkey', 'text', pubkeys)}
-        )
-      order by quotes.id
-    `.execute(this.db);
-    return rows;
-  }
-
-  /** Deletes up to `limit` events older than {@link HISTORY_RETENTION_MS}. Returns whether more may exist. */
-  async prune(limit: number): Promise<boolean> {
-    const { numAffectedRows } = await sql`
-      delete from quote_events where id in (
-        select id from quote_events
-        where at < ${statementNow(this.db)} - ${HISTORY_RETENTION_MS}
-        order by at limit ${limit}
-        ${lockRows(this.db, 'for update skip locked')}
-      )
-    `.execute(this.db);
-    return numAffectedRows === BigInt(limit);
-  }
+/** Deletes up to `limit` events older than {@link HISTORY_RETENTION_MS}. Returns whether more may exist. */
+export async function pruneQuoteEvents(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from quote_events where id in (
+      select id from quote_events
+      where at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      order by at limit ${limit}
+      ${lockRows(db, 'for update skip locked')}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
 }

@@ -1,24 +1,22 @@
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
-import type { Store } from '../store.ts';
 import { BatchWriter } from './batch-writer.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
+import { addQuoteEvents, listUpdatesSince } from './quote-event-store.ts';
 import { MAX_AHEAD_MS } from './quote-state.ts';
 
 /** One write per second is cheap, and the history may be late. */
 const LOG_BATCH_DELAY_MS = 1_000;
 
 /** Creates a log of the updates that were sent. Writes them to the history of the quotes and to the service's log. */
-export function createUpdateLog(
-  events: Pick<Store['quoteEvents'], 'add'>,
-  clock: Clock,
-  log: Logger,
-) {
+export function createUpdateLog(db: Db, clock: Clock, log: Logger) {
   const writer = new BatchWriter<
     Pick<QuoteUpdate, 'id' | 'pubkey'> & { atMs: number; socketCount: number }
   >({
     write: async (updates) => {
-      const paymentHashes = await events.add(
+      const paymentHashes = await addQuoteEvents(
+        db,
         updates.map(({ id, atMs, socketCount }) => ({
           quoteRowId: id,
           atMs,
@@ -57,7 +55,7 @@ export function createUpdateLog(
 const REPLAY_MARGIN_MS = 60_000;
 
 export interface UpdateSenderDeps {
-  events: Pick<Store['quoteEvents'], 'listChangedSince'>;
+  db: Db;
   subscribers: Pick<QuoteSubscribers, 'listPubkeys' | 'sendUpdate'>;
   onUpdateSent: (update: QuoteUpdate, socketCount: number) => void;
   clock: Clock;
@@ -100,8 +98,8 @@ export class UpdateSender {
    * @param sinceMs when this process last received notifications (milliseconds since 1970)
    */
   async replayMissed(sinceMs: number): Promise<void> {
-    const { events, subscribers, clock, log } = this.#deps;
-    const updates = await events.listChangedSince(sinceMs - REPLAY_MARGIN_MS, {
+    const { db, subscribers, clock, log } = this.#deps;
+    const updates = await listUpdatesSince(db, sinceMs - REPLAY_MARGIN_MS, {
       pubkeys: subscribers.listPubkeys(),
       nowMs: clock(),
     });

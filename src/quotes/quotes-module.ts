@@ -6,8 +6,9 @@ import { InvoiceAdmission, type InvoiceLimits } from './invoice-admission.ts';
 import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
 import { ObservationRecorder, type ObservationRecorderDeps } from './observation-recorder.ts';
 import { createQuoteAnnouncer } from './process-notifications.ts';
-import { QuoteWriter } from './quote-store.ts';
+import { insertQuotes } from './quote-store.ts';
 import { createUpdateLog, QuoteSubscribers, UpdateSender } from './quote-updates.ts';
+import { QuoteWriter } from './quote-writer.ts';
 
 export interface QuotesModuleOptions
   extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
@@ -24,29 +25,30 @@ export interface QuotesModuleOptions
 /** Constructs the objects that issue invoices, record payments and notify wallets. */
 export function createQuotesModule(options: QuotesModuleOptions) {
   const { store, mints, limits, clock, log } = options;
+  const { db } = store;
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
-  const updateLog = createUpdateLog(store.quoteEvents, clock, log);
+  const updateLog = createUpdateLog(db, clock, log);
   return {
     invoiceIssuer: new InvoiceIssuer({
       ...options,
-      quoteWriter: new QuoteWriter(store.quotes),
-      quoteEvents: store.quoteEvents,
+      quoteWriter: new QuoteWriter((quotes) => insertQuotes(db, quotes)),
+      db,
       admission: new InvoiceAdmission({
         ...options,
         mintPolicy: mints.policy,
         limiter: mints.limiter,
         watchBudget: mints.watchBudget,
-        quotes: store.quotes,
+        db,
         maxWaitMs: mints.limiter.payerMaxWaitMs,
       }),
     }),
     observationRecorder: new ObservationRecorder({ ...options, anomalies: mints.anomalies }),
-    announcer: createQuoteAnnouncer(store, log),
+    announcer: createQuoteAnnouncer(db, log),
     subscribers,
     updateLog,
     updateSender: new UpdateSender({
       ...options,
-      events: store.quoteEvents,
+      db,
       subscribers,
       onUpdateSent: updateLog.add,
     }),

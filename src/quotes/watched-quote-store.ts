@@ -1,11 +1,6 @@
 import { sql } from 'kysely';
-import {
-  BaseStore,
-  columnInSubquery,
-  columnInValues,
-  jsonRows,
-  lockRows,
-} from '../database/sql.ts';
+import { columnInSubquery, columnInValues, jsonRows, lockRows } from '../database/sql.ts';
+import type { Db, Tx } from '../database/transaction.ts';
 import type { QuoteStatus } from './quote-state.ts';
 
 /** What the watcher keeps in memory about a quote. */
@@ -64,136 +59,146 @@ const CHANGE_COLUMNS = {
   paid_seq: 'bigint',
 } as const;
 
-export class WatchedQuoteStore extends BaseStore {
-  /** Returns every mint with watched quotes. Reads one index entry per mint. */
-  async listWatchedMints(): Promise<WatchedMint[]> {
-    const { rows } = await sql<WatchedMint>`
-      with recursive watched (mint_url) as (
-        select min(mint_url) from quotes where watch_until is not null
-        union all
-        select (
-          select min(quotes.mint_url) from quotes
-          where watch_until is not null and quotes.mint_url > watched.mint_url
-        )
-        from watched where watched.mint_url is not null
+/** Returns every mint with watched quotes. Reads one index entry per mint. */
+export async function listWatchedMints(db: Db): Promise<WatchedMint[]> {
+  const { rows } = await sql<WatchedMint>`
+    with recursive watched (mint_url) as (
+      select min(mint_url) from quotes where watch_until is not null
+      union all
+      select (
+        select min(quotes.mint_url) from quotes
+        where watch_until is not null and quotes.mint_url > watched.mint_url
       )
-      select watched.mint_url as "mintUrl", mint_leases.process_id as "ownerProcessId"
-      from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
-      where watched.mint_url is not null
-      order by watched.mint_url
-    `.execute(this.db);
-    return rows;
-  }
+      from watched where watched.mint_url is not null
+    )
+    select watched.mint_url as "mintUrl", mint_leases.process_id as "ownerProcessId"
+    from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
+    where watched.mint_url is not null
+    order by watched.mint_url
+  `.execute(db);
+  return rows;
+}
 
-  /** Counts the watched quotes of each of these mints. */
-  async countWatchedByMint(mintUrls: readonly string[]): Promise<Map<string, number>> {
-    const rows = mintUrls.map((mint_url) => ({ mint_url }));
-    const counted = await sql<{ mintUrl: string; count: number }>`
-      select mint_url as "mintUrl", (
-        select count(*) from quotes
-        where quotes.mint_url = wanted.mint_url and watch_until is not null
-      ) as count
-      from ${jsonRows(this.db, { mint_url: 'text' }, rows)} as wanted
-    `.execute(this.db);
-    return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
-  }
+/** Counts the watched quotes of each of these mints. */
+export async function countWatchedByMint(
+  db: Db,
+  mintUrls: readonly string[],
+): Promise<Map<string, number>> {
+  const rows = mintUrls.map((mint_url) => ({ mint_url }));
+  const counted = await sql<{ mintUrl: string; count: number }>`
+    select mint_url as "mintUrl", (
+      select count(*) from quotes
+      where quotes.mint_url = wanted.mint_url and watch_until is not null
+    ) as count
+    from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
+  `.execute(db);
+  return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
+}
 
-  /** Returns the largest `quotes.id`; 0 if the table is empty. */
-  async findMaxId(): Promise<number> {
-    const quotes = this.db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
-    const { maxId } = await quotes.executeTakeFirstOrThrow();
-    return maxId ?? 0;
-  }
+/** Returns the largest `quotes.id`; 0 if the table is empty. */
+export async function findMaxQuoteId(db: Db): Promise<number> {
+  const quotes = db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
+  const { maxId } = await quotes.executeTakeFirstOrThrow();
+  return maxId ?? 0;
+}
 
-  /** Returns the first watched quotes of all mints whose `quotes.id` is greater than `afterId`. */
-  async listWatchedAfter(afterId: number, limit: number) {
-    return await this.db
-      .selectFrom('quotes')
-      .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
-      .where('id', '>', afterId)
-      .where('watch_until', 'is not', null)
-      .orderBy('id')
-      .limit(limit)
-      .execute();
-  }
+/** Returns the first watched quotes of all mints whose `quotes.id` is greater than `afterId`. */
+export async function listWatchedAfter(db: Db, afterId: number, limit: number) {
+  return await db
+    .selectFrom('quotes')
+    .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
+    .where('id', '>', afterId)
+    .where('watch_until', 'is not', null)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
 
-  /** Like {@link listWatchedAfter}, for one mint. */
-  async listWatchedByMint(
-    mintUrl: string,
-    afterId: number,
-    limit: number,
-  ): Promise<WatchedQuote[]> {
-    return await this.db
-      .selectFrom('quotes')
-      .select(WATCHED_COLUMNS)
-      .where('mint_url', '=', mintUrl)
-      .where('watch_until', 'is not', null)
-      .where('id', '>', afterId)
-      .orderBy('mint_url')
-      .orderBy('id')
-      .limit(limit)
-      .execute();
-  }
+/** Like {@link listWatchedAfter}, for one mint. */
+export async function listWatchedByMint(
+  db: Db,
+  mintUrl: string,
+  afterId: number,
+  limit: number,
+): Promise<WatchedQuote[]> {
+  return await db
+    .selectFrom('quotes')
+    .select(WATCHED_COLUMNS)
+    .where('mint_url', '=', mintUrl)
+    .where('watch_until', 'is not', null)
+    .where('id', '>', afterId)
+    .orderBy('mint_url')
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
 
-  /** Returns the quotes of a mint with these ids. Unknown ids are left out. */
-  async findByQuoteIds(mintUrl: string, quoteIds: readonly string[]): Promise<StoredQuote[]> {
-    return await this.#selectByQuoteIds(mintUrl, quoteIds).execute();
-  }
+/** Returns the quotes of a mint with these ids. Unknown ids are left out. */
+export async function findQuotesById(
+  db: Db,
+  mintUrl: string,
+  quoteIds: readonly string[],
+): Promise<StoredQuote[]> {
+  return await selectByQuoteIds(db, mintUrl, quoteIds).execute();
+}
 
-  /** Like {@link findByQuoteIds}, but locks the rows in a fixed order until the transaction ends. */
-  async lockByQuoteIds(mintUrl: string, quoteIds: readonly string[]): Promise<StoredQuote[]> {
-    return await this.#selectByQuoteIds(mintUrl, quoteIds)
-      .orderBy('id')
-      .modifyEnd(lockRows(this.db, 'for no key update'))
-      .execute();
-  }
+/** Like {@link findQuotesById}, but locks the rows in a fixed order until the transaction ends. */
+export async function lockQuotesById(
+  tx: Tx,
+  mintUrl: string,
+  quoteIds: readonly string[],
+): Promise<StoredQuote[]> {
+  return await selectByQuoteIds(tx, mintUrl, quoteIds)
+    .orderBy('id')
+    .modifyEnd(lockRows(tx, 'for no key update'))
+    .execute();
+}
 
-  /**
-   * Writes changes. Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a
-   * quote expires, also deletes the payer's comment and zap request.
-   */
-  async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
-    if (changes.length === 0) {
-      return;
-    }
-    const rows = changes.map(({ id, state, watchUntilMs, payment }) => ({
-      id,
-      state,
-      watch_until: watchUntilMs,
-      paid_at: payment?.paidAtMs ?? null,
-      paid_seq: payment?.paidSeq ?? null,
-    }));
-    const ids = rows.map(({ id }) => id);
-    // Materialized, so that SQLite parses the JSON only once.
-    await sql`
-      with changed as materialized (
-        select * from ${jsonRows(this.db, CHANGE_COLUMNS, rows)} as given
-      )
-      update quotes set
-        state = changed.state,
-        watch_until = changed.watch_until,
-        paid_at = coalesce(changed.paid_at, quotes.paid_at),
-        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
-        address_hashes = case
-          when changed.state = 'INFLIGHT' and changed.watch_until is not null then quotes.address_hashes
-        end,
-        zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
-        comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
-      from changed
-      where quotes.id = changed.id and ${columnInValues(this.db, 'quotes.id', 'bigint', ids)}
-    `.execute(this.db);
+/**
+ * Writes changes. Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a
+ * quote expires, also deletes the payer's comment and zap request.
+ */
+export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[]): Promise<void> {
+  if (changes.length === 0) {
+    return;
   }
+  const rows = changes.map(({ id, state, watchUntilMs, payment }) => ({
+    id,
+    state,
+    watch_until: watchUntilMs,
+    paid_at: payment?.paidAtMs ?? null,
+    paid_seq: payment?.paidSeq ?? null,
+  }));
+  const ids = rows.map(({ id }) => id);
+  // Materialized, so that SQLite parses the JSON only once.
+  await sql`
+    with changed as materialized (
+      select * from ${jsonRows(tx, CHANGE_COLUMNS, rows)} as given
+    )
+    update quotes set
+      state = changed.state,
+      watch_until = changed.watch_until,
+      paid_at = coalesce(changed.paid_at, quotes.paid_at),
+      paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
+      address_hashes = case
+        when changed.state = 'INFLIGHT' and changed.watch_until is not null then quotes.address_hashes
+      end,
+      zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
+      comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
+    from changed
+    where quotes.id = changed.id and ${columnInValues(tx, 'quotes.id', 'bigint', ids)}
+  `.execute(tx);
+}
 
-  #selectByQuoteIds(mintUrl: string, quoteIds: readonly string[]) {
-    const rows = quoteIds.map((quote_id) => ({ quote_id }));
-    const wanted = jsonRows(this.db, { quote_id: 'text' }, rows);
-    // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
-    const ids = sql`
-      select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
-      from ${wanted} as wanted`;
-    return this.db
-      .selectFrom('quotes')
-      .select(STORED_COLUMNS)
-      .where(columnInSubquery(this.db, 'id', ids));
-  }
+function selectByQuoteIds(db: Db, mintUrl: string, quoteIds: readonly string[]) {
+  const rows = quoteIds.map((quote_id) => ({ quote_id }));
+  const wanted = jsonRows(db, { quote_id: 'text' }, rows);
+  // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
+  const ids = sql`
+    select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
+    from ${wanted} as wanted`;
+  return db
+    .selectFrom('quotes')
+    .select(STORED_COLUMNS)
+    .where(columnInSubquery(db, 'id', ids));
 }

@@ -1,88 +1,93 @@
 import { sql } from 'kysely';
-import { BaseStore, databaseNow, jsonRows } from '../database/sql.ts';
+import { databaseNow, jsonRows } from '../database/sql.ts';
+import type { Db } from '../database/transaction.ts';
 
 /** Long enough that a process keeps its mints if it pauses for a few seconds. Measured by the database's clock. */
 const LEASE_DURATION_MS = 15_000;
 
-/** Stores which process watches which mint. Deleting the row of a process deletes its mint leases. */
-export class LeaseStore extends BaseStore {
-  /**
-   * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
-   * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
-   *
-   * @param status see `watch_processes`
-   * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
-   */
-  async renewProcessLease(
-    processId: string,
-    status: { untrustedProxy?: string | null; unpaidQuotes?: number } = {},
-  ): Promise<boolean> {
-    const now = databaseNow(this.db);
-    const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
-    // If the database's clock was set back, the lease of a dead process may expire far in the future.
-    const hasExpired = sql<boolean>`
-      lease_expires_at not between ${now} and ${now} + ${2 * LEASE_DURATION_MS}`;
-    await sql`
-      delete from watch_processes where id <> ${processId} and ${hasExpired}
-        and not exists (select 1 from watch_processes where id = ${processId} and ${hasExpired})
-    `.execute(this.db);
-    const renewed = await this.db
-      .updateTable('watch_processes')
-      .set({
-        lease_expires_at: leaseExpiresAt,
-        untrusted_proxy: status.untrustedProxy ?? null,
-        unpaid_quotes: status.unpaidQuotes ?? 0,
-      })
-      .where('id', '=', processId)
-      .executeTakeFirst();
-    if (renewed.numUpdatedRows === 1n) {
-      return true;
-    }
-    await this.db
-      .insertInto('watch_processes')
-      .values({ id: processId, lease_expires_at: leaseExpiresAt })
-      .execute();
-    return false;
+/**
+ * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
+ * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
+ *
+ * @param status see `watch_processes`
+ * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
+ */
+export async function renewProcessLease(
+  db: Db,
+  processId: string,
+  status: { untrustedProxy?: string | null; unpaidQuotes?: number } = {},
+): Promise<boolean> {
+  const now = databaseNow(db);
+  const leaseExpiresAt = sql<number>`${now} + ${LEASE_DURATION_MS}`;
+  // If the database's clock was set back, the lease of a dead process may expire far in the future.
+  const hasExpired = sql<boolean>`
+    lease_expires_at not between ${now} and ${now} + ${2 * LEASE_DURATION_MS}`;
+  await sql`
+    delete from watch_processes where id <> ${processId} and ${hasExpired}
+      and not exists (select 1 from watch_processes where id = ${processId} and ${hasExpired})
+  `.execute(db);
+  const renewed = await db
+    .updateTable('watch_processes')
+    .set({
+      lease_expires_at: leaseExpiresAt,
+      untrusted_proxy: status.untrustedProxy ?? null,
+      unpaid_quotes: status.unpaidQuotes ?? 0,
+    })
+    .where('id', '=', processId)
+    .executeTakeFirst();
+  if (renewed.numUpdatedRows === 1n) {
+    return true;
   }
+  await db
+    .insertInto('watch_processes')
+    .values({ id: processId, lease_expires_at: leaseExpiresAt })
+    .execute();
+  return false;
+}
 
-  /** Returns the number of processes, and how many unpaid quotes the process that has most of them watches. */
-  async readProcesses(): Promise<{ count: number; maxUnpaidQuotes: number }> {
-    const { count, maxUnpaidQuotes } = await this.db
-      .selectFrom('watch_processes')
-      .select(({ fn }) => [
-        fn.countAll<number>().as('count'),
-        fn.max<number | null>('unpaid_quotes').as('maxUnpaidQuotes'),
-      ])
-      .executeTakeFirstOrThrow();
-    return { count, maxUnpaidQuotes: maxUnpaidQuotes ?? 0 };
-  }
+/** Returns the number of processes, and how many unpaid quotes the process that has most of them watches. */
+export async function readWatchProcesses(
+  db: Db,
+): Promise<{ count: number; maxUnpaidQuotes: number }> {
+  const { count, maxUnpaidQuotes } = await db
+    .selectFrom('watch_processes')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('count'),
+      fn.max<number | null>('unpaid_quotes').as('maxUnpaidQuotes'),
+    ])
+    .executeTakeFirstOrThrow();
+  return { count, maxUnpaidQuotes: maxUnpaidQuotes ?? 0 };
+}
 
-  /** Claims free mints. Returns the mints that no other process claimed first. */
-  async claimMints(processId: string, mintUrls: readonly string[]): Promise<string[]> {
-    const rows = mintUrls.map((mint_url) => ({ mint_url }));
-    const claimed = await sql<{ mint_url: string }>`
-      insert into mint_leases (mint_url, process_id)
-      select wanted.mint_url, watch_processes.id
-      from ${jsonRows(this.db, { mint_url: 'text' }, rows)} as wanted
-      join watch_processes on watch_processes.id = ${processId}
-      where true
-      order by wanted.mint_url
-      on conflict (mint_url) do nothing
-      returning mint_url
-    `.execute(this.db);
-    return claimed.rows.map((row) => row.mint_url);
-  }
+/** Claims free mints. Returns the mints that no other process claimed first. */
+export async function claimMints(
+  db: Db,
+  processId: string,
+  mintUrls: readonly string[],
+): Promise<string[]> {
+  const rows = mintUrls.map((mint_url) => ({ mint_url }));
+  const claimed = await sql<{ mint_url: string }>`
+    insert into mint_leases (mint_url, process_id)
+    select wanted.mint_url, watch_processes.id
+    from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
+    join watch_processes on watch_processes.id = ${processId}
+    where true
+    order by wanted.mint_url
+    on conflict (mint_url) do nothing
+    returning mint_url
+  `.execute(db);
+  return claimed.rows.map((row) => row.mint_url);
+}
 
-  async releaseMint(processId: string, mintUrl: string): Promise<void> {
-    await this.db
-      .deleteFrom('mint_leases')
-      .where('mint_url', '=', mintUrl)
-      .where('process_id', '=', processId)
-      .execute();
-  }
+export async function releaseMint(db: Db, processId: string, mintUrl: string): Promise<void> {
+  await db
+    .deleteFrom('mint_leases')
+    .where('mint_url', '=', mintUrl)
+    .where('process_id', '=', processId)
+    .execute();
+}
 
-  /** Removes a process, which releases all its mints. */
-  async removeProcess(processId: string): Promise<void> {
-    await this.db.deleteFrom('watch_processes').where('id', '=', processId).execute();
-  }
+/** Removes a process, which releases all its mints. */
+export async function removeWatchProcess(db: Db, processId: string): Promise<void> {
+  await db.deleteFrom('watch_processes').where('id', '=', processId).execute();
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
@@ -15,8 +16,7 @@ import type {
   SourcedObservation,
 } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
-import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
-import type { Store } from '../store.ts';
+import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
 import { PollQueue } from './poll-queue.ts';
 import { QuotePoller } from './quote-poller.ts';
 
@@ -44,7 +44,7 @@ export interface MintWatcherDeps {
   /** Normalised. */
   mintUrl: string;
   mints: Mints;
-  quoteStore: Pick<Store['watchedQuotes'], 'listWatchedByMint'>;
+  db: Db;
   observationRecorder: Pick<ObservationRecorder, 'record'>;
   /** All mints share these slots ({@link createRecordingSlots}). */
   recordingSlots: SiteSemaphore;
@@ -168,14 +168,14 @@ export class MintWatcher {
   }
 
   async #loadWatched(): Promise<void> {
-    const { mintUrl, quoteStore } = this.#deps;
+    const { mintUrl, db } = this.#deps;
     // Set before the read, so that a `reload` during the read has an effect.
     this.#isLoaded = true;
     try {
       let afterId = 0;
       let page: WatchedQuote[];
       do {
-        page = await quoteStore.listWatchedByMint(mintUrl, afterId, PAGE_SIZE);
+        page = await listWatchedByMint(db, mintUrl, afterId, PAGE_SIZE);
         this.#queue.add(page, false);
         afterId = page.at(-1)?.id ?? afterId;
       } while (page.length === PAGE_SIZE);

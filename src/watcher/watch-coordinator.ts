@@ -1,4 +1,5 @@
 import { BackgroundJob } from '../background-job.ts';
+import type { Db } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
@@ -6,9 +7,22 @@ import type { MintContact } from '../mints/mint-store.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
-import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
-import type { Store } from '../store.ts';
+import {
+  countWatchedByMint,
+  findMaxQuoteId,
+  listWatchedAfter,
+  listWatchedMints,
+  type WatchedMint,
+  type WatchedQuote,
+} from '../quotes/watched-quote-store.ts';
 import { waitAtMost } from '../wait-at-most.ts';
+import {
+  claimMints,
+  readWatchProcesses,
+  releaseMint,
+  removeWatchProcess,
+  renewProcessLease,
+} from './lease-store.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
@@ -49,11 +63,7 @@ interface MintEntry {
 }
 
 export interface WatchCoordinatorDeps {
-  quoteStore: Pick<
-    Store['watchedQuotes'],
-    'listWatchedMints' | 'countWatchedByMint' | 'findMaxId' | 'listWatchedAfter'
-  >;
-  leaseStore: Store['leases'];
+  db: Db;
   saveContacts: (contacts: readonly (MintContact & { mintUrl: string })[]) => Promise<void>;
   /** Unique among all current and earlier processes. */
   processId: string;
@@ -169,13 +179,13 @@ export class WatchCoordinator {
     await waitAtMost(SHUTDOWN_RELEASE_TIMEOUT_MS, allReleased);
     await this.#renewalJob.stop();
     // If the database fails, the leases expire.
-    await this.#deps.leaseStore.removeProcess(this.#deps.processId).catch(() => undefined);
+    await removeWatchProcess(this.#deps.db, this.#deps.processId).catch(() => undefined);
     await allReleased;
   }
 
   async #renewProcessLease(): Promise<void> {
-    const { leaseStore, processId, getUntrustedProxy } = this.#deps;
-    const wasAlive = await leaseStore.renewProcessLease(processId, {
+    const { db, processId, getUntrustedProxy } = this.#deps;
+    const wasAlive = await renewProcessLease(db, processId, {
       untrustedProxy: getUntrustedProxy(),
       unpaidQuotes: this.#countUnpaid(),
     });
@@ -191,7 +201,7 @@ export class WatchCoordinator {
   }
 
   async #scanMints(): Promise<void> {
-    const watched = await this.#deps.quoteStore.listWatchedMints();
+    const watched = await listWatchedMints(this.#deps.db);
     const { mine, release } = await this.#balanceLeases(watched);
     this.#logRecovery();
     if (this.#isStopping) {
@@ -221,7 +231,7 @@ export class WatchCoordinator {
   async #balanceLeases(
     watched: readonly WatchedMint[],
   ): Promise<{ mine: string[]; release: string[] }> {
-    const { leaseStore, processId, monotonicMs } = this.#deps;
+    const { db, processId, monotonicMs } = this.#deps;
     const nowMs = monotonicMs();
     const listMints = (isIncluded: (owner: string | null) => boolean) =>
       watched
@@ -233,11 +243,10 @@ export class WatchCoordinator {
         this.#freeSinceMs.get(mintUrl) ?? nowMs,
       ]),
     );
-    const processes = await leaseStore.readProcesses();
+    const processes = await readWatchProcesses(db);
     this.#maxUnpaidStored = processes.maxUnpaidQuotes;
     const plan = planLeases(watched, processId, processes.count, this.#freeSinceMs, nowMs);
-    const claimed =
-      plan.claim.length === 0 ? [] : await leaseStore.claimMints(processId, plan.claim);
+    const claimed = plan.claim.length === 0 ? [] : await claimMints(db, processId, plan.claim);
     this.#mintsOwnedElsewhere = new Set(
       listMints((owner) => owner !== null && owner !== processId),
     );
@@ -247,9 +256,9 @@ export class WatchCoordinator {
 
   /** Claims a free mint immediately, because the payer may pay before the next scan. */
   async #claimOrAnnounce(quote: QuoteAnnouncement): Promise<void> {
-    const { leaseStore, processId, announce } = this.#deps;
+    const { db, processId, announce } = this.#deps;
     try {
-      const claimed = await leaseStore.claimMints(processId, [quote.mintUrl]);
+      const claimed = await claimMints(db, processId, [quote.mintUrl]);
       if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
         // The new watcher reads the quote from the database.
         this.#getOrCreateEntry(quote.mintUrl);
@@ -280,11 +289,11 @@ export class WatchCoordinator {
 
   /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
-    const { quoteStore, mintPolicy, watchBudget, log } = this.#deps;
+    const { db, mintPolicy, watchBudget, log } = this.#deps;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !mintPolicy.isOperatorMint(mintUrl));
     const lowSites = watchBudget.setCounts(
-      await quoteStore.countWatchedByMint(userMints),
+      await countWatchedByMint(db, userMints),
       Math.max(this.#countUnpaid(), this.#maxUnpaidStored),
     );
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
@@ -302,14 +311,14 @@ export class WatchCoordinator {
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
   async #readNewRows(): Promise<void> {
-    const { quoteStore } = this.#deps;
+    const { db } = this.#deps;
     // Initially, `#lastReadId` is infinite: the mint watchers load the older rows. After a failover of PostgreSQL, the
     // largest id may be smaller than the last id that was read.
-    const readUpToId = Math.min(this.#lastReadId, await quoteStore.findMaxId());
+    const readUpToId = Math.min(this.#lastReadId, await findMaxQuoteId(db));
     let afterId = readUpToId - RESCAN_OVERLAP_ROWS;
     let page: (WatchedQuote & { mintUrl: string })[];
     do {
-      page = await quoteStore.listWatchedAfter(afterId, PAGE_SIZE);
+      page = await listWatchedAfter(db, afterId, PAGE_SIZE);
       for (const [mintUrl, quotes] of Map.groupBy(page, (quote) => quote.mintUrl)) {
         this.#mints.get(mintUrl)?.watcher.watchExisting(quotes);
       }
@@ -358,7 +367,7 @@ export class WatchCoordinator {
     if (entry !== undefined) {
       const released = entry.watcher
         .stop()
-        .then(() => this.#deps.leaseStore.releaseMint(this.#deps.processId, mintUrl))
+        .then(() => releaseMint(this.#deps.db, this.#deps.processId, mintUrl))
         .catch((error: unknown) => this.#logFailure(error))
         .finally(() => this.#releasing.delete(mintUrl));
       this.#releasing.set(mintUrl, released);

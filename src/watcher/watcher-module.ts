@@ -10,7 +10,7 @@ import {
 
 export interface WatcherModuleOptions
   extends Pick<WatchCoordinatorDeps, 'processId' | 'announce' | 'getUntrustedProxy'>,
-    Omit<MintWatcherDeps, 'mintUrl' | 'quoteStore' | 'recordingSlots' | 'minPollIntervalMs'> {
+    Omit<MintWatcherDeps, 'mintUrl' | 'db' | 'recordingSlots' | 'minPollIntervalMs'> {
   store: Store;
   minPollIntervalMs?: number | undefined;
   scanIntervalMs?: number | undefined;
@@ -19,17 +19,16 @@ export interface WatcherModuleOptions
 /** Constructs the watcher of all mints. */
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
   const { store, mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
-  const quoteStore = store.watchedQuotes;
+  const { db } = store;
   const recordingSlots = createRecordingSlots(mints.policy);
   return new WatchCoordinator({
     ...options,
-    quoteStore,
-    leaseStore: store.leases,
-    saveContacts: (contacts) => saveMintContacts(store.db, contacts),
+    db,
+    saveContacts: (contacts) => saveMintContacts(db, contacts),
     mintPolicy: mints.policy,
     watchBudget: mints.watchBudget,
     createMintWatcher: (mintUrl) =>
-      new MintWatcher({ ...options, mintUrl, quoteStore, recordingSlots, minPollIntervalMs }),
+      new MintWatcher({ ...options, mintUrl, db, recordingSlots, minPollIntervalMs }),
     scanIntervalMs: options.scanIntervalMs ?? SCAN_INTERVAL_MS,
   });
 }

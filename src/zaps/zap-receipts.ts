@@ -13,6 +13,7 @@ import type {
   SignReceipts,
 } from '../quotes/observation-recorder.ts';
 import type { ReceiptRefusal } from '../quotes/quote-event-store.ts';
+import { addQuoteEvents } from '../quotes/quote-event-store.ts';
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
 import type { TransactionStore } from '../store.ts';
 import { tryParseJson } from '../untrusted-text.ts';
@@ -98,7 +99,8 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
       }
     }
     await addZapReceipts(tx.tx, signed);
-    await tx.quoteEvents.add(
+    await addQuoteEvents(
+      tx.tx,
       refused.map(({ quoteRowId, reason }) => ({
         quoteRowId,
         atMs: nowMs,

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import type { Service } from '../../src/service.ts';
-import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import { buildUnpaidQuote } from '../helpers/recipients/quote-fixtures.ts';
@@ -280,9 +280,9 @@ async function insertWatchedQuotes(
   { url: mintUrl }: TestMint,
   count: number,
 ): Promise<void> {
-  const { quotes } = new Store(environment.database.db);
   for (let inserted = 0; inserted < count; inserted += 1_000) {
-    await quotes.insert(
+    await insertQuotes(
+      environment.database.db,
       Array.from({ length: 1_000 }, () =>
         buildUnpaidQuote(pubkey, { mintUrl, createdAtMs: clock.nowMs }),
       ),

@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
@@ -318,7 +319,7 @@ describe('nutpost user', () => {
       saveUserSettings(tx.tx, pubkey, { mintUrl: 'https://mint.example', lockQuotes: true }),
     );
     await insertPaidQuotes(environment.database, pubkey, 3);
-    await store.quotes.insert([buildUnpaidQuote(pubkey)]);
+    await insertQuotes(store.db, [buildUnpaidQuote(pubkey)]);
     await runNutpostAt(startMs, 'user', 'block', npub, '--reason', 'asked for it');
 
     expect(await runNutpostAt(startMs + MINUTE_MS, 'user', 'show', `${name}new`)).toEqual(

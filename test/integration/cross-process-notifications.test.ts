@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { createLogger } from '../../src/log.ts';
+import { BatchWriter } from '../../src/quotes/batch-writer.ts';
 import {
   createQuoteAnnouncer,
   decodeQuoteAnnouncements,
@@ -9,7 +10,7 @@ import {
   NEW_QUOTES_CHANNEL,
   QUOTE_UPDATES_CHANNEL,
 } from '../../src/quotes/process-notifications.ts';
-import { createUpdateLog, QuoteSubscribers } from '../../src/quotes/quote-updates.ts';
+import { QuoteSubscribers } from '../../src/quotes/quote-updates.ts';
 import { Store } from '../../src/store.ts';
 import {
   recordNotifications,
@@ -79,7 +80,7 @@ it('delivers later notifications after a handler throws, and reports the error',
 
 it('needs few notifications to announce many quotes that are created at the same time', async () => {
   const takePayloads = await recordNotifications(database, NEW_QUOTES_CHANNEL);
-  const announcer = createQuoteAnnouncer(store, log);
+  const announcer = createQuoteAnnouncer(database.db, log);
   const quotes = Array.from({ length: 200 }, (_, index) => newQuote(`quote-${index}`));
   for (const quote of quotes) {
     announcer.add(quote);
@@ -93,11 +94,9 @@ it('needs few notifications to announce many quotes that are created at the same
 
 it('stops although the database does not respond', async () => {
   const neverResolve = () => new Promise<never>(() => undefined);
-  const announcer = createQuoteAnnouncer({ transaction: neverResolve }, log);
-  const updateLog = createUpdateLog({ add: neverResolve }, Date.now, log);
-  announcer.add(newQuote('q'));
-  updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
-  await Promise.all([announcer.stop(), updateLog.stop()]);
+  const writer = new BatchWriter({ write: neverResolve, onError: noop, delayMs: 0 });
+  writer.add('quote');
+  await writer.stop();
 });
 
 /** Subscribes like a quote socket. @returns a list that grows by the quote id of each update */

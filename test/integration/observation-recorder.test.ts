@@ -6,12 +6,16 @@ import type {
   RecordedQuote,
   SourcedObservation,
 } from '../../src/quotes/observation-recorder.ts';
+import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import {
   decodeQuoteUpdates,
   QUOTE_UPDATES_CHANNEL,
   type QuoteUpdate,
 } from '../../src/quotes/process-notifications.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { findQuotesById, listWatchedByMint } from '../../src/quotes/watched-quote-store.ts';
 import { findUserByPubkey, lockPaymentCounters } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
 import { recordNotifications } from '../helpers/database/database-notifications.ts';
@@ -110,7 +114,8 @@ describe('a payment', () => {
     const addressHashes = 'a'.repeat(16);
     const quote = await insertQuote({ addressHashes });
     const countOpen = () =>
-      store.quotes.countOpenInvoices(
+      countOpenInvoices(
+        store.db,
         { pubkey, addressHashes: [addressHashes] },
         { perRecipient: 10, perPair: 10, perAddress: [10] },
         { min: HOUR_MS, max: HOUR_MS },
@@ -174,10 +179,10 @@ describe('an unpaid quote', () => {
 describe('a batch of payments', () => {
   it('gets consecutive sequence numbers per recipient, and causes one update per quote', async () => {
     const other = randomPubkey();
-    const quotes = await insertQuotes([pubkey, other, pubkey, pubkey, other]);
+    const quotes = await insertUnpaidQuotes([pubkey, other, pubkey, pubkey, other]);
     const takeUpdates = await recordUpdates();
     await record(quotes.map((quote) => observe(quote, 'PAID')));
-    const laterQuotes = await insertQuotes([pubkey]);
+    const laterQuotes = await insertUnpaidQuotes([pubkey]);
     clock.advance(60_000);
     await record(laterQuotes.map((quote) => observe(quote, 'PAID')));
     expect(await sequenceNumbersOf(pubkey)).toEqual([1, 2, 3, 4]);
@@ -190,7 +195,7 @@ describe('a batch of payments', () => {
 
   it('is recorded without deadlock or double counting beside batches with the same quotes', async () => {
     const recipients = [pubkey, randomPubkey(), randomPubkey(), randomPubkey()];
-    const quotes = await insertQuotes(Array.from({ length: 10 }, () => recipients).flat());
+    const quotes = await insertUnpaidQuotes(Array.from({ length: 10 }, () => recipients).flat());
     const takeUpdates = await recordUpdates();
     const rotateQuotes = (by: number) => [...quotes.slice(by), ...quotes.slice(0, by)];
     const batches = [
@@ -219,13 +224,16 @@ describe('a batch of payments', () => {
   it('fails if a quote has inconsistent rows, which are logged for that quote until their repair', async () => {
     const logs = new LogCapture('error');
     recorder = createObservationRecorder(store, { clock: clock.now, log: logs.log });
-    const [first, inconsistent] = (await insertQuotes([pubkey, pubkey])) as [NewQuote, NewQuote];
+    const [first, inconsistent] = (await insertUnpaidQuotes([pubkey, pubkey])) as [
+      NewQuote,
+      NewQuote,
+    ];
     await record([observe(first, 'PAID')]);
     // Without its user, the next payment would get the sequence number of the first one again.
     await database.db.deleteFrom('users').where('pubkey', '=', pubkey).execute();
 
     const other = randomPubkey();
-    const [consistent] = (await insertQuotes([other])) as [NewQuote];
+    const [consistent] = (await insertUnpaidQuotes([other])) as [NewQuote];
     const batch = [observe(consistent, 'PAID'), observe(inconsistent, 'PAID')];
     await expect(record(batch)).rejects.toThrow();
     expect(await sequenceNumbersOf(other)).toEqual([null]);
@@ -233,9 +241,7 @@ describe('a batch of payments', () => {
     expect(await record([observe(inconsistent, 'PAID')])).toMatchObject([
       { quoteId: inconsistent.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
     ]);
-    const [row] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [
-      inconsistent.quoteId,
-    ]);
+    const [row] = await findQuotesById(store.db, UNREACHABLE_MINT_URL, [inconsistent.quoteId]);
     expect(logs.lines).toHaveLength(1);
     expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
       event: 'quote_rows_inconsistent',
@@ -269,15 +275,15 @@ function observe(quote: NewQuote, state: ObservedState): QuoteObservation {
 
 async function insertQuote(overrides: Partial<NewQuote> = {}): Promise<NewQuote> {
   const quote = buildUnpaidQuote(pubkey, overrides);
-  await store.quotes.insert([quote]);
+  await insertQuotes(store.db, [quote]);
   return quote;
 }
 
 /** Inserts one quote for each recipient. @returns the quotes in the same order */
-async function insertQuotes(recipients: readonly string[]): Promise<NewQuote[]> {
+async function insertUnpaidQuotes(recipients: readonly string[]): Promise<NewQuote[]> {
   const quotes = recipients.map((recipient) => buildUnpaidQuote(recipient));
   for (const quote of quotes) {
-    await store.quotes.insert([quote]);
+    await insertQuotes(store.db, [quote]);
   }
   return quotes;
 }
@@ -285,7 +291,7 @@ async function insertQuotes(recipients: readonly string[]): Promise<NewQuote[]> 
 /** Lists the payments of the recipient, newest first. */
 async function listPayments() {
   const page = { sinceSeconds: null, limit: 50, offset: 0 };
-  const { quotes } = await store.quotes.listPaid(pubkey, page, clock.nowMs);
+  const { quotes } = await listPaidQuotes(store.db, pubkey, page, clock.nowMs);
   return quotes.map(({ quoteId, state, paidAtMs }) => ({ quoteId, state, paidAtMs }));
 }
 
@@ -304,7 +310,7 @@ async function readPaidCount(): Promise<number | undefined> {
 }
 
 async function listWatchedIds(): Promise<string[]> {
-  return (await store.watchedQuotes.listWatchedByMint(UNREACHABLE_MINT_URL, 0, 10_000)).map(
+  return (await listWatchedByMint(store.db, UNREACHABLE_MINT_URL, 0, 10_000)).map(
     ({ quoteId }) => quoteId,
   );
 }

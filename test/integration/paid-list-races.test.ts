@@ -3,6 +3,8 @@ import { describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
 import type { Database } from '../../src/database/database.ts';
 import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -131,8 +133,8 @@ class Scenario {
 
   constructor({ pageSize, walletCount }: { pageSize: number; walletCount: number }) {
     const readPage: ReadPage = async (page, processIndex) => {
-      const { quotes } = this.isDiskFull ? new Store(createReadOnlyView()) : this.store;
-      return await quotes.listPaid(this.#pubkey, page, this.#clockOf(processIndex));
+      const db = this.isDiskFull ? createReadOnlyView() : this.store.db;
+      return await listPaidQuotes(db, this.#pubkey, page, this.#clockOf(processIndex));
     };
     this.wallets = [
       // coco
@@ -212,9 +214,9 @@ class Scenario {
       }),
       { clock: () => this.#clockOf(processIndex) },
     );
-    const recording = this.store.quotes
-      .insert(quotes)
-      .then(() => recorder.record(UNREACHABLE_MINT_URL, observations));
+    const recording = insertQuotes(this.store.db, quotes).then(() =>
+      recorder.record(UNREACHABLE_MINT_URL, observations),
+    );
     this.#recordings.push(recording);
     if (isHeld && this.#held.length < MAX_HELD_COMMITS) {
       this.#held.push(gate.resolve);

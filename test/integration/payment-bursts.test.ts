@@ -1,6 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
 import {
@@ -234,7 +235,7 @@ async function pay(count: number): Promise<NewQuote[]> {
   const quotes = Array.from({ length: count }, () =>
     buildUnpaidQuote(wallet.pubkey, { createdAtMs: clock.nowMs }),
   ).toSorted((one, other) => (one.quoteId < other.quoteId ? -1 : 1));
-  await store.quotes.insert(quotes);
+  await insertQuotes(store.db, quotes);
   await record(quotes, 'PAID');
   return quotes;
 }

@@ -1,7 +1,9 @@
 import { sql } from 'kysely';
-import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { HISTORY_RETENTION_DAYS } from '../../src/limits.ts';
 import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
+import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { pruneHistory } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -26,22 +28,20 @@ beforeAll(() => {
 
 beforeEach(async () => {
   const quote = buildUnpaidQuote(randomPubkey());
-  quoteRowId = (await store.quotes.insert([quote]))[0] ?? 0;
+  quoteRowId = (await insertQuotes(store.db, [quote]))[0] ?? 0;
   const retentionStartMs = Date.now() - HISTORY_RETENTION_DAYS * DAY_MS;
   expiredEvent = { atMs: retentionStartMs - DAY_MS, kind: 'update_sent', socketCount: 1 };
   retainedEvent = { atMs: retentionStartMs + DAY_MS, kind: 'update_sent', socketCount: 1 };
-  await store.quoteEvents.add(
+  await addQuoteEvents(
+    store.db,
     [expiredEvent, retainedEvent].map((event) => ({ quoteRowId, ...event })),
   );
 });
 
-it('deletes expired events of quotes in batches of 500, and keeps recent ones', async () => {
+it('deletes expired events of quotes and keeps recent ones', async () => {
   await insertQuoteEvents(1_234, expiredEvent.atMs);
-  const pruneEvents = vi.spyOn(store.quoteEvents, 'prune');
-  onTestFinished(() => pruneEvents.mockRestore());
   await prune();
-  expect(pruneEvents.mock.calls).toEqual([[500], [500], [500]]);
-  expect(await store.quoteEvents.listByQuote(quoteRowId)).toEqual([retainedEvent]);
+  expect(await listQuoteEvents(store.db, quoteRowId)).toEqual([retainedEvent]);
 });
 
 describe('the pruning of zap receipts and relays', () => {
@@ -98,7 +98,8 @@ it('deletes a mint without watched quotes whose info was last fetched more than 
     const fetchedAtMs = Date.now() - ageDays * DAY_MS;
     await db.insertInto('mints').values({ url, info: '{}', fetched_at: fetchedAtMs }).execute();
   }
-  const ids = await store.quotes.insert(
+  const ids = await insertQuotes(
+    store.db,
     ['https://watched.example', 'https://formerly-watched.example'].map((mintUrl) =>
       buildUnpaidQuote(randomPubkey(), { mintUrl }),
     ),

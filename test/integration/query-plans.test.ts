@@ -17,7 +17,27 @@ import {
   searchTracedPayments,
   searchTracedUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
+import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
+import {
+  findListedQuotes,
+  listPaidQuotes,
+  summarisePaidQuotes,
+} from '../../src/quotes/paid-list-store.ts';
+import {
+  addQuoteEvents,
+  listQuoteEvents,
+  listUpdatesSince,
+  pruneQuoteEvents,
+} from '../../src/quotes/quote-event-store.ts';
+import { findQuoteByVerifyToken } from '../../src/quotes/quote-store.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
+import {
+  applyQuoteChanges,
+  listWatchedAfter,
+  listWatchedByMint,
+  listWatchedMints,
+  lockQuotesById,
+} from '../../src/quotes/watched-quote-store.ts';
 import {
   findUserByName,
   findUserByPubkey,
@@ -74,8 +94,9 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['finds a recipient by key', ({ db }) => findUserByPubkey(db, pubkey)],
   [
     'counts open invoices',
-    ({ quotes }) =>
-      quotes.countOpenInvoices(
+    ({ db }) =>
+      countOpenInvoices(
+        db,
         { pubkey, addressHashes: ['a1b2', 'a1'] },
         { perRecipient: 100, perPair: 20, perAddress: [30, 60] },
         { min: 1, max: 1_000 },
@@ -84,39 +105,30 @@ const CALLS: [name: string, call: StoreCall][] = [
   ],
   [
     'lists payments',
-    ({ quotes }) => quotes.listPaid(pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
+    ({ db }) => listPaidQuotes(db, pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
-  ['finds listed quotes by id', ({ quotes }) => quotes.findListed(pubkey, quoteIds, 1)],
-  ['adds up payments', ({ quotes }) => quotes.summarisePaid(pubkey, 2_000)],
-  ['finds an invoice by its verify token', ({ quotes }) => quotes.findByVerifyToken('token')],
-  ['lists watched mints', ({ watchedQuotes }) => watchedQuotes.listWatchedMints()],
-  [
-    'lists new quotes',
-    ({ watchedQuotes }) => watchedQuotes.listWatchedAfter(QUOTE_COUNT - 10, 1_000),
-  ],
-  [
-    'lists the watched quotes of a mint',
-    ({ watchedQuotes }) => watchedQuotes.listWatchedByMint(MINT_URL, 100, 1_000),
-  ],
-  [
-    'locks watched quotes by id',
-    ({ watchedQuotes }) => watchedQuotes.lockByQuoteIds(MINT_URL, quoteIds),
-  ],
-  ['applies changes to quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
+  ['finds listed quotes by id', ({ db }) => findListedQuotes(db, pubkey, quoteIds, 1)],
+  ['adds up payments', ({ db }) => summarisePaidQuotes(db, pubkey, 2_000)],
+  ['finds an invoice by its verify token', ({ db }) => findQuoteByVerifyToken(db, 'token')],
+  ['lists watched mints', ({ db }) => listWatchedMints(db)],
+  ['lists new quotes', ({ db }) => listWatchedAfter(db, QUOTE_COUNT - 10, 1_000)],
+  ['lists the watched quotes of a mint', ({ db }) => listWatchedByMint(db, MINT_URL, 100, 1_000)],
+  ['locks watched quotes by id', ({ tx }) => lockQuotesById(tx, MINT_URL, quoteIds)],
+  ['applies changes to quotes', ({ tx }) => applyQuoteChanges(tx, changes)],
   ['locks payment counters', ({ tx }) => lockPaymentCounters(tx, pubkeys.slice(0, 100))],
   ['saves payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
   [
     'adds events',
-    ({ quoteEvents }) =>
-      quoteEvents.add([{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
+    ({ db }) =>
+      addQuoteEvents(db, [{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
   ],
-  ['lists the events of a quote', ({ quoteEvents }) => quoteEvents.listByQuote(1)],
+  ['lists the events of a quote', ({ db }) => listQuoteEvents(db, 1)],
   [
     'finds changes since a time',
-    ({ quoteEvents }) => quoteEvents.listChangedSince(QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
+    ({ db }) => listUpdatesSince(db, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
   ['deletes unused mints', ({ db }) => pruneUnusedMints(db, 1_000)],
-  ['deletes old events', ({ quoteEvents }) => quoteEvents.prune(1_000)],
+  ['deletes old events', ({ db }) => pruneQuoteEvents(db, 1_000)],
   ['finds zap requests', ({ db }) => findZapRequests(db, [1, 2])],
   ['finds the receipt of a quote', ({ db }) => findReceiptOfQuote(db, 1)],
   ['deletes old zap receipts', ({ db }) => pruneZapReceipts(db, 1_000)],
@@ -170,22 +182,22 @@ describe.skipIf(isPostgres)('SQLite', () => {
   });
 
   it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
-    const planSteps = await explainStatements(database, ({ quoteEvents }) =>
-      quoteEvents.listChangedSince(1, { pubkeys: [pubkey], nowMs: 1 }),
+    const planSteps = await explainStatements(database, ({ db }) =>
+      listUpdatesSince(db, 1, { pubkeys: [pubkey], nowMs: 1 }),
     );
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
   });
 
   it('finds listed quotes by their ids, not by reading all payments of the recipient', async () => {
-    const planSteps = await explainStatements(database, ({ quotes }) =>
-      quotes.findListed(pubkey, quoteIds, 1),
+    const planSteps = await explainStatements(database, ({ db }) =>
+      findListedQuotes(db, pubkey, quoteIds, 1),
     );
     expect(planSteps).toContainEqual(expect.stringMatching(/^SEARCH quotes .*\(quote_id=\?\)/));
   });
 
   it('adds up payments by reading a range of the list', async () => {
-    const planSteps = await explainStatements(database, ({ quotes }) =>
-      quotes.summarisePaid(pubkey, 2_000),
+    const planSteps = await explainStatements(database, ({ db }) =>
+      summarisePaidQuotes(db, pubkey, 2_000),
     );
     expect(planSteps).toContainEqual(
       expect.stringContaining('quotes_listed_page (pubkey=? AND paid_seq>? AND paid_seq<?)'),
@@ -193,7 +205,7 @@ describe.skipIf(isPostgres)('SQLite', () => {
   });
 
   it.each<[string, StoreCall]>([
-    ['quotes', ({ watchedQuotes }) => watchedQuotes.applyChanges(changes)],
+    ['quotes', ({ tx }) => applyQuoteChanges(tx, changes)],
     ['payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
   ])(
     'changes 2,000 %s in half a second, which quadratic time would exceed',

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { beforeAll, expect, it, vi } from 'vitest';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { findQuotesById } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import {
   buildUnpaidQuote,
@@ -150,14 +152,15 @@ class Payer {
     const quotes = Array.from({ length: count }, () =>
       buildUnpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
     );
-    await store.quotes.insert(quotes);
+    await insertQuotes(store.db, quotes);
     // In this state, quotes are not watched, so the service sends no polls.
     const issued = { state: 'ISSUED', source: 'poll' } as const;
     await this.#recorder.record(
       UNREACHABLE_MINT_URL,
       quotes.map(({ quoteId }) => ({ quoteId, ...issued })),
     );
-    const rows = await store.watchedQuotes.findByQuoteIds(
+    const rows = await findQuotesById(
+      store.db,
       UNREACHABLE_MINT_URL,
       quotes.map((quote) => quote.quoteId),
     );

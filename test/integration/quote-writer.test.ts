@@ -1,20 +1,19 @@
 import { beforeEach, expect, it, vi } from 'vitest';
 import { DatabaseUnavailableError } from '../../src/errors.ts';
-import { type NewQuote, QuoteWriter } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
+import { insertQuotes, type NewQuote } from '../../src/quotes/quote-store.ts';
+import { QuoteWriter } from '../../src/quotes/quote-writer.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 
 const database = useTestDatabase();
-let store: Store;
+const insert = (quotes: readonly NewQuote[]) => insertQuotes(database.db, quotes);
 
 beforeEach(async () => {
-  store = new Store(database.db);
   await database.db.deleteFrom('quotes').execute();
 });
 
 it('returns the row id of each insert, after the commit', async () => {
-  const writer = new QuoteWriter(store.quotes);
+  const writer = new QuoteWriter(insert);
   const quotes = Array.from({ length: 250 }, () => buildUnpaidQuote(randomPubkey()));
   const ids = await Promise.all(quotes.map((quote) => writer.insert(quote)));
   const rows = await database.db.selectFrom('quotes').select(['id', 'quote_id']).execute();
@@ -23,7 +22,7 @@ it('returns the row id of each insert, after the commit', async () => {
 });
 
 it('stores only the first of two quotes with the same id, also within one batch', async () => {
-  const writer = new QuoteWriter(store.quotes);
+  const writer = new QuoteWriter(insert);
   const [first, second] = [randomPubkey(), randomPubkey()].map((pubkey) =>
     buildUnpaidQuote(pubkey, { quoteId: 'same' }),
   ) as [ReturnType<typeof buildUnpaidQuote>, ReturnType<typeof buildUnpaidQuote>];
@@ -41,13 +40,11 @@ it('writes all inserts that arrive during a commit in one batch after it', async
   const batchSizes: number[] = [];
   const commits = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const firstCommitStarted = Promise.withResolvers<void>();
-  const writer = new QuoteWriter({
-    insert: async (quotes) => {
-      batchSizes.push(quotes.length);
-      firstCommitStarted.resolve();
-      await commits[batchSizes.length - 1]?.promise;
-      return quotes.map((_, index) => index);
-    },
+  const writer = new QuoteWriter(async (quotes) => {
+    batchSizes.push(quotes.length);
+    firstCommitStarted.resolve();
+    await commits[batchSizes.length - 1]?.promise;
+    return quotes.map((_, index) => index);
   });
   const inserts = [writer.insert(buildUnpaidQuote(randomPubkey()))];
   await firstCommitStarted.promise;
@@ -61,7 +58,7 @@ it('writes all inserts that arrive during a commit in one batch after it', async
 });
 
 it('rejects only the quote that the database rejects, and stores the others of its batch', async () => {
-  const writer = new QuoteWriter(store.quotes);
+  const writer = new QuoteWriter(insert);
   // A comment with NUL would do, but SQLite accepts it.
   const rejected = buildUnpaidQuote(randomPubkey(), { amountSat: null as unknown as number });
   const others = [1, 2, 3].map(() => buildUnpaidQuote(randomPubkey()));
@@ -80,7 +77,7 @@ it('rejects only the quote that the database rejects, and stores the others of i
 
 it('does not repeat a batch while the database is unavailable', async () => {
   const insert = vi.fn().mockRejectedValue(new DatabaseUnavailableError(new Error('disk full')));
-  const writer = new QuoteWriter({ insert });
+  const writer = new QuoteWriter(insert);
   const inserts = [1, 2].map(() => writer.insert(buildUnpaidQuote(randomPubkey())));
   const results = await Promise.allSettled(inserts);
   expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
@@ -89,13 +86,11 @@ it('does not repeat a batch while the database is unavailable', async () => {
 
 it('rejects the inserts of a failed batch, and stores later ones', async () => {
   let isDiskFull = true;
-  const writer = new QuoteWriter({
-    insert: async (quotes) => {
-      if (isDiskFull) {
-        throw new Error('the disk is full');
-      }
-      return store.quotes.insert(quotes);
-    },
+  const writer = new QuoteWriter(async (quotes) => {
+    if (isDiskFull) {
+      throw new Error('the disk is full');
+    }
+    return insert(quotes);
   });
   const failedInserts = [1, 2].map(() => writer.insert(buildUnpaidQuote(randomPubkey())));
   await expect(failedInserts[0]).rejects.toThrow('the disk is full');

@@ -1,8 +1,21 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { transaction } from '../../src/database/transaction.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { loadRateLimits, saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { insertImportedQuotes } from '../../src/operator/import-npubcash/npubcash-import-store.ts';
+import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import {
+  applyQuoteChanges,
+  findQuotesById,
+  type QuoteChange,
+} from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
+import {
+  claimMints,
+  readWatchProcesses,
+  renewProcessLease,
+} from '../../src/watcher/lease-store.ts';
 import {
   claimDueReceipts,
   giveUpOverdueDeliveries,
@@ -53,17 +66,19 @@ it('imports thousands of payments of the same second in one batch', async () => 
 describe('a change of a quote', () => {
   it('removes the address group of an INFLIGHT quote that is no longer watched', async () => {
     const quote = buildUnpaidQuote(pubkey, { addressHashes: 'a1b2' });
-    await store.quotes.insert([quote]);
+    await insertQuotes(store.db, [quote]);
     const id = await findRowId(quote.quoteId);
     const readHash = () =>
       database.db.selectFrom('quotes').select('address_hashes as hash').execute();
     const payment = { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 };
     const change = { id, state: 'INFLIGHT' as const };
-    await store.watchedQuotes.applyChanges([
-      { ...change, watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS, payment },
-    ]);
+    await transaction(database.db, (tx) =>
+      applyQuoteChanges(tx, [{ ...change, watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS, payment }]),
+    );
     expect(await readHash()).toEqual([{ hash: 'a1b2' }]);
-    await store.watchedQuotes.applyChanges([{ ...change, watchUntilMs: null, payment: null }]);
+    await transaction(database.db, (tx) =>
+      applyQuoteChanges(tx, [{ ...change, watchUntilMs: null, payment: null }]),
+    );
     expect(await readHash()).toEqual([{ hash: null }]);
   });
 
@@ -73,9 +88,9 @@ describe('a change of a quote', () => {
       buildUnpaidQuote(pubkey, payerData),
       buildUnpaidQuote(pubkey, payerData),
     ];
-    await store.quotes.insert([expired]);
-    await store.quotes.insert([paid]);
-    await store.watchedQuotes.applyChanges([
+    await insertQuotes(store.db, [expired]);
+    await insertQuotes(store.db, [paid]);
+    const changes: QuoteChange[] = [
       { id: await findRowId(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
       {
         id: await findRowId(paid.quoteId),
@@ -83,7 +98,8 @@ describe('a change of a quote', () => {
         watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS,
         payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 },
       },
-    ]);
+    ];
+    await transaction(database.db, (tx) => applyQuoteChanges(tx, changes));
     const rows = await database.db
       .selectFrom('quotes')
       .select(['state', 'address_hashes', 'comment', 'zap_request', 'watch_until'])
@@ -108,7 +124,7 @@ describe('a change of a quote', () => {
   });
 
   async function findRowId(quoteId: string): Promise<number> {
-    const [row] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]);
+    const [row] = await findQuotesById(store.db, UNREACHABLE_MINT_URL, [quoteId]);
     if (row === undefined) {
       throw new Error('the quote does not exist');
     }
@@ -150,7 +166,7 @@ describe('the history of a quote', () => {
   it('contains the first 20 events of each kind, in order', async () => {
     const rowId = await insertQuote();
     const otherRowId = await insertQuote();
-    await store.quoteEvents.add([
+    await addQuoteEvents(store.db, [
       { quoteRowId: rowId, atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange },
       {
         quoteRowId: otherRowId,
@@ -161,11 +177,11 @@ describe('the history of a quote', () => {
     ]);
     for (let index = 1; index <= 30; index += 1) {
       const atMs = DEFAULT_QUOTE_CREATED_AT_MS + 8 + index;
-      await store.quoteEvents.add([
+      await addQuoteEvents(store.db, [
         { quoteRowId: rowId, atMs, kind: 'update_sent', socketCount: index },
       ]);
     }
-    const events = await store.quoteEvents.listByQuote(rowId);
+    const events = await listQuoteEvents(store.db, rowId);
     expect(events[0]).toEqual({ atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange });
     expect(events.slice(1)).toEqual(
       Array.from({ length: 20 }, (_, index) => ({
@@ -174,11 +190,11 @@ describe('the history of a quote', () => {
         socketCount: 1 + index,
       })),
     );
-    expect(await store.quoteEvents.listByQuote(otherRowId)).toHaveLength(1);
+    expect(await listQuoteEvents(store.db, otherRowId)).toHaveLength(1);
   });
 
   async function insertQuote(): Promise<number> {
-    return (await store.quotes.insert([buildUnpaidQuote(pubkey)]))[0] ?? 0;
+    return (await insertQuotes(store.db, [buildUnpaidQuote(pubkey)]))[0] ?? 0;
   }
 });
 
@@ -186,16 +202,16 @@ describe('the lease of a mint', () => {
   const MINT_URLS = ['https://a.example', 'https://b.example'];
 
   it('cannot be claimed by a process that has no lease itself', async () => {
-    expect(await store.leases.claimMints('unregistered process', MINT_URLS)).toEqual([]);
+    expect(await claimMints(store.db, 'unregistered process', MINT_URLS)).toEqual([]);
   });
 
   it('can be claimed if the lease of its process ends implausibly late, because the clock was set back', async () => {
-    await store.leases.renewProcessLease('dead');
-    await store.leases.claimMints('dead', MINT_URLS);
+    await renewProcessLease(store.db, 'dead');
+    await claimMints(store.db, 'dead', MINT_URLS);
     await setLeaseEnd('dead', 3_600_000);
-    await store.leases.renewProcessLease('live');
-    expect(await store.leases.claimMints('live', MINT_URLS)).toEqual(MINT_URLS);
-    expect(await store.leases.readProcesses()).toMatchObject({ count: 1 });
+    await renewProcessLease(store.db, 'live');
+    expect(await claimMints(store.db, 'live', MINT_URLS)).toEqual(MINT_URLS);
+    expect(await readWatchProcesses(store.db)).toMatchObject({ count: 1 });
   });
 
   it.each([
@@ -203,25 +219,25 @@ describe('the lease of a mint', () => {
     ['ends implausibly late, because the clock of a new primary is behind', 3_600_000],
   ])('stays with its process if the lease of every process %s', async (_case, fromNowMs) => {
     for (const processId of ['first', 'second']) {
-      await store.leases.renewProcessLease(processId);
+      await renewProcessLease(store.db, processId);
     }
-    await store.leases.claimMints('second', MINT_URLS);
+    await claimMints(store.db, 'second', MINT_URLS);
     await setLeaseEnd('first', fromNowMs);
     await setLeaseEnd('second', fromNowMs);
-    expect(await store.leases.renewProcessLease('first')).toBe(true);
-    expect(await store.leases.renewProcessLease('second')).toBe(true);
-    expect(await store.leases.claimMints('first', MINT_URLS)).toEqual([]);
+    expect(await renewProcessLease(store.db, 'first')).toBe(true);
+    expect(await renewProcessLease(store.db, 'second')).toBe(true);
+    expect(await claimMints(store.db, 'first', MINT_URLS)).toEqual([]);
     await setLeaseEnd('second', fromNowMs);
-    await store.leases.renewProcessLease('first');
-    expect(await store.leases.claimMints('first', MINT_URLS)).toEqual(MINT_URLS);
+    await renewProcessLease(store.db, 'first');
+    expect(await claimMints(store.db, 'first', MINT_URLS)).toEqual(MINT_URLS);
   });
 
   it('comes with the unpaid quotes of its process, for the limit on them', async () => {
-    await store.leases.renewProcessLease('first');
-    await store.leases.renewProcessLease('second');
-    await store.leases.renewProcessLease('first', { unpaidQuotes: 7 });
-    await store.leases.renewProcessLease('second', { unpaidQuotes: 5 });
-    expect(await store.leases.readProcesses()).toEqual({ count: 2, maxUnpaidQuotes: 7 });
+    await renewProcessLease(store.db, 'first');
+    await renewProcessLease(store.db, 'second');
+    await renewProcessLease(store.db, 'first', { unpaidQuotes: 7 });
+    await renewProcessLease(store.db, 'second', { unpaidQuotes: 5 });
+    expect(await readWatchProcesses(store.db)).toEqual({ count: 2, maxUnpaidQuotes: 7 });
   });
 
   async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {

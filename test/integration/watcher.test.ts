@@ -4,6 +4,8 @@ import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
+import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
@@ -253,7 +255,7 @@ describe('a quote whose announcement was lost', () => {
     const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
     const { quote, request } = (await response.json()) as { quote: string; request: string };
     const fields = { quoteId: quote, request, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await store.quotes.insert([buildUnpaidQuote(wallet.pubkey, fields)]);
+    await insertQuotes(store.db, [buildUnpaidQuote(wallet.pubkey, fields)]);
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
     mint.pay(request);
     expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
@@ -261,7 +263,7 @@ describe('a quote whose announcement was lost', () => {
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
     for (let index = 0; index < count; index += 1) {
-      await store.quotes.insert([buildUnpaidQuote(randomPubkey(), { mintUrl })]);
+      await insertQuotes(store.db, [buildUnpaidQuote(randomPubkey(), { mintUrl })]);
     }
   }
 });
@@ -431,7 +433,7 @@ describe('the watcher with separate wall and monotonic clocks', () => {
     const UNRESPONSIVE_MINT_COUNT = 60;
     const unresponsive = await startUnresponsiveMints(UNRESPONSIVE_MINT_COUNT);
     for (const mintUrl of unresponsive.urls) {
-      await new Store(ownEnvironment.database.db).quotes.insert([
+      await insertQuotes(new Store(ownEnvironment.database.db).db, [
         buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wallClock.nowMs }),
       ]);
     }
@@ -504,7 +506,7 @@ async function requestInvoices(wallet: RecipientClient, count: number): Promise<
 
 /** Inserts a watched quote that its mint does not know. */
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
-  await store.quotes.insert([buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
+  await insertQuotes(store.db, [buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
 }
 
 /** Creates a recipient with an open quote socket, and a mint for this test only. */
@@ -597,8 +599,6 @@ async function findSourceOfLastChange(quoteId: string): Promise<string | undefin
     .select('id')
     .where('quote_id', '=', quoteId)
     .executeTakeFirstOrThrow();
-  const changes = (await store.quoteEvents.listByQuote(id)).filter(
-    (event) => event.kind === 'state',
-  );
+  const changes = (await listQuoteEvents(store.db, id)).filter((event) => event.kind === 'state');
   return changes.at(-1)?.source;
 }

@@ -8,7 +8,11 @@ import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
 import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
+import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { findQuotesById } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { findReceiptOfQuote } from '../../src/zaps/zap-receipt-store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
@@ -179,7 +183,7 @@ describe('the limit on receipts per recipient and hour', () => {
     });
     for (let round = 0; round < 10; round += 1) {
       const quotes = Array.from({ length: 20 }, () => buildZapQuote());
-      await store.quotes.insert(quotes);
+      await insertQuotes(store.db, quotes);
       await recorder.record(quotes, 'PAID');
     }
     expect(await countReceipts()).toBe(200);
@@ -254,7 +258,7 @@ interface ZapQuoteOptions {
 /** Inserts an unpaid quote with a zap request. */
 async function insertZapQuote(options: ZapQuoteOptions = {}): Promise<NewQuote> {
   const quote = buildZapQuote(options);
-  await store.quotes.insert([quote]);
+  await insertQuotes(store.db, [quote]);
   return quote;
 }
 
@@ -263,7 +267,7 @@ async function insertQuotesOfOneZapRequest(
 ): Promise<[NewQuote, NewQuote]> {
   const first = buildZapQuote(options);
   const second = { ...buildZapQuote(), zapRequest: first.zapRequest };
-  await store.quotes.insert([first, second]);
+  await insertQuotes(store.db, [first, second]);
   return [first, second];
 }
 
@@ -282,15 +286,20 @@ function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions
 }
 
 function listPayments() {
-  return store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 }, clock.nowMs);
+  return listPaidQuotes(
+    store.db,
+    pubkey,
+    { sinceSeconds: null, limit: 50, offset: 0 },
+    clock.nowMs,
+  );
 }
 
 async function findRowId({ quoteId }: NewQuote): Promise<number> {
-  return (await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
+  return (await findQuotesById(store.db, UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
 }
 
 async function listRefusals(quote: NewQuote) {
-  const events = await store.quoteEvents.listByQuote(await findRowId(quote));
+  const events = await listQuoteEvents(store.db, await findRowId(quote));
   return events.flatMap((event) => (event.kind === 'receipt_refused' ? event.reason : []));
 }
 

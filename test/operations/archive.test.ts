@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
-import { Store } from '../../src/store.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { insertRowsInEveryTable } from '../helpers/database/rows-of-every-table.ts';
 import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
@@ -170,12 +170,11 @@ async function insertManyPayments(location: DatabaseLocation): Promise<void> {
 /** Returns the quote list of each user, sorted by the users' keys. */
 async function readQuoteLists(location: DatabaseLocation) {
   const database = await openDatabase(location, () => undefined);
-  const { quotes } = new Store(database.db);
   const users = await database.db.selectFrom('users').select('pubkey').orderBy('pubkey').execute();
   const lists = [];
   for (const { pubkey } of users) {
     const page = { sinceSeconds: null, limit: QUOTES_PER_USER + 1, offset: 0 };
-    lists.push({ pubkey, ...(await quotes.listPaid(pubkey, page, Date.now())) });
+    lists.push({ pubkey, ...(await listPaidQuotes(database.db, pubkey, page, Date.now())) });
   }
   await database.close();
   return lists;

@@ -1,5 +1,7 @@
 import { sql } from 'kysely';
 import { expect, it } from 'vitest';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -17,7 +19,7 @@ it('still lists the payments that were listed before the disk of the server was 
   let nowMs = 1_800_000_000_000;
   const pay = async () => {
     const quote = buildUnpaidQuote(pubkey);
-    await store.quotes.insert([quote]);
+    await insertQuotes(store.db, [quote]);
     const { quoteId } = quote;
     await createObservationRecorder(store, { clock: () => nowMs }).record(UNREACHABLE_MINT_URL, [
       { quoteId, state: 'PAID', source: 'poll' },
@@ -26,7 +28,7 @@ it('still lists the payments that were listed before the disk of the server was 
   };
   const listIds = async () => {
     const page = { sinceSeconds: null, limit: 50, offset: 0 };
-    const { quotes } = await store.quotes.listPaid(pubkey, page, nowMs);
+    const { quotes } = await listPaidQuotes(store.db, pubkey, page, nowMs);
     return quotes.map(({ quoteId }) => quoteId);
   };
   const listedId = await pay();

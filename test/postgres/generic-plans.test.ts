@@ -1,8 +1,14 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { QuoteChange, StoredQuote } from '../../src/quotes/watched-quote-store.ts';
+import {
+  applyQuoteChanges,
+  findQuotesById,
+  listWatchedByMint,
+  lockQuotesById,
+} from '../../src/quotes/watched-quote-store.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../src/recipients/user-store.ts';
-import { Store, TransactionStore } from '../../src/store.ts';
+import { TransactionStore } from '../../src/store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 
@@ -38,41 +44,24 @@ beforeAll(async () => {
 });
 
 it.each<[string, number, (store: TransactionStore, quotes: StoredQuote[]) => Promise<unknown>]>([
-  [
-    'finds 100 quotes',
-    100,
-    ({ watchedQuotes }) => watchedQuotes.findByQuoteIds(LARGE_MINT_URL, QUOTE_IDS),
-  ],
-  [
-    'locks 100 quotes',
-    100,
-    ({ watchedQuotes }) => watchedQuotes.lockByQuoteIds(LARGE_MINT_URL, QUOTE_IDS),
-  ],
+  ['finds 100 quotes', 100, ({ db }) => findQuotesById(db, LARGE_MINT_URL, QUOTE_IDS)],
+  ['locks 100 quotes', 100, ({ tx }) => lockQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
   [
     'lists the last 100 quotes',
     100,
-    ({ watchedQuotes }) =>
-      watchedQuotes.listWatchedByMint(LARGE_MINT_URL, LARGE_MINT_QUOTE_COUNT - 100, 1_000),
+    ({ db }) => listWatchedByMint(db, LARGE_MINT_URL, LARGE_MINT_QUOTE_COUNT - 100, 1_000),
   ],
-  [
-    'changes 100 quotes',
-    100,
-    ({ watchedQuotes }, quotes) => watchedQuotes.applyChanges(quotes.map(toPaid)),
-  ],
+  ['changes 100 quotes', 100, ({ tx }, quotes) => applyQuoteChanges(tx, quotes.map(toPaid))],
   [
     'locks the payment counter of one recipient',
     1,
     ({ tx }, [first]) => lockPaymentCounters(tx, [first?.pubkey ?? '']),
   ],
-  [
-    'locks one quote',
-    1,
-    ({ watchedQuotes }) => watchedQuotes.lockByQuoteIds(LARGE_MINT_URL, ['id-1']),
-  ],
+  ['locks one quote', 1, ({ tx }) => lockQuotesById(tx, LARGE_MINT_URL, ['id-1'])],
   [
     'changes one quote',
     1,
-    ({ watchedQuotes }, quotes) => watchedQuotes.applyChanges(quotes.slice(0, 1).map(toPaid)),
+    ({ tx }, quotes) => applyQuoteChanges(tx, quotes.slice(0, 1).map(toPaid)),
   ],
   [
     'saves the payment counter of one recipient',
@@ -83,12 +72,9 @@ it.each<[string, number, (store: TransactionStore, quotes: StoredQuote[]) => Pro
 ])(
   '%s without reading many other rows, at a mint with most quotes',
   async (_name, rowCount, call) => {
-    const quotes = await new Store(database.db).watchedQuotes.findByQuoteIds(
-      LARGE_MINT_URL,
-      QUOTE_IDS,
-    );
-    const cost = await measureQueryCost(database.db, (tx) =>
-      call(new TransactionStore(tx), quotes),
+    const quotes = await findQuotesById(database.db, LARGE_MINT_URL, QUOTE_IDS);
+    const cost = await measureQueryCost(database.db, (db) =>
+      call(new TransactionStore(db), quotes),
     );
     expect(cost.rowsRead).toBeLessThanOrEqual(10 + 5 * rowCount);
     expect(cost.pagesRead).toBeLessThan(200 + 40 * rowCount);

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
 import { findListenerPids } from '../helpers/database/postgres-locks.ts';
@@ -25,7 +26,7 @@ it('sends updates for payments that were recorded while the connection for LISTE
   const store = new Store(otherProcess.db);
   const quotes = Array.from({ length: 3 }, () => buildUnpaidQuote(wallet.pubkey));
   for (const quote of quotes) {
-    await store.quotes.insert([quote]);
+    await insertQuotes(store.db, [quote]);
   }
 
   // Ends the connection for LISTEN, and prevents a new one.

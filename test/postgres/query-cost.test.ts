@@ -9,10 +9,19 @@ import {
   listTracedOpenQuotes,
   listTracedPayments,
 } from '../../src/operator/trace/trace-store.ts';
-import { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
-import { QuoteStore } from '../../src/quotes/quote-store.ts';
-import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
+import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
+import {
+  findListedQuotes,
+  listPaidQuotes,
+  summarisePaidQuotes,
+} from '../../src/quotes/paid-list-store.ts';
+import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
+import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
+import {
+  findMaxQuoteId,
+  listWatchedAfter,
+  listWatchedMints,
+} from '../../src/quotes/watched-quote-store.ts';
 import {
   claimDueReceipts,
   findDueRelays,
@@ -79,7 +88,7 @@ beforeAll(async () => {
     recipient: pubkey,
     hashes: OTHER_ADDRESS_HASHES,
   });
-  await new Store(database.db).quotes.insert([quote]);
+  await insertQuotes(database.db, [quote]);
   for (const mint of ['m3', 'm4']) {
     await insertOpenQuotes(OPEN_QUOTE_COUNT, { mint, recipient: randomPubkey() });
     await insertPaidQuotes(database, randomPubkey(), OPEN_QUOTE_COUNT);
@@ -151,7 +160,7 @@ describe.each([
   it('reads only the payments that it adds up', async () => {
     for (const maxPayments of [10, 1_000]) {
       const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) =>
-        new QuoteStore(db).summarisePaid(pubkey, maxPayments),
+        summarisePaidQuotes(db, pubkey, maxPayments),
       );
       // Also the row of the recipient.
       expect(rowsRead).toBe(maxPayments + 1);
@@ -169,7 +178,7 @@ describe.each([
       .execute();
     const ids = rows.map((row) => row.quote_id);
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) =>
-      new QuoteStore(db).findListed(pubkey, [...ids, 'unknown'], Date.now()),
+      findListedQuotes(db, pubkey, [...ids, 'unknown'], Date.now()),
     );
     // Also the row of the recipient, twice.
     expect(rowsRead).toBe(ids.length + 2);
@@ -181,9 +190,7 @@ describe.each([
       [verifyToken, 1],
       ['0'.repeat(64), 0],
     ] as const) {
-      const cost = await measureQueryCost(database.db, (db) =>
-        new QuoteStore(db).findByVerifyToken(token),
-      );
+      const cost = await measureQueryCost(database.db, (db) => findQuoteByVerifyToken(db, token));
       expect(cost.rowsRead).toBe(rows);
       expect(cost.pagesRead).toBeLessThan(10);
     }
@@ -203,7 +210,7 @@ describe.each([
     const ageLimitsMs = { min: 10 * MINUTE_MS, max: 60 * MINUTE_MS };
     const payer = { pubkey, addressHashes: [ADDRESS_HASHES, ADDRESS_HASHES.slice(0, 8)] };
     const { rowsRead: rows } = await measureQueryCost(database.db, (db) =>
-      new QuoteStore(db).countOpenInvoices(payer, limits, ageLimitsMs, Date.now()),
+      countOpenInvoices(db, payer, limits, ageLimitsMs, Date.now()),
     );
     expect(rows).toBe(max);
   });
@@ -217,24 +224,23 @@ function measurePage(options: {
 }) {
   const { recipient, nowMs, offset, sinceSeconds = null } = options;
   return measureQueryCost(database.db, (db) =>
-    new QuoteStore(db).listPaid(recipient, { sinceSeconds, limit: 50, offset }, nowMs),
+    listPaidQuotes(db, recipient, { sinceSeconds, limit: 50, offset }, nowMs),
   );
 }
 
 it('finds a quote by its exact verify token only', async () => {
-  const store = new QuoteStore(database.db);
   const expected = { request: quote.request, state: 'UNPAID' };
-  expect(await store.findByVerifyToken(verifyToken)).toMatchObject(expected);
+  expect(await findQuoteByVerifyToken(database.db, verifyToken)).toMatchObject(expected);
   const hash = createHash('sha256').update(verifyToken).digest('hex');
   for (const wrongToken of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
-    expect(await store.findByVerifyToken(wrongToken), wrongToken).toBeNull();
+    expect(await findQuoteByVerifyToken(database.db, wrongToken), wrongToken).toBeNull();
   }
 });
 
 it('finds the watched mints with a few index entries per mint', async () => {
   await sql`vacuum analyze quotes`.execute(database.db);
   const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, (db) =>
-    new WatchedQuoteStore(db).listWatchedMints(),
+    listWatchedMints(db),
   );
   // Three entries for each of four mints. Not exact, because PostgreSQL 15 rounds the average rows per loop.
   expect(rows).toBeLessThanOrEqual(4 * 3);
@@ -242,13 +248,12 @@ it('finds the watched mints with a few index entries per mint', async () => {
 });
 
 it('finds new quotes without reading older ones', async () => {
-  const store = new WatchedQuoteStore(database.db);
-  const maxIdBefore = await store.findMaxId();
+  const maxIdBefore = await findMaxQuoteId(database.db);
   await insertOpenQuotes(5, { mint: 'm5', recipient: pubkey });
   await sql`analyze quotes`.execute(database.db);
   for (const query of [
-    (db: typeof database.db) => new WatchedQuoteStore(db).listWatchedAfter(maxIdBefore, 1_000),
-    (db: typeof database.db) => new WatchedQuoteStore(db).findMaxId(),
+    (db: typeof database.db) => listWatchedAfter(db, maxIdBefore, 1_000),
+    (db: typeof database.db) => findMaxQuoteId(db),
   ]) {
     const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, query);
     expect(rows).toBeLessThanOrEqual(5);
@@ -326,7 +331,7 @@ it('reads no recent rows when it deletes old history', async () => {
   for (const prune of [
     (db: typeof database.db) => pruneZapRequests(db, 500),
     (db: typeof database.db) => pruneZapReceipts(db, 500),
-    (db: typeof database.db) => new QuoteEventStore(db).prune(500),
+    (db: typeof database.db) => pruneQuoteEvents(db, 500),
     (db: typeof database.db) => pruneUnusedMints(db, 500),
   ]) {
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, prune);

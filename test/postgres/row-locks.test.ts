@@ -4,6 +4,7 @@ import type { Database } from '../../src/database/database.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
 import {
@@ -32,7 +33,7 @@ it('records payments of other recipients while the row of one recipient is locke
   const recorder = createObservationRecorder(store);
   const recordPayment = async (recipient: string, mintIndex: number) => {
     const quote = buildUnpaidQuote(recipient, { mintUrl: `https://mint-${mintIndex}.example` });
-    await store.quotes.insert([quote]);
+    await insertQuotes(store.db, [quote]);
     await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
     return quote;
   };
@@ -61,14 +62,14 @@ it('inserts the quotes of a batch in a fixed order, so that two processes cannot
   const firstInserted = Promise.withResolvers<void>();
   const batchBlocked = Promise.withResolvers<void>();
   const transaction = store.transaction(async (tx) => {
-    await tx.quotes.insert([first]);
+    await insertQuotes(tx.tx, [first]);
     firstInserted.resolve();
     await batchBlocked.promise;
-    return await tx.quotes.insert([second]);
+    return await insertQuotes(tx.tx, [second]);
   });
   await firstInserted.promise;
   // If the batch inserted `second` before it waits for `first`, the transaction would wait for the batch.
-  const batch = store.quotes.insert([second, first]);
+  const batch = insertQuotes(store.db, [second, first]);
   await waitForBlockedStatement(database);
   batchBlocked.resolve();
   expect(await transaction).toEqual([expect.any(Number)]);
@@ -95,7 +96,7 @@ function observe({ quoteId }: NewQuote, state: ObservedState): SourcedObservatio
 async function readStates(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {
   return await Promise.all(
     quotes.map(
-      async ({ verifyToken }) => (await store.quotes.findByVerifyToken(verifyToken))?.state,
+      async ({ verifyToken }) => (await findQuoteByVerifyToken(store.db, verifyToken))?.state,
     ),
   );
 }

@@ -6,6 +6,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
 import { parseMintInfo } from '../../src/mints/mint-info.ts';
 import { saveMintInfo } from '../../src/mints/mint-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import {
   HOSTILE_BEHAVIOURS,
@@ -48,7 +49,7 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
   const hostileUrls = await startHostileMints(
     Array.from({ length: MINT_COUNT }, (_, index) => HOSTILE_BEHAVIOURS[index % 3] ?? 'fails'),
   );
-  await insertQuotes(dataDir, hostileUrls);
+  await insertUnpaidQuotes(dataDir, hostileUrls);
   const service = new NutpostProcess('serve', {
     DATA_DIR: dataDir,
     DEFAULT_MINT_URL: mint.url,
@@ -71,9 +72,9 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
   ).toBeLessThan(MAX_UPDATE_DELAY_P99_MS);
 });
 
-async function insertQuotes(dataDir: string, mintUrls: readonly string[]): Promise<void> {
+async function insertUnpaidQuotes(dataDir: string, mintUrls: readonly string[]): Promise<void> {
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-  const store = new Store(database.db);
+  const _store = new Store(database.db);
   const info = parseMintInfo(HOSTILE_MINT_INFO);
   if (info === null) {
     throw new Error('the info of the hostile mints is invalid');
@@ -81,7 +82,8 @@ async function insertQuotes(dataDir: string, mintUrls: readonly string[]): Promi
   const createdAtMs = Date.now();
   for (const mintUrl of mintUrls) {
     await saveMintInfo(database.db, mintUrl, info, createdAtMs);
-    await store.quotes.insert(
+    await insertQuotes(
+      database.db,
       Array.from({ length: QUOTES_PER_MINT }, () =>
         buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs }),
       ),

@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
@@ -147,7 +148,7 @@ async function insertUnpaidQuotes(dataDir: string, mintUrl: string, count: numbe
     createdAtMs,
     request: createInvoice(quoteId),
   });
-  await new Store(database.db).quotes.insert([first]);
+  await insertQuotes(new Store(database.db).db, [first]);
   const ageStepMs = Math.round((OLDEST_QUOTE_MS - NEWEST_QUOTE_MS) / QUOTE_COUNT);
   const changed: Record<string, string> = {
     id: 'null',

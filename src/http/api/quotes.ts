@@ -3,7 +3,8 @@ import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
-import type { ListedQuote } from '../../quotes/quote-store.ts';
+import type { ListedQuote } from '../../quotes/paid-list-store.ts';
+import { findListedQuotes, listPaidQuotes } from '../../quotes/paid-list-store.ts';
 import type { Store } from '../../store.ts';
 import {
   apiError,
@@ -100,7 +101,8 @@ export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> 
   app.get('/api/v2/wallet/quotes', { schema }, async (request) => {
     const { since, offset } = request.query;
     const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
-    const { quotes, total } = await store.quotes.listPaid(
+    const { quotes, total } = await listPaidQuotes(
+      store.db,
       request.pubkey,
       { sinceSeconds: since ?? null, limit, offset },
       clock(),
@@ -166,7 +168,7 @@ export const findQuotesRoute: FastifyPluginAsyncZod<{ store: Store; clock: Clock
       // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
       for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
         const part = ids.slice(start, start + MAX_PAGE_SIZE);
-        const quotes = await store.quotes.findListed(request.pubkey, part, clock());
+        const quotes = await findListedQuotes(store.db, request.pubkey, part, clock());
         found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
         await yieldToEventLoop();
       }

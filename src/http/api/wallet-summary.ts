@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { summarisePaidQuotes } from '../../quotes/paid-list-store.ts';
 import type { Store } from '../../store.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
@@ -38,7 +39,8 @@ export const walletSummaryRoutes: FastifyPluginAsyncZod<{ store: Store }> = asyn
   { store },
 ) => {
   app.get('/api/v2/wallet/summary', { schema }, async (request) => {
-    const { total, all, waiting } = await store.quotes.summarisePaid(
+    const { total, all, waiting } = await summarisePaidQuotes(
+      store.db,
       request.pubkey,
       MAX_COUNTED_PAYMENTS,
     );

@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
+import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { Store } from '../../store.ts';
 import { errorResponses, lnurlError } from '../schemas.ts';
 
@@ -51,7 +52,7 @@ export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async 
       },
     },
     async (request) => {
-      const quote = await store.quotes.findByVerifyToken(request.params.token);
+      const quote = await findQuoteByVerifyToken(store.db, request.params.token);
       if (quote === null) {
         throw new RequestError('invalid', 'Not found');
       }

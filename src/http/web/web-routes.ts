@@ -12,6 +12,7 @@ import {
   MSAT_PER_SAT,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
+import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type {
   Recipient,
   RecipientDirectory,
@@ -152,7 +153,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, deps);
-      const quote = await deps.store.quotes.findByVerifyToken(token);
+      const quote = await findQuoteByVerifyToken(deps.store.db, token);
       if (quote?.pubkey !== payee.recipient.pubkey) {
         throw notFoundError();
       }

@@ -3,7 +3,7 @@ import { compareMigrations } from '../../database/migration-store.ts';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
 import { listFailingMints, loadRateLimits } from '../../mints/mint-store.ts';
-import { WatchedQuoteStore } from '../../quotes/watched-quote-store.ts';
+import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
 import { type ExpiringEcash, TreasuryStore } from '../../usernames/treasury-store.ts';
 
@@ -112,7 +112,7 @@ async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> 
     .where('lease_expires_at', '>', databaseNow(db))
     .execute();
   const failing = new Set(await listFailingMints(db));
-  const watched = await new WatchedQuoteStore(db).listWatchedMints();
+  const watched = await listWatchedMints(db);
   const watchedMints = watched.map((each) => each.mintUrl);
   const treasury = new TreasuryStore(db);
   return {

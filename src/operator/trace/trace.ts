@@ -2,6 +2,7 @@ import type { QuoteState } from '../../database/schema.ts';
 import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { findMintContact, loadRateLimits, type MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
 import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
@@ -140,7 +141,7 @@ async function traceQuotes(
   for (const quote of quotes) {
     const { mintUrl, pubkey, isZap } = quote;
     const isWatched = quote.watchUntilMs !== null;
-    const events = await store.quoteEvents.listByQuote(quote.id);
+    const events = await listQuoteEvents(store.db, quote.id);
     payments.push({
       ...redactQuote(quote, reveal),
       recipientName: (await findUserByPubkey(store.db, pubkey))?.name ?? null,

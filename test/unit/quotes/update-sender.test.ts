@@ -1,4 +1,5 @@
 import { beforeEach, expect, it, vi } from 'vitest';
+import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
 import type { QuoteUpdate } from '../../../src/quotes/process-notifications.ts';
 import { QuoteSubscribers, UpdateSender } from '../../../src/quotes/quote-updates.ts';
@@ -19,7 +20,7 @@ beforeEach(() => {
     evict: () => undefined,
   });
   sender = new UpdateSender({
-    events: { listChangedSince: async () => [] },
+    db: {} as Db,
     subscribers,
     onUpdateSent: () => undefined,
     clock: new TestClock(NOW_MS).now,

@@ -1,10 +1,14 @@
 import { expect, it } from 'vitest';
-import { createLogger } from '../../../src/log.ts';
-import type { Mints } from '../../../src/mints/mints-module.ts';
-import type { ObservationRecorder } from '../../../src/quotes/observation-recorder.ts';
-import { createRecordingSlots, MintWatcher } from '../../../src/watcher/mint-watcher.ts';
-import { eventually } from '../../helpers/eventually.ts';
-import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
+import { createLogger } from '../../src/log.ts';
+import type { Mints } from '../../src/mints/mints-module.ts';
+import type { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
+import { createRecordingSlots, MintWatcher } from '../../src/watcher/mint-watcher.ts';
+import { useTestDatabase } from '../helpers/database/test-database.ts';
+import { eventually } from '../helpers/eventually.ts';
+
+const database = useTestDatabase();
+
+import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
 
 const OPERATOR_MINT_URL = 'https://operator.example';
 const MINT_POLICY = createMintPolicy(OPERATOR_MINT_URL);
@@ -60,7 +64,7 @@ function pollPaidQuotes(
   const watcher = new MintWatcher({
     mintUrl,
     mints: createFakeMints(),
-    quoteStore: { listWatchedByMint: async () => [] },
+    db: database.db,
     observationRecorder: { record },
     recordingSlots,
     onQuotesChanged: () => undefined,
