@@ -9,18 +9,13 @@ import { createState } from '../../../demo/test-mint/state.ts';
 import { DEFAULT_TEST_MINT_SWITCHES } from '../../../demo/test-mint/switches.ts';
 import { TestMintWebSocketServer } from '../../../demo/test-mint/websocket-server.ts';
 import { flood } from '../../helpers/mints/fake-hostile-mint.ts';
-import { forgeCertificateChain, type TlsIdentity } from './certificates.ts';
-import { HTTP_FLOODS, type HttpFlood } from './http-floods.ts';
-import { createHugeDiffieHellmanServer } from './tls12-handshake.ts';
-import { FloodingTlsServer, type HandshakeMessage } from './tls13-message-flood.ts';
+import { createDiffieHellmanServer, SessionTicketServer, type TlsIdentity } from './tls-attacks.ts';
 
 export type HostAttack =
-  | 'Diffie-Hellman'
-  | 'certificate chains'
+  | 'slow handshakes'
   | 'simultaneous handshakes'
-  | HandshakeMessage
-  | 'session ticket and data'
-  | HttpFlood;
+  | 'session tickets'
+  | 'bytes that are no body';
 
 type ConnectionHandler = (connection: Socket) => void;
 
@@ -31,14 +26,23 @@ const FILLING_BYTES = 8_192;
 /** A text message of that length. */
 const TEXT_FRAME_HEADER = Buffer.of(0x81, 126, FILLING_BYTES >> 8, FILLING_BYTES & 0xff);
 
-/** The longest chain that OpenSSL accepts. */
-const LONG_CHAIN = 23;
-
-/** Has 30 kB. A client could refuse longer ones, because chains on the web have up to 10 kB. */
-const SHORT_CHAIN = 7;
+/** A handshake with the most bits that OpenSSL accepts takes a client a second; one with 4,096 bits 50 ms. */
+const SLOW_HANDSHAKE_BITS = 10_000;
+const SHORT_HANDSHAKE_BITS = 4_096;
 
 /** Below the connect timeout of the service. */
 const HOLD_MS = 4_000;
+
+const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+
+/** The first bytes that a server sends, and the bytes that it then repeats. None of them belong to a body. */
+const HTTP_FLOODS: readonly (readonly [start: string, repeated: string])[] = [
+  [`${CHUNKED}1;a=`, 'b'],
+  [CHUNKED, '0'],
+  ['', '\r\n'],
+  ['', 'HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n'],
+  [`${CHUNKED}0\r\n`, 'X-More: more\r\n'],
+];
 
 /**
  * A host that is an honest mint under each path of one number (`/1`), until it attacks all clients that connect. It
@@ -111,38 +115,38 @@ function createHonestMint(identity: TlsIdentity): ConnectionHandler {
 
 function createAttack(attack: HostAttack, identity: TlsIdentity): ConnectionHandler {
   switch (attack) {
-    case 'Diffie-Hellman':
-      return createHugeDiffieHellmanServer();
-    case 'certificate chains':
-      return createTlsServer(forgeCertificateChain(LONG_CHAIN), () => undefined);
+    case 'slow handshakes':
+      return createDiffieHellmanServer(identity, SLOW_HANDSHAKE_BITS);
     case 'simultaneous handshakes':
-      return holdConnections(createTlsServer(forgeCertificateChain(SHORT_CHAIN), () => undefined));
-    case 'key update':
-    case 'session ticket':
-      return createMessageFlood(identity, attack, { hasData: false });
-    case 'session ticket and data':
-      return createMessageFlood(identity, 'session ticket', { hasData: true });
-    default: {
-      const [start, repeated] = HTTP_FLOODS[attack];
-      return createTlsServer(identity, (tls) => {
-        tls.once('data', () => {
-          tls.write(start);
-          flood(tls, repeated);
-        });
-      });
-    }
+      return holdConnections(createDiffieHellmanServer(identity, SHORT_HANDSHAKE_BITS));
+    case 'session tickets':
+      return takeTurns([true, false].map((hasData) => createTicketFlood(identity, hasData)));
+    case 'bytes that are no body':
+      return takeTurns(HTTP_FLOODS.map((bytes) => createHttpFlood(identity, bytes)));
   }
 }
 
-function createTlsServer(
+/** Handles each connection with the next of the handlers. */
+function takeTurns(handlers: readonly ConnectionHandler[]): ConnectionHandler {
+  let count = 0;
+  return (connection) => {
+    count += 1;
+    handlers[count % handlers.length]?.(connection);
+  };
+}
+
+function createHttpFlood(
   identity: TlsIdentity,
-  handle: (tls: TLSSocket) => void,
+  [start, repeated]: readonly [start: string, repeated: string],
 ): ConnectionHandler {
   const secureContext = createSecureContext(identity);
   return (connection) => {
     const tls = new TLSSocket(connection, { isServer: true, secureContext });
     tls.on('error', () => connection.destroy());
-    handle(tls);
+    tls.once('data', () => {
+      tls.write(start);
+      flood(tls, repeated);
+    });
   };
 }
 
@@ -156,16 +160,12 @@ function holdConnections(handle: ConnectionHandler): ConnectionHandler {
   return (connection) => held.push(connection);
 }
 
-function createMessageFlood(
-  identity: TlsIdentity,
-  message: HandshakeMessage,
-  { hasData }: { hasData: boolean },
-): ConnectionHandler {
+function createTicketFlood(identity: TlsIdentity, hasData: boolean): ConnectionHandler {
   return (connection) => {
-    const server = new FloodingTlsServer(connection, identity);
+    const server = new SessionTicketServer(connection, identity);
     server.tls.once('data', (request: Buffer) => {
       const { head, data } = startResponse(request.toString());
-      server.tls.write(head, () => void server.flood(message, hasData ? data : null));
+      server.tls.write(head, () => void server.flood(hasData ? data : null));
     });
   };
 }

@@ -1,11 +1,15 @@
 import { setPriority } from 'node:os';
-import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
+import { Agent } from 'undici';
+import {
+  type ApiResponse,
+  fetchJson,
+  RecipientClient,
+} from '../../helpers/recipients/recipient-client.ts';
 import { buildZapQuery, createZapRequest } from '../../helpers/relays/zap-requests.ts';
 import { AttackHost, type HostAttack } from './attack-host.ts';
-import type { TlsIdentity } from './certificates.ts';
 import { startDnsFloodServer } from './dns-flood-server.ts';
-import { HttpClient } from './http-client.ts';
 import { getAttackAddress, getAttackPort, NAME_SERVER } from './namespace.ts';
+import type { TlsIdentity } from './tls-attacks.ts';
 
 /** A client at one address, and the servers that it names. */
 export interface AttackerOptions {
@@ -84,7 +88,7 @@ async function runAttacker(options: AttackerOptions): Promise<void> {
 
 class AttackingClient {
   readonly #options: AttackerOptions;
-  readonly #client: HttpClient;
+  #agent: Agent;
   #timers: NodeJS.Timeout[] = [];
   #requestCount = 0;
   readonly #mintChooser: RecipientClient;
@@ -93,7 +97,7 @@ class AttackingClient {
 
   constructor(options: AttackerOptions) {
     this.#options = options;
-    this.#client = new HttpClient(options.serviceOrigin, `127.0.2.${options.group}`);
+    this.#agent = this.#createAgent();
     this.#mintChooser = new RecipientClient(options.serviceOrigin);
     this.#zapRecipient = new RecipientClient(options.serviceOrigin);
   }
@@ -103,7 +107,7 @@ class AttackingClient {
       const wallet = new RecipientClient(this.#options.serviceOrigin);
       const status = await this.#chooseMint(wallet, `${this.#getHost(WATCHED_HOST)}/${mint}`);
       for (let quote = 0; quote < QUOTES_PER_MINT; quote += 1) {
-        const { body } = await this.#client.send(
+        const { body } = await this.#send(
           `/.well-known/lnurlp/${wallet.npub}?amount=${AMOUNT_MSAT}`,
         );
         if (status !== 200 || body.pr === undefined) {
@@ -123,7 +127,8 @@ class AttackingClient {
   /** Aborts the pending requests. */
   stop(): void {
     this.#timers.forEach(clearInterval);
-    this.#client.close();
+    void this.#agent.destroy();
+    this.#agent = this.#createAgent();
   }
 
   #nameMint(): void {
@@ -145,7 +150,7 @@ class AttackingClient {
       ]),
     });
     const path = `/.well-known/lnurlp/${this.#zapRecipient.npub}?${buildZapQuery(text, AMOUNT_MSAT)}`;
-    this.#client.send(path).then(
+    this.#send(path).then(
       ({ body }) => body.pr && process.send?.({ pr: body.pr } satisfies ZapInvoice),
       () => undefined,
     );
@@ -153,12 +158,24 @@ class AttackingClient {
 
   async #chooseMint(wallet: RecipientClient, mintUrl: string): Promise<number> {
     const path = '/api/v2/user/mint';
-    const { status } = await this.#client.send(path, {
+    const { status } = await this.#send(path, {
       method: 'PATCH',
-      authorization: wallet.signRequest(path, 'PATCH'),
-      body: { mint_url: mintUrl },
+      headers: {
+        authorization: wallet.signRequest(path, 'PATCH'),
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify({ mint_url: mintUrl }),
     });
     return status;
+  }
+
+  #send(path: string, init: RequestInit = {}): Promise<ApiResponse> {
+    const initWithAddress = { ...init, dispatcher: this.#agent };
+    return fetchJson(this.#options.serviceOrigin, path, initWithAddress);
+  }
+
+  #createAgent(): Agent {
+    return new Agent({ localAddress: `127.0.2.${this.#options.group}` });
   }
 
   #getHost(host: number): string {

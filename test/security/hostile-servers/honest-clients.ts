@@ -1,8 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { Agent } from 'undici';
 import { median, percentile } from '../../../bench/harness/statistics.ts';
 import type { TestMint } from '../../../demo/test-mint.ts';
-import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
-import { HttpClient } from './http-client.ts';
+import {
+  type ApiResponse,
+  fetchJson,
+  RecipientClient,
+} from '../../helpers/recipients/recipient-client.ts';
 
 /** What honest clients experience. Times are milliseconds. */
 export interface Measurements {
@@ -26,7 +30,8 @@ export interface ReachableMint {
 
 /** A payer and a recipient, with keys and an address of their own, so that they stay below all limits. */
 interface Customer {
-  payer: HttpClient;
+  /** Sends a request from the customer's address. */
+  send: (path: string, init?: RequestInit) => Promise<ApiResponse>;
   recipient: RecipientClient;
   mint: TestMint;
 }
@@ -67,7 +72,7 @@ export async function prepareHonestClients(
   );
   return async (durationMs) => {
     const [infos, invoices, otherInvoices, updates, lists] = await Promise.all([
-      repeat(durationMs, INFO_INTERVAL_MS, () => customer.payer.send('/api/v2/info')),
+      repeat(durationMs, INFO_INTERVAL_MS, () => customer.send('/api/v2/info')),
       repeat(durationMs, INVOICE_INTERVAL_MS, () => requestAndRedeemInvoice(customer)),
       Promise.all(
         otherCustomers.map((otherCustomer) =>
@@ -125,8 +130,12 @@ export async function measureCostOfOtherMints(
 
 function createCustomer(origin: string, mint: TestMint): Customer {
   customerCount += 1;
-  const payer = new HttpClient(origin, `127.1.${customerCount}.1`);
-  return { payer, recipient: new RecipientClient(origin), mint };
+  const dispatcher = new Agent({ localAddress: `127.1.${customerCount}.1` });
+  const send = (path: string, init: RequestInit = {}) => {
+    const initWithAddress = { ...init, dispatcher };
+    return fetchJson(origin, path, initWithAddress);
+  };
+  return { send, recipient: new RecipientClient(origin), mint };
 }
 
 /** Creates invoices. @returns a function that pays them, and measures the delays of the updates on a quote socket */
@@ -161,7 +170,7 @@ async function prepareUpdates(customer: Customer): Promise<() => Promise<number[
 
 /** Chooses the recipient's mint. @returns a function that pays invoices and measures when they are listed */
 async function prepareLists(customer: Customer, mintUrl: string): Promise<() => Promise<number[]>> {
-  const { payer, recipient, mint } = customer;
+  const { send, recipient, mint } = customer;
   await chooseMint(customer, mintUrl);
   const requests = await requestInvoices(customer, OTHER_PAYMENTS);
   return async () => {
@@ -176,7 +185,7 @@ async function prepareLists(customer: Customer, mintUrl: string): Promise<() => 
         return [MAX_WAIT_MS];
       }
       const authorization = recipient.signRequest(listPath);
-      const { body } = await payer.send(listPath, { authorization });
+      const { body } = await send(listPath, { headers: { authorization } });
       // A signature can expire while the service does not respond.
       listed = body.data?.quotes.length ?? 0;
     }
@@ -204,15 +213,21 @@ async function measureDuration(action: () => Promise<unknown>): Promise<number> 
   return performance.now() - startMs;
 }
 
-async function chooseMint({ payer, recipient }: Customer, mintUrl: string): Promise<void> {
+async function chooseMint({ send, recipient }: Customer, mintUrl: string): Promise<void> {
   const path = '/api/v2/user/mint';
-  const authorization = recipient.signRequest(path, 'PATCH');
-  await payer.send(path, { method: 'PATCH', authorization, body: { mint_url: mintUrl } });
+  await send(path, {
+    method: 'PATCH',
+    headers: {
+      authorization: recipient.signRequest(path, 'PATCH'),
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify({ mint_url: mintUrl }),
+  });
 }
 
 /** @throws Error if the service returns no invoice */
-async function requestInvoice({ payer, recipient }: Customer): Promise<string> {
-  const { body } = await payer.send(`/.well-known/lnurlp/${recipient.npub}?amount=21000`);
+async function requestInvoice({ send, recipient }: Customer): Promise<string> {
+  const { body } = await send(`/.well-known/lnurlp/${recipient.npub}?amount=21000`);
   if (body.pr === undefined) {
     throw new Error(`the service returned no invoice: ${JSON.stringify(body)}`);
   }

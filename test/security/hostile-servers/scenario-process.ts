@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { TestMint } from '../../../demo/test-mint.ts';
+import { runProgram } from '../../../scripts/debian-packages.ts';
 import { ServiceProcess } from '../../faults/service-process.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
 import type {
@@ -15,7 +16,6 @@ import type {
   AttackerReport,
   ZapInvoice,
 } from './attacker-process.ts';
-import { createSelfSignedIdentity, type TlsIdentity } from './certificates.ts';
 import {
   type CostOfOtherMints,
   type Measurements,
@@ -24,12 +24,13 @@ import {
   type ReachableMint,
 } from './honest-clients.ts';
 import { getAttackAddress, prepareNamespace } from './namespace.ts';
+import type { TlsIdentity } from './tls-attacks.ts';
 
 export type AttackName = AttackerOptions['attack'];
 
-/** Measures the service during attacks. If `isRestarted`, the service is killed and restarted first. */
+/** Measures the service during an attack, if any. If `isRestarted`, the service is killed and restarted first. */
 export interface ScenarioCommand {
-  attacks: readonly AttackName[];
+  attack: AttackName | null;
   isRestarted?: boolean;
 }
 
@@ -38,7 +39,7 @@ export interface ScenarioResult extends Measurements {
   memoryGrowthMb: number;
   /** CPU time of the service during the attack, as a share of one core. */
   cpuShare: number;
-  attackers: readonly AttackerReport[];
+  attacker: AttackerReport | null;
 }
 
 const PROJECT = path.resolve(import.meta.dirname, '../../..');
@@ -88,13 +89,15 @@ function fillCompileCaches(): void {
 
 async function start(attacks: readonly AttackName[]): Promise<CostOfOtherMints> {
   prepareNamespace(folder);
-  const mintIdentity = createSelfSignedIdentity('mints', [OPERATOR_ADDRESS, ...OTHER_ADDRESSES]);
-  const attackerIdentities = attacks.map((_, index) =>
-    createSelfSignedIdentity(
-      `attacker ${index}`,
-      Array.from({ length: HOSTS_PER_GROUP }, (_, host) => getAttackAddress(index + 1, host)),
-    ),
-  );
+  const mintIdentity = await createIdentity([OPERATOR_ADDRESS, ...OTHER_ADDRESSES]);
+  const attackerIdentities: TlsIdentity[] = [];
+  for (let group = 1; group <= attacks.length; group += 1) {
+    attackerIdentities.push(
+      await createIdentity(
+        Array.from({ length: HOSTS_PER_GROUP }, (_, host) => getAttackAddress(group, host)),
+      ),
+    );
+  }
   const identities = [mintIdentity, ...attackerIdentities];
   writeFileSync(certificateFile, identities.map(({ cert }) => cert).join(''));
   const defaultMint = await startMint(OPERATOR_ADDRESS, mintIdentity);
@@ -137,12 +140,14 @@ async function start(attacks: readonly AttackName[]): Promise<CostOfOtherMints> 
   return cost;
 }
 
-async function run({ attacks, isRestarted = false }: ScenarioCommand): Promise<ScenarioResult> {
-  const active = attacks.map((attack) => attackers.get(attack) as ChildProcess);
+async function run({ attack, isRestarted = false }: ScenarioCommand): Promise<ScenarioResult> {
+  const attacker = attack === null ? null : (attackers.get(attack) as ChildProcess);
   const measure = await prepareHonestClients(service.origin, operatorMint, otherMints);
   resetPeakMemory();
   const memoryBeforeMb = readMemoryMb('VmRSS');
-  await Promise.all(active.map((attacker) => command(attacker, 'attack')));
+  if (attacker !== null) {
+    await command(attacker, 'attack');
+  }
   if (isRestarted) {
     await service.kill();
     service.start();
@@ -155,8 +160,19 @@ async function run({ attacks, isRestarted = false }: ScenarioCommand): Promise<S
   await Promise.race([measured, delay(MAX_ATTACK_MS)]);
   const cpuShare = (readCpuSeconds() - cpuBefore) / ((performance.now() - startedAtMs) / 1_000);
   const memoryGrowthMb = readMemoryMb('VmHWM') - memoryBeforeMb;
-  const reports = await Promise.all(active.map((attacker) => command(attacker, 'stop')));
-  return { ...(await measured), memoryGrowthMb, cpuShare, attackers: reports };
+  const report = attacker === null ? null : await command(attacker, 'stop');
+  return { ...(await measured), memoryGrowthMb, cpuShare, attacker: report };
+}
+
+/** Creates a self-signed certificate for servers at IPv4 addresses. */
+async function createIdentity(addresses: readonly string[]): Promise<TlsIdentity> {
+  const keyFile = path.join(folder, 'key.pem');
+  const names = addresses.map((address) => `IP:${address}`).join(',');
+  const { stdout: cert } = await runProgram('openssl', [
+    ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', keyFile, '-days', '2'],
+    ...['-subj', `/CN=${addresses[0]}`, '-addext', `subjectAltName=${names}`],
+  ]);
+  return { cert, key: readFileSync(keyFile, 'utf8') };
 }
 
 /** Starts a mint at a public address. */
