@@ -3,6 +3,7 @@ import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
 import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
 import type { Store } from './store.ts';
+import { pruneFailedPurchases } from './usernames/purchase-store.ts';
 import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
 import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
 
@@ -45,7 +46,7 @@ export async function pruneHistory(
   for (const pruneBatch of [
     () => giveUpOverdueDeliveries(store.db, nowMs, PRUNE_BATCH_SIZE),
     () => pruneQuoteEvents(store.db, PRUNE_BATCH_SIZE),
-    () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
+    () => pruneFailedPurchases(store.db, PRUNE_BATCH_SIZE),
     () => pruneZapReceipts(store.db, PRUNE_BATCH_SIZE),
     () => pruneZapRequests(store.db, PRUNE_BATCH_SIZE),
     () => pruneRelays(store.db, PRUNE_BATCH_SIZE),

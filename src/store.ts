@@ -1,15 +1,8 @@
 import { BaseStore } from './database/sql.ts';
 import { notify, snapshot, type Tx, transaction, tryTransaction } from './database/transaction.ts';
-import { PurchaseStore } from './usernames/purchase-store.ts';
-import { TreasuryStore } from './usernames/treasury-store.ts';
-import { UsernameStore } from './usernames/username-store.ts';
 
 /** All stores on one database connection, pool or transaction. */
 export class Store extends BaseStore {
-  readonly usernames = new UsernameStore(this.db);
-  readonly purchases = new PurchaseStore(this.db);
-  readonly treasury = new TreasuryStore(this.db);
-
   /** See `database/transaction.ts`. Until the last feature has functions instead of a store. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
     return transaction(this.db, (tx) => work(new TransactionStore(tx)));

@@ -12,7 +12,9 @@ import {
   unblockUser,
 } from '../recipients/user-store.ts';
 import type { Store } from '../store.ts';
-import type { StoredUsername } from '../usernames/username-store.ts';
+import { countPurchasesByState } from '../usernames/purchase-store.ts';
+import type { StoredUsername } from '../usernames/username-availability.ts';
+import { findUsername, listUsernamesOfKey } from '../usernames/username-store.ts';
 import {
   type CommandReport,
   createReportResult,
@@ -135,8 +137,8 @@ function parseReason(text: string): string {
 }
 
 /** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
-async function reportUnusedName({ usernames }: Store, name: string): Promise<CommandReport> {
-  const stored = await usernames.find(name);
+async function reportUnusedName({ db }: Store, name: string): Promise<CommandReport> {
+  const stored = await findUsername(db, name);
   let text = `No user has the name ${name}.`;
   if (stored?.pubkey) {
     const relation = stored.status === 'pending' ? 'is buying it' : 'had it before';
@@ -195,10 +197,10 @@ async function reportUser(
   { pubkey, user }: ResolvedUser,
   nowMs: number,
 ): Promise<CommandReport> {
-  const usernames = await store.usernames.listByPubkey(pubkey);
+  const usernames = await listUsernamesOfKey(store.db, pubkey);
   const payments = await listTracedPayments(store.db, pubkey, 1);
   const openQuotes = await listTracedOpenQuotes(store.db, pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
-  const purchases = await store.purchases.countByState(pubkey);
+  const purchases = await countPurchasesByState(store.db, pubkey);
   const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
     const npub = nip19.npubEncode(pubkey);

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
+import type { Db } from '../database/transaction.ts';
 import {
   isReservedUsername,
   MAX_USERNAME_LENGTH,
@@ -7,11 +8,17 @@ import {
   parseUsername,
 } from '../recipients/lightning-address.ts';
 import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
-import type { Store, TransactionStore } from '../store.ts';
+import type { TransactionStore } from '../store.ts';
 import {
   resolveAvailability,
   type StoredUsername,
   type UsernameAvailability,
+} from '../usernames/username-availability.ts';
+import {
+  findUsername,
+  freeUsername,
+  reserveUsername,
+  revokeUsername,
 } from '../usernames/username-store.ts';
 import {
   type CommandContext,
@@ -83,12 +90,12 @@ const RESERVED_LIST_TEXTS = {
 } as const;
 
 async function readUsernameRecord(
-  { usernames }: Pick<Store, 'usernames'>,
+  db: Db,
   name: string,
   reservedNames: readonly string[],
   nowMs: number,
 ): Promise<UsernameRecord> {
-  const stored = await usernames.find(name);
+  const stored = await findUsername(db, name);
   let reservedList: UsernameRecord['reservedList'] = null;
   if (isReservedUsername(name, reservedNames)) {
     reservedList = isReservedUsername(name, []) ? 'built_in' : 'setting';
@@ -105,7 +112,7 @@ async function showUsername(
   name: string,
 ): Promise<CommandReport> {
   const nowMs = clock();
-  const record = await readUsernameRecord(store, name, reservedNames, nowMs);
+  const record = await readUsernameRecord(store.db, name, reservedNames, nowMs);
   return {
     isSuccess: true,
     json: { outcome: 'found', nowMs, ...record },
@@ -168,7 +175,7 @@ async function changeUsername(
 ): Promise<CommandReport> {
   const nowMs = clock();
   const { outcome, before } = await store.transaction(async (tx) => {
-    const record = await readUsernameRecord(tx, name, reservedNames, nowMs);
+    const record = await readUsernameRecord(tx.tx, name, reservedNames, nowMs);
     const rejection = checkChange(action, record, isTakeoverAllowed);
     const result = rejection ?? (await applyChange(tx, action, record, nowMs));
     return { outcome: result, before: record };
@@ -212,16 +219,16 @@ async function applyChange(
 ): Promise<ChangeOutcome> {
   if (availability === 'in_use') {
     await tx.notify(RECIPIENT_CHANGES_CHANNEL, [name]);
-    if (!(await tx.usernames.revoke(name, nowMs))) {
+    if (!(await revokeUsername(tx.tx, name, nowMs))) {
       return 'conflict';
     }
-  } else if (availability !== 'free' && !(await tx.usernames.free(name))) {
+  } else if (availability !== 'free' && !(await freeUsername(tx.tx, name))) {
     return 'conflict';
   }
   if (action === 'release') {
     return 'released';
   }
-  return (await tx.usernames.reserve(name, nowMs)) ? 'reserved' : 'conflict';
+  return (await reserveUsername(tx.tx, name, nowMs)) ? 'reserved' : 'conflict';
 }
 
 function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Action): string {

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient } from '../mints/ecash-client.ts';
-import type { KeysetCache } from '../mints/mint-cache.ts';
+import type { KeysetCache } from '../mints/keyset-cache.ts';
 import { describeFailure } from '../mints/mint-client.ts';
 import type { MintPermit } from '../mints/mint-rate-limiter.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';

@@ -17,8 +17,23 @@ import {
   type SwapContext,
   type SwapResult,
 } from './ecash-swap.ts';
-import type { NewPurchase, OpenPurchase } from './purchase-store.ts';
-import { type Sealer, sealProofs } from './treasury-store.ts';
+import {
+  acquirePurchaseLease,
+  claimProofs,
+  completePurchase,
+  failPurchase,
+  findOpenPurchase,
+  insertPurchase,
+  listDuePurchases,
+  type NewPurchase,
+  type OpenPurchase,
+  renewPurchaseLease,
+  saveOutputPlans,
+  schedulePurchaseRetry,
+} from './purchase-store.ts';
+import { type Sealer, sealProofs } from './sealer.ts';
+import { addTreasuryProofs, isActiveTreasuryKey } from './treasury-store.ts';
+import { assignHeldUsername, holdUsername, releaseHeldUsername } from './username-store.ts';
 
 export const PURCHASE_RECOVERY_INTERVAL_MS = 5_000;
 
@@ -125,7 +140,7 @@ export class PurchaseProcessor {
   /** Resumes a purchase. Returns null if another process has the lease or has closed the purchase. */
   resume(id: string): Promise<PurchaseAttemptResult | null> {
     const { store, clock } = this.#deps;
-    return this.#run(id, (holder) => store.purchases.acquireLease(id, holder, clock()));
+    return this.#run(id, (holder) => acquirePurchaseLease(store.db, id, holder, clock()));
   }
 
   /**
@@ -136,7 +151,7 @@ export class PurchaseProcessor {
   async resumeOrWait(id: string): Promise<PurchaseAttemptResult | null> {
     for (let attempt = 0; attempt < MAX_LEASE_WAITS; attempt += 1) {
       const result = await this.resume(id);
-      if (result !== null || (await this.#deps.store.purchases.findOpen(id)) === null) {
+      if (result !== null || (await findOpenPurchase(this.#deps.store.db, id)) === null) {
         return result;
       }
       await delay(LEASE_WAIT_INTERVAL_MS);
@@ -146,7 +161,7 @@ export class PurchaseProcessor {
 
   async resumeDue(): Promise<void> {
     const { store, clock } = this.#deps;
-    const due = await store.purchases.listDue(clock(), RECOVERY_BATCH_SIZE);
+    const due = await listDuePurchases(store.db, clock(), RECOVERY_BATCH_SIZE);
     await Promise.all(due.map((id) => this.resume(id)));
   }
 
@@ -171,10 +186,10 @@ export class PurchaseProcessor {
     const sealedProofs = await sealer.seal(purchaseSealContext(id), payment.proofs);
     const secretHashes = payment.proofs.map(hashSecret);
     return store.tryTransaction(async (tx) => {
-      if (!(await tx.usernames.hold(order.name, { ...order, purchaseId: id }))) {
+      if (!(await holdUsername(tx.tx, order.name, { ...order, purchaseId: id }))) {
         return false;
       }
-      await tx.purchases.insert({
+      await insertPurchase(tx.tx, {
         ...order,
         id,
         paidSat: payment.faceValueSat,
@@ -184,10 +199,10 @@ export class PurchaseProcessor {
         outputPlan,
         leaseHolder,
       });
-      if (!(await tx.treasury.isActiveKey(sealer.keyId))) {
+      if (!(await isActiveTreasuryKey(tx.tx, sealer.keyId))) {
         throw new Error('a process with another TREASURY_SECRET uses this database');
       }
-      return tx.purchases.claimProofs(id, secretHashes);
+      return claimProofs(tx.tx, id, secretHashes);
     });
   }
 
@@ -215,7 +230,7 @@ export class PurchaseProcessor {
     holder: string,
     takePermit?: () => MintPermit | undefined,
   ): Promise<PurchaseAttemptResult | null> {
-    const openPurchase = await this.#deps.store.purchases.findOpen(id);
+    const openPurchase = await findOpenPurchase(this.#deps.store.db, id);
     if (openPurchase === null) {
       return null;
     }
@@ -245,9 +260,8 @@ export class PurchaseProcessor {
       inputs,
       outputPlans,
       ...(takePermit && { takePermit }),
-      renewLease: () => store.purchases.renewLease(id, holder, clock()),
-      savePlans: (plans: readonly OutputPlan[]) =>
-        store.purchases.setOutputPlans(id, holder, plans),
+      renewLease: () => renewPurchaseLease(store.db, id, holder, clock()),
+      savePlans: (plans: readonly OutputPlan[]) => saveOutputPlans(store.db, id, holder, plans),
     };
     if (isUndoDue(purchase)) {
       return this.#undo(purchase, swap);
@@ -303,14 +317,14 @@ export class PurchaseProcessor {
     const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
     const nowMs = clock();
     const isCompleted = await store.transaction(async (tx) => {
-      if (!(await tx.purchases.complete(id, holder, nowMs))) {
+      if (!(await completePurchase(tx.tx, id, holder, nowMs))) {
         return false;
       }
       await notifyRecipientChange(tx.tx, pubkey);
-      if (!(await tx.usernames.assignHeld(name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
+      if (!(await assignHeldUsername(tx.tx, name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
         throw new Error(`the name of purchase ${id} is no longer held for it`);
       }
-      await tx.treasury.addProofs(sealed);
+      await addTreasuryProofs(tx.tx, sealed);
       return true;
     });
     if (!isCompleted) {
@@ -327,9 +341,9 @@ export class PurchaseProcessor {
   ): Promise<PurchaseAttemptResult | null> {
     const { store, clock, log } = this.#deps;
     const isFailed = await store.transaction(async (tx) => {
-      const isUpdated = await tx.purchases.fail(id, holder, reason, clock());
+      const isUpdated = await failPurchase(tx.tx, id, holder, reason, clock());
       if (isUpdated) {
-        await tx.usernames.releaseHold(name, id);
+        await releaseHeldUsername(tx.tx, name, id);
       }
       return isUpdated;
     });
@@ -356,7 +370,7 @@ export class PurchaseProcessor {
       : Math.min(FIRST_RETRY_DELAY_MS * 2 ** previousAttempts, MAX_RETRY_DELAY_MS);
     const nextAttemptAtMs = nowMs + delayMs;
     const { firstRejectedAtMs, firstUnansweredAtMs, lastUnansweredAtMs } = purchase;
-    await store.purchases.scheduleRetry(id, holder, {
+    await schedulePurchaseRetry(store.db, id, holder, {
       reason,
       attempts,
       nextAttemptAtMs,

@@ -5,7 +5,21 @@ import type { Proof } from '../mints/ecash.ts';
 import type { Store } from '../store.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
-import { type MintBalance, openProof, type Sealer, type Withdrawal } from './treasury-store.ts';
+import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
+import { openProof, type Sealer } from './sealer.ts';
+import {
+  findTreasuryProofs,
+  findWithdrawal,
+  hasSealedData,
+  listBalances,
+  listExpiringEcash,
+  listTreasuryProofAmounts,
+  listWithdrawals,
+  type MintBalance,
+  moveProofsToWithdrawal,
+  readActiveTreasuryKeyId,
+  type Withdrawal,
+} from './treasury-store.ts';
 
 /** Proofs in one withdrawal. Wallets and mints reject more than 1000. */
 const MAX_WITHDRAWAL_PROOFS = 500;
@@ -61,27 +75,26 @@ export class Treasury {
   /** Whether there is neither a treasury secret nor anything that needs it. */
   async isUnused(): Promise<boolean> {
     const { sealer, store } = this.#deps;
-    return sealer === null && !(await store.treasury.hasSealedData());
+    return sealer === null && !(await hasSealedData(store.db));
   }
 
   async readOverview() {
     const { sealer, store, clock } = this.#deps;
-    const { purchases, treasury } = store;
     const nowMs = clock();
     return {
       nowMs,
       /** Why the balances cannot be withdrawn; null if they can. */
       secretProblem: await findTreasuryProblem(sealer, store),
-      balances: await treasury.listBalances(),
+      balances: await listBalances(store.db),
       /** Within {@link EXPIRY_WARNING_MS}, or already. */
-      expiring: await treasury.listExpiring(nowMs + EXPIRY_WARNING_MS),
-      sales: await purchases.totalSales(),
-      openPurchases: await purchases.listOpen(MAX_LISTED),
+      expiring: await listExpiringEcash(store.db, nowMs + EXPIRY_WARNING_MS),
+      sales: await readTotalSales(store.db),
+      openPurchases: await listOpenPurchases(store.db, MAX_LISTED),
     };
   }
 
   listWithdrawals(): Promise<Withdrawal[]> {
-    return this.#deps.store.treasury.listWithdrawals(MAX_LISTED);
+    return listWithdrawals(this.#deps.store.db, MAX_LISTED);
   }
 
   /**
@@ -90,7 +103,7 @@ export class Treasury {
    * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
    */
   async readWithdrawalToken(id: string): Promise<{ token: string; amountSat: number } | null> {
-    const withdrawal = await this.#deps.store.treasury.findWithdrawal(id);
+    const withdrawal = await findWithdrawal(this.#deps.store.db, id);
     if (withdrawal === undefined) {
       return null;
     }
@@ -109,7 +122,7 @@ export class Treasury {
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
     const { store, clock } = this.#deps;
     const sealer = this.#requireSealer();
-    const balances = await store.treasury.listBalances();
+    const balances = await listBalances(store.db);
     const [balance, ...otherBalances] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
     );
@@ -120,7 +133,7 @@ export class Treasury {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const proofAmounts = await store.treasury.listProofAmounts(mintUrl);
+    const proofAmounts = await listTreasuryProofAmounts(store.db, mintUrl);
     const nowMs = clock();
     const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
     const availableProofs = valid.length > 0 ? valid : proofAmounts;
@@ -137,13 +150,14 @@ export class Treasury {
       return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
     }
     const ys = withdrawnProofs.map(({ y }) => y);
-    const storedProofs = await store.treasury.findProofs(ys);
+    const storedProofs = await findTreasuryProofs(store.db, ys);
     const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
     const id = randomUUID();
     const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
     const isWithdrawn =
-      ys.length > 0 && (await store.tryTransaction((tx) => tx.treasury.withdraw(withdrawal, ys)));
+      ys.length > 0 &&
+      (await store.tryTransaction((tx) => moveProofsToWithdrawal(tx.tx, withdrawal, ys)));
     if (!isWithdrawn) {
       return { outcome: 'conflict' };
     }
@@ -166,11 +180,11 @@ export class Treasury {
  */
 export async function findTreasuryProblem(
   sealer: Sealer | null,
-  { treasury }: Store,
+  { db }: Pick<Store, 'db'>,
 ): Promise<{ message: string; advice: string } | null> {
-  const activeKeyId = await treasury.readActiveKeyId();
+  const activeKeyId = await readActiveTreasuryKeyId(db);
   const isRightSecret = sealer !== null && (activeKeyId ?? sealer.keyId) === sealer.keyId;
-  if (isRightSecret || !(await treasury.hasSealedData())) {
+  if (isRightSecret || !(await hasSealedData(db))) {
     return null;
   }
   return sealer === null

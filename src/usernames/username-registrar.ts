@@ -1,7 +1,8 @@
 import type { Clock } from '../clock.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { KeysetCache, MintInfoCache } from '../mints/mint-cache.ts';
+import type { KeysetCache } from '../mints/keyset-cache.ts';
+import type { MintInfoCache } from '../mints/mint-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
@@ -20,7 +21,9 @@ import type {
   PurchaseFailureReason,
   PurchaseProcessor,
 } from './purchase-processor.ts';
-import { type ClaimDecision, decideClaim, resolveAvailability } from './username-store.ts';
+import { countPurchasesByState, findPurchasesByProofs } from './purchase-store.ts';
+import { type ClaimDecision, decideClaim, resolveAvailability } from './username-availability.ts';
+import { claimUsername, findUsername } from './username-store.ts';
 
 /** The price of usernames, and which names can be bought. */
 export interface UsernamePolicy {
@@ -109,7 +112,7 @@ export class UsernameRegistrar {
       return { name, obstacle: 'invalid' };
     }
     const { store, clock } = this.#deps;
-    const availability = resolveAvailability(await store.usernames.find(name), clock());
+    const availability = resolveAvailability(await findUsername(store.db, name), clock());
     const isUnclaimed = availability === 'free' || availability === 'reserved';
     return { name, obstacle: this.#findObstacle(name, isUnclaimed ? availability : 'taken') };
   }
@@ -154,14 +157,14 @@ export class UsernameRegistrar {
   /** @returns `changed` if the name changed concurrently, so that another attempt is needed */
   async #attempt(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
     const { name, pubkey, token, nowMs } = request;
-    let stored = await this.#deps.store.usernames.find(name);
+    let stored = await findUsername(this.#deps.store.db, name);
     let claim = decideClaim(stored, pubkey, nowMs);
     let presentedToken: PresentedToken | null = null;
     if (token !== null && (await this.#isTokenNeeded(claim, request))) {
       const decoded = await decodeToken(token);
       presentedToken = { decoded, earlierUse: await this.#findEarlierUse(decoded, request) };
       // Read again, because the purchase with this token may have completed in the meantime.
-      stored = await this.#deps.store.usernames.find(name);
+      stored = await findUsername(this.#deps.store.db, name);
       claim = decideClaim(stored, pubkey, nowMs);
     }
     const earlierUse = presentedToken?.earlierUse ?? 'none';
@@ -217,7 +220,7 @@ export class UsernameRegistrar {
       case 'buying':
         return true;
       case 'reclaimable':
-        return (await this.#deps.store.purchases.countByState(pubkey)).completed > 0;
+        return (await countPurchasesByState(this.#deps.store.db, pubkey)).completed > 0;
       case 'owned':
       case 'taken':
       case 'reserved':
@@ -234,7 +237,7 @@ export class UsernameRegistrar {
       return 'none';
     }
     const hashes = decoded.proofs.map(hashSecret);
-    const [purchase, ...morePurchases] = await this.#deps.store.purchases.findByProofs(hashes);
+    const [purchase, ...morePurchases] = await findPurchasesByProofs(this.#deps.store.db, hashes);
     if (purchase === undefined) {
       return 'none';
     }
@@ -251,7 +254,8 @@ export class UsernameRegistrar {
   ): Promise<'changed'> {
     if (purchaseId !== null) {
       const result = await this.#requirePaidPurchases().processor.resumeOrWait(purchaseId);
-      const isStillHeld = (await this.#deps.store.usernames.find(name))?.purchaseId === purchaseId;
+      const isStillHeld =
+        (await findUsername(this.#deps.store.db, name))?.purchaseId === purchaseId;
       if (result?.outcome === 'pending' && isStillHeld) {
         throw token === null
           ? purchasePendingError()
@@ -268,7 +272,7 @@ export class UsernameRegistrar {
     const { graceMs } = this.policy;
     const isAssigned = await this.#deps.store.tryTransaction(async (tx) => {
       await notifyRecipientChange(tx.tx, request.pubkey);
-      return tx.usernames.assign(request.name, { ...request, graceMs });
+      return claimUsername(tx.tx, request.name, { ...request, graceMs });
     });
     if (!isAssigned) {
       return 'changed';

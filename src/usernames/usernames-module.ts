@@ -4,14 +4,15 @@ import { loadOrGenerateSecret, readGeneratedSecret } from '../database/generated
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
-import { KeysetCache } from '../mints/mint-cache.ts';
+import { KeysetCache } from '../mints/keyset-cache.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { Store } from '../store.ts';
 import { verifyKeysetKeys } from './ecash/proofs.ts';
 import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
+import { Sealer } from './sealer.ts';
 import { findTreasuryProblem } from './treasury.ts';
-import { Sealer } from './treasury-store.ts';
+import { activateTreasuryKey } from './treasury-store.ts';
 import { type UsernamePolicy, UsernameRegistrar } from './username-registrar.ts';
 
 interface TreasurySettings {
@@ -145,7 +146,7 @@ async function prepareTreasurySecret(settings: TreasurySettings, store: Store): 
   if (sealer === null && database.kind === 'sqlite' && usernames.priceSat) {
     sealer = new Sealer(loadOrGenerateSecret(database.dataDir, 'treasury-secret'));
   }
-  if (sealer !== null && !(await store.treasury.activateKey(sealer.keyId))) {
+  if (sealer !== null && !(await activateTreasuryKey(store.db, sealer.keyId))) {
     throw new OperatorError('TREASURY_SECRET: another process sealed ecash with another secret.');
   }
 }

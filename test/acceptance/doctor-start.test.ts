@@ -4,8 +4,8 @@ import { type AddressInfo, createServer } from 'node:net';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
-import { Store } from '../../src/store.ts';
-import { Sealer } from '../../src/usernames/treasury-store.ts';
+import { Sealer } from '../../src/usernames/sealer.ts';
+import { activateTreasuryKey, addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
@@ -131,11 +131,10 @@ async function createTreasury(expiresAtMs: number | null = null): Promise<string
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-  const { treasury } = new Store(database.db);
   const sealer = new Sealer(TEST_TREASURY_SECRET);
-  await treasury.activateKey(sealer.keyId);
+  await activateTreasuryKey(database.db, sealer.keyId);
   const sealed = await sealer.seal('treasury proof y', {});
-  await treasury.addProofs([
+  await addTreasuryProofs(database.db, [
     { y: 'y', mintUrl: 'https://mint.example', amountSat: 16, expiresAtMs, sealed },
   ]);
   await database.close();

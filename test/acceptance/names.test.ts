@@ -2,6 +2,11 @@ import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { blockUser } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
+import {
+  claimUsername,
+  holdUsername,
+  reserveUsername,
+} from '../../src/usernames/username-store.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -70,7 +75,7 @@ describe('GET /api/v2/names/{name}', () => {
   });
 
   it('reports a name that the operator reserved later as reserved', async () => {
-    await store.usernames.reserve('later', clock.nowMs);
+    await reserveUsername(store.db, 'later', clock.nowMs);
     expect(await lookUp('later')).toMatchObject({ available: false, reason: 'reserved' });
   });
 
@@ -94,7 +99,7 @@ describe('GET /api/v2/names/{name}', () => {
       'held for an unfinished purchase',
       async (name: string) => {
         const { pubkey } = environment.newWallet();
-        await store.usernames.hold(name, { pubkey, purchaseId: name, nowMs: clock.nowMs });
+        await holdUsername(store.db, name, { pubkey, purchaseId: name, nowMs: clock.nowMs });
       },
     ],
   ])('reports a name that is %s as taken', async (state, makeTaken) => {
@@ -107,7 +112,7 @@ describe('GET /api/v2/names/{name}', () => {
   it('reports a released name as available when the grace period has ended', async () => {
     const owner = await assignTo('released');
     const claim = { pubkey: owner.pubkey, nowMs: clock.nowMs, graceMs: HOUR_MS };
-    await store.transaction((tx) => tx.usernames.assign('renamed', claim));
+    await store.transaction((tx) => claimUsername(tx.tx, 'renamed', claim));
     expect(await lookUp('released')).toMatchObject({ available: false, reason: 'taken' });
     clock.advance(HOUR_MS);
     expect(await lookUp('released')).toEqual({ name: 'released', available: true });

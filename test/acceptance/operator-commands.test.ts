@@ -2,6 +2,7 @@ import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
 import { Store } from '../../src/store.ts';
+import { claimUsername, findUsername, holdUsername } from '../../src/usernames/username-store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
 import { createDatabaseWithAlice } from '../helpers/database/database-with-alice.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -152,7 +153,10 @@ describe('nutpost name', () => {
         ),
       );
     }
-    expect(await store.usernames.find(name)).toMatchObject({ status: 'pending', purchaseId: 'p1' });
+    expect(await findUsername(store.db, name)).toMatchObject({
+      status: 'pending',
+      purchaseId: 'p1',
+    });
   });
 
   it.each([
@@ -312,9 +316,9 @@ describe('nutpost user', () => {
     const startMs = FIRST_PAID_AT_MS;
     const startTime = '2023-11-14T22:13:20.000Z';
     const assignment = { pubkey, nowMs: startMs, graceMs: 30 * DAY_MS };
-    await store.transaction((tx) => tx.usernames.assign(`${name}old`, assignment));
-    await store.transaction((tx) => tx.usernames.assign(`${name}new`, assignment));
-    await store.usernames.hold(`${name}next`, { pubkey, purchaseId: 'p1', nowMs: startMs });
+    await store.transaction((tx) => claimUsername(tx.tx, `${name}old`, assignment));
+    await store.transaction((tx) => claimUsername(tx.tx, `${name}new`, assignment));
+    await holdUsername(store.db, `${name}next`, { pubkey, purchaseId: 'p1', nowMs: startMs });
     await store.transaction((tx) =>
       saveUserSettings(tx.tx, pubkey, { mintUrl: 'https://mint.example', lockQuotes: true }),
     );
@@ -463,13 +467,13 @@ function failure(stderr: string) {
 /** Assigns a name to the wallet, which releases its previous one. */
 async function assignName(newName: string): Promise<void> {
   const assignment = { pubkey: wallet.pubkey, nowMs: NOW_MS, graceMs: 30 * DAY_MS };
-  await store.transaction((tx) => tx.usernames.assign(newName, assignment));
+  await store.transaction((tx) => claimUsername(tx.tx, newName, assignment));
   await waitForNotificationDelivery(environment.database);
 }
 
 /** Holds the name as the start of a purchase does. Returns whether the name was free. */
 function holdName(): Promise<boolean> {
-  return store.usernames.hold(name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
+  return holdUsername(store.db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
 }
 
 async function isPayable(address: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
+import { insertPurchase } from '../../src/usernames/purchase-store.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -37,18 +38,20 @@ describe('nutpost treasury', () => {
 
   it('shows the withdrawable balance and the purchases in progress', async () => {
     await fixture.addEcash(21, 1_000);
-    await fixture.store.purchases.insert({
-      id: 'a-purchase',
-      pubkey: '0'.repeat(64),
-      name: 'alice',
-      priceSat: 21,
-      paidSat: 23,
-      mintUrl: environment.mint.url,
-      createdAtMs: fixture.clock.now(),
-      sealedProofs: 'sealed',
-      outputPlan: { keysetId: 'any', amounts: [] },
-      leaseHolder: 'a run',
-    });
+    await fixture.store.transaction((tx) =>
+      insertPurchase(tx.tx, {
+        id: 'a-purchase',
+        pubkey: '0'.repeat(64),
+        name: 'alice',
+        priceSat: 21,
+        paidSat: 23,
+        mintUrl: environment.mint.url,
+        createdAtMs: fixture.clock.now(),
+        sealedProofs: 'sealed',
+        outputPlan: { keysetId: 'any', amounts: [] },
+        leaseHolder: 'a run',
+      }),
+    );
     onTestFinished(async () => {
       await environment.database.db.deleteFrom('username_purchases').execute();
     });

@@ -2,6 +2,8 @@ import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { HISTORY_RETENTION_MS } from '../../src/limits.ts';
 import { Store } from '../../src/store.ts';
+import { countPurchasesByState, pruneFailedPurchases } from '../../src/usernames/purchase-store.ts';
+import { revokeUsername } from '../../src/usernames/username-store.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
@@ -175,7 +177,7 @@ it('does not assign a revoked name again to the token that bought it', async () 
   const token = await payer.mintToken(PRICE_SAT);
   expect((await requestUsername(wallet, 'taken', token)).status).toBe(201);
   const store = new Store(environment.database.db);
-  await store.transaction((tx) => tx.usernames.revoke('taken', Date.now()));
+  await store.transaction((tx) => revokeUsername(tx.tx, 'taken', Date.now()));
   const { status, body } = await requestUsername(wallet, 'taken', token);
   expect(status).toBe(402);
   expect(body.message).toMatch(/another purchase/);
@@ -190,16 +192,24 @@ it('deletes failed purchases after the retention period and keeps completed ones
     402,
   );
   await buy('bought');
-  const { purchases } = new Store(environment.database.db);
-  expect(await purchases.countByState(wallet.pubkey)).toEqual({ open: 0, completed: 1, failed: 1 });
-  expect(await purchases.pruneFailed(MAX_PRUNED_ROWS)).toBe(false);
-  expect((await purchases.countByState(wallet.pubkey)).failed).toBe(1);
+  const { db } = environment.database;
+  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({
+    open: 0,
+    completed: 1,
+    failed: 1,
+  });
+  expect(await pruneFailedPurchases(db, MAX_PRUNED_ROWS)).toBe(false);
+  expect((await countPurchasesByState(db, wallet.pubkey)).failed).toBe(1);
   await environment.database.db
     .updateTable('username_purchases')
     .set({ closed_at: Date.now() - HISTORY_RETENTION_MS - 1 })
     .execute();
-  await purchases.pruneFailed(MAX_PRUNED_ROWS);
-  expect(await purchases.countByState(wallet.pubkey)).toEqual({ open: 0, completed: 1, failed: 0 });
+  await pruneFailedPurchases(db, MAX_PRUNED_ROWS);
+  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({
+    open: 0,
+    completed: 1,
+    failed: 0,
+  });
 });
 
 /** Starts another mint and another service with an empty database. */

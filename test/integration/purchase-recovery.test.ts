@@ -8,7 +8,7 @@ import { createRateLimitStore } from '../../src/mints/mint-store.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { openProof, Sealer } from '../../src/usernames/treasury-store.ts';
+import { openProof, Sealer } from '../../src/usernames/sealer.ts';
 import { createTreasury } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';

@@ -45,6 +45,7 @@ import {
   savePaymentCounters,
 } from '../../src/recipients/user-store.ts';
 import { TransactionStore } from '../../src/store.ts';
+import { findUsername } from '../../src/usernames/username-store.ts';
 import {
   claimDueReceipts,
   findDueRelays,
@@ -90,7 +91,7 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
 
 const CALLS: [name: string, call: StoreCall][] = [
   ['finds the owner of a name', ({ db }) => findUserByName(db, 'alice')],
-  ['finds out whether a name is available', ({ usernames }) => usernames.find('alice')],
+  ['finds out whether a name is available', ({ db }) => findUsername(db, 'alice')],
   ['finds a recipient by key', ({ db }) => findUserByPubkey(db, pubkey)],
   [
     'counts open invoices',

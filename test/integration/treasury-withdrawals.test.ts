@@ -1,7 +1,8 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
+import { Sealer, sealProofs } from '../../src/usernames/sealer.ts';
 import type { WithdrawalResult } from '../../src/usernames/treasury.ts';
-import { Sealer, sealProofs } from '../../src/usernames/treasury-store.ts';
+import { addTreasuryProofs, hasSealedData } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
@@ -127,7 +128,7 @@ describe('a withdrawal', () => {
       /^TREASURY_SECRET: key /,
     );
     // Withdrawn tokens do not count as data for which the service needs the secret.
-    expect(await fixture.store.treasury.hasSealedData()).toBe(false);
+    expect(await hasSealedData(fixture.store.db)).toBe(false);
   });
 });
 
@@ -142,7 +143,7 @@ async function addProofsOfSoldUsernames({ store, mint }: TreasuryFixture): Promi
     })),
   );
   const sealer = new Sealer(TEST_TREASURY_SECRET);
-  await store.treasury.addProofs(await sealProofs(sealer, mint.url, proofs.flat()));
+  await addTreasuryProofs(store.db, await sealProofs(sealer, mint.url, proofs.flat()));
 }
 
 function countProofs(result: WithdrawalResult): number {

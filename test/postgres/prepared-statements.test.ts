@@ -2,6 +2,8 @@ import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { Store } from '../../src/store.ts';
+import { findPurchasesByProofs } from '../../src/usernames/purchase-store.ts';
+import { addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 
 /** How many statements a connection may keep prepared. The service has far fewer. */
@@ -54,8 +56,9 @@ it('uses the same statement for lists of any length', async () => {
     const store = new Store(connection);
     for (let length = 1; length <= 5; length += 1) {
       const ys = Array.from({ length }, (_, index) => `y-${length}-${index}`);
-      await store.purchases.findByProofs(ys);
-      await store.treasury.addProofs(
+      await findPurchasesByProofs(store.db, ys);
+      await addTreasuryProofs(
+        store.db,
         ys.map((y) => ({
           y,
           mintUrl: 'https://mint.example',

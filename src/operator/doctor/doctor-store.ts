@@ -5,7 +5,7 @@ import type { Db, Tx } from '../../database/transaction.ts';
 import { listFailingMints, loadRateLimits } from '../../mints/mint-store.ts';
 import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
-import { type ExpiringEcash, TreasuryStore } from '../../usernames/treasury-store.ts';
+import { type ExpiringEcash, listExpiringEcash } from '../../usernames/treasury-store.ts';
 
 /** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */
 const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
@@ -114,7 +114,6 @@ async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> 
   const failing = new Set(await listFailingMints(db));
   const watched = await listWatchedMints(db);
   const watchedMints = watched.map((each) => each.mintUrl);
-  const treasury = new TreasuryStore(db);
   return {
     runningProcessCount: running.length,
     knownMintLimits: await loadRateLimits(db, mintUrl),
@@ -123,6 +122,6 @@ async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> 
       ...watchedMints.filter((url) => failing.has(url)),
       ...watchedMints.filter((url) => !failing.has(url)),
     ],
-    expiringEcash: await treasury.listExpiring(Date.now() + EXPIRY_WARNING_MS),
+    expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
   };
 }

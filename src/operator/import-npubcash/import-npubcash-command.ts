@@ -15,6 +15,7 @@ import {
   saveUserSettings,
 } from '../../recipients/user-store.ts';
 import type { TransactionStore } from '../../store.ts';
+import { claimUsername } from '../../usernames/username-store.ts';
 import {
   type CommandContext,
   type CommandIo,
@@ -286,7 +287,7 @@ class NpubcashImporter {
     }
     // The grace period does not matter: the key has no other name that this would release.
     const claim = { pubkey, nowMs: this.#context.clock(), graceMs: 0 };
-    if (storedName === null && !(await tx.usernames.assign(name, claim))) {
+    if (storedName === null && !(await claimUsername(tx.tx, name, claim))) {
       this.#recordSkipped(sourceUser.sourceRow, 'name_taken');
       return false;
     }

@@ -4,7 +4,7 @@ import type { TestMint } from '../../../demo/test-mint.ts';
 import type { Database } from '../../../src/database/database.ts';
 import type { Proof } from '../../../src/mints/ecash.ts';
 import { computeY } from '../../../src/usernames/ecash/proofs.ts';
-import { openProof, Sealer } from '../../../src/usernames/treasury-store.ts';
+import { openProof, Sealer } from '../../../src/usernames/sealer.ts';
 import type { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import type { ProcessStorm } from '../storm.ts';
 import {

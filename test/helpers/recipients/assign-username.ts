@@ -1,5 +1,6 @@
 import type { Database } from '../../../src/database/database.ts';
 import { Store } from '../../../src/store.ts';
+import { claimUsername } from '../../../src/usernames/username-store.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -14,7 +15,7 @@ export async function assignUsername(
 ): Promise<void> {
   const claim = { pubkey, nowMs: Date.now(), graceMs: 30 * DAY_MS };
   const wasFree = await new Store(database.db).transaction((tx) =>
-    tx.usernames.assign(name, claim),
+    claimUsername(tx.tx, name, claim),
   );
   if (!wasFree) {
     throw new Error(`the username ${name} is not free`);

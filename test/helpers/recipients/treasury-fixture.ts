@@ -2,8 +2,9 @@ import { onTestFinished } from 'vitest';
 import { TestMint } from '../../../demo/test-mint.ts';
 import type { Database } from '../../../src/database/database.ts';
 import { Store } from '../../../src/store.ts';
+import { Sealer, sealProofs } from '../../../src/usernames/sealer.ts';
 import { Treasury } from '../../../src/usernames/treasury.ts';
-import { Sealer, sealProofs } from '../../../src/usernames/treasury-store.ts';
+import { addTreasuryProofs, listBalances } from '../../../src/usernames/treasury-store.ts';
 import { TEST_TREASURY_SECRET } from '../service/test-environment.ts';
 import { TestClock } from '../test-clock.ts';
 import { EcashPayer } from './ecash-payer.ts';
@@ -46,7 +47,8 @@ export class TreasuryFixture {
         secret,
         C,
       }));
-      await this.store.treasury.addProofs(
+      await addTreasuryProofs(
+        this.store.db,
         await sealProofs(sealer, this.mint.url, proofs, expiresAtMs),
       );
     }
@@ -54,7 +56,7 @@ export class TreasuryFixture {
 
   /** Returns the amount of the mint's ecash in the treasury. */
   async readBalanceSat(): Promise<number> {
-    const balances = await this.store.treasury.listBalances();
+    const balances = await listBalances(this.store.db);
     return balances.find(({ mintUrl }) => mintUrl === this.mint.url)?.amountSat ?? 0;
   }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Keyset, KeysetKeys } from '../../../src/mints/ecash.ts';
 import type { ReadKeysetsResult, ReadKeysResult } from '../../../src/mints/ecash-client.ts';
-import { KeysetCache } from '../../../src/mints/mint-cache.ts';
+import { KeysetCache } from '../../../src/mints/keyset-cache.ts';
 
 const MINT_URL = 'https://mint.example';
 const INACTIVE_KEYSET: Keyset = { id: '00aa', unit: 'sat', active: false, inputFeePpk: 0 };

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Sealer } from '../../../src/usernames/treasury-store.ts';
+import { Sealer } from '../../../src/usernames/sealer.ts';
 
 const SECRET = 'a treasury secret of more than 32 characters';
 const PROOFS = [{ secret: 'worth a lot', amount: 8 }];
