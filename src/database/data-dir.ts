@@ -3,15 +3,13 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
+import { DATA_DIR_LOCK_TIMEOUT_MS } from './limits.ts';
 
 /** Only the service's user may read the data, because the id of an unlocked quote is enough to take its money. */
 const PRIVATE_DIR_MODE = 0o700;
 const PRIVATE_FILE_MODE = 0o600;
 
 const GROUP_AND_OTHER_PERMISSIONS = 0o077;
-
-/** How long to wait for a previous service that is still closing its database. */
-const LOCK_TIMEOUT_MS = 3_000;
 
 export function sqliteFilePath(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
@@ -94,7 +92,7 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  const lock = new DatabaseSync(file, { timeout: LOCK_TIMEOUT_MS, open: false });
+  const lock = new DatabaseSync(file, { timeout: DATA_DIR_LOCK_TIMEOUT_MS, open: false });
   const release = () => {
     if (lock.isOpen) {
       lock.close();

@@ -7,6 +7,12 @@ import { OperatorError, rootCauseMessage } from '../errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from './data-dir.ts';
 import { throttleErrorReports } from './errors.ts';
+import {
+  CLOSE_TIMEOUT_MS,
+  COMMAND_BUSY_TIMEOUT_MS,
+  READ_BUSY_TIMEOUT_MS,
+  SERVICE_BUSY_TIMEOUT_MS,
+} from './limits.ts';
 import { compareMigrations } from './migration-store.ts';
 import {
   assertRequiredSettings,
@@ -20,8 +26,7 @@ import {
   readPoolStats,
 } from './postgres.ts';
 import { type Listen, listenOnPostgres } from './postgres-notifications.ts';
-import { withPreparedStatements } from './prepared-statements.ts';
-import { ReconnectingPool } from './reconnecting-pool.ts';
+import { PostgresPool } from './postgres-pool.ts';
 import type { DatabaseSchema } from './schema.ts';
 import { SqliteConnection, type SqliteConnectionOptions } from './sqlite-connection.ts';
 import { createSqliteDialect, SqliteDriver } from './sqlite-dialect.ts';
@@ -48,21 +53,6 @@ export interface Database {
   checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
-
-/** A server that does not respond must not delay the shutdown. */
-const CLOSE_TIMEOUT_MS = 2_000;
-
-/** How long the service's queries wait for another process's lock. Short, because payers wait for the queries. */
-export const SERVICE_BUSY_TIMEOUT_MS = 3_000;
-
-/** How long the queries of operator commands wait for the lock. Longer, because no client waits for them. */
-const COMMAND_BUSY_TIMEOUT_MS = 30_000;
-
-/**
- * How long reads wait for the lock. Short, because reads block the main thread. They only wait while another process
- * recovers the database after a crash.
- */
-const READ_BUSY_TIMEOUT_MS = 50;
 
 export interface PostgresLocation {
   kind: 'postgres';
@@ -252,10 +242,12 @@ async function openPostgres(
       await assertRequiredSettings(client);
     }
   });
-  const connections = new ReconnectingPool(pool, report, { checkConnection });
-  const db = new Kysely<DatabaseSchema>({
-    dialect: new PostgresDialect({ pool: withPreparedStatements(connections, hasSessions) }),
+  const connections = new PostgresPool(pool, {
+    checkConnection,
+    reportError: report,
+    shouldPrepare: hasSessions,
   });
+  const db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: connections }) });
   return {
     db,
     listen: (listener) =>

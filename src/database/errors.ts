@@ -1,3 +1,5 @@
+import { ERROR_REPORT_INTERVAL_MS } from './limits.ts';
+
 // Result codes of SQLite (https://sqlite.org/rescode.html).
 const BUSY = 5;
 const CONSTRAINT = 19;
@@ -40,14 +42,11 @@ export function sqliteResultCode(error: unknown): number | null {
     : null;
 }
 
-/** While the database is unavailable, every request fails with the same error. */
-const REPORT_INTERVAL_MS = 10_000;
-
-/** Returns a function that passes at most one error per {@link REPORT_INTERVAL_MS} to `report`. */
+/** Returns a function that passes at most one error per {@link ERROR_REPORT_INTERVAL_MS} to `report`. */
 export function throttleErrorReports(report: (error: Error) => void): (error: Error) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (error) => {
-    if (performance.now() - reportedAtMs >= REPORT_INTERVAL_MS) {
+    if (performance.now() - reportedAtMs >= ERROR_REPORT_INTERVAL_MS) {
       reportedAtMs = performance.now();
       report(error);
     }

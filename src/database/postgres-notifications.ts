@@ -1,8 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { computeBackoffMs } from '../backoff.ts';
 import type { Clock } from '../clock.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { assertWritable, computeRetryDelayMs, createClientConfig } from './postgres.ts';
+import {
+  HEARTBEAT_INTERVAL_MS,
+  HEARTBEAT_TIMEOUT_MS,
+  LISTEN_CLOSE_TIMEOUT_MS,
+  RECONNECT_BACKOFF,
+} from './limits.ts';
+import { assertWritable, createClientConfig } from './postgres.ts';
 
 /** Receives the notifications (NOTIFY) of all connections and processes. */
 export interface NotificationListener {
@@ -39,17 +46,6 @@ export interface NotificationSubscription {
   readonly isConnected: boolean;
   close(): Promise<void>;
 }
-
-/** A server that does not respond must not delay the shutdown. */
-const CLOSE_TIMEOUT_MS = 1_000;
-
-const HEARTBEAT_INTERVAL_MS = 2_000;
-
-/**
- * If a query takes longer, the connection is considered broken. A busy server may take some seconds. Payments that
- * other processes record are announced late by up to this time and one heartbeat interval if the server vanishes.
- */
-const QUERY_TIMEOUT_MS = 5_000;
 
 interface ConnectionCallbacks {
   /** Receives the error of a broken connection, and of each failed attempt to reopen it. */
@@ -88,7 +84,7 @@ export async function listenOnPostgres(
     close: async () => {
       closeController.abort();
       const closing = client.end().then(() => reconnectLoop);
-      await waitAtMost(CLOSE_TIMEOUT_MS, closing);
+      await waitAtMost(LISTEN_CLOSE_TIMEOUT_MS, closing);
     },
   };
 
@@ -110,7 +106,7 @@ export async function listenOnPostgres(
   }
 
   async function reconnect(sinceMs: number): Promise<void> {
-    for (let attempt = 0; !isConnected && !signal.aborted; attempt += 1) {
+    for (let failures = 1; !isConnected && !signal.aborted; failures += 1) {
       try {
         client = await connect(url, listener, onAlive);
         isConnected = true;
@@ -122,7 +118,9 @@ export async function listenOnPostgres(
           isConnected = false;
           client.end().catch(() => undefined);
         }
-        await delay(computeRetryDelayMs(attempt), undefined, { signal }).catch(() => undefined);
+        await delay(computeBackoffMs(failures, RECONNECT_BACKOFF), undefined, { signal }).catch(
+          () => undefined,
+        );
       }
     }
   }
@@ -137,7 +135,7 @@ async function connect(
   const client = new pg.Client({
     ...createClientConfig(url),
     application_name: 'nutpost listening',
-    query_timeout: QUERY_TIMEOUT_MS,
+    query_timeout: HEARTBEAT_TIMEOUT_MS,
   });
   // An unhandled 'error' event ends the process.
   client.on('error', () => undefined);

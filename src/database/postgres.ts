@@ -1,43 +1,16 @@
 import pg from 'pg';
 import '../address-timeout.ts';
 import { OperatorError } from '../errors.ts';
-
-/** Enough for the concurrent queries of one process, and few enough for many processes on one server. */
-const MAX_CONNECTIONS = 10;
-
-/** How long a request waits for a free connection or a starting server before it fails. */
-export const CONNECT_TIMEOUT_MS = 5_000;
-
-/** While the server is unreachable, the time between two attempts doubles from the first to the second value. */
-const MIN_RETRY_DELAY_MS = 100;
-const MAX_RETRY_DELAY_MS = 1_000;
-
-/** Prepared statements keep their plans. New connections plan the statements again, for tables that have grown. */
-const MAX_LIFETIME_SECONDS = 300;
-
-/** Much longer than any query of the service takes, including its wait for row locks. */
-const STATEMENT_TIMEOUT_MS = 8_000;
-
-/** For operator commands, whose queries may read whole tables. */
-const COMMAND_STATEMENT_TIMEOUT_MS = 30_000;
-
-/**
- * The client's own timeout, for a server that has vanished and does not apply the statement timeout. It also ends the
- * wait for a commit, for example if a synchronous standby has failed. The result of such a commit is unknown.
- */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 2_000;
-
-/**
- * The server ends a transaction whose client has vanished, because its row locks block the payments of a recipient.
- * The service never waits for anything but the database within a transaction.
- */
-const IDLE_TRANSACTION_TIMEOUT_MS = 10_000;
-
-/**
- * Short enough to keep firewalls from dropping idle connections, and to notice a vanished server. Node repeats the
- * probe every second and closes the connection after ten.
- */
-const KEEP_ALIVE_DELAY_MS = 10_000;
+import {
+  COMMAND_STATEMENT_TIMEOUT_MS,
+  CONNECT_TIMEOUT_MS,
+  IDLE_TRANSACTION_TIMEOUT_MS,
+  KEEP_ALIVE_DELAY_MS,
+  MAX_CONNECTIONS,
+  MAX_LIFETIME_SECONDS,
+  QUERY_TIMEOUT_MS,
+  STATEMENT_TIMEOUT_MS,
+} from './limits.ts';
 
 const INT8_OID = 20;
 
@@ -202,12 +175,6 @@ export async function assertWritable(client: pg.ClientBase): Promise<void> {
   if ((await readSetting(client, 'transaction_read_only')) !== 'off') {
     throw new Error('the server is read-only');
   }
-}
-
-/** Returns how long to wait after a failed attempt to connect. Random, so that processes do not connect together. */
-export function computeRetryDelayMs(attempt: number): number {
-  const maxDelayMs = Math.min(MIN_RETRY_DELAY_MS * 2 ** attempt, MAX_RETRY_DELAY_MS);
-  return (maxDelayMs * (1 + Math.random())) / 2;
 }
 
 /** Returns the settings that all connections share. */

@@ -1,12 +1,7 @@
 import { DatabaseUnavailableError } from '../errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
+import { READINESS_CACHE_MS, READINESS_QUERY_TIMEOUT_MS } from './limits.ts';
 import type { readMigrationStatus } from './migration-store.ts';
-
-/** Shorter than the timeouts of load balancers. */
-const DATABASE_CHECK_TIMEOUT_MS = 2_000;
-
-/** The database is queried at most once in this time, because any client may request the status. */
-const DATABASE_CHECK_CACHE_MS = 1_000;
 
 /** Whether this process is ready for requests, and which checks fail. */
 export interface ReadinessStatus {
@@ -61,7 +56,7 @@ export class Readiness {
   }
 
   /**
-   * Returns within {@link DATABASE_CHECK_TIMEOUT_MS}. If the database has not responded by then, uses its previous
+   * Returns within {@link READINESS_QUERY_TIMEOUT_MS}. If the database has not responded by then, uses its previous
    * response; `listen` shows whether the server has vanished.
    */
   async getStatus(): Promise<ReadinessStatus> {
@@ -79,7 +74,7 @@ export class Readiness {
   async #refreshDatabaseChecks(): Promise<void> {
     const nowMs = this.#deps.monotonicMs();
     if (this.#pendingDatabaseCheck === null) {
-      if (nowMs - this.#databaseCheckedAtMs < DATABASE_CHECK_CACHE_MS) {
+      if (nowMs - this.#databaseCheckedAtMs < READINESS_CACHE_MS) {
         return;
       }
       this.#databaseCheckedAtMs = nowMs;
@@ -87,7 +82,7 @@ export class Readiness {
     }
     // Otherwise the process is not ready anyway, and load balancers should know at once.
     if (this.#deps.isListening()) {
-      await waitAtMost(DATABASE_CHECK_TIMEOUT_MS, this.#pendingDatabaseCheck);
+      await waitAtMost(READINESS_QUERY_TIMEOUT_MS, this.#pendingDatabaseCheck);
     }
   }
 

@@ -1,22 +1,13 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { isSqliteBusy } from './errors.ts';
-
-/** Checkpoints are rare (every 16 MB of WAL, in pages of 4 KB), because invoices change mostly the same pages. */
-const CHECKPOINT_PAGES = 4_000;
-
-/** After a checkpoint, SQLite truncates a larger WAL file to this size. */
-const MAX_WAL_BYTES = 16 * 1024 * 1024;
-
-const CACHE_KB = 16_000;
-
-/** How long to wait for another process that closes the database, or recovers it after a crash. */
-const OPEN_TIMEOUT_MS = 5_000;
-
-/** The retry interval while another process holds the lock. SQLite's own busy handler waits up to 100 ms. */
-const BUSY_RETRY_MS = 2;
-
-/** More statements than the service has. The limit protects the memory from statements that are never repeated. */
-const MAX_STATEMENTS = 300;
+import {
+  BUSY_RETRY_MS,
+  CHECKPOINT_PAGES,
+  MAX_PREPARED_STATEMENTS,
+  MAX_WAL_BYTES,
+  SQLITE_CACHE_KB,
+  SQLITE_OPEN_TIMEOUT_MS,
+} from './limits.ts';
 
 /** A message of `pg_notify`. */
 export type SqliteNotification = readonly [channel: string, payload: string];
@@ -55,13 +46,13 @@ export class SqliteConnection {
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
     this.#isReader = mode === 'read';
-    this.#database = new DatabaseSync(file, { timeout: OPEN_TIMEOUT_MS });
+    this.#database = new DatabaseSync(file, { timeout: SQLITE_OPEN_TIMEOUT_MS });
     try {
       this.#database.exec(`
         pragma synchronous = full;
         pragma foreign_keys = on;
         pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
-        pragma cache_size = -${CACHE_KB};
+        pragma cache_size = -${SQLITE_CACHE_KB};
         pragma journal_size_limit = ${MAX_WAL_BYTES};
         ${mode === 'switch to WAL' ? 'pragma journal_mode = wal;' : ''}
         -- Fails if the file is not a database.
@@ -136,7 +127,7 @@ export class SqliteConnection {
     }
     const statement = this.#database.prepare(sql);
     const prepared = { statement, returnsRows: statement.columns().length > 0 };
-    if (this.#statements.size < MAX_STATEMENTS) {
+    if (this.#statements.size < MAX_PREPARED_STATEMENTS) {
       this.#statements.set(sql, prepared);
     }
     return prepared;

@@ -1,11 +1,9 @@
+import { VERSION_POLL_INTERVAL_MS } from './limits.ts';
 import {
   dispatchNotification,
   type NotificationListener,
   type NotificationSubscription,
 } from './postgres-notifications.ts';
-
-/** How soon the service sees the changes of an operator command. */
-const VERSION_POLL_INTERVAL_MS = 1_000;
 
 /** Delivers the notifications of this process to itself, and detects that other processes changed the database. */
 export class SqliteNotifications {

@@ -1,6 +1,7 @@
 import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { createWorkerEnvironment } from '../worker-environment.ts';
 import { SqliteError, sqliteResultCode } from './errors.ts';
+import { SLOW_COMMIT_MS, SLOW_COMMIT_PAUSE_FRACTION, STUCK_AFTER_MS } from './limits.ts';
 import {
   SqliteConnection,
   type SqliteConnectionOptions,
@@ -19,15 +20,6 @@ type WorkerReply =
 interface PendingReply extends PromiseWithResolvers<SqliteResult | null> {
   sentAtMs: number;
 }
-
-/** Longer than any write waits for the lock of another process. */
-const STUCK_AFTER_MS = 6_000;
-
-/** After a commit that took at least this long, the worker pauses so that other processes can take the lock. */
-const SLOW_COMMIT_MS = 10;
-
-/** The pause after a slow commit, as a fraction of the duration of the commit. */
-const PAUSE_FRACTION = 0.05;
 
 /** `isSqliteWorker` tells this worker from the worker threads of tests that import this file. */
 type SqliteWorkerData = { isSqliteWorker: true; options: SqliteConnectionOptions };
@@ -153,7 +145,7 @@ function runWorker(port: MessagePort, options: SqliteConnectionOptions): void {
     });
     const tookMs = performance.now() - startedAtMs;
     if (hasCommittedChanges && tookMs >= SLOW_COMMIT_MS) {
-      sleepSync(tookMs * PAUSE_FRACTION);
+      sleepSync(tookMs * SLOW_COMMIT_PAUSE_FRACTION);
     }
   });
 }

@@ -5,12 +5,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
-import {
-  type Database,
-  openDatabase,
-  openExistingDatabase,
-  SERVICE_BUSY_TIMEOUT_MS,
-} from '../../src/database/database.ts';
+import { type Database, openDatabase, openExistingDatabase } from '../../src/database/database.ts';
+import { SERVICE_BUSY_TIMEOUT_MS } from '../../src/database/limits.ts';
 import { DatabaseUnavailableError } from '../../src/errors.ts';
 import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
 import { isPostgres } from '../helpers/database/test-database.ts';

@@ -4,8 +4,7 @@ import { Kysely, PostgresDialect, sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { createPool, prepareConnection } from '../../src/database/postgres.ts';
 import { listenOnPostgres } from '../../src/database/postgres-notifications.ts';
-import { withPreparedStatements } from '../../src/database/prepared-statements.ts';
-import { ReconnectingPool } from '../../src/database/reconnecting-pool.ts';
+import { PostgresPool } from '../../src/database/postgres-pool.ts';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { eventually } from '../helpers/eventually.ts';
 
@@ -37,12 +36,14 @@ beforeEach(async () => {
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
   const options = { allowLongQueries: false };
-  const connections = new ReconnectingPool(
+  const pool = new PostgresPool(
     createPool(url.href, () => undefined, options),
-    () => undefined,
-    { checkConnection: (client) => prepareConnection(client, options) },
+    {
+      checkConnection: (client) => prepareConnection(client, options),
+      reportError: () => undefined,
+      shouldPrepare: true,
+    },
   );
-  const pool = withPreparedStatements(connections);
   db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool }) });
 });
 

@@ -1,0 +1,271 @@
+import type { PostgresPool as KyselyPool, PostgresPoolClient } from 'kysely';
+import pg from 'pg';
+import { computeBackoffMs } from '../backoff.ts';
+import { DatabaseUnavailableError } from '../errors.ts';
+import {
+  CONNECT_TIMEOUT_MS,
+  MAX_PREPARED_STATEMENTS,
+  MAX_WAITING_QUERIES,
+  MIN_CONNECT_WAIT_MS,
+  RECONNECT_BACKOFF,
+} from './limits.ts';
+
+interface PostgresPoolOptions {
+  /** Throws if a new connection must not be used. */
+  checkConnection: (client: pg.PoolClient) => Promise<void>;
+  /** Receives the error of each failure, and of each attempt to connect. */
+  reportError: (error: Error) => void;
+  /**
+   * Parsing and planning most statements takes longer than running them. False behind a pooler that shares connections
+   * between transactions: PgBouncer before 1.21 cannot prepare statements there.
+   */
+  shouldPrepare: boolean;
+}
+
+/** The attempts to reach a server after a failure. They end when a connection works. */
+interface Recovery {
+  startedAtMs: number;
+  waiters: Set<() => void>;
+}
+
+/**
+ * A pool that survives the failover of its server (ADR 39). After a failure, it uses no earlier connection, because
+ * all of them lead to the same server. It opens one connection at a time until one works, while queries wait. It never
+ * repeats a query.
+ */
+export class PostgresPool implements KyselyPool {
+  readonly #pool: pg.Pool;
+  readonly #options: PostgresPoolOptions;
+  readonly #statementNames = new Map<string, string>();
+  /** Counts failures. A connection of an earlier generation is stale. */
+  #generation = 0;
+  readonly #generations = new WeakMap<pg.PoolClient, number>();
+  #recovery: Recovery | null = null;
+  #lastError: Error | null = null;
+  #waitingCount = 0;
+
+  constructor(pool: pg.Pool, options: PostgresPoolOptions) {
+    this.#pool = pool;
+    this.#options = options;
+  }
+
+  get options(): pg.PoolOptions {
+    return this.#pool.options;
+  }
+
+  /** False from a failure until a new connection works. True if all connections are merely busy. */
+  get isReachable(): boolean {
+    return this.#recovery === null;
+  }
+
+  /**
+   * Takes a connection from the pool. Waits up to {@link CONNECT_TIMEOUT_MS} for a starting server, and as long again
+   * for a free connection.
+   *
+   * @throws DatabaseUnavailableError
+   */
+  async connect(): Promise<PostgresPoolClient> {
+    if (this.#waitingCount >= MAX_WAITING_QUERIES) {
+      throw new DatabaseUnavailableError(new Error('too many queries wait for a connection'));
+    }
+    this.#waitingCount += 1;
+    try {
+      return this.#createQueryRunner(await this.#connectWhenReachable());
+    } finally {
+      this.#waitingCount -= 1;
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#pool.end();
+  }
+
+  /** Stops using all current connections, because they may lead to a server that is no longer the primary. */
+  replaceConnections(): void {
+    this.#generation += 1;
+  }
+
+  async #connectWhenReachable(): Promise<pg.PoolClient> {
+    const startedAtMs = performance.now();
+    const outageMs = startedAtMs - (this.#recovery?.startedAtMs ?? startedAtMs);
+    // In a long outage, queries must not pile up, and a shutdown must stay quick.
+    const waitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, MIN_CONNECT_WAIT_MS);
+    for (;;) {
+      if (this.#recovery !== null) {
+        await this.#waitForRecovery(this.#recovery, startedAtMs + waitMs);
+      }
+      try {
+        return await this.#takeConnection();
+      } catch (cause) {
+        const error = cause as Error;
+        if (isBusyError(error) || this.#pool.ending) {
+          this.#options.reportError(error);
+          throw new DatabaseUnavailableError(error);
+        }
+        this.#startRecovery(error);
+      }
+    }
+  }
+
+  /** Takes a connection of the current generation. Closes the stale ones that it finds. */
+  async #takeConnection(): Promise<pg.PoolClient> {
+    for (;;) {
+      const client = await this.#pool.connect();
+      if (!this.#generations.has(client)) {
+        // Not in the pool's `onConnect`, which would wait until a server that has vanished confirms the close.
+        const generation = this.#generation;
+        try {
+          await this.#options.checkConnection(client);
+        } catch (error) {
+          client.release(true);
+          throw error;
+        }
+        this.#generations.set(client, generation);
+      }
+      if (!this.#isStale(client)) {
+        return client;
+      }
+      client.release(true);
+    }
+  }
+
+  #isStale(client: pg.PoolClient): boolean {
+    return this.#generations.get(client) !== this.#generation;
+  }
+
+  /** @throws DatabaseUnavailableError if the deadline passes */
+  async #waitForRecovery(recovery: Recovery, deadlineMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timeout = setTimeout(resolve, Math.max(0, deadlineMs - performance.now()));
+    // Not a race with one promise for all: during an outage, it would keep a reaction for each query that gave up.
+    recovery.waiters.add(resolve);
+    await promise;
+    recovery.waiters.delete(resolve);
+    clearTimeout(timeout);
+    if (this.#recovery === recovery) {
+      throw new DatabaseUnavailableError(this.#lastError);
+    }
+  }
+
+  #startRecovery(error: Error): void {
+    this.#recordError(error);
+    if (this.#recovery === null) {
+      this.#recovery = { startedAtMs: performance.now(), waiters: new Set() };
+      void this.#recover(this.#recovery.waiters);
+    }
+  }
+
+  /** Opens one connection at a time. The first attempt also closes all idle stale connections. */
+  async #recover(waiters: ReadonlySet<() => void>): Promise<void> {
+    for (let failures = 1; !this.#pool.ending; failures += 1) {
+      try {
+        (await this.#takeConnection()).release();
+        break;
+      } catch (error) {
+        this.#recordError(error as Error);
+        const pauseMs = computeBackoffMs(failures, RECONNECT_BACKOFF);
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+    }
+    this.#recovery = null;
+    for (const resolve of waiters) {
+      resolve();
+    }
+  }
+
+  #recordError(error: Error): void {
+    this.#lastError = error;
+    this.#options.reportError(error);
+  }
+
+  /** Wraps a connection for one query or transaction. */
+  #createQueryRunner(client: pg.PoolClient): PostgresPoolClient {
+    // After a client-side error, such as a timeout, the next response may belong to the failed query. So all later
+    // queries fail with this error, including a rollback, whose error is the only one that Kysely reports.
+    let connectionError: DatabaseUnavailableError | null = null;
+    const query = async (text: string, values: readonly unknown[] = []) => {
+      if (connectionError !== null) {
+        throw connectionError;
+      }
+      const name = values.length === 0 ? null : this.#nameStatement(text);
+      try {
+        const result = await client.query({ text, values: [...values], ...(name && { name }) });
+        const { command, rowCount, rows } = result;
+        // Minor garbage collections do not free pg's objects of finished queries. With rows, they would take 150 MB.
+        result.rows = [];
+        return { command, rowCount, rows };
+      } catch (cause) {
+        const error = cause as Error;
+        switch (classifyError(error)) {
+          case 'statement':
+            throw error;
+          case 'query':
+            this.#options.reportError(error);
+            throw new DatabaseUnavailableError(error);
+          case 'connection':
+            this.#options.reportError(error);
+            connectionError = new DatabaseUnavailableError(error);
+            throw connectionError;
+          case 'server':
+            this.#reportServerFailure(client, error);
+            connectionError = new DatabaseUnavailableError(error);
+            throw connectionError;
+        }
+      }
+    };
+    return {
+      query: query as PostgresPoolClient['query'],
+      // The pool closes a broken or stale connection.
+      release: () => client.release(connectionError !== null || this.#isStale(client)),
+    };
+  }
+
+  #reportServerFailure(client: pg.PoolClient, error: Error): void {
+    // Other queries on the same server may fail later. They show nothing about the connections opened since.
+    if (!this.#isStale(client)) {
+      this.#generation += 1;
+      this.#startRecovery(error);
+    }
+  }
+
+  /** Returns the name of a prepared statement, which is the same on every connection; null if there are too many. */
+  #nameStatement(text: string): string | null {
+    const names = this.#statementNames;
+    const canAdd = this.#options.shouldPrepare && names.size < MAX_PREPARED_STATEMENTS;
+    if (canAdd && !names.has(text)) {
+      names.set(text, `nutpost_${names.size + 1}`);
+    }
+    return names.get(text) ?? null;
+  }
+}
+
+/** What is wrong: the statement, this one query, this connection, or the server of all connections. */
+type FailedPart = 'statement' | 'query' | 'connection' | 'server';
+
+function classifyError(error: Error): FailedPart {
+  if (isBusyError(error)) {
+    return 'connection';
+  }
+  const code = error instanceof pg.DatabaseError ? (error.code ?? '') : null;
+  if (code === null || SERVER_FAILURE_CODE.test(code)) {
+    return 'server';
+  }
+  return QUERY_FAILURE_CODE.test(code) ? 'query' : 'statement';
+}
+
+/** The errors of `pg.Pool` and of PgBouncer if all connections stay in use. */
+function isBusyError(error: Error): boolean {
+  return ['timeout exceeded when trying to connect', 'query_wait_timeout'].includes(error.message);
+}
+
+/**
+ * The codes for a broken connection (class 08; also PgBouncer's), a read-only server (25006), a transaction that was
+ * idle for too long (25P03), and a server that is stopping, has crashed, or is starting (57P01 to 57P03).
+ */
+const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
+
+/**
+ * The codes for a query that took longer than the statement timeout (57014), or that failed because the disk or the
+ * memory of the server is full (class 53) or broken (58030).
+ */
+const QUERY_FAILURE_CODE = /^(53...|57014|58030)$/;
