@@ -1,25 +1,44 @@
-/** Why a request failed. `http/errors.ts` maps each kind to a status. */
-export type RequestErrorKind =
-  | 'invalid'
-  | 'unauthorized'
-  | 'payment_required'
-  | 'not_found'
-  | 'method_not_allowed'
-  | 'conflict'
-  | 'rate_limited'
-  | 'unavailable' // a mint
-  | 'database_unavailable';
+/**
+ * Why a request failed: part of the API, so programs decide by it (docs/api.md, "Handle errors"). `http/errors.ts` maps
+ * each code to a status.
+ */
+export const ERROR_CODES = [
+  'invalid',
+  'unauthorized',
+  'payment_required',
+  'not_found',
+  'method_not_allowed',
+  'timeout',
+  'too_large',
+  'rate_limited',
+  'internal',
+  'database_unavailable',
+  // Something else than this service does not work, usually a mint.
+  'unavailable',
+  'mint_unusable',
+  'locking_unsupported',
+  'name_invalid',
+  'name_reserved',
+  'name_taken',
+  'name_not_for_sale',
+  // The outcome is not known yet; the same request with the same token finishes the purchase.
+  'purchase_in_progress',
+  // The user is buying the name with another token, so the token of this request was not used.
+  'purchase_with_other_token',
+] as const;
+
+export type ErrorCode = (typeof ERROR_CODES)[number];
 
 /** An expected error whose message is sent to the client. */
 export class RequestError extends Error {
   override readonly name = 'RequestError';
-  readonly kind: RequestErrorKind;
+  readonly code: ErrorCode;
   /** Seconds until a retry may succeed; null if unknown. */
   readonly retryAfterSeconds: number | null;
 
-  constructor(kind: RequestErrorKind, message: string, retryAfterSeconds: number | null = null) {
+  constructor(code: ErrorCode, message: string, retryAfterSeconds: number | null = null) {
     super(message);
-    this.kind = kind;
+    this.code = code;
     this.retryAfterSeconds = retryAfterSeconds;
   }
 }
@@ -62,6 +81,6 @@ export class OperatorError extends Error {
 /** Returns the log level of a retried failure: `warn` if a mint or the database is unavailable, otherwise `error`. */
 export function retryLogLevel(error: unknown): 'warn' | 'error' {
   const isUnavailable =
-    error instanceof RequestError && ['unavailable', 'database_unavailable'].includes(error.kind);
+    error instanceof RequestError && ['unavailable', 'database_unavailable'].includes(error.code);
   return isUnavailable ? 'warn' : 'error';
 }

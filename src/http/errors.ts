@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { RequestError, type RequestErrorKind } from '../errors.ts';
+import { type ErrorCode, RequestError } from '../errors.ts';
 import { redact } from '../redaction.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
@@ -18,6 +18,7 @@ export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
 interface RenderedError {
+  code: ErrorCode;
   status: number;
   message: string;
   body: z.infer<typeof apiError> | z.infer<typeof lnurlError>;
@@ -27,15 +28,25 @@ interface RenderedError {
   retryAfterSeconds: number | null;
 }
 
-const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
+const STATUS_BY_CODE: Record<ErrorCode, number> = {
   invalid: 400,
   unauthorized: 401,
   payment_required: 402,
   not_found: 404,
   method_not_allowed: 405,
-  conflict: 409,
+  timeout: 408,
+  too_large: 413,
   rate_limited: 429,
+  internal: 500,
   unavailable: 500,
+  mint_unusable: 400,
+  locking_unsupported: 400,
+  name_invalid: 400,
+  name_reserved: 400,
+  name_taken: 409,
+  name_not_for_sale: 400,
+  purchase_in_progress: 500,
+  purchase_with_other_token: 409,
   // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
   // clients know that a request with 503 and `Retry-After` can be repeated.
   database_unavailable: 503,
@@ -123,7 +134,7 @@ export function sendError(
 }
 
 function isNotFound(error: unknown): error is RequestError {
-  return error instanceof RequestError && error.kind === 'not_found';
+  return error instanceof RequestError && error.code === 'not_found';
 }
 
 /** Replaces the error 404 by 405, and sets `Allow`, if the path has routes but none for the request's method. */
@@ -172,9 +183,9 @@ export function getErrorFormat(url: string): ErrorFormat {
 
 export function renderError(error: unknown, format: ErrorFormat): RenderedError {
   const classified = classifyError(error);
-  const { status, message } = classified;
+  const { code, status, message } = classified;
   const isInvalid = status === 400;
-  const apiBody = { error: true as const, message };
+  const apiBody = { error: true as const, code, message };
   const lnurlBody = { status: 'ERROR' as const, reason: message };
   switch (format) {
     case 'api':
@@ -211,19 +222,20 @@ const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
 /** Chooses the status and the message. Redacts the message, because it may contain text from clients and mints. */
 function classifyError(error: unknown): Omit<RenderedError, 'body'> {
   if (error instanceof RequestError) {
-    const { kind, message, retryAfterSeconds } = error;
-    const status = STATUS_BY_ERROR_KIND[kind];
-    return { status, message: redact(message), errorId: null, retryAfterSeconds };
+    const { code, message, retryAfterSeconds } = error;
+    const status = STATUS_BY_CODE[code];
+    return { code, status, message: redact(message), errorId: null, retryAfterSeconds };
   }
   if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
     const status = ERRORS_REPORTED_AS_400.has(error.code) ? 400 : error.statusCode;
     const message = describeInvalidFields(error) ?? FRAMEWORK_MESSAGES[error.code];
     const text = redact(message ?? 'The request is not valid.');
-    return { status, message: text, errorId: null, retryAfterSeconds: null };
+    const code = status === STATUS_BY_CODE.too_large ? 'too_large' : 'invalid';
+    return { code, status, message: text, errorId: null, retryAfterSeconds: null };
   }
   const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
   const message = `The server could not complete the request. (id: ${errorId})`;
-  return { status: 500, message, errorId, retryAfterSeconds: null };
+  return { code: 'internal', status: 500, message, errorId, retryAfterSeconds: null };
 }
 
 /** Returns `field: message` for each field that failed its schema; undefined for other errors. */
@@ -242,18 +254,27 @@ function isFrameworkError(error: unknown): error is FastifyError {
   return error instanceof Error && 'statusCode' in error && 'code' in error;
 }
 
-const MALFORMED_REQUEST_RESPONSE = {
+interface Rejection {
+  statusLine: string;
+  code: ErrorCode;
+  message: string;
+}
+
+const MALFORMED_REQUEST: Rejection = {
   statusLine: '400 Bad Request',
+  code: 'invalid',
   message: 'The request is not valid HTTP.',
 };
 
-const CLIENT_ERROR_RESPONSES: Record<string, typeof MALFORMED_REQUEST_RESPONSE> = {
+const CLIENT_ERROR_RESPONSES: Record<string, Rejection> = {
   HPE_HEADER_OVERFLOW: {
     statusLine: '431 Request Header Fields Too Large',
+    code: 'too_large',
     message: 'The request’s headers are too large.',
   },
   ERR_HTTP_REQUEST_TIMEOUT: {
     statusLine: '408 Request Timeout',
+    code: 'timeout',
     message: 'The request took too long to arrive.',
   },
 };
@@ -281,7 +302,7 @@ export function handleClientError(error: { code: string }, socket: Socket): void
     return;
   }
   rejectedSockets.add(socket);
-  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST_RESPONSE;
+  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST;
   const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
   if (!failedWhileReadingBody && response?.writableFinished === false) {
     response.once('finish', sendRejection);
@@ -292,16 +313,16 @@ export function handleClientError(error: { code: string }, socket: Socket): void
 
 export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
   const format = getErrorFormat(request.url ?? '/');
-  const rejection = { ...MALFORMED_REQUEST_RESPONSE, message: `${error.message}.` };
+  const rejection = { ...MALFORMED_REQUEST, message: `${error.message}.` };
   sendErrorAndClose(socket, format, rejection);
 }
 
 function sendErrorAndClose(
   socket: Socket,
   format: ErrorFormat,
-  { statusLine, message }: typeof MALFORMED_REQUEST_RESPONSE,
+  { statusLine, code, message }: Rejection,
 ): void {
-  const { body } = renderError(new RequestError('invalid', message), format);
+  const { body } = renderError(new RequestError(code, message), format);
   const text = JSON.stringify(body);
   const headers = {
     ...CORS_HEADERS,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ERROR_CODES } from '../errors.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 
 /** Parses a whole number in a query string. */
@@ -64,7 +65,10 @@ export function renderUser(user: Recipient): z.infer<typeof userResponse> {
 export const apiError = z
   .object({
     error: z.literal(true),
-    message: z.string().describe('For people; programs should use the status.'),
+    code: z
+      .enum(ERROR_CODES)
+      .describe('For programs. Later versions may add codes, so also handle the status.'),
+    message: z.string().describe('For people; the wording may change.'),
   })
   .meta({ id: 'ApiError', description: 'An error of the API or of a name lookup.' });
 

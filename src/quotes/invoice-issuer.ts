@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
-import { RequestError, type RequestErrorKind } from '../errors.ts';
+import { type ErrorCode, RequestError } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
@@ -45,7 +45,7 @@ const VERIFY_TOKEN_BYTES = 32;
 /** How a request for an invoice ended, and how long it took. */
 export interface InvoiceTiming {
   /** `failed`: an internal error. */
-  outcome: 'issued' | RequestErrorKind | 'failed';
+  outcome: 'issued' | ErrorCode | 'failed';
   tookMs: number;
   /** The part of `tookMs` that was spent waiting for the mint's rate limit and responses. */
   mintMs: number;
@@ -121,7 +121,7 @@ export class InvoiceIssuer {
       onInvoiceFinished(timer.end('issued'));
       return invoice;
     } catch (error) {
-      onInvoiceFinished(timer.end(error instanceof RequestError ? error.kind : 'failed'));
+      onInvoiceFinished(timer.end(error instanceof RequestError ? error.code : 'failed'));
       throw error;
     }
   }

@@ -34,7 +34,7 @@ export class SettingsUpdater {
     const normalised = this.#mintPolicy.parseChosenMint(mintUrl);
     const info = normalised === null ? null : await this.#mintInfoCache.getFresh(normalised);
     if (normalised === null || !info?.supportsBolt11Sat) {
-      throw new RequestError('invalid', UNKNOWN_MINT_MESSAGE);
+      throw new RequestError('mint_unusable', UNKNOWN_MINT_MESSAGE);
     }
     return this.#recipients.saveSettings(pubkey, { mintUrl: normalised }, ({ lockQuotes }) => {
       if (lockQuotes) {
@@ -71,7 +71,8 @@ export class SettingsUpdater {
 
 function assertLockingSupported(info: MintInfo | null): void {
   if (!info?.supportsLocking) {
-    const message = info === null ? UNKNOWN_MINT_MESSAGE : LOCKING_UNSUPPORTED_MESSAGE;
-    throw new RequestError('invalid', message);
+    throw info === null
+      ? new RequestError('mint_unusable', UNKNOWN_MINT_MESSAGE)
+      : new RequestError('locking_unsupported', LOCKING_UNSUPPORTED_MESSAGE);
   }
 }

@@ -46,9 +46,9 @@ type RegistrationResult =
 type NameObstacle = 'not_for_sale' | 'reserved' | 'taken';
 
 const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof RequestError>> = {
-  not_for_sale: ['invalid', 'Usernames cannot be bought here.'],
-  reserved: ['invalid', 'This username is reserved.'],
-  taken: ['conflict', 'This username is already taken.'],
+  not_for_sale: ['name_not_for_sale', 'Usernames cannot be bought here.'],
+  reserved: ['name_reserved', 'This username is reserved.'],
+  taken: ['name_taken', 'This username is already taken.'],
 };
 
 const FAILURE_MESSAGES: { [reason in PurchaseFailureReason]?: string } = {
@@ -136,7 +136,7 @@ export class UsernameRegistrar {
     const name = parseUsername(username);
     if (name === null) {
       throw new RequestError(
-        'invalid',
+        'name_invalid',
         'A username must have 3 to 64 letters and digits, and must not look like a key (npub1..., nsec1...).',
       );
     }
@@ -260,7 +260,7 @@ export class UsernameRegistrar {
         throw token === null
           ? purchasePendingError()
           : new RequestError(
-              'conflict',
+              'purchase_with_other_token',
               'Your purchase of this username with another token is in progress; this token was not used.',
             );
       }
@@ -355,7 +355,7 @@ export class UsernameRegistrar {
 
 function purchasePendingError(): RequestError {
   return new RequestError(
-    'unavailable',
+    'purchase_in_progress',
     'Your purchase of this username is in progress. Repeat the request with the same token in a moment.',
   );
 }

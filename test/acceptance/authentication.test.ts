@@ -161,7 +161,11 @@ describe('the body of a request with a NIP-98 event', () => {
     const { status, body } = await patchLock(spacedBody, [['payload', payload]]);
     expect({ status, body }).toEqual({
       status: 401,
-      body: { error: true, message: 'The payload tag does not match the body.' },
+      body: {
+        error: true,
+        code: 'unauthorized',
+        message: 'The payload tag does not match the body.',
+      },
     });
     expect((await getJson(USER_PATH, signHeader())).body.data.user.lockQuote).toBe(false);
   });
@@ -289,7 +293,7 @@ async function expectUnauthorized(authorization: string, label?: string): Promis
 function expectUnauthorizedResponse({ status, headers, body }: ApiResponse, label?: string): void {
   expect({ status, body }, label).toEqual({
     status: 401,
-    body: { error: true, message: expect.any(String) },
+    body: { error: true, code: 'unauthorized', message: expect.any(String) },
   });
   expect(headers.get('access-control-allow-origin')).toBe('*');
 }

@@ -17,7 +17,7 @@ const RENAMED_TABLES = ['users', 'quotes', 'usernames'];
 
 const HOUR_MS = 60 * 60_000;
 
-const API_ERROR = { error: true, message: expect.any(String) };
+const API_ERROR = { error: true, code: expect.any(String), message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 
 const logCapture = new LogCapture('warn');
@@ -48,7 +48,7 @@ describe('a request body', () => {
     ['is an array', '[]', 'body: must be a JSON object'],
   ])('that %s is rejected with a message that names the problem', async (_case, body, message) => {
     const response = await patchMint(body);
-    expectErrorResponse(response, 400, { error: true, message });
+    expectErrorResponse(response, 400, { error: true, code: 'invalid', message });
   });
 
   it('that is too large is rejected with and without Content-Length', async () => {
@@ -57,7 +57,11 @@ describe('a request body', () => {
     const withLength = { 'content-length': String(body.length) };
     const chunked = { 'transfer-encoding': 'chunked' };
     for (const headers of [withLength, chunked]) {
-      expectErrorResponse(await patchMint(body, headers), 413, { error: true, message });
+      expectErrorResponse(await patchMint(body, headers), 413, {
+        error: true,
+        code: 'too_large',
+        message,
+      });
     }
   });
 
@@ -179,7 +183,7 @@ describe('an internal error', () => {
       ) ?? [null, 'no id'];
       expect(response).toMatchObject({ status });
       expect(Object.keys(response.body).toSorted()).toEqual(
-        field === 'message' ? ['error', 'message'] : ['reason', 'status'],
+        field === 'message' ? ['code', 'error', 'message'] : ['reason', 'status'],
       );
       expect(readLoggedErrors()).toEqual([
         expect.objectContaining({ errorId: id, route, msg: 'request failed' }),
@@ -235,7 +239,11 @@ describe('an error response', () => {
 
 it('returns 400 for a username purchase if the operator sells no usernames', async () => {
   const response = await wallet.send('POST', '/api/v2/user/username', { username: 'alice' });
-  expectErrorResponse(response, 400, { error: true, message: 'Usernames cannot be bought here.' });
+  expectErrorResponse(response, 400, {
+    error: true,
+    code: 'name_not_for_sale',
+    message: 'Usernames cannot be bought here.',
+  });
 });
 
 describe('a web page of any origin', () => {

@@ -17,7 +17,7 @@ import { startAdditionalService, useTestEnvironment } from '../helpers/service/t
 
 /** Responses to malformed, ambiguous and unusual requests, and what happens to their connections. */
 
-const API_ERROR = { error: true, message: expect.any(String) };
+const API_ERROR = { error: true, code: expect.any(String), message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 const VERIFY_ERROR = { status: 'ERROR', reason: 'Not found' };
 
@@ -26,7 +26,7 @@ const environment = useTestEnvironment();
 const POST_HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
 /** The path of a malformed request is unknown, so the body has the fields of every error format. */
 const NOT_HTTP_BODY =
-  '{"error":true,"message":"The request is not valid HTTP.",' +
+  '{"error":true,"code":"invalid","message":"The request is not valid HTTP.",' +
   '"status":"ERROR","reason":"The request is not valid HTTP."}';
 const VALID_REQUEST = 'GET /api/v2/info HTTP/1.1\r\nHost: x\r\n\r\n';
 

@@ -109,7 +109,7 @@ describe('the page at /docs', () => {
       const { status, body } = await requestJson(environment.origin, path);
       expect({ status, body }).toEqual({
         status: 404,
-        body: { error: true, message: 'Not found.' },
+        body: { error: true, code: 'not_found', message: 'Not found.' },
       });
     },
   );

@@ -88,7 +88,7 @@ describe('GET /.well-known/nostr.json', () => {
     );
     expect({ status, body }).toEqual({
       status: 400,
-      body: { error: true, message: 'name: must be given once' },
+      body: { error: true, code: 'invalid', message: 'name: must be given once' },
     });
   });
 

@@ -159,7 +159,11 @@ describe('query parameters', () => {
     const { status, body } = await richWallet.get(`${LIST_PATH}?${field}=${value}`);
     expect({ status, body }).toEqual({
       status: 400,
-      body: { error: true, message: expect.stringMatching(new RegExp(`^${field}: must be `)) },
+      body: {
+        error: true,
+        code: 'invalid',
+        message: expect.stringMatching(new RegExp(`^${field}: must be `)),
+      },
     });
   });
 

@@ -87,7 +87,10 @@ describe('a lookup of quotes', () => {
       undefined,
     ]) {
       const response = await lookUp(quoteIds);
-      expect([response.status, response.body]).toEqual([400, { error: true, message }]);
+      expect([response.status, response.body]).toEqual([
+        400,
+        { error: true, code: 'invalid', message },
+      ]);
     }
     expect((await lookUp(['x'.repeat(300_000)])).status).toBe(413);
     // Much JSON in few bytes: it is refused before it is parsed.
@@ -98,7 +101,7 @@ describe('a lookup of quotes', () => {
     });
     expect([nested.status, nested.body]).toEqual([
       400,
-      { error: true, message: 'The body is not valid JSON.' },
+      { error: true, code: 'invalid', message: 'The body is not valid JSON.' },
     ]);
   });
 

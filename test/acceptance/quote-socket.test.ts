@@ -182,7 +182,7 @@ describe('a plain HTTP request', () => {
     const { status, body } = await requestJson(environment.origin, SOCKET_PATH);
     expect({ status, body }).toEqual({
       status: 400,
-      body: { error: true, message: 'This is a WebSocket endpoint.' },
+      body: { error: true, code: 'invalid', message: 'This is a WebSocket endpoint.' },
     });
   });
 });

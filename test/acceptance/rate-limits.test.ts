@@ -50,15 +50,23 @@ let addressCount = 0;
 
 describe('an address over its request limit', () => {
   it.each([
-    ['the API', INFO_PATH, { error: true, message: expect.any(String) }],
+    ['the API', INFO_PATH, { error: true, code: 'rate_limited', message: expect.any(String) }],
     [
       'a Lightning address',
       '/.well-known/lnurlp/x',
       { status: 'ERROR', reason: expect.any(String) },
     ],
     ['a verify URL', '/lnurl/verify/x', { status: 'ERROR', reason: expect.any(String) }],
-    ['a name lookup', '/.well-known/nostr.json', { error: true, message: expect.any(String) }],
-    ['an unknown path', '/nowhere', { error: true, message: expect.any(String) }],
+    [
+      'a name lookup',
+      '/.well-known/nostr.json',
+      { error: true, code: 'rate_limited', message: expect.any(String) },
+    ],
+    [
+      'an unknown path',
+      '/nowhere',
+      { error: true, code: 'rate_limited', message: expect.any(String) },
+    ],
   ])('gets 429 with Retry-After in the error format of %s', async (_case, path, body) => {
     const address = newAddress();
     for (const response of await sendRepeatedly(MAX_REQUESTS, path, address)) {

@@ -37,6 +37,7 @@ describe('the socket limit per address', () => {
     });
     expect(await json(rejection)).toEqual({
       error: true,
+      code: 'rate_limited',
       message: 'There are too many connections from this address. Try again in 60 s.',
     });
     expect(await first.drainMessages()).toEqual([]);

@@ -18,8 +18,14 @@ import {
 
 /** Reading and changing a user's settings. */
 
-const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
-const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';
+const UNKNOWN_MINT = {
+  code: 'mint_unusable',
+  message: 'Could not get mint info. Is this a valid mint url?',
+};
+const NO_LOCKING = {
+  code: 'locking_unsupported',
+  message: 'Mint does not support locking. Choose a different mint or disable locking',
+};
 
 const environment = useTestEnvironment();
 
@@ -267,7 +273,11 @@ describe('PATCH /api/v2/user/lock', () => {
     hold.release();
     expect(await lockResponse).toMatchObject({
       status: 500,
-      body: { error: true, message: 'The mint was changed meanwhile. Please try again.' },
+      body: {
+        error: true,
+        code: 'unavailable',
+        message: 'The mint was changed meanwhile. Please try again.',
+      },
     });
     expect(await fetchUser(wallet)).toMatchObject({ mintUrl: secondMint.url, lockQuote: false });
   });
@@ -309,10 +319,10 @@ describe('PATCH /api/v2/user/lock', () => {
     ['a string', { lockQuotes: 'true' }],
     ['null', { lockQuotes: null }],
   ])('rejects a lockQuotes field that is %s, and names the field', async (_case, body) => {
-    expectRejected(
-      await environment.newWallet().send('PATCH', '/api/v2/user/lock', body),
-      'lockQuotes: must be true or false',
-    );
+    expectRejected(await environment.newWallet().send('PATCH', '/api/v2/user/lock', body), {
+      code: 'invalid',
+      message: 'lockQuotes: must be true or false',
+    });
   });
 });
 
@@ -326,6 +336,9 @@ async function fetchUser(wallet: RecipientClient) {
   return (await wallet.get('/api/v2/user/info')).body.data.user;
 }
 
-function expectRejected({ status, body }: ApiResponse, message: string): void {
-  expect({ status, body }).toEqual({ status: 400, body: { error: true, message } });
+function expectRejected(
+  { status, body }: ApiResponse,
+  error: { code: string; message: string },
+): void {
+  expect({ status, body }).toEqual({ status: 400, body: { error: true, ...error } });
 }

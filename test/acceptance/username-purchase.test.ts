@@ -44,7 +44,11 @@ describe('a request without payment', () => {
     const wallet = environment.newWallet();
     const first = await requestUsername(wallet, 'wanted');
     expect(first.status).toBe(402);
-    expect(first.body).toEqual({ error: true, message: expect.stringContaining('21 sat') });
+    expect(first.body).toEqual({
+      error: true,
+      code: 'payment_required',
+      message: expect.stringContaining('21 sat'),
+    });
     const header = first.headers.get('x-cashu') ?? '';
     expect(header).toMatch(/^creqA/);
     const paymentRequest = decodePaymentRequest(header);
@@ -85,7 +89,11 @@ describe('a request without payment', () => {
       expect({ name, status, body }).toEqual({
         name,
         status: 400,
-        body: { error: true, message: expect.stringContaining('3 to 64 letters and digits') },
+        body: {
+          error: true,
+          code: 'name_invalid',
+          message: expect.stringContaining('3 to 64 letters and digits'),
+        },
       });
     }
     for (const name of [
@@ -108,7 +116,7 @@ describe('a request without payment', () => {
       expect({ name, status, body }).toEqual({
         name,
         status: 400,
-        body: { error: true, message: 'This username is reserved.' },
+        body: { error: true, code: 'name_reserved', message: 'This username is reserved.' },
       });
     }
   });
@@ -215,7 +223,11 @@ describe('a valid token', () => {
       token,
     );
     expect(status).toBe(409);
-    expect(body).toEqual({ error: true, message: 'This username is already taken.' });
+    expect(body).toEqual({
+      error: true,
+      code: 'name_taken',
+      message: 'This username is already taken.',
+    });
     expect(headers.get('x-cashu')).toBeNull();
     expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
   });

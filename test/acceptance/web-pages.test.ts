@@ -16,7 +16,7 @@ vi.mock('../../src/http/web/browser-files.ts', { spy: true });
 
 const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
-const NOT_FOUND = { error: true, message: 'Not found.' };
+const NOT_FOUND = { error: true, code: 'not_found', message: 'Not found.' };
 
 const environment = useTestEnvironment();
 

@@ -130,9 +130,15 @@ const LOCK_PATH = '/api/v2/user/lock';
 
 const REASON = expect.any(String);
 /** Responses while the database is unavailable. */
-const API_ERROR: FailureResponse = { status: 503, body: { error: true, message: REASON } };
+const API_ERROR: FailureResponse = {
+  status: 503,
+  body: { error: true, code: 'database_unavailable', message: REASON },
+};
 const LNURL_ERROR: FailureResponse = { status: 503, body: { status: 'ERROR', reason: REASON } };
-const NIP05_ERROR: FailureResponse = { status: 200, body: { error: true, message: REASON } };
+const NIP05_ERROR: FailureResponse = {
+  status: 200,
+  body: { error: true, code: 'database_unavailable', message: REASON },
+};
 
 /** Receives updates until there was one for each quote. */
 async function receiveUpdates(socket: TestQuoteSocket, quoteIds: readonly string[]): Promise<void> {

@@ -40,7 +40,13 @@ describe.each(REVERSE_PROXIES)('%s', (kind) => {
       expect(headers.get('access-control-allow-origin')).toBe('*');
       expect(headers.get('content-type')).toMatch(/^application\/json/);
       const message = 'The service is unavailable.';
-      expect(JSON.parse(text)).toEqual({ error: true, message, status: 'ERROR', reason: message });
+      expect(JSON.parse(text)).toEqual({
+        error: true,
+        code: 'unavailable',
+        message,
+        status: 'ERROR',
+        reason: message,
+      });
     }
   });
 

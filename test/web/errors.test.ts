@@ -29,7 +29,7 @@ it('shows a page for an unknown path, and JSON to programs and for paths of the 
     expect(await fetchError(`${environment.origin}${path}`, accept)).toEqual({
       status: 404,
       contentType: 'application/json; charset=utf-8',
-      body: { error: true, message: 'Not found.' },
+      body: { error: true, code: 'not_found', message: 'Not found.' },
     });
   }
   const lnurl = `${environment.origin}/.well-known/lnurlp/unknown`;

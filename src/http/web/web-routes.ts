@@ -138,7 +138,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
         const verifyToken = await issueInvoice(payee, request.body, request, deps);
         return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
       } catch (error) {
-        if (error instanceof RequestError && error.kind === 'invalid') {
+        if (error instanceof RequestError && error.code === 'invalid') {
           const form = { ...request.body, problem: error.message };
           return send(reply.code(400), await renderPayment(payee, form, deps));
         }
@@ -223,7 +223,7 @@ async function resolvePayee(
   { recipients, publicOrigins }: WebDeps,
 ): Promise<Payee> {
   const resolved = await recipients.resolveAddress(name).catch((error: unknown) => {
-    throw error instanceof RequestError && error.kind === 'invalid' ? notFoundError() : error;
+    throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
   });
   const localPart = name.toLowerCase();
   const origin = publicOrigins.getOriginForRequest(request);

@@ -297,16 +297,17 @@ function isHtml(headers: Headers): boolean {
 function hasExpectedFormat(response: RawResponse, request: Omit<RequestCase, 'bytes'>): boolean {
   const { errorFormat, method, target, mayBeUnparseable } = request;
   const body = parseObject(response.body);
-  const isApiError = body['error'] === true && isNonEmptyString(body['message']);
+  const isApiError =
+    body['error'] === true && isNonEmptyString(body['code']) && isNonEmptyString(body['message']);
   const isLnurlError = body['status'] === 'ERROR' && isNonEmptyString(body['reason']);
   if (!isApiError && !isLnurlError) {
     const isError = response.status >= 300 || Object.keys(body).length === 0;
     return !isError && succeeds(() => assertMatchesOpenApi(method, target, { ...response, body }));
   }
   const keys = Object.keys(body).sort().join();
-  const isCombinedError = isApiError && isLnurlError && keys === 'error,message,reason,status';
+  const isCombinedError = isApiError && isLnurlError && keys === 'code,error,message,reason,status';
   const isInApiFormat =
-    keys === 'error,message' && errorFormat !== 'lnurl' && errorFormat !== 'verify';
+    keys === 'code,error,message' && errorFormat !== 'lnurl' && errorFormat !== 'verify';
   const isInLnurlFormat =
     keys === 'reason,status' && errorFormat !== 'api' && errorFormat !== 'nip05';
   return (

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { RequestError, type RequestErrorKind } from '../../../src/errors.ts';
+import { type ErrorCode, RequestError } from '../../../src/errors.ts';
 import { type ErrorFormat, getErrorFormat, renderError } from '../../../src/http/errors.ts';
 
 // test/acceptance/error-responses.test.ts covers the responses that clients receive.
@@ -19,7 +19,7 @@ it.each<[string, ErrorFormat]>([
   expect(getErrorFormat(url)).toBe(format);
 });
 
-it.each<[RequestErrorKind, ErrorFormat, number]>([
+it.each<[ErrorCode, ErrorFormat, number]>([
   ['invalid', 'api', 400],
   ['invalid', 'lnurl', 200],
   ['invalid', 'verify', 200],
@@ -37,15 +37,18 @@ it.each<[RequestErrorKind, ErrorFormat, number]>([
   ['database_unavailable', 'lnurl', 503],
   ['database_unavailable', 'verify', 503],
   ['database_unavailable', 'nip05', 200],
-])('renders the error kind %s in the %s format with status %i', (kind, format, status) => {
-  const rendered = renderError(new RequestError(kind, 'Because.'), format);
+])('renders the error %s in the %s format with status %i', (code, format, status) => {
+  const rendered = renderError(new RequestError(code, 'Because.'), format);
   expect(rendered).toMatchObject({ status, errorId: null });
 });
 
 it('redacts secrets in the message of a RequestError', () => {
   const error = new RequestError('invalid', `The mint says: ${'cashuB'.repeat(9)} is spent.`);
   const message = 'The mint says: [redacted] is spent.';
-  expect(renderError(error, 'api')).toMatchObject({ message, body: { error: true, message } });
+  expect(renderError(error, 'api')).toMatchObject({
+    message,
+    body: { error: true, code: 'invalid', message },
+  });
 });
 
 it.each([
