@@ -38,7 +38,6 @@ import { createMaintenanceJob } from './retention.ts';
 import { Store } from './store.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { createWatcherModule } from './watcher/watcher-module.ts';
-import type { RelayTimeouts } from './zaps/relay-connection.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
 /** At shutdown, requests to mints are aborted after this time. */
@@ -60,7 +59,6 @@ export interface ServiceOverrides {
   scanIntervalMs?: number;
   mintLimiterTiming?: Partial<RateLimiterTiming>;
   fetchLimits?: Partial<FetchLimits>;
-  relayTimeouts?: Partial<RelayTimeouts>;
 }
 
 export interface Service {
@@ -134,7 +132,6 @@ export async function startService(
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
     connect: egress.connect,
-    relayTimeouts: overrides.relayTimeouts ?? {},
   });
   const jwtSecret = resolveJwtSecret(config);
   const quotes = createQuotesModule({

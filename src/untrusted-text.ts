@@ -64,19 +64,6 @@ function hasMoreElements(text: string, maxElements: number): boolean {
   return false;
 }
 
-/**
- * Returns whether a value is a valid list of tags of a Nostr event (NIP-01). Zod is not used, because it collects an
- * issue for each malformed tag.
- */
-export function isTagList(value: unknown): value is string[][] {
-  return (
-    Array.isArray(value) &&
-    value.every(
-      (tag: unknown) => Array.isArray(tag) && tag.every((part) => typeof part === 'string'),
-    )
-  );
-}
-
 /** Makes untrusted text safe to display: printable, on one line, truncated. */
 export function toDisplayText(text: string, maxLength = MAX_DISPLAY_LENGTH): string {
   return stripControlCharacters(text.slice(0, maxLength)).replace(/\s+/g, ' ').trim();

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import { z } from 'zod';
-import { isTagList, tryParseJson } from '../untrusted-text.ts';
+import { tryParseJson } from '../untrusted-text.ts';
+import { type NostrEvent, nostrEventSchema } from './event-schema.ts';
 import type { EventVerifier } from './events.ts';
 
 /** How far the time of an event may differ from the current time, in the past or in the future (NIP-98). */
@@ -73,17 +73,7 @@ export function payloadHashMatches(payloadHash: string, body: Buffer): boolean {
   return parsed !== undefined && signedHash === hash('sha256', JSON.stringify(parsed));
 }
 
-const nostrEventSchema = z.object({
-  id: z.string().regex(/^[0-9a-f]{64}$/),
-  pubkey: z.string().regex(/^[0-9a-f]{64}$/),
-  sig: z.string().regex(/^[0-9a-f]{128}$/),
-  kind: z.number().int().nonnegative(),
-  created_at: z.number().int().nonnegative(),
-  content: z.string(),
-  tags: z.custom<string[][]>(isTagList),
-});
-
-function decodeEvent(encoded: string): z.infer<typeof nostrEventSchema> | null {
+function decodeEvent(encoded: string): NostrEvent | null {
   const json = Buffer.from(encoded.trim(), 'base64').toString('utf8');
   return nostrEventSchema.safeParse(tryParseJson(json)).data ?? null;
 }

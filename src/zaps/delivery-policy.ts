@@ -1,5 +1,7 @@
+import { computeBackoffMs } from '../backoff.ts';
 import type { DeliveryState } from '../database/schema.ts';
 import { toDisplayText } from '../untrusted-text.ts';
+import { MIN_RATE_LIMIT_BACKOFF_MS, RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
 
 /** Why a relay rejected an event (NIP-01, NIP-42). `final`: retries cannot succeed. `other`: retries may succeed. */
 export type RelayRejection = 'final' | 'auth_required' | 'rate_limited' | 'other';
@@ -31,25 +33,6 @@ export interface RelayStatus {
   /** Null if the relay is healthy. */
   lastError: string | null;
 }
-
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-
-/** How long the service tries to deliver a receipt. */
-export const GIVE_UP_AFTER_MS = 48 * HOUR_MS;
-
-/** Each delay is this many times the previous delay. */
-const BACKOFF_FACTOR = 3;
-
-/** Delays between attempts to deliver a receipt. The first is short, because the payer waits for the receipt. */
-const RETRY_BACKOFF_MS = { initial: 10 * SECOND_MS, max: 4 * HOUR_MS };
-
-/** Delays before a failed relay is used again: seconds, as a relay needs to restart, up to an hour for a dead one. */
-const RELAY_BACKOFF_MS = { initial: 5 * SECOND_MS, max: HOUR_MS };
-
-/** Relays limit the events per minute. */
-const MIN_RATE_LIMIT_BACKOFF_MS = MINUTE_MS;
 
 const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
   ['blocked', 'final'],
@@ -92,7 +75,7 @@ export function computeDeliveryUpdate(
   if (result.outcome === 'rejected' && result.rejection === 'final') {
     return { state: 'rejected', attempts, nextAttemptAtMs: null, lastResult };
   }
-  const delayMs = exponentialBackoffMs(RETRY_BACKOFF_MS, previousAttempts);
+  const delayMs = computeBackoffMs(attempts, RECEIPT_BACKOFF);
   return { state: 'open', attempts, nextAttemptAtMs: nowMs + delayMs, lastResult };
 }
 
@@ -114,7 +97,7 @@ export function computeRelayStatus(
   }
   const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
   const minBackoffMs = isRateLimited(failedResult) ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
-  const backoffMs = Math.max(minBackoffMs, exponentialBackoffMs(RELAY_BACKOFF_MS, failures - 1));
+  const backoffMs = Math.max(minBackoffMs, computeBackoffMs(failures, RELAY_BACKOFF));
   return { failures, backoffUntilMs: nowMs + backoffMs, lastError: describeResult(failedResult) };
 }
 
@@ -131,11 +114,4 @@ function describeResult(result: PublishResult): string {
     default:
       return result.message;
   }
-}
-
-function exponentialBackoffMs(
-  { initial, max }: { initial: number; max: number },
-  attempt: number,
-): number {
-  return Math.min(max, initial * BACKOFF_FACTOR ** attempt);
 }

@@ -8,6 +8,17 @@ import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import {
+  BATCH_SIZE,
+  CLAIM_TIMEOUT_MS,
+  MAX_DELIVERY_DURATION_MS,
+  MAX_PROVEN_RELAYS,
+  MAX_RELAYS_PER_SCAN,
+  MAX_RELAYS_PER_SITE,
+  MAX_UNPROVEN_RELAYS,
+  SCAN_INTERVAL_MS,
+  SHUTDOWN_GRACE_MS,
+} from './limits.ts';
+import {
   claimDueReceipts,
   type DueReceipt,
   type DueRelay,
@@ -16,41 +27,9 @@ import {
   recordDeliveryBatch,
 } from './receipt-delivery-store.ts';
 import type { RelayPool } from './relay-pool.ts';
-import { stripQuery } from './zap-request.ts';
+import { stripQuery } from './relay-url.ts';
 
-/** How often due deliveries are searched: retries, and receipts that a killed process did not deliver. */
-const SCAN_INTERVAL_MS = 1_000;
-
-/**
- * How many relays with open deliveries a scan looks at. The next scan continues with the others. Payers can name any
- * number of relays, and looking at 50,000 of them takes a tenth of a second with SQLite.
- */
-const MAX_RELAYS_PER_SCAN = 1_000;
-
-/**
- * How many relays receive receipts concurrently. Each needs a socket and half a megabyte for receipts. Proven relays
- * are the operator's relays and those that have accepted a receipt before. They have their own limit, because payers
- * may name any number of relays that never respond.
- */
-const MAX_PROVEN_RELAYS = 128;
-const MAX_UNPROVEN_RELAYS = 32;
-
-/** Payers can invent any number of relay URLs on the same host. */
-const MAX_RELAYS_PER_SITE = 4;
-
-/** Receipts that are sent to a relay at once. At a round trip of 100 ms, 320 receipts per second. */
-const BATCH_SIZE = 32;
-
-/** Longer than a delivery may take. After this time, receipts that a killed process claimed are due again. */
-const CLAIM_TIMEOUT_MS = 30_000;
-
-/** After this time, a delivery ends, so that another relay gets the slot. */
-const MAX_DELIVERY_DURATION_MS = 20_000;
-
-/** At shutdown, how long to wait for the responses to receipts that were sent. */
-const SHUTDOWN_GRACE_MS = 500;
-
-interface ReceiptDispatcherDeps {
+interface DeliveryContext {
   db: Db;
   relayPool: Pick<RelayPool, 'publish' | 'close'>;
   /** Normalised URLs. The limits do not apply to these relays. */
@@ -62,7 +41,7 @@ interface ReceiptDispatcherDeps {
 
 /** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
-  readonly #deps: ReceiptDispatcherDeps;
+  readonly #context: DeliveryContext;
   readonly #scanJob: BackgroundJob;
   #isStopping = false;
   /** Where the next scan continues; empty: at the first relay. */
@@ -75,12 +54,12 @@ export class ReceiptDispatcher {
   readonly #unprovenSlots: SiteSemaphore;
   readonly #outage = new OutageTracker(() => performance.now());
 
-  constructor(deps: ReceiptDispatcherDeps) {
-    this.#deps = deps;
+  constructor(context: DeliveryContext) {
+    this.#context = context;
     const limits = {
       maxPerSite: MAX_RELAYS_PER_SITE,
-      exemptUrls: deps.operatorRelays,
-      allowPrivateNetworks: deps.allowPrivateNetworks,
+      exemptUrls: context.operatorRelays,
+      allowPrivateNetworks: context.allowPrivateNetworks,
     };
     this.#provenSlots = new SiteSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
     this.#unprovenSlots = new SiteSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
@@ -109,13 +88,13 @@ export class ReceiptDispatcher {
     await this.#scanJob.stop();
     const allEnded = Promise.all(this.#activeDeliveries.values());
     await waitAtMost(SHUTDOWN_GRACE_MS, allEnded);
-    await this.#deps.relayPool.close();
+    await this.#context.relayPool.close();
     await allEnded;
   }
 
   /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
   async #startDueDeliveries(): Promise<void> {
-    const { db, clock, operatorRelays } = this.#deps;
+    const { db, clock, operatorRelays } = this.#context;
     const waitingUrls = await listWaitingRelays(db, this.#lastScannedUrl, MAX_RELAYS_PER_SCAN);
     const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
     this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
@@ -149,7 +128,7 @@ export class ReceiptDispatcher {
 
   /** Sends due receipts to a relay in batches, until no receipt is due, the relay fails, or the time is up. */
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
-    const { db, clock } = this.#deps;
+    const { db, clock } = this.#context;
     const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;
     const { url } = relay;
     let { failures } = relay;
@@ -177,7 +156,7 @@ export class ReceiptDispatcher {
     isProven: boolean,
     receipts: readonly DueReceipt[],
   ): Promise<number> {
-    const { db, relayPool, clock, log } = this.#deps;
+    const { db, relayPool, clock, log } = this.#context;
     const relay = stripQuery(url);
     const receiptsWithResults = await Promise.all(
       receipts.map(async (receipt) => ({
@@ -218,7 +197,7 @@ export class ReceiptDispatcher {
 
   #reportFailure(error: unknown): void {
     if (this.#outage.recordFailure()) {
-      this.#deps.log[retryLogLevel(error)](
+      this.#context.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
         'zap receipt delivery failed; will retry',
       );

@@ -1,41 +1,23 @@
 import type { Filter } from 'nostr-tools';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import type { PublishResult } from './delivery-policy.ts';
-import {
-  RelayConnection,
-  type RelayConnectionDeps,
-  type RelayQueryResult,
-  type RelayTimeouts,
-} from './relay-connection.ts';
-
-const DEFAULT_TIMEOUTS: Readonly<RelayTimeouts> = {
-  responseTimeoutMs: 5_000,
-  idleTimeoutMs: 30_000,
-};
-
-/** More connections than the dispatcher uses concurrently. Each uses a file descriptor. */
-const MAX_CONNECTIONS = 256;
-
-/** Some relays have a URL per user, and payers can invent URLs of any host. */
-const MAX_CONNECTIONS_PER_HOST = 8;
-
-export type RelayPoolDeps = Omit<RelayConnectionDeps, 'url' | 'socket' | 'timeouts'> & {
-  connect: WebSocketConnector;
-  timeouts?: Partial<RelayTimeouts>;
-};
+import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_HOST } from './limits.ts';
+import { RelayConnection, type RelayContext, type RelayQueryResult } from './relay-connection.ts';
 
 /**
  * Shares one connection per relay URL. At the limits, closes the least recently used idle connection. The pool does
  * not limit the number of busy connections; its users do.
  */
 export class RelayPool {
-  readonly #deps: RelayPoolDeps;
+  readonly #connect: WebSocketConnector;
+  readonly #context: RelayContext;
   /** The most recently used connection is last. */
   readonly #connections = new Set<RelayConnection>();
   #isClosed = false;
 
-  constructor(deps: RelayPoolDeps) {
-    this.#deps = deps;
+  constructor(connect: WebSocketConnector, context: RelayContext) {
+    this.#connect = connect;
+    this.#context = context;
   }
 
   /**
@@ -84,13 +66,7 @@ export class RelayPool {
   }
 
   #open(url: string): RelayConnection {
-    const { connect, timeouts, ...deps } = this.#deps;
-    const connection = new RelayConnection({
-      ...deps,
-      url,
-      socket: connect(url),
-      timeouts: { ...DEFAULT_TIMEOUTS, ...timeouts },
-    });
+    const connection = new RelayConnection(url, this.#connect(url), this.#context);
     void connection.closed.then(() => this.#connections.delete(connection));
     return connection;
   }

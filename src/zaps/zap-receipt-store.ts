@@ -3,7 +3,8 @@ import type { DeliveryState } from '../database/schema.ts';
 import { columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../limits.ts';
-import { GIVE_UP_AFTER_MS, type RelayStatus } from './delivery-policy.ts';
+import type { RelayStatus } from './delivery-policy.ts';
+import { GIVE_UP_AFTER_MS } from './limits.ts';
 
 export interface NewZapReceipt {
   /** `quotes.id`. */

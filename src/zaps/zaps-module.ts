@@ -5,7 +5,6 @@ import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
 import type { Store } from '../store.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
-import type { RelayTimeouts } from './relay-connection.ts';
 import { RelayListCache } from './relay-list-cache.ts';
 import { RelayPool } from './relay-pool.ts';
 import { createReceiptSigner } from './zap-receipts.ts';
@@ -21,27 +20,24 @@ interface ZapsModuleOptions {
   maxReceiptsPerHour: number;
   allowPrivateNetworks: boolean;
   connect: WebSocketConnector;
-  relayTimeouts: Partial<RelayTimeouts>;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
 }
 
 /** Constructs the objects that sign zap receipts, deliver them to relays, and look up relay lists. */
-export async function createZapsModule({
-  secretKey,
-  relays: operatorRelays,
-  ...options
-}: ZapsModuleOptions) {
+export async function createZapsModule(options: ZapsModuleOptions) {
+  const { relays: operatorRelays, allowPrivateNetworks, clock, monotonicMs, log } = options;
   const verifyEvent = await loadEventVerifier();
-  const signer = secretKey === null ? null : await loadEventSigner(secretKey);
-  const timeouts = options.relayTimeouts;
-  const relayPool = new RelayPool({ ...options, signer, verifyEvent, timeouts });
+  const signer = options.secretKey === null ? null : await loadEventSigner(options.secretKey);
+  const relayPool = new RelayPool(options.connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({
-    ...options,
     db: options.store.db,
     relayPool,
     operatorRelays,
+    allowPrivateNetworks,
+    clock,
+    log,
   });
   return {
     /** Returns the public key that signs the receipts of payments at a mint, hex. Null if they get no receipts. */
@@ -49,10 +45,22 @@ export async function createZapsModule({
       signer && options.mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
     verifyEvent,
     receiptSigning: signer && {
-      signReceipts: createReceiptSigner({ ...options, signer, operatorRelays }),
+      signReceipts: createReceiptSigner({
+        signer,
+        mintPolicy: options.mintPolicy,
+        maxReceiptsPerHour: options.maxReceiptsPerHour,
+        operatorRelays,
+        allowPrivateNetworks,
+        log,
+      }),
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,
-    recipientRelays: new RelayListCache({ ...options, pool: relayPool, operatorRelays }),
+    recipientRelays: new RelayListCache({
+      relayPool,
+      operatorRelays,
+      allowPrivateNetworks,
+      monotonicMs,
+    }),
   };
 }

@@ -102,8 +102,8 @@ describe('a receipt that a relay rejects temporarily', () => {
     const receiptId = receipt?.id ?? '';
     for (const [attempts, backoffMs] of [
       [1, 10 * SECOND_MS],
-      [2, 30 * SECOND_MS],
-      [3, 90 * SECOND_MS],
+      [2, 20 * SECOND_MS],
+      [3, 40 * SECOND_MS],
     ] as const) {
       await eventually(async () =>
         expect(await readDelivery(relay, receiptId)).toMatchObject({ attempts }),
@@ -155,7 +155,6 @@ async function startServiceUnderTest(env?: Record<string, string>): Promise<void
     clock: clock.now,
     log: createLogger('silent'),
     pollIntervalMs: 0,
-    relayTimeouts: { responseTimeoutMs: SECOND_MS },
   });
 }
 

@@ -198,24 +198,22 @@ describe('the dispatcher', () => {
 
 /** Creates a dispatcher with its own connections, as in a separate process. */
 async function createDispatcher({
-  timeoutMs = RESPONSE_TIMEOUT_MS,
   log = createLogger('silent'),
   relayPool,
 }: {
-  timeoutMs?: number;
   log?: Logger;
   relayPool?: Pick<RelayPool, 'publish' | 'close'>;
 } = {}) {
-  const realRelayPool = new RelayPool({
-    connect: createGuardedWebSocketConnector({
-      allowPrivateNetworks: true,
-      handshakeTimeoutMs: timeoutMs,
-    }),
+  const connect = createGuardedWebSocketConnector({
+    allowPrivateNetworks: true,
+    handshakeTimeoutMs: RESPONSE_TIMEOUT_MS,
+  });
+  const realRelayPool = new RelayPool(connect, {
     signer,
     verifyEvent: await loadEventVerifier(),
     clock: clock.now,
     log,
-    timeouts: { responseTimeoutMs: timeoutMs },
+    responseTimeoutMs: RESPONSE_TIMEOUT_MS,
   });
   const dispatcher = new ReceiptDispatcher({
     db: database.db,

@@ -3,7 +3,6 @@ import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
-import { readConfig } from '../../src/config.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
@@ -68,14 +67,6 @@ describe('a paid zap', () => {
     expect(listed[0]?.paidAtMs).toBeGreaterThan(clock.nowMs + 0.99 * DAY_MS);
     const latestCreatedAtMs = clock.nowMs + MAX_RECEIPT_AHEAD_OF_CLOCK_MS;
     expect((await readReceipt(second)).created_at).toBe(Math.floor(latestCreatedAtMs / 1000));
-  });
-
-  it('has a receipt even if none of its relay URLs is allowed', async () => {
-    const quote = await insertZapQuote({ relays: ['wss://127.0.0.1', 'nonsense'] });
-    const recorder = createRecorder({ operatorRelays: [] });
-    await recorder.record(quote, 'PAID');
-    expect(await readReceipt(quote)).toMatchObject({ kind: 9735 });
-    expect(await findStoredReceipt(quote)).toMatchObject({ deliveries: [] });
   });
 
   it.each(['INFLIGHT', 'ISSUED'] as const)(
@@ -174,19 +165,6 @@ describe('the limit on receipts per recipient and hour', () => {
     await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(2), 'PAID');
     expect((await listPayments()).total).toBe(4);
     expect(await countReceipts()).toBe(3);
-  });
-
-  it('by default lets a recipient get ten zaps from each of 20 payers within an hour', async () => {
-    const { limits } = readConfig({ DEFAULT_MINT_URL: 'https://mint.example' });
-    const recorder = createRecorder({
-      maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
-    });
-    for (let round = 0; round < 10; round += 1) {
-      const quotes = Array.from({ length: 20 }, () => buildZapQuote());
-      await insertQuotes(store.db, quotes);
-      await recorder.record(quotes, 'PAID');
-    }
-    expect(await countReceipts()).toBe(200);
   });
 });
 

@@ -189,18 +189,18 @@ function webSocketUrl(server: { address(): unknown }): string {
 function openPool(
   options: { connect?: WebSocketConnector; verifyEvent?: EventVerifier; log?: Logger } = {},
 ): RelayPool {
-  const pool = new RelayPool({
-    connect:
-      options.connect ??
-      createGuardedWebSocketConnector({
-        allowPrivateNetworks: true,
-        handshakeTimeoutMs: UNREACHED_TIMEOUT_MS,
-      }),
+  const connect =
+    options.connect ??
+    createGuardedWebSocketConnector({
+      allowPrivateNetworks: true,
+      handshakeTimeoutMs: UNREACHED_TIMEOUT_MS,
+    });
+  const pool = new RelayPool(connect, {
     signer,
     verifyEvent: options.verifyEvent ?? verifyEvent,
     clock: Date.now,
     log: options.log ?? createLogger('silent'),
-    timeouts: { responseTimeoutMs: UNREACHED_TIMEOUT_MS },
+    responseTimeoutMs: UNREACHED_TIMEOUT_MS,
   });
   onTestFinished(() => pool.close());
   return pool;

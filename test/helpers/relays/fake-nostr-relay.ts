@@ -7,7 +7,7 @@ import { ClientAuth, isEphemeralKind } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Clock, toUnixSeconds } from '../../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
-import { normaliseRelayUrl } from '../../../src/zaps/zap-request.ts';
+import { normaliseRelayUrl } from '../../../src/zaps/relay-url.ts';
 
 /** Options that change how the relay behaves. */
 export interface FakeNostrRelaySwitches {

@@ -324,7 +324,7 @@ describe('the event loop is not blocked by a message of a relay', () => {
     await expectShortDelay(async () => {
       const pool = await openPool(connect);
       const relays = new RelayListCache({
-        pool,
+        relayPool: pool,
         operatorRelays: [relay.url.replace('http', 'ws')],
         allowPrivateNetworks: false,
         monotonicMs: () => performance.now(),
@@ -365,8 +365,7 @@ async function sendToHostileMint(
 }
 
 async function openPool(connect: WebSocketConnector): Promise<RelayPool> {
-  return new RelayPool({
-    connect,
+  return new RelayPool(connect, {
     signer: null,
     verifyEvent: await loadEventVerifier(),
     clock: Date.now,

@@ -90,7 +90,7 @@ describe('computeDeliveryUpdate', () => {
       expect(update).toMatchObject({ state: 'open', attempts: attempts + 1 });
       return (update.nextAttemptAtMs ?? 0) - NOW_MS;
     });
-    expect(delaysMs.slice(0, 4)).toEqual([10, 30, 90, 270].map((seconds) => seconds * SECOND_MS));
+    expect(delaysMs.slice(0, 4)).toEqual([10, 20, 40, 80].map((seconds) => seconds * SECOND_MS));
     expect(delaysMs.at(-1)).toBe(4 * HOUR_MS);
   });
 
@@ -119,12 +119,12 @@ describe('computeRelayStatus', () => {
   );
 
   it('backs off exponentially while the relay is unreachable', () => {
-    const backoffsMs = Array.from({ length: 10 }, (_, failures) => {
+    const backoffsMs = Array.from({ length: 12 }, (_, failures) => {
       const status = computeRelayStatus(failures, [timeout], NOW_MS);
       expect(status).toMatchObject({ failures: failures + 1, lastError: 'timed out' });
       return (status.backoffUntilMs ?? 0) - NOW_MS;
     });
-    expect(backoffsMs.slice(0, 4)).toEqual([5, 15, 45, 135].map((seconds) => seconds * SECOND_MS));
+    expect(backoffsMs.slice(0, 4)).toEqual([5, 10, 20, 40].map((seconds) => seconds * SECOND_MS));
     expect(backoffsMs.at(-1)).toBe(HOUR_MS);
   });
 

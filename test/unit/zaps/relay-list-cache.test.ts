@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RelayQueryResult } from '../../../src/zaps/relay-connection.ts';
-import { RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
+import { parseWriteRelays, RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
 
 // test/acceptance/public-endpoints.test.ts covers the lookups.
 
@@ -24,6 +24,24 @@ describe('RelayListCache', () => {
     expect(await harness.findRelays()).toEqual(['wss://first.example']);
     await expect.poll(() => harness.findRelays()).toEqual(['wss://second.example']);
     expect(harness.queryCount).toBe(4);
+  });
+
+  it.each([
+    ['the later list', createRelayList('wss://new.example', 2, 'b'), ['a', 1]],
+    [
+      'of two lists of the same second, that with the lower id',
+      createRelayList('wss://new.example', 1, 'a'),
+      ['b', 1],
+    ],
+  ] as const)('returns %s, whichever relay has it', async (_case, newer, [olderId, olderTime]) => {
+    const older = createRelayList('wss://old.example', olderTime, olderId);
+    for (const [first, second] of [
+      [newer, older],
+      [older, newer],
+    ] as const) {
+      const harness = createCache({ [FIRST_RELAY]: first, [SECOND_RELAY]: second });
+      expect(await harness.findRelays()).toEqual(['wss://new.example']);
+    }
   });
 
   it.each([
@@ -53,6 +71,33 @@ describe('RelayListCache', () => {
   });
 });
 
+describe('parseWriteRelays', () => {
+  const parse = (tags: string[][]) => parseWriteRelays(tags, { allowPrivateNetworks: false });
+
+  it('returns the normalised relays that the owner writes to, once each, without invalid ones', () => {
+    const tags = [
+      ['r', 'wss://Both.example/'],
+      ['r', 'wss://reads.example', 'read'],
+      ['r', 'wss://writes.example', 'write'],
+      ['r', 'wss://both.example:443', ''],
+      ['r', 'wss://unknown.example', 'sometimes'],
+      ['p', 'wss://no.example'],
+      ...[['r'], ['r', ''], ['r', 'https://one.example'], ['r', 'wss://127.0.0.1']],
+    ];
+    expect(parse(tags)).toEqual(['wss://both.example', 'wss://writes.example']);
+    expect(parse([])).toEqual([]);
+  });
+
+  it('returns at most ten relays, from the first hundred tags', () => {
+    const tags = Array.from({ length: 10_000 }, (_, index) => ['r', `wss://r${index}.example`]);
+    expect(parse(tags)).toEqual(tags.slice(0, 10).map(([, url]) => url));
+    const readTags = Array.from({ length: 100 }, () => ['r', 'wss://reads.example', 'read']);
+    const writeTag = ['r', 'wss://writes.example'];
+    expect(parse([...readTags.slice(1), writeTag])).toEqual(['wss://writes.example']);
+    expect(parse([...readTags, writeTag])).toEqual([]);
+  });
+});
+
 function createCache(results: Record<string, RelayQueryResult>) {
   // The cache treats the time 0 as unset.
   let nowMs = 1;
@@ -65,8 +110,8 @@ function createCache(results: Record<string, RelayQueryResult>) {
     findRelays: () => cache.findWriteRelays(PUBKEY),
   };
   const cache = new RelayListCache({
-    pool: {
-      query: async (url) => {
+    relayPool: {
+      query: async (url: string) => {
         harness.queryCount += 1;
         return harness.results[url] ?? { outcome: 'no_response' };
       },
@@ -78,8 +123,8 @@ function createCache(results: Record<string, RelayQueryResult>) {
   return harness;
 }
 
-function createRelayList(relay: string, createdAt = 1): RelayQueryResult {
-  const event = { id: 'b'.repeat(64), pubkey: PUBKEY, sig: 'c'.repeat(128), content: '' };
+function createRelayList(relay: string, createdAt = 1, idDigit = 'b'): RelayQueryResult {
+  const event = { id: idDigit.repeat(64), pubkey: PUBKEY, sig: 'c'.repeat(128), content: '' };
   const tags = [['r', relay]];
   return { outcome: 'found', event: { ...event, kind: 10_002, created_at: createdAt, tags } };
 }

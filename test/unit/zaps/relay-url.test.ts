@@ -1,6 +1,10 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { normaliseRelayUrl, stripQuery } from '../../../src/zaps/zap-request.ts';
+import {
+  extractReceiptRelays,
+  normaliseRelayUrl,
+  stripQuery,
+} from '../../../src/zaps/relay-url.ts';
 
 const PUBLIC_ONLY = { allowPrivateNetworks: false };
 const PRIVATE_ALLOWED = { allowPrivateNetworks: true };
@@ -68,3 +72,31 @@ it.each([
 ])('stripQuery(%s) returns %s', (url, expected) => {
   expect(stripQuery(url)).toBe(expected);
 });
+
+it.each<[string, string[], string[]]>([
+  [
+    'public relays once each, in order',
+    ['ws://localhost:7000', 'WSS://B.example/', 'wss://a.example', 'wss://b.example', ''],
+    ['wss://b.example', 'wss://a.example'],
+  ],
+  [
+    'at most two relays of one host',
+    [...'abc'].map((path) => `wss://a.example/${path}`).concat('wss://A.example.:443/x'),
+    ['wss://a.example/a', 'wss://a.example/b'],
+  ],
+  ['at most 20 relays', createRelayUrls(150), createRelayUrls(20)],
+  ['only relays among the first hundred', [...Array(100).fill('no'), 'wss://a.example'], []],
+])('extractReceiptRelays returns %s', (_case, relays, expected) => {
+  expect(extractReceiptRelays([['relays', ...relays]], PUBLIC_ONLY)).toEqual(expected);
+});
+
+it('extractReceiptRelays returns at most two private relays per port', () => {
+  const relays = ['1', '1/a', '1/b', '2'].map((end) => `ws://127.0.0.1:${end}`);
+  expect(extractReceiptRelays([['relays', ...relays]], PRIVATE_ALLOWED)).toEqual(
+    relays.toSpliced(2, 1),
+  );
+});
+
+function createRelayUrls(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `wss://r${index}.example`);
+}

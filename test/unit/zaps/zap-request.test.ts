@@ -2,17 +2,10 @@ import fc from 'fast-check';
 import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { toUnixSeconds } from '../../../src/clock.ts';
+import type { NostrEvent } from '../../../src/nostr/event-schema.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
-import {
-  createZapReceiptTemplate,
-  parseZapRequest,
-  type ZapRequest,
-} from '../../../src/zaps/zap-receipts.ts';
-import {
-  extractReceiptRelays,
-  validateZapRequest,
-  type ZapRequestRules,
-} from '../../../src/zaps/zap-request.ts';
+import { createZapReceiptTemplate, parseZapRequest } from '../../../src/zaps/zap-receipts.ts';
+import { validateZapRequest, type ZapRequestRules } from '../../../src/zaps/zap-request.ts';
 import {
   createZapRequest,
   TEST_ZAP_PUBKEY,
@@ -137,7 +130,8 @@ describe('validateZapRequest with an invalid request', () => {
   });
 
   it.each<[object, string]>([
-    [{ kind: '9734' }, 'must be of kind 9734'],
+    [{ kind: 1 }, 'must be of kind 9734'],
+    [{ kind: '9734' }, "a number as its 'kind'"],
     [{ id: 7 }, "64 lower-case hexadecimal digits as its 'id'"],
     [{ id: EVENT_ID.toUpperCase() }, "digits as its 'id'"],
     [{ pubkey: 'ab' }, "digits as its 'pubkey'"],
@@ -223,26 +217,6 @@ describe('validateZapRequest with generated requests', () => {
     fc.assert(
       fc.property(texts, (text) => {
         expect(validate(text).outcome).toBe('rejected');
-        expect(extractReceiptRelays(text, { allowPrivateNetworks: true })).toEqual([]);
-      }),
-    );
-  });
-
-  it('rejects a signed event with any field changed', () => {
-    const { event } = signRequest();
-    const anyField = fc.constantFrom(
-      'id',
-      'pubkey',
-      'created_at',
-      'kind',
-      'content',
-      'sig',
-      'tags',
-    );
-    fc.assert(
-      fc.property(anyField, fc.jsonValue(), (name, value) => {
-        fc.pre(JSON.stringify(value) !== JSON.stringify(event[name as keyof Event]));
-        expect(validate(JSON.stringify({ ...event, [name]: value })).outcome).toBe('rejected');
       }),
     );
   });
@@ -274,40 +248,6 @@ describe('validateZapRequest with generated requests', () => {
   });
 });
 
-describe('extractReceiptRelays', () => {
-  it.each<[string, string[], string[]]>([
-    [
-      'public relays once each, in order',
-      [LOCAL_RELAY, 'WSS://B.example/', 'wss://a.example', 'wss://b.example', ''],
-      ['wss://b.example', 'wss://a.example'],
-    ],
-    [
-      'at most two relays of one host',
-      [...'abc'].map((path) => `wss://a.example/${path}`).concat('wss://A.example.:443/x'),
-      ['wss://a.example/a', 'wss://a.example/b'],
-    ],
-    ['at most 20 relays', [LOCAL_RELAY, ...createRelayUrls(99)], createRelayUrls(20)],
-    ['the first of more than a hundred relays', createRelayUrls(150), createRelayUrls(20)],
-    [
-      'a relay only if it is among the first hundred',
-      [...Array(100).fill('no'), 'wss://a.example'],
-      [],
-    ],
-  ])('returns %s', (_case, relays, expected) => {
-    expect(
-      extractReceiptRelays(signRequest({ relays }).text, { allowPrivateNetworks: false }),
-    ).toEqual(expected);
-  });
-
-  it('returns at most two private relays per port', () => {
-    const relays = ['1', '1/a', '1/b', '2'].map((end) => `ws://127.0.0.1:${end}`);
-    const receiptRelays = extractReceiptRelays(signRequest({ relays }).text, {
-      allowPrivateNetworks: true,
-    });
-    expect(receiptRelays).toEqual(relays.toSpliced(2, 1));
-  });
-});
-
 it('validateZapRequest limits a request so that its receipt message is shorter than 16 KiB', () => {
   const tags = [
     ['a', `30023:${EVENT_ID}:${'\0'.repeat(158)}`],
@@ -318,7 +258,8 @@ it('validateZapRequest limits a request so that its receipt message is shorter t
   expect(validate(createText(1_100)).outcome).toBe('rejected');
   const text = createText(1_080);
   expect(validate(text).outcome).toBe('valid');
-  const template = createZapReceiptTemplate(parseZapRequest(text) as ZapRequest, {
+  const template = createZapReceiptTemplate(parseZapRequest(text) as NostrEvent, {
+    json: text,
     request: 'x'.repeat(8_192),
     createdAtSeconds: 9_999_999_999,
   });

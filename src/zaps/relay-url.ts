@@ -1,0 +1,62 @@
+import { KeyedCounter } from '../keyed-counter.ts';
+import { isForbiddenHost } from '../net/public-address.ts';
+import { normaliseServerUrl } from '../net/server-url.ts';
+import type { Tags } from '../nostr/event-schema.ts';
+import {
+  MAX_LISTED_RELAYS,
+  MAX_RELAY_URL_LENGTH,
+  MAX_RELAYS_PER_HOST,
+  MAX_RELAYS_PER_ZAP,
+} from './limits.ts';
+
+/**
+ * Normalises the URL of a relay (see {@link normaliseServerUrl}), so that all spellings of a URL share one connection
+ * and one delivery. Keeps the query, with which some relays identify their users.
+ *
+ * @param options.allowPrivateNetworks for development: also accepts ws://, any port and private addresses
+ * @returns null if the text is not the URL of a relay
+ */
+export function normaliseRelayUrl(
+  untrustedText: string,
+  { allowPrivateNetworks }: { allowPrivateNetworks: boolean },
+): string | null {
+  const url = normaliseServerUrl(untrustedText, {
+    maxLength: MAX_RELAY_URL_LENGTH,
+    secureProtocol: 'wss:',
+    plainProtocol: 'ws:',
+    allowInsecure: allowPrivateNetworks,
+  });
+  if (url === null || allowPrivateNetworks) {
+    return url;
+  }
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, '');
+  return isForbiddenHost(host) ? null : url;
+}
+
+/**
+ * Returns the usable relays of a zap request, normalised and without duplicates: at most {@link MAX_RELAYS_PER_ZAP},
+ * and at most {@link MAX_RELAYS_PER_HOST} on one host. With private networks allowed, each port counts as a host.
+ */
+export function extractReceiptRelays(
+  tags: Tags,
+  options: { allowPrivateNetworks: boolean },
+): string[] {
+  const [, ...listed] = tags.find(([name]) => name === 'relays') ?? [];
+  const relays = listed
+    .slice(0, MAX_LISTED_RELAYS)
+    .flatMap((relay) => normaliseRelayUrl(relay, options) ?? []);
+  const relaysByHost = new KeyedCounter();
+  return [...new Set(relays)]
+    .filter((relay) => {
+      const { host, hostname } = new URL(relay);
+      const hostKey = options.allowPrivateNetworks ? host : hostname;
+      relaysByHost.increment(hostKey);
+      return relaysByHost.get(hostKey) <= MAX_RELAYS_PER_HOST;
+    })
+    .slice(0, MAX_RELAYS_PER_ZAP);
+}
+
+/** Removes the query, which may contain user ids or access tokens, so that the URL may be logged. */
+export function stripQuery(url: string): string {
+  return url.split('?', 1)[0] ?? url;
+}
