@@ -20,11 +20,17 @@ const PROJECTS = [
   'web',
 ];
 
-/**
- * Those whose tests start no service and open no database. Their files share processes, because loading the modules again
- * for each file takes longer than the tests.
- */
+/** Those whose tests start no service and open no database. */
 const LIGHT: ReadonlySet<string> = new Set(['unit', 'adapters']);
+
+/** The files of the others have a process each. Loading the modules again for each file takes longer than most tests. */
+const SHARED_PROCESSES: ReadonlySet<string> = new Set([
+  ...LIGHT,
+  'integration',
+  'acceptance',
+  'postgres',
+  'web',
+]);
 
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
@@ -49,7 +55,7 @@ export default defineConfig({
         include: (name === 'postgres' ? [name, 'acceptance'] : [name]).map(
           (folder) => `test/${folder}/**/*.test.ts`,
         ),
-        isolate: !LIGHT.has(name),
+        isolate: !SHARED_PROCESSES.has(name),
         globalSetup: LIGHT.has(name) ? [] : ['test/helpers/database/create-postgres-template.ts'],
       },
     })),

@@ -7,6 +7,8 @@ import { useAdditionalService, useTestEnvironment } from '../helpers/service/tes
 
 /** Decoding a token and hashing its proofs takes long, so tokens that cannot buy anything are left alone. */
 
+// Test files share modules, so the service has already loaded the one that is replaced here.
+vi.hoisted(() => vi.resetModules());
 vi.mock('../../src/usernames/ecash/cashu-token.ts', { spy: true });
 
 const PRICE_SAT = 16;

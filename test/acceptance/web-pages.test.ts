@@ -12,6 +12,8 @@ import {
 
 /** The HTTP side of the web pages. test/web/ tests them in a browser. */
 
+// Test files share modules, so the service has already loaded the one that is replaced here.
+vi.hoisted(() => vi.resetModules());
 vi.mock('../../src/http/web/browser-files.ts', { spy: true });
 
 const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';

@@ -6,7 +6,7 @@ import {
   type Page,
   type Request,
 } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { afterEach, beforeAll, expect } from 'vitest';
 import { requireChromium } from '../../../scripts/chromium.ts';
 
 /** Chromium's sandbox does not start as root, and containers often have a small /dev/shm. */
@@ -46,6 +46,9 @@ export interface TestBrowser {
   readonly problems: string[];
 }
 
+/** One for all files in this process, with which it ends. */
+let launch: Promise<Browser> | null = null;
+
 /**
  * Starts Chromium for the tests of a file. A test fails if one of its pages sends a request to another origin, violates
  * its Content Security Policy, logs an error, does not catch an error, sets a cookie, stores a JWT or sends an nsec.
@@ -56,12 +59,11 @@ export function useBrowser(): TestBrowser {
   const problems: string[] = [];
 
   beforeAll(async () => {
-    browser = await chromium.launch({
-      executablePath: await requireChromium(),
-      args: CHROMIUM_ARGS,
-    });
+    launch ??= requireChromium().then((executablePath) =>
+      chromium.launch({ executablePath, args: CHROMIUM_ARGS }),
+    );
+    browser = await launch;
   });
-  afterAll(() => browser?.close());
 
   afterEach(async () => {
     for (const context of contexts.splice(0)) {
