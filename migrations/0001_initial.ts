@@ -9,7 +9,6 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await createPurchases(db);
   await createTreasury(db);
   await createZaps(db);
-  await createImports(db);
 }
 
 async function createUsernames(db: Kysely<unknown>): Promise<void> {
@@ -263,13 +262,6 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
       last_attempt_at ${int},
       accepted_at ${int}
     ) ${tableOptions}`.execute(db);
-}
-
-async function createImports(db: Kysely<unknown>): Promise<void> {
-  const { tableOptions } = dialectOf(db);
-  await sql`create table npubcash_imported_rows (source_row text primary key) ${tableOptions}`.execute(
-    db,
-  );
 }
 
 /** Returns the parts of `create table` that the two databases write differently. */

@@ -226,9 +226,4 @@ export interface DatabaseSchema {
     last_attempt_at: number | null;
     accepted_at: number | null;
   };
-  /** Rows that were imported from an npubcash server. The next import skips them, to keep changes made since. */
-  npubcash_imported_rows: {
-    /** The table and id, such as `l_users 12`. */
-    source_row: string;
-  };
 }

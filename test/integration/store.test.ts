@@ -2,7 +2,6 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { transaction } from '../../src/database/transaction.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { loadRateLimits, saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
-import { insertImportedQuotes } from '../../src/operator/import-npubcash/npubcash-import-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
@@ -52,15 +51,6 @@ beforeEach(async () => {
   await database.db.deleteFrom('relays').execute();
   await database.db.deleteFrom('watch_processes').execute();
   pubkey = randomPubkey();
-});
-
-it('imports thousands of payments of the same second in one batch', async () => {
-  const quotes = Array.from({ length: 5_000 }, (_, index) => ({
-    ...buildUnpaidQuote(pubkey),
-    payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS + index, paidSeq: index + 1 },
-    state: 'PAID' as const,
-  }));
-  expect(await insertImportedQuotes(database.db, quotes)).toHaveLength(5_000);
 });
 
 describe('a change of a quote', () => {

@@ -9,7 +9,6 @@ import { tryParseJson } from '../../untrusted-text.ts';
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
-  'npubcash_imported_rows',
   'mints',
   'relays',
   'quotes',

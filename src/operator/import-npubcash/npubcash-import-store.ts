@@ -1,11 +1,8 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../../database/schema.ts';
-import { columnInValues, jsonRows, toFlag } from '../../database/sql.ts';
-import type { Db } from '../../database/transaction.ts';
+import { jsonRows, toFlag } from '../../database/sql.ts';
+import type { Tx } from '../../database/transaction.ts';
 import type { QuoteUpdate } from '../../quotes/process-notifications.ts';
-
-/** Each of the 14 columns of a row is a parameter. SQLite allows 32,766 parameters in a statement. */
-const QUOTES_PER_INSERT = 1_000;
 
 interface QuoteKey {
   mintUrl: string;
@@ -30,56 +27,49 @@ export interface ImportedQuote extends QuoteKey {
 }
 
 /** Returns the keys of those quotes that are stored already. */
-export async function findExistingQuotes(db: Db, quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
+export async function findExistingQuotes(tx: Tx, quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
   const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
   const columns = { mint_url: 'text', quote_id: 'text' } as const;
   const { rows } = await sql<QuoteKey>`
     select mint_url as "mintUrl", quote_id as "quoteId"
-    from ${jsonRows(db, columns, keys)} as source
+    from ${jsonRows(tx, columns, keys)} as source
       join quotes using (mint_url, quote_id)
-  `.execute(db);
+  `.execute(tx);
   return rows;
 }
 
 /** Stores quotes. Returns the paid ones. */
 export async function insertImportedQuotes(
-  db: Db,
+  tx: Tx,
   quotes: readonly ImportedQuote[],
 ): Promise<QuoteUpdate[]> {
-  const insertedRows = [];
-  for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
-    const rows = await db
-      .insertInto('quotes')
-      .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
-      .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_at as listedAtMs'])
-      .execute();
-    insertedRows.push(...rows);
-  }
-  return insertedRows.filter(({ listedAtMs }) => listedAtMs !== null);
+  const columns = sql.join(Object.keys(COLUMN_TYPES).map((name) => sql.ref(name)));
+  const { rows } = await sql<QuoteUpdate>`
+    insert into quotes (${columns})
+    select ${columns} from ${jsonRows(tx, COLUMN_TYPES, quotes.map(toRow))} as source
+    returning id, pubkey, quote_id as "quoteId", paid_at as "listedAtMs"
+  `.execute(tx);
+  return rows.filter(({ listedAtMs }) => listedAtMs !== null);
 }
 
-/** Returns those rows of the npubcash server that an earlier import has stored. */
-export async function findImportedRows(
-  db: Db,
-  sourceRows: readonly string[],
-): Promise<Set<string>> {
-  const rows = await db
-    .selectFrom('npubcash_imported_rows')
-    .select('source_row')
-    .where(columnInValues(db, 'source_row', 'text', sourceRows))
-    .execute();
-  return new Set(rows.map((row) => row.source_row));
-}
+const COLUMN_TYPES = {
+  mint_url: 'text',
+  quote_id: 'text',
+  pubkey: 'text',
+  request: 'text',
+  payment_hash: 'text',
+  amount_sat: 'bigint',
+  state: 'text',
+  locked: 'bigint',
+  created_at: 'bigint',
+  expires_at: 'bigint',
+  zap_request: 'text',
+  paid_at: 'bigint',
+  paid_seq: 'bigint',
+  watch_until: 'bigint',
+} as const;
 
-export async function markRowImported(db: Db, sourceRow: string): Promise<void> {
-  await db
-    .insertInto('npubcash_imported_rows')
-    .values({ source_row: sourceRow })
-    .onConflict((conflict) => conflict.doNothing())
-    .execute();
-}
-
-function toRow(quote: ImportedQuote) {
+function toRow(quote: ImportedQuote): Record<keyof typeof COLUMN_TYPES, string | number | null> {
   return {
     mint_url: quote.mintUrl,
     quote_id: quote.quoteId,

@@ -8,59 +8,50 @@ import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { ParsedNpubcashQuote } from './parse-npubcash-rows.ts';
 
 export interface QuoteImportPlan {
-  quotesToInsert: (ParsedNpubcashQuote & ImportedQuote)[];
-  existingQuotes: ParsedNpubcashQuote[];
-  /** The new counters of recipients with added payments. */
+  quotes: ImportedQuote[];
+  /** The new counters of recipients with payments. */
   counters: PaymentCounter[];
   /** The number of payments whose time differs from their time at npubcash. */
   changedTimeCount: number;
 }
 
 /**
- * Decides which quotes to insert, and at which payment times.
+ * Decides the payment times and positions of new quotes.
  *
  * Wallets remember the newest payment time that they have seen, in whole seconds, and ignore payments that are not
  * later. A payment therefore keeps its time only if wallets have not seen that second, and it is not earlier than a
  * stored payment of the recipient. Every other payment is listed as paid now. Payments that shared a second at npubcash
  * still share a second.
  *
- * @param quotes ordered by payment time; must contain either all or none of a recipient's payments in one second
- * @param stored.existingKeys the keys of quotes that are stored already, as {@link toQuoteKey} returns them
- * @param stored.counters the stored counters of the recipients of paid quotes
+ * @param newQuotes ordered by payment time; must contain either all or none of a recipient's payments in one second
+ * @param storedCounters the counters of the recipients of paid quotes
  */
 export function planQuoteImport(
-  quotes: readonly ParsedNpubcashQuote[],
-  stored: { existingKeys: ReadonlySet<string>; counters: readonly PaymentCounter[] },
+  newQuotes: readonly ParsedNpubcashQuote[],
+  storedCounters: readonly PaymentCounter[],
   nowMs: number,
 ): QuoteImportPlan {
-  const storedCounters = new Map(stored.counters.map((counter) => [counter.pubkey, counter]));
-  const plannedCounters = new Map<string, PaymentCounter>();
-  const quotesToInsert: QuoteImportPlan['quotesToInsert'] = [];
-  const existingQuotes: ParsedNpubcashQuote[] = [];
+  const stored = new Map(storedCounters.map((counter) => [counter.pubkey, counter]));
+  const planned = new Map<string, PaymentCounter>();
   let changedTimeCount = 0;
-  for (const quote of quotes) {
-    if (stored.existingKeys.has(toQuoteKey(quote))) {
-      existingQuotes.push(quote);
-      continue;
-    }
+  const quotes = newQuotes.map((quote) => {
     const { pubkey } = quote;
     let payment: ImportedQuote['payment'] = null;
     if (isPaidQuoteState(quote.state)) {
-      const counter = plannedCounters.get(pubkey) ?? storedCounters.get(pubkey);
+      const counter = planned.get(pubkey) ?? stored.get(pubkey);
       if (counter === undefined) {
         throw new Error('a payment needs the counter of its recipient');
       }
       const paidAtMs = choosePaidAtMs(quote, counter, nowMs);
       const paidSeq = counter.paidCount + 1;
       payment = { paidAtMs, paidSeq };
-      plannedCounters.set(pubkey, { ...counter, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
+      planned.set(pubkey, { ...counter, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
       changedTimeCount += paidAtMs === quote.paidAtMs ? 0 : 1;
     }
     const watchUntilMs = computeImportWatchUntilMs(quote, payment?.paidAtMs ?? null, nowMs);
-    quotesToInsert.push({ ...quote, payment, watchUntilMs });
-  }
-  const counters = [...plannedCounters.values()];
-  return { quotesToInsert, existingQuotes, counters, changedTimeCount };
+    return { ...quote, payment, watchUntilMs };
+  });
+  return { quotes, counters: [...planned.values()], changedTimeCount };
 }
 
 export function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
@@ -72,12 +63,8 @@ export function isSamePaidSecond(
   a: ParsedNpubcashQuote | undefined,
   b: ParsedNpubcashQuote,
 ): boolean {
-  return (
-    a?.pubkey === b.pubkey &&
-    a.paidAtMs !== null &&
-    b.paidAtMs !== null &&
-    toSeconds(a.paidAtMs) === toSeconds(b.paidAtMs)
-  );
+  const toSecond = ({ paidAtMs }: ParsedNpubcashQuote) => paidAtMs && Math.floor(paidAtMs / 1000);
+  return a?.pubkey === b.pubkey && a.paidAtMs !== null && toSecond(a) === toSecond(b);
 }
 
 function choosePaidAtMs(
@@ -101,8 +88,4 @@ function computeImportWatchUntilMs(
 ): number | null {
   const untilMs = quote.isMintAllowed ? computeWatchUntilMs({ ...quote, paidAtMs }) : null;
   return quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs ? null : untilMs;
-}
-
-function toSeconds(ms: number): number {
-  return Math.floor(ms / 1000);
 }

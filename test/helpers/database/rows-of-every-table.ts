@@ -54,10 +54,6 @@ const ROWS_BY_TABLE = {
       block_reason: 'a "reason",\tor two \\ 🐌',
     },
   ],
-  npubcash_imported_rows: [
-    { source_row: 'l_users 12' },
-    { source_row: `recipient_blocks "${BLOCKED_RECIPIENT}"` },
-  ],
   mints: [
     {
       url: 'https://a.example',

@@ -23,11 +23,8 @@ describe('planQuoteImport', () => {
   it('keeps payment times later than the newest stored payment, even if two of them are equal', () => {
     const newestStoredMs = NOW_MS - 9_501;
     const times = [NOW_MS - 9_000, NOW_MS - 8_000, NOW_MS - 8_000];
-    const { quotesToInsert, changedTimeCount } = planImport(
-      times.map(createPaidQuote),
-      newestStoredMs,
-    );
-    expect(quotesToInsert.map(({ payment }) => payment)).toEqual(
+    const { quotes, changedTimeCount } = planImport(times.map(createPaidQuote), newestStoredMs);
+    expect(quotes.map(({ payment }) => payment)).toEqual(
       times.map((paidAtMs, index) => ({ paidAtMs, paidSeq: 8 + index })),
     );
     expect(changedTimeCount).toBe(0);
@@ -39,20 +36,17 @@ describe('planQuoteImport', () => {
     ['is in the future', NOW_MS + 1],
     ['is missing', null],
   ])('lists a payment as paid now if its time %s', (_case, paidAtMs) => {
-    const { quotesToInsert, changedTimeCount } = planImport(
-      [createPaidQuote(paidAtMs)],
-      NOW_MS - 9_000,
-    );
-    expect(quotesToInsert[0]?.payment).toEqual({ paidAtMs: NOW_MS, paidSeq: 8 });
+    const { quotes, changedTimeCount } = planImport([createPaidQuote(paidAtMs)], NOW_MS - 9_000);
+    expect(quotes[0]?.payment).toEqual({ paidAtMs: NOW_MS, paidSeq: 8 });
     expect(changedTimeCount).toBe(1);
   });
 
   it('gives 900 payments that have no time the next second', () => {
-    const { quotesToInsert } = planImport(
+    const { quotes } = planImport(
       Array.from({ length: 900 }, () => createPaidQuote(null)),
       NOW_MS,
     );
-    const times = quotesToInsert.map(({ payment }) => payment?.paidAtMs);
+    const times = quotes.map(({ payment }) => payment?.paidAtMs);
     // Wallets that have read the stored payments ignore payments of the same second.
     expect(new Set(times)).toEqual(new Set([NOW_MS + 500]));
   });
@@ -68,11 +62,11 @@ describe('planQuoteImport', () => {
       [{ ...recent, isMintAllowed: false }, null],
       [{ ...recent, state: 'ISSUED' }, null],
     ];
-    const { quotesToInsert } = planImport(
+    const { quotes } = planImport(
       cases.map(([quote]) => quote),
       null,
     );
-    expect(quotesToInsert.map((quote) => quote.watchUntilMs)).toEqual(
+    expect(quotes.map((quote) => quote.watchUntilMs)).toEqual(
       cases.map(([, watchUntilMs]) => watchUntilMs),
     );
   });
@@ -177,5 +171,5 @@ function planImport(
 ): QuoteImportPlan {
   const listedUntilMs = (Math.floor((lastPaidAtMs ?? 0) / 1000) + 1) * 1000;
   const counters = [{ pubkey, paidCount: 7, lastPaidAtMs, listedUntilMs }];
-  return planQuoteImport(quotes, { existingKeys: new Set(), counters }, NOW_MS);
+  return planQuoteImport(quotes, counters, NOW_MS);
 }

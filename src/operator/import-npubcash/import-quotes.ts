@@ -1,0 +1,69 @@
+import { notify } from '../../database/transaction.ts';
+import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-notifications.ts';
+import { isPaidQuoteState } from '../../quotes/quote-state.ts';
+import { lockPaymentCounters, savePaymentCounters } from '../../recipients/user-store.ts';
+import { formatCount } from '../format.ts';
+import type { ImportRun } from './import-run.ts';
+import { findExistingQuotes, insertImportedQuotes } from './npubcash-import-store.ts';
+import type { NpubcashSource } from './npubcash-source.ts';
+import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
+import { isSamePaidSecond, planQuoteImport, toQuoteKey } from './plan-quote-import.ts';
+
+/** One transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
+const QUOTES_PER_TRANSACTION = 500;
+
+/** Imports the payments of each recipient in the order of payment, then all other quotes, the oldest first. */
+export async function importQuotes(run: ImportRun, source: NpubcashSource): Promise<void> {
+  const { allowHttpMints, clock, io } = run.options;
+  const seenKeys = new Set<string>();
+  let batch: ParsedNpubcashQuote[] = [];
+  let readCount = 0;
+  for await (const rows of source.readQuotes()) {
+    for (const row of rows) {
+      const quote = parseNpubcashQuote(row, { allowHttp: allowHttpMints, nowMs: clock() });
+      if (typeof quote === 'string') {
+        run.skip(`mint_quotes ${row.id}`, quote);
+        continue;
+      }
+      if (seenKeys.has(toQuoteKey(quote))) {
+        run.skip(`mint_quotes ${row.id}`, 'same_quote_twice');
+        continue;
+      }
+      seenKeys.add(toQuoteKey(quote));
+      // planQuoteImport needs all payments of the same second in one transaction.
+      if (batch.length >= QUOTES_PER_TRANSACTION && !isSamePaidSecond(batch.at(-1), quote)) {
+        await importBatch(run, batch);
+        batch = [];
+      }
+      batch.push(quote);
+    }
+    readCount += rows.length;
+    io.reportProgress(formatCount(readCount, 'quote'));
+  }
+  await importBatch(run, batch);
+}
+
+async function importBatch(run: ImportRun, batch: readonly ParsedNpubcashQuote[]): Promise<void> {
+  await run.transaction(async (tx) => {
+    // Locks the counters before reading the quotes, because another import may be adding the same quotes.
+    const paidQuotes = batch.filter(({ state }) => isPaidQuoteState(state));
+    const counters = await lockPaymentCounters(
+      tx,
+      paidQuotes.map(({ pubkey }) => pubkey),
+    );
+    const existingKeys = new Set((await findExistingQuotes(tx, batch)).map(toQuoteKey));
+    const newQuotes = batch.filter((quote) => !existingKeys.has(toQuoteKey(quote)));
+    const plan = planQuoteImport(newQuotes, counters, run.options.clock());
+    const insertedPayments = await insertImportedQuotes(tx, plan.quotes);
+    await savePaymentCounters(tx, plan.counters);
+    // One update for each recipient is enough, because the wallet then reads its whole list.
+    const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));
+    await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates([...updates.values()]));
+    for (const quote of batch) {
+      const kind = isPaidQuoteState(quote.state) ? 'payments' : 'invoices';
+      run.count(kind, !existingKeys.has(toQuoteKey(quote)));
+    }
+    run.summary.watchedCount += plan.quotes.filter((quote) => quote.watchUntilMs !== null).length;
+    run.summary.changedTimeCount += plan.changedTimeCount;
+  });
+}
