@@ -24,6 +24,8 @@ const MINT_TIMEOUT_MS = 1_000;
 /** The payer gets a response within this time, even on a busy machine. */
 const MAX_RESPONSE_MS = 8 * MINT_TIMEOUT_MS;
 
+const CONCURRENT_ATTACKS = 8;
+
 /** Below the response size limit of 4 MiB. */
 const LARGE_BODY_BYTES = 3.5 * 1024 * 1024;
 
@@ -138,16 +140,15 @@ const environment = useTestEnvironment({
 });
 
 describe('a hostile mint', () => {
-  it.each(ATTACKS)('fails only payments to its own users when it %s', async (_name, attack) => {
-    const mint = await useHostileMint(attack);
-    const recipient = environment.newWallet();
-    await selectMint(recipient, mint);
-    const startedAtMs = performance.now();
-    const invoiceResponse = sendInvoiceRequest(recipient);
-    await mint.firstHostileResponse;
-    await expectInvoiceFromDefaultMint();
-    expect(await invoiceResponse).toEqual(MINT_FAILURE_RESPONSE);
-    expect(performance.now() - startedAtMs).toBeLessThan(MAX_RESPONSE_MS);
+  it('fails only payments to its own users', async () => {
+    const outcomes: unknown[] = [];
+    for (let start = 0; start < ATTACKS.length; start += CONCURRENT_ATTACKS) {
+      const attacks = ATTACKS.slice(start, start + CONCURRENT_ATTACKS);
+      outcomes.push(...(await Promise.all(attacks.map(requestDuringAttack))));
+    }
+    expect(outcomes).toEqual(
+      ATTACKS.map(([name]) => ({ name, isInTime: true, ...MINT_FAILURE_RESPONSE })),
+    );
     expect(logs.lines).toEqual([]);
   });
 
@@ -198,6 +199,19 @@ describe('the service', () => {
     expect(await Promise.all(failingRequests)).toEqual(mints.map(() => MINT_FAILURE_RESPONSE));
   });
 });
+
+/** Requests an invoice of a recipient whose mint attacks, and meanwhile one of another recipient. */
+async function requestDuringAttack([name, attack]: [string, HostileResponder]) {
+  const mint = await useHostileMint(attack);
+  const recipient = environment.newWallet();
+  await selectMint(recipient, mint);
+  const startedAtMs = performance.now();
+  const invoiceResponse = sendInvoiceRequest(recipient);
+  await mint.firstHostileResponse;
+  await expectInvoiceFromDefaultMint();
+  const response = await invoiceResponse;
+  return { name, isInTime: performance.now() - startedAtMs < MAX_RESPONSE_MS, ...response };
+}
 
 /** Runs all attacks concurrently, each at its own mint. */
 async function runAllAttacks(): Promise<void> {

@@ -22,7 +22,7 @@ import {
 } from '../../helpers/mints/fake-websocket-mint.ts';
 import { openTestEgress } from '../../helpers/network/open-test-egress.ts';
 import { expectShortDelay } from './expect-short-delay.ts';
-import { fillArray, fillObject, HOSTILE_JSON } from './hostile-json.ts';
+import { fillArray, fillArrayWithNewShapes, fillObject, HOSTILE_JSON } from './hostile-json.ts';
 
 /**
  * Reads the most expensive known answers and messages of mints and relays that the operator did not name. None may
@@ -125,16 +125,16 @@ const MALFORMED_BODIES: readonly (readonly [name: string, MintRequest, body: obj
 ];
 
 describe('the event loop is not blocked by a response of a mint', () => {
-  it.each(
-    REQUESTS.flatMap(([requestName, maxBytes, send]) =>
-      HOSTILE_BODIES.map(([bodyName, createBody]) => {
-        const createLargeBody = () => createBody(maxBytes * CHUNK_ALLOWANCE);
-        return [requestName, bodyName, send, createLargeBody] as const;
-      }),
-    ),
-  )('to a request for %s with %s', async (_requestName, _bodyName, send, createBody) => {
+  // The network thread parses all responses alike, so only the largest one has every kind of content.
+  it.each(HOSTILE_BODIES)('with %s', async (_name, createBody) => {
+    await sendToHostileMint(checkQuotes, 200, () => createBody(2_064 * KIBIBYTE * CHUNK_ALLOWANCE));
+  });
+
+  it.each(REQUESTS)('to a request for %s', async (_name, maxBytes, send) => {
     for (const status of [200, 400]) {
-      const outcomes = await sendToHostileMint(send, status, createBody);
+      const outcomes = await sendToHostileMint(send, status, () =>
+        fillArrayWithNewShapes(maxBytes * CHUNK_ALLOWANCE),
+      );
       expect(outcomes).not.toContain('created');
     }
   });
@@ -167,9 +167,9 @@ describe('the event loop is not blocked by a response of a mint', () => {
 
 describe('the event loop is not blocked by a message of a mint', () => {
   it.each<[string, () => string[]]>([
-    ...HOSTILE_JSON.flatMap(([name, createJson]): [string, () => string[]][] => [
-      [`with ${name}`, () => [createJson(MESSAGE_BYTES)]],
-      [`with a quote with ${name}`, () => [createNotification(createJson(MESSAGE_BYTES - 100))]],
+    ...HOSTILE_JSON.map(([name, createJson]): [string, () => string[]] => [
+      `with a quote with ${name}`,
+      () => [createNotification(createJson(MESSAGE_BYTES - 100))],
     ]),
     ['that arrives with 1,500 others', () => repeat(1_500, () => '[]')],
     [
@@ -215,30 +215,7 @@ const EVENT = {
   ...{ kind: 10_002, created_at: 1, content: '', tags: [] as string[][] },
 };
 
-const CHUNKED_HEAD = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
-
 describe('the event loop is not blocked by a flood of a mint', () => {
-  it.each([
-    ['interim responses', '', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
-    ['line ends', '', '\r\n'],
-    ['short chunks', CHUNKED_HEAD, '1\r\n \r\n'],
-    ['a chunk extension', `${CHUNKED_HEAD}1;a=`, 'b'],
-    ['trailers', `${CHUNKED_HEAD}0\r\n`, 'A: b\r\n'],
-  ])('of %s', async (_name, start, endlessText) => {
-    const fetch = openTestEgress().createFetch();
-    const mint = await startHostileMint((peer) => {
-      peer.write(start);
-      flood(peer, endlessText);
-    });
-    onTestFinished(() => mint.close());
-    await expectShortDelay(() =>
-      measureDelayMs(async () => {
-        const response = await fetch.request({ method: 'GET', url: mint.url });
-        expect(response).toMatchObject({ reason: 'response too large' });
-      }),
-    );
-  });
-
   // The first bytes of frames without a payload (RFC 6455 section 5.2).
   it.each([
     ['empty messages', '', '\x81\0'],
@@ -266,7 +243,6 @@ describe('the event loop is not blocked by a flood of a mint', () => {
 describe('the event loop is not blocked by a message of a relay', () => {
   it.each<[string, () => string[]]>([
     ...HOSTILE_JSON.flatMap(([name, createJson]): [string, () => string[]][] => [
-      [`with ${name}`, () => [createJson(MESSAGE_BYTES)]],
       [`with an event with ${name}`, () => [`["EVENT","q0",${createJson(MESSAGE_BYTES - 100)}]`]],
       [
         `with an event whose tags are ${name}`,

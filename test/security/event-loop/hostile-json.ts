@@ -32,7 +32,7 @@ function nestArrays(bytes: number): string {
 let shapeCount = 0;
 
 /** V8 needs the most time for objects with fields that it has not seen before, so each call uses new names. */
-function fillArrayWithNewShapes(bytes: number): string {
+export function fillArrayWithNewShapes(bytes: number): string {
   shapeCount += 1;
   return fillArray((index) => `{"${shapeCount.toString(36)}a${index}":0}`, bytes);
 }
