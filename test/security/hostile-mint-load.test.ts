@@ -27,10 +27,10 @@ const MINT_COUNT = 1_000;
 const QUOTES_PER_MINT = 10;
 
 /** The hostile mints report most of their payments in the first seconds. Recording them is not part of the share. */
-const WARM_UP_MS = 30_000;
+const WARM_UP_MS = 10_000;
 
 /** The smallest of several measurements counts, because other processes of the machine disturb them. */
-const MAX_MEASUREMENTS = 8;
+const MAX_MEASUREMENTS = 12;
 const MEASUREMENT_MS = 5_000;
 
 /** Of one core. */

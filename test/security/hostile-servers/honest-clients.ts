@@ -42,7 +42,7 @@ const PAYMENT_INTERVAL_MS = 100;
 const OTHER_INVOICE_INTERVAL_MS = 200;
 const LIST_INTERVAL_MS = 250;
 
-const PAYMENTS = 50;
+const PAYMENTS = 40;
 /** Per mint of other users. */
 const OTHER_PAYMENTS = 5;
 

@@ -52,7 +52,7 @@ const MINT_PORT = 8_000;
 const SERVICE_PORT = 3_000;
 const HOSTS_PER_GROUP = 250;
 
-const MEASUREMENT_MS = 5_000;
+const MEASUREMENT_MS = 4_000;
 
 /** Lets the attack reach its full strength, and a restarted service subscribe to its quotes. */
 const WARM_UP_MS = 1_000;
