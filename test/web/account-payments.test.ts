@@ -10,6 +10,7 @@ import {
 } from '../helpers/relays/zap-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { openAccount, section } from '../helpers/web/account-page.ts';
+import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
 import { readLnurl } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
@@ -109,4 +110,35 @@ it('shows the user’s addresses', async () => {
   await content.getByText(`${wallet.npub}@`).first().waitFor();
   await content.getByRole('link', { name: 'Payment page' }).first().click();
   await page.waitForURL('**/addressee');
+});
+
+it('stops to update if the signer refuses, and continues when the user wants that', async () => {
+  const wallet = environment.newWallet();
+  let isRefused = false;
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [401],
+    prepare: async (newPage) => {
+      await addNostrExtension(newPage, wallet.secretKey, async () => {
+        if (isRefused) {
+          throw new Error('User rejected');
+        }
+      });
+    },
+  });
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  const content = section(page, 'Received payments');
+  await content.getByText('Live', { exact: true }).waitFor();
+
+  isRefused = true;
+  await page.route('**/api/v2/wallet/**', (route) =>
+    route.fulfill({ status: 401, json: { code: 'unauthorized', message: 'Expired.' } }),
+  );
+  await content.getByText('This list no longer updates by itself.').waitFor();
+  await content.getByText('Paused', { exact: true }).waitFor();
+
+  isRefused = false;
+  await page.unroute('**/api/v2/wallet/**');
+  await receivePayment(environment, wallet, 'amount=21000');
+  await content.getByRole('button', { name: 'Try again' }).click();
+  await content.getByRole('listitem').getByText('21 sats').waitFor();
 });

@@ -3,13 +3,12 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { find } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
-import { ApiClient } from './api-client.ts';
+import { ApiClient, type User, type UserResponse } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSection } from './payments-section.tsx';
 import { SignIn } from './sign-in.tsx';
 import type { Signer } from './signer.ts';
-import type { User, UserResponse } from './user.ts';
 import { UsernameSection } from './username-section.tsx';
 
 interface Session {

@@ -1,8 +1,6 @@
-import { useEffect, useState } from 'preact/hooks';
-import type { ApiClient } from './api-client.ts';
-import { ActionableProblem, CopyableText, QrCode, Section, useAction } from './elements.tsx';
+import type { ApiClient, User } from './api-client.ts';
+import { ActionableProblem, CopyableText, QrCode, Section, useLoaded } from './elements.tsx';
 import { locateAddress } from './lightning-address.ts';
-import type { User } from './user.ts';
 
 interface AddressesResponse {
   data: { addresses: string[] };
@@ -10,20 +8,17 @@ interface AddressesResponse {
 
 /** The Lightning addresses of the user, with QR codes. */
 export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
-  const [addresses, setAddresses] = useState<string[] | null>(null);
-  const { problem, run } = useAction(async () => {
-    const { data } = await api.request<AddressesResponse>('/api/v2/user/addresses');
-    setAddresses(data.addresses);
-  });
-  // A new username adds addresses.
-  useEffect(() => void run(), [api, user.name]);
-
-  const [first, ...others] = addresses ?? [];
+  const { data, problem, reload } = useLoaded(
+    () => api.request<AddressesResponse>('/api/v2/user/addresses'),
+    // A new username adds addresses.
+    [api, user.name],
+  );
+  const [first, ...others] = data?.data.addresses ?? [];
   return (
     <Section title="Your addresses">
       <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
       {problem !== null && (
-        <ActionableProblem action="Try again" onAction={() => void run()}>
+        <ActionableProblem action="Try again" onAction={reload}>
           Your addresses could not be read. {problem}
         </ActionableProblem>
       )}

@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../../../../errors.ts';
 import { type Signer, SignerError } from './signer.ts';
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
@@ -8,19 +9,35 @@ const HTTP_AUTH_KIND = 27_235;
 /** The server's tokens are valid for 30 minutes. */
 const TOKEN_LIFETIME_MS = 25 * 60_000;
 
+/** The user's settings, from `GET /api/v2/user/info`. */
+export interface User {
+  /** Hex. */
+  pubkey: string;
+  name?: string;
+  mintUrl: string;
+  lockQuote: boolean;
+}
+
+export interface UserResponse {
+  data: { user: User };
+}
+
 /** A response with an error. The message is a sentence for the user. */
 export class ApiError extends Error {
   readonly status: number;
+  /** Null if the response is not from this server, but from a proxy. */
+  readonly code: ErrorCode | null;
   readonly headers: Headers;
 
-  constructor(status: number, message: string, headers: Headers) {
+  constructor(status: number, code: ErrorCode | null, message: string, headers: Headers) {
     super(message);
     this.status = status;
+    this.code = code;
     this.headers = headers;
   }
 }
 
-export interface ApiRequest {
+interface ApiRequest {
   method?: 'GET' | 'POST' | 'PATCH';
   /** Sent as JSON. */
   body?: unknown;
@@ -123,7 +140,7 @@ async function readBody<Body>(response: Response): Promise<Body> {
   const body = await response.json().catch(() => null);
   if (!response.ok) {
     const message = body?.message ?? `The server responded with status ${response.status}.`;
-    throw new ApiError(response.status, message, response.headers);
+    throw new ApiError(response.status, body?.code ?? null, message, response.headers);
   }
   // For example the login page of a Wi-Fi network. Like no response, it throws a TypeError.
   if (!body?.data) {

@@ -1,6 +1,6 @@
 import { npubEncode } from 'nostr-tools/nip19';
+import type { User } from './api-client.ts';
 import { CopyableText, Section } from './elements.tsx';
-import type { User } from './user.ts';
 
 /** The wallets that use the API of this server, and the lock setting that they need. */
 const WALLETS = [

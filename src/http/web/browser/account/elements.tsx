@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { encodeQrCode } from '../../qr-code.ts';
 import { CAN_COPY, copyText, formatNumber } from '../common.ts';
+import { describeProblem } from './problem-text.ts';
 
 /** A part of the account page with a heading. */
 export function Section({ title, children }: { title: string; children: ComponentChildren }) {
@@ -104,13 +105,35 @@ export function SubmitButton({
   );
 }
 
+/** A form that the browser neither validates nor sends. */
+export function Form({
+  onSubmit,
+  children,
+}: {
+  onSubmit: (event: SubmitEvent) => unknown;
+  children: ComponentChildren;
+}) {
+  return (
+    <form
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void onSubmit(event);
+      }}
+    >
+      {children}
+    </form>
+  );
+}
+
 /**
  * Runs an action of the user, one at a time.
  *
- * @returns whether the action is running, the message of its last error, and a function that starts it
+ * @returns whether the action is running, why it failed last, and a function that starts it
  */
 export function useAction<Arguments extends unknown[]>(
   action: (...args: Arguments) => Promise<void>,
+  describe = describeProblem,
 ) {
   const [isRunning, setIsRunning] = useState(false);
   const [problem, setProblem] = useState<string | null>(null);
@@ -123,10 +146,38 @@ export function useAction<Arguments extends unknown[]>(
     try {
       await action(...args);
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      setProblem(describe(error));
     } finally {
       setIsRunning(false);
     }
   };
   return { isRunning, problem, run };
+}
+
+/**
+ * Requests something when the component appears, and again when a dependency changes.
+ *
+ * @returns the data (null until then), why the request failed, and a function that repeats it
+ */
+export function useLoaded<Data>(
+  load: (signal: AbortSignal) => Promise<Data>,
+  dependencies: readonly unknown[],
+) {
+  const [state, setState] = useState<{ data: Data | null; problem: string | null }>({
+    data: null,
+    problem: null,
+  });
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    setState({ data: null, problem: null });
+    load(signal).then(
+      (data) => signal.aborted || setState({ data, problem: null }),
+      (error: unknown) =>
+        signal.aborted || setState({ data: null, problem: describeProblem(error) }),
+    );
+    return () => controller.abort();
+  }, [...dependencies, attempt]);
+  return { ...state, reload: () => setAttempt(attempt + 1) };
 }

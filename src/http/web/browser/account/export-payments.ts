@@ -1,7 +1,6 @@
 import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
-import { readPayments } from './payment-feed.ts';
-import type { Payment } from './payments.ts';
+import { type Payment, readPayments } from './payments.ts';
 import { formatPaymentsCsv } from './payments-csv.ts';
 
 /** The largest page of the API. */

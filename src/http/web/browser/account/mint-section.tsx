@@ -1,9 +1,15 @@
-import { useEffect, useState } from 'preact/hooks';
-import type { ApiClient } from './api-client.ts';
-import { explained, toFailure } from './api-failure.ts';
-import { Problem, Sats, Section, Status, SubmitButton, useAction } from './elements.tsx';
-import { describeMintProblem, describeProblem } from './problem-text.ts';
-import type { User, UserResponse } from './user.ts';
+import { useState } from 'preact/hooks';
+import type { ApiClient, User, UserResponse } from './api-client.ts';
+import {
+  Form,
+  Problem,
+  Sats,
+  Section,
+  Status,
+  SubmitButton,
+  useAction,
+  useLoaded,
+} from './elements.tsx';
 
 /** The mint chooses its name and description. Missing fields are unknown. */
 interface Mint {
@@ -33,21 +39,11 @@ export function MintSection(props: SettingsProps) {
 }
 
 function CurrentMint({ api, mintUrl }: { api: ApiClient; mintUrl: string }) {
-  const [loaded, setLoaded] = useState<Mint | null>(null);
-  const [problem, setProblem] = useState<string | null>(null);
-  useEffect(() => {
-    let isOutdated = false;
-    setLoaded(null);
-    setProblem(null);
-    api.request<{ data: { mint: Mint } }>('/api/v2/user/mint').then(
-      ({ data }) => !isOutdated && setLoaded(data.mint),
-      (error: unknown) => !isOutdated && setProblem(describeProblem(toFailure(error))),
-    );
-    return () => {
-      isOutdated = true;
-    };
-  }, [api, mintUrl]);
-  const mint = loaded ?? { url: mintUrl };
+  const { data, problem } = useLoaded(
+    () => api.request<{ data: { mint: Mint } }>('/api/v2/user/mint'),
+    [api, mintUrl],
+  );
+  const mint = data?.data.mint ?? { url: mintUrl };
   const name = mint.name ?? new URL(mint.url).host;
   return (
     <>
@@ -60,7 +56,7 @@ function CurrentMint({ api, mintUrl }: { api: ApiClient; mintUrl: string }) {
           <code class="breakable">{mint.url}</code>
         </div>
       </div>
-      {loaded !== null && <MintFacts mint={loaded} />}
+      {data !== null && <MintFacts mint={mint} />}
       {problem !== null && <Problem>{problem}</Problem>}
     </>
   );
@@ -103,28 +99,20 @@ function chooseBadgeText(name: string): string {
 function MintForm({ api, onUserChange }: Omit<SettingsProps, 'user'>) {
   const [url, setUrl] = useState('');
   const [status, setStatus] = useState<string | null>(null);
-  const { isRunning, problem, run } = useAction(
-    explained(async () => {
-      setStatus(null);
-      const text = url.trim();
-      const body = { mint_url: text.includes('://') ? text : `https://${text}` };
-      const { data } = await api.request<UserResponse>('/api/v2/user/mint', {
-        method: 'PATCH',
-        body,
-      });
-      onUserChange(data.user);
-      setUrl('');
-      setStatus(`Saved. Future payments go to ${data.user.mintUrl}.`);
-    }, describeMintProblem),
-  );
+  const { isRunning, problem, run } = useAction(async () => {
+    setStatus(null);
+    const text = url.trim();
+    const body = { mint_url: text.includes('://') ? text : `https://${text}` };
+    const { data } = await api.request<UserResponse>('/api/v2/user/mint', {
+      method: 'PATCH',
+      body,
+    });
+    onUserChange(data.user);
+    setUrl('');
+    setStatus(`Saved. Future payments go to ${data.user.mintUrl}.`);
+  });
   return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        void run();
-      }}
-    >
+    <Form onSubmit={() => run()}>
       <label for="mint-url">Choose another mint</label>
       <div class="row">
         <input
@@ -148,23 +136,21 @@ function MintForm({ api, onUserChange }: Omit<SettingsProps, 'user'>) {
       </p>
       <div id="mint-url-problem">{problem !== null && <Problem>{problem}</Problem>}</div>
       <Status text={status} />
-    </form>
+    </Form>
   );
 }
 
 function LockSetting({ api, user, onUserChange }: SettingsProps) {
   const [status, setStatus] = useState<string | null>(null);
-  const { isRunning, problem, run } = useAction(
-    explained(async (lockQuotes: boolean) => {
-      setStatus(null);
-      const { data } = await api.request<UserResponse>('/api/v2/user/lock', {
-        method: 'PATCH',
-        body: { lockQuotes },
-      });
-      onUserChange(data.user);
-      setStatus(`Saved. New quotes are ${data.user.lockQuote ? 'locked' : 'not locked'}.`);
-    }, describeMintProblem),
-  );
+  const { isRunning, problem, run } = useAction(async (lockQuotes: boolean) => {
+    setStatus(null);
+    const { data } = await api.request<UserResponse>('/api/v2/user/lock', {
+      method: 'PATCH',
+      body: { lockQuotes },
+    });
+    onUserChange(data.user);
+    setStatus(`Saved. New quotes are ${data.user.lockQuote ? 'locked' : 'not locked'}.`);
+  });
   return (
     <>
       <label class="switch">

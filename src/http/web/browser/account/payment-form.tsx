@@ -1,6 +1,6 @@
-import { explained } from './api-failure.ts';
-import { CopyableText, Problem, QrCode, Sats, SubmitButton, useAction } from './elements.tsx';
-import { describePurchaseProblem, findTokenProblem } from './problem-text.ts';
+import { useState } from 'preact/hooks';
+import { CopyableText, Form, Problem, QrCode, Sats, SubmitButton, useAction } from './elements.tsx';
+import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
 
 interface PaymentFormProps {
   priceSat: number;
@@ -17,15 +17,18 @@ interface PaymentFormProps {
 /** Shows a payment request, and takes the token that pays it. The token stays in its field until it was accepted. */
 export function PaymentForm(props: PaymentFormProps) {
   const { priceSat, mintUrl, request, token, onToken, onSubmit, onCancel } = props;
-  const { isRunning, problem, run } = useAction(async () => {
+  const [tokenProblem, setTokenProblem] = useState<string | null>(null);
+  const { isRunning, problem: paymentProblem, run } = useAction(onSubmit, describePaymentProblem);
+  const problem = tokenProblem ?? paymentProblem;
+  const submit = async () => {
     // Some programs break long lines.
     const text = token.replace(/\s+/g, '');
-    const tokenProblem = findTokenProblem(text);
-    if (tokenProblem !== null) {
-      throw new Error(tokenProblem);
+    const newTokenProblem = findTokenProblem(text);
+    setTokenProblem(newTokenProblem);
+    if (newTokenProblem === null) {
+      await run(text);
     }
-    await explained(onSubmit, (failure) => describePurchaseProblem(failure, true))(text);
-  });
+  };
   return (
     <div class="columns">
       <div>
@@ -40,13 +43,7 @@ export function PaymentForm(props: PaymentFormProps) {
         <QrCode text={request} label="QR code of the payment request" />
         <CopyableText text={request} label="Copy request" />
       </div>
-      <form
-        noValidate
-        onSubmit={(event) => {
-          event.preventDefault();
-          void run();
-        }}
-      >
+      <Form onSubmit={submit}>
         <h4>2. Paste the token</h4>
         <label for="token">Token from your wallet</label>
         <textarea
@@ -80,7 +77,7 @@ export function PaymentForm(props: PaymentFormProps) {
             Choose another name
           </button>
         </div>
-      </form>
+      </Form>
     </div>
   );
 }

@@ -3,18 +3,11 @@ import { formatNumber } from '../common.ts';
 import type { ApiClient } from './api-client.ts';
 import { ActionableProblem, Problem, Sats, Section, useAction } from './elements.tsx';
 import { exportPayments } from './export-payments.ts';
-import type { LiveStatus } from './live-updates.ts';
-import {
-  type FeedState,
-  INITIAL_STATE,
-  PAGE_SIZE,
-  PaymentFeed,
-  type Summary,
-} from './payment-feed.ts';
 import { PaymentList } from './payment-list.tsx';
 import type { Payment } from './payments.ts';
+import { PAGE_SIZE, type Summary, usePayments } from './use-payments.ts';
 
-const LIVE_TEXTS: Record<LiveStatus, string> = {
+const STATUS_TEXTS = {
   connecting: 'Connecting…',
   live: 'Live',
   reconnecting: 'Reconnecting…',
@@ -23,30 +16,20 @@ const LIVE_TEXTS: Record<LiveStatus, string> = {
 
 /** The received payments, live, with totals. */
 export function PaymentsSection({ api }: { api: ApiClient }) {
-  const [state, setState] = useState<FeedState>(INITIAL_STATE);
-  const feed = useRef<PaymentFeed | null>(null);
-  useEffect(() => {
-    feed.current = new PaymentFeed(api, setState);
-    feed.current.start();
-    return () => feed.current?.stop();
-  }, [api]);
-
-  const { page, liveStatus, liveProblem, loadProblem, newPayments } = state;
+  const { status, problem, page, newPayments, showPage, resume } = usePayments(api);
   return (
     <Section title="Received payments">
-      <p class={liveStatus === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[liveStatus]}</p>
+      <p class={status === 'live' ? 'badge good' : 'badge'}>{STATUS_TEXTS[status]}</p>
       <Announcement payments={newPayments} />
-      {liveStatus === 'paused' && (
-        <ActionableProblem action="Update again" onAction={() => feed.current?.resume()}>
-          This list no longer updates by itself. {liveProblem}
+      {problem !== null && (
+        <ActionableProblem action="Try again" onAction={resume}>
+          {status === 'paused'
+            ? 'This list no longer updates by itself.'
+            : 'Your payments could not be read.'}{' '}
+          {problem}
         </ActionableProblem>
       )}
-      {loadProblem !== null && liveStatus !== 'paused' && (
-        <ActionableProblem action="Try again" onAction={() => void feed.current?.reload()}>
-          Your payments could not be read. {loadProblem}
-        </ActionableProblem>
-      )}
-      {page === null && loadProblem === null && <p>Reading your payments…</p>}
+      {page === null && problem === null && <p>Reading your payments…</p>}
       {page?.total === 0 && (
         <p>
           You have no payments yet. Share one of your addresses below: a payment appears here as
@@ -57,7 +40,7 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
         <>
           <Totals summary={page.summary} />
           <PaymentList payments={page.payments} />
-          <Pages {...page} onChoose={(offset) => void feed.current?.showPage(offset)} />
+          <Pages {...page} onChoose={showPage} />
           <Export api={api} />
         </>
       )}

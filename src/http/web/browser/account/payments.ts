@@ -1,4 +1,5 @@
 import { npubEncode } from 'nostr-tools/nip19';
+import type { ApiClient } from './api-client.ts';
 
 /** A payment, from `GET /api/v2/wallet/quotes`. */
 export interface Payment {
@@ -24,6 +25,21 @@ export const STATE_TEXTS: Record<Payment['state'], string> = {
   PAID: 'waiting to be collected',
   ISSUED: 'collected',
 };
+
+interface QuotesResponse {
+  data: { quotes: Payment[] };
+  metadata: { total: number };
+}
+
+export async function readPayments(
+  api: ApiClient,
+  offset: number,
+  limit: number,
+): Promise<{ payments: Payment[]; total: number }> {
+  const path = `/api/v2/wallet/quotes?limit=${limit}&offset=${offset}`;
+  const { data, metadata } = await api.request<QuotesResponse>(path);
+  return { payments: data.quotes, total: metadata.total };
+}
 
 /** Returns the payer's text (empty if there is none), and the zapper's key if the payment is a zap. */
 export function readPayer({ comment, zapRequest }: Pick<Payment, 'comment' | 'zapRequest'>): {

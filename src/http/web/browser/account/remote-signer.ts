@@ -1,7 +1,7 @@
 import { type BunkerPointer, BunkerSigner, createNostrConnectURI } from 'nostr-tools/nip46';
 import { SimplePool } from 'nostr-tools/pool';
 import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
-import { showApprovalLink } from './approval-link.ts';
+import { showDialog } from '../common.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
 /** Remote signers (NIP-46). Each connection uses a new key, which stays in memory. */
@@ -106,4 +106,24 @@ async function waitForResponse<Response>(
     throw error;
   });
   return waitForSigner(SIGNER_NAME, explained, signal);
+}
+
+/**
+ * Shows the page on which a remote signer asks the user to approve a request (`auth_url` of NIP-46). May happen at any
+ * time, because the session needs signatures later too.
+ */
+function showApprovalLink(url: string): void {
+  if (!URL.canParse(url) || new URL(url).protocol !== 'https:') {
+    return;
+  }
+  const link = document.createElement('a');
+  link.textContent = `Open ${new URL(url).host}`;
+  link.className = 'button';
+  link.href = url;
+  link.target = '_blank';
+  link.rel = 'noopener noreferrer';
+  const button = document.createElement('button');
+  button.textContent = 'Close';
+  button.className = 'secondary';
+  showDialog('Your signer asks you to approve the request on its own page.', [link, button]);
 }

@@ -11,8 +11,7 @@ interface SignInProps {
   onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
 }
 
-const EXTENSION_TEXT =
-  'Waiting for your extension. It asks twice: once to sign in, and once for live updates.';
+const EXTENSION_TEXT = 'Waiting for your extension.';
 
 /** Offers the ways to sign in. Never asks for a secret key. */
 export function SignIn({ signerRelay, onSigner }: SignInProps) {

@@ -1,21 +1,9 @@
-/** An event that a signer completes (NIP-01). */
-interface EventTemplate {
-  kind: number;
-  created_at: number;
-  tags: string[][];
-  content: string;
-}
-
-interface SignedEvent extends EventTemplate {
-  id: string;
-  pubkey: string;
-  sig: string;
-}
+import type { Event, EventTemplate } from 'nostr-tools/pure';
 
 /** Signs for the user. The secret key stays with the signer: a browser extension (NIP-07) or a remote signer (NIP-46). */
 export interface Signer {
   /** @throws SignerError */
-  signEvent(template: EventTemplate): Promise<SignedEvent>;
+  signEvent(template: EventTemplate): Promise<Event>;
   /** Ends the connection to a remote signer, and rejects what it has not signed. */
   close(): void;
 }

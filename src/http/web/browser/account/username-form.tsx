@@ -1,8 +1,13 @@
 import type { ApiClient } from './api-client.ts';
-import { explained } from './api-failure.ts';
-import { CopyableText, Problem, Sats, SubmitButton, useAction } from './elements.tsx';
-import { useNameAvailability } from './name-availability.ts';
-import { describePurchaseProblem } from './problem-text.ts';
+import {
+  CopyableText,
+  Form,
+  Problem,
+  Sats,
+  SubmitButton,
+  useAction,
+  useLoaded,
+} from './elements.tsx';
 
 interface UsernameFormProps {
   api: ApiClient;
@@ -19,18 +24,13 @@ interface UsernameFormProps {
 /** Asks for a name, and shows while the user types whether it is available. */
 export function UsernameForm(props: UsernameFormProps) {
   const { api, ownName, priceSat, name, token, onName, onSubmit } = props;
-  const availability = useNameAvailability(api, { name, ownName });
-  const { isRunning, problem, run } = useAction(
-    explained(onSubmit, (failure) => describePurchaseProblem(failure, false)),
+  const availability = useLoaded(
+    (signal) => checkName(api, name, ownName, signal),
+    [api, name, ownName],
   );
+  const { isRunning, problem, run } = useAction(onSubmit);
   return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        void run();
-      }}
-    >
+    <Form onSubmit={() => run()}>
       <p>
         {priceSat === 0 ? 'Usernames are free here.' : <Price priceSat={priceSat} />}
         {ownName !== undefined && (
@@ -51,7 +51,7 @@ export function UsernameForm(props: UsernameFormProps) {
           autocomplete="off"
           autocapitalize="none"
           spellcheck={false}
-          aria-invalid={availability?.state === 'unavailable'}
+          aria-invalid={availability.data?.state === 'unavailable'}
           aria-describedby="username-availability"
           onInput={({ currentTarget }) => onName(currentTarget.value.trim())}
         />
@@ -63,9 +63,9 @@ export function UsernameForm(props: UsernameFormProps) {
         id="username-availability"
         class="availability"
         role="status"
-        data-state={availability?.state}
+        data-state={availability.data?.state}
       >
-        {availability?.text}
+        {availability.data?.text ?? availability.problem}
       </p>
       {token !== '' && (
         <>
@@ -77,7 +77,7 @@ export function UsernameForm(props: UsernameFormProps) {
         </>
       )}
       {problem !== null && <Problem>{problem}</Problem>}
-    </form>
+    </Form>
   );
 }
 
@@ -87,4 +87,51 @@ function Price({ priceSat }: { priceSat: number }) {
       A username costs <Sats amount={priceSat} />, which you pay with ecash.
     </>
   );
+}
+
+/** After the last key, so that a fast typist causes one request per name. */
+const DEBOUNCE_MS = 300;
+
+const INVALID_NAME =
+  'A username has 3 to 64 letters (a to z) and digits, and does not begin with npub1.';
+
+const UNAVAILABLE_TEXTS = {
+  invalid: INVALID_NAME,
+  reserved: 'This name is reserved. Choose another name.',
+  taken:
+    'This name is taken. If you gave it up a short time ago, you can still take it back free of charge.',
+  not_for_sale: 'Usernames are not sold here any more.',
+};
+
+interface NameResponse {
+  data: {
+    /** In lower case. */
+    name?: string;
+    reason?: keyof typeof UNAVAILABLE_TEXTS;
+  };
+}
+
+/** Checks a name while the user types. Returns null if there is none. */
+async function checkName(
+  api: ApiClient,
+  name: string,
+  ownName: string | undefined,
+  signal: AbortSignal,
+): Promise<{ state: 'available' | 'unavailable'; text: string } | null> {
+  if (name === '') {
+    return null;
+  }
+  await new Promise((resolve) => setTimeout(resolve, DEBOUNCE_MS));
+  signal.throwIfAborted();
+  // The server would reject any other name anyway.
+  if (!/^[a-z0-9]{3,64}$/i.test(name)) {
+    return { state: 'unavailable', text: INVALID_NAME };
+  }
+  if (name.toLowerCase() === ownName) {
+    return { state: 'unavailable', text: 'This is your username already.' };
+  }
+  const { data } = await api.request<NameResponse>(`/api/v2/names/${name}`);
+  return data.reason === undefined
+    ? { state: 'available', text: `${data.name}@${location.host} is available.` }
+    : { state: 'unavailable', text: UNAVAILABLE_TEXTS[data.reason] };
 }

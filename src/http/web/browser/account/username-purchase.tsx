@@ -1,9 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type ApiClient, ApiError } from './api-client.ts';
-import { toFailure } from './api-failure.ts';
+import { type ApiClient, ApiError, type User, type UserResponse } from './api-client.ts';
 import { PaymentForm } from './payment-form.tsx';
+import { isLost } from './problem-text.ts';
 import { type PurchaseDraft, usePurchaseDraft } from './purchase-draft.ts';
-import type { User, UserResponse } from './user.ts';
 import { UsernameForm } from './username-form.tsx';
 
 /** From `GET /api/v2/info`. */
@@ -115,11 +114,11 @@ function findUnconfirmedToken(
   token: string,
   { unconfirmedToken }: PurchaseDraft,
 ): string | null {
-  const failure = toFailure(error);
-  if (failure.kind === 'no_response' || (failure.kind === 'refused' && failure.status >= 500)) {
+  const status = error instanceof ApiError ? error.status : 0;
+  if (isLost(error) || status >= 500) {
     return unconfirmedToken ?? token;
   }
-  const isFinal = failure.kind === 'refused' && [400, 402].includes(failure.status);
+  const isFinal = status === 400 || status === 402;
   return isFinal ? null : unconfirmedToken;
 }
 

@@ -1,9 +1,6 @@
-import { useEffect, useState } from 'preact/hooks';
-import type { ApiClient } from './api-client.ts';
-import { toFailure } from './api-failure.ts';
-import { CopyableText, Problem, Section, Status } from './elements.tsx';
-import { describeProblem } from './problem-text.ts';
-import type { User } from './user.ts';
+import { useState } from 'preact/hooks';
+import type { ApiClient, User } from './api-client.ts';
+import { CopyableText, Problem, Section, Status, useLoaded } from './elements.tsx';
 import { type PaymentTerms, UsernamePurchase } from './username-purchase.tsx';
 
 interface InfoResponse {
@@ -20,15 +17,9 @@ export function UsernameSection({
   user: User;
   onUserChange: (user: User) => void;
 }) {
-  const [terms, setTerms] = useState<PaymentTerms | 'loading' | 'not_sold'>('loading');
-  const [problem, setProblem] = useState<string | null>(null);
+  const { data, problem } = useLoaded(() => api.request<InfoResponse>('/api/v2/info'), [api]);
   const [success, setSuccess] = useState<string | null>(null);
-  useEffect(() => {
-    api.request<InfoResponse>('/api/v2/info').then(
-      ({ data }) => setTerms(data.features.username.payment ?? 'not_sold'),
-      (error: unknown) => setProblem(describeProblem(toFailure(error))),
-    );
-  }, [api]);
+  const terms = data?.data.features.username.payment;
   const finishPurchase = (changed: User, message: string) => {
     setSuccess(message);
     onUserChange(changed);
@@ -40,8 +31,8 @@ export function UsernameSection({
       )}
       <Status text={success} />
       {problem !== null && <Problem>{problem} Then reload the page.</Problem>}
-      {terms === 'not_sold' && <p>Usernames are not sold on this server.</p>}
-      {typeof terms === 'object' && (
+      {data !== null && terms === undefined && <p>Usernames are not sold on this server.</p>}
+      {terms !== undefined && (
         <UsernamePurchase
           api={api}
           user={user}

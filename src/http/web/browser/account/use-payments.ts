@@ -1,0 +1,125 @@
+import { useEffect, useState } from 'preact/hooks';
+import { readRetryAfterMs } from '../retry-after.ts';
+import { type ApiClient, ApiError } from './api-client.ts';
+import { type Payment, readPayments } from './payments.ts';
+import { describeProblem } from './problem-text.ts';
+import { SignerError } from './signer.ts';
+
+/** Few, so that the rest of the account stays within reach. */
+export const PAGE_SIZE = 10;
+
+/** Fast enough to watch a payment arrive. */
+const POLL_INTERVAL_MS = 2_000;
+const RETRY_SECONDS = 10;
+
+/** From `GET /api/v2/wallet/summary`. */
+export interface Summary {
+  payments: number;
+  /** Sats. */
+  amount: number;
+  waiting: { payments: number; amount: number };
+  /** Whether the totals include all payments. */
+  complete: boolean;
+}
+
+interface PaymentsState {
+  /** `paused`: the user has to act. */
+  status: 'connecting' | 'live' | 'reconnecting' | 'paused';
+  /** Why the status is not `live`. */
+  problem: string | null;
+  /** Null until the first page is loaded. */
+  page: { payments: readonly Payment[]; offset: number; total: number; summary: Summary } | null;
+  /** The payments that arrived last, newest first. */
+  newPayments: readonly Payment[];
+  /** Unix seconds; null until the first page is loaded. */
+  newestPaidAt: number | null;
+}
+
+const INITIAL_STATE: PaymentsState = {
+  status: 'connecting',
+  problem: null,
+  page: null,
+  newPayments: [],
+  newestPaidAt: null,
+};
+
+/** Keeps one page of the user's payments and the totals current, while the user sees the page. */
+export function usePayments(api: ApiClient) {
+  const [state, setState] = useState(INITIAL_STATE);
+  const [wanted, setWanted] = useState({ offset: 0 });
+  useEffect(() => {
+    const controller = new AbortController();
+    void keepCurrent(api, wanted.offset, controller.signal, setState);
+    return () => controller.abort();
+  }, [api, wanted]);
+  return {
+    ...state,
+    showPage: (offset: number) => setWanted({ offset }),
+    /** Starts again after a pause. */
+    resume: () => setWanted({ ...wanted }),
+  };
+}
+
+async function keepCurrent(
+  api: ApiClient,
+  offset: number,
+  signal: AbortSignal,
+  setState: (change: (state: PaymentsState) => PaymentsState) => void,
+): Promise<void> {
+  const change = (changeState: (state: PaymentsState) => PaymentsState) =>
+    signal.aborted || setState(changeState);
+  while (!signal.aborted) {
+    let pauseMs = POLL_INTERVAL_MS;
+    try {
+      const loaded = await loadPage(api, offset);
+      change((state) => showLoaded(state, loaded));
+    } catch (error) {
+      // Otherwise the signer would ask the user again and again.
+      const needsUser =
+        error instanceof SignerError ||
+        (error instanceof ApiError && error.code === 'unauthorized');
+      const status = needsUser ? 'paused' : 'reconnecting';
+      change((state) => ({ ...state, status, problem: describeProblem(error) }));
+      if (needsUser) {
+        return;
+      }
+      pauseMs =
+        error instanceof ApiError ? readRetryAfterMs(error, RETRY_SECONDS) : RETRY_SECONDS * 1_000;
+    }
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    await waitUntilVisible();
+  }
+}
+
+async function loadPage(api: ApiClient, offset: number) {
+  const firstPage = readPayments(api, 0, PAGE_SIZE);
+  const [{ payments: newest }, { payments, total }, { data: summary }] = await Promise.all([
+    firstPage,
+    offset === 0 ? firstPage : readPayments(api, offset, PAGE_SIZE),
+    api.request<{ data: Summary }>('/api/v2/wallet/summary'),
+  ]);
+  return { newest, page: { payments, offset, total, summary } };
+}
+
+function showLoaded(
+  { newPayments, newestPaidAt }: PaymentsState,
+  { newest, page }: Awaited<ReturnType<typeof loadPage>>,
+): PaymentsState {
+  const arrived = newest.filter(({ paidAt }) => newestPaidAt !== null && paidAt > newestPaidAt);
+  return {
+    status: 'live',
+    problem: null,
+    page,
+    newPayments: arrived.length > 0 ? arrived : newPayments,
+    newestPaidAt: newest[0]?.paidAt ?? 0,
+  };
+}
+
+/** A signer may otherwise ask a user who does not see why. */
+async function waitUntilVisible(): Promise<void> {
+  while (document.hidden) {
+    await new Promise((resolve) =>
+      document.addEventListener('visibilitychange', resolve, { once: true }),
+    );
+  }
+}
