@@ -24,30 +24,29 @@ export interface ConnectionReport {
 export async function probeConnections(url: string): Promise<ConnectionReport> {
   const config = { ...createClientConfig(url), query_timeout: QUERY_TIMEOUT_MS };
   const clients = Array.from({ length: CLIENT_COUNT }, () => new pg.Client(config));
-  const processIds = new Map<pg.Client, number>();
+  const usedProcesses = new Set<string>();
   let databaseId = '';
-  let hasChanged = false;
   try {
     for (const client of clients) {
       // An unhandled 'error' event ends the process. The query on a broken connection fails too.
       client.on('error', () => undefined);
       await client.connect();
     }
-    // A pooler may reuse its last connection or use all in turn. Two queries in a row detect the latter.
-    const round = clients.flatMap((client) => [client, client]);
-    for (const client of Array(ROUND_COUNT).fill(round).flat()) {
-      const result = await probe(client);
-      databaseId = result.databaseId;
-      hasChanged ||= result.processId !== (processIds.get(client) ?? result.processId);
-      processIds.set(client, result.processId);
+    for (let round = 0; round < ROUND_COUNT; round += 1) {
+      for (const [index, client] of clients.entries()) {
+        // A pooler may reuse its last connection or use all in turn. Two queries in a row detect the latter.
+        for (const each of [await probe(client), await probe(client)]) {
+          databaseId = each.databaseId;
+          usedProcesses.add(`${index} ${each.processId}`);
+        }
+      }
     }
   } finally {
     await Promise.allSettled(clients.map((client) => client.end()));
   }
-  return {
-    databaseId,
-    areShared: hasChanged || new Set(processIds.values()).size < CLIENT_COUNT,
-  };
+  const distinctProcesses = new Set([...usedProcesses].map((use) => use.split(' ')[1]));
+  const areShared = usedProcesses.size > CLIENT_COUNT || distinctProcesses.size < CLIENT_COUNT;
+  return { databaseId, areShared };
 }
 
 async function probe(client: pg.Client): Promise<{ processId: number; databaseId: string }> {

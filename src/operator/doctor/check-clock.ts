@@ -1,5 +1,5 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
-import { type Finding, FindingList } from './finding.ts';
+import { type Finding, ok, problem, warning } from './finding.ts';
 
 /** A `Date` header contains whole seconds. */
 const DATE_HEADER_RESOLUTION_MS = 1_000;
@@ -17,14 +17,14 @@ const PROBLEM_SKEW_MS = 15_000;
  * @param times the time of this machine (milliseconds since 1970) before the request and after the response
  * @returns no finding if the header is missing or invalid
  */
-export function checkClockSkew(
+export function* checkClockSkew(
   remoteName: string,
   dateHeader: string | undefined,
   { sentAtMs, receivedAtMs }: { sentAtMs: number; receivedAtMs: number },
-): Finding[] {
+): Generator<Finding> {
   const remoteMs = Date.parse(dateHeader ?? '');
   if (Number.isNaN(remoteMs)) {
-    return [];
+    return;
   }
   // The other machine wrote the header between the two times and rounded it down, so the skew is only known to be
   // between a minimum and a maximum. Report the smallest skew in that range.
@@ -32,17 +32,16 @@ export function checkClockSkew(
   const maxSkewMs = receivedAtMs - remoteMs;
   const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(maxSkewMs, 0);
   const absoluteSkewMs = Math.abs(skewMs);
-  const list = new FindingList();
   if (absoluteSkewMs < MAX_OK_SKEW_MS) {
-    list.ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
+    yield ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
   } else {
-    list[absoluteSkewMs < PROBLEM_SKEW_MS ? 'warning' : 'problem'](
+    const report = absoluteSkewMs < PROBLEM_SKEW_MS ? warning : problem;
+    yield report(
       'clock.time',
       `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,
       'Synchronise the clock by NTP (`timedatectl set-ntp true`). If it differs from only one other machine, the clock of that machine is wrong.',
     );
   }
-  return list.findings;
 }
 
 /** Wraps `fetch` so that each response also checks the clock. Adds the results to `findings`. */

@@ -6,7 +6,7 @@ import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
-import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** @param storedLimits the stored rate limits of the default mint; null if there are none */
 export async function checkMints(
@@ -16,7 +16,7 @@ export async function checkMints(
   client: MintClient,
 ): Promise<Finding[]> {
   const checks = mintPolicy.operatorMints.map((url) =>
-    checkMint(url, config, storedLimits, client),
+    Array.fromAsync(checkMint(url, config, storedLimits, client)),
   );
   return (await Promise.all(checks)).flat();
 }
@@ -37,68 +37,76 @@ export async function checkUserMints(
 ): Promise<Finding[]> {
   const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
   const checked = userMints.slice(0, MAX_USER_MINTS);
-  const list = new FindingList();
-  let okCount = 0;
-  await Promise.all(
+  const reasons = await Promise.all(
     checked.map(async (mintUrl) => {
       const response = await client.readInfo(mintUrl);
-      if (response.outcome === 'found' || response.outcome === 'rate_limited') {
-        okCount += 1;
-        return;
+      switch (response.outcome) {
+        case 'found':
+        case 'rate_limited':
+          return null;
+        case 'invalid':
+          return 'no mint responds';
+        case 'unavailable':
+          return response.reason;
       }
-      const reason = response.outcome === 'invalid' ? 'no mint responds' : response.reason;
-      list.warning(
-        'mint.user_mints',
-        `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
-        'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
-      );
     }),
   );
-  if (okCount > 0) {
-    const total = userMints.length > checked.length ? ` (of ${userMints.length})` : '';
-    list.ok('mint.user_mints', `${formatCount(okCount, 'mint')}${total} of users respond`);
+  const failures = checked.flatMap((mintUrl, index) => {
+    const reason = reasons[index] ?? null;
+    return reason === null
+      ? []
+      : warning(
+          'mint.user_mints',
+          `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
+          'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
+        );
+  });
+  const okCount = checked.length - failures.length;
+  if (okCount === 0) {
+    return failures;
   }
-  return list.findings;
+  const total = userMints.length > checked.length ? ` (of ${userMints.length})` : '';
+  const message = `${formatCount(okCount, 'mint')}${total} of users respond`;
+  return [...failures, ok('mint.user_mints', message)];
 }
 
 function sellsUsernames({ usernames }: Config): boolean {
   return (usernames.priceSat ?? 0) > 0;
 }
 
-async function checkMint(
+async function* checkMint(
   mintUrl: string,
   config: Config,
   storedLimits: unknown,
   client: MintClient,
-): Promise<Finding[]> {
-  const list = new FindingList();
+): AsyncGenerator<Finding> {
   const response = await client.readInfo(mintUrl);
   switch (response.outcome) {
     case 'found':
-      list.ok('mint.reachable', `${mintUrl} responds`);
+      yield ok('mint.reachable', `${mintUrl} responds`);
       if (mintUrl === config.defaultMintUrl) {
-        checkPayments(mintUrl, response.info, config, list);
+        yield* checkPayments(mintUrl, response.info, config);
       }
       if (sellsUsernames(config) && mintUrl === config.usernames.mintUrl) {
-        checkUsernamePayments(mintUrl, response.info, list);
+        yield checkUsernamePayments(mintUrl, response.info);
       }
       break;
     case 'invalid':
-      list.problem(
+      yield problem(
         'mint.reachable',
         `${mintUrl} responds, but not like a mint`,
         'Check the address, including its path: <address>/v1/info must return the info of the mint.',
       );
       break;
     case 'rate_limited':
-      list.warning(
+      yield warning(
         'mint.rate_limit',
         `${mintUrl} rejects requests from this machine as too many (status 429)`,
         LIFT_LIMIT_ADVICE,
       );
       break;
     case 'unavailable':
-      list.problem(
+      yield problem(
         'mint.reachable',
         `${mintUrl} cannot be reached: ${response.reason}`,
         getUnreachableAdvice(response.reason),
@@ -106,43 +114,41 @@ async function checkMint(
   }
   const limit = parseLearnedLimits(storedLimits).create;
   if (mintUrl === config.defaultMintUrl && limit !== undefined) {
-    list.warning(
+    yield warning(
       'mint.rate_limit',
       `${mintUrl} limits this service to about ${limit.count} invoices a minute`,
       LIFT_LIMIT_ADVICE,
     );
   }
-  return list.findings;
 }
 
 const LIFT_LIMIT_ADVICE =
   'Ask the operator of the mint to lift the limit for your IP address (MINT_RATE_LIMIT in Nutshell, or the proxy).';
 
-function checkPayments(
+function* checkPayments(
   mintUrl: string,
   info: MintInfo,
   { minSendableMsat, maxSendableMsat, defaultLockQuotes }: Config,
-  list: FindingList,
-): void {
+): Generator<Finding> {
   if (!info.supportsBolt11Sat) {
-    list.problem(
+    yield problem(
       'mint.payments',
       `${mintUrl} does not receive Lightning payments in sat (NUT-04, NUT-23)`,
       'Choose another DEFAULT_MINT_URL.',
     );
     return;
   }
-  checkAmounts(mintUrl, info, { minMsat: minSendableMsat, maxMsat: maxSendableMsat }, list);
+  yield checkAmounts(mintUrl, info, { minMsat: minSendableMsat, maxMsat: maxSendableMsat });
   if (info.supportsLocking) {
-    list.ok('mint.locking', `${mintUrl} locks quotes to keys (NUT-20)`);
+    yield ok('mint.locking', `${mintUrl} locks quotes to keys (NUT-20)`);
   } else if (defaultLockQuotes) {
-    list.problem(
+    yield problem(
       'mint.locking',
       `${mintUrl} cannot lock quotes to keys (NUT-20), but DEFAULT_LOCK_QUOTES=true: no user can be paid`,
       'Set DEFAULT_LOCK_QUOTES=false, or choose another mint.',
     );
   } else {
-    list.warning(
+    yield warning(
       'mint.locking',
       `${mintUrl} cannot lock quotes to keys (NUT-20), which some wallets require`,
       'Inform your users, or choose a mint that supports it.',
@@ -154,9 +160,9 @@ function checkPayments(
   ];
   if (missingFeatures.length === 0) {
     const message = `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`;
-    list.ok('mint.updates', message);
+    yield ok('mint.updates', message);
   } else {
-    list.warning(
+    yield warning(
       'mint.updates',
       `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
       'A newer version of the mint may offer it.',
@@ -164,48 +170,39 @@ function checkPayments(
   }
 }
 
-function checkAmounts(
-  mintUrl: string,
-  info: MintInfo,
-  configuredRange: SendableRange,
-  list: FindingList,
-): void {
+function checkAmounts(mintUrl: string, info: MintInfo, configuredRange: SendableRange): Finding {
   const range = narrowSendableRange(configuredRange, info);
   if (range === null) {
     const minSat = formatNumber(info.minAmountSat ?? 1);
     const maxSat = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
-    list.problem(
+    return problem(
       'mint.amounts',
       `${mintUrl} accepts ${minSat} to ${maxSat} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
       'Change these settings, or choose another mint.',
     );
-    return;
   }
   const minSat = formatNumber(range.minMsat / 1_000);
   const maxSat = formatNumber(range.maxMsat / 1_000);
-  list.ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
+  return ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
 }
 
-function checkUsernamePayments(mintUrl: string, info: MintInfo, list: FindingList): void {
-  if (info.supportsRestore) {
-    list.ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`);
-  } else {
-    list.problem(
-      'mint.usernames',
-      `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): usernames cannot be sold`,
-      'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
-    );
-  }
+function checkUsernamePayments(mintUrl: string, info: MintInfo): Finding {
+  return info.supportsRestore
+    ? ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`)
+    : problem(
+        'mint.usernames',
+        `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): usernames cannot be sold`,
+        'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
+      );
 }
 
 /** Warns of ecash in the treasury that the mint will soon reject. */
 export function checkExpiringEcash(expiring: readonly ExpiringEcash[], nowMs: number): Finding[] {
-  const list = new FindingList();
-  for (const ecash of expiring) {
-    const message = `Ecash of the treasury: ${formatExpiry(ecash, nowMs)}`;
-    list.warning('mint.ecash_expiry', message, REDEEM_ADVICE);
-  }
-  return list.findings;
+  return expiring.map((ecash) =>
+    warning(
+      'mint.ecash_expiry',
+      `Ecash of the treasury: ${formatExpiry(ecash, nowMs)}`,
+      'Withdraw it (`nutpost treasury withdraw`) and redeem the token in a wallet.',
+    ),
+  );
 }
-
-const REDEEM_ADVICE = 'Withdraw it (`nutpost treasury withdraw`) and redeem the token in a wallet.';

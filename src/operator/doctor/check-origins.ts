@@ -1,6 +1,6 @@
 import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
-import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
@@ -18,8 +18,8 @@ export interface OriginCheckInput {
   origins: readonly string[];
   /** The public key of `ZAP_SECRET_KEY`, hex; null if users of the default mint cannot receive zaps. */
   zapPubkey: string | null;
-  /** If false, problems become warnings, because no origin can respond. Null: unknown. */
-  isServiceRunning: boolean | null;
+  /** If true, problems become warnings, because no origin can respond. */
+  isServiceStopped: boolean;
 }
 
 /**
@@ -27,28 +27,22 @@ export interface OriginCheckInput {
  * origin of the request and the zap key, which show whether the public origin leads to this service.
  */
 export async function checkOrigins(
-  { origins, zapPubkey, isServiceRunning }: OriginCheckInput,
+  { origins, zapPubkey, isServiceStopped }: OriginCheckInput,
   fetch: Pick<GuardedFetch, 'request'>,
 ): Promise<Finding[]> {
-  const findings = await Promise.all(
+  return Promise.all(
     origins.map(async (origin) => {
-      const list = new FindingList();
       const response = await fetch.request({
         method: 'GET',
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
         maxBodyBytes: MAX_PROBE_BODY_BYTES,
       });
-      evaluateResponse(origin, response, zapPubkey, list);
-      return list.findings;
+      const finding = evaluateResponse(origin, response, zapPubkey);
+      return finding.level === 'problem' && isServiceStopped
+        ? warning(finding.check, finding.message, START_SERVICE_ADVICE)
+        : finding;
     }),
   );
-  return findings
-    .flat()
-    .map((finding) =>
-      finding.level === 'problem' && isServiceRunning === false
-        ? { ...finding, level: 'warning', advice: START_SERVICE_ADVICE }
-        : finding,
-    );
 }
 
 const START_SERVICE_ADVICE =
@@ -58,69 +52,68 @@ function evaluateResponse(
   origin: string,
   response: GuardedResponse,
   zapPubkey: string | null,
-  list: FindingList,
-): void {
+): Finding {
   if (response.outcome === 'unreachable') {
     const { reason } = response;
-    list.problem(
+    return problem(
       'origin.reachable',
       `${origin} cannot be reached from this machine: ${reason}`,
       `${getUnreachableAdvice(reason)}${HAIRPIN_REASONS.has(reason) ? ` ${HAIRPIN_ADVICE}` : ''}`,
     );
-    return;
   }
   const { status, headers, json } = response;
   const body: Record<string, unknown> = typeof json === 'object' ? { ...json } : {};
   if (status === 429) {
-    list.warning(
+    return warning(
       'origin.rate_limit',
       `${origin} rejects requests from this machine as too many (status ${status})`,
       'Wait a minute, then run `nutpost doctor` again. If payers are rejected too, check TRUST_PROXY, LIMIT_REQUESTS and the limits of the proxy.',
     );
-  } else if (status >= 300 && status < 400) {
-    list.problem(
+  }
+  if (status >= 300 && status < 400) {
+    return problem(
       'origin.redirect',
       `${origin} redirects clients to ${toDisplayText(headers.get('location') ?? 'another address')}`,
       'Set PUBLIC_ORIGINS to the target of the redirect: many wallets do not follow redirects.',
     );
-  } else if (body['tag'] === 'payRequest') {
-    evaluatePayRequest(origin, body, zapPubkey, list);
-  } else if (body['status'] === 'ERROR') {
-    list.problem(
+  }
+  if (body['tag'] === 'payRequest') {
+    return evaluatePayRequest(origin, body, zapPubkey);
+  }
+  if (body['status'] === 'ERROR') {
+    return problem(
       'origin.discovery',
       `Payers at ${origin} get an error: ${toDisplayText(String(body['reason']))}`,
       'The findings about the database and the default mint usually explain it; the log of the service has details.',
     );
-  } else {
-    list.problem(
-      'origin.elsewhere',
-      `${origin} does not respond like nutpost (status ${status})`,
-      'Check its DNS name. The proxy must forward /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504: the proxy cannot reach the service).',
-    );
   }
+  return problem(
+    'origin.elsewhere',
+    `${origin} does not respond like nutpost (status ${status})`,
+    'Check its DNS name. The proxy must forward /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504: the proxy cannot reach the service).',
+  );
 }
 
 function evaluatePayRequest(
   origin: string,
   body: Readonly<Record<string, unknown>>,
   zapPubkey: string | null,
-  list: FindingList,
-): void {
+): Finding {
   const callback = String(body['callback']);
   if (!callback.startsWith(`${origin}/`)) {
     const callbackOrigin = URL.parse(callback)?.origin ?? callback;
-    list.problem(
+    return problem(
       'origin.host',
       `Payers at ${origin} are sent to ${toDisplayText(callbackOrigin)}`,
       'Configure the proxy to forward the Host header as the client sent it, including the port. Restart the service after a change of PUBLIC_ORIGINS.',
     );
-  } else if ((body['nostrPubkey'] ?? null) === zapPubkey) {
-    list.ok('origin.reachable', `${origin} leads to this service`);
-  } else {
-    list.problem(
-      'origin.zap_key',
-      `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
-      'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
-    );
   }
+  if ((body['nostrPubkey'] ?? null) === zapPubkey) {
+    return ok('origin.reachable', `${origin} leads to this service`);
+  }
+  return problem(
+    'origin.zap_key',
+    `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
+    'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
+  );
 }

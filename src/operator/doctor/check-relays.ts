@@ -1,6 +1,6 @@
 import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** Requests one relay list (NIP-65). Every relay stores relay lists. */
 const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
@@ -14,18 +14,17 @@ export async function checkRelays(
 ): Promise<Finding[]> {
   const failureReasons = await Promise.all(relays.map((relay) => probeRelay(relay, connect)));
   // One working relay is enough: a zap receipt counts as delivered if one relay accepts it.
-  const level = failureReasons.includes(null) ? 'warning' : 'problem';
-  const list = new FindingList();
-  for (const [index, relay] of relays.entries()) {
+  const report = failureReasons.includes(null) ? warning : problem;
+  return relays.map((relay, index) => {
     const reason = failureReasons[index] ?? null;
-    if (reason === null) {
-      list.ok('relay.reachable', `${relay} responds`);
-    } else {
-      const advice = getUnreachableAdvice(reason);
-      list[level]('relay.reachable', `${relay} cannot be used: ${reason}`, advice);
-    }
-  }
-  return list.findings;
+    return reason === null
+      ? ok('relay.reachable', `${relay} responds`)
+      : report(
+          'relay.reachable',
+          `${relay} cannot be used: ${reason}`,
+          getUnreachableAdvice(reason),
+        );
+  });
 }
 
 /** Returns the reason why a relay cannot be used, or null if it works. */

@@ -1,53 +1,52 @@
 import { type ConnectionReport, probeConnections } from '../../database/connection-probe.ts';
 import type { PostgresLocation } from '../../database/database.ts';
 import { rootCauseMessage } from '../../errors.ts';
-import { type Finding, FindingList } from './finding.ts';
+import { type Finding, problem } from './finding.ts';
 
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
-export async function checkSessions({ url, listenUrl }: PostgresLocation): Promise<Finding[]> {
-  const list = new FindingList();
+export async function findSessionProblem(location: PostgresLocation): Promise<Finding | null> {
+  const { url, listenUrl } = location;
   let database: ConnectionReport;
   try {
     database = await probeConnections(url);
   } catch (error) {
-    list.problem(
+    return problem(
       'database.connections',
       `The database accepts no further connections (${rootCauseMessage(error)})`,
       'Raise max_connections of the server, or the pool size of the pooler.',
     );
-    return list.findings;
   }
   if (listenUrl === undefined) {
-    if (database.areShared) {
-      list.problem(
-        'database.pooler',
-        'DATABASE_URL leads to a pooler that shares connections between transactions: notifications (LISTEN), migrations and prepared statements do not work',
-        'Set DATABASE_LISTEN_URL to the URL of the server itself, of a proxy that always leads to the primary, or of a pooler in session mode (PgBouncer: pool_mode=session).',
-      );
-    }
-    return list.findings;
+    return database.areShared
+      ? problem(
+          'database.pooler',
+          'DATABASE_URL leads to a pooler that shares connections between transactions: notifications (LISTEN), migrations and prepared statements do not work',
+          'Set DATABASE_LISTEN_URL to the URL of the server itself, of a proxy that always leads to the primary, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+        )
+      : null;
   }
+  let listening: ConnectionReport;
   try {
-    const listening = await probeConnections(listenUrl);
-    if (listening.areShared) {
-      list.problem(
-        'database.listen_url',
-        'DATABASE_LISTEN_URL leads to a pooler that shares connections between transactions: notifications (LISTEN) and migrations do not work',
-        'Set it to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
-      );
-    } else if (listening.databaseId !== database.databaseId) {
-      list.problem(
-        'database.listen_url',
-        'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases',
-        'Set it to the server to which the pooler connects (the primary), with the same database name.',
-      );
-    }
+    listening = await probeConnections(listenUrl);
   } catch (error) {
-    list.problem(
+    return problem(
       'database.listen_url',
       `DATABASE_LISTEN_URL: the database cannot be reached (${rootCauseMessage(error)})`,
       'Check that this machine may connect to the server without the pooler, and check the host, user and password.',
     );
   }
-  return list.findings;
+  if (listening.areShared) {
+    return problem(
+      'database.listen_url',
+      'DATABASE_LISTEN_URL leads to a pooler that shares connections between transactions: notifications (LISTEN) and migrations do not work',
+      'Set it to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+    );
+  }
+  return listening.databaseId === database.databaseId
+    ? null
+    : problem(
+        'database.listen_url',
+        'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases',
+        'Set it to the server to which the pooler connects (the primary), with the same database name.',
+      );
 }

@@ -1,6 +1,6 @@
 import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
-import { type Finding, FindingList } from './finding.ts';
+import { type Finding, ok, warning } from './finding.ts';
 
 /** A variable with such a prefix is probably meant for nutpost. */
 const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
@@ -23,20 +23,19 @@ export interface SettingsCheckInput
 }
 
 /** Finds settings that are valid but probably a mistake. */
-export function checkSettings(settings: SettingsCheckInput): Finding[] {
+export function* checkSettings(settings: SettingsCheckInput): Generator<Finding> {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
   const { defaultMintUrl, zaps } = settings;
-  const list = new FindingList();
-  list.ok('settings.valid', `${configuredCount} settings are set, and all are valid`);
+  yield ok('settings.valid', `${configuredCount} settings are set, and all are valid`);
   if (publicOrigins.length === 0) {
-    list.warning(
+    yield warning(
       'settings.public_origins',
       'PUBLIC_ORIGINS is not set: Lightning addresses end in @localhost, which only this machine can pay',
       'Set PUBLIC_ORIGINS=https://<your domain>.',
     );
   }
   for (const origin of publicOrigins.filter((url) => url.startsWith('http:'))) {
-    list.warning(
+    yield warning(
       'settings.public_origins',
       `PUBLIC_ORIGINS: ${origin} has no TLS, and most wallets do not pay without it`,
       'Put a reverse proxy with a certificate in front, and use the https:// origin.',
@@ -44,34 +43,33 @@ export function checkSettings(settings: SettingsCheckInput): Finding[] {
   }
   // nutpost itself speaks plain HTTP, so an https origin requires a reverse proxy.
   if (publicOrigins.some((url) => url.startsWith('https:')) && trustProxy.length === 0) {
-    list.warning(
+    yield warning(
       'settings.trust_proxy',
       'TRUST_PROXY is not set: all clients behind the reverse proxy count as one address and share its rate limits',
       'Set TRUST_PROXY to the address from which the proxy connects; the log of the service shows it.',
     );
   }
   if (allowPrivateNetworks) {
-    list.warning(
+    yield warning(
       'settings.private_networks',
       'ALLOW_PRIVATE_NETWORKS=true: any client can make this service connect to private networks',
       'Remove it if untrusted clients can reach the service; it is for development.',
     );
   }
   if (zaps.secretKey !== null && zaps.mints?.includes(defaultMintUrl) === false) {
-    list.warning(
+    yield warning(
       'settings.zap_mints',
       'ZAP_MINTS does not name DEFAULT_MINT_URL: users of the default mint cannot receive zaps',
       'Add the default mint to ZAP_MINTS, unless this is intended.',
     );
   }
   if (new Set(secrets).size < secrets.length) {
-    list.warning(
+    yield warning(
       'settings.shared_secret',
       'One secret is used for several purposes',
       'Give JWT_SECRET, TREASURY_SECRET and ZAP_SECRET_KEY different values, so that a leak of one does not expose the others.',
     );
   }
-  return list.findings;
 }
 
 /**
@@ -80,16 +78,15 @@ export function checkSettings(settings: SettingsCheckInput): Finding[] {
  * @param variableNames the names of all environment variables
  * @param settingNames the names of all settings
  */
-export function checkUnknownSettings(
+export function* checkUnknownSettings(
   variableNames: readonly string[],
   settingNames: readonly string[],
-): Finding[] {
-  const list = new FindingList();
+): Generator<Finding> {
   for (const name of variableNames.filter((variable) => !settingNames.includes(variable))) {
     const upper = name.toUpperCase();
     const similar = settingNames.find((setting) => isLikelyMisspelling(upper, setting));
     if (similar !== undefined || SETTING_PREFIX.test(upper)) {
-      list.warning(
+      yield warning(
         'settings.unknown',
         `${name} is not a setting of nutpost and has no effect`,
         similar === undefined
@@ -98,7 +95,6 @@ export function checkUnknownSettings(
       );
     }
   }
-  return list.findings;
 }
 
 function isLikelyMisspelling(name: string, setting: string): boolean {

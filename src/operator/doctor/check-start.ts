@@ -5,81 +5,65 @@ import { readGeneratedSecret } from '../../database/generated-secret.ts';
 import { OperatorError } from '../../errors.ts';
 // biome-ignore lint/style/noRestrictedImports: the service does not start with a logo that this function rejects
 import { loadBranding } from '../../http/web/branding.ts';
-import type { Store } from '../../store.ts';
-import { findTreasuryProblem } from '../../usernames/treasury.ts';
-import { createTreasurySealer } from '../../usernames/usernames-module.ts';
-import { type Finding, FindingList } from './finding.ts';
+import { type Finding, problem } from './finding.ts';
 
 const NO_START = 'The service does not start until this is fixed.';
 
 /** Checks files, apart from the database, without which the service does not start. */
-export async function checkFiles(config: Config): Promise<Finding[]> {
-  const { database, jwtSecret, web } = config;
-  const list = new FindingList();
-  if (database.kind === 'sqlite' && jwtSecret === null) {
-    const { dataDir } = database;
-    await reportFailure(list, 'settings.jwt_secret', () =>
-      readGeneratedSecret(dataDir, 'jwt-secret'),
-    );
-  }
-  if (web !== null) {
-    await reportFailure(list, 'settings.logo', () => loadBranding(web));
-  }
-  return list.findings;
+export async function checkFiles({ database, jwtSecret, web }: Config): Promise<Finding[]> {
+  return [
+    ...(database.kind === 'sqlite' && jwtSecret === null
+      ? await findStartFailure('settings.jwt_secret', () =>
+          readGeneratedSecret(database.dataDir, 'jwt-secret'),
+        )
+      : []),
+    ...(web === null ? [] : await findStartFailure('settings.logo', () => loadBranding(web))),
+  ];
 }
 
-/** Checks that the treasury secret is readable and opens the stored ecash. */
-export async function checkTreasurySecret(config: Config, store: Store): Promise<Finding[]> {
-  const list = new FindingList();
-  await reportFailure(list, 'settings.treasury_secret', async () => {
-    const problem = await findTreasuryProblem(createTreasurySealer(config), store);
-    if (problem !== null) {
-      throw new OperatorError(`${problem.message}. ${problem.advice}`);
+/** Reports the OperatorError that `load` throws, if any. */
+export async function findStartFailure(
+  check: Finding['check'],
+  load: () => unknown,
+): Promise<Finding[]> {
+  try {
+    await load();
+    return [];
+  } catch (error) {
+    if (!(error instanceof OperatorError)) {
+      throw error;
     }
-  });
-  return list.findings;
+    return [problem(check, error.message, NO_START)];
+  }
 }
 
 /**
  * Checks that the service can listen on its ports.
  *
- * @param isServiceRunning whether the service itself may use the ports; null if unknown
+ * @param isServiceStopped if false, the service itself may use the ports
  */
 export async function checkPorts(
   { host, port, metrics }: Config,
-  isServiceRunning: boolean | null,
+  isServiceStopped: boolean,
 ): Promise<Finding[]> {
-  const list = new FindingList();
   const endpoints = [
     { names: 'HOST, PORT', host, port },
     ...(metrics === null ? [] : [{ names: 'METRICS_HOST, METRICS_PORT', ...metrics }]),
   ];
+  const findings: Finding[] = [];
   for (const endpoint of endpoints) {
     const error = await tryToListen(endpoint);
-    if (error !== null && (error.code !== 'EADDRINUSE' || isServiceRunning === false)) {
-      list.problem(
-        'settings.port',
-        `${endpoint.names}: cannot listen on ${endpoint.host}:${endpoint.port} (${error.message})`,
-        `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START}`,
+    if (error !== null && (error.code !== 'EADDRINUSE' || isServiceStopped)) {
+      findings.push(
+        problem(
+          'settings.port',
+          `${endpoint.names}: cannot listen on ${endpoint.host}:${endpoint.port} (${error.message})`,
+          `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START}`,
+        ),
       );
     }
   }
-  return list.findings;
-}
-
-async function reportFailure(
-  list: FindingList,
-  check: Finding['check'],
-  load: () => unknown,
-): Promise<void> {
-  try {
-    await load();
-  } catch (error) {
-    if (!(error instanceof OperatorError)) {
-      throw error;
-    }
-    list.problem(check, error.message, NO_START);
-  }
+  return findings;
 }
 
 async function tryToListen(endpoint: {

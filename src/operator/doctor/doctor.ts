@@ -1,5 +1,3 @@
-import fs from 'node:fs';
-import path from 'node:path';
 import {
   type Config,
   ConfigError,
@@ -8,33 +6,19 @@ import {
   readConfig,
   SETTING_NAMES,
 } from '../../config.ts';
-import { findDataDirProblem, sqliteFilePath } from '../../database/data-dir.ts';
-import {
-  type Database,
-  type DatabaseLocation,
-  openForInspection,
-} from '../../database/database.ts';
-import { rootCauseMessage } from '../../errors.ts';
 import { MintClient } from '../../mints/mint-client.ts';
 import { MintPolicy } from '../../mints/mint-policy.ts';
 import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
-import { Store } from '../../store.ts';
 import { withClockCheck } from './check-clock.ts';
-import {
-  checkPostgres,
-  checkSqlite,
-  type DatabaseReport,
-  RESTORE_BACKUP_ADVICE,
-} from './check-database.ts';
+import { checkDatabase, type DatabaseReport } from './check-database.ts';
 import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkSettings, checkUnknownSettings } from './check-settings.ts';
-import { checkFiles, checkPorts, checkTreasurySecret } from './check-start.ts';
-import type { ServiceState } from './doctor-store.ts';
-import { type Finding, FindingList } from './finding.ts';
+import { checkFiles, checkPorts } from './check-start.ts';
+import { type Finding, problem } from './finding.ts';
 
 /**
  * Checks everything that a service with these settings needs, before the first start or while the service runs.
@@ -48,7 +32,7 @@ export async function runDoctor(
   env?: EnvironmentVariables,
 ): Promise<Finding[]> {
   const variableNames = listNonEmptyVariables(env);
-  const unknownSettings = checkUnknownSettings(variableNames, SETTING_NAMES);
+  const unknownSettings = [...checkUnknownSettings(variableNames, SETTING_NAMES)];
   let config: Config;
   try {
     config = readConfig(env);
@@ -57,11 +41,8 @@ export async function runDoctor(
       throw error;
     }
     const advice = 'The service does not start until this is fixed; nothing else was checked.';
-    const list = new FindingList();
-    for (const problem of error.problems) {
-      list.problem('settings.invalid', problem, advice);
-    }
-    return [...list.findings, ...unknownSettings];
+    const invalid = error.problems.map((text) => problem('settings.invalid', text, advice));
+    return [...invalid, ...unknownSettings];
   }
   const secrets = [config.jwtSecret, config.treasurySecret, config.zaps.secretKey];
   const validSettings = checkSettings({
@@ -82,8 +63,8 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
   const { serviceState } = database;
-  const isServiceRunning = isAnyProcessRunning(database);
-  const ports = await checkPorts(config, isServiceRunning);
+  const isServiceStopped = isEveryProcessStopped(database);
+  const ports = await checkPorts(config, isServiceStopped);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const mintPolicy = new MintPolicy({
     defaultMintUrl,
@@ -117,7 +98,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
           zapPubkey: (mintPolicy.hasZapReceipts(defaultMintUrl) && signer?.pubkey) || null,
-          isServiceRunning,
+          isServiceStopped,
         },
         originsFetch,
       ),
@@ -137,80 +118,10 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   }
 }
 
-/** Returns null if that is unknown: without a working database, a running process cannot renew its lease. */
-function isAnyProcessRunning({ serviceState, findings }: DatabaseReport): boolean | null {
+/** False if that is unknown: without a working database, a running process cannot renew its lease. */
+function isEveryProcessStopped({ serviceState, findings }: DatabaseReport): boolean {
   const isDatabaseFailing = findings.some(
     ({ check, level }) => check.startsWith('database.') && level === 'problem',
   );
-  const processCount = serviceState?.runningProcessCount ?? 0;
-  return processCount > 0 || (isDatabaseFailing ? null : false);
+  return (serviceState?.runningProcessCount ?? 0) === 0 && !isDatabaseFailing;
 }
-
-/** Reports an unreadable database as a finding, so that the other checks still run. */
-async function checkDatabase(config: Config): Promise<DatabaseReport> {
-  const { database: location, defaultMintUrl } = config;
-  const list = new FindingList();
-  let database: Database | null = null;
-  // Ignores errors of the connection: the query on a broken connection also fails, and reports the error.
-  const open = () => openForInspection(withoutPreparedStatements(location), () => undefined);
-  try {
-    if (location.kind === 'postgres') {
-      database = await open();
-      const report = await checkPostgres(database, location, defaultMintUrl, Date.now);
-      return await withTreasurySecret(config, database, report);
-    }
-    const dataDir = path.resolve(location.dataDir);
-    const accessProblem = findDataDirProblem(dataDir);
-    if (accessProblem === null && fs.existsSync(sqliteFilePath(dataDir))) {
-      database = await open();
-      const report = await checkSqlite(database, dataDir, defaultMintUrl);
-      return await withTreasurySecret(config, database, report);
-    }
-    if (accessProblem === null) {
-      list.ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`);
-      const serviceState: ServiceState = {
-        runningProcessCount: 0,
-        knownMintLimits: null,
-        untrustedProxies: [],
-        watchedMints: [],
-        expiringEcash: [],
-      };
-      return { findings: list.findings, serviceState };
-    }
-    list.problem(
-      'database.data_dir',
-      `DATA_DIR: ${dataDir} cannot be used (${accessProblem})`,
-      'Run this command as the user that runs the service, and make that user the owner of the directory.',
-    );
-  } catch (error) {
-    const [reason = ''] = rootCauseMessage(error).split('\n');
-    const advice = location.kind === 'postgres' ? CHECK_SERVER_ADVICE : RESTORE_BACKUP_ADVICE;
-    list.problem('database.reachable', reason.replace(/\.$/, ''), advice);
-  } finally {
-    await database?.close();
-  }
-  return { findings: list.findings, serviceState: null };
-}
-
-/** Adds the check of the treasury secret, which needs current tables. */
-async function withTreasurySecret(
-  config: Config,
-  database: Database,
-  report: DatabaseReport,
-): Promise<DatabaseReport> {
-  if (report.serviceState === null) {
-    return report;
-  }
-  const findings = await checkTreasurySecret(config, new Store(database.db));
-  return { ...report, findings: [...findings, ...report.findings] };
-}
-
-/** Prepared statements would fail if the URL leads to a pooler, which the doctor detects later. */
-function withoutPreparedStatements(location: DatabaseLocation): DatabaseLocation {
-  return location.kind === 'sqlite'
-    ? location
-    : { ...location, listenUrl: location.listenUrl ?? location.url };
-}
-
-const CHECK_SERVER_ADVICE =
-  'Check that the server is up, and check the host, user and password in DATABASE_URL and the rights of the user.';

@@ -15,20 +15,16 @@ export interface Finding {
   advice: string | null;
 }
 
-export class FindingList {
-  readonly findings: Finding[] = [];
+export function ok(check: Finding['check'], message: string): Finding {
+  return { check, level: 'ok', message, advice: null };
+}
 
-  ok(check: Finding['check'], message: string): void {
-    this.findings.push({ check, level: 'ok', message, advice: null });
-  }
+export function warning(check: Finding['check'], message: string, advice: string): Finding {
+  return { check, level: 'warning', message, advice };
+}
 
-  warning(check: Finding['check'], message: string, advice: string): void {
-    this.findings.push({ check, level: 'warning', message, advice });
-  }
-
-  problem(check: Finding['check'], message: string, advice: string): void {
-    this.findings.push({ check, level: 'problem', message, advice });
-  }
+export function problem(check: Finding['check'], message: string, advice: string): Finding {
+  return { check, level: 'problem', message, advice };
 }
 
 /**

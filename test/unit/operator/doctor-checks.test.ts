@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { GuardedResponse } from '../../../src/net/guarded-fetch.ts';
 import { checkClockSkew } from '../../../src/operator/doctor/check-clock.ts';
 import {
-  checkFiles,
+  checkDataDir,
   checkPostgresSettings,
   checkSchema,
 } from '../../../src/operator/doctor/check-database.ts';
@@ -23,7 +23,7 @@ describe('checkUnknownSettings', () => {
     const otherVariables = 'PATH HOSTNAME POST NODE_ENV NUTPOST_SERVICE_HOST NUTPOST_PORT'.split(
       ' ',
     );
-    expect(checkUnknownSettings([...otherVariables, ...settings], settings)).toEqual([]);
+    expect([...checkUnknownSettings([...otherVariables, ...settings], settings)]).toEqual([]);
   });
 });
 
@@ -62,8 +62,9 @@ describe('checkSettings', () => {
 describe('checkClockSkew', () => {
   const NOW_MS = 1_800_000_000_000;
   const requestTimes = { sentAtMs: NOW_MS, receivedAtMs: NOW_MS + 200 };
-  const compareWithRemote = (remoteMs: number) =>
-    checkClockSkew('mint.example', new Date(remoteMs).toUTCString(), requestTimes);
+  const compareWithRemote = (remoteMs: number) => [
+    ...checkClockSkew('mint.example', new Date(remoteMs).toUTCString(), requestTimes),
+  ];
 
   it.each([
     ['ok', 0],
@@ -86,7 +87,7 @@ describe('checkClockSkew', () => {
   });
 
   it.each([undefined, 'soon'])('returns no findings for the Date header %j', (date) => {
-    expect(checkClockSkew('mint.example', date, requestTimes)).toEqual([]);
+    expect([...checkClockSkew('mint.example', date, requestTimes)]).toEqual([]);
   });
 });
 
@@ -128,7 +129,7 @@ describe('database checks', () => {
     ['are on a full disk', false, 0, ['problem database.space']],
   ])('returns the expected findings for files that %s', (_case, isReadable, freeMib, expected) => {
     const report = { hasLoosePermissions: isReadable, freeBytes: freeMib * 2 ** 20 };
-    expect(listWarningsAndProblems(checkFiles('/data', report))).toEqual(expected);
+    expect(listWarningsAndProblems(checkDataDir('/data', report))).toEqual(expected);
   });
 
   it.each([
@@ -167,9 +168,9 @@ describe('checkOrigins', () => {
       headers: new Map(headers),
     }) as const;
 
-  const checkOriginWith = (response: GuardedResponse, { isServiceRunning = true } = {}) =>
+  const checkOriginWith = (response: GuardedResponse, { isServiceStopped = false } = {}) =>
     checkOrigins(
-      { origins: [ORIGIN], zapPubkey: null, isServiceRunning },
+      { origins: [ORIGIN], zapPubkey: null, isServiceStopped },
       { request: async () => response },
     );
 
@@ -198,7 +199,7 @@ describe('checkOrigins', () => {
   });
 
   it('returns only a warning if no process of the service is running', async () => {
-    const [finding] = await checkOriginWith(responseWith(502, ''), { isServiceRunning: false });
+    const [finding] = await checkOriginWith(responseWith(502, ''), { isServiceStopped: true });
     expect(finding).toMatchObject({ level: 'warning', check: 'origin.elsewhere' });
     expect(finding?.advice).toContain('No process of the service is running');
   });
@@ -217,8 +218,8 @@ it('documents every finding in docs/operations/doctor.md', () => {
   expect(documentedChecks).toEqual(checksInSource);
 });
 
-function listWarningsAndProblems(findings: readonly Finding[]): string[] {
-  return findings.filter(({ level }) => level !== 'ok').map(toCode);
+function listWarningsAndProblems(findings: Iterable<Finding>): string[] {
+  return [...findings].filter(({ level }) => level !== 'ok').map(toCode);
 }
 
 function toCode({ level, check }: Finding): string {
