@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { setTimeout as delay, setImmediate as nextEventLoopTurn } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
 import { type Config, readJournalStream, VERSION } from './config.ts';
 import { isAccessibleToOtherUsers } from './database/data-dir.ts';
@@ -10,7 +10,9 @@ import { readMigrationStatus } from './database/migration-store.ts';
 import type { NotificationSubscription } from './database/postgres-notifications.ts';
 import { Readiness } from './database/readiness.ts';
 import { createHttp } from './http/app.ts';
-import { listen } from './http/server.ts';
+import { JwtIssuer } from './http/jwt.ts';
+import { CLIENT_DEADLINE_MS } from './http/limits.ts';
+import { PublicOrigins } from './http/public-origins.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
@@ -33,18 +35,15 @@ import {
   RECIPIENT_CHANGES_CHANNEL,
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
-import { SettingsUpdater } from './recipients/settings-updater.ts';
 import { createMaintenanceJob } from './retention.ts';
+import { type ShutdownStage, shutDown } from './shutdown.ts';
 import { Store } from './store.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { createWatcherModule } from './watcher/watcher-module.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
-/** At shutdown, requests to mints are aborted after this time. */
+/** At shutdown, requests to mints are aborted after this time, so that clients get a response before they are disconnected. */
 const MINT_RESPONSE_DEADLINE_MS = 3_000;
-
-/** At shutdown, the connections of clients are closed after this time. */
-const CLIENT_DEADLINE_MS = 4_000;
 
 /** Tests and the benchmark replace parts and intervals of the service. */
 export interface ServiceOverrides {
@@ -77,14 +76,10 @@ export async function startService(
   overrides: ServiceOverrides = {},
 ): Promise<Service> {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
-  const log =
-    overrides.log ??
-    createLogger(
-      config.logLevel,
-      await createLogDestination(config.logFormat, readJournalStream()),
-    );
+  const log = overrides.log ?? (await createServiceLogger(config));
   const database = overrides.database ?? (await openServiceDatabase(config, log));
-  const store = new Store(database.db);
+  const { db } = database;
+  const store = new Store(db);
   const { allowPrivateNetworks, limits } = config;
   if (allowPrivateNetworks) {
     log.warn(
@@ -101,7 +96,9 @@ export async function startService(
   });
   const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
-  const shared = { store, clock, monotonicMs, log };
+  const jwtSecret = resolveJwtSecret(config);
+  let untrustedProxy: string | null = null;
+  const getUntrustedProxy = () => untrustedProxy;
 
   const egress = createEgress({
     monotonicMs,
@@ -117,25 +114,29 @@ export async function startService(
     },
   });
   const mints = createMintsModule({
-    ...shared,
-    db: database.db,
+    db,
     policy: mintPolicy,
     egress,
     limiterTiming: overrides.mintLimiterTiming ?? {},
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
+    clock,
+    monotonicMs,
+    log,
   });
   const zaps = await createZapsModule({
-    ...shared,
+    store,
     secretKey: config.zaps.secretKey,
     relays: config.zaps.relays,
     mintPolicy,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
     connect: egress.connect,
+    clock,
+    monotonicMs,
+    log,
   });
-  const jwtSecret = resolveJwtSecret(config);
   const quotes = createQuotesModule({
-    ...shared,
+    store,
     mints,
     zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
@@ -143,11 +144,12 @@ export async function startService(
     secret: jwtSecret,
     onQuoteCreated: (quote) => watcher.watchOrAnnounce(quote),
     onInvoiceFinished: (timing) => metrics?.recordInvoiceRequest(timing),
+    clock,
+    monotonicMs,
+    log,
   });
-  let untrustedProxy: string | null = null;
-  const getUntrustedProxy = () => untrustedProxy;
   const watcher = createWatcherModule({
-    ...shared,
+    store,
     mints,
     getUntrustedProxy,
     processId,
@@ -156,63 +158,88 @@ export async function startService(
     onQuotesChanged: (changes) => metrics?.recordQuoteChanges(changes),
     minPollIntervalMs: overrides.pollIntervalMs,
     scanIntervalMs: overrides.scanIntervalMs,
+    clock,
+    monotonicMs,
+    log,
   });
   const recipients = new RecipientDirectory({
-    db: database.db,
-    log,
+    db,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
     monotonicMs,
+    log,
   });
   const usernames = await createUsernamesModule({
-    ...shared,
+    store,
     settings: config,
     mints,
     allowHttpMints: allowPrivateNetworks,
+    clock,
+    monotonicMs,
+    log,
   });
-  const maintenance = createMaintenanceJob({ ...shared, checkpoint: () => database.checkpoint() });
-
+  const maintenance = createMaintenanceJob({
+    store,
+    checkpoint: () => database.checkpoint(),
+    clock,
+    log,
+  });
   let notifications: NotificationSubscription | null = null;
   const readiness = new Readiness({
-    queryMigrations: () => readMigrationStatus(store.db),
+    queryMigrations: () => readMigrationStatus(db),
     isListening: () => notifications?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,
   });
-  const { updateSender, updateLog } = quotes;
-  const { app, publicOrigins, quoteSockets } = await createHttp({
-    ...overrides,
-    ...shared,
-    ...zaps,
-    ...quotes,
-    ...usernames,
-    // `config` is not spread, because Fastify would apply `config.logLevel` to each plugin.
-    publicOrigins: config.publicOrigins,
-    trustProxy: config.trustProxy,
-    limits,
-    jwtSecret,
-    jwtSecretPrevious: config.jwtSecretPrevious,
-    readiness,
-    onUntrustedProxy: (proxy) => {
-      untrustedProxy = proxy;
+  const publicOrigins = new PublicOrigins(config.publicOrigins);
+  const http = await createHttp(
+    {
+      db,
+      clock,
+      monotonicMs,
+      log,
+      readiness,
+      limits,
+      publicOrigins,
+      jwt: new JwtIssuer(jwtSecret, config.jwtSecretPrevious),
+      verifyEvent: zaps.verifyEvent,
+      recipients,
+      mintPolicy,
+      mintInfoCache: mints.infoCache,
+      invoiceIssuer: quotes.invoiceIssuer,
+      descriptionTemplate: config.lnurlText,
+      maxCommentLength: config.maxCommentLength,
+      getZapPubkey: zaps.getZapPubkey,
+      hasZaps: config.zaps.secretKey !== null,
+      subscribers: quotes.subscribers,
+      usernameRegistrar: usernames.usernameRegistrar,
+      recipientRelays: zaps.recipientRelays,
+      allowPrivateNetworks,
     },
-    onResponse: (response) => metrics?.recordResponse(response),
-    descriptionTemplate: config.lnurlText,
-    maxCommentLength: config.maxCommentLength,
-    hasZaps: config.zaps.secretKey !== null,
-    web: config.web,
-    allowPrivateNetworks,
-    recipients,
-    settingsUpdater: new SettingsUpdater(recipients, mints.infoCache, mintPolicy),
-    mintInfoCache: mints.infoCache,
-  });
+    {
+      trustProxy: config.trustProxy,
+      web: config.web,
+      socketTiming: {
+        authTimeoutMs: overrides.socketAuthTimeoutMs,
+        heartbeatIntervalMs: overrides.socketHeartbeatIntervalMs,
+      },
+      observer: {
+        onUntrustedProxy: (proxy) => {
+          untrustedProxy = proxy;
+        },
+        onResponse: (response) => metrics?.recordResponse(response),
+      },
+    },
+  );
   metrics?.addGauges({
-    ...shared,
+    clock,
+    monotonicMs,
+    log,
     readiness,
     getUntrustedProxy,
-    readCounts: () => readDatabaseCounts(store.db, processId),
+    readCounts: () => readDatabaseCounts(db, processId),
     readFreeDiskBytes: database.readFreeDiskBytes,
     poolStats: database.poolStats,
-    quoteSockets,
+    quoteSockets: http.quoteSockets,
     mintSockets: mints.socketSlots,
     watcher,
     limiter: mints.limiter,
@@ -221,6 +248,57 @@ export async function startService(
   });
 
   let metricsServer: Awaited<ReturnType<typeof startMetricsServer>> | null = null;
+  let watcherStopped: Promise<void> | null = null;
+  const stop = async (stopDelayMs: number) => {
+    const stages: ShutdownStage[] = [
+      {
+        name: 'delay',
+        deadlineMs: stopDelayMs + 1_000,
+        stop: () => {
+          readiness.markStopping();
+          // Other processes take over the mints while this one still serves requests.
+          watcherStopped = watcher.stop();
+          watcherStopped.catch(() => undefined);
+          return delay(stopDelayMs);
+        },
+      },
+      {
+        name: 'clients',
+        deadlineMs: CLIENT_DEADLINE_MS + 500,
+        stop: async () => {
+          const mintDeadline = setTimeout(() => void mints.close(), MINT_RESPONSE_DEADLINE_MS);
+          await http.close();
+          clearTimeout(mintDeadline);
+        },
+      },
+      { name: 'mint requests', deadlineMs: 500, stop: () => mints.close() },
+      { name: 'zap receipts', deadlineMs: 1_500, stop: () => zaps.receiptDispatcher.stop() },
+      {
+        name: 'watcher',
+        deadlineMs: 1_500,
+        stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
+      },
+      { name: 'notifications', deadlineMs: 1_000, stop: () => notifications?.close() },
+      { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
+      { name: 'purchases', deadlineMs: 1_500, stop: () => usernames.stop() },
+      { name: 'connections', deadlineMs: 500, stop: () => egress.close() },
+      {
+        name: 'database jobs',
+        deadlineMs: 1_000,
+        stop: () => Promise.all([quotes.updateLog.stop(), maintenance.stop()]),
+      },
+      {
+        name: 'metrics',
+        deadlineMs: 500,
+        stop: () => Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]),
+      },
+    ];
+    if (overrides.database === undefined) {
+      stages.push({ name: 'database', deadlineMs: 2_000, stop: () => database.close() });
+    }
+    await shutDown(stages, log);
+    log.info({ event: 'stopped' }, 'nutpost has stopped');
+  };
   const start = async () => {
     if (config.metrics !== null && metrics !== null) {
       metricsServer = await startMetricsServer(config.metrics, metrics, log);
@@ -229,7 +307,7 @@ export async function startService(
       channels: {
         [QUOTE_UPDATES_CHANNEL]: (payload) => {
           for (const update of decodeQuoteUpdates(payload)) {
-            updateSender.send(update);
+            quotes.updateSender.send(update);
           }
         },
         [NEW_QUOTES_CHANNEL]: (payload) =>
@@ -240,7 +318,7 @@ export async function startService(
       onMissedNotifications: (sinceMs) => {
         recipients.invalidate(ALL_RECIPIENTS);
         watcher.reloadAll();
-        return updateSender.replayMissed(sinceMs);
+        return quotes.updateSender.replayMissed(sinceMs);
       },
       onError: (error) =>
         log.error(
@@ -250,8 +328,8 @@ export async function startService(
       clock,
     });
     // Payments that were recorded before this start may not be listed yet.
-    await updateSender.replayMissed(clock());
-    const url = await listen(app, config.host, config.port);
+    await quotes.updateSender.replayMissed(clock());
+    const url = await http.listen(config.host, config.port);
     publicOrigins.setListeningPort(Number(new URL(url).port));
     await watcher.start();
     zaps.receiptDispatcher.start();
@@ -263,39 +341,16 @@ export async function startService(
     log.info({ event: 'listening', url, publicOrigin, metricsUrl }, 'nutpost is listening');
     return { url, publicOrigin, metricsUrl, stop: () => stop(config.stopDelayMs) };
   };
-  const stop = async (stopDelayMs: number) => {
-    readiness.markStopping();
-    // Other processes take over the mints while this one still serves requests.
-    const watcherStopped = watcher.stop();
-    await delay(stopDelayMs);
-    quoteSockets.closeAll();
-    // Lets the server accept connections that are already in its queue. `app.close` would reset them.
-    await nextEventLoopTurn();
-    const mintDeadline = setTimeout(() => void mints.close(), MINT_RESPONSE_DEADLINE_MS);
-    const clientDeadline = setTimeout(() => app.server.closeAllConnections(), CLIENT_DEADLINE_MS);
-    await app.close();
-    clearTimeout(mintDeadline);
-    clearTimeout(clientDeadline);
-    await mints.close();
-    await zaps.receiptDispatcher.stop();
-    await Promise.all([quotes.announcer.stop(), watcherStopped]);
-    await notifications?.close();
-    updateSender.stop();
-    await usernames.stop();
-    await egress.close();
-    await Promise.all([updateLog.stop(), maintenance.stop()]);
-    await Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]);
-    if (overrides.database === undefined) {
-      await database.close();
-    }
-    log.info({ event: 'stopped' }, 'nutpost has stopped');
-  };
   try {
     return await start();
   } catch (error) {
     await stop(0);
     throw error;
   }
+}
+
+async function createServiceLogger({ logLevel, logFormat }: Config): Promise<Logger> {
+  return createLogger(logLevel, await createLogDestination(logFormat, readJournalStream()));
 }
 
 async function openServiceDatabase({ database: location }: Config, log: Logger): Promise<Database> {

@@ -1,10 +1,9 @@
 import type { FastifyRequest } from 'fastify';
-import { type Clock, toUnixSeconds } from '../clock.ts';
+import { toUnixSeconds } from '../clock.ts';
 import { RequestError } from '../errors.ts';
-import type { EventVerifier } from '../nostr/events.ts';
 import { payloadHashMatches, verifyNip98 } from '../nostr/nip98.ts';
-import type { JwtIssuer } from './jwt.ts';
-import type { PublicOrigins } from './server.ts';
+import type { HttpContext } from './context.ts';
+import { MAX_CREDENTIAL_LENGTH } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -15,22 +14,12 @@ declare module 'fastify' {
   }
 }
 
-/** Wallets send about 1 KB. Parsing very long credentials would delay other requests. */
-const MAX_CREDENTIAL_LENGTH = 8 * 1024;
-
-export interface AuthenticatorDeps {
-  verifyEvent: EventVerifier;
-  jwt: JwtIssuer;
-  publicOrigins: PublicOrigins;
-  clock: Clock;
-}
-
 /** Authenticates requests. Its hooks protect the routes of the scope that adds them. */
 export class Authenticator {
-  readonly #deps: AuthenticatorDeps;
+  readonly #context: HttpContext;
 
-  constructor(deps: AuthenticatorDeps) {
-    this.#deps = deps;
+  constructor(context: HttpContext) {
+    this.#context = context;
   }
 
   readonly requireNip98OrJwt = async (request: FastifyRequest): Promise<void> => {
@@ -71,7 +60,7 @@ export class Authenticator {
     method: string,
   ): { pubkey: string; payloadHash: string | null } {
     assertCredentialLength(encoded);
-    const { verifyEvent, publicOrigins, clock } = this.#deps;
+    const { verifyEvent, publicOrigins, clock } = this.#context;
     const nowSeconds = toUnixSeconds(clock());
     const expected = { method, pathname, origins: publicOrigins.origins, nowSeconds };
     const result = verifyNip98(encoded, expected, verifyEvent);
@@ -90,7 +79,7 @@ export class Authenticator {
 
   async #authenticateWithJwt(token: string, request: FastifyRequest): Promise<void> {
     assertCredentialLength(token);
-    const { jwt, clock } = this.#deps;
+    const { jwt, clock } = this.#context;
     const userAgent = request.headers['user-agent'];
     const pubkey = await jwt.verify(token, userAgent, toUnixSeconds(clock()));
     if (pubkey === null) {

@@ -1,6 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
@@ -252,87 +250,4 @@ function describeInvalidFields({
 
 function isFrameworkError(error: unknown): error is FastifyError {
   return error instanceof Error && 'statusCode' in error && 'code' in error;
-}
-
-interface Rejection {
-  statusLine: string;
-  code: ErrorCode;
-  message: string;
-}
-
-const MALFORMED_REQUEST: Rejection = {
-  statusLine: '400 Bad Request',
-  code: 'invalid',
-  message: 'The request is not valid HTTP.',
-};
-
-const CLIENT_ERROR_RESPONSES: Record<string, Rejection> = {
-  HPE_HEADER_OVERFLOW: {
-    statusLine: '431 Request Header Fields Too Large',
-    code: 'too_large',
-    message: 'The request’s headers are too large.',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    statusLine: '408 Request Timeout',
-    code: 'timeout',
-    message: 'The request took too long to arrive.',
-  },
-};
-
-/** How long a rejected connection stays open, so that the client can read the response. */
-const REJECTED_CONNECTION_LINGER_MS = 1_000;
-
-/** The latest response on each connection, which `server.ts` records. */
-export const latestResponses = new WeakMap<Socket, ServerResponse>();
-const rejectedSockets = new WeakSet<Socket>();
-
-export function hasPendingResponse(socket: Socket): boolean {
-  return latestResponses.get(socket)?.writableFinished === false;
-}
-
-/** Responds to a request that Node's HTTP parser rejects, once per connection and after pending responses. */
-export function handleClientError(error: { code: string }, socket: Socket): void {
-  if (rejectedSockets.has(socket)) {
-    return;
-  }
-  const response = latestResponses.get(socket);
-  const failedWhileReadingBody = response?.req.complete === false;
-  if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
-    socket.destroy();
-    return;
-  }
-  rejectedSockets.add(socket);
-  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST;
-  const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
-  if (!failedWhileReadingBody && response?.writableFinished === false) {
-    response.once('finish', sendRejection);
-  } else {
-    sendRejection();
-  }
-}
-
-export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
-  const format = getErrorFormat(request.url ?? '/');
-  const rejection = { ...MALFORMED_REQUEST, message: `${error.message}.` };
-  sendErrorAndClose(socket, format, rejection);
-}
-
-function sendErrorAndClose(
-  socket: Socket,
-  format: ErrorFormat,
-  { statusLine, code, message }: Rejection,
-): void {
-  const { body } = renderError(new RequestError(code, message), format);
-  const text = JSON.stringify(body);
-  const headers = {
-    ...CORS_HEADERS,
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(text),
-    connection: 'close',
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
-  // Destroying the socket now would reset the connection if data still arrives, and the response would be lost.
-  const deadline = setTimeout(() => socket.destroy(), REJECTED_CONNECTION_LINGER_MS).unref();
-  socket.once('close', () => clearTimeout(deadline));
 }

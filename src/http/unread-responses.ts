@@ -1,11 +1,6 @@
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-
-/** In UTF-16 code units. Room for about 90 of the longest lists of quotes, which have 0.7 MB each. */
-const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
-
-/** Shorter responses fit into the buffers of the operating system, or take little memory. */
-export const MIN_COUNTED_LENGTH = 16 * 1024;
+import { MAX_UNREAD_LENGTH } from './limits.ts';
 
 /**
  * Limits the memory of long responses that clients do not read. If all of them together are too long, disconnects the
@@ -18,7 +13,7 @@ export class UnreadResponses {
   readonly #observedSockets = new WeakSet<Socket>();
 
   /**
-   * Counts a response of at least {@link MIN_COUNTED_LENGTH} until the operating system has taken all of it, or the
+   * Counts a long response until the operating system has taken all of it, or the
    * connection closes.
    */
   add({ raw: { socket } }: FastifyRequest, reply: FastifyReply, length: number): void {

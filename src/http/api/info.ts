@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import type { HttpContext } from '../context.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
 /** The response changes only with the configuration. */
@@ -44,9 +44,10 @@ const schema = {
 };
 
 /** `GET /api/v2/info`. */
-export const infoRoutes: FastifyPluginAsyncZod<{
-  usernameRegistrar: Pick<UsernameRegistrar, 'policy'>;
-}> = async (app, { usernameRegistrar }) => {
+export const infoRoutes: FastifyPluginAsyncZod<HttpContext> = async (
+  app,
+  { usernameRegistrar },
+) => {
   const { priceSat, mintUrl } = usernameRegistrar.policy;
   const username: z.infer<typeof usernameFeature> =
     priceSat === null

@@ -4,42 +4,24 @@ import type { WebSocket } from 'ws';
 import { z } from 'zod';
 import { RequestError, rateLimitError } from '../../errors.ts';
 import { KeyedCounter } from '../../keyed-counter.ts';
-import type { Logger } from '../../log.ts';
 import { computeShare, hasRoom, toAddressPrefixes } from '../../net/address-prefixes.ts';
-import type { QuoteSubscribers } from '../../quotes/quote-updates.ts';
 import type { Authenticator } from '../authenticator.ts';
-import type { ClientLimits } from '../client-rate-limiter.ts';
+import type { HttpContext } from '../context.ts';
 import { normaliseRequestPath } from '../errors.ts';
+import {
+  SOCKET_AUTH_TIMEOUT_MS,
+  SOCKET_HEARTBEAT_INTERVAL_MS,
+  SOCKET_LIMIT_RETRY_MS,
+} from '../limits.ts';
 import { unwrapMarkdown } from '../openapi.ts';
 import { apiError, errorResponses } from '../schemas.ts';
-import type { PublicOrigins } from '../server.ts';
 import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
 const QUOTE_SOCKET_METHOD = 'GET';
 
-/** How long a client may take to authenticate. */
-const AUTH_TIMEOUT_MS = 15_000;
-
-/** The time between two WebSocket pings. A client that has not responded by the next ping is disconnected. */
-const HEARTBEAT_INTERVAL_MS = 30_000;
-
-/** `Retry-After` of the connection limits. Dead connections are closed within two heartbeat intervals. */
-const CONNECTION_LIMIT_RETRY_MS = 60_000;
-
 /** RFC 6455 close code. */
 const GOING_AWAY = 1001;
-
-export const SOCKET_SERVER_OPTIONS = {
-  // The longest message contains a signed event in base64 and has about 600 bytes.
-  maxPayload: 16 * 1024,
-  // Proxies may split a message. The library's default is 16,384.
-  maxFragments: 16,
-  // Twice as many chunks as the longest message needs in the smallest IPv4 packets.
-  maxBufferedChunks: 64,
-  // How long a client may take to complete the closing handshake.
-  closeTimeout: 1_000,
-} as const;
 
 const schema = {
   operationId: 'openQuoteSocket',
@@ -68,20 +50,15 @@ accepted. After a close, reconnect with exponential backoff.
   },
 };
 
-export interface QuoteSocketServerDeps {
-  authenticator: Authenticator;
-  subscribers: QuoteSubscribers;
-  publicOrigins: PublicOrigins;
-  limits: ClientLimits;
-  socketAuthTimeoutMs?: number | undefined;
-  socketHeartbeatIntervalMs?: number | undefined;
-  monotonicMs: () => number;
-  log: Logger;
+/** Tests shorten the default times. */
+export interface QuoteSocketTiming {
+  authTimeoutMs?: number | undefined;
+  heartbeatIntervalMs?: number | undefined;
 }
 
 /** Serves the quote socket, a WebSocket that notifies a user's wallets about changed quotes. */
 export class QuoteSocketServer {
-  readonly #deps: QuoteSocketServerDeps;
+  readonly #context: HttpContext;
   readonly #socketOptions: QuoteSocketOptions;
   readonly #openSockets = new Set<QuoteSocket>();
   /** Includes connections whose handshake is not complete. */
@@ -89,15 +66,21 @@ export class QuoteSocketServer {
   readonly #connectionsByPrefix = new KeyedCounter();
   #isClosing = false;
 
-  constructor(deps: QuoteSocketServerDeps) {
-    this.#deps = deps;
+  constructor(
+    context: HttpContext,
+    authenticator: Authenticator,
+    { authTimeoutMs, heartbeatIntervalMs }: QuoteSocketTiming,
+  ) {
+    this.#context = context;
     this.#socketOptions = {
-      ...deps,
-      authTimeoutMs: deps.socketAuthTimeoutMs ?? AUTH_TIMEOUT_MS,
-      heartbeatIntervalMs: deps.socketHeartbeatIntervalMs ?? HEARTBEAT_INTERVAL_MS,
-      messagesPerSecond: deps.limits.socketMessagesPerSecond,
+      authTimeoutMs: authTimeoutMs ?? SOCKET_AUTH_TIMEOUT_MS,
+      heartbeatIntervalMs: heartbeatIntervalMs ?? SOCKET_HEARTBEAT_INTERVAL_MS,
+      messagesPerSecond: context.limits.socketMessagesPerSecond,
       verifyChallengeResponse: (encoded) =>
-        deps.authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, QUOTE_SOCKET_METHOD).pubkey,
+        authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, QUOTE_SOCKET_METHOD).pubkey,
+      subscribers: context.subscribers,
+      monotonicMs: context.monotonicMs,
+      log: context.log,
       onClosed: (socket) => this.#openSockets.delete(socket),
     };
   }
@@ -135,11 +118,11 @@ export class QuoteSocketServer {
     if (!request.ws || socket.closed) {
       return;
     }
-    const { maxSockets, maxSocketsPerAddress } = this.#deps.limits;
+    const { maxSockets, maxSocketsPerAddress } = this.#context.limits;
     const prefixes = toAddressPrefixes(request.ip);
     const counts = prefixes.map(({ key }) => this.#connectionsByPrefix.get(key));
     const share = computeShare(this.#connectionCount, maxSockets);
-    const refuse = (message: string) => rateLimitError(message, CONNECTION_LIMIT_RETRY_MS);
+    const refuse = (message: string) => rateLimitError(message, SOCKET_LIMIT_RETRY_MS);
     if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
       throw refuse('There are too many connections from this address.');
     }
@@ -159,7 +142,7 @@ export class QuoteSocketServer {
   }
 
   #openSocket(connection: WebSocket, request: FastifyRequest): void {
-    const url = `${this.#deps.publicOrigins.getOriginForRequest(request)}${QUOTE_SOCKET_PATH}`;
+    const url = `${this.#context.publicOrigins.getOriginForRequest(request)}${QUOTE_SOCKET_PATH}`;
     const { log } = request;
     // The plugin's own error listener would keep the request in memory (ADR 26).
     connection.removeAllListeners('error');

@@ -5,21 +5,14 @@ import type { Logger } from '../../log.ts';
 import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/quote-updates.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { renderError } from '../errors.ts';
+import {
+  MAX_SOCKET_MESSAGE_ELEMENTS,
+  MAX_SOCKET_SEND_BUFFER_BYTES,
+  SOCKET_BURST_SECONDS,
+} from '../limits.ts';
 
 /** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
-
-/** How many seconds of messages a client may send at once. A wallet that wakes up sends several messages together. */
-const MESSAGE_BURST_SECONDS = 2;
-
-/** About 400 updates. A client with more unread data does not read. */
-const MAX_SEND_BUFFER_BYTES = 32 * 1024;
-
-/**
- * The commas and opening brackets in a message. A `challenge-response` has two. Messages do not count as requests, so
- * 200 sockets of one address could otherwise spend a core on parsing.
- */
-const MAX_MESSAGE_ELEMENTS = 100;
 
 const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().optional() });
 
@@ -31,7 +24,7 @@ export interface QuoteSocketOptions {
   messagesPerSecond: number;
   /** Returns the key that signed the challenge. @throws RequestError */
   verifyChallengeResponse: (encoded: string) => string;
-  subscribers: Pick<QuoteSubscribers, 'add' | 'remove'>;
+  subscribers: QuoteSubscribers;
   onClosed: (socket: QuoteSocket) => void;
   monotonicMs: () => number;
   log: Logger;
@@ -100,7 +93,9 @@ export class QuoteSocket implements QuoteSubscriber {
     if (!this.#admitMessage()) {
       return;
     }
-    const message = clientMessageSchema.safeParse(tryParseJson(text, MAX_MESSAGE_ELEMENTS)).data;
+    const message = clientMessageSchema.safeParse(
+      tryParseJson(text, MAX_SOCKET_MESSAGE_ELEMENTS),
+    ).data;
     // Older clients send other messages, which are ignored.
     if (message?.type === 'ping') {
       this.#send('pong');
@@ -140,7 +135,7 @@ export class QuoteSocket implements QuoteSubscriber {
       const nowMs = monotonicMs();
       const dueMs = Math.max(this.#nextMessageDueMs, nowMs);
       // The tolerance of half an interval prevents rounding from rejecting the last message of a burst.
-      if (dueMs - nowMs > MESSAGE_BURST_SECONDS * 1_000 - intervalMs / 2) {
+      if (dueMs - nowMs > SOCKET_BURST_SECONDS * 1_000 - intervalMs / 2) {
         // Stops reading too, because a single chunk may contain ten thousand messages.
         if (!this.#connection.isPaused) {
           this.closeWithError('Too many messages.', POLICY_VIOLATION);
@@ -163,7 +158,7 @@ export class QuoteSocket implements QuoteSubscriber {
 
   /** Terminates the connection of a client that does not read. Returns whether the client reads. */
   #enforceSendBuffer(): boolean {
-    if (this.#connection.bufferedAmount <= MAX_SEND_BUFFER_BYTES) {
+    if (this.#connection.bufferedAmount <= MAX_SOCKET_SEND_BUFFER_BYTES) {
       return true;
     }
     this.#connection.terminate();

@@ -1,11 +1,12 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { type Clock, toUnixSeconds } from '../../clock.ts';
+import { toUnixSeconds } from '../../clock.ts';
 import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import type { ListedQuote } from '../../quotes/paid-list-store.ts';
 import { findListedQuotes, listPaidQuotes } from '../../quotes/paid-list-store.ts';
-import type { Store } from '../../store.ts';
+import type { HttpContext } from '../context.ts';
+import { MAX_FOUND_QUOTES, MAX_PAGE_SIZE, MAX_REQUESTED_PAGE_SIZE } from '../limits.ts';
 import {
   apiError,
   errorResponses,
@@ -15,14 +16,6 @@ import {
   successEnvelope,
   unixSeconds,
 } from '../schemas.ts';
-
-const MAX_PAGE_SIZE = 50;
-
-/** The largest valid `limit` of a request. */
-const MAX_REQUESTED_PAGE_SIZE = 1000;
-
-/** The most ids in a request for certain quotes. */
-const MAX_FOUND_QUOTES = 1000;
 
 const ID_LIST_TEXT = `at most ${MAX_FOUND_QUOTES} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`;
 
@@ -94,15 +87,12 @@ const schema = {
   response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
 };
 
-export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
-  app,
-  { store, clock },
-) => {
+export const quoteRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
   app.get('/api/v2/wallet/quotes', { schema }, async (request) => {
     const { since, offset } = request.query;
     const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
     const { quotes, total } = await listPaidQuotes(
-      store.db,
+      db,
       request.pubkey,
       { sinceSeconds: since ?? null, limit, offset },
       clock(),
@@ -151,10 +141,7 @@ function isIdList(value: unknown): value is string[] {
 }
 
 /** `POST /api/v2/wallet/quotes/missing`. Unlike other responses, it has no `data`: cdk wallets read `quotes`. */
-export const findQuotesRoute: FastifyPluginAsyncZod<{ store: Store; clock: Clock }> = async (
-  app,
-  { store, clock },
-) => {
+export const findQuotesRoute: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
   app.post(
     '/api/v2/wallet/quotes/missing',
     {
@@ -168,7 +155,7 @@ export const findQuotesRoute: FastifyPluginAsyncZod<{ store: Store; clock: Clock
       // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
       for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
         const part = ids.slice(start, start + MAX_PAGE_SIZE);
-        const quotes = await findListedQuotes(store.db, request.pubkey, part, clock());
+        const quotes = await findListedQuotes(db, request.pubkey, part, clock());
         found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
         await yieldToEventLoop();
       }

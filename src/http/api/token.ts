@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { type Clock, toUnixSeconds } from '../../clock.ts';
-import type { JwtIssuer } from '../jwt.ts';
+import { toUnixSeconds } from '../../clock.ts';
+import type { HttpContext } from '../context.ts';
 import { apiError, errorResponses, successEnvelope } from '../schemas.ts';
 
 const schema = {
@@ -16,10 +16,7 @@ const schema = {
 };
 
 /** `GET /api/v2/auth/nip98`: exchanges a NIP-98 signature for a JWT. */
-export const tokenRoutes: FastifyPluginAsyncZod<{ jwt: JwtIssuer; clock: Clock }> = async (
-  app,
-  { jwt, clock },
-) => {
+export const tokenRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { jwt, clock }) => {
   app.get('/api/v2/auth/nip98', { schema }, async (request) => {
     const userAgent = request.headers['user-agent'];
     const token = jwt.issue(request.pubkey, userAgent, toUnixSeconds(clock()));

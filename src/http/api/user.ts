@@ -1,9 +1,8 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { MintInfoCache } from '../../mints/mint-cache.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
-import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
-import type { SettingsUpdater } from '../../recipients/settings-updater.ts';
+import { setMint, setQuoteLocking } from '../../recipients/recipient-settings.ts';
+import type { HttpContext } from '../context.ts';
 import {
   apiError,
   errorResponses,
@@ -13,7 +12,6 @@ import {
   successEnvelope,
   userResponse,
 } from '../schemas.ts';
-import type { PublicOrigins } from '../server.ts';
 
 const getUserSchema = {
   operationId: 'getUser',
@@ -91,12 +89,8 @@ const setLockingSchema = {
 };
 
 /** The user's settings, addresses and mint. */
-export const userRoutes: FastifyPluginAsyncZod<{
-  recipients: RecipientDirectory;
-  settingsUpdater: SettingsUpdater;
-  mintInfoCache: Pick<MintInfoCache, 'get'>;
-  publicOrigins: PublicOrigins;
-}> = async (app, { recipients, settingsUpdater, mintInfoCache, publicOrigins }) => {
+export const userRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+  const { recipients, mintInfoCache, publicOrigins } = context;
   app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
     renderUser(await recipients.getByPubkey(request.pubkey)),
   );
@@ -125,14 +119,13 @@ export const userRoutes: FastifyPluginAsyncZod<{
   app.patch(
     '/api/v2/user/mint',
     { schema: chooseMintSchema, config: { rateLimitCategory: 'changes' } },
-    async (request) =>
-      renderUser(await settingsUpdater.setMint(request.pubkey, request.body.mint_url)),
+    async (request) => renderUser(await setMint(context, request.pubkey, request.body.mint_url)),
   );
 
   app.patch(
     '/api/v2/user/lock',
     { schema: setLockingSchema, config: { rateLimitCategory: 'changes' } },
     async (request) =>
-      renderUser(await settingsUpdater.setQuoteLocking(request.pubkey, request.body.lockQuotes)),
+      renderUser(await setQuoteLocking(context, request.pubkey, request.body.lockQuotes)),
   );
 };

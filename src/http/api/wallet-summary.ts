@@ -1,11 +1,9 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { summarisePaidQuotes } from '../../quotes/paid-list-store.ts';
-import type { Store } from '../../store.ts';
+import type { HttpContext } from '../context.ts';
+import { MAX_COUNTED_PAYMENTS } from '../limits.ts';
 import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
-
-/** SQLite takes about 2 ms for so many payments, during which the process does nothing else. */
-const MAX_COUNTED_PAYMENTS = 2_000;
 
 const paymentSumShape = {
   payments: nonNegativeInteger.describe('Number of payments.'),
@@ -34,13 +32,10 @@ const schema = {
 };
 
 /** `GET /api/v2/wallet/summary`. */
-export const walletSummaryRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (
-  app,
-  { store },
-) => {
+export const walletSummaryRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db }) => {
   app.get('/api/v2/wallet/summary', { schema }, async (request) => {
     const { total, all, waiting } = await summarisePaidQuotes(
-      store.db,
+      db,
       request.pubkey,
       MAX_COUNTED_PAYMENTS,
     );

@@ -1,9 +1,5 @@
 import type { FastifyPluginAsync } from 'fastify';
-import type { Readiness } from '../../database/readiness.ts';
-
-export interface HealthDeps {
-  readiness: Pick<Readiness, 'getStatus'>;
-}
+import type { HttpContext } from '../context.ts';
 
 export const READY_PATH = '/health/ready';
 
@@ -15,7 +11,7 @@ const rateLimitConfig = { isRateLimitExempt: true } as const;
  * process. It ignores unresponsive mints, because other processes could not reach them either. Both are public, so
  * only the metrics contain versions and counts.
  */
-export const healthRoutes: FastifyPluginAsync<HealthDeps> = async (app, { readiness }) => {
+export const healthRoutes: FastifyPluginAsync<HttpContext> = async (app, { readiness }) => {
   app.get('/health/live', { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
     return { status: 'live' };

@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
-import type { Store } from '../../store.ts';
+import type { HttpContext } from '../context.ts';
 import { errorResponses, lnurlError } from '../schemas.ts';
 
 const CACHE_CONTROL = 'no-store';
@@ -38,10 +38,7 @@ const schema = {
 };
 
 /** `GET /lnurl/verify/{token}` (LUD-21). Never sends a request to a mint. */
-export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (
-  app,
-  { store },
-) => {
+export const lnurlVerifyRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db }) => {
   app.get(
     '/lnurl/verify/:token',
     {
@@ -52,7 +49,7 @@ export const lnurlVerifyRoutes: FastifyPluginAsyncZod<{ store: Store }> = async 
       },
     },
     async (request) => {
-      const quote = await findQuoteByVerifyToken(store.db, request.params.token);
+      const quote = await findQuoteByVerifyToken(db, request.params.token);
       if (quote === null) {
         throw new RequestError('invalid', 'Not found');
       }

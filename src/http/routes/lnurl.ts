@@ -1,20 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { type Clock, toUnixSeconds } from '../../clock.ts';
+import { toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
-import type { EventVerifier } from '../../nostr/events.ts';
-import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
 import {
   buildLnurlMetadata,
   formatLnurlText,
   type InvoiceText,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
-import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
+import type { HttpContext } from '../context.ts';
 import {
   errorResponses,
   hexPubkey,
@@ -22,20 +20,6 @@ import {
   nonNegativeInteger,
   queryInteger,
 } from '../schemas.ts';
-import type { PublicOrigins } from '../server.ts';
-
-export interface LnurlDeps {
-  recipients: RecipientDirectory;
-  invoiceIssuer: InvoiceIssuer;
-  publicOrigins: PublicOrigins;
-  descriptionTemplate: string;
-  /** In Unicode code points. 0 means that comments are ignored. */
-  maxCommentLength: number;
-  /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
-  getZapPubkey: (mintUrl: string) => string | null;
-  verifyEvent: EventVerifier;
-  clock: Clock;
-}
 
 const payRequestResponse = z
   .object({
@@ -103,15 +87,15 @@ const schema = {
 };
 
 /** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16). */
-export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) => {
-  const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate } = deps;
+export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+  const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate } = context;
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
     const { amount, comment } = request.query;
     const origin = publicOrigins.getOriginForRequest(request);
     const { recipient, account, tag } = await recipients.resolveAddress(request.params.user);
     const address = `${account}@${publicOrigins.getHost(origin)}`;
     const metadata = buildLnurlMetadata(address, tag, descriptionTemplate);
-    const zapPubkey = deps.getZapPubkey(recipient.mintUrl);
+    const zapPubkey = context.getZapPubkey(recipient.mintUrl);
     // HEAD requests never create an invoice.
     if (amount === undefined || request.method === 'HEAD') {
       const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
@@ -121,7 +105,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
         minSendable: minMsat,
         maxSendable: maxMsat,
         metadata,
-        ...(deps.maxCommentLength > 0 && { commentAllowed: deps.maxCommentLength }),
+        ...(context.maxCommentLength > 0 && { commentAllowed: context.maxCommentLength }),
         ...(zapPubkey !== null && { allowsNostr: true as const, nostrPubkey: zapPubkey }),
       };
     }
@@ -131,8 +115,8 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
       lnurlMetadata: metadata,
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,
-      comment: validateComment(comment, deps.maxCommentLength),
-      ...readZapRequestParameter(request, payment, deps),
+      comment: validateComment(comment, context.maxCommentLength),
+      ...readZapRequestParameter(request, payment, context),
     }));
     return {
       pr: invoice.request,
@@ -146,7 +130,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<LnurlDeps> = async (app, deps) =
 function readZapRequestParameter(
   { url }: FastifyRequest,
   { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
-  { verifyEvent, clock }: LnurlDeps,
+  { verifyEvent, clock }: HttpContext,
 ): Pick<InvoiceText, 'zapRequest' | 'receiptRefusal'> {
   const [encoded, ...more] = rawQueryValues(url, 'nostr').filter((value) => value !== '');
   if (encoded === undefined || zapPubkey === null) {

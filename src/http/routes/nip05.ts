@@ -1,7 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
-import type { RelayListCache } from '../../zaps/relay-list-cache.ts';
+import type { HttpContext } from '../context.ts';
 import { apiError, errorResponses, hexPubkey } from '../schemas.ts';
 
 const nip05Response = z
@@ -32,10 +31,10 @@ const schema = {
 };
 
 /** `GET /.well-known/nostr.json`: resolves a username to its public key and relays (NIP-05). */
-export const nip05Routes: FastifyPluginAsyncZod<{
-  recipients: RecipientDirectory;
-  recipientRelays: RelayListCache;
-}> = async (app, { recipients, recipientRelays }) => {
+export const nip05Routes: FastifyPluginAsyncZod<HttpContext> = async (
+  app,
+  { recipients, recipientRelays },
+) => {
   app.get('/.well-known/nostr.json', { schema }, async (request) => {
     const { name } = request.query;
     const recipient = name === undefined ? null : await recipients.findByName(name);

@@ -2,10 +2,8 @@ import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { Clock } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
-import type { InvoiceIssuer } from '../../quotes/invoice-issuer.ts';
 import {
   buildLnurlMetadata,
   formatLnurlText,
@@ -13,14 +11,8 @@ import {
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
-import type {
-  Recipient,
-  RecipientDirectory,
-  ResolvedAddress,
-} from '../../recipients/recipient-directory.ts';
-import type { Store } from '../../store.ts';
-import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
-import type { PublicOrigins } from '../server.ts';
+import type { Recipient, ResolvedAddress } from '../../recipients/recipient-directory.ts';
+import type { HttpContext } from '../context.ts';
 import { type StaticFile, sendStaticFile } from '../static-files.ts';
 import { accountPage } from './account-page.ts';
 import type { Branding } from './branding.ts';
@@ -35,21 +27,6 @@ import { findPaymentPath } from './payment-path.ts';
 import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
 import type { WebPages } from './web-pages.ts';
 
-export interface WebDeps {
-  web: WebPages;
-  recipients: RecipientDirectory;
-  invoiceIssuer: InvoiceIssuer;
-  usernameRegistrar: Pick<UsernameRegistrar, 'policy'>;
-  store: Store;
-  publicOrigins: PublicOrigins;
-  descriptionTemplate: string;
-  maxCommentLength: number;
-  hasZaps: boolean;
-  /** Whether the account page may connect to relays without TLS. */
-  allowPrivateNetworks: boolean;
-  clock: Clock;
-}
-
 /** Makes the field of a form optional. */
 const formField = z.string().default('');
 
@@ -62,8 +39,11 @@ function formBody<Shape extends z.ZodRawShape>(shape: Shape) {
  * The pages for people. They need no API of their own: forms without JavaScript create invoices like the LNURL route,
  * and scripts call the public API.
  */
-export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
-  const { web, publicOrigins } = deps;
+export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPages }> = async (
+  app,
+  { context, web },
+) => {
+  const { publicOrigins } = context;
   const { siteName } = web.branding;
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
@@ -85,8 +65,8 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     return homePage({
       siteName,
       host: publicOrigins.getHost(origin),
-      usernamePriceSat: deps.usernameRegistrar.policy.priceSat,
-      hasZaps: deps.hasZaps,
+      usernamePriceSat: context.usernameRegistrar.policy.priceSat,
+      hasZaps: context.hasZaps,
       url: `${origin}/`,
       problem,
     });
@@ -107,16 +87,16 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
   );
 
   app.get('/account', { config }, async (_request, reply) => {
-    setPageHeaders(reply, { connectSources: listRelaySources(deps.allowPrivateNetworks) });
+    setPageHeaders(reply, { connectSources: listRelaySources(context.allowPrivateNetworks) });
     return reply.send(renderPage(siteName, accountPage(web.signerRelay)));
   });
 
   const paymentParams = z.object({ address: z.string() });
 
   app.get('/:address', { config, schema: { params: paymentParams } }, async (request, reply) => {
-    const payee = await resolvePayee(request, request.params.address, deps);
+    const payee = await resolvePayee(request, request.params.address, context);
     const form = { amount: '', comment: '', problem: null };
-    return send(reply, await renderPayment(payee, form, deps));
+    return send(reply, await renderPayment(payee, form, context));
   });
 
   app.post(
@@ -129,18 +109,18 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
       },
     },
     async (request, reply) => {
-      const payee = await resolvePayee(request, request.params.address, deps);
+      const payee = await resolvePayee(request, request.params.address, context);
       if (Object.values(request.body).some(containsSecretKey)) {
         const form = { amount: '', comment: '', problem: SECRET_KEY_WARNING };
-        return send(reply.code(400), await renderPayment(payee, form, deps));
+        return send(reply.code(400), await renderPayment(payee, form, context));
       }
       try {
-        const verifyToken = await issueInvoice(payee, request.body, request, deps);
+        const verifyToken = await issueInvoice(payee, request.body, request, context);
         return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
       } catch (error) {
         if (error instanceof RequestError && error.code === 'invalid') {
           const form = { ...request.body, problem: error.message };
-          return send(reply.code(400), await renderPayment(payee, form, deps));
+          return send(reply.code(400), await renderPayment(payee, form, context));
         }
         throw error;
       }
@@ -152,8 +132,8 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
     { config, schema: { params: paymentParams.extend({ token: z.string() }) } },
     async (request, reply) => {
       const { address, token } = request.params;
-      const payee = await resolvePayee(request, address, deps);
-      const quote = await findQuoteByVerifyToken(deps.store.db, token);
+      const payee = await resolvePayee(request, address, context);
+      const quote = await findQuoteByVerifyToken(context.db, token);
       if (quote?.pubkey !== payee.recipient.pubkey) {
         throw notFoundError();
       }
@@ -164,7 +144,7 @@ export const webRoutes: FastifyPluginAsyncZod<WebDeps> = async (app, deps) => {
         request: quote.request,
         verifyPath: `/lnurl/verify/${token}`,
         expiresAtMs: quote.expiresAtMs,
-        status: toInvoiceStatus(quote, deps.clock()),
+        status: toInvoiceStatus(quote, context.clock()),
       });
       return send(reply, page);
     },
@@ -220,7 +200,7 @@ interface Payee extends ResolvedAddress {
 async function resolvePayee(
   request: FastifyRequest,
   name: string,
-  { recipients, publicOrigins }: WebDeps,
+  { recipients, publicOrigins }: HttpContext,
 ): Promise<Payee> {
   const resolved = await recipients.resolveAddress(name).catch((error: unknown) => {
     throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
@@ -231,7 +211,7 @@ async function resolvePayee(
   return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
 }
 
-async function getSatRange(recipient: Recipient, { invoiceIssuer }: WebDeps) {
+async function getSatRange(recipient: Recipient, { invoiceIssuer }: HttpContext) {
   const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
   return { minSat: minMsat / MSAT_PER_SAT, maxSat: maxMsat / MSAT_PER_SAT };
 }
@@ -241,10 +221,10 @@ async function issueInvoice(
   { recipient, account, tag, host }: Payee,
   { amount, comment }: { amount: string; comment: string },
   request: FastifyRequest,
-  deps: WebDeps,
+  context: HttpContext,
 ): Promise<string> {
-  const { invoiceIssuer, descriptionTemplate, maxCommentLength } = deps;
-  const { minSat, maxSat } = await getSatRange(recipient, deps);
+  const { invoiceIssuer, descriptionTemplate, maxCommentLength } = context;
+  const { minSat, maxSat } = await getSatRange(recipient, context);
   const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
   if (!(amountSat >= minSat && amountSat <= maxSat)) {
     const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
@@ -266,15 +246,15 @@ async function issueInvoice(
 async function renderPayment(
   { recipient, localPart, address, origin }: Payee,
   form: { amount: string; comment: string; problem: string | null },
-  deps: WebDeps,
+  context: HttpContext,
 ): Promise<Page> {
   return paymentPage({
     address,
     lnurl: encodeLnurl(`${origin}/.well-known/lnurlp/${localPart}`),
     url: `${origin}/${localPart}`,
     path: `/${localPart}`,
-    ...(await getSatRange(recipient, deps)),
-    maxCommentLength: deps.maxCommentLength,
+    ...(await getSatRange(recipient, context)),
+    maxCommentLength: context.maxCommentLength,
     ...form,
   });
 }

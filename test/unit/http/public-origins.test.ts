@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { PublicOrigins } from '../../../src/http/server.ts';
+import { PublicOrigins } from '../../../src/http/public-origins.ts';
 
 // test/security/two-domains-hosts.test.ts covers host name variants and unknown hosts.
 

@@ -1,0 +1,130 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import ipaddr from 'ipaddr.js';
+import { RequestError } from '../errors.ts';
+import { tryParseJson } from '../untrusted-text.ts';
+import type { HttpContext } from './context.ts';
+import { CORS_HEADERS } from './errors.ts';
+import { MIN_COUNTED_LENGTH } from './limits.ts';
+import { READY_PATH } from './routes/health.ts';
+import { UnreadResponses } from './unread-responses.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Whether the request failed because of a bug or the database, and not because of a client or a mint. */
+    hasInternalError: boolean;
+    /** The bytes of the body; null if the request has no body. */
+    rawBody: Buffer | null;
+  }
+}
+
+export interface RequestObserver {
+  /** Called with the address of the first reverse proxy that the operator does not trust. */
+  onUntrustedProxy: (proxy: string) => void;
+  /** Called after each response. `route` is the route pattern, without the values in the path. */
+  onResponse: (response: {
+    method: string;
+    route: string;
+    status: number;
+    durationMs: number;
+    hasInternalError: boolean;
+  }) => void;
+}
+
+const REQUEST_ID_HEADER = 'x-request-id';
+
+/** Allows UUIDs, hex and numbers. Other characters could forge log text. */
+const SAFE_REQUEST_ID = /^[\w.:-]{1,64}$/;
+
+/** Ranges of addresses that no client on the internet has, so they belong to the operator's own proxy. */
+const PRIVATE_RANGES = new Set<string>(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
+
+/** Adds what all requests have: headers, a log line, a metric, a body parser, and a hint about the reverse proxy. */
+export function addCommonHooks(
+  app: FastifyInstance,
+  { log, readiness }: HttpContext,
+  { onUntrustedProxy, onResponse }: RequestObserver,
+): void {
+  let hasWarnedAboutProxy = false;
+  app.decorateRequest('hasInternalError', false);
+  app.decorateRequest('pubkey', '');
+  app.decorateRequest('signedPayloadHash', null);
+  app.addHook('onRequest', (request, reply, done) => {
+    setCommonHeaders(request, reply);
+    const proxy = hasWarnedAboutProxy ? null : findUntrustedProxy(request);
+    if (proxy !== null) {
+      hasWarnedAboutProxy = true;
+      onUntrustedProxy(proxy);
+      log.warn(
+        { event: 'untrusted_proxy', proxy },
+        `requests arrive through the untrusted proxy ${proxy}, so its clients share the rate limits of one` +
+          ` address; if it is your reverse proxy, set TRUST_PROXY=${proxy}`,
+      );
+    }
+    done();
+  });
+  const unreadResponses = new UnreadResponses();
+  app.addHook('onSend', (request, reply, payload, done) => {
+    if (typeof payload === 'string' && payload.length >= MIN_COUNTED_LENGTH) {
+      unreadResponses.add(request, reply, payload.length);
+    }
+    if (readiness.isStopping) {
+      // The client then reconnects, and the load balancer can choose another process.
+      reply.header('connection', 'close');
+    }
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    const response = {
+      method: request.method,
+      // Not the path, which may contain a verify token.
+      route: request.routeOptions.url ?? 'none',
+      status: reply.statusCode,
+      durationMs: reply.elapsedTime,
+    };
+    // Logs failed requests, which users report by id, except readiness probes, which would flood the log.
+    const level = response.status >= 500 && response.route !== READY_PATH ? 'info' : 'debug';
+    request.log[level](
+      { event: 'request_completed', ...response, durationMs: Math.round(response.durationMs) },
+      'request completed',
+    );
+    onResponse({ ...response, hasInternalError: request.hasInternalError });
+    done();
+  });
+  // Parses every body as JSON, whatever its content type, and stores the bytes for the NIP-98 payload hash.
+  app.decorateRequest('rawBody', null);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
+    request.rawBody = Buffer.from(body);
+    const json = tryParseJson(new TextDecoder().decode(request.rawBody));
+    const problem =
+      body.length === 0 ? 'The body is empty; JSON is expected.' : 'The body is not valid JSON.';
+    done(json === undefined ? new RequestError('invalid', problem) : null, json);
+  });
+}
+
+/** Sets the headers that every response has. */
+export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers(CORS_HEADERS);
+  reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
+  reply.header(REQUEST_ID_HEADER, request.id);
+}
+
+/** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */
+export function chooseRequestId({ headers }: IncomingMessage, hasTrustedProxy: boolean): string {
+  const id = headers[REQUEST_ID_HEADER];
+  const isUsable = hasTrustedProxy && typeof id === 'string' && SAFE_REQUEST_ID.test(id);
+  return isUsable ? id : randomUUID();
+}
+
+/** Returns the address of the request's reverse proxy if `TRUST_PROXY` does not contain it; otherwise null. */
+function findUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string | null {
+  // `ips` has several entries only if the proxy is trusted.
+  if (!headers['x-forwarded-for'] || ips.length > 1 || !ipaddr.isValid(ip)) {
+    return null;
+  }
+  // Dual-stack sockets report IPv4 addresses as `::ffff:127.0.0.1`.
+  const address = ipaddr.process(ip);
+  return PRIVATE_RANGES.has(address.range()) ? address.toString() : null;
+}

@@ -1,0 +1,45 @@
+import type { Clock } from '../clock.ts';
+import type { Readiness } from '../database/readiness.ts';
+import type { Db } from '../database/transaction.ts';
+import type { Logger } from '../log.ts';
+import type { MintInfoCache } from '../mints/mint-cache.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
+import type { EventVerifier } from '../nostr/events.ts';
+import type { InvoiceIssuer } from '../quotes/invoice-issuer.ts';
+import type { QuoteSubscribers } from '../quotes/quote-updates.ts';
+import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
+import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
+import type { RelayListCache } from '../zaps/relay-list-cache.ts';
+import type { ClientLimits } from './client-rate-limiter.ts';
+import type { JwtIssuer } from './jwt.ts';
+import type { PublicOrigins } from './public-origins.ts';
+
+/** What the routes use. */
+export interface HttpContext {
+  db: Db;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+  readiness: Readiness;
+  limits: ClientLimits;
+  publicOrigins: PublicOrigins;
+  jwt: JwtIssuer;
+  verifyEvent: EventVerifier;
+  recipients: RecipientDirectory;
+  mintPolicy: MintPolicy;
+  mintInfoCache: MintInfoCache;
+  invoiceIssuer: InvoiceIssuer;
+  /** The `text/plain` entry of LNURL metadata, in which `{address}` is replaced by the Lightning address. */
+  descriptionTemplate: string;
+  /** In Unicode code points. 0 means that comments are ignored. */
+  maxCommentLength: number;
+  /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
+  getZapPubkey: (mintUrl: string) => string | null;
+  /** Whether payments at some mints get zap receipts. */
+  hasZaps: boolean;
+  subscribers: QuoteSubscribers;
+  usernameRegistrar: UsernameRegistrar;
+  recipientRelays: RelayListCache;
+  /** For development: mints and relays may have private addresses and no TLS. */
+  allowPrivateNetworks: boolean;
+}

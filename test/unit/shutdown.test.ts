@@ -1,0 +1,51 @@
+import { expect, it } from 'vitest';
+import { shutDown } from '../../src/shutdown.ts';
+
+it('runs the remaining stages, and logs the stage, if a stage throws, rejects or hangs', async () => {
+  const stopped: string[] = [];
+  const warnings: object[] = [];
+  const stage = (name: string, stop: () => unknown = () => undefined, deadlineMs = 60_000) => ({
+    name,
+    deadlineMs,
+    stop: () => {
+      stopped.push(name);
+      return stop();
+    },
+  });
+  const failure = new Error('broken');
+  await shutDown(
+    [
+      stage('first'),
+      stage('throws', () => {
+        throw failure;
+      }),
+      stage('rejects', () => Promise.reject(failure)),
+      stage('hangs', () => Promise.withResolvers<void>().promise, 1),
+      stage('database'),
+    ],
+    { warn: (line: object) => warnings.push(line) },
+  );
+  expect(stopped).toEqual(['first', 'throws', 'rejects', 'hangs', 'database']);
+  expect(warnings).toEqual([
+    { event: 'shutdown_stage_failed', stage: 'throws', err: failure },
+    { event: 'shutdown_stage_failed', stage: 'rejects', err: failure },
+    { event: 'shutdown_stage_failed', stage: 'hangs', err: expect.any(Error) },
+  ]);
+});
+
+it('waits for a stage before the next one', async () => {
+  const steps: string[] = [];
+  const firstStage = Promise.withResolvers<void>();
+  const finished = shutDown(
+    [
+      { name: 'slow', deadlineMs: 60_000, stop: () => firstStage.promise },
+      { name: 'next', deadlineMs: 60_000, stop: () => steps.push('next') },
+    ],
+    { warn: (line: object) => steps.push(JSON.stringify(line)) },
+  );
+  await Promise.resolve();
+  expect(steps).toEqual([]);
+  firstStage.resolve();
+  await finished;
+  expect(steps).toEqual(['next']);
+});
