@@ -29,7 +29,7 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
-import { listTracedOpenQuotes, listTracedPayments } from './trace/trace-store.ts';
+import { countPayments, searchUnpaidQuotes } from './trace/trace-store.ts';
 
 const MAX_REASON_LENGTH = 500;
 
@@ -198,8 +198,9 @@ async function reportUser(
   nowMs: number,
 ): Promise<CommandReport> {
   const usernames = await listUsernamesOfKey(store.db, pubkey);
-  const payments = await listTracedPayments(store.db, pubkey, 1);
-  const openQuotes = await listTracedOpenQuotes(store.db, pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
+  const { paymentCount, lastPaidAtMs } = await countPayments(store.db, pubkey);
+  const unpaid = await searchUnpaidQuotes(store.db, pubkey, null, MAX_COUNTED_OPEN_QUOTES + 1);
+  const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
   const purchases = await countPurchasesByState(store.db, pubkey);
   const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
@@ -212,7 +213,6 @@ async function reportUser(
   }
   const { name = null, mintUrl = null, lockQuotes = null, block = null } = user ?? {};
   const formerBlock = user?.formerBlock ?? null;
-  const lastPaidAtMs = payments.quotes[0]?.paidAtMs ?? null;
   const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
   const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
   const lastPaid =
@@ -225,7 +225,7 @@ async function reportUser(
       pubkey,
       ...user,
       usernames,
-      paymentCount: payments.total,
+      paymentCount,
       lastPaidAtMs,
       openQuoteCount,
       hasMoreOpenQuotes,
@@ -238,7 +238,7 @@ async function reportUser(
         ...usernames.map((username) => toUsernameField(username, nowMs)),
         ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
         ['Locking', lockQuotesToText(lockQuotes)],
-        ['Payments', `${formatNumber(payments.total)}${lastPaid}`],
+        ['Payments', `${formatNumber(paymentCount)}${lastPaid}`],
         [
           'Open quotes',
           `${hasMoreOpenQuotes ? 'more than ' : ''}${formatNumber(openQuoteCount)} (not paid yet)`,

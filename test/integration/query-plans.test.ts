@@ -12,10 +12,8 @@ import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-sto
 import {
   findTracedQuotesByPaymentHash,
   findTracedQuotesByQuoteId,
-  listTracedOpenQuotes,
-  listTracedPayments,
-  searchTracedPayments,
-  searchTracedUnpaidQuotes,
+  searchPayments,
+  searchUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import {
@@ -152,13 +150,10 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['reads the size of the database', ({ db }) => readDatabaseSize(db)],
   ['traces a payment hash', ({ db }) => findTracedQuotesByPaymentHash(db, 'hash', 5)],
   ['traces a quote id', ({ db }) => findTracedQuotesByQuoteId(db, 'id-1', 5)],
-  ["traces a recipient's payments", ({ db }) => listTracedPayments(db, pubkey, 10)],
-  ["searches a recipient's payments", ({ db }) => searchTracedPayments(db, pubkey, FILTER, 10)],
-  [
-    "searches a recipient's unpaid quotes",
-    ({ db }) => searchTracedUnpaidQuotes(db, pubkey, FILTER, 10),
-  ],
-  ["traces a recipient's open quotes", ({ db }) => listTracedOpenQuotes(db, pubkey, 10)],
+  ["traces a recipient's payments", ({ db }) => searchPayments(db, pubkey, null, 10)],
+  ["searches a recipient's payments", ({ db }) => searchPayments(db, pubkey, FILTER, 10)],
+  ["searches a recipient's unpaid quotes", ({ db }) => searchUnpaidQuotes(db, pubkey, FILTER, 10)],
+  ["traces a recipient's open quotes", ({ db }) => searchUnpaidQuotes(db, pubkey, null, 10)],
 ];
 
 describe.skipIf(isPostgres)('SQLite', () => {

@@ -6,8 +6,8 @@ import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import {
   findTracedQuotesByPaymentHash,
   findTracedQuotesByQuoteId,
-  listTracedOpenQuotes,
-  listTracedPayments,
+  searchPayments,
+  searchUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import {
@@ -120,9 +120,8 @@ describe.each([
   it.each([
     [1, 'a payment hash', (db: Db) => findTracedQuotesByPaymentHash(db, paymentHash, 5)],
     [1, 'a quote id', (db: Db) => findTracedQuotesByQuoteId(db, quoteId, 5)],
-    // Ten payments, and the row of the recipient.
-    [11, 'the payments of a recipient', (db: Db) => listTracedPayments(db, pubkey, 10)],
-    [11, 'the open quotes of a recipient', (db: Db) => listTracedOpenQuotes(db, pubkey, 11)],
+    [10, 'the payments of a recipient', (db: Db) => searchPayments(db, pubkey, null, 10)],
+    [11, 'the open quotes of a recipient', (db: Db) => searchUnpaidQuotes(db, pubkey, null, 11)],
   ])('reads at most %i rows for a trace of %s', async (maxRows, _name, call) => {
     const cost = await measureQueryCost(database.db, call);
     // The number is not exact, because PostgreSQL 15 rounds the average rows per loop.

@@ -79,43 +79,24 @@ export async function findTracedQuotesByQuoteId(
   return rows.map(toTracedQuote);
 }
 
-/** Returns a recipient's newest payments, newest first, and the total number of payments. */
-export async function listTracedPayments(
+/** Returns the number of a recipient's payments, and the time of the newest. */
+export async function countPayments(
   db: Db,
   pubkey: string,
-  limit: number,
-): Promise<{ quotes: TracedQuote[]; total: number }> {
-  const rows = await selectQuotes(db)
-    .select('paid_seq')
+): Promise<{ paymentCount: number; lastPaidAtMs: number | null }> {
+  const counter = await db
+    .selectFrom('users')
+    .select(['paid_count as paymentCount', 'last_paid_at as lastPaidAtMs'])
     .where('pubkey', '=', pubkey)
-    .where('paid_seq', 'is not', null)
-    .where(
-      'paid_seq',
-      '>',
-      sql<number>`(select paid_count - ${limit} from users where pubkey = ${pubkey})`,
-    )
-    .orderBy('paid_seq', 'desc')
-    .limit(limit)
-    .execute();
-  const quotes = rows.map(({ paid_seq: _, ...row }) => toTracedQuote(row));
-  return { quotes, total: rows[0]?.paid_seq ?? 0 };
-}
-
-/** Returns the watched quotes among a recipient's newest `limit` unpaid quotes, newest first. */
-export async function listTracedOpenQuotes(
-  db: Db,
-  pubkey: string,
-  limit: number,
-): Promise<TracedQuote[]> {
-  const rows = await selectUnpaid(db, pubkey, limit).execute();
-  return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
+    .executeTakeFirst();
+  return counter ?? { paymentCount: 0, lastPaidAtMs: null };
 }
 
 /** Returns a recipient's matching payments, newest first. Reads all of them if few match. */
-export async function searchTracedPayments(
+export async function searchPayments(
   db: Db,
   pubkey: string,
-  filter: QuoteFilter,
+  filter: QuoteFilter | null,
   limit: number,
 ): Promise<TracedQuote[]> {
   const rows = await selectQuotes(db)
@@ -130,27 +111,23 @@ export async function searchTracedPayments(
 }
 
 /** Returns a recipient's matching unpaid quotes, also expired ones, newest first. Reads all of them if few match. */
-export async function searchTracedUnpaidQuotes(
+export async function searchUnpaidQuotes(
   db: Db,
   pubkey: string,
-  filter: QuoteFilter,
+  filter: QuoteFilter | null,
   limit: number,
 ): Promise<TracedQuote[]> {
-  const rows = await selectUnpaid(db, pubkey, limit).where(matches(filter, 'created_at')).execute();
+  const rows = await selectQuotes(db)
+    .where('pubkey', '=', pubkey)
+    .where('paid_at', 'is', null)
+    .where(matches(filter, 'created_at'))
+    // All values are null, but PostgreSQL uses the order of the index only with this.
+    .orderBy('paid_at', 'desc')
+    // With another sort key, the planner would not use the order of the index without statistics.
+    .orderBy('created_at', 'desc')
+    .limit(limit)
+    .execute();
   return rows.map(toTracedQuote);
-}
-
-function selectUnpaid(db: Db, pubkey: string, limit: number) {
-  return (
-    selectQuotes(db)
-      .where('pubkey', '=', pubkey)
-      .where('paid_at', 'is', null)
-      // All values are null, but PostgreSQL uses the order of the index only with this.
-      .orderBy('paid_at', 'desc')
-      // With another sort key, the planner would not use the order of the index without statistics.
-      .orderBy('created_at', 'desc')
-      .limit(limit)
-  );
 }
 
 export async function findMintLeaseHolder(
@@ -188,10 +165,8 @@ const QUOTE_COLUMNS = [
   sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
 ] as const;
 
-function matches(
-  { sinceMs, untilMs, amountSat }: QuoteFilter,
-  timeColumn: 'paid_at' | 'created_at',
-) {
+function matches(filter: QuoteFilter | null, timeColumn: 'paid_at' | 'created_at') {
+  const { sinceMs = null, untilMs = null, amountSat = null } = filter ?? {};
   return ({ eb, and }: ExpressionBuilder<DatabaseSchema, 'quotes'>) =>
     and([
       ...(sinceMs === null ? [] : [eb(timeColumn, '>=', sinceMs)]),

@@ -8,16 +8,15 @@ import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-s
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import {
+  countPayments,
   findMintLeaseHolder,
   findTracedQuoteByVerifyToken,
   findTracedQuotesByPaymentHash,
   findTracedQuotesByQuoteId,
-  listTracedOpenQuotes,
-  listTracedPayments,
   type MintLeaseHolder,
   type QuoteFilter,
-  searchTracedPayments,
-  searchTracedUnpaidQuotes,
+  searchPayments,
+  searchUnpaidQuotes,
   type TracedQuote,
 } from './trace-store.ts';
 
@@ -162,13 +161,11 @@ async function traceRecipient(
   pubkey: string,
 ): Promise<TraceResult | null> {
   const user = await findUserByPubkey(db, pubkey);
-  const newest = await listTracedPayments(db, pubkey, limit);
-  const payments =
-    filter === null ? newest.quotes : await searchTracedPayments(db, pubkey, filter, limit + 1);
-  const openQuotes = await (filter === null
-    ? listTracedOpenQuotes(db, pubkey, limit + 1)
-    : searchTracedUnpaidQuotes(db, pubkey, filter, limit + 1));
-  if (user === null && newest.total === 0 && openQuotes.length === 0) {
+  const { paymentCount } = await countPayments(db, pubkey);
+  const payments = await searchPayments(db, pubkey, filter, limit + 1);
+  const unpaidQuotes = await searchUnpaidQuotes(db, pubkey, filter, limit + 1);
+  const openQuotes = unpaidQuotes.filter((quote) => filter !== null || quote.watchUntilMs !== null);
+  if (user === null && paymentCount === 0 && openQuotes.length === 0) {
     return null;
   }
   const redactListed = (quotes: readonly TracedQuote[]) =>
@@ -179,7 +176,7 @@ async function traceRecipient(
     pubkey,
     name: user?.name ?? null,
     payments: redactListed(payments),
-    paymentCount: newest.total,
+    paymentCount,
     openQuotes: redactListed(openQuotes),
     hasMoreOpenQuotes: openQuotes.length > limit,
     search: filter && { ...filter, hasMorePayments: payments.length > limit },
