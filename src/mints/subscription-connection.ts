@@ -1,18 +1,13 @@
 import { z } from 'zod';
 import { type GuardedSocket, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
 import { tryParseJson } from '../untrusted-text.ts';
-import type { SubscriptionKind } from './mint-info.ts';
 import {
-  type ObservedState,
-  parseQuoteObservation,
-  type QuoteObservation,
-} from './quote-responses.ts';
-
-/** The limit of cdk-mintd. */
-const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
-
-/** Nutshell's limit for the lifetime of a connection. Quotes count even after they are unsubscribed. */
-const MAX_QUOTES_PER_CONNECTION = 1000;
+  MAX_QUOTES_PER_CONNECTION,
+  MAX_SUBSCRIPTIONS_PER_CONNECTION,
+  type SubscriptionTiming,
+} from './limits.ts';
+import type { SubscriptionKind } from './mint-info.ts';
+import { parseQuoteObservation, type QuoteObservation } from './quote-responses.ts';
 
 /** Nutshell's error message when its limit of messages is exceeded. */
 const RATE_LIMITED_MESSAGE = /rate limit/i;
@@ -25,11 +20,10 @@ export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 /** `closed`: the connection ended before the mint responded. */
 export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'no_response' | 'closed';
 
-interface SubscriptionConnectionDeps {
+interface ConnectionContext {
   socket: GuardedSocket;
-  timing: { pingIntervalMs: number; responseTimeoutMs: number };
-  /** `isChange` is false for the first state, which the mint sends right after the subscription. */
-  onObservation: (observation: QuoteObservation, isChange: boolean) => void;
+  timing: Pick<SubscriptionTiming, 'pingIntervalMs' | 'responseTimeoutMs'>;
+  onNotification: (observation: QuoteObservation) => void;
   onUnsubscribedQuote: () => void;
 }
 
@@ -38,23 +32,26 @@ export class SubscriptionConnection {
   readonly opened: Promise<OpenOutcome>;
   readonly closed: Promise<void>;
   subscriptionCount = 0;
-  readonly #deps: SubscriptionConnectionDeps;
+  readonly #context: ConnectionContext;
   readonly #socket: GuardedSocket;
-  /** The last reported state of each subscribed quote, or null. The newest quote is last. */
-  readonly #lastStates = new Map<string, ObservedState | null>();
+  /** The newest is last. */
+  readonly #quoteIds = new Set<string>();
   /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
   /** Whether a message or a pong has arrived since the last ping. True before the first ping. */
   #isAlive = true;
 
-  constructor(deps: SubscriptionConnectionDeps) {
-    this.#deps = deps;
-    this.#socket = deps.socket;
+  constructor(context: ConnectionContext) {
+    this.#context = context;
+    this.#socket = context.socket;
     const opened = Promise.withResolvers<OpenOutcome>();
     const closed = Promise.withResolvers<void>();
     this.opened = opened.promise;
     this.closed = closed.promise;
-    const pingTimer = setInterval(() => this.#checkHeartbeat(), deps.timing.pingIntervalMs).unref();
+    const pingTimer = setInterval(
+      () => this.#checkHeartbeat(),
+      context.timing.pingIntervalMs,
+    ).unref();
     this.#socket.once('open', () => opened.resolve('open'));
     this.#socket.on('message', (text) => {
       this.#isAlive = true;
@@ -80,21 +77,13 @@ export class SubscriptionConnection {
   /** How many more quotes can be subscribed on this connection. */
   get remainingCapacity(): number {
     return this.subscriptionCount < MAX_SUBSCRIPTIONS_PER_CONNECTION
-      ? MAX_QUOTES_PER_CONNECTION - this.#lastStates.size
+      ? MAX_QUOTES_PER_CONNECTION - this.#quoteIds.size
       : 0;
   }
 
   /** Lists the subscribed quotes. The newest is last. */
   listQuoteIds(): string[] {
-    return [...this.#lastStates.keys()];
-  }
-
-  /**
-   * Whether the mint reports changes of the quote on this connection. Only the first state confirms that: mints also
-   * respond OK to subscriptions to unknown quotes, and cdk-mintd drops notifications when its queue is full.
-   */
-  isCovered(quoteId: string): boolean {
-    return this.isOpen && this.#lastStates.get(quoteId) != null;
+    return [...this.#quoteIds];
   }
 
   /** Subscribes to at most {@link remainingCapacity} quotes with one message. */
@@ -107,12 +96,12 @@ export class SubscriptionConnection {
       resolve(outcome);
     };
     for (const quoteId of quoteIds) {
-      this.#lastStates.set(quoteId, null);
+      this.#quoteIds.add(quoteId);
     }
     this.#pendingRequests.set(id, finish);
     const params = { kind, subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
-    setTimeoutAfterPendingIo(this.#deps.timing.responseTimeoutMs, () => finish('no_response'));
+    setTimeoutAfterPendingIo(this.#context.timing.responseTimeoutMs, () => finish('no_response'));
     return promise;
   }
 
@@ -151,13 +140,10 @@ export class SubscriptionConnection {
     if (observation === null) {
       return;
     }
-    const { quoteId, state } = observation;
-    const lastState = this.#lastStates.get(quoteId);
-    if (lastState === undefined) {
-      this.#deps.onUnsubscribedQuote();
-    } else if (lastState !== state) {
-      this.#lastStates.set(quoteId, state);
-      this.#deps.onObservation(observation, lastState !== null);
+    if (this.#quoteIds.has(observation.quoteId)) {
+      this.#context.onNotification(observation);
+    } else {
+      this.#context.onUnsubscribedQuote();
     }
   }
 }

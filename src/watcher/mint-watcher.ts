@@ -2,12 +2,11 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import type { MintLimits } from '../mints/limits.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { MintContact } from '../mints/mint-store.ts';
-import { MAX_PENDING_QUOTES, MintSubscription } from '../mints/mint-subscription.ts';
+import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
-import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type {
@@ -17,36 +16,16 @@ import type {
 } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
-import { PollQueue } from './poll-queue.ts';
+import { MAX_RECORDING_WAIT_MS, PAGE_SIZE, SCAN_INTERVAL_MS } from './limits.ts';
 import { QuotePoller } from './quote-poller.ts';
+import { WatchedQuotes } from './watched-quotes.ts';
 
-/** Quotes read per query. Adding them to the queue takes about 2 ms. */
-const PAGE_SIZE = 1_000;
-
-/** How often {@link MintWatcher.tick} is called. If the next poll is due earlier, a timer starts the poll. */
-const TICK_INTERVAL_MS = 1_000;
-
-/**
- * Transactions at the same time for all mints that users chose. With SQLite, other transactions wait for all that
- * started before them, so hundreds of hostile mints could delay payments at the operator's mints by half a minute.
- */
-const MAX_USER_MINT_RECORDINGS = 2;
-
-/** If no slot becomes free in time, the next tick waits again. */
-const MAX_SLOT_WAIT_MS = 60_000;
-
-/** Creates the slots for transactions that record observations. The operator's mints have their own slots. */
-export function createRecordingSlots(mintPolicy: MintPolicy): SiteSemaphore {
-  return mintPolicy.createSlots({ max: MAX_USER_MINT_RECORDINGS, maxPerSite: 1 });
-}
-
-export interface MintWatcherDeps {
-  /** Normalised. */
-  mintUrl: string;
+/** What the watchers of all mints share. */
+export interface WatchContext {
   mints: Mints;
   db: Db;
   observationRecorder: Pick<ObservationRecorder, 'record'>;
-  /** All mints share these slots ({@link createRecordingSlots}). */
+  /** For transactions that record reports. Each of the operator's mints has its own. */
   recordingSlots: SiteSemaphore;
   /** Called with the quotes whose state changed, after the commit. */
   onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
@@ -58,13 +37,15 @@ export interface MintWatcherDeps {
 
 /**
  * Watches the quotes of one mint. A subscription (NUT-17) reports changes immediately. Polling continues beside it,
- * because a subscription may miss changes. Observations are recorded in batches, one batch at a time.
+ * because a subscription may miss changes. Reports are recorded in batches, one batch at a time.
  */
 export class MintWatcher {
-  readonly #deps: MintWatcherDeps;
+  readonly #context: WatchContext;
+  readonly #mintUrl: string;
+  readonly #limits: MintLimits;
   /** Other mints share a limited number of polls ({@link PollTurns}). */
   readonly #isOperatorMint: boolean;
-  readonly #queue: PollQueue;
+  readonly #quotes: WatchedQuotes;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
   #hasRequestedInfo = false;
@@ -72,32 +53,37 @@ export class MintWatcher {
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
-  /** The observations that must be recorded, at most one per quote. */
-  readonly #pendingObservations = new Map<string, SourcedObservation>();
   #recording: Promise<void> | null = null;
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  constructor(deps: MintWatcherDeps) {
-    this.#deps = deps;
-    this.#outage = new OutageTracker(deps.monotonicMs);
-    const { mints, mintUrl, minPollIntervalMs } = deps;
+  constructor(mintUrl: string, context: WatchContext) {
+    const { mints, minPollIntervalMs, clock, monotonicMs } = context;
+    this.#context = context;
+    this.#mintUrl = mintUrl;
+    this.#outage = new OutageTracker(monotonicMs);
+    this.#limits = mints.policy.getLimits(mintUrl);
     this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
-    this.#queue = new PollQueue({
-      ...deps,
-      isOperatorMint: this.#isOperatorMint,
-      isCovered: (quoteId) => this.#subscription?.isCovered(quoteId) ?? false,
+    this.#quotes = new WatchedQuotes({
+      clock,
+      monotonicMs,
+      onReport: () => this.#startRecording(),
     });
-    this.#poller = new QuotePoller({
-      ...deps,
-      queue: this.#queue,
-      client: mints.pollClient,
-      limiter: mints.limiter,
-      getMaxBatchSize: async () =>
-        (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-      limits: mints.policy.getLimits(mintUrl),
-      firstPollDelayMs: Math.random() * minPollIntervalMs,
-    });
+    this.#poller = new QuotePoller(
+      {
+        mintUrl,
+        quotes: this.#quotes,
+        client: mints.pollClient,
+        limiter: mints.limiter,
+        getMaxBatchSize: async () =>
+          (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+        limits: this.#limits,
+        minPollIntervalMs,
+        clock,
+        monotonicMs,
+      },
+      Math.random() * minPollIntervalMs,
+    );
   }
 
   get contact(): MintContact {
@@ -106,26 +92,25 @@ export class MintWatcher {
 
   /** Whether a quote is due at a mint that a user chose. Such a mint is polled only when it is its turn. */
   get isWaitingForTurn(): boolean {
-    const canPoll = this.#polling === null && this.#poller.getWaitMs() === 0;
-    return !this.#isOperatorMint && canPoll && this.#poller.hasDue();
+    return !this.#isOperatorMint && this.#canPoll();
   }
 
   get unpaidCount(): number {
-    return this.#queue.unpaidCount;
+    return this.#quotes.unpaidCount;
   }
 
   getMaxOverdueMs(): number {
-    return this.#queue.getMaxOverdueMs();
+    return this.#quotes.getMaxOverdueMs();
   }
 
   watchNew(quote: QuoteAnnouncement): void {
-    this.#queue.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
-    this.#subscription?.subscribe([quote.quoteId]);
+    this.#quotes.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
+    this.#subscription?.subscribe();
   }
 
   watchExisting(quotes: readonly WatchedQuote[]): void {
-    this.#queue.add(quotes, false);
-    this.#subscription?.subscribeOlder(quotes.map(({ quoteId }) => quoteId));
+    this.#quotes.add(quotes, false);
+    this.#subscription?.subscribe();
   }
 
   /** Makes the next tick read all quotes again. After a failover, for example, memory and database may differ. */
@@ -134,12 +119,12 @@ export class MintWatcher {
   }
 
   /**
-   * Loads the quotes, opens the subscription and records observations, if these are due. Also polls, if the operator
-   * named the mint. Does not wait for the results. Called every second.
+   * Loads the quotes, opens the subscription and records reports, if these are due. Also polls, if the operator named
+   * the mint. Does not wait for the results. Called every second.
    */
   tick(): void {
     if (!this.#isLoaded) {
-      this.#loading ??= this.#loadWatched();
+      this.#loading ??= this.#load();
     }
     void this.#openSubscription();
     this.#startRecording();
@@ -148,16 +133,15 @@ export class MintWatcher {
     }
   }
 
-  /** Polls the mint unless it is being polled or must not be polled yet. Does not wait for the results. */
+  /** Polls the mint if a quote is due and the mint may be polled. Does not wait for the results. */
   poll(): void {
-    if (this.#polling !== null || this.#isStopping || this.#poller.getWaitMs() > 0) {
-      return;
+    if (this.#canPoll()) {
+      clearTimeout(this.#pollTimer);
+      this.#polling = this.#poll();
     }
-    clearTimeout(this.#pollTimer);
-    this.#polling = this.#pollAndRecord();
   }
 
-  /** Closes the subscription, and tries once more to record pending observations. */
+  /** Closes the subscription, and tries once more to record what the mint has reported. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearTimeout(this.#pollTimer);
@@ -167,19 +151,16 @@ export class MintWatcher {
     await this.#recording;
   }
 
-  async #loadWatched(): Promise<void> {
-    const { mintUrl, db } = this.#deps;
+  async #load(): Promise<void> {
     // Set before the read, so that a `reload` during the read has an effect.
     this.#isLoaded = true;
     try {
-      let afterId = 0;
-      let page: WatchedQuote[];
+      let page: WatchedQuote[] = [];
       do {
-        page = await listWatchedByMint(db, mintUrl, afterId, PAGE_SIZE);
-        this.#queue.add(page, false);
-        afterId = page.at(-1)?.id ?? afterId;
+        const afterId = page.at(-1)?.id ?? 0;
+        page = await listWatchedByMint(this.#context.db, this.#mintUrl, afterId, PAGE_SIZE);
+        this.watchExisting(page);
       } while (page.length === PAGE_SIZE);
-      this.#subscription?.subscribeOlder(this.#queue.listNewestIds(MAX_PENDING_QUOTES));
     } catch (error) {
       this.#isLoaded = false;
       this.#logFailure(error);
@@ -189,7 +170,7 @@ export class MintWatcher {
 
   /** Opens the subscription if the mint's info announces NUT-17. */
   async #openSubscription(): Promise<void> {
-    const { mintUrl, mints, monotonicMs, log } = this.#deps;
+    const { mints, monotonicMs, log } = this.#context;
     if (this.#subscription !== null) {
       return;
     }
@@ -197,40 +178,41 @@ export class MintWatcher {
     const kind = info?.subscriptionKind;
     if (kind != null && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
-        mintUrl,
+        mintUrl: this.#mintUrl,
         kind,
+        quotes: this.#quotes,
         connect: mints.connectSocket,
         limiter: mints.limiter,
         connectionSlots: mints.socketSlots,
         anomalies: mints.anomalies,
-        onObservation: (observation) => this.#handleSocketObservation(observation),
-        onSubscribed: (quoteIds) => this.#queue.handleSubscribed(quoteIds),
-        onUncovered: (quoteIds) => this.#queue.handleUncovered(quoteIds),
         monotonicMs,
         log,
       });
-      this.#subscription.subscribe(this.#queue.listNewestIds(MAX_PENDING_QUOTES));
+      this.#subscription.subscribe();
     }
   }
 
   /** Requests the info only once. Payers' requests keep it up to date. */
   async #findInfo(): Promise<MintInfo | null> {
-    const { mintUrl, mints } = this.#deps;
-    const known = await mints.infoCache.getKnown(mintUrl);
+    const { infoCache } = this.#context.mints;
+    const known = await infoCache.getKnown(this.#mintUrl);
     if (known !== null || this.#hasRequestedInfo) {
       return known;
     }
     this.#hasRequestedInfo = true;
-    return await mints.infoCache.refresh(mintUrl);
+    return await infoCache.refresh(this.#mintUrl);
   }
 
-  async #pollAndRecord(): Promise<void> {
+  #canPoll(): boolean {
+    const isIdle = this.#polling === null && !this.#isStopping;
+    return isIdle && this.#poller.getWaitMs() === 0 && this.#quotes.hasDue();
+  }
+
+  async #poll(): Promise<void> {
     try {
-      const observations = await this.#poller.poll();
+      await this.#poller.poll();
       const waitMs = this.#poller.getWaitMs();
-      this.#enqueueObservations(observations ?? []);
-      const canPollSoon = this.#isOperatorMint && waitMs < TICK_INTERVAL_MS;
-      if (observations !== null && canPollSoon && !this.#isStopping) {
+      if (this.#isOperatorMint && waitMs < SCAN_INTERVAL_MS && !this.#isStopping) {
         // Plus one millisecond: if the timer fires too early, the poll waits for the next tick.
         this.#pollTimer = setTimeout(() => this.poll(), Math.ceil(waitMs) + 1).unref();
       }
@@ -240,44 +222,22 @@ export class MintWatcher {
     this.#polling = null;
   }
 
-  #handleSocketObservation(observation: QuoteObservation): void {
-    if (this.#queue.shouldRecordReported(observation)) {
-      this.#enqueueObservations([{ ...observation, source: 'socket' }]);
-    }
-  }
-
-  #enqueueObservations(observations: readonly SourcedObservation[]): void {
-    for (const observation of observations) {
-      // Observations may arrive in any order, and a paid quote never becomes unpaid.
-      const pendingState = this.#pendingObservations.get(observation.quoteId)?.state;
-      const isStale = pendingState !== undefined && observation.state === 'UNPAID';
-      if (!isStale && pendingState !== 'ISSUED') {
-        this.#pendingObservations.set(observation.quoteId, observation);
-      }
-    }
-    this.#startRecording();
-  }
-
   #startRecording(): void {
-    if (this.#recording === null && this.#pendingObservations.size > 0) {
-      this.#recording = this.#recordPending();
+    if (this.#recording === null && this.#quotes.hasReports()) {
+      this.#recording = this.#recordReports();
     }
   }
 
-  /** Records all pending observations. If one cannot be recorded, the next tick tries again. */
-  async #recordPending(): Promise<void> {
-    const { recordingSlots, mints, mintUrl } = this.#deps;
-    const { maxRecordBatchSize } = mints.policy.getLimits(mintUrl);
+  /** Records what the mint has reported. If a report cannot be recorded, the next tick tries again. */
+  async #recordReports(): Promise<void> {
+    const { recordingSlots } = this.#context;
     while (
-      this.#pendingObservations.size > 0 &&
-      (await recordingSlots.acquireWithin(mintUrl, MAX_SLOT_WAIT_MS))
+      this.#quotes.hasReports() &&
+      (await recordingSlots.acquireWithin(this.#mintUrl, MAX_RECORDING_WAIT_MS))
     ) {
-      const batch = [...this.#pendingObservations.values().take(maxRecordBatchSize)];
-      for (const { quoteId } of batch) {
-        this.#pendingObservations.delete(quoteId);
-      }
-      const isRecorded = await this.#record(batch);
-      recordingSlots.release(mintUrl);
+      const reports = this.#quotes.takeReports(this.#limits.maxRecordBatchSize);
+      const isRecorded = await this.#record(reports);
+      recordingSlots.release(this.#mintUrl);
       if (!isRecorded) {
         break;
       }
@@ -286,54 +246,36 @@ export class MintWatcher {
   }
 
   /**
-   * Records a batch; one by one if the database rejects it, so that no observation blocks the others.
+   * Records reports in one transaction; one by one if the database rejects it, so that no report blocks the others.
    *
-   * @returns whether all observations are recorded; the others are pending again
+   * @returns whether all are recorded; the others are kept
    */
-  async #record(batch: readonly SourcedObservation[]): Promise<boolean> {
-    const { observationRecorder, mintUrl } = this.#deps;
+  async #record(reports: readonly SourcedObservation[]): Promise<boolean> {
+    const { observationRecorder, onQuotesChanged } = this.#context;
     try {
-      this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
+      const recorded = await observationRecorder.record(this.#mintUrl, reports);
+      this.#quotes.applyRecorded(reports, recorded);
+      onQuotesChanged(recorded.filter(({ hasStateChanged }) => hasStateChanged));
       this.#outage.recordSuccess();
       return true;
     } catch (error) {
-      if (batch.length > 1 && !(error instanceof DatabaseUnavailableError)) {
-        let isRecorded = true;
-        for (const observation of batch) {
-          isRecorded = (await this.#record([observation])) && isRecorded;
+      if (reports.length > 1 && !(error instanceof DatabaseUnavailableError)) {
+        let areAllRecorded = true;
+        for (const report of reports) {
+          areAllRecorded = (await this.#record([report])) && areAllRecorded;
         }
-        return isRecorded;
+        return areAllRecorded;
       }
-      const withoutNewer = batch.filter(({ quoteId }) => !this.#pendingObservations.has(quoteId));
-      for (const observation of withoutNewer) {
-        this.#pendingObservations.set(observation.quoteId, observation);
-      }
+      this.#quotes.putBackReports(reports);
       this.#logFailure(error);
       return false;
     }
   }
 
-  #applyRecorded(batch: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
-    const storedIds = new Set(recorded.map(({ quoteId }) => quoteId));
-    for (const { quoteId } of batch.filter((each) => !storedIds.has(each.quoteId))) {
-      this.#queue.remove(quoteId);
-    }
-    this.#queue.applyRecorded(recorded);
-    const noLongerWatched = recorded.filter(({ isWatched }) => !isWatched);
-    this.#subscription?.ignore(noLongerWatched.map(({ quoteId }) => quoteId));
-    const changed = recorded.filter(({ hasStateChanged }) => hasStateChanged);
-    const polledChanges = changed
-      .filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED')
-      .map(({ quoteId }) => quoteId)
-      .filter((quoteId) => !this.#queue.isJustSubscribed(quoteId));
-    this.#subscription?.recordPolledChanges(polledChanges);
-    this.#deps.onQuotesChanged(changed);
-  }
-
   #logFailure(error: unknown): void {
     const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
-    this.#deps.log[level](
-      { event: 'mint_watch_failed', err: error, mintUrl: this.#deps.mintUrl },
+    this.#context.log[level](
+      { event: 'mint_watch_failed', err: error, mintUrl: this.#mintUrl },
       'could not read or record quotes of a mint; retrying',
     );
   }

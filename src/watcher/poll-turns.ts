@@ -1,13 +1,5 @@
 import { LRUCache } from 'lru-cache';
-
-/**
- * Polls per scan (one second) of all mints that users chose. A poll with its TLS connection takes about 3 ms of CPU
- * time, so hostile mints use about 2 % of a core.
- */
-const MAX_POLLS = 6;
-
-/** Polls per scan of one site. */
-const MAX_POLLS_PER_SITE = 3;
+import { USER_MINT_POLLS } from './limits.ts';
 
 /** More sites than have watched mints at a time. */
 const MAX_REMEMBERED_SITES = 5_000;
@@ -32,10 +24,10 @@ export class PollTurns {
       ([one], [other]) => this.#getLastTurn(one) - this.#getLastTurn(other),
     );
     const selected: Mint[] = [];
-    for (let round = 0; round < MAX_POLLS_PER_SITE; round += 1) {
+    for (let round = 0; round < USER_MINT_POLLS.maxPerSite; round += 1) {
       for (const [site, mints] of sites) {
         const mint = mints[round];
-        if (mint !== undefined && selected.length < MAX_POLLS) {
+        if (mint !== undefined && selected.length < USER_MINT_POLLS.max) {
           this.#turn += 1;
           this.#lastTurns.set(site, this.#turn);
           selected.push(mint);

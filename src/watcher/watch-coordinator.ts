@@ -3,7 +3,7 @@ import type { Db } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
-import type { MintContact } from '../mints/mint-store.ts';
+import { type MintContact, saveMintContacts } from '../mints/mint-store.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
@@ -23,33 +23,18 @@ import {
   removeWatchProcess,
   renewProcessLease,
 } from './lease-store.ts';
+import {
+  CONTACT_STORE_INTERVAL_MS,
+  IDLE_MINT_TIMEOUT_MS,
+  LEASE_RENEWAL_INTERVAL_MS,
+  PAGE_SIZE,
+  RESCAN_INTERVAL_MS,
+  RESCAN_OVERLAP_ROWS,
+  SHUTDOWN_RELEASE_TIMEOUT_MS,
+} from './limits.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
-
-/** Several renewals may fail before the lease expires. */
-const LEASE_RENEWAL_INTERVAL_MS = 3_000;
-
-/** How often leases are balanced among the processes, and {@link MintWatcher.tick} is called. */
-export const SCAN_INTERVAL_MS = 1_000;
-
-/** How often new quotes are read from the database, in case an announcement was lost, and watched quotes counted. */
-const RESCAN_INTERVAL_MS = 15_000;
-
-/** How many earlier rows each rescan reads again, because transactions do not commit in the order of the row ids. */
-const RESCAN_OVERLAP_ROWS = 1_000;
-
-/** The time of a mint's last answer is stored at most this often, so that polls without news write little. */
-const CONTACT_STORE_INTERVAL_MS = 60_000;
-
-/** Quotes read per query. Adding them to the queue takes about 2 ms. */
-const PAGE_SIZE = 1_000;
-
-/** How long a mint without watched quotes keeps its watcher and WebSocket. */
-const IDLE_MINT_TIMEOUT_MS = 10 * 60_000;
-
-/** At shutdown, the process gives up its leases after this time, even if some mint watchers have not stopped. */
-const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
 
 const MAX_LOGGED_SITES = 10;
 
@@ -62,16 +47,14 @@ interface MintEntry {
   storedContact: MintContact | null;
 }
 
-export interface WatchCoordinatorDeps {
+export interface CoordinatorContext {
   db: Db;
-  saveContacts: (contacts: readonly (MintContact & { mintUrl: string })[]) => Promise<void>;
   /** Unique among all current and earlier processes. */
   processId: string;
   mintPolicy: MintPolicy;
   watchBudget: Pick<WatchBudget, 'setCounts'>;
   /** Returns the address of a reverse proxy that `TRUST_PROXY` does not contain, for the doctor. */
   getUntrustedProxy: () => string | null;
-  createMintWatcher: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
   scanIntervalMs: number;
@@ -84,7 +67,8 @@ export interface WatchCoordinatorDeps {
  * process. Each mint has its own {@link MintWatcher}, so that a slow mint does not delay other mints.
  */
 export class WatchCoordinator {
-  readonly #deps: WatchCoordinatorDeps;
+  readonly #context: CoordinatorContext;
+  readonly #createMintWatcher: (mintUrl: string) => MintWatcher;
   readonly #renewalJob: BackgroundJob;
   readonly #scanJob: BackgroundJob;
   /** By mint URL. Of the mints that users chose, those that were polled last are at the end. */
@@ -104,9 +88,10 @@ export class WatchCoordinator {
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  constructor(deps: WatchCoordinatorDeps) {
-    this.#deps = deps;
-    this.#outage = new OutageTracker(deps.monotonicMs);
+  constructor(context: CoordinatorContext, createMintWatcher: (mintUrl: string) => MintWatcher) {
+    this.#context = context;
+    this.#createMintWatcher = createMintWatcher;
+    this.#outage = new OutageTracker(context.monotonicMs);
     this.#renewalJob = new BackgroundJob({
       work: () => this.#renewProcessLease(),
       intervalMs: LEASE_RENEWAL_INTERVAL_MS,
@@ -114,7 +99,7 @@ export class WatchCoordinator {
     });
     this.#scanJob = new BackgroundJob({
       work: () => this.#scanMints(),
-      intervalMs: deps.scanIntervalMs,
+      intervalMs: context.scanIntervalMs,
       onError: (error) => this.#logFailure(error),
     });
   }
@@ -148,7 +133,7 @@ export class WatchCoordinator {
     if (entry !== undefined) {
       entry.watcher.watchNew(quote);
     } else if (this.#isStopping || this.#mintsOwnedElsewhere.has(quote.mintUrl)) {
-      this.#deps.announce(quote);
+      this.#context.announce(quote);
     } else {
       void this.#claimOrAnnounce(quote);
     }
@@ -179,18 +164,18 @@ export class WatchCoordinator {
     await waitAtMost(SHUTDOWN_RELEASE_TIMEOUT_MS, allReleased);
     await this.#renewalJob.stop();
     // If the database fails, the leases expire.
-    await removeWatchProcess(this.#deps.db, this.#deps.processId).catch(() => undefined);
+    await removeWatchProcess(this.#context.db, this.#context.processId).catch(() => undefined);
     await allReleased;
   }
 
   async #renewProcessLease(): Promise<void> {
-    const { db, processId, getUntrustedProxy } = this.#deps;
+    const { db, processId, getUntrustedProxy } = this.#context;
     const wasAlive = await renewProcessLease(db, processId, {
       untrustedProxy: getUntrustedProxy(),
       unpaidQuotes: this.#countUnpaid(),
     });
     if (!wasAlive && this.#mints.size > 0) {
-      this.#deps.log.warn(
+      this.#context.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
         'lease expired; releasing all mints',
       );
@@ -201,7 +186,7 @@ export class WatchCoordinator {
   }
 
   async #scanMints(): Promise<void> {
-    const watched = await listWatchedMints(this.#deps.db);
+    const watched = await listWatchedMints(this.#context.db);
     const { mine, release } = await this.#balanceLeases(watched);
     this.#logRecovery();
     if (this.#isStopping) {
@@ -209,20 +194,20 @@ export class WatchCoordinator {
     }
     for (const mintUrl of mine) {
       if (!this.#releasing.has(mintUrl)) {
-        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = this.#deps.monotonicMs();
+        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = this.#context.monotonicMs();
       }
     }
     this.#tickWatchers();
     for (const [mintUrl, { lastNeededAtMs }] of this.#mints) {
-      const isIdle = this.#deps.monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
+      const isIdle = this.#context.monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
       if (isIdle || release.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
         this.#releaseMint(mintUrl);
       }
     }
-    if (this.#deps.monotonicMs() >= this.#nextRescanAtMs) {
+    if (this.#context.monotonicMs() >= this.#nextRescanAtMs) {
       await this.#countWatched(watched);
       await this.#readNewRows();
-      this.#nextRescanAtMs = this.#deps.monotonicMs() + RESCAN_INTERVAL_MS;
+      this.#nextRescanAtMs = this.#context.monotonicMs() + RESCAN_INTERVAL_MS;
     }
     await this.#storeContacts();
   }
@@ -231,7 +216,7 @@ export class WatchCoordinator {
   async #balanceLeases(
     watched: readonly WatchedMint[],
   ): Promise<{ mine: string[]; release: string[] }> {
-    const { db, processId, monotonicMs } = this.#deps;
+    const { db, processId, monotonicMs } = this.#context;
     const nowMs = monotonicMs();
     const listMints = (isIncluded: (owner: string | null) => boolean) =>
       watched
@@ -256,7 +241,7 @@ export class WatchCoordinator {
 
   /** Claims a free mint immediately, because the payer may pay before the next scan. */
   async #claimOrAnnounce(quote: QuoteAnnouncement): Promise<void> {
-    const { db, processId, announce } = this.#deps;
+    const { db, processId, announce } = this.#context;
     try {
       const claimed = await claimMints(db, processId, [quote.mintUrl]);
       if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
@@ -275,11 +260,11 @@ export class WatchCoordinator {
     if (existing !== undefined) {
       return existing;
     }
-    const watcher = this.#deps.createMintWatcher(mintUrl);
+    const watcher = this.#createMintWatcher(mintUrl);
     const entry = {
       watcher,
-      site: this.#deps.mintPolicy.getSite(mintUrl),
-      lastNeededAtMs: this.#deps.monotonicMs(),
+      site: this.#context.mintPolicy.getSite(mintUrl),
+      lastNeededAtMs: this.#context.monotonicMs(),
       storedContact: null,
     };
     this.#mints.set(mintUrl, entry);
@@ -289,7 +274,7 @@ export class WatchCoordinator {
 
   /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
-    const { db, mintPolicy, watchBudget, log } = this.#deps;
+    const { db, mintPolicy, watchBudget, log } = this.#context;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !mintPolicy.isOperatorMint(mintUrl));
     const lowSites = watchBudget.setCounts(
@@ -311,7 +296,7 @@ export class WatchCoordinator {
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
   async #readNewRows(): Promise<void> {
-    const { db } = this.#deps;
+    const { db } = this.#context;
     // Initially, `#lastReadId` is infinite: the mint watchers load the older rows. After a failover of PostgreSQL, the
     // largest id may be smaller than the last id that was read.
     const readUpToId = Math.min(this.#lastReadId, await findMaxQuoteId(db));
@@ -335,7 +320,8 @@ export class WatchCoordinator {
         : [],
     );
     if (changed.length > 0) {
-      await this.#deps.saveContacts(
+      await saveMintContacts(
+        this.#context.db,
         changed.map(({ mintUrl, contact }) => ({ mintUrl, ...contact })),
       );
       for (const { entry, contact } of changed) {
@@ -367,7 +353,7 @@ export class WatchCoordinator {
     if (entry !== undefined) {
       const released = entry.watcher
         .stop()
-        .then(() => releaseMint(this.#deps.db, this.#deps.processId, mintUrl))
+        .then(() => releaseMint(this.#context.db, this.#context.processId, mintUrl))
         .catch((error: unknown) => this.#logFailure(error))
         .finally(() => this.#releasing.delete(mintUrl));
       this.#releasing.set(mintUrl, released);
@@ -376,7 +362,7 @@ export class WatchCoordinator {
 
   #logFailure(error: unknown): void {
     const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
-    this.#deps.log[level](
+    this.#context.log[level](
       { event: 'watcher_database_failed', err: error },
       'watcher cannot use the database; retrying',
     );
@@ -384,7 +370,7 @@ export class WatchCoordinator {
 
   #logRecovery(): void {
     if (this.#outage.recordSuccess()) {
-      this.#deps.log.info(
+      this.#context.log.info(
         { event: 'watcher_database_recovered' },
         'watcher can use the database again',
       );

@@ -1,16 +1,11 @@
-import { saveMintContacts } from '../mints/mint-store.ts';
 import type { Store } from '../store.ts';
-import { createRecordingSlots, MintWatcher, type MintWatcherDeps } from './mint-watcher.ts';
-import { MIN_POLL_INTERVAL_MS } from './quote-poller.ts';
-import {
-  SCAN_INTERVAL_MS,
-  WatchCoordinator,
-  type WatchCoordinatorDeps,
-} from './watch-coordinator.ts';
+import { MIN_POLL_INTERVAL_MS, SCAN_INTERVAL_MS, USER_MINT_RECORDINGS } from './limits.ts';
+import { MintWatcher, type WatchContext } from './mint-watcher.ts';
+import { type CoordinatorContext, WatchCoordinator } from './watch-coordinator.ts';
 
-export interface WatcherModuleOptions
-  extends Pick<WatchCoordinatorDeps, 'processId' | 'announce' | 'getUntrustedProxy'>,
-    Omit<MintWatcherDeps, 'mintUrl' | 'db' | 'recordingSlots' | 'minPollIntervalMs'> {
+interface WatcherModuleOptions
+  extends Omit<WatchContext, 'db' | 'recordingSlots' | 'minPollIntervalMs'>,
+    Pick<CoordinatorContext, 'processId' | 'announce' | 'getUntrustedProxy'> {
   store: Store;
   minPollIntervalMs?: number | undefined;
   scanIntervalMs?: number | undefined;
@@ -18,17 +13,30 @@ export interface WatcherModuleOptions
 
 /** Constructs the watcher of all mints. */
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
-  const { store, mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS } = options;
-  const { db } = store;
-  const recordingSlots = createRecordingSlots(mints.policy);
-  return new WatchCoordinator({
-    ...options,
-    db,
-    saveContacts: (contacts) => saveMintContacts(db, contacts),
-    mintPolicy: mints.policy,
-    watchBudget: mints.watchBudget,
-    createMintWatcher: (mintUrl) =>
-      new MintWatcher({ ...options, mintUrl, db, recordingSlots, minPollIntervalMs }),
-    scanIntervalMs: options.scanIntervalMs ?? SCAN_INTERVAL_MS,
-  });
+  const { store, mints, monotonicMs, log } = options;
+  const watchContext: WatchContext = {
+    mints,
+    db: store.db,
+    observationRecorder: options.observationRecorder,
+    recordingSlots: mints.policy.createSlots(USER_MINT_RECORDINGS),
+    onQuotesChanged: options.onQuotesChanged,
+    minPollIntervalMs: options.minPollIntervalMs ?? MIN_POLL_INTERVAL_MS,
+    clock: options.clock,
+    monotonicMs,
+    log,
+  };
+  return new WatchCoordinator(
+    {
+      db: store.db,
+      processId: options.processId,
+      mintPolicy: mints.policy,
+      watchBudget: mints.watchBudget,
+      getUntrustedProxy: options.getUntrustedProxy,
+      announce: options.announce,
+      scanIntervalMs: options.scanIntervalMs ?? SCAN_INTERVAL_MS,
+      monotonicMs,
+      log,
+    },
+    (mintUrl) => new MintWatcher(mintUrl, watchContext),
+  );
 }

@@ -2,19 +2,17 @@ import { once } from 'node:events';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
+import { SUBSCRIPTION_TIMING, type SubscriptionTiming } from '../../src/mints/limits.ts';
 import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
 import type { SubscriptionKind } from '../../src/mints/mint-info.ts';
-import {
-  MintSubscription,
-  SUBSCRIPTION_TIMING,
-  type SubscriptionTiming,
-} from '../../src/mints/mint-subscription.ts';
+import { MintSubscription, type SubscribableQuotes } from '../../src/mints/mint-subscription.ts';
 import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
 import {
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
 import { SiteSemaphore } from '../../src/net/site-semaphore.ts';
+import { MAX_UNSUBSCRIBED_QUOTES } from '../../src/watcher/limits.ts';
 import {
   AsyncQueue,
   buildQuoteNotification,
@@ -29,10 +27,9 @@ const MINUTE_MS = 60 * SECOND_MS;
 /** The delay after the first rate limit error of a mint. */
 const RATE_LIMIT_COOLDOWN_MS = 2 * SECOND_MS;
 
-/** The limits of one connection, and of the quotes that wait to be subscribed. */
+/** The limits of one connection. */
 const MAX_QUOTES_PER_CONNECTION = 1_000;
 const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
-const MAX_PENDING_QUOTES = 750;
 
 /** Shortens batching and reconnect delays. Rate limit delays, ping intervals and timeouts stay as in production. */
 const FAST_TIMING: SubscriptionTiming = {
@@ -53,7 +50,6 @@ describe.each(['nutshell', 'cdk'] as const)('MintSubscription to a mint like %s'
     const { subscription, observations } = createSubscription(mint.url);
     subscription.subscribe([quote.quoteId]);
     expect(await observations.next()).toMatchObject({ quoteId: quote.quoteId, state: 'UNPAID' });
-    expect(subscription.isCovered(quote.quoteId)).toBe(true);
     mint.pay(quote.request);
     expect(await observations.next()).toEqual({
       quoteId: quote.quoteId,
@@ -76,15 +72,6 @@ describe.each(['nutshell', 'cdk'] as const)('MintSubscription to a mint like %s'
 });
 
 describe('MintSubscription', () => {
-  it('connects to /v1/ws below the mint URL when the first quote is subscribed', async () => {
-    const mint = await FakeWebSocketMint.start();
-    const { subscription } = createSubscription(`${mint.url}/Bitcoin`);
-    expect(mint.requestedPaths).toEqual([]);
-    subscription.subscribe(['a']);
-    await mint.connections.next();
-    expect(mint.requestedPaths).toEqual(['/Bitcoin/v1/ws']);
-  });
-
   it('batches the quotes that arrive before the mint has confirmed the previous batch', async () => {
     useFakeTime();
     const { subscription, connection, subscribeOutcomes } = await startSubscribed(
@@ -94,7 +81,7 @@ describe('MintSubscription', () => {
     subscription.subscribe(['second']);
     const second = await connection.requests.next();
     subscription.subscribe(['a', 'b']);
-    subscription.subscribe(['b', 'c']);
+    subscription.subscribe(['c']);
     await advanceTime(SUBSCRIPTION_TIMING.maxBatchIntervalMs - 1);
     expect(connection.requests.size).toBe(0);
     connection.confirmSubscription(second);
@@ -156,39 +143,6 @@ describe('MintSubscription', () => {
     },
   );
 
-  it('covers a quote from its first reported state until the socket closes', async () => {
-    const { subscription, connection, observations, reconnectDelaysMs } = await startSubscribed([
-      'a',
-      'b',
-    ]);
-    expect(subscription.isCovered('a')).toBe(false);
-    connection.sendQuoteState('a', 'UNPAID');
-    await observations.next();
-    expect(['a', 'b', 'c'].map((id) => subscription.isCovered(id))).toEqual([true, false, false]);
-    connection.socket.close();
-    await reconnectDelaysMs.next();
-    expect(subscription.isCovered('a')).toBe(false);
-  });
-
-  it('resubscribes only the quotes that are not ignored after the mint closes the socket', async () => {
-    const { mint, subscription, connection } = await startSubscribed(['a', 'b']);
-    subscription.ignore(['a']);
-    connection.socket.close();
-    const newConnection = await mint.connections.next();
-    expect((await newConnection.requests.next()).params.filters).toEqual(['b']);
-  });
-
-  it('does not reconnect until a new quote is subscribed if all quotes are ignored', async () => {
-    const { mint, subscription, connection, reconnectDelaysMs } = await startSubscribed(['a']);
-    subscription.ignore(['a']);
-    connection.socket.close();
-    await reconnectDelaysMs.next();
-    subscription.subscribe(['b']);
-    const newConnection = await mint.connections.next();
-    expect((await newConnection.requests.next()).params.filters).toEqual(['b']);
-    expect(mint.requestedPaths).toHaveLength(2);
-  });
-
   it.each([
     ['an error', { error: { code: -32602, message: 'Invalid params' } }],
     ['a status other than OK', { result: { status: 'ERROR' } }],
@@ -198,17 +152,12 @@ describe('MintSubscription', () => {
     const { id } = await connection.requests.next();
     connection.send({ jsonrpc: '2.0', id, ...response });
     expect(await subscribeOutcomes.next()).toBe('rejected');
-    expect(subscription.isCovered('b')).toBe(false);
-    subscription.subscribe(['b', 'c']);
+    subscription.subscribe(['c']);
     expect((await connection.requests.next()).params.filters).toEqual(['c']);
   });
 
   it('ignores messages that are malformed, of unknown type or about unsubscribed quotes', async () => {
-    const { subscription, connection, observations, anomalies } = await startSubscribed([
-      'a',
-      'ignored',
-    ]);
-    subscription.ignore(['ignored']);
+    const { connection, observations, anomalies } = await startSubscribed(['a']);
     connection.sendText('this is not JSON');
     for (const message of [
       null,
@@ -224,29 +173,12 @@ describe('MintSubscription', () => {
     const binaryMessage = Buffer.from(JSON.stringify(buildQuoteNotification('a', 'PAID')));
     connection.socket.send(binaryMessage);
     connection.sendQuoteState('never-subscribed', 'PAID');
-    connection.sendQuoteState('ignored', 'PAID');
     connection.sendQuoteState('a', 'UNKNOWN_STATE');
     // Only this message is valid.
     connection.sendQuoteState('a', 'PENDING');
     expect(await observations.next()).toEqual({ quoteId: 'a', state: 'INFLIGHT' });
     expect(observations.size).toBe(0);
     expect(anomalies.drain()).toEqual(['unsolicited_notification']);
-  });
-
-  it('reports a repeated state once, and again after a reconnect', async () => {
-    const { mint, connection, observations } = await startSubscribed(['a']);
-    for (const state of ['UNPAID', 'UNPAID', 'PAID', 'PAID', 'UNPAID']) {
-      connection.sendQuoteState('a', state);
-    }
-    for (const state of ['UNPAID', 'PAID', 'UNPAID']) {
-      expect(await observations.next()).toMatchObject({ state });
-    }
-    connection.socket.close();
-    const newConnection = await mint.connections.next();
-    newConnection.confirmSubscription(await newConnection.requests.next());
-    newConnection.sendQuoteState('a', 'UNPAID');
-    expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
-    expect(observations.size).toBe(0);
   });
 
   it('reconnects with exponential backoff while the mint rejects handshakes', async () => {
@@ -304,7 +236,6 @@ describe('MintSubscription whose connection is full', () => {
     expect(await observations.next()).toMatchObject({ quoteId: 'old-999', state: 'PAID' });
     newConnection.sendQuoteState('new', 'PAID');
     expect(await observations.next()).toMatchObject({ quoteId: 'new', state: 'PAID' });
-    expect(subscription.isCovered('old-999')).toBe(true);
   });
 
   it('opens a second connection after 100 subscriptions on the first', async () => {
@@ -319,9 +250,9 @@ describe('MintSubscription whose connection is full', () => {
     expect(connection.requests.size).toBe(0);
   });
 
-  it('moves the newest 750 quotes of the oldest connection to a fourth, and closes the oldest', async () => {
+  it('moves the newest quotes of the oldest connection to a fourth, and closes the oldest', async () => {
     const harness = await startWithFullConnection('first');
-    const { mint, subscription, uncovered, subscribeOutcomes } = harness;
+    const { mint, subscription, lost, subscribeOutcomes } = harness;
     const oldestClosed = once(harness.connection.socket, 'close');
     for (const name of ['second', 'third']) {
       subscription.subscribe([name]);
@@ -331,39 +262,19 @@ describe('MintSubscription whose connection is full', () => {
         createQuoteIds(name, MAX_QUOTES_PER_CONNECTION - 1),
       );
     }
-    subscription.ignore(['first-999']);
     subscription.subscribe(['fourth']);
     const fourthConnection = await mint.connections.next();
     const request = await fourthConnection.requests.next();
     const firstIds = createQuoteIds('first', MAX_QUOTES_PER_CONNECTION);
-    expect(request.params.filters).toEqual([...firstIds.slice(-MAX_PENDING_QUOTES, -1), 'fourth']);
+    expect(request.params.filters).toEqual([
+      ...firstIds.slice(1 - MAX_UNSUBSCRIBED_QUOTES),
+      'fourth',
+    ]);
     fourthConnection.confirmSubscription(request);
     expect(await subscribeOutcomes.next()).toBe('confirmed');
     await oldestClosed;
-    expect(await uncovered.next()).toEqual(firstIds);
+    expect(await lost.next()).toEqual(firstIds);
     expect(mint.requestedPaths).toHaveLength(4);
-  });
-
-  it('resubscribes only the newest 750 of 1,000 quotes after the connection is lost', async () => {
-    const harness = await startWithFullConnection('quote');
-    harness.connection.socket.terminate();
-    const newConnection = await harness.mint.connections.next();
-    const { filters } = (await newConnection.requests.next()).params;
-    expect(filters).toEqual(
-      createQuoteIds('quote', MAX_QUOTES_PER_CONNECTION).slice(-MAX_PENDING_QUOTES),
-    );
-  });
-});
-
-describe('MintSubscription.subscribeOlder', () => {
-  it('drops the oldest quotes rather than a new one if more than 750 wait to be subscribed', async () => {
-    const mint = await FakeWebSocketMint.start();
-    const { subscription } = createSubscription(mint.url);
-    subscription.subscribe(['new']);
-    const oldIds = createQuoteIds('old', 1_000);
-    subscription.subscribeOlder(oldIds);
-    const { filters } = (await (await mint.connections.next()).requests.next()).params;
-    expect(filters).toEqual([...oldIds.slice(-(MAX_PENDING_QUOTES - 1)), 'new']);
   });
 });
 
@@ -411,23 +322,6 @@ describe('MintSubscription to a rate-limiting mint', () => {
       expect(mint.requestedPaths).toHaveLength(1);
     },
   );
-});
-
-describe('MintSubscription.recordPolledChanges', () => {
-  it('makes quotes uncovered after a missed report until the mint reports a change again', async () => {
-    const { subscription, connection, observations } = await startSubscribed(['a', 'b']);
-    for (const quoteId of ['a', 'b']) {
-      connection.sendQuoteState(quoteId, 'UNPAID');
-      await observations.next();
-    }
-    subscription.recordPolledChanges(['unknown']);
-    expect(subscription.isCovered('b')).toBe(true);
-    subscription.recordPolledChanges(['a']);
-    expect(subscription.isCovered('b')).toBe(false);
-    connection.sendQuoteState('a', 'PAID');
-    await observations.next();
-    expect(subscription.isCovered('b')).toBe(true);
-  });
 });
 
 describe('MintSubscription with one connection slot for all mints', () => {
@@ -485,7 +379,7 @@ describe('MintSubscription.close', () => {
     subscription.subscribe(['c']);
     await waitForEventLoopTurn();
     expect(observations.drain()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
-    expect([subscription.isCovered('a'), mint.requestedPaths.length]).toEqual([false, 1]);
+    expect(mint.requestedPaths).toHaveLength(1);
   });
 
   it('resolves before the first connection, while connecting and before a reconnect', async () => {
@@ -561,7 +455,6 @@ async function startWithFullConnection(idPrefix: string) {
   return harness;
 }
 
-/** Subscribes quotes in portions, because at most `MAX_PENDING_QUOTES` can wait to be subscribed. */
 async function subscribeInPortions(
   { subscription, connection, subscribeOutcomes }: Harness,
   quoteIds: readonly string[],
@@ -608,10 +501,21 @@ function createSubscription(
   const reconnectDelaysMs = new AsyncQueue<number>();
   const anomalies = new AsyncQueue<MintAnomaly>();
   const subscribed = new AsyncQueue<readonly string[]>();
-  const uncovered = new AsyncQueue<readonly string[]>();
+  const lost = new AsyncQueue<readonly string[]>();
   const clientSockets = new AsyncQueue<GuardedSocket>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
-  const subscription = new MintSubscription({
+  let unsubscribed: string[] = [];
+  const quotes: SubscribableQuotes = {
+    hasUnsubscribed: () => unsubscribed.length > 0,
+    takeUnsubscribed: (max) => unsubscribed.splice(-max),
+    handleSubscribed: (quoteIds) => subscribed.push(quoteIds),
+    handleUnsubscribed: (quoteIds) => {
+      unsubscribed = [...quoteIds, ...unsubscribed].slice(-MAX_UNSUBSCRIBED_QUOTES);
+      lost.push(quoteIds);
+    },
+    handleNotification: (observation) => observations.push(observation),
+  };
+  const mintSubscription = new MintSubscription({
     mintUrl,
     connect: (url) => {
       const socket = connect(url);
@@ -622,9 +526,7 @@ function createSubscription(
     connectionSlots,
     anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
     kind,
-    onObservation: (observation) => observations.push(observation),
-    onSubscribed: (quoteIds) => subscribed.push(quoteIds),
-    onUncovered: (quoteIds) => uncovered.push(quoteIds),
+    quotes,
     monotonicMs: () => performance.now(),
     log: {
       debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
@@ -638,6 +540,13 @@ function createSubscription(
     },
     timing: { ...FAST_TIMING, ...timing },
   });
+  const subscription = {
+    subscribe: (quoteIds: readonly string[]) => {
+      unsubscribed.push(...quoteIds);
+      mintSubscription.subscribe();
+    },
+    close: () => mintSubscription.close(),
+  };
   onTestFinished(() => subscription.close());
   return {
     subscription,
@@ -646,7 +555,7 @@ function createSubscription(
     reconnectDelaysMs,
     anomalies,
     subscribed,
-    uncovered,
+    lost,
     clientSockets,
   };
 }

@@ -1,8 +1,10 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import type { Mints } from '../../src/mints/mints-module.ts';
+import type { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import type { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
-import { createRecordingSlots, MintWatcher } from '../../src/watcher/mint-watcher.ts';
+import { USER_MINT_RECORDINGS } from '../../src/watcher/limits.ts';
+import { MintWatcher } from '../../src/watcher/mint-watcher.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 
@@ -16,7 +18,7 @@ const USER_MINT_URLS = Array.from({ length: 10 }, (_, index) => `https://mint-${
 
 it('records payments of two mints that users chose at a time, and those of the operator’s mint beside them', async () => {
   const recordingMintUrls: string[] = [];
-  const recordingSlots = createRecordingSlots(MINT_POLICY);
+  const recordingSlots = MINT_POLICY.createSlots(USER_MINT_RECORDINGS);
   for (const mintUrl of [...USER_MINT_URLS, OPERATOR_MINT_URL]) {
     pollPaidQuotes(mintUrl, ['quote'], recordingSlots, (url) => {
       recordingMintUrls.push(url);
@@ -30,7 +32,7 @@ it('records payments of two mints that users chose at a time, and those of the o
 it('records the other payments of a batch at once, and repeats the one that the database rejects', async () => {
   const recorded: string[] = [];
   let isRejecting = true;
-  const recordingSlots = createRecordingSlots(MINT_POLICY);
+  const recordingSlots = MINT_POLICY.createSlots(USER_MINT_RECORDINGS);
   const watcher = pollPaidQuotes(
     OPERATOR_MINT_URL,
     ['first', 'rejected', 'last'],
@@ -58,11 +60,10 @@ it('records the other payments of a batch at once, and repeats the one that the 
 function pollPaidQuotes(
   mintUrl: string,
   quoteIds: readonly string[],
-  recordingSlots: ReturnType<typeof createRecordingSlots>,
+  recordingSlots: SiteSemaphore,
   record: ObservationRecorder['record'],
 ): MintWatcher {
-  const watcher = new MintWatcher({
-    mintUrl,
+  const watcher = new MintWatcher(mintUrl, {
     mints: createFakeMints(),
     db: database.db,
     observationRecorder: { record },

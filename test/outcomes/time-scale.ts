@@ -1,8 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { RATE_LIMITER_TIMING, type RateLimiterTiming } from '../../src/mints/route-rate-limiter.ts';
 import type { ServiceOverrides } from '../../src/service.ts';
-import { MIN_POLL_INTERVAL_MS } from '../../src/watcher/quote-poller.ts';
-import { SCAN_INTERVAL_MS } from '../../src/watcher/watch-coordinator.ts';
+import { MIN_POLL_INTERVAL_MS, SCAN_INTERVAL_MS } from '../../src/watcher/limits.ts';
 
 /** The real time that a burst of requests takes to reach a mint. */
 const LATENCY_MS = 100;

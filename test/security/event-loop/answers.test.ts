@@ -7,8 +7,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { WebSocket } from 'ws';
 import { createLogger } from '../../../src/log.ts';
 import { EcashClient } from '../../../src/mints/ecash-client.ts';
+import { SUBSCRIPTION_TIMING } from '../../../src/mints/limits.ts';
 import { MintClient } from '../../../src/mints/mint-client.ts';
-import { SUBSCRIPTION_TIMING } from '../../../src/mints/mint-subscription.ts';
 import { SubscriptionConnection } from '../../../src/mints/subscription-connection.ts';
 import type { WebSocketConnector } from '../../../src/net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../../../src/nostr/events.ts';
@@ -189,7 +189,7 @@ describe('the event loop is not blocked by a message of a mint', () => {
       const subscription = new SubscriptionConnection({
         socket: connect(mint.url.replace('http', 'ws')),
         timing: SUBSCRIPTION_TIMING,
-        onObservation: ({ quoteId }) => observedIds.push(quoteId),
+        onNotification: ({ quoteId }) => observedIds.push(quoteId),
         onUnsubscribedQuote: () => undefined,
       });
       await subscription.opened;
