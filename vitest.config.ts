@@ -13,6 +13,7 @@ const PROJECTS = [
   'postgres',
   'mints',
   'security',
+  'load',
   'operations',
   'failover',
   'pooler',
@@ -31,6 +32,9 @@ const SHARED_PROCESSES: ReadonlySet<string> = new Set([
   'postgres',
   'web',
 ]);
+
+/** Those whose tests measure delays, memory and processor time, so that nothing else may run at the same time. */
+const MEASURING = 'load';
 
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
@@ -55,6 +59,8 @@ export default defineConfig({
         include: (name === 'postgres' ? [name, 'acceptance'] : [name]).map(
           (folder) => `test/${folder}/**/*.test.ts`,
         ),
+        ...(name === MEASURING && { maxWorkers: 1 }),
+        sequence: { groupOrder: name === MEASURING ? 0 : 1 },
         isolate: !SHARED_PROCESSES.has(name),
         globalSetup: LIGHT.has(name) ? [] : ['test/helpers/database/create-postgres-template.ts'],
       },

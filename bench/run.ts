@@ -41,6 +41,7 @@ const USAGE = `Usage: npm run bench -- [options] [figure ...]
   --loosen 1          accept less: 0.7 accepts 70 % of each ratio
   --runs 3            runs of each figure
   --seconds 3         length of a run, after its warm-up
+  --warm-up 6         seconds of load before a run
   --quotes 10000000   quotes in the table (deep-list)
 
 Figures: ${Object.keys(BENCHMARKS).join(', ')}. Default: all.
@@ -82,6 +83,7 @@ function readArguments(): Arguments {
         loosen: { type: 'string', default: '1' },
         runs: { type: 'string', default: '3' },
         seconds: { type: 'string', default: '3' },
+        'warm-up': { type: 'string', default: '6' },
         quotes: { type: 'string', default: '10000000' },
       },
     });
@@ -95,6 +97,7 @@ function readArguments(): Arguments {
       options: {
         runCount: parseWholeNumber('--runs', values.runs),
         secondsPerRun: parseWholeNumber('--seconds', values.seconds),
+        warmUpSeconds: parseWholeNumber('--warm-up', values['warm-up']),
         quoteCount: parseWholeNumber('--quotes', values.quotes),
       },
       mustReach: values['must-reach'],

@@ -11,6 +11,8 @@ const LONG_TEST_FILES: ReadonlySet<string> = new Set([
   'demo.test.ts',
   'username-purchase-edge-cases.test.ts',
   'nutshell-limits.test.ts',
+  'documentation-examples.test.ts',
+  'office-network.test.ts',
 ]);
 
 /** Makes vitest run the longest test files first. */

@@ -40,13 +40,14 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
   mints: { projects: ['mints'], install: installNutshell, maxWorkers: 2 },
-  security: { projects: ['security'], install: installReverseProxies, maxWorkers: 1 },
+  // The tests of `load` run first, one file at a time.
+  security: { projects: ['security', 'load'], install: installReverseProxies },
   // Each test file starts a browser, which uses as much of a core as its test.
   web: { projects: ['web'], install: installChromium, maxWorkers: 2 },
   operations: {
     projects: ['operations'],
     start: async (stack) => ({ OPERATIONS_DATABASE_URL: await startPostgres(stack) }),
-    maxWorkers: 1,
+    maxWorkers: 2,
   },
   failover: {
     projects: ['failover'],

@@ -36,7 +36,7 @@ export const measureNip98: Benchmark = async (serverUrl, options) => {
           expectedText: '"token":"ey',
         })),
       }),
-      options.secondsPerRun,
+      options,
     );
     results.push(result);
     runs.push({ service: result.perCpuSecond, floor: await measureFloor(options.secondsPerRun) });

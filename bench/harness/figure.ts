@@ -5,6 +5,8 @@ export interface BenchmarkOptions {
   runCount: number;
   /** The length of each run, without its warm-up. */
   secondsPerRun: number;
+  /** The length of the warm-up, in which V8 compiles the hot code. */
+  warmUpSeconds: number;
   /** The number of quotes in the database of the `deep-list` figure. */
   quoteCount: number;
 }

@@ -6,9 +6,6 @@ import { median } from './statistics.ts';
 
 export const CONNECTIONS = 64;
 
-/** Lets V8 compile the hot code. */
-const WARM_UP_SECONDS = 6;
-
 /** A server, and the requests that put it under load. */
 export interface LoadTarget {
   server: Server;
@@ -57,8 +54,8 @@ export async function compareThroughput(
   const results: Record<'service' | 'floor', LoadResult>[] = [];
   for (let run = 0; run < options.runCount; run += 1) {
     results.push({
-      service: await measureThroughput(service, options.secondsPerRun),
-      floor: await measureThroughput(floor, options.secondsPerRun),
+      service: await measureThroughput(service, options),
+      floor: await measureThroughput(floor, options),
     });
   }
   const rateOf = (result: LoadResult) =>
@@ -77,13 +74,16 @@ export async function compareThroughput(
 }
 
 /** Starts a server, warms it up and puts it under load. */
-export async function measureThroughput(start: StartServer, seconds: number): Promise<LoadResult> {
+export async function measureThroughput(
+  start: StartServer,
+  { secondsPerRun, warmUpSeconds }: BenchmarkOptions,
+): Promise<LoadResult> {
   await using stack = new AsyncDisposableStack();
   const target = await start(stack);
-  const warmUp = await applyLoad(target, WARM_UP_SECONDS);
+  const warmUp = await applyLoad(target, warmUpSeconds);
   const usageBefore = await readProcessUsage(target.server);
   const generatorCpuBefore = process.cpuUsage();
-  const measured = await applyLoad(target, seconds);
+  const measured = await applyLoad(target, secondsPerRun);
   const generatorCpu = process.cpuUsage(generatorCpuBefore);
   const usageAfter = await readProcessUsage(target.server);
   const cpuMs = usageAfter.cpuMs - usageBefore.cpuMs;

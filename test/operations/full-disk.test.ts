@@ -45,66 +45,60 @@ interface FillableDisk {
 /** Only root can mount a file system. */
 const canMount = spawnSync('unshare', ['--mount', 'true']).status === 0;
 
-const DISKS: { disk: string; createDisk: () => FillableDisk }[] = [
-  { disk: 'simulated disk', createDisk: () => new FaultyDisk() },
-  ...(canMount ? [{ disk: 'small file system', createDisk: mountSmallFileSystem }] : []),
-];
+const createDisk = (): FillableDisk => (canMount ? mountSmallFileSystem() : new FaultyDisk());
 
-it.each(DISKS)(
-  'recovers without a restart when a full $disk has space again',
-  async ({ createDisk }) => {
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
-    const disk = createDisk();
-    const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
-    const url = await service.waitForUrl();
-    const traffic = new SimulatedTraffic(url);
+it('recovers without a restart when a full disk has space again', async () => {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  const disk = createDisk();
+  const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
+  const url = await service.waitForUrl();
+  const traffic = new SimulatedTraffic(url);
 
-    await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
-    const [firstInvoice] = traffic.invoices as [Invoice];
-    disk.simulateFull();
-    await traffic.waitForResponses('rejections', RESPONSES_PER_PHASE);
-    expect(service.stdout).toContain('"event":"database_unavailable"');
-    await vi.waitFor(async () => {
-      expect(await fetchReadiness(url)).toMatchObject({
-        status: 503,
-        body: { checks: { database: 'failing' } },
-      });
-    }, PHASE_TIMEOUT_MS);
-    mint.pay(firstInvoice.pr);
-    await traffic.waitForResponses('lists', RESPONSES_PER_PHASE);
-    // Reads succeed while each renewal of the lease fails.
-    await vi.waitFor(
-      () => expect(countEvents(service, 'database_unavailable')).toBeGreaterThanOrEqual(2),
-      PHASE_TIMEOUT_MS,
-    );
-    expect(countEvents(service, 'watcher_database_failed')).toBe(1);
-    expect(countEvents(service, 'watcher_database_recovered')).toBe(0);
+  await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
+  const [firstInvoice] = traffic.invoices as [Invoice];
+  disk.simulateFull();
+  await traffic.waitForResponses('rejections', RESPONSES_PER_PHASE);
+  expect(service.stdout).toContain('"event":"database_unavailable"');
+  await vi.waitFor(async () => {
+    expect(await fetchReadiness(url)).toMatchObject({
+      status: 503,
+      body: { checks: { database: 'failing' } },
+    });
+  }, PHASE_TIMEOUT_MS);
+  mint.pay(firstInvoice.pr);
+  await traffic.waitForResponses('lists', RESPONSES_PER_PHASE);
+  // Reads succeed while each renewal of the lease fails.
+  await vi.waitFor(
+    () => expect(countEvents(service, 'database_unavailable')).toBeGreaterThanOrEqual(2),
+    PHASE_TIMEOUT_MS,
+  );
+  expect(countEvents(service, 'watcher_database_failed')).toBe(1);
+  expect(countEvents(service, 'watcher_database_recovered')).toBe(0);
 
-    disk.clearFull();
-    await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
-    await vi.waitFor(
-      async () => expect((await fetchReadiness(url)).status).toBe(200),
-      PHASE_TIMEOUT_MS,
-    );
-    await traffic.stop();
-    for (const { pr, verify } of traffic.invoices) {
-      expect((await requestJson(url, new URL(verify).pathname)).body).toMatchObject({ pr });
-    }
-    await vi.waitFor(
-      async () =>
-        expect((await requestJson(url, new URL(firstInvoice.verify).pathname)).body.settled).toBe(
-          true,
-        ),
-      PHASE_TIMEOUT_MS,
-    );
-    await vi.waitFor(
-      () => expect(countEvents(service, 'watcher_database_recovered')).toBe(1),
-      PHASE_TIMEOUT_MS,
-    );
-    expect(await service.stop()).toMatchObject({ code: 0 });
-  },
-);
+  disk.clearFull();
+  await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
+  await vi.waitFor(
+    async () => expect((await fetchReadiness(url)).status).toBe(200),
+    PHASE_TIMEOUT_MS,
+  );
+  await traffic.stop();
+  for (const { pr, verify } of traffic.invoices) {
+    expect((await requestJson(url, new URL(verify).pathname)).body).toMatchObject({ pr });
+  }
+  await vi.waitFor(
+    async () =>
+      expect((await requestJson(url, new URL(firstInvoice.verify).pathname)).body.settled).toBe(
+        true,
+      ),
+    PHASE_TIMEOUT_MS,
+  );
+  await vi.waitFor(
+    () => expect(countEvents(service, 'watcher_database_recovered')).toBe(1),
+    PHASE_TIMEOUT_MS,
+  );
+  expect(await service.stop()).toMatchObject({ code: 0 });
+});
 
 it('exits at the start with a one-sentence error if the disk is full', async () => {
   const disk = new FaultyDisk();
@@ -114,28 +108,25 @@ it('exits at the start with a one-sentence error if the disk is full', async () 
   expect(code).toBe(1);
 });
 
-it.each(DISKS)(
-  'ends a command and a restart with a one-sentence error on a full $disk',
-  async ({ createDisk }) => {
-    const disk = createDisk();
-    const service = new NutpostProcess('serve', disk.env);
-    const url = await service.waitForUrl();
-    disk.simulateFull();
-    const command = new NutpostProcess(`user block ${new RecipientClient(url).npub}`, disk.env);
-    expect(await command.waitForExit()).toEqual({
-      code: 1,
-      signal: null,
-      stderr: 'The database is unavailable: database or disk is full.\n',
-    });
-    await service.kill();
-    const restart = await new NutpostProcess('serve', disk.env).waitForExit();
-    // It depends on the disk whether the lock file of DATA_DIR or the database fails first.
-    expect(restart.stderr).toMatch(
-      /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
-    );
-    expect(restart.code).toBe(1);
-  },
-);
+it('ends a command and a restart with a one-sentence error on a full disk', async () => {
+  const disk = createDisk();
+  const service = new NutpostProcess('serve', disk.env);
+  const url = await service.waitForUrl();
+  disk.simulateFull();
+  const command = new NutpostProcess(`user block ${new RecipientClient(url).npub}`, disk.env);
+  expect(await command.waitForExit()).toEqual({
+    code: 1,
+    signal: null,
+    stderr: 'The database is unavailable: database or disk is full.\n',
+  });
+  await service.kill();
+  const restart = await new NutpostProcess('serve', disk.env).waitForExit();
+  // It depends on the disk whether the lock file of DATA_DIR or the database fails first.
+  expect(restart.stderr).toMatch(
+    /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
+  );
+  expect(restart.code).toBe(1);
+});
 
 it.runIf(canMount)('is the only problem that the doctor finds while the service runs', async () => {
   const mint = await TestMint.start();

@@ -6,12 +6,12 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import type { AttackName } from './hostile-clients/attacker-process.ts';
+import type { AttackName } from '../security/hostile-clients/attacker-process.ts';
 import {
   type ResourceUsage,
   type ServiceUnderAttack,
   startServiceUnderAttack,
-} from './hostile-clients/service-under-attack.ts';
+} from '../security/hostile-clients/service-under-attack.ts';
 
 /**
  * Each test attacks the service from many addresses while legitimate clients send requests at a steady rate. During
@@ -47,7 +47,7 @@ const NOISE_MS = 20;
 const PAYMENT_INTERVAL_MS = 100;
 
 const ATTACKER_PROCESS = fileURLToPath(
-  import.meta.resolve('./hostile-clients/attacker-process.ts'),
+  import.meta.resolve('../security/hostile-clients/attacker-process.ts'),
 );
 
 let service: ServiceUnderAttack;

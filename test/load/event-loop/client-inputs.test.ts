@@ -6,7 +6,7 @@ import { DISABLED_LIMITS_ENV } from '../../helpers/service/disabled-limits.ts';
 import {
   type ServiceUnderAttack,
   startServiceUnderAttack,
-} from '../hostile-clients/service-under-attack.ts';
+} from '../../security/hostile-clients/service-under-attack.ts';
 import { expectShortDelay } from './expect-short-delay.ts';
 import { fillArray, fillList, HOSTILE_JSON } from './hostile-json.ts';
 
