@@ -21,7 +21,7 @@ import { MintPolicy } from './mints/mint-policy.ts';
 import { createMintsModule } from './mints/mints-module.ts';
 import type { RateLimiterTiming } from './mints/route-rate-limiter.ts';
 import { createEgress } from './net/egress.ts';
-import type { FetchLimits } from './net/guarded-fetch.ts';
+import type { FetchLimits } from './net/limits.ts';
 import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,

@@ -1,5 +1,4 @@
 import { type LookupAddress, Resolver } from 'node:dns';
-import type { ResolveHostname } from './address-guard.ts';
 import { RequestFailure } from './request-failure.ts';
 
 const QUERY_TIMEOUT_MS = 1_000;
@@ -18,6 +17,13 @@ const RESOLVER_TTL_MS = 30_000;
 
 /** The name does not exist, is invalid, or has no addresses of the requested family. */
 const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', 'EBADNAME']);
+
+/** Resolves a name to all its addresses, like `dns.lookup` with `all`. */
+export type ResolveHostname = (
+  hostname: string,
+  options: { all: true },
+  callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
+) => void;
 
 /**
  * Creates a resolver that queries the system's name servers and ignores the hosts file. (`dns.lookup` uses a few

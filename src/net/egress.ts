@@ -1,5 +1,6 @@
-import { DEFAULT_FETCH_LIMITS, type FetchLimits, GuardedFetch } from './guarded-fetch.ts';
+import { GuardedFetch } from './guarded-fetch.ts';
 import { createGuardedWebSocketConnector, type WebSocketConnector } from './guarded-websocket.ts';
+import { FETCH_LIMITS, type FetchLimits } from './limits.ts';
 import { NetworkThread, type NetworkThreadStop } from './network-thread.ts';
 
 interface EgressOptions {
@@ -19,7 +20,7 @@ export type Egress = ReturnType<typeof createEgress>;
  */
 export function createEgress(options: EgressOptions) {
   const { allowPrivateNetworks, operatorUrls } = options;
-  const limits = { ...DEFAULT_FETCH_LIMITS, ...options.fetchLimits };
+  const limits = { ...FETCH_LIMITS, ...options.fetchLimits };
   const networkThread = new NetworkThread({
     allowPrivateNetworks,
     limits,

@@ -1,14 +1,64 @@
 import type { LookupFunction } from 'node:net';
 import { type ConnectionOptions, DEFAULT_CIPHERS } from 'node:tls';
 import '../address-timeout.ts';
-import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
-import { createDnsResolver } from './dns-resolver.ts';
+import { createDnsResolver, type ResolveHostname } from './dns-resolver.ts';
+import { MAX_ADDRESSES_PER_NAME } from './limits.ts';
+import { isAllowedPort, isForbiddenHost, isPublicAddress } from './public-address.ts';
+import { RequestFailure, type RequestFailureReason } from './request-failure.ts';
 
 /** Which hosts the service may connect to. */
 export interface ConnectionPolicy {
   /** Whether to allow plain http and ws, any port and private addresses, for development. */
   allowPrivateNetworks: boolean;
   resolve?: ResolveHostname | undefined;
+}
+
+/**
+ * Returns why the service must not connect to a URL, or null. The addresses of a name are checked when the connection
+ * is made ({@link createLookup}).
+ */
+export function findForbiddenPart(
+  url: URL,
+  { allowPrivateNetworks }: ConnectionPolicy,
+): RequestFailureReason | null {
+  if (allowPrivateNetworks) {
+    return null;
+  }
+  if (url.protocol !== 'https:' && url.protocol !== 'wss:') {
+    return 'https required';
+  }
+  if (!isAllowedPort(url)) {
+    return 'forbidden port';
+  }
+  return isForbiddenHost(withoutBrackets(url.hostname)) ? 'forbidden address' : null;
+}
+
+/**
+ * Returns the `lookup` option of `net.connect`, which returns only public addresses. Node calls it for every
+ * connection, so DNS rebinding cannot bypass the check.
+ */
+export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunction } {
+  if (policy.allowPrivateNetworks) {
+    return {};
+  }
+  const resolve = policy.resolve ?? createDnsResolver();
+  const lookup: LookupFunction = (hostname, options, callback) => {
+    resolve(hostname, { all: true }, (error, addresses) => {
+      const [first, ...others] = addresses
+        .filter(({ address }) => isPublicAddress(address))
+        .slice(0, MAX_ADDRESSES_PER_NAME);
+      if (error) {
+        callback(error, []);
+      } else if (first === undefined) {
+        callback(new RequestFailure('forbidden address'), []);
+      } else if (options.all) {
+        callback(null, [first, ...others]);
+      } else {
+        callback(null, first.address, first.family);
+      }
+    });
+  };
+  return { lookup };
 }
 
 export const TLS_OPTIONS = {
@@ -19,15 +69,7 @@ export const TLS_OPTIONS = {
   rejectUnauthorized: true,
 } satisfies ConnectionOptions;
 
-/**
- * The most bytes of a TLS handshake. Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take
- * 140 ms to verify.
- */
-export const MAX_HANDSHAKE_BYTES = 32 * 1024;
-
-/** Returns the `lookup` option of `net.connect`, which rejects addresses that are not public. */
-export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunction } {
-  return policy.allowPrivateNetworks
-    ? {}
-    : { lookup: createGuardedLookup(policy.resolve ?? createDnsResolver()) };
+/** Returns the address of an IPv6 host as `net.connect` expects it. */
+export function withoutBrackets(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '');
 }

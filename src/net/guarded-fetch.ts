@@ -1,27 +1,8 @@
 import type { ConnectionPolicy } from './guarded-connection.ts';
 import { HttpClient, type HttpRequest, type HttpResponse, unsentResponse } from './http-client.ts';
+import { FETCH_LIMITS, type FetchLimits } from './limits.ts';
 import type { NetworkThread } from './network-thread.ts';
-import { isAllowedPort } from './public-address.ts';
 import { SiteSemaphore } from './site-semaphore.ts';
-
-/** Tests use lower limits. */
-export const DEFAULT_FETCH_LIMITS = {
-  connectTimeoutMs: 5_000,
-  /** A mint queries its Lightning node before it responds, which can take seconds. */
-  headersTimeoutMs: 12_000,
-  /** Includes the wait for a slot and for a connection. Payers do not wait longer. */
-  totalTimeoutMs: 15_000,
-  /** A batch check of 1000 quotes with long invoices is about 2 MB. */
-  maxBodyBytes: 4 * 1024 * 1024,
-  /** For all pending responses of a client together. Parsing takes up to twice as much of the network thread's heap. */
-  maxBufferedBytes: 32 * 1024 * 1024,
-  /** Each request takes a file descriptor and at worst tens of kB. */
-  maxInFlight: 1024,
-  /** Rarely reached, because the rate limiter allows 16 requests per route of a mint. Further requests wait. */
-  maxInFlightPerSite: 32,
-};
-
-export type FetchLimits = typeof DEFAULT_FETCH_LIMITS;
 
 export interface GuardedRequest extends Pick<HttpRequest, 'url' | 'method'> {
   /** Sent as JSON. */
@@ -37,34 +18,33 @@ interface GuardedFetchOptions extends ConnectionPolicy {
   operatorOrigins?: readonly string[];
   /** Sends the requests to other hosts. By default, this thread sends all requests. */
   networkThread?: Pick<NetworkThread, 'createHttpClient'>;
-  limits?: Partial<FetchLimits>;
+  limits?: FetchLimits;
 }
 
-/**
- * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked
- * for each connection. Limits size, time and number of requests.
- */
+/** Sends HTTP requests to untrusted hosts with an {@link HttpClient}. Limits their number, in total and per site. */
 export class GuardedFetch {
-  readonly #allowPrivateNetworks: boolean;
   readonly #operatorOrigins: readonly string[];
   readonly #limits: FetchLimits;
   readonly #operatorClient: HttpClient;
   readonly #otherClient: Pick<HttpClient, 'request' | 'close'>;
   readonly #slots: SiteSemaphore;
 
-  constructor({ operatorOrigins = [], networkThread, limits, ...policy }: GuardedFetchOptions) {
-    const { allowPrivateNetworks } = policy;
-    this.#allowPrivateNetworks = allowPrivateNetworks;
+  constructor({
+    operatorOrigins = [],
+    networkThread,
+    limits = FETCH_LIMITS,
+    ...policy
+  }: GuardedFetchOptions) {
     this.#operatorOrigins = operatorOrigins;
-    this.#limits = { ...DEFAULT_FETCH_LIMITS, ...limits };
-    this.#operatorClient = new HttpClient(policy, this.#limits);
+    this.#limits = limits;
+    this.#operatorClient = new HttpClient(policy, limits);
     this.#otherClient = networkThread?.createHttpClient() ?? this.#operatorClient;
     this.#slots = new SiteSemaphore({
-      max: this.#limits.maxInFlight,
-      maxPerSite: this.#limits.maxInFlightPerSite,
+      max: limits.maxInFlight,
+      maxPerSite: limits.maxInFlightPerSite,
       shouldShrinkSiteShare: true,
       exemptUrls: operatorOrigins,
-      allowPrivateNetworks,
+      allowPrivateNetworks: policy.allowPrivateNetworks,
     });
   }
 
@@ -74,22 +54,14 @@ export class GuardedFetch {
    * @throws TypeError if the URL is invalid or the body is not JSON
    */
   async request({ url, method, body, maxBodyBytes }: GuardedRequest): Promise<GuardedResponse> {
-    const target = new URL(url);
-    const { origin } = target;
+    const { origin } = new URL(url);
     const jsonBody = body === undefined ? null : JSON.stringify(body);
-    if (!this.#allowPrivateNetworks && target.protocol !== 'https:') {
-      return unsentResponse('https required');
-    }
-    if (!this.#allowPrivateNetworks && !isAllowedPort(target)) {
-      return unsentResponse('forbidden port');
-    }
     const deadlineMs = performance.now() + this.#limits.totalTimeoutMs;
     if (!(await this.#slots.acquireWithin(origin, this.#limits.totalTimeoutMs))) {
       return unsentResponse('too many requests in flight');
     }
-    const client = this.#operatorOrigins.includes(origin)
-      ? this.#operatorClient
-      : this.#otherClient;
+    const isOperatorOrigin = this.#operatorOrigins.includes(origin);
+    const client = isOperatorOrigin ? this.#operatorClient : this.#otherClient;
     try {
       return await client.request({
         url,

@@ -7,29 +7,33 @@ import { WebSocket } from 'ws';
 import {
   type ConnectionPolicy,
   createLookup,
-  MAX_HANDSHAKE_BYTES,
+  findForbiddenPart,
   TLS_OPTIONS,
+  withoutBrackets,
 } from './guarded-connection.ts';
+import {
+  BYTES_PER_MESSAGE,
+  MAX_HANDSHAKE_BYTES,
+  MAX_HEADER_BYTES,
+  MAX_MESSAGE_BYTES,
+  MAX_MESSAGE_FRAGMENTS,
+  WEBSOCKET_HANDSHAKE_TIMEOUT_MS,
+} from './limits.ts';
 import { MeteredSocket } from './metered-socket.ts';
-import { isAllowedPort, isForbiddenHost } from './public-address.ts';
-import { type HandshakeFailure, RequestFailure, toHandshakeFailure } from './request-failure.ts';
-
-/** Includes the name lookup and the TLS handshake. */
-const HANDSHAKE_TIMEOUT_MS = 10_000;
-
-/** What a message counts in addition to its bytes. Both threads spend up to 20 µs on it. */
-export const BYTES_PER_MESSAGE = 2 * 1024;
+import {
+  type HandshakeFailure,
+  RequestFailure,
+  type RequestFailureReason,
+  toHandshakeFailure,
+} from './request-failure.ts';
 
 const WEBSOCKET_OPTIONS = {
   followRedirects: false,
   perMessageDeflate: false,
-  /** A quote or a Nostr event is a few kB. */
-  maxPayload: 256 * 1024,
-  /** Of a message. Each takes more than 100 bytes of memory, however short it is. */
-  maxFragments: 64,
+  maxPayload: MAX_MESSAGE_BYTES,
+  maxFragments: MAX_MESSAGE_FRAGMENTS,
   maxBufferedChunks: 1_024,
-  /** Node's default. Explicit, because the options of the process can change it. */
-  maxHeaderSize: 16 * 1024,
+  maxHeaderSize: MAX_HEADER_BYTES,
   closeTimeout: 1_000,
   /** The default. A host that sends more pings at once is disconnected. */
   maxPendingAutoPongs: 60,
@@ -111,8 +115,8 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     });
     // The timeout of `ws` would not suffice: it restarts with each byte, so a host could prolong the handshake.
     const deadline = setTimeoutAfterPendingIo(
-      options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS,
-      () => this.state === 'connecting' && this.#socket.terminate(),
+      options.handshakeTimeoutMs ?? WEBSOCKET_HANDSHAKE_TIMEOUT_MS,
+      () => this.state === 'connecting' && this.#fail('timed out'),
     );
     this.#socket.once('open', () => {
       clearTimeout(deadline);
@@ -164,10 +168,16 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   }
 
   close(): void {
+    this.#failure ??= new RequestFailure('closed');
     this.#socket.close();
   }
 
   terminate(): void {
+    this.#fail('closed');
+  }
+
+  #fail(reason: RequestFailureReason): void {
+    this.#failure ??= new RequestFailure(reason);
     this.#socket.terminate();
   }
 
@@ -181,17 +191,18 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   /** With `createConnection`, `ws` uses no agent and therefore no proxy. */
   #connect(
     url: string,
-    { allowPrivateNetworks, lookup, receive }: DirectSocketOptions,
+    options: DirectSocketOptions,
     callback: (error: Error | null, socket: Duplex) => void,
   ): Duplex | undefined {
     const target = new URL(url);
-    const host = target.hostname.replace(/^\[|\]$/g, '');
-    const isSecure = target.protocol === 'wss:';
-    const isForbidden = !isSecure || !isAllowedPort(target) || isForbiddenHost(host);
-    if (isForbidden && !allowPrivateNetworks) {
-      callback(new RequestFailure('forbidden address'), new Socket());
+    const forbiddenPart = findForbiddenPart(target, options);
+    if (forbiddenPart !== null) {
+      callback(new RequestFailure(forbiddenPart), new Socket());
       return undefined;
     }
+    const { lookup, receive } = options;
+    const host = withoutBrackets(target.hostname);
+    const isSecure = target.protocol === 'wss:';
     const address = { host, port: Number(target.port) || (isSecure ? 443 : 80), ...lookup };
     const servername = isIP(host) === 0 ? { servername: host } : {};
     const tlsOptions = { ...TLS_OPTIONS, ...servername, ALPNProtocols: ['http/1.1'] };

@@ -1,16 +1,22 @@
 import { isUtf8 } from 'node:buffer';
 import { Agent, buildConnector, type Dispatcher, Pool } from 'undici';
 import { MAX_JSON_ELEMENTS, tryParseJson } from '../untrusted-text.ts';
-import { type ConnectionPolicy, createLookup, TLS_OPTIONS } from './guarded-connection.ts';
+import {
+  type ConnectionPolicy,
+  createLookup,
+  findForbiddenPart,
+  TLS_OPTIONS,
+} from './guarded-connection.ts';
+import {
+  CHUNK_OVERHEAD_BYTES,
+  type FetchLimits,
+  KEEP_ALIVE_MS,
+  MAX_CONNECTIONS_PER_HOST,
+  MAX_FRAMING_BYTES,
+  MAX_HEADER_BYTES,
+} from './limits.ts';
 import { MeteredClient, type MeteredRequest } from './metered-client.ts';
-import { isForbiddenHost } from './public-address.ts';
 import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
-
-/** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
-const KEEP_ALIVE_MS = 4_000;
-
-/** What a host may send besides the body: headers, the framing of HTTP and TLS, and records without data. */
-const MAX_FRAMING_BYTES = 64 * 1024;
 
 /** Some hosts reject requests without a user agent. */
 const REQUEST_HEADERS = {
@@ -18,14 +24,6 @@ const REQUEST_HEADERS = {
   'accept-encoding': 'identity',
   'user-agent': 'nutpost',
 };
-
-export interface HttpClientLimits {
-  connectTimeoutMs: number;
-  headersTimeoutMs: number;
-  totalTimeoutMs: number;
-  /** For all pending responses together. */
-  maxBufferedBytes: number;
-}
 
 export interface HttpRequest {
   url: string;
@@ -51,9 +49,12 @@ export type HttpResponse =
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
   | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
 
-/** Sends HTTP requests to public hosts. Uses no redirects, no proxy from the environment and no compression. */
+/**
+ * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked for
+ * each connection. Limits size and time. Uses no redirects, no proxy from the environment and no compression.
+ */
 export class HttpClient {
-  readonly #allowPrivateNetworks: boolean;
+  readonly #policy: ConnectionPolicy;
   readonly #agent: Agent;
   readonly #bufferBudget: ResponseBufferBudget;
 
@@ -61,12 +62,8 @@ export class HttpClient {
    * @param onBytes for hosts that the operator did not name: called before bytes that a host sent are processed. If
    *   present, these bytes are limited
    */
-  constructor(
-    policy: ConnectionPolicy,
-    limits: HttpClientLimits,
-    onBytes?: (origin: string) => void,
-  ) {
-    this.#allowPrivateNetworks = policy.allowPrivateNetworks;
+  constructor(policy: ConnectionPolicy, limits: FetchLimits, onBytes?: (origin: string) => void) {
+    this.#policy = policy;
     this.#bufferBudget = { maxBytes: limits.maxBufferedBytes, usedBytes: 0, pending: new Set() };
     const lookup = createLookup(policy);
     const connect = buildConnector({
@@ -87,25 +84,23 @@ export class HttpClient {
     this.#agent = new Agent({
       connect,
       ...(createMeteredPool && { factory: createMeteredPool }),
-      // Per host. Enough for 50 invoices a second at a mint that takes 300 ms for each; further requests wait.
-      connections: 16,
+      connections: MAX_CONNECTIONS_PER_HOST,
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
       headersTimeout: limits.headersTimeoutMs,
       bodyTimeout: limits.totalTimeoutMs,
-      // Node's default for servers.
-      maxHeaderSize: 16 * 1024,
+      maxHeaderSize: MAX_HEADER_BYTES,
     });
   }
 
   /** Sends one request. Failures of the host are results, not exceptions. */
   async request(request: HttpRequest): Promise<HttpResponse> {
     const { method, jsonBody, maxBodyBytes, timeoutMs } = request;
-    const { origin, hostname, pathname, search } = new URL(request.url);
-    // Here, because a host that is an address is connected to without a lookup.
-    if (!this.#allowPrivateNetworks && isForbiddenHost(hostname.replace(/^\[|\]$/g, ''))) {
-      return unsentResponse('forbidden address');
+    const url = new URL(request.url);
+    const forbiddenPart = findForbiddenPart(url, this.#policy);
+    if (forbiddenPart !== null) {
+      return unsentResponse(forbiddenPart);
     }
     const response = new BufferedResponse(this.#bufferBudget, maxBodyBytes);
     const timer = setTimeout(
@@ -113,8 +108,8 @@ export class HttpClient {
       timeoutMs,
     ).unref();
     const options: MeteredRequest = {
-      origin,
-      path: pathname + search,
+      origin: url.origin,
+      path: url.pathname + url.search,
       method,
       headers: { ...REQUEST_HEADERS, ...(jsonBody && { 'content-type': 'application/json' }) },
       body: jsonBody,
@@ -156,9 +151,6 @@ function firstHeaderValues(
   const names = Object.keys(headers);
   return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
 }
-
-/** The memory of a chunk in addition to its bytes: a host may send chunks of one byte. */
-const CHUNK_OVERHEAD_BYTES = 256;
 
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];

@@ -2,7 +2,7 @@ import type { LookupFunction, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
-import { MAX_HANDSHAKE_BYTES } from './guarded-connection.ts';
+import { MAX_HANDSHAKE_BYTES } from './limits.ts';
 import { MeteredSocket } from './metered-socket.ts';
 
 export interface MeteredRequest extends Dispatcher.DispatchOptions {

@@ -1,19 +1,8 @@
 import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
+import { MAX_TLS_BYTES, TLS_BYTES_PER_BYTE, TLS_BYTES_PER_SECOND } from './limits.ts';
 import { RequestFailure } from './request-failure.ts';
-
-/**
- * Bytes of TLS that are no data of the application: what is received but not processed yet, and session tickets and key
- * updates. 900 tickets fit into a record and take 10 ms; honest hosts send two.
- */
-const MAX_TLS_BYTES = 128 * 1024;
-
-/** The TLS bytes that each byte of data allows in addition. A record for a short message takes 22 bytes. */
-const TLS_BYTES_PER_BYTE = 1 / 8;
-
-/** For the replies to pings, whose records are longer than their data. */
-const TLS_BYTES_PER_SECOND = 16;
 
 /**
  * A TCP connection to an untrusted host, below TLS. Counts what the host sends before a native library processes it.

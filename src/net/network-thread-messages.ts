@@ -1,12 +1,12 @@
 import type { CloseReason } from './guarded-websocket.ts';
-import type { HttpClientLimits, HttpRequest, HttpResponse } from './http-client.ts';
+import type { HttpRequest, HttpResponse } from './http-client.ts';
+import type { FetchLimits } from './limits.ts';
 
 /** The `workerData` of the network thread. */
 export interface NetworkThreadOptions {
   allowPrivateNetworks: boolean;
-  limits: HttpClientLimits;
+  limits: FetchLimits;
   statusMemory: SharedArrayBuffer;
-  heartbeatIntervalMs: number;
 }
 
 /** From the main thread to the network thread. Ids are unique. */

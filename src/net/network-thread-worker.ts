@@ -1,32 +1,23 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
+import { createGuardedWebSocketConnector, type GuardedSocket } from './guarded-websocket.ts';
+import { HttpClient, type HttpResponse } from './http-client.ts';
 import {
   BYTES_PER_MESSAGE,
-  createGuardedWebSocketConnector,
-  type GuardedSocket,
-} from './guarded-websocket.ts';
-import { HttpClient, type HttpResponse } from './http-client.ts';
+  HEARTBEAT_INTERVAL_MS,
+  MAX_JSON_DEPTH,
+  MAX_QUEUED_REPLY_BYTES,
+  MAX_REPLY_BATCH_BYTES,
+  MAX_WEBSOCKET_SITES,
+  SITE_BURST_BYTES,
+  SITE_BYTES_PER_SECOND,
+} from './limits.ts';
 import {
   type NetworkThreadOptions,
   type NetworkThreadReply,
   type NetworkThreadRequest,
   NetworkThreadStatus,
 } from './network-thread-messages.ts';
-
-/**
- * What the WebSockets of a site may send: first the states of 4,000 quotes, then those of about ten quotes a second.
- */
-const SITE_BURST_BYTES = 16 * 1024 * 1024;
-const SITE_BYTES_PER_SECOND = 64 * 1024;
-
-/** The main thread handles this much in about a millisecond. A batch exceeds it by at most one reply. */
-const MAX_BATCH_BYTES = 64 * 1024;
-
-/** Of messages. Reached only if many sites send bursts at the same time. Then WebSockets are closed. */
-const MAX_QUEUED_BYTES = 16 * 1024 * 1024;
-
-/** More sites than can have WebSockets. */
-const MAX_SITES = 1_000;
 
 /** Sends and receives for {@link NetworkThread}. */
 function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): void {
@@ -35,7 +26,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   const clients = new Map<number, HttpClient>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks });
   const sockets = new Map<number, GuardedSocket>();
-  const buckets = new LRUCache<string, ByteBucket>({ max: MAX_SITES });
+  const buckets = new LRUCache<string, ByteBucket>({ max: MAX_WEBSOCKET_SITES });
   const replies = new ReplyQueue(port);
 
   function getClient(id: number): HttpClient {
@@ -59,7 +50,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
       return bucket.take(bytes);
     });
     const forward = (reply: NetworkThreadReply) => {
-      if (replies.queuedBytes < MAX_QUEUED_BYTES) {
+      if (replies.queuedBytes < MAX_QUEUED_REPLY_BYTES) {
         replies.push(reply);
       } else {
         socket.terminate();
@@ -76,7 +67,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   }
 
   status.recordHeartbeat();
-  setInterval(() => status.recordHeartbeat(), options.heartbeatIntervalMs);
+  setInterval(() => status.recordHeartbeat(), HEARTBEAT_INTERVAL_MS);
 
   port.on('message', (message: NetworkThreadRequest) => {
     if (message.kind === 'next') {
@@ -99,9 +90,6 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
     }
   });
 }
-
-/** The main thread could not receive deeper JSON. The info of a mint has six levels. */
-const MAX_JSON_DEPTH = 64;
 
 function withoutDeepJson(response: HttpResponse): HttpResponse {
   return response.outcome === 'responded' && isDeeperThan(MAX_JSON_DEPTH, response.json)
@@ -143,11 +131,11 @@ class ReplyQueue {
   sendBatch(): void {
     const batch: NetworkThreadReply[] = [];
     let batchBytes = 0;
-    while (this.#queue.length > 0 && batchBytes < MAX_BATCH_BYTES) {
+    while (this.#queue.length > 0 && batchBytes < MAX_REPLY_BATCH_BYTES) {
       const reply = this.#queue.shift() as NetworkThreadReply;
       batch.push(reply);
       // A response has up to 16,000 elements of JSON, so it fills a batch.
-      batchBytes += reply.kind === 'response' ? MAX_BATCH_BYTES : countMessageBytes(reply);
+      batchBytes += reply.kind === 'response' ? MAX_REPLY_BATCH_BYTES : countMessageBytes(reply);
       this.queuedBytes -= countMessageBytes(reply);
     }
     this.#isMainThreadReady = batch.length === 0;

@@ -11,6 +11,16 @@ import {
   unsentResponse,
 } from './http-client.ts';
 import {
+  HEARTBEAT_INTERVAL_MS,
+  MAX_MISSED_HEARTBEATS,
+  MAX_MISSED_HEARTBEATS_AT_START,
+  MAX_SUSPENSIONS,
+  SUSPENSION_BACKOFF,
+  SUSPENSION_TTL_MS,
+  THREAD_RESOURCE_LIMITS,
+  THREAD_TIMEOUT_GRACE_MS,
+} from './limits.ts';
+import {
   type NetworkThreadOptions,
   type NetworkThreadReply,
   type NetworkThreadRequest,
@@ -18,26 +28,6 @@ import {
 } from './network-thread-messages.ts';
 import { NETWORK_THREAD_FILE } from './network-thread-worker.ts';
 import { getSite } from './site.ts';
-
-/** How often the network thread records a heartbeat, and the main thread checks for it. */
-const HEARTBEAT_INTERVAL_MS = 250;
-
-/** The network thread itself ends requests that time out. */
-const TIMEOUT_GRACE_MS = 1_000;
-
-/** After two seconds without a heartbeat, the network thread is blocked. Its start may take longer. */
-const MAX_MISSED_HEARTBEATS = 8;
-const MAX_MISSED_AT_START = 40;
-
-/** Honest responses need a few MB. Buffers count separately (see `maxBufferedBytes`). */
-const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
-
-/** How long a site is suspended that has blocked the network thread. Doubles each time. */
-const SUSPENSION_LIMITS = { initialMs: 10_000, maxMs: 60 * 60_000 };
-
-/** Afterwards, the next suspension of a site is short again. */
-const SUSPENSION_TTL_MS = 24 * 60 * 60_000;
-const MAX_SUSPENSIONS = 10_000;
 
 interface NetworkThreadDeps extends Pick<NetworkThreadOptions, 'allowPrivateNetworks' | 'limits'> {
   monotonicMs: () => number;
@@ -146,7 +136,7 @@ export class NetworkThread {
     // A thread that is busy, but not blocked, may not end the request in time.
     const timer = setTimeout(
       () => this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' }),
-      request.timeoutMs + TIMEOUT_GRACE_MS,
+      request.timeoutMs + THREAD_TIMEOUT_GRACE_MS,
     ).unref();
     return promise.finally(() => clearTimeout(timer));
   }
@@ -170,10 +160,9 @@ export class NetworkThread {
         allowPrivateNetworks,
         limits,
         statusMemory,
-        heartbeatIntervalMs: HEARTBEAT_INTERVAL_MS,
       } satisfies NetworkThreadOptions,
       env: createWorkerEnvironment(),
-      resourceLimits: RESOURCE_LIMITS,
+      resourceLimits: THREAD_RESOURCE_LIMITS,
     });
     worker.on('message', (batch: NetworkThreadReply[]) => {
       for (const reply of batch) {
@@ -199,7 +188,7 @@ export class NetworkThread {
       const { heartbeats } = status;
       missedHeartbeats = heartbeats === lastHeartbeats ? missedHeartbeats + 1 : 0;
       lastHeartbeats = heartbeats;
-      const maxMissed = heartbeats === 0 ? MAX_MISSED_AT_START : MAX_MISSED_HEARTBEATS;
+      const maxMissed = heartbeats === 0 ? MAX_MISSED_HEARTBEATS_AT_START : MAX_MISSED_HEARTBEATS;
       if (missedHeartbeats >= maxMissed) {
         abandon(new Error('network thread records no heartbeat'));
       }
@@ -255,7 +244,7 @@ export class NetworkThread {
   #suspend(site: string): number {
     const { monotonicMs } = this.#deps;
     const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
-    const suspendedMs = computeBackoffMs(count, SUSPENSION_LIMITS);
+    const suspendedMs = computeBackoffMs(count, SUSPENSION_BACKOFF);
     this.#suspensions.set(site, { count, untilMs: monotonicMs() + suspendedMs });
     return suspendedMs;
   }

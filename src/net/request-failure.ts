@@ -65,21 +65,9 @@ export function toFailureReason(error: unknown): RequestFailureReason {
 /** Why a WebSocket did not open. `handshake rejected`: the status of the response was not 101. */
 export type HandshakeFailure = RequestFailureReason | 'handshake rejected' | 'not a relay';
 
-/** The message of `ws` after a handshake that was terminated, for example by a timeout. */
-const HANDSHAKE_ABANDONED = /closed before the connection was established/;
-
-/** The message of `ws` for a status other than 101. */
-const HANDSHAKE_REJECTED = /^Unexpected server response/;
-
 export function toHandshakeFailure(error: unknown): HandshakeFailure {
   if (!(error instanceof Error) || error instanceof RequestFailure) {
     return toFailureReason(error);
-  }
-  if (HANDSHAKE_ABANDONED.test(error.message)) {
-    return 'timed out';
-  }
-  if (HANDSHAKE_REJECTED.test(error.message)) {
-    return 'handshake rejected';
   }
   // Protocol errors of `ws` have no code. The codes of Node's HTTP parser start with HPE_.
   const code = errorCode(error);

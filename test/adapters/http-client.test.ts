@@ -1,8 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { createServer, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { DEFAULT_FETCH_LIMITS } from '../../src/net/guarded-fetch.ts';
 import { HttpClient } from '../../src/net/http-client.ts';
+import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import { flood } from '../helpers/mints/fake-hostile-mint.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 
@@ -81,14 +81,14 @@ describe('HttpClient with hosts that the operator did not name', () => {
     const url = await startHost((connection) =>
       connection.write(`${hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
     );
-    const client = new HttpClient({ allowPrivateNetworks: true }, DEFAULT_FETCH_LIMITS);
+    const client = new HttpClient({ allowPrivateNetworks: true }, FETCH_LIMITS);
     onTestFinished(() => client.close());
     expect(await sendRequest(client, url)).toMatchObject({ json: {} });
   });
 });
 
 function createClient(): HttpClient {
-  const client = new HttpClient({ allowPrivateNetworks: true }, DEFAULT_FETCH_LIMITS, () => {});
+  const client = new HttpClient({ allowPrivateNetworks: true }, FETCH_LIMITS, () => {});
   onTestFinished(() => client.close());
   return client;
 }
@@ -99,7 +99,7 @@ function sendRequest(client: HttpClient, url: string) {
     method: 'GET',
     jsonBody: null,
     maxBodyBytes: MAX_BODY_BYTES,
-    timeoutMs: DEFAULT_FETCH_LIMITS.totalTimeoutMs,
+    timeoutMs: FETCH_LIMITS.totalTimeoutMs,
   });
 }
 

@@ -7,17 +7,14 @@ import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
-import {
-  DEFAULT_FETCH_LIMITS,
-  GuardedFetch,
-  type GuardedResponse,
-} from '../../src/net/guarded-fetch.ts';
+import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
 import {
   type CloseReason,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
 import { HttpClient } from '../../src/net/http-client.ts';
+import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import {
   type ConnectionAttempts,
   type LoopbackConnectionCounter,
@@ -96,7 +93,7 @@ describe('a mint or relay URL from an untrusted client', () => {
       expect(reason).toBe('forbidden address');
     }
     const unencrypted = createGuardedConnector()(`ws://${host}:${loopbackCounter.port}/`);
-    expect((await waitForClose(unencrypted)).reason).toBe('forbidden address');
+    expect((await waitForClose(unencrypted)).reason).toBe('https required');
     expect(attempts.targets).toEqual([]);
     expect(loopbackCounter.connectionCount()).toBe(0);
   });
@@ -200,7 +197,7 @@ describe('a private host', () => {
     const ownCounter = await startLoopbackConnectionCounter();
     const unrestrictedFetch = new GuardedFetch({
       allowPrivateNetworks: true,
-      limits: { totalTimeoutMs: CONNECT_TIMEOUT_MS },
+      limits: { ...FETCH_LIMITS, totalTimeoutMs: CONNECT_TIMEOUT_MS },
     });
     const attempts = startRecording();
     await unrestrictedFetch.request({ method: 'GET', url: `http://[::1]:${ownCounter.port}/` });
@@ -345,7 +342,7 @@ function guardedFetchOptions() {
   return {
     allowPrivateNetworks: false,
     resolve: createDnsResolver([dnsServer.address]),
-    limits: { ...DEFAULT_FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS },
+    limits: { ...FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS },
   };
 }
 

@@ -5,19 +5,22 @@ import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { DEFAULT_FETCH_LIMITS, GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { HttpClient } from '../../src/net/http-client.ts';
+import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-certificate.ts';
 
 /** Resolves every host name to this machine, and treats the address as public. */
-vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
+vi.mock(import('../../src/net/guarded-connection.ts'), async (importOriginal) => ({
   ...(await importOriginal()),
-  createGuardedLookup: () => (_hostname, options, callback) =>
-    options.all
-      ? callback(null, [{ address: '127.0.0.1', family: 4 }])
-      : callback(null, '127.0.0.1', 4),
+  createLookup: () => ({
+    lookup: (_hostname, options, callback) =>
+      options.all
+        ? callback(null, [{ address: '127.0.0.1', family: 4 }])
+        : callback(null, '127.0.0.1', 4),
+  }),
 }));
 
 /** The default of `GuardedFetch`. */
@@ -81,14 +84,14 @@ describe('a client for untrusted hosts with the settings of production', () => {
     onTestFinished(close);
     const host = `mint.test:${port}`;
     const policy = { allowPrivateNetworks: false };
-    const client = new HttpClient(policy, DEFAULT_FETCH_LIMITS, () => undefined);
+    const client = new HttpClient(policy, FETCH_LIMITS, () => undefined);
     onTestFinished(() => client.close());
     const response = await client.request({
       url: `https://${host}/`,
       method: 'GET',
       jsonBody: null,
-      maxBodyBytes: DEFAULT_FETCH_LIMITS.maxBodyBytes,
-      timeoutMs: DEFAULT_FETCH_LIMITS.totalTimeoutMs,
+      maxBodyBytes: FETCH_LIMITS.maxBodyBytes,
+      timeoutMs: FETCH_LIMITS.totalTimeoutMs,
     });
     const socket = createGuardedWebSocketConnector(policy)(`wss://${host}/`, () => true);
     const closed = once(socket, 'close');

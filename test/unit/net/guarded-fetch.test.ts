@@ -3,11 +3,8 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { findFreePort } from '../../../scripts/server-process.ts';
-import {
-  type FetchLimits,
-  GuardedFetch,
-  type GuardedResponse,
-} from '../../../src/net/guarded-fetch.ts';
+import { GuardedFetch, type GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import { FETCH_LIMITS, type FetchLimits } from '../../../src/net/limits.ts';
 
 // test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
 
@@ -263,13 +260,12 @@ function sendRequest(
 }
 
 function createFetch(
-  options: {
-    allowPrivateNetworks?: boolean;
-    operatorOrigins?: string[];
-    limits?: Partial<FetchLimits>;
-  } = {},
+  options: { allowPrivateNetworks?: boolean; limits?: Partial<FetchLimits> } = {},
 ): GuardedFetch {
-  const guardedFetch = new GuardedFetch({ allowPrivateNetworks: true, ...options });
+  const guardedFetch = new GuardedFetch({
+    allowPrivateNetworks: options.allowPrivateNetworks ?? true,
+    limits: { ...FETCH_LIMITS, ...options.limits },
+  });
   onTestFinished(() => guardedFetch.close());
   return guardedFetch;
 }

@@ -34,10 +34,10 @@ afterEach(() => {
 // test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
 
 describe('createGuardedWebSocketConnector', () => {
-  it('rejects ws:// URLs of public addresses unless private networks are allowed', async () => {
+  it('requires TLS unless private networks are allowed', async () => {
     const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
     const closing = waitForClose(connect('ws://93.184.216.34/v1/ws'));
-    expect(await closing).toEqual({ reason: 'forbidden address', status: null });
+    expect(await closing).toEqual({ reason: 'https required', status: null });
   });
 
   it('opens a connection without extensions', async () => {

@@ -1,6 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import { describe, expect, it } from 'vitest';
-import { createGuardedLookup, type ResolveHostname } from '../../../src/net/address-guard.ts';
+import type { ResolveHostname } from '../../../src/net/dns-resolver.ts';
+import { createLookup } from '../../../src/net/guarded-connection.ts';
 import { isForbiddenHost, isPublicAddress } from '../../../src/net/public-address.ts';
 
 describe('isPublicAddress', () => {
@@ -77,7 +78,7 @@ describe('isForbiddenHost', () => {
 });
 
 // test/security/egress.test.ts covers names that resolve to private addresses, and DNS rebinding.
-describe('createGuardedLookup', () => {
+describe('createLookup', () => {
   it('returns all public addresses with the option `all`, otherwise the first one', async () => {
     const lookup = guardedLookup(['10.0.0.1', '93.184.216.34', '2606:4700::1111']);
     expect(await lookup({ all: true })).toEqual([
@@ -121,7 +122,8 @@ function guardedLookup(resolvedAddresses: string[]) {
 function promisifyGuardedLookup(resolve: ResolveHostname) {
   return (options: { all?: boolean }) =>
     new Promise<string | LookupAddress[]>((fulfil, reject) => {
-      createGuardedLookup(resolve)('mint.example', options, (error, address) =>
+      const { lookup } = createLookup({ allowPrivateNetworks: false, resolve });
+      lookup?.('mint.example', options, (error, address) =>
         error ? reject(error) : fulfil(address),
       );
     });
