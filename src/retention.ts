@@ -1,8 +1,8 @@
 import { BackgroundJob } from './background-job.ts';
+import type { Db } from './database/transaction.ts';
 import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
 import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
-import type { Store } from './store.ts';
 import { pruneFailedPurchases } from './usernames/purchase-store.ts';
 import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
 import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
@@ -14,15 +14,15 @@ const PRUNE_BATCH_SIZE = 500;
 
 /** Creates the job that prunes history and truncates SQLite's WAL file. */
 export function createMaintenanceJob(deps: {
-  store: Store;
+  db: Db;
   checkpoint: () => Promise<void>;
   clock: () => number;
   log: Logger;
 }): BackgroundJob {
-  const { store, checkpoint, clock, log } = deps;
+  const { db, checkpoint, clock, log } = deps;
   return new BackgroundJob({
     work: async (signal) => {
-      await pruneHistory(store, clock(), signal);
+      await pruneHistory(db, clock(), signal);
       await checkpoint();
     },
     intervalMs: MAINTENANCE_INTERVAL_MS,
@@ -38,19 +38,15 @@ export function createMaintenanceJob(deps: {
  * Gives up overdue zap receipt deliveries and deletes old rows and zap requests, in small batches, until the signal
  * aborts.
  */
-export async function pruneHistory(
-  store: Store,
-  nowMs: number,
-  signal: AbortSignal,
-): Promise<void> {
+export async function pruneHistory(db: Db, nowMs: number, signal: AbortSignal): Promise<void> {
   for (const pruneBatch of [
-    () => giveUpOverdueDeliveries(store.db, nowMs, PRUNE_BATCH_SIZE),
-    () => pruneQuoteEvents(store.db, PRUNE_BATCH_SIZE),
-    () => pruneFailedPurchases(store.db, PRUNE_BATCH_SIZE),
-    () => pruneZapReceipts(store.db, PRUNE_BATCH_SIZE),
-    () => pruneZapRequests(store.db, PRUNE_BATCH_SIZE),
-    () => pruneRelays(store.db, PRUNE_BATCH_SIZE),
-    () => pruneUnusedMints(store.db, PRUNE_BATCH_SIZE),
+    () => giveUpOverdueDeliveries(db, nowMs, PRUNE_BATCH_SIZE),
+    () => pruneQuoteEvents(db, PRUNE_BATCH_SIZE),
+    () => pruneFailedPurchases(db, PRUNE_BATCH_SIZE),
+    () => pruneZapReceipts(db, PRUNE_BATCH_SIZE),
+    () => pruneZapRequests(db, PRUNE_BATCH_SIZE),
+    () => pruneRelays(db, PRUNE_BATCH_SIZE),
+    () => pruneUnusedMints(db, PRUNE_BATCH_SIZE),
   ]) {
     let hasMore = true;
     while (hasMore && !signal.aborted) {

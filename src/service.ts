@@ -37,7 +37,6 @@ import {
 } from './recipients/recipient-directory.ts';
 import { createMaintenanceJob } from './retention.ts';
 import { type ShutdownStage, shutDown } from './shutdown.ts';
-import { Store } from './store.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { createWatcherModule } from './watcher/watcher-module.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
@@ -79,7 +78,6 @@ export async function startService(
   const log = overrides.log ?? (await createServiceLogger(config));
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const { db } = database;
-  const store = new Store(db);
   const { allowPrivateNetworks, limits } = config;
   if (allowPrivateNetworks) {
     log.warn(
@@ -124,7 +122,7 @@ export async function startService(
     log,
   });
   const zaps = await createZapsModule({
-    store,
+    db,
     secretKey: config.zaps.secretKey,
     relays: config.zaps.relays,
     mintPolicy,
@@ -136,7 +134,7 @@ export async function startService(
     log,
   });
   const quotes = createQuotesModule({
-    store,
+    db,
     mints,
     zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
@@ -149,7 +147,7 @@ export async function startService(
     log,
   });
   const watcher = createWatcherModule({
-    store,
+    db,
     mints,
     getUntrustedProxy,
     processId,
@@ -169,7 +167,7 @@ export async function startService(
     log,
   });
   const usernames = await createUsernamesModule({
-    store,
+    db,
     settings: config,
     mints,
     allowHttpMints: allowPrivateNetworks,
@@ -178,7 +176,7 @@ export async function startService(
     log,
   });
   const maintenance = createMaintenanceJob({
-    store,
+    db,
     checkpoint: () => database.checkpoint(),
     clock,
     log,

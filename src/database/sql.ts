@@ -1,6 +1,5 @@
 import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
 import { isSqliteConstraintViolation } from './errors.ts';
-import type { DatabaseSchema } from './schema.ts';
 
 // SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
 
@@ -104,13 +103,4 @@ export function isConstraintViolation(error: unknown): boolean {
 /** Returns a boolean as the database stores it. */
 export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;
-}
-
-/** The base class of the stores, which contain the queries of one feature each. */
-export abstract class BaseStore {
-  readonly db: Kysely<DatabaseSchema>;
-
-  constructor(db: Kysely<DatabaseSchema>) {
-    this.db = db;
-  }
 }

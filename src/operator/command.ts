@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import type { Store } from '../store.ts';
+import type { Db } from '../database/transaction.ts';
 import type { Treasury } from '../usernames/treasury.ts';
 import type { ProcessIo } from './command-io.ts';
 import { formatJson, joinLines } from './format.ts';
@@ -13,7 +13,7 @@ export interface CommandResult {
 }
 
 export interface CommandContext {
-  store: Store;
+  db: Db;
   /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */

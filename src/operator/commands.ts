@@ -1,6 +1,5 @@
 import type { CommandConfig } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
-import { Store } from '../store.ts';
 import { Treasury } from '../usernames/treasury.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
@@ -92,12 +91,12 @@ export async function runOperatorCommand(
 ): Promise<CommandResult> {
   const database = await openExistingDatabase(config.database, () => undefined);
   try {
-    const store = new Store(database.db);
+    const { db } = database;
     const clock = Date.now;
     const context = {
-      store,
+      db,
       reservedNames: config.usernames.reserved,
-      openTreasury: () => new Treasury({ store, sealer: createTreasurySealer(config), clock }),
+      openTreasury: () => new Treasury({ db, sealer: createTreasurySealer(config), clock }),
       allowHttpMints: config.allowPrivateNetworks,
       clock,
     };

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
+import { type Db, transaction } from '../database/transaction.ts';
 import { parseAddressInput } from '../recipients/address-input.ts';
 import { parseRecipientAddress, type RecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
@@ -11,7 +12,6 @@ import {
   type StoredUser,
   unblockUser,
 } from '../recipients/user-store.ts';
-import type { Store } from '../store.ts';
 import { countPurchasesByState } from '../usernames/purchase-store.ts';
 import type { StoredUsername } from '../usernames/username-availability.ts';
 import { findUsername, listUsernamesOfKey } from '../usernames/username-store.ts';
@@ -65,8 +65,8 @@ export const userCommand: OperatorCommand = {
     }
     const identifier = parseUserIdentifier(operands);
     const reason = values.reason === undefined ? null : parseReason(values.reason);
-    return async ({ store, clock }) => {
-      const report = await runAction(store, action, identifier, reason, clock());
+    return async ({ db, clock }) => {
+      const report = await runAction(db, action, identifier, reason, clock());
       return createReportResult(report, values.json);
     };
   },
@@ -82,7 +82,7 @@ interface ResolvedUser {
 }
 
 async function runAction(
-  store: Store,
+  db: Db,
   action: 'show' | 'block' | 'unblock',
   identifier: UserIdentifier,
   reason: string | null,
@@ -91,17 +91,17 @@ async function runAction(
   let resolved: ResolvedUser;
   if (identifier.kind === 'pubkey') {
     const { pubkey } = identifier;
-    resolved = { pubkey, user: await findUserByPubkey(store.db, pubkey) };
+    resolved = { pubkey, user: await findUserByPubkey(db, pubkey) };
   } else {
-    const user = await findUserByName(store.db, identifier.name);
+    const user = await findUserByName(db, identifier.name);
     if (user === null) {
-      return reportUnusedName(store, identifier.name);
+      return reportUnusedName(db, identifier.name);
     }
     resolved = { pubkey: user.pubkey, user };
   }
   return action === 'show'
-    ? reportUser(store, resolved, nowMs)
-    : changeBlock(store, resolved, action, reason, nowMs);
+    ? reportUser(db, resolved, nowMs)
+    : changeBlock(db, resolved, action, reason, nowMs);
 }
 
 /** Parses a key in hex, or what people enter for a Lightning address. 64 hex characters are always a key. */
@@ -137,7 +137,7 @@ function parseReason(text: string): string {
 }
 
 /** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
-async function reportUnusedName({ db }: Store, name: string): Promise<CommandReport> {
+async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
   const stored = await findUsername(db, name);
   let text = `No user has the name ${name}.`;
   if (stored?.pubkey) {
@@ -154,7 +154,7 @@ async function reportUnusedName({ db }: Store, name: string): Promise<CommandRep
  * @param reason shown only to the operator; null keeps the reason of an earlier block
  */
 async function changeBlock(
-  store: Store,
+  db: Db,
   { pubkey, user }: ResolvedUser,
   action: 'block' | 'unblock',
   reason: string | null,
@@ -162,12 +162,12 @@ async function changeBlock(
 ): Promise<CommandReport> {
   const earlierBlock = user?.block ?? null;
   // The block that is now in force or was removed.
-  const block = await store.transaction(async (tx) => {
-    await notifyRecipientChange(tx.tx, pubkey);
+  const block = await transaction(db, async (tx) => {
+    await notifyRecipientChange(tx, pubkey);
     if (action === 'block') {
-      return blockUser(tx.tx, pubkey, reason, nowMs);
+      return blockUser(tx, pubkey, reason, nowMs);
     }
-    await unblockUser(tx.tx, pubkey, nowMs);
+    await unblockUser(tx, pubkey, nowMs);
     return earlierBlock;
   });
   const name = user?.name ?? null;
@@ -193,15 +193,15 @@ function blockToText({ sinceMs, reason }: RecipientBlock): string {
 
 /** Reports the stored data of a user. Sends no request to a mint. */
 async function reportUser(
-  store: Store,
+  db: Db,
   { pubkey, user }: ResolvedUser,
   nowMs: number,
 ): Promise<CommandReport> {
-  const usernames = await listUsernamesOfKey(store.db, pubkey);
-  const { paymentCount, lastPaidAtMs } = await countPayments(store.db, pubkey);
-  const unpaid = await searchUnpaidQuotes(store.db, pubkey, null, MAX_COUNTED_OPEN_QUOTES + 1);
+  const usernames = await listUsernamesOfKey(db, pubkey);
+  const { paymentCount, lastPaidAtMs } = await countPayments(db, pubkey);
+  const unpaid = await searchUnpaidQuotes(db, pubkey, null, MAX_COUNTED_OPEN_QUOTES + 1);
   const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
-  const purchases = await countPurchasesByState(store.db, pubkey);
+  const purchases = await countPurchasesByState(db, pubkey);
   const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
     const npub = nip19.npubEncode(pubkey);

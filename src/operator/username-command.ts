@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import type { Db } from '../database/transaction.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import {
   isReservedUsername,
   MAX_USERNAME_LENGTH,
@@ -8,7 +8,6 @@ import {
   parseUsername,
 } from '../recipients/lightning-address.ts';
 import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
-import type { TransactionStore } from '../store.ts';
 import {
   resolveAvailability,
   type StoredUsername,
@@ -108,11 +107,11 @@ async function readUsernameRecord(
 }
 
 async function showUsername(
-  { store, reservedNames, clock }: CommandContext,
+  { db, reservedNames, clock }: CommandContext,
   name: string,
 ): Promise<CommandReport> {
   const nowMs = clock();
-  const record = await readUsernameRecord(store.db, name, reservedNames, nowMs);
+  const record = await readUsernameRecord(db, name, reservedNames, nowMs);
   return {
     isSuccess: true,
     json: { outcome: 'found', nowMs, ...record },
@@ -168,14 +167,14 @@ type ChangeOutcome =
   | 'conflict';
 
 async function changeUsername(
-  { store, reservedNames, clock }: CommandContext,
+  { db, reservedNames, clock }: CommandContext,
   action: Action,
   name: string,
   isTakeoverAllowed: boolean,
 ): Promise<CommandReport> {
   const nowMs = clock();
-  const { outcome, before } = await store.transaction(async (tx) => {
-    const record = await readUsernameRecord(tx.tx, name, reservedNames, nowMs);
+  const { outcome, before } = await transaction(db, async (tx) => {
+    const record = await readUsernameRecord(tx, name, reservedNames, nowMs);
     const rejection = checkChange(action, record, isTakeoverAllowed);
     const result = rejection ?? (await applyChange(tx, action, record, nowMs));
     return { outcome: result, before: record };
@@ -212,23 +211,23 @@ function checkChange(
 
 /** Each statement changes the name only if the name still has the status that was read. */
 async function applyChange(
-  tx: TransactionStore,
+  tx: Tx,
   action: Action,
   { name, availability }: UsernameRecord,
   nowMs: number,
 ): Promise<ChangeOutcome> {
   if (availability === 'in_use') {
-    await tx.notify(RECIPIENT_CHANGES_CHANNEL, [name]);
-    if (!(await revokeUsername(tx.tx, name, nowMs))) {
+    await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
+    if (!(await revokeUsername(tx, name, nowMs))) {
       return 'conflict';
     }
-  } else if (availability !== 'free' && !(await freeUsername(tx.tx, name))) {
+  } else if (availability !== 'free' && !(await freeUsername(tx, name))) {
     return 'conflict';
   }
   if (action === 'release') {
     return 'released';
   }
-  return (await reserveUsername(tx.tx, name, nowMs)) ? 'reserved' : 'conflict';
+  return (await reserveUsername(tx, name, nowMs)) ? 'reserved' : 'conflict';
 }
 
 function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Action): string {

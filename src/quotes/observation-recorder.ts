@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts';
 import { isConstraintViolation } from '../database/sql.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
@@ -8,7 +9,6 @@ import {
   type PaymentCounter,
   savePaymentCounters,
 } from '../recipients/user-store.ts';
-import type { Store, TransactionStore } from '../store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
 import { addQuoteEvents } from './quote-event-store.ts';
@@ -64,14 +64,14 @@ export interface ReceiptSigningResult {
 
 /** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
 export type SignReceipts = (
-  tx: TransactionStore,
+  tx: Tx,
   mintUrl: string,
   payments: readonly RecordedPayment[],
   nowMs: number,
 ) => Promise<ReceiptSigningResult>;
 
 export interface ObservationRecorderDeps {
-  store: Store;
+  db: Db;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
   /** Null if zaps are disabled. */
   zaps: {
@@ -119,7 +119,7 @@ export class ObservationRecorder {
     observations: readonly SourcedObservation[],
   ): Promise<RecordedQuote[]> {
     try {
-      const { decisions, receipts } = await this.#deps.store.transaction((tx) =>
+      const { decisions, receipts } = await transaction(this.#deps.db, (tx) =>
         this.#recordInTransaction(tx, mintUrl, observations),
       );
       this.#reportCommitted(mintUrl, decisions, receipts);
@@ -135,18 +135,18 @@ export class ObservationRecorder {
 
   /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
   async #recordInTransaction(
-    tx: TransactionStore,
+    tx: Tx,
     mintUrl: string,
     observations: readonly SourcedObservation[],
   ): Promise<{ decisions: ObservationDecision[]; receipts: ReceiptSigningResult }> {
     const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
     const quoteIds = [...observationsById.keys()];
-    const recipientsOfUnpaid = (await findQuotesById(tx.tx, mintUrl, quoteIds))
+    const recipientsOfUnpaid = (await findQuotesById(tx, mintUrl, quoteIds))
       .filter(({ state }) => !isPaidQuoteState(state))
       .map(({ pubkey }) => pubkey);
-    const lockedCounters = await lockPaymentCounters(tx.tx, recipientsOfUnpaid);
+    const lockedCounters = await lockPaymentCounters(tx, recipientsOfUnpaid);
     const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
-    const lockedQuotes = await lockQuotesById(tx.tx, mintUrl, quoteIds);
+    const lockedQuotes = await lockQuotesById(tx, mintUrl, quoteIds);
 
     const { clock, zaps } = this.#deps;
     const nowMs = clock();
@@ -162,15 +162,15 @@ export class ObservationRecorder {
     const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
     await applyQuoteChanges(
-      tx.tx,
+      tx,
       decisions.flatMap(({ change }) => change ?? []),
     );
     await savePaymentCounters(
-      tx.tx,
+      tx,
       lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
     );
     await addQuoteEvents(
-      tx.tx,
+      tx,
       decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
     );
     const receipts =
@@ -184,7 +184,7 @@ export class ObservationRecorder {
       }
       return [{ ...quote, listedAtMs: paidAtMs > nowMs ? paidAtMs : null }];
     });
-    await tx.notify(QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedPayments));
+    await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedPayments));
     return { decisions, receipts };
   }
 
@@ -229,8 +229,8 @@ export class ObservationRecorder {
     observation: SourcedObservation,
     error: unknown,
   ): Promise<RecordedQuote[]> {
-    const { store, log } = this.#deps;
-    const stored = await findQuotesById(store.db, mintUrl, [observation.quoteId]);
+    const { db, log } = this.#deps;
+    const stored = await findQuotesById(db, mintUrl, [observation.quoteId]);
     log.error(
       { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
       'cannot record a payment: the rows of its quote and recipient contradict each other; ' +

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Mints } from '../mints/mints-module.ts';
-import type { Store } from '../store.ts';
 import { InvoiceAdmission, type InvoiceLimits } from './invoice-admission.ts';
 import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
 import { ObservationRecorder, type ObservationRecorderDeps } from './observation-recorder.ts';
@@ -12,7 +12,7 @@ import { QuoteWriter } from './quote-writer.ts';
 
 export interface QuotesModuleOptions
   extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
-  store: Store;
+  db: Db;
   mints: Mints;
   zaps: ObservationRecorderDeps['zaps'];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
@@ -24,8 +24,7 @@ export interface QuotesModuleOptions
 
 /** Constructs the objects that issue invoices, record payments and notify wallets. */
 export function createQuotesModule(options: QuotesModuleOptions) {
-  const { store, mints, limits, clock, log } = options;
-  const { db } = store;
+  const { db, mints, limits, clock, log } = options;
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
   const updateLog = createUpdateLog(db, clock, log);
   return {

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
+import { type Db, transaction, tryTransaction } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
-import type { Store } from '../store.ts';
 import { hashSecret } from './ecash/proofs.ts';
 import {
   checkSwap,
@@ -58,7 +58,7 @@ const LEASE_WAIT_INTERVAL_MS = 250;
 const MAX_LEASE_WAITS = 40;
 
 interface PurchaseProcessorDeps {
-  store: Store;
+  db: Db;
   limiter: MintRateLimiter;
   swapContext: SwapContext;
   sealer: Sealer;
@@ -139,8 +139,8 @@ export class PurchaseProcessor {
 
   /** Resumes a purchase. Returns null if another process has the lease or has closed the purchase. */
   resume(id: string): Promise<PurchaseAttemptResult | null> {
-    const { store, clock } = this.#deps;
-    return this.#run(id, (holder) => acquirePurchaseLease(store.db, id, holder, clock()));
+    const { db, clock } = this.#deps;
+    return this.#run(id, (holder) => acquirePurchaseLease(db, id, holder, clock()));
   }
 
   /**
@@ -151,7 +151,7 @@ export class PurchaseProcessor {
   async resumeOrWait(id: string): Promise<PurchaseAttemptResult | null> {
     for (let attempt = 0; attempt < MAX_LEASE_WAITS; attempt += 1) {
       const result = await this.resume(id);
-      if (result !== null || (await findOpenPurchase(this.#deps.store.db, id)) === null) {
+      if (result !== null || (await findOpenPurchase(this.#deps.db, id)) === null) {
         return result;
       }
       await delay(LEASE_WAIT_INTERVAL_MS);
@@ -160,8 +160,8 @@ export class PurchaseProcessor {
   }
 
   async resumeDue(): Promise<void> {
-    const { store, clock } = this.#deps;
-    const due = await listDuePurchases(store.db, clock(), RECOVERY_BATCH_SIZE);
+    const { db, clock } = this.#deps;
+    const due = await listDuePurchases(db, clock(), RECOVERY_BATCH_SIZE);
     await Promise.all(due.map((id) => this.resume(id)));
   }
 
@@ -181,15 +181,15 @@ export class PurchaseProcessor {
     order: NewPurchaseOrder,
     outputPlan: OutputPlan,
   ): Promise<boolean> {
-    const { store, sealer, clock } = this.#deps;
+    const { db, sealer, clock } = this.#deps;
     const { payment } = order;
     const sealedProofs = await sealer.seal(purchaseSealContext(id), payment.proofs);
     const secretHashes = payment.proofs.map(hashSecret);
-    return store.tryTransaction(async (tx) => {
-      if (!(await holdUsername(tx.tx, order.name, { ...order, purchaseId: id }))) {
+    return tryTransaction(db, async (tx) => {
+      if (!(await holdUsername(tx, order.name, { ...order, purchaseId: id }))) {
         return false;
       }
-      await insertPurchase(tx.tx, {
+      await insertPurchase(tx, {
         ...order,
         id,
         paidSat: payment.faceValueSat,
@@ -199,10 +199,10 @@ export class PurchaseProcessor {
         outputPlan,
         leaseHolder,
       });
-      if (!(await isActiveTreasuryKey(tx.tx, sealer.keyId))) {
+      if (!(await isActiveTreasuryKey(tx, sealer.keyId))) {
         throw new Error('a process with another TREASURY_SECRET uses this database');
       }
-      return claimProofs(tx.tx, id, secretHashes);
+      return claimProofs(tx, id, secretHashes);
     });
   }
 
@@ -230,7 +230,7 @@ export class PurchaseProcessor {
     holder: string,
     takePermit?: () => MintPermit | undefined,
   ): Promise<PurchaseAttemptResult | null> {
-    const openPurchase = await findOpenPurchase(this.#deps.store.db, id);
+    const openPurchase = await findOpenPurchase(this.#deps.db, id);
     if (openPurchase === null) {
       return null;
     }
@@ -252,7 +252,7 @@ export class PurchaseProcessor {
   ): Promise<PurchaseAttemptResult | null> {
     const context = purchaseSealContext(purchase.id);
     const inputs = (await this.#deps.sealer.open(context, purchase.sealedProofs)) as Proof[];
-    const { store, swapContext, clock } = this.#deps;
+    const { db, swapContext, clock } = this.#deps;
     const { id, holder, mintUrl, outputPlans } = purchase;
     const swap = {
       id,
@@ -260,8 +260,8 @@ export class PurchaseProcessor {
       inputs,
       outputPlans,
       ...(takePermit && { takePermit }),
-      renewLease: () => renewPurchaseLease(store.db, id, holder, clock()),
-      savePlans: (plans: readonly OutputPlan[]) => saveOutputPlans(store.db, id, holder, plans),
+      renewLease: () => renewPurchaseLease(db, id, holder, clock()),
+      savePlans: (plans: readonly OutputPlan[]) => saveOutputPlans(db, id, holder, plans),
     };
     if (isUndoDue(purchase)) {
       return this.#undo(purchase, swap);
@@ -313,18 +313,18 @@ export class PurchaseProcessor {
     proofs: readonly Proof[],
     expiresAtMs: number | null,
   ): Promise<PurchaseAttemptResult | null> {
-    const { store, sealer, graceMs, clock, log } = this.#deps;
+    const { db, sealer, graceMs, clock, log } = this.#deps;
     const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
     const nowMs = clock();
-    const isCompleted = await store.transaction(async (tx) => {
-      if (!(await completePurchase(tx.tx, id, holder, nowMs))) {
+    const isCompleted = await transaction(db, async (tx) => {
+      if (!(await completePurchase(tx, id, holder, nowMs))) {
         return false;
       }
-      await notifyRecipientChange(tx.tx, pubkey);
-      if (!(await assignHeldUsername(tx.tx, name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
+      await notifyRecipientChange(tx, pubkey);
+      if (!(await assignHeldUsername(tx, name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
         throw new Error(`the name of purchase ${id} is no longer held for it`);
       }
-      await addTreasuryProofs(tx.tx, sealed);
+      await addTreasuryProofs(tx, sealed);
       return true;
     });
     if (!isCompleted) {
@@ -339,11 +339,11 @@ export class PurchaseProcessor {
     { id, holder, name, pubkey }: LeasedPurchase,
     reason: PurchaseFailureReason,
   ): Promise<PurchaseAttemptResult | null> {
-    const { store, clock, log } = this.#deps;
-    const isFailed = await store.transaction(async (tx) => {
-      const isUpdated = await failPurchase(tx.tx, id, holder, reason, clock());
+    const { db, clock, log } = this.#deps;
+    const isFailed = await transaction(db, async (tx) => {
+      const isUpdated = await failPurchase(tx, id, holder, reason, clock());
       if (isUpdated) {
-        await releaseHeldUsername(tx.tx, name, id);
+        await releaseHeldUsername(tx, name, id);
       }
       return isUpdated;
     });
@@ -362,7 +362,7 @@ export class PurchaseProcessor {
     reason: string,
     { isRejected = false, isUnanswered = false } = {},
   ): Promise<PurchaseAttemptResult> {
-    const { store, clock, log } = this.#deps;
+    const { db, clock, log } = this.#deps;
     const nowMs = clock();
     const attempts = previousAttempts + 1;
     const delayMs = isRejected
@@ -370,7 +370,7 @@ export class PurchaseProcessor {
       : Math.min(FIRST_RETRY_DELAY_MS * 2 ** previousAttempts, MAX_RETRY_DELAY_MS);
     const nextAttemptAtMs = nowMs + delayMs;
     const { firstRejectedAtMs, firstUnansweredAtMs, lastUnansweredAtMs } = purchase;
-    await schedulePurchaseRetry(store.db, id, holder, {
+    await schedulePurchaseRetry(db, id, holder, {
       reason,
       attempts,
       nextAttemptAtMs,

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../clock.ts';
+import { type Db, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
-import type { Store } from '../store.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
@@ -58,7 +58,7 @@ export type WithdrawalResult =
   | { outcome: 'conflict' };
 
 interface TreasuryDeps {
-  store: Store;
+  db: Db;
   /** Null without a treasury secret. */
   sealer: Sealer | null;
   clock: Clock;
@@ -74,27 +74,27 @@ export class Treasury {
 
   /** Whether there is neither a treasury secret nor anything that needs it. */
   async isUnused(): Promise<boolean> {
-    const { sealer, store } = this.#deps;
-    return sealer === null && !(await hasSealedData(store.db));
+    const { sealer, db } = this.#deps;
+    return sealer === null && !(await hasSealedData(db));
   }
 
   async readOverview() {
-    const { sealer, store, clock } = this.#deps;
+    const { sealer, db, clock } = this.#deps;
     const nowMs = clock();
     return {
       nowMs,
       /** Why the balances cannot be withdrawn; null if they can. */
-      secretProblem: await findTreasuryProblem(sealer, store),
-      balances: await listBalances(store.db),
+      secretProblem: await findTreasuryProblem(sealer, db),
+      balances: await listBalances(db),
       /** Within {@link EXPIRY_WARNING_MS}, or already. */
-      expiring: await listExpiringEcash(store.db, nowMs + EXPIRY_WARNING_MS),
-      sales: await readTotalSales(store.db),
-      openPurchases: await listOpenPurchases(store.db, MAX_LISTED),
+      expiring: await listExpiringEcash(db, nowMs + EXPIRY_WARNING_MS),
+      sales: await readTotalSales(db),
+      openPurchases: await listOpenPurchases(db, MAX_LISTED),
     };
   }
 
   listWithdrawals(): Promise<Withdrawal[]> {
-    return listWithdrawals(this.#deps.store.db, MAX_LISTED);
+    return listWithdrawals(this.#deps.db, MAX_LISTED);
   }
 
   /**
@@ -103,7 +103,7 @@ export class Treasury {
    * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
    */
   async readWithdrawalToken(id: string): Promise<{ token: string; amountSat: number } | null> {
-    const withdrawal = await findWithdrawal(this.#deps.store.db, id);
+    const withdrawal = await findWithdrawal(this.#deps.db, id);
     if (withdrawal === undefined) {
       return null;
     }
@@ -120,9 +120,9 @@ export class Treasury {
    * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
    */
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
-    const { store, clock } = this.#deps;
+    const { db, clock } = this.#deps;
     const sealer = this.#requireSealer();
-    const balances = await listBalances(store.db);
+    const balances = await listBalances(db);
     const [balance, ...otherBalances] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
     );
@@ -133,7 +133,7 @@ export class Treasury {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const proofAmounts = await listTreasuryProofAmounts(store.db, mintUrl);
+    const proofAmounts = await listTreasuryProofAmounts(db, mintUrl);
     const nowMs = clock();
     const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
     const availableProofs = valid.length > 0 ? valid : proofAmounts;
@@ -150,14 +150,14 @@ export class Treasury {
       return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
     }
     const ys = withdrawnProofs.map(({ y }) => y);
-    const storedProofs = await findTreasuryProofs(store.db, ys);
+    const storedProofs = await findTreasuryProofs(db, ys);
     const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
     const id = randomUUID();
     const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
     const isWithdrawn =
       ys.length > 0 &&
-      (await store.tryTransaction((tx) => moveProofsToWithdrawal(tx.tx, withdrawal, ys)));
+      (await tryTransaction(db, (tx) => moveProofsToWithdrawal(tx, withdrawal, ys)));
     if (!isWithdrawn) {
       return { outcome: 'conflict' };
     }
@@ -180,7 +180,7 @@ export class Treasury {
  */
 export async function findTreasuryProblem(
   sealer: Sealer | null,
-  { db }: Pick<Store, 'db'>,
+  db: Db,
 ): Promise<{ message: string; advice: string } | null> {
   const activeKeyId = await readActiveTreasuryKeyId(db);
   const isRightSecret = sealer !== null && (activeKeyId ?? sealer.keyId) === sealer.keyId;

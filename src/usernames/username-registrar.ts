@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import { type Db, tryTransaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { KeysetCache } from '../mints/keyset-cache.ts';
@@ -6,7 +7,6 @@ import type { MintInfoCache } from '../mints/mint-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
-import type { Store } from '../store.ts';
 import {
   type DecodedToken,
   decodeToken,
@@ -63,7 +63,7 @@ const MAX_ATTEMPTS = 5;
 
 interface UsernameRegistrarDeps {
   policy: UsernamePolicy;
-  store: Store;
+  db: Db;
   /** Null without a treasury secret, which selling names requires. */
   paidPurchases: { paymentContext: PaymentContext; processor: PurchaseProcessor } | null;
   clock: Clock;
@@ -111,8 +111,8 @@ export class UsernameRegistrar {
     if (name === null) {
       return { name, obstacle: 'invalid' };
     }
-    const { store, clock } = this.#deps;
-    const availability = resolveAvailability(await findUsername(store.db, name), clock());
+    const { db, clock } = this.#deps;
+    const availability = resolveAvailability(await findUsername(db, name), clock());
     const isUnclaimed = availability === 'free' || availability === 'reserved';
     return { name, obstacle: this.#findObstacle(name, isUnclaimed ? availability : 'taken') };
   }
@@ -141,7 +141,7 @@ export class UsernameRegistrar {
       );
     }
     // A blocked recipient cannot be paid, so a name would be useless.
-    if ((await findUserByPubkey(this.#deps.store.db, pubkey))?.block) {
+    if ((await findUserByPubkey(this.#deps.db, pubkey))?.block) {
       throw new RequestError('invalid', 'This key cannot have a username here.');
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
@@ -157,14 +157,14 @@ export class UsernameRegistrar {
   /** @returns `changed` if the name changed concurrently, so that another attempt is needed */
   async #attempt(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
     const { name, pubkey, token, nowMs } = request;
-    let stored = await findUsername(this.#deps.store.db, name);
+    let stored = await findUsername(this.#deps.db, name);
     let claim = decideClaim(stored, pubkey, nowMs);
     let presentedToken: PresentedToken | null = null;
     if (token !== null && (await this.#isTokenNeeded(claim, request))) {
       const decoded = await decodeToken(token);
       presentedToken = { decoded, earlierUse: await this.#findEarlierUse(decoded, request) };
       // Read again, because the purchase with this token may have completed in the meantime.
-      stored = await findUsername(this.#deps.store.db, name);
+      stored = await findUsername(this.#deps.db, name);
       claim = decideClaim(stored, pubkey, nowMs);
     }
     const earlierUse = presentedToken?.earlierUse ?? 'none';
@@ -220,7 +220,7 @@ export class UsernameRegistrar {
       case 'buying':
         return true;
       case 'reclaimable':
-        return (await countPurchasesByState(this.#deps.store.db, pubkey)).completed > 0;
+        return (await countPurchasesByState(this.#deps.db, pubkey)).completed > 0;
       case 'owned':
       case 'taken':
       case 'reserved':
@@ -237,7 +237,7 @@ export class UsernameRegistrar {
       return 'none';
     }
     const hashes = decoded.proofs.map(hashSecret);
-    const [purchase, ...morePurchases] = await findPurchasesByProofs(this.#deps.store.db, hashes);
+    const [purchase, ...morePurchases] = await findPurchasesByProofs(this.#deps.db, hashes);
     if (purchase === undefined) {
       return 'none';
     }
@@ -254,8 +254,7 @@ export class UsernameRegistrar {
   ): Promise<'changed'> {
     if (purchaseId !== null) {
       const result = await this.#requirePaidPurchases().processor.resumeOrWait(purchaseId);
-      const isStillHeld =
-        (await findUsername(this.#deps.store.db, name))?.purchaseId === purchaseId;
+      const isStillHeld = (await findUsername(this.#deps.db, name))?.purchaseId === purchaseId;
       if (result?.outcome === 'pending' && isStillHeld) {
         throw token === null
           ? purchasePendingError()
@@ -270,9 +269,9 @@ export class UsernameRegistrar {
 
   async #assign(request: RegistrationRequest): Promise<RegistrationResult | 'changed'> {
     const { graceMs } = this.policy;
-    const isAssigned = await this.#deps.store.tryTransaction(async (tx) => {
-      await notifyRecipientChange(tx.tx, request.pubkey);
-      return claimUsername(tx.tx, request.name, { ...request, graceMs });
+    const isAssigned = await tryTransaction(this.#deps.db, async (tx) => {
+      await notifyRecipientChange(tx, request.pubkey);
+      return claimUsername(tx, request.name, { ...request, graceMs });
     });
     if (!isAssigned) {
       return 'changed';

@@ -1,13 +1,13 @@
 import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import { loadOrGenerateSecret, readGeneratedSecret } from '../database/generated-secret.ts';
+import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import { KeysetCache } from '../mints/keyset-cache.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import type { Store } from '../store.ts';
 import { verifyKeysetKeys } from './ecash/proofs.ts';
 import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
 import { Sealer } from './sealer.ts';
@@ -24,7 +24,7 @@ interface TreasurySettings {
 
 interface TreasuryOptions {
   settings: TreasurySettings;
-  store: Store;
+  db: Db;
   mints: Pick<Mints, 'limiter' | 'treasuryFetch'>;
   clock: Clock;
   monotonicMs: () => number;
@@ -37,7 +37,7 @@ interface TreasuryOptions {
  * @returns null without a treasury secret, which selling usernames requires
  */
 export function createTreasury(options: TreasuryOptions) {
-  const { settings, store, mints, clock, monotonicMs, log } = options;
+  const { settings, db, mints, clock, monotonicMs, log } = options;
   const treasurySecret = findTreasurySecret(settings);
   if (treasurySecret === null) {
     return null;
@@ -48,7 +48,7 @@ export function createTreasury(options: TreasuryOptions) {
   const swapContext = { client, keysetCache, treasurySecret, clock };
   const { graceMs } = settings.usernames;
   const processor = new PurchaseProcessor({
-    store,
+    db,
     limiter: mints.limiter,
     swapContext,
     sealer,
@@ -71,13 +71,13 @@ export async function createUsernamesModule(
     allowHttpMints: boolean;
   },
 ) {
-  const { settings, store, mints, allowHttpMints, clock, monotonicMs, log } = options;
+  const { settings, db, mints, allowHttpMints, clock, monotonicMs, log } = options;
   const { usernames: policy } = settings;
-  await prepareTreasurySecret(settings, store);
+  await prepareTreasurySecret(settings, db);
   const treasury = createTreasury(options);
   const usernameRegistrar = new UsernameRegistrar({
     policy,
-    store,
+    db,
     paidPurchases: treasury && {
       paymentContext: {
         mintUrl: policy.mintUrl,
@@ -136,17 +136,17 @@ function findTreasurySecret({ treasurySecret, database }: TreasurySettings): str
  *
  * @throws OperatorError
  */
-async function prepareTreasurySecret(settings: TreasurySettings, store: Store): Promise<void> {
+async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<void> {
   const { usernames, database } = settings;
   let sealer = createTreasurySealer(settings);
-  const problem = await findTreasuryProblem(sealer, store);
+  const problem = await findTreasuryProblem(sealer, db);
   if (problem !== null) {
     throw new OperatorError(`${problem.message}. ${problem.advice}`);
   }
   if (sealer === null && database.kind === 'sqlite' && usernames.priceSat) {
     sealer = new Sealer(loadOrGenerateSecret(database.dataDir, 'treasury-secret'));
   }
-  if (sealer !== null && !(await activateTreasuryKey(store.db, sealer.keyId))) {
+  if (sealer !== null && !(await activateTreasuryKey(db, sealer.keyId))) {
     throw new OperatorError('TREASURY_SECRET: another process sealed ecash with another secret.');
   }
 }

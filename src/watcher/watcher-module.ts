@@ -1,4 +1,4 @@
-import type { Store } from '../store.ts';
+import type { Db } from '../database/transaction.ts';
 import { MIN_POLL_INTERVAL_MS, SCAN_INTERVAL_MS, USER_MINT_RECORDINGS } from './limits.ts';
 import { MintWatcher, type WatchContext } from './mint-watcher.ts';
 import { type CoordinatorContext, WatchCoordinator } from './watch-coordinator.ts';
@@ -6,17 +6,17 @@ import { type CoordinatorContext, WatchCoordinator } from './watch-coordinator.t
 interface WatcherModuleOptions
   extends Omit<WatchContext, 'db' | 'recordingSlots' | 'minPollIntervalMs'>,
     Pick<CoordinatorContext, 'processId' | 'announce' | 'getUntrustedProxy'> {
-  store: Store;
+  db: Db;
   minPollIntervalMs?: number | undefined;
   scanIntervalMs?: number | undefined;
 }
 
 /** Constructs the watcher of all mints. */
 export function createWatcherModule(options: WatcherModuleOptions): WatchCoordinator {
-  const { store, mints, monotonicMs, log } = options;
+  const { db, mints, monotonicMs, log } = options;
   const watchContext: WatchContext = {
     mints,
-    db: store.db,
+    db,
     observationRecorder: options.observationRecorder,
     recordingSlots: mints.policy.createSlots(USER_MINT_RECORDINGS),
     onQuotesChanged: options.onQuotesChanged,
@@ -27,7 +27,7 @@ export function createWatcherModule(options: WatcherModuleOptions): WatchCoordin
   };
   return new WatchCoordinator(
     {
-      db: store.db,
+      db,
       processId: options.processId,
       mintPolicy: mints.policy,
       watchBudget: mints.watchBudget,

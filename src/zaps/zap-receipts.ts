@@ -52,7 +52,7 @@ interface Zap extends RecordedPayment {
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   const { mintPolicy, maxReceiptsPerHour, log } = context;
-  return async ({ tx }, mintUrl, payments, nowMs) => {
+  return async (tx, mintUrl, payments, nowMs) => {
     const zapRequests = await findZapRequests(
       tx,
       payments.map(({ quoteRowId }) => quoteRowId),

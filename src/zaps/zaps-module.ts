@@ -1,16 +1,16 @@
 import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
-import type { Store } from '../store.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
 import { RelayListCache } from './relay-list-cache.ts';
 import { RelayPool } from './relay-pool.ts';
 import { createReceiptSigner } from './zap-receipts.ts';
 
 interface ZapsModuleOptions {
-  store: Store;
+  db: Db;
   /** Signs zap receipts; hex. Null: payments get no receipts. */
   secretKey: string | null;
   /** The operator's relays, normalised. */
@@ -32,7 +32,7 @@ export async function createZapsModule(options: ZapsModuleOptions) {
   const signer = options.secretKey === null ? null : await loadEventSigner(options.secretKey);
   const relayPool = new RelayPool(options.connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({
-    db: options.store.db,
+    db: options.db,
     relayPool,
     operatorRelays,
     allowPrivateNetworks,

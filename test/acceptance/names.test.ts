@@ -1,7 +1,7 @@
 import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import { blockUser } from '../../src/recipients/user-store.ts';
-import { Store } from '../../src/store.ts';
 import {
   claimUsername,
   holdUsername,
@@ -28,11 +28,11 @@ const environment = useTestEnvironment({
   },
   overrides: { clock: clock.now },
 });
-let store: Store;
+let db: Db;
 let addressCount = 0;
 
 beforeAll(() => {
-  store = new Store(environment.database.db);
+  db = environment.database.db;
 });
 
 describe('GET /api/v2/names/{name}', () => {
@@ -75,7 +75,7 @@ describe('GET /api/v2/names/{name}', () => {
   });
 
   it('reports a name that the operator reserved later as reserved', async () => {
-    await reserveUsername(store.db, 'later', clock.nowMs);
+    await reserveUsername(db, 'later', clock.nowMs);
     expect(await lookUp('later')).toMatchObject({ available: false, reason: 'reserved' });
   });
 
@@ -85,7 +85,7 @@ describe('GET /api/v2/names/{name}', () => {
       'of a blocked owner',
       async (name: string) => {
         const owner = await assignTo(name);
-        await store.transaction((tx) => blockUser(tx.tx, owner.pubkey, null, clock.nowMs));
+        await transaction(db, (tx) => blockUser(tx, owner.pubkey, null, clock.nowMs));
       },
     ],
     [
@@ -99,7 +99,7 @@ describe('GET /api/v2/names/{name}', () => {
       'held for an unfinished purchase',
       async (name: string) => {
         const { pubkey } = environment.newWallet();
-        await holdUsername(store.db, name, { pubkey, purchaseId: name, nowMs: clock.nowMs });
+        await holdUsername(db, name, { pubkey, purchaseId: name, nowMs: clock.nowMs });
       },
     ],
   ])('reports a name that is %s as taken', async (state, makeTaken) => {
@@ -112,7 +112,7 @@ describe('GET /api/v2/names/{name}', () => {
   it('reports a released name as available when the grace period has ended', async () => {
     const owner = await assignTo('released');
     const claim = { pubkey: owner.pubkey, nowMs: clock.nowMs, graceMs: HOUR_MS };
-    await store.transaction((tx) => claimUsername(tx.tx, 'renamed', claim));
+    await transaction(db, (tx) => claimUsername(tx, 'renamed', claim));
     expect(await lookUp('released')).toMatchObject({ available: false, reason: 'taken' });
     clock.advance(HOUR_MS);
     expect(await lookUp('released')).toEqual({ name: 'released', available: true });

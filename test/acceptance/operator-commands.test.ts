@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
-import { Store } from '../../src/store.ts';
 import { claimUsername, findUsername, holdUsername } from '../../src/usernames/username-store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
 import { createDatabaseWithAlice } from '../helpers/database/database-with-alice.ts';
@@ -27,14 +27,14 @@ const CHANGE_TIMEOUT = { timeout: 10_000 };
 const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 
 const environment = useTestEnvironment();
-let store: Store;
+let db: Db;
 let wallet: RecipientClient;
 /** A username that differs in each test. */
 let name: string;
 let nameCount = 0;
 
 beforeAll(async () => {
-  store = new Store(environment.database.db);
+  db = environment.database.db;
 });
 
 beforeEach(() => {
@@ -153,7 +153,7 @@ describe('nutpost name', () => {
         ),
       );
     }
-    expect(await findUsername(store.db, name)).toMatchObject({
+    expect(await findUsername(db, name)).toMatchObject({
       status: 'pending',
       purchaseId: 'p1',
     });
@@ -264,7 +264,7 @@ describe('nutpost user', () => {
     const { pubkey, npub } = wallet;
     const laterMs = NOW_MS + DAY_MS;
     await runNutpost('user', 'block', npub, '--reason', ' said to be a fraud ');
-    expect((await findUserByPubkey(store.db, pubkey))?.block).toEqual({
+    expect((await findUserByPubkey(db, pubkey))?.block).toEqual({
       sinceMs: NOW_MS,
       reason: 'said to be a fraud',
     });
@@ -283,7 +283,7 @@ describe('nutpost user', () => {
     );
     // A later block has nothing to do with the earlier one.
     await runNutpostAt(laterMs + DAY_MS, 'user', 'block', npub);
-    expect((await findUserByPubkey(store.db, pubkey))?.block).toEqual({
+    expect((await findUserByPubkey(db, pubkey))?.block).toEqual({
       sinceMs: laterMs + DAY_MS,
       reason: null,
     });
@@ -297,7 +297,7 @@ describe('nutpost user', () => {
         `No user has the name ${name}. ${wallet.npub} had it before: use the npub if you mean that user.\n`,
       ),
     );
-    expect((await findUserByPubkey(store.db, wallet.pubkey))?.block).toBeNull();
+    expect((await findUserByPubkey(db, wallet.pubkey))?.block).toBeNull();
     const { exitCode, stdout } = await runNutpost('user', 'block', name, '--json');
     expect(exitCode).toBe(1);
     expect(JSON.parse(stdout)).toEqual({
@@ -316,14 +316,14 @@ describe('nutpost user', () => {
     const startMs = FIRST_PAID_AT_MS;
     const startTime = '2023-11-14T22:13:20.000Z';
     const assignment = { pubkey, nowMs: startMs, graceMs: 30 * DAY_MS };
-    await store.transaction((tx) => claimUsername(tx.tx, `${name}old`, assignment));
-    await store.transaction((tx) => claimUsername(tx.tx, `${name}new`, assignment));
-    await holdUsername(store.db, `${name}next`, { pubkey, purchaseId: 'p1', nowMs: startMs });
-    await store.transaction((tx) =>
-      saveUserSettings(tx.tx, pubkey, { mintUrl: 'https://mint.example', lockQuotes: true }),
+    await transaction(db, (tx) => claimUsername(tx, `${name}old`, assignment));
+    await transaction(db, (tx) => claimUsername(tx, `${name}new`, assignment));
+    await holdUsername(db, `${name}next`, { pubkey, purchaseId: 'p1', nowMs: startMs });
+    await transaction(db, (tx) =>
+      saveUserSettings(tx, pubkey, { mintUrl: 'https://mint.example', lockQuotes: true }),
     );
     await insertPaidQuotes(environment.database, pubkey, 3);
-    await insertQuotes(store.db, [buildUnpaidQuote(pubkey)]);
+    await insertQuotes(db, [buildUnpaidQuote(pubkey)]);
     await runNutpostAt(startMs, 'user', 'block', npub, '--reason', 'asked for it');
 
     expect(await runNutpostAt(startMs + MINUTE_MS, 'user', 'show', `${name}new`)).toEqual(
@@ -467,13 +467,13 @@ function failure(stderr: string) {
 /** Assigns a name to the wallet, which releases its previous one. */
 async function assignName(newName: string): Promise<void> {
   const assignment = { pubkey: wallet.pubkey, nowMs: NOW_MS, graceMs: 30 * DAY_MS };
-  await store.transaction((tx) => claimUsername(tx.tx, newName, assignment));
+  await transaction(db, (tx) => claimUsername(tx, newName, assignment));
   await waitForNotificationDelivery(environment.database);
 }
 
 /** Holds the name as the start of a purchase does. Returns whether the name was free. */
 function holdName(): Promise<boolean> {
-  return holdUsername(store.db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
+  return holdUsername(db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
 }
 
 async function isPayable(address: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { transaction } from '../../src/database/transaction.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
 import { insertPurchase } from '../../src/usernames/purchase-store.ts';
@@ -38,8 +39,8 @@ describe('nutpost treasury', () => {
 
   it('shows the withdrawable balance and the purchases in progress', async () => {
     await fixture.addEcash(21, 1_000);
-    await fixture.store.transaction((tx) =>
-      insertPurchase(tx.tx, {
+    await transaction(fixture.db, (tx) =>
+      insertPurchase(tx, {
         id: 'a-purchase',
         pubkey: '0'.repeat(64),
         name: 'alice',
@@ -209,9 +210,9 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
   if (!('run' in command)) {
     return command;
   }
-  const { store, clock } = fixture;
+  const { db, clock } = fixture;
   const context = {
-    store,
+    db,
     clock: clock.now,
     reservedNames: [],
     openTreasury: () => fixture.createTreasury(),

@@ -1,7 +1,7 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { transaction } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../../src/limits.ts';
-import { Store } from '../../src/store.ts';
 import { countPurchasesByState, pruneFailedPurchases } from '../../src/usernames/purchase-store.ts';
 import { revokeUsername } from '../../src/usernames/username-store.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
@@ -176,8 +176,8 @@ it('keeps the current name if a wallet repeats an older purchase request', async
 it('does not assign a revoked name again to the token that bought it', async () => {
   const token = await payer.mintToken(PRICE_SAT);
   expect((await requestUsername(wallet, 'taken', token)).status).toBe(201);
-  const store = new Store(environment.database.db);
-  await store.transaction((tx) => revokeUsername(tx.tx, 'taken', Date.now()));
+  const { db } = environment.database;
+  await transaction(db, (tx) => revokeUsername(tx, 'taken', Date.now()));
   const { status, body } = await requestUsername(wallet, 'taken', token);
   expect(status).toBe(402);
   expect(body.message).toMatch(/another purchase/);

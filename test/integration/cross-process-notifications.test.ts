@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import { type Db, notify, transaction } from '../../src/database/transaction.ts';
 import { createLogger } from '../../src/log.ts';
 import { BatchWriter } from '../../src/quotes/batch-writer.ts';
 import {
@@ -11,7 +12,6 @@ import {
   QUOTE_UPDATES_CHANNEL,
 } from '../../src/quotes/process-notifications.ts';
 import { QuoteSubscribers } from '../../src/quotes/quote-updates.ts';
-import { Store } from '../../src/store.ts';
 import {
   recordNotifications,
   waitForNotificationDelivery,
@@ -22,10 +22,10 @@ const log = createLogger('silent');
 const noop = () => undefined;
 
 const database = useTestDatabase();
-let store: Store;
+let db: Db;
 
 beforeAll(() => {
-  store = new Store(database.db);
+  db = database.db;
 });
 
 it('delivers the updates that follow unreadable payloads', async () => {
@@ -46,8 +46,8 @@ it('delivers the updates that follow unreadable payloads', async () => {
   const pubkey = newPubkey();
   const receivedQuoteIds = recordUpdates(subscribers, pubkey);
   const updates = encodeQuoteUpdates([{ id: 7, pubkey, quoteId: 'one', listedAtMs: 1 }]);
-  await store.transaction((tx) =>
-    tx.notify(QUOTE_UPDATES_CHANNEL, ['nonsense', '[["a","b"]]', ...updates]),
+  await transaction(db, (tx) =>
+    notify(tx, QUOTE_UPDATES_CHANNEL, ['nonsense', '[["a","b"]]', ...updates]),
   );
   await waitForNotificationDelivery(database);
   expect(receivedQuoteIds).toEqual(['one']);
@@ -69,9 +69,9 @@ it('delivers later notifications after a handler throws, and reports the error',
     clock: Date.now,
   });
   onTestFinished(() => listener.close());
-  await store.transaction(async (tx) => {
-    await tx.notify('throwing', ['1', '2']);
-    await tx.notify('working', ['3']);
+  await transaction(db, async (tx) => {
+    await notify(tx, 'throwing', ['1', '2']);
+    await notify(tx, 'working', ['3']);
   });
   await waitForNotificationDelivery(database);
   expect(received).toEqual(['3']);

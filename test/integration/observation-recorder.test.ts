@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState, QuoteObservation } from '../../src/mints/quote-responses.ts';
 import type {
   ObservationRecorder,
@@ -17,7 +18,6 @@ import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findQuotesById, listWatchedByMint } from '../../src/quotes/watched-quote-store.ts';
 import { findUserByPubkey, lockPaymentCounters } from '../../src/recipients/user-store.ts';
-import { Store } from '../../src/store.ts';
 import { recordNotifications } from '../helpers/database/database-notifications.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -33,18 +33,18 @@ import { TestClock } from '../helpers/test-clock.ts';
 const HOUR_MS = 3_600_000;
 
 const database = useTestDatabase();
-let store: Store;
+let db: Db;
 let clock: TestClock;
 let recorder: ObservationRecorder;
 let pubkey: string;
 
 beforeAll(() => {
-  store = new Store(database.db);
+  db = database.db;
 });
 
 beforeEach(() => {
   clock = new TestClock(DEFAULT_QUOTE_CREATED_AT_MS + 1_000);
-  recorder = createObservationRecorder(store, { clock: clock.now });
+  recorder = createObservationRecorder(db, { clock: clock.now });
   pubkey = randomPubkey();
 });
 
@@ -107,7 +107,7 @@ describe('a payment', () => {
     expect(await recorder.record('https://other.example', observations)).toEqual([]);
     expect(await record([{ quoteId: 'unknown', state: 'PAID' }])).toEqual([]);
     expect(await listPayments()).toEqual([]);
-    expect(await findUserByPubkey(store.db, pubkey)).toBeNull();
+    expect(await findUserByPubkey(db, pubkey)).toBeNull();
   });
 
   it('counts as an open invoice while it is INFLIGHT, because a mint can report that for nothing', async () => {
@@ -115,7 +115,7 @@ describe('a payment', () => {
     const quote = await insertQuote({ addressHashes });
     const countOpen = () =>
       countOpenInvoices(
-        store.db,
+        db,
         { pubkey, addressHashes: [addressHashes] },
         { perRecipient: 10, perPair: 10, perAddress: [10] },
         { min: HOUR_MS, max: HOUR_MS },
@@ -223,7 +223,7 @@ describe('a batch of payments', () => {
 
   it('fails if a quote has inconsistent rows, which are logged for that quote until their repair', async () => {
     const logs = new LogCapture('error');
-    recorder = createObservationRecorder(store, { clock: clock.now, log: logs.log });
+    recorder = createObservationRecorder(db, { clock: clock.now, log: logs.log });
     const [first, inconsistent] = (await insertUnpaidQuotes([pubkey, pubkey])) as [
       NewQuote,
       NewQuote,
@@ -241,7 +241,7 @@ describe('a batch of payments', () => {
     expect(await record([observe(inconsistent, 'PAID')])).toMatchObject([
       { quoteId: inconsistent.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
     ]);
-    const [row] = await findQuotesById(store.db, UNREACHABLE_MINT_URL, [inconsistent.quoteId]);
+    const [row] = await findQuotesById(db, UNREACHABLE_MINT_URL, [inconsistent.quoteId]);
     expect(logs.lines).toHaveLength(1);
     expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
       event: 'quote_rows_inconsistent',
@@ -275,7 +275,7 @@ function observe(quote: NewQuote, state: ObservedState): QuoteObservation {
 
 async function insertQuote(overrides: Partial<NewQuote> = {}): Promise<NewQuote> {
   const quote = buildUnpaidQuote(pubkey, overrides);
-  await insertQuotes(store.db, [quote]);
+  await insertQuotes(db, [quote]);
   return quote;
 }
 
@@ -283,7 +283,7 @@ async function insertQuote(overrides: Partial<NewQuote> = {}): Promise<NewQuote>
 async function insertUnpaidQuotes(recipients: readonly string[]): Promise<NewQuote[]> {
   const quotes = recipients.map((recipient) => buildUnpaidQuote(recipient));
   for (const quote of quotes) {
-    await insertQuotes(store.db, [quote]);
+    await insertQuotes(db, [quote]);
   }
   return quotes;
 }
@@ -291,7 +291,7 @@ async function insertUnpaidQuotes(recipients: readonly string[]): Promise<NewQuo
 /** Lists the payments of the recipient, newest first. */
 async function listPayments() {
   const page = { sinceSeconds: null, limit: 50, offset: 0 };
-  const { quotes } = await listPaidQuotes(store.db, pubkey, page, clock.nowMs);
+  const { quotes } = await listPaidQuotes(db, pubkey, page, clock.nowMs);
   return quotes.map(({ quoteId, state, paidAtMs }) => ({ quoteId, state, paidAtMs }));
 }
 
@@ -306,11 +306,11 @@ async function sequenceNumbersOf(recipient: string): Promise<(number | null)[]> 
 }
 
 async function readPaidCount(): Promise<number | undefined> {
-  return (await store.transaction((tx) => lockPaymentCounters(tx.tx, [pubkey])))[0]?.paidCount;
+  return (await transaction(db, (tx) => lockPaymentCounters(tx, [pubkey])))[0]?.paidCount;
 }
 
 async function listWatchedIds(): Promise<string[]> {
-  return (await listWatchedByMint(store.db, UNREACHABLE_MINT_URL, 0, 10_000)).map(
+  return (await listWatchedByMint(db, UNREACHABLE_MINT_URL, 0, 10_000)).map(
     ({ quoteId }) => quoteId,
   );
 }

@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
 import type { Database } from '../../src/database/database.ts';
+import { type Db, type Tx, transaction } from '../../src/database/transaction.ts';
 import { DatabaseUnavailableError } from '../../src/errors.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -120,7 +120,7 @@ it('is not shown a payment that could hide a later one while the database cannot
 
 /** Two processes with their own clocks record payments to one recipient, whose wallets read the list. */
 class Scenario {
-  readonly store = new Store(database.db);
+  readonly db = database.db;
   isDiskFull = false;
   readonly wallets: Wallet[];
   readonly #pubkey = randomPubkey();
@@ -133,7 +133,7 @@ class Scenario {
 
   constructor({ pageSize, walletCount }: { pageSize: number; walletCount: number }) {
     const readPage: ReadPage = async (page, processIndex) => {
-      const db = this.isDiskFull ? createReadOnlyView() : this.store.db;
+      const db = this.isDiskFull ? createReadOnlyView() : this.db;
       return await listPaidQuotes(db, this.#pubkey, page, this.#clockOf(processIndex));
     };
     this.wallets = [
@@ -208,13 +208,13 @@ class Scenario {
     const gate = Promise.withResolvers<void>();
     const hasWritten = Promise.withResolvers<void>();
     const recorder = createObservationRecorder(
-      holdCommits(this.store, async () => {
+      holdCommits(this.db, async () => {
         hasWritten.resolve();
         await gate.promise;
       }),
       { clock: () => this.#clockOf(processIndex) },
     );
-    const recording = insertQuotes(this.store.db, quotes).then(() =>
+    const recording = insertQuotes(this.db, quotes).then(() =>
       recorder.record(UNREACHABLE_MINT_URL, observations),
     );
     this.#recordings.push(recording);
@@ -291,16 +291,21 @@ class Wallet {
   }
 }
 
-/** Returns a store whose transactions wait before they commit. */
-function holdCommits(store: Store, beforeCommit: () => Promise<void>): Store {
-  const held = new Store(database.db);
-  held.transaction = (work) =>
-    store.transaction(async (tx) => {
+/** Returns a database whose transactions wait before they commit. */
+function holdCommits(db: Db, beforeCommit: () => Promise<void>): Db {
+  const execute = (work: (tx: Tx) => Promise<unknown>) =>
+    transaction(db, async (tx) => {
       const result = await work(tx);
       await beforeCommit();
       return result;
     });
-  return held;
+  return new Proxy(db, {
+    get: (target, name) => {
+      const value: unknown =
+        name === 'transaction' ? () => ({ execute }) : Reflect.get(target, name);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
 }
 
 /** Returns the database as it appears while its disk is full. */

@@ -1,8 +1,8 @@
 import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
+import type { Db } from '../../src/database/transaction.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { waitForNotificationDelivery } from '../helpers/database/database-notifications.ts';
 import {
   buildUnpaidQuote,
@@ -26,11 +26,11 @@ const STEP_MS = 100;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({ overrides: { clock: clock.now } });
-let store: Store;
+let db: Db;
 let wallet: RecipientClient;
 
 beforeAll(() => {
-  store = new Store(environment.database.db);
+  db = environment.database.db;
 });
 
 beforeEach(() => {
@@ -235,13 +235,13 @@ async function pay(count: number): Promise<NewQuote[]> {
   const quotes = Array.from({ length: count }, () =>
     buildUnpaidQuote(wallet.pubkey, { createdAtMs: clock.nowMs }),
   ).toSorted((one, other) => (one.quoteId < other.quoteId ? -1 : 1));
-  await insertQuotes(store.db, quotes);
+  await insertQuotes(db, quotes);
   await record(quotes, 'PAID');
   return quotes;
 }
 
 async function record(quotes: readonly NewQuote[], state: 'PAID' | 'ISSUED'): Promise<void> {
-  await createObservationRecorder(store, { clock: clock.now }).record(
+  await createObservationRecorder(db, { clock: clock.now }).record(
     UNREACHABLE_MINT_URL,
     quotes.map(({ quoteId }) => ({ quoteId, state, source: 'poll' })),
   );

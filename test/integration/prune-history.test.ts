@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Db } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_DAYS } from '../../src/limits.ts';
 import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { pruneHistory } from '../../src/retention.ts';
-import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -17,23 +17,23 @@ import { insertZapReceipts } from '../helpers/relays/zap-receipt-deliveries.ts';
 const DAY_MS = 24 * 60 * 60_000;
 
 const database = useTestDatabase();
-let store: Store;
+let db: Db;
 let quoteRowId: number;
 let expiredEvent: QuoteEvent;
 let retainedEvent: QuoteEvent;
 
 beforeAll(() => {
-  store = new Store(database.db);
+  db = database.db;
 });
 
 beforeEach(async () => {
   const quote = buildUnpaidQuote(randomPubkey());
-  quoteRowId = (await insertQuotes(store.db, [quote]))[0] ?? 0;
+  quoteRowId = (await insertQuotes(db, [quote]))[0] ?? 0;
   const retentionStartMs = Date.now() - HISTORY_RETENTION_DAYS * DAY_MS;
   expiredEvent = { atMs: retentionStartMs - DAY_MS, kind: 'update_sent', socketCount: 1 };
   retainedEvent = { atMs: retentionStartMs + DAY_MS, kind: 'update_sent', socketCount: 1 };
   await addQuoteEvents(
-    store.db,
+    db,
     [expiredEvent, retainedEvent].map((event) => ({ quoteRowId, ...event })),
   );
 });
@@ -41,7 +41,7 @@ beforeEach(async () => {
 it('deletes expired events of quotes and keeps recent ones', async () => {
   await insertQuoteEvents(1_234, expiredEvent.atMs);
   await prune();
-  expect(await listQuoteEvents(store.db, quoteRowId)).toEqual([retainedEvent]);
+  expect(await listQuoteEvents(db, quoteRowId)).toEqual([retainedEvent]);
 });
 
 describe('the pruning of zap receipts and relays', () => {
@@ -99,7 +99,7 @@ it('deletes a mint without watched quotes whose info was last fetched more than 
     await db.insertInto('mints').values({ url, info: '{}', fetched_at: fetchedAtMs }).execute();
   }
   const ids = await insertQuotes(
-    store.db,
+    db,
     ['https://watched.example', 'https://formerly-watched.example'].map((mintUrl) =>
       buildUnpaidQuote(randomPubkey(), { mintUrl }),
     ),
@@ -143,7 +143,7 @@ describe('the deletion of zap requests', () => {
 });
 
 function prune(): Promise<void> {
-  return pruneHistory(store, Date.now(), new AbortController().signal);
+  return pruneHistory(db, Date.now(), new AbortController().signal);
 }
 
 /** Inserts rows directly, because the store limits the events of a quote. */

@@ -7,7 +7,6 @@ import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { createRateLimitStore } from '../../src/mints/mint-store.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
-import { Store } from '../../src/store.ts';
 import { openProof, Sealer } from '../../src/usernames/sealer.ts';
 import { createTreasury } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -295,12 +294,12 @@ async function startProcess(): Promise<string> {
 function createRecoveryJob(): { run: () => Promise<void> } {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   cleanups.push(() => fetch.close());
-  const store = new Store(database.db);
+  const { db } = database;
   const { log } = logs;
   const monotonicMs = clock.now;
   const treasury = createTreasury({
     settings: createConfig(),
-    store,
+    db,
     mints: {
       treasuryFetch: fetch,
       limiter: new MintRateLimiter({ store: createRateLimitStore(database.db), monotonicMs, log }),

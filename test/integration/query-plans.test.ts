@@ -1,7 +1,7 @@
 import { CompiledQuery, createQueryId, type RootOperationNode, sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
-import { transaction } from '../../src/database/transaction.ts';
+import { type Tx, transaction } from '../../src/database/transaction.ts';
 import {
   countPendingDeliveries,
   countWatchedQuotes,
@@ -42,7 +42,6 @@ import {
   lockPaymentCounters,
   savePaymentCounters,
 } from '../../src/recipients/user-store.ts';
-import { TransactionStore } from '../../src/store.ts';
 import { findUsername } from '../../src/usernames/username-store.ts';
 import {
   claimDueReceipts,
@@ -75,7 +74,7 @@ const RELAY_URL = 'wss://relay.example';
 const FULL_SCAN =
   /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
 
-type StoreCall = (store: TransactionStore) => Promise<unknown>;
+type StoreCall = (tx: Tx) => Promise<unknown>;
 
 const pubkeys = Array.from({ length: USER_COUNT }, randomPubkey);
 const FILTER = { sinceMs: 1, untilMs: 2, amountSat: 21 };
@@ -88,14 +87,14 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
 });
 
 const CALLS: [name: string, call: StoreCall][] = [
-  ['finds the owner of a name', ({ db }) => findUserByName(db, 'alice')],
-  ['finds out whether a name is available', ({ db }) => findUsername(db, 'alice')],
-  ['finds a recipient by key', ({ db }) => findUserByPubkey(db, pubkey)],
+  ['finds the owner of a name', (tx) => findUserByName(tx, 'alice')],
+  ['finds out whether a name is available', (tx) => findUsername(tx, 'alice')],
+  ['finds a recipient by key', (tx) => findUserByPubkey(tx, pubkey)],
   [
     'counts open invoices',
-    ({ db }) =>
+    (tx) =>
       countOpenInvoices(
-        db,
+        tx,
         { pubkey, addressHashes: ['a1b2', 'a1'] },
         { perRecipient: 100, perPair: 20, perAddress: [30, 60] },
         { min: 1, max: 1_000 },
@@ -104,56 +103,54 @@ const CALLS: [name: string, call: StoreCall][] = [
   ],
   [
     'lists payments',
-    ({ db }) => listPaidQuotes(db, pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
+    (tx) => listPaidQuotes(tx, pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
-  ['finds listed quotes by id', ({ db }) => findListedQuotes(db, pubkey, quoteIds, 1)],
-  ['adds up payments', ({ db }) => summarisePaidQuotes(db, pubkey, 2_000)],
-  ['finds an invoice by its verify token', ({ db }) => findQuoteByVerifyToken(db, 'token')],
-  ['lists watched mints', ({ db }) => listWatchedMints(db)],
-  ['lists new quotes', ({ db }) => listWatchedAfter(db, QUOTE_COUNT - 10, 1_000)],
-  ['lists the watched quotes of a mint', ({ db }) => listWatchedByMint(db, MINT_URL, 100, 1_000)],
-  ['locks watched quotes by id', ({ tx }) => lockQuotesById(tx, MINT_URL, quoteIds)],
-  ['applies changes to quotes', ({ tx }) => applyQuoteChanges(tx, changes)],
-  ['locks payment counters', ({ tx }) => lockPaymentCounters(tx, pubkeys.slice(0, 100))],
-  ['saves payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
+  ['finds listed quotes by id', (tx) => findListedQuotes(tx, pubkey, quoteIds, 1)],
+  ['adds up payments', (tx) => summarisePaidQuotes(tx, pubkey, 2_000)],
+  ['finds an invoice by its verify token', (tx) => findQuoteByVerifyToken(tx, 'token')],
+  ['lists watched mints', (tx) => listWatchedMints(tx)],
+  ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],
+  ['lists the watched quotes of a mint', (tx) => listWatchedByMint(tx, MINT_URL, 100, 1_000)],
+  ['locks watched quotes by id', (tx) => lockQuotesById(tx, MINT_URL, quoteIds)],
+  ['applies changes to quotes', (tx) => applyQuoteChanges(tx, changes)],
+  ['locks payment counters', (tx) => lockPaymentCounters(tx, pubkeys.slice(0, 100))],
+  ['saves payment counters', (tx) => savePaymentCounters(tx, counters)],
   [
     'adds events',
-    ({ db }) =>
-      addQuoteEvents(db, [{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
+    (tx) => addQuoteEvents(tx, [{ quoteRowId: 1, atMs: 1, kind: 'update_sent', socketCount: 1 }]),
   ],
-  ['lists the events of a quote', ({ db }) => listQuoteEvents(db, 1)],
+  ['lists the events of a quote', (tx) => listQuoteEvents(tx, 1)],
   [
     'finds changes since a time',
-    ({ db }) => listUpdatesSince(db, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
+    (tx) => listUpdatesSince(tx, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
-  ['deletes unused mints', ({ db }) => pruneUnusedMints(db, 1_000)],
-  ['deletes old events', ({ db }) => pruneQuoteEvents(db, 1_000)],
-  ['finds zap requests', ({ db }) => findZapRequests(db, [1, 2])],
-  ['finds the receipt of a quote', ({ db }) => findReceiptOfQuote(db, 1)],
-  ['deletes old zap receipts', ({ db }) => pruneZapReceipts(db, 1_000)],
-  ['finds used zap requests', ({ db }) => findUsedZapRequests(db, ['a', 'b'])],
+  ['deletes unused mints', (tx) => pruneUnusedMints(tx, 1_000)],
+  ['deletes old events', (tx) => pruneQuoteEvents(tx, 1_000)],
+  ['finds zap requests', (tx) => findZapRequests(tx, [1, 2])],
+  ['finds the receipt of a quote', (tx) => findReceiptOfQuote(tx, 1)],
+  ['deletes old zap receipts', (tx) => pruneZapReceipts(tx, 1_000)],
+  ['finds used zap requests', (tx) => findUsedZapRequests(tx, ['a', 'b'])],
   [
     'counts the recent zap receipts of recipients',
-    ({ db }) => countReceiptsSince(db, pubkeys.slice(0, 100), 1, 1_000),
+    (tx) => countReceiptsSince(tx, pubkeys.slice(0, 100), 1, 1_000),
   ],
-  ['deletes old zap requests', ({ db }) => pruneZapRequests(db, 1_000)],
-  ['lists relays with open deliveries', ({ db }) => listWaitingRelays(db, '', 1_000)],
-  ['finds due relays', ({ db }) => findDueRelays(db, QUOTE_COUNT, [RELAY_URL])],
+  ['deletes old zap requests', (tx) => pruneZapRequests(tx, 1_000)],
+  ['lists relays with open deliveries', (tx) => listWaitingRelays(tx, '', 1_000)],
+  ['finds due relays', (tx) => findDueRelays(tx, QUOTE_COUNT, [RELAY_URL])],
   [
     'claims due deliveries',
-    ({ db }) =>
-      claimDueReceipts(db, RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
+    (tx) => claimDueReceipts(tx, RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
   ],
-  ['gives up overdue deliveries', ({ db }) => giveUpOverdueDeliveries(db, 1, 10)],
-  ['counts pending deliveries', ({ db }) => countPendingDeliveries(db)],
-  ['counts watched quotes', ({ db }) => countWatchedQuotes(db, 'a process')],
-  ['reads the size of the database', ({ db }) => readDatabaseSize(db)],
-  ['traces a payment hash', ({ db }) => findTracedQuotesByPaymentHash(db, 'hash', 5)],
-  ['traces a quote id', ({ db }) => findTracedQuotesByQuoteId(db, 'id-1', 5)],
-  ["traces a recipient's payments", ({ db }) => searchPayments(db, pubkey, null, 10)],
-  ["searches a recipient's payments", ({ db }) => searchPayments(db, pubkey, FILTER, 10)],
-  ["searches a recipient's unpaid quotes", ({ db }) => searchUnpaidQuotes(db, pubkey, FILTER, 10)],
-  ["traces a recipient's open quotes", ({ db }) => searchUnpaidQuotes(db, pubkey, null, 10)],
+  ['gives up overdue deliveries', (tx) => giveUpOverdueDeliveries(tx, 1, 10)],
+  ['counts pending deliveries', (tx) => countPendingDeliveries(tx)],
+  ['counts watched quotes', (tx) => countWatchedQuotes(tx, 'a process')],
+  ['reads the size of the database', (tx) => readDatabaseSize(tx)],
+  ['traces a payment hash', (tx) => findTracedQuotesByPaymentHash(tx, 'hash', 5)],
+  ['traces a quote id', (tx) => findTracedQuotesByQuoteId(tx, 'id-1', 5)],
+  ["traces a recipient's payments", (tx) => searchPayments(tx, pubkey, null, 10)],
+  ["searches a recipient's payments", (tx) => searchPayments(tx, pubkey, FILTER, 10)],
+  ["searches a recipient's unpaid quotes", (tx) => searchUnpaidQuotes(tx, pubkey, FILTER, 10)],
+  ["traces a recipient's open quotes", (tx) => searchUnpaidQuotes(tx, pubkey, null, 10)],
 ];
 
 describe.skipIf(isPostgres)('SQLite', () => {
@@ -178,22 +175,22 @@ describe.skipIf(isPostgres)('SQLite', () => {
   });
 
   it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
-    const planSteps = await explainStatements(database, ({ db }) =>
-      listUpdatesSince(db, 1, { pubkeys: [pubkey], nowMs: 1 }),
+    const planSteps = await explainStatements(database, (tx) =>
+      listUpdatesSince(tx, 1, { pubkeys: [pubkey], nowMs: 1 }),
     );
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
   });
 
   it('finds listed quotes by their ids, not by reading all payments of the recipient', async () => {
-    const planSteps = await explainStatements(database, ({ db }) =>
-      findListedQuotes(db, pubkey, quoteIds, 1),
+    const planSteps = await explainStatements(database, (tx) =>
+      findListedQuotes(tx, pubkey, quoteIds, 1),
     );
     expect(planSteps).toContainEqual(expect.stringMatching(/^SEARCH quotes .*\(quote_id=\?\)/));
   });
 
   it('adds up payments by reading a range of the list', async () => {
-    const planSteps = await explainStatements(database, ({ db }) =>
-      summarisePaidQuotes(db, pubkey, 2_000),
+    const planSteps = await explainStatements(database, (tx) =>
+      summarisePaidQuotes(tx, pubkey, 2_000),
     );
     expect(planSteps).toContainEqual(
       expect.stringContaining('quotes_listed_page (pubkey=? AND paid_seq>? AND paid_seq<?)'),
@@ -201,13 +198,13 @@ describe.skipIf(isPostgres)('SQLite', () => {
   });
 
   it.each<[string, StoreCall]>([
-    ['quotes', ({ tx }) => applyQuoteChanges(tx, changes)],
-    ['payment counters', ({ tx }) => savePaymentCounters(tx, counters)],
+    ['quotes', (tx) => applyQuoteChanges(tx, changes)],
+    ['payment counters', (tx) => savePaymentCounters(tx, counters)],
   ])(
     'changes 2,000 %s in half a second, which quadratic time would exceed',
     async (_name, call) => {
       const startedAtMs = performance.now();
-      await transaction(database.db, (tx) => call(new TransactionStore(tx)));
+      await transaction(database.db, (tx) => call(tx));
       expect(performance.now() - startedAtMs).toBeLessThan(500);
     },
   );
@@ -247,7 +244,7 @@ async function explainStatements({ db }: Database, call: StoreCall): Promise<str
         },
         transformResult: async ({ result }) => result,
       });
-      await call(new TransactionStore(recordingTx));
+      await call(recordingTx);
       throw rollback;
     })
     .catch((error: unknown) => expect(error).toBe(rollback));

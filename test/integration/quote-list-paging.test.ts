@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { beforeAll, expect, it, vi } from 'vitest';
+import type { Db } from '../../src/database/transaction.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findQuotesById } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
@@ -26,10 +26,10 @@ const MAX_LISTING_DELAY_MS = 1_000;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({ overrides: { clock: clock.now } });
-let store: Store;
+let db: Db;
 
 beforeAll(async () => {
-  store = new Store(environment.database.db);
+  db = environment.database.db;
 });
 
 it('returns every payment of a burst to every wallet, in any sequence of payments and page requests', async () => {
@@ -115,7 +115,7 @@ class Payer {
   /** In the order of the payments. */
   readonly #payments: { quoteId: string; paidAtMs: number }[] = [];
   readonly #pubkey: string;
-  readonly #recorder = createObservationRecorder(store, { clock: clock.now });
+  readonly #recorder = createObservationRecorder(db, { clock: clock.now });
 
   constructor(pubkey: string) {
     this.#pubkey = pubkey;
@@ -152,7 +152,7 @@ class Payer {
     const quotes = Array.from({ length: count }, () =>
       buildUnpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
     );
-    await insertQuotes(store.db, quotes);
+    await insertQuotes(db, quotes);
     // In this state, quotes are not watched, so the service sends no polls.
     const issued = { state: 'ISSUED', source: 'poll' } as const;
     await this.#recorder.record(
@@ -160,7 +160,7 @@ class Payer {
       quotes.map(({ quoteId }) => ({ quoteId, ...issued })),
     );
     const rows = await findQuotesById(
-      store.db,
+      db,
       UNREACHABLE_MINT_URL,
       quotes.map((quote) => quote.quoteId),
     );

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { transaction } from '../../src/database/transaction.ts';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { loadRateLimits, saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
@@ -9,7 +9,6 @@ import {
   findQuotesById,
   type QuoteChange,
 } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
 import {
   claimMints,
   readWatchProcesses,
@@ -39,11 +38,11 @@ const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 
 const database = useTestDatabase();
-let store: Store;
+let db: Db;
 let pubkey: string;
 
 beforeAll(() => {
-  store = new Store(database.db);
+  db = database.db;
 });
 
 beforeEach(async () => {
@@ -56,7 +55,7 @@ beforeEach(async () => {
 describe('a change of a quote', () => {
   it('removes the address group of an INFLIGHT quote that is no longer watched', async () => {
     const quote = buildUnpaidQuote(pubkey, { addressHashes: 'a1b2' });
-    await insertQuotes(store.db, [quote]);
+    await insertQuotes(db, [quote]);
     const id = await findRowId(quote.quoteId);
     const readHash = () =>
       database.db.selectFrom('quotes').select('address_hashes as hash').execute();
@@ -78,8 +77,8 @@ describe('a change of a quote', () => {
       buildUnpaidQuote(pubkey, payerData),
       buildUnpaidQuote(pubkey, payerData),
     ];
-    await insertQuotes(store.db, [expired]);
-    await insertQuotes(store.db, [paid]);
+    await insertQuotes(db, [expired]);
+    await insertQuotes(db, [paid]);
     const changes: QuoteChange[] = [
       { id: await findRowId(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
       {
@@ -114,7 +113,7 @@ describe('a change of a quote', () => {
   });
 
   async function findRowId(quoteId: string): Promise<number> {
-    const [row] = await findQuotesById(store.db, UNREACHABLE_MINT_URL, [quoteId]);
+    const [row] = await findQuotesById(db, UNREACHABLE_MINT_URL, [quoteId]);
     if (row === undefined) {
       throw new Error('the quote does not exist');
     }
@@ -141,12 +140,12 @@ describe('a mint', () => {
     const mintUrl = `https://${randomPubkey().slice(0, 8)}.example`;
     const create = { count: 20, isElastic: true };
     const check = { count: 60, isElastic: false };
-    await saveMintInfo(store.db, mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
-    await saveRateLimit(store.db, mintUrl, 'create', create);
-    await saveRateLimit(store.db, mintUrl, 'check', check);
-    expect(await loadRateLimits(store.db, mintUrl)).toEqual({ create, check });
-    await saveRateLimit(store.db, mintUrl, 'create', null);
-    expect(await loadRateLimits(store.db, mintUrl)).toEqual({ check });
+    await saveMintInfo(db, mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
+    await saveRateLimit(db, mintUrl, 'create', create);
+    await saveRateLimit(db, mintUrl, 'check', check);
+    expect(await loadRateLimits(db, mintUrl)).toEqual({ create, check });
+    await saveRateLimit(db, mintUrl, 'create', null);
+    expect(await loadRateLimits(db, mintUrl)).toEqual({ check });
   });
 });
 
@@ -156,7 +155,7 @@ describe('the history of a quote', () => {
   it('contains the first 20 events of each kind, in order', async () => {
     const rowId = await insertQuote();
     const otherRowId = await insertQuote();
-    await addQuoteEvents(store.db, [
+    await addQuoteEvents(db, [
       { quoteRowId: rowId, atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange },
       {
         quoteRowId: otherRowId,
@@ -167,11 +166,11 @@ describe('the history of a quote', () => {
     ]);
     for (let index = 1; index <= 30; index += 1) {
       const atMs = DEFAULT_QUOTE_CREATED_AT_MS + 8 + index;
-      await addQuoteEvents(store.db, [
+      await addQuoteEvents(db, [
         { quoteRowId: rowId, atMs, kind: 'update_sent', socketCount: index },
       ]);
     }
-    const events = await listQuoteEvents(store.db, rowId);
+    const events = await listQuoteEvents(db, rowId);
     expect(events[0]).toEqual({ atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange });
     expect(events.slice(1)).toEqual(
       Array.from({ length: 20 }, (_, index) => ({
@@ -180,11 +179,11 @@ describe('the history of a quote', () => {
         socketCount: 1 + index,
       })),
     );
-    expect(await listQuoteEvents(store.db, otherRowId)).toHaveLength(1);
+    expect(await listQuoteEvents(db, otherRowId)).toHaveLength(1);
   });
 
   async function insertQuote(): Promise<number> {
-    return (await insertQuotes(store.db, [buildUnpaidQuote(pubkey)]))[0] ?? 0;
+    return (await insertQuotes(db, [buildUnpaidQuote(pubkey)]))[0] ?? 0;
   }
 });
 
@@ -192,16 +191,16 @@ describe('the lease of a mint', () => {
   const MINT_URLS = ['https://a.example', 'https://b.example'];
 
   it('cannot be claimed by a process that has no lease itself', async () => {
-    expect(await claimMints(store.db, 'unregistered process', MINT_URLS)).toEqual([]);
+    expect(await claimMints(db, 'unregistered process', MINT_URLS)).toEqual([]);
   });
 
   it('can be claimed if the lease of its process ends implausibly late, because the clock was set back', async () => {
-    await renewProcessLease(store.db, 'dead');
-    await claimMints(store.db, 'dead', MINT_URLS);
+    await renewProcessLease(db, 'dead');
+    await claimMints(db, 'dead', MINT_URLS);
     await setLeaseEnd('dead', 3_600_000);
-    await renewProcessLease(store.db, 'live');
-    expect(await claimMints(store.db, 'live', MINT_URLS)).toEqual(MINT_URLS);
-    expect(await readWatchProcesses(store.db)).toMatchObject({ count: 1 });
+    await renewProcessLease(db, 'live');
+    expect(await claimMints(db, 'live', MINT_URLS)).toEqual(MINT_URLS);
+    expect(await readWatchProcesses(db)).toMatchObject({ count: 1 });
   });
 
   it.each([
@@ -209,25 +208,25 @@ describe('the lease of a mint', () => {
     ['ends implausibly late, because the clock of a new primary is behind', 3_600_000],
   ])('stays with its process if the lease of every process %s', async (_case, fromNowMs) => {
     for (const processId of ['first', 'second']) {
-      await renewProcessLease(store.db, processId);
+      await renewProcessLease(db, processId);
     }
-    await claimMints(store.db, 'second', MINT_URLS);
+    await claimMints(db, 'second', MINT_URLS);
     await setLeaseEnd('first', fromNowMs);
     await setLeaseEnd('second', fromNowMs);
-    expect(await renewProcessLease(store.db, 'first')).toBe(true);
-    expect(await renewProcessLease(store.db, 'second')).toBe(true);
-    expect(await claimMints(store.db, 'first', MINT_URLS)).toEqual([]);
+    expect(await renewProcessLease(db, 'first')).toBe(true);
+    expect(await renewProcessLease(db, 'second')).toBe(true);
+    expect(await claimMints(db, 'first', MINT_URLS)).toEqual([]);
     await setLeaseEnd('second', fromNowMs);
-    await renewProcessLease(store.db, 'first');
-    expect(await claimMints(store.db, 'first', MINT_URLS)).toEqual(MINT_URLS);
+    await renewProcessLease(db, 'first');
+    expect(await claimMints(db, 'first', MINT_URLS)).toEqual(MINT_URLS);
   });
 
   it('comes with the unpaid quotes of its process, for the limit on them', async () => {
-    await renewProcessLease(store.db, 'first');
-    await renewProcessLease(store.db, 'second');
-    await renewProcessLease(store.db, 'first', { unpaidQuotes: 7 });
-    await renewProcessLease(store.db, 'second', { unpaidQuotes: 5 });
-    expect(await readWatchProcesses(store.db)).toEqual({ count: 2, maxUnpaidQuotes: 7 });
+    await renewProcessLease(db, 'first');
+    await renewProcessLease(db, 'second');
+    await renewProcessLease(db, 'first', { unpaidQuotes: 7 });
+    await renewProcessLease(db, 'second', { unpaidQuotes: 5 });
+    expect(await readWatchProcesses(db)).toEqual({ count: 2, maxUnpaidQuotes: 7 });
   });
 
   async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {
@@ -248,14 +247,14 @@ describe('the store of zap receipt deliveries', () => {
     insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
   const claim = (url: string, nowMs: number, limit: number) =>
-    claimDueReceipts(store.db, url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
+    claimDueReceipts(db, url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
 
   const recordBackoff = (url: string, backoffUntilMs: number) =>
     recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
   const recordBatch = (url: string, batch: Partial<Parameters<typeof recordDeliveryBatch>[2]>) =>
     recordDeliveryBatch(
-      store.db,
+      db,
       url,
       { updates: [], relayStatus: null, hasAccepted: false, ...batch },
       CREATED_AT_MS,
@@ -301,11 +300,11 @@ describe('the store of zap receipt deliveries', () => {
     await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + DAY_MS);
     await recordBackoff(RELAY_URL, CREATED_AT_MS);
     const deadlineMs = CREATED_AT_MS + 2 * DAY_MS;
-    await giveUpOverdueDeliveries(store.db, deadlineMs - 1, 100);
+    await giveUpOverdueDeliveries(db, deadlineMs - 1, 100);
     expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ open: 4 });
     // Returns whether more deliveries may be overdue, because the batch was full.
-    expect(await giveUpOverdueDeliveries(store.db, deadlineMs, 4)).toBe(true);
-    expect(await giveUpOverdueDeliveries(store.db, deadlineMs, 4)).toBe(false);
+    expect(await giveUpOverdueDeliveries(db, deadlineMs, 4)).toBe(true);
+    expect(await giveUpOverdueDeliveries(db, deadlineMs, 4)).toBe(false);
     expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ given_up: 3, open: 1 });
     expect(await countDeliveriesByState(database, OTHER_RELAY_URL)).toEqual({ given_up: 3 });
     const deliveries = [...(await readDeliveriesToRelay(database, RELAY_URL)).values()];

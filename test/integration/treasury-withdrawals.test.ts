@@ -128,12 +128,12 @@ describe('a withdrawal', () => {
       /^TREASURY_SECRET: key /,
     );
     // Withdrawn tokens do not count as data for which the service needs the secret.
-    expect(await hasSealedData(fixture.store.db)).toBe(false);
+    expect(await hasSealedData(fixture.db)).toBe(false);
   });
 });
 
 /** Adds the proofs of 100 sold usernames, which are 600 proofs. */
-async function addProofsOfSoldUsernames({ store, mint }: TreasuryFixture): Promise<void> {
+async function addProofsOfSoldUsernames({ db, mint }: TreasuryFixture): Promise<void> {
   const proofs = Array.from({ length: 100 }, (_, saleIndex) =>
     PROOF_AMOUNTS_SAT.map((amount) => ({
       id: KEYSET_ID,
@@ -143,7 +143,7 @@ async function addProofsOfSoldUsernames({ store, mint }: TreasuryFixture): Promi
     })),
   );
   const sealer = new Sealer(TEST_TREASURY_SECRET);
-  await addTreasuryProofs(store.db, await sealProofs(sealer, mint.url, proofs.flat()));
+  await addTreasuryProofs(db, await sealProofs(sealer, mint.url, proofs.flat()));
 }
 
 function countProofs(result: WithdrawalResult): number {

@@ -4,9 +4,9 @@ import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
+import type { Db } from '../../src/database/transaction.ts';
 import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
@@ -57,10 +57,10 @@ const errorLogs = new LogCapture('error');
 const environment = useTestEnvironment({
   overrides: { ...FAST_INTERVALS, clock: clock.now, log: errorLogs.log },
 });
-let store: Store;
+let db: Db;
 
 beforeAll(() => {
-  store = new Store(environment.database.db);
+  db = environment.database.db;
 });
 
 describe('a payment', () => {
@@ -255,7 +255,7 @@ describe('a quote whose announcement was lost', () => {
     const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
     const { quote, request } = (await response.json()) as { quote: string; request: string };
     const fields = { quoteId: quote, request, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await insertQuotes(store.db, [buildUnpaidQuote(wallet.pubkey, fields)]);
+    await insertQuotes(db, [buildUnpaidQuote(wallet.pubkey, fields)]);
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
     mint.pay(request);
     expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
@@ -263,7 +263,7 @@ describe('a quote whose announcement was lost', () => {
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
     for (let index = 0; index < count; index += 1) {
-      await insertQuotes(store.db, [buildUnpaidQuote(randomPubkey(), { mintUrl })]);
+      await insertQuotes(db, [buildUnpaidQuote(randomPubkey(), { mintUrl })]);
     }
   }
 });
@@ -433,7 +433,7 @@ describe('the watcher with separate wall and monotonic clocks', () => {
     const UNRESPONSIVE_MINT_COUNT = 60;
     const unresponsive = await startUnresponsiveMints(UNRESPONSIVE_MINT_COUNT);
     for (const mintUrl of unresponsive.urls) {
-      await insertQuotes(new Store(ownEnvironment.database.db).db, [
+      await insertQuotes(ownEnvironment.database.db, [
         buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wallClock.nowMs }),
       ]);
     }
@@ -506,7 +506,7 @@ async function requestInvoices(wallet: RecipientClient, count: number): Promise<
 
 /** Inserts a watched quote that its mint does not know. */
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
-  await insertQuotes(store.db, [buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
+  await insertQuotes(db, [buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
 }
 
 /** Creates a recipient with an open quote socket, and a mint for this test only. */
@@ -599,6 +599,6 @@ async function findSourceOfLastChange(quoteId: string): Promise<string | undefin
     .select('id')
     .where('quote_id', '=', quoteId)
     .executeTakeFirstOrThrow();
-  const changes = (await listQuoteEvents(store.db, id)).filter((event) => event.kind === 'state');
+  const changes = (await listQuoteEvents(db, id)).filter((event) => event.kind === 'state');
   return changes.at(-1)?.source;
 }

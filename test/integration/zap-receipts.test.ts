@@ -3,6 +3,7 @@ import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
+import type { Db } from '../../src/database/transaction.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
@@ -12,7 +13,6 @@ import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findQuotesById } from '../../src/quotes/watched-quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { findReceiptOfQuote } from '../../src/zaps/zap-receipt-store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -35,14 +35,14 @@ const DAY_MS = 24 * 60 * 60_000;
 const MAX_RECEIPT_AHEAD_OF_CLOCK_MS = 5_000;
 
 const database = useTestDatabase();
-let store: Store;
+let db: Db;
 let signer: EventSigner;
 let clock: TestClock;
 let logs: LogCapture;
 let pubkey: string;
 
 beforeAll(async () => {
-  store = new Store(database.db);
+  db = database.db;
   signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
 });
 
@@ -218,7 +218,7 @@ function createRecorder({
     recorder.notificationCount += 1;
   };
   const observationRecorder = new ObservationRecorder({
-    store,
+    db,
     anomalies: new MintAnomalyCounter(logs.log),
     zaps: { signReceipts: receiptSigner, onReceiptsCreated },
     clock: clock.now,
@@ -236,7 +236,7 @@ interface ZapQuoteOptions {
 /** Inserts an unpaid quote with a zap request. */
 async function insertZapQuote(options: ZapQuoteOptions = {}): Promise<NewQuote> {
   const quote = buildZapQuote(options);
-  await insertQuotes(store.db, [quote]);
+  await insertQuotes(db, [quote]);
   return quote;
 }
 
@@ -245,7 +245,7 @@ async function insertQuotesOfOneZapRequest(
 ): Promise<[NewQuote, NewQuote]> {
   const first = buildZapQuote(options);
   const second = { ...buildZapQuote(), zapRequest: first.zapRequest };
-  await insertQuotes(store.db, [first, second]);
+  await insertQuotes(db, [first, second]);
   return [first, second];
 }
 
@@ -264,25 +264,20 @@ function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions
 }
 
 function listPayments() {
-  return listPaidQuotes(
-    store.db,
-    pubkey,
-    { sinceSeconds: null, limit: 50, offset: 0 },
-    clock.nowMs,
-  );
+  return listPaidQuotes(db, pubkey, { sinceSeconds: null, limit: 50, offset: 0 }, clock.nowMs);
 }
 
 async function findRowId({ quoteId }: NewQuote): Promise<number> {
-  return (await findQuotesById(store.db, UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
+  return (await findQuotesById(db, UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
 }
 
 async function listRefusals(quote: NewQuote) {
-  const events = await listQuoteEvents(store.db, await findRowId(quote));
+  const events = await listQuoteEvents(db, await findRowId(quote));
   return events.flatMap((event) => (event.kind === 'receipt_refused' ? event.reason : []));
 }
 
 async function findStoredReceipt(quote: NewQuote) {
-  return findReceiptOfQuote(store.db, await findRowId(quote));
+  return findReceiptOfQuote(db, await findRowId(quote));
 }
 
 async function readReceiptJson(quote: NewQuote): Promise<string> {

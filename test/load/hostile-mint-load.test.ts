@@ -7,7 +7,6 @@ import { openDatabase } from '../../src/database/database.ts';
 import { parseMintInfo } from '../../src/mints/mint-info.ts';
 import { saveMintInfo } from '../../src/mints/mint-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import {
   HOSTILE_BEHAVIOURS,
   HOSTILE_MINT_INFO,
@@ -74,7 +73,6 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
 
 async function insertUnpaidQuotes(dataDir: string, mintUrls: readonly string[]): Promise<void> {
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-  const _store = new Store(database.db);
   const info = parseMintInfo(HOSTILE_MINT_INFO);
   if (info === null) {
     throw new Error('the info of the hostile mints is invalid');

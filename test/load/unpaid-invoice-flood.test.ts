@@ -10,7 +10,6 @@ import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 import { MetricsScrape } from '../helpers/service/metrics-scrape.ts';
@@ -148,7 +147,7 @@ async function insertUnpaidQuotes(dataDir: string, mintUrl: string, count: numbe
     createdAtMs,
     request: createInvoice(quoteId),
   });
-  await insertQuotes(new Store(database.db).db, [first]);
+  await insertQuotes(database.db, [first]);
   const ageStepMs = Math.round((OLDEST_QUOTE_MS - NEWEST_QUOTE_MS) / QUOTE_COUNT);
   const changed: Record<string, string> = {
     id: 'null',

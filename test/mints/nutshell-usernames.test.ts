@@ -1,6 +1,5 @@
 import { getEncodedToken, type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Store } from '../../src/store.ts';
 import { Treasury } from '../../src/usernames/treasury.ts';
 import { createTreasurySealer } from '../../src/usernames/usernames-module.ts';
 import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -92,9 +91,9 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
   }, 60_000);
 
   it('lets the operator withdraw the earned ecash as tokens', async () => {
-    const store = new Store(deployment.database.db);
+    const { db } = deployment.database;
     const sealer = createTreasurySealer(createTestConfig(deployment.mintUrl));
-    const treasury = sealer && new Treasury({ store, sealer, clock: Date.now });
+    const treasury = sealer && new Treasury({ db, sealer, clock: Date.now });
     const balanceSat = await readTreasuryBalanceSat();
     // The tests above sold four names.
     expect(balanceSat).toBeGreaterThan(3 * (PRICE_SAT - FEE_SAT));

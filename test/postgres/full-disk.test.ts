@@ -2,7 +2,6 @@ import { sql } from 'kysely';
 import { expect, it } from 'vitest';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -14,21 +13,21 @@ import {
 const database = useTestDatabase();
 
 it('still lists the payments that were listed before the disk of the server was full', async () => {
-  const store = new Store(database.db);
+  const { db } = database;
   const pubkey = randomPubkey();
   let nowMs = 1_800_000_000_000;
   const pay = async () => {
     const quote = buildUnpaidQuote(pubkey);
-    await insertQuotes(store.db, [quote]);
+    await insertQuotes(db, [quote]);
     const { quoteId } = quote;
-    await createObservationRecorder(store, { clock: () => nowMs }).record(UNREACHABLE_MINT_URL, [
+    await createObservationRecorder(db, { clock: () => nowMs }).record(UNREACHABLE_MINT_URL, [
       { quoteId, state: 'PAID', source: 'poll' },
     ]);
     return quoteId;
   };
   const listIds = async () => {
     const page = { sinceSeconds: null, limit: 50, offset: 0 };
-    const { quotes } = await listPaidQuotes(store.db, pubkey, page, nowMs);
+    const { quotes } = await listPaidQuotes(db, pubkey, page, nowMs);
     return quotes.map(({ quoteId }) => quoteId);
   };
   const listedId = await pay();

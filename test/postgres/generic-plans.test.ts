@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
+import type { Tx } from '../../src/database/transaction.ts';
 import type { QuoteChange, StoredQuote } from '../../src/quotes/watched-quote-store.ts';
 import {
   applyQuoteChanges,
@@ -8,7 +9,6 @@ import {
   lockQuotesById,
 } from '../../src/quotes/watched-quote-store.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../src/recipients/user-store.ts';
-import { TransactionStore } from '../../src/store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 
@@ -43,39 +43,33 @@ beforeAll(async () => {
   await sql`analyze quotes, users`.execute(db);
 });
 
-it.each<[string, number, (store: TransactionStore, quotes: StoredQuote[]) => Promise<unknown>]>([
-  ['finds 100 quotes', 100, ({ db }) => findQuotesById(db, LARGE_MINT_URL, QUOTE_IDS)],
-  ['locks 100 quotes', 100, ({ tx }) => lockQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
+it.each<[string, number, (tx: Tx, quotes: StoredQuote[]) => Promise<unknown>]>([
+  ['finds 100 quotes', 100, (tx) => findQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
+  ['locks 100 quotes', 100, (tx) => lockQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
   [
     'lists the last 100 quotes',
     100,
-    ({ db }) => listWatchedByMint(db, LARGE_MINT_URL, LARGE_MINT_QUOTE_COUNT - 100, 1_000),
+    (tx) => listWatchedByMint(tx, LARGE_MINT_URL, LARGE_MINT_QUOTE_COUNT - 100, 1_000),
   ],
-  ['changes 100 quotes', 100, ({ tx }, quotes) => applyQuoteChanges(tx, quotes.map(toPaid))],
+  ['changes 100 quotes', 100, (tx, quotes) => applyQuoteChanges(tx, quotes.map(toPaid))],
   [
     'locks the payment counter of one recipient',
     1,
-    ({ tx }, [first]) => lockPaymentCounters(tx, [first?.pubkey ?? '']),
+    (tx, [first]) => lockPaymentCounters(tx, [first?.pubkey ?? '']),
   ],
-  ['locks one quote', 1, ({ tx }) => lockQuotesById(tx, LARGE_MINT_URL, ['id-1'])],
-  [
-    'changes one quote',
-    1,
-    ({ tx }, quotes) => applyQuoteChanges(tx, quotes.slice(0, 1).map(toPaid)),
-  ],
+  ['locks one quote', 1, (tx) => lockQuotesById(tx, LARGE_MINT_URL, ['id-1'])],
+  ['changes one quote', 1, (tx, quotes) => applyQuoteChanges(tx, quotes.slice(0, 1).map(toPaid))],
   [
     'saves the payment counter of one recipient',
     1,
-    ({ tx }, [first]) =>
+    (tx, [first]) =>
       savePaymentCounters(tx, [{ pubkey: first?.pubkey ?? '', paidCount: 1, lastPaidAtMs: 1 }]),
   ],
 ])(
   '%s without reading many other rows, at a mint with most quotes',
   async (_name, rowCount, call) => {
     const quotes = await findQuotesById(database.db, LARGE_MINT_URL, QUOTE_IDS);
-    const cost = await measureQueryCost(database.db, (db) =>
-      call(new TransactionStore(db), quotes),
-    );
+    const cost = await measureQueryCost(database.db, (db) => call(db, quotes));
     expect(cost.rowsRead).toBeLessThanOrEqual(10 + 5 * rowCount);
     expect(cost.pagesRead).toBeLessThan(200 + 40 * rowCount);
   },

@@ -4,7 +4,6 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { startService } from '../../src/service.ts';
-import { Store } from '../../src/store.ts';
 import { findListenerPids } from '../helpers/database/postgres-locks.ts';
 import { openTestDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 import {
@@ -23,10 +22,10 @@ it('sends updates for payments that were recorded while the connection for LISTE
   onTestFinished(() => service.stop());
   const wallet = new RecipientClient(service.publicOrigin);
   const socket = await wallet.openSocket();
-  const store = new Store(otherProcess.db);
+  const { db } = otherProcess;
   const quotes = Array.from({ length: 3 }, () => buildUnpaidQuote(wallet.pubkey));
   for (const quote of quotes) {
-    await insertQuotes(store.db, [quote]);
+    await insertQuotes(db, [quote]);
   }
 
   // Ends the connection for LISTEN, and prevents a new one.
@@ -35,7 +34,7 @@ it('sends updates for payments that were recorded while the connection for LISTE
   const listenerPids = await findListenerPids(otherProcess);
   expect(listenerPids).toHaveLength(1);
   await sql`select pg_terminate_backend(${listenerPids[0]}::int, 10000)`.execute(otherProcess.db);
-  await createObservationRecorder(store).record(
+  await createObservationRecorder(db).record(
     UNREACHABLE_MINT_URL,
     quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID', source: 'poll' })),
   );

@@ -1,7 +1,6 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
-import { Store } from '../../src/store.ts';
 import { findPurchasesByProofs } from '../../src/usernames/purchase-store.ts';
 import { addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -36,12 +35,12 @@ it('prepares a repeated statement once, and soon uses a generic plan', async () 
 
 it('uses the same statement for lists of any length', async () => {
   await db.connection().execute(async (connection) => {
-    const store = new Store(connection);
+    const db = connection;
     for (let length = 1; length <= 5; length += 1) {
       const ys = Array.from({ length }, (_, index) => `y-${length}-${index}`);
-      await findPurchasesByProofs(store.db, ys);
+      await findPurchasesByProofs(db, ys);
       await addTreasuryProofs(
-        store.db,
+        db,
         ys.map((y) => ({
           y,
           mintUrl: 'https://mint.example',

@@ -1,11 +1,11 @@
 import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
 import {
   openTestDatabase,
@@ -22,18 +22,18 @@ const OTHER_RECIPIENT = '2'.repeat(64);
 
 let testDatabase: TestDatabase;
 let database: Database;
-let store: Store;
+let db: Db;
 
 beforeEach(async () => {
   ({ testDatabase, database } = await openTestDatabase());
-  store = new Store(database.db);
+  db = database.db;
 });
 
 it('records payments of other recipients while the row of one recipient is locked', async () => {
-  const recorder = createObservationRecorder(store);
+  const recorder = createObservationRecorder(db);
   const recordPayment = async (recipient: string, mintIndex: number) => {
     const quote = buildUnpaidQuote(recipient, { mintUrl: `https://mint-${mintIndex}.example` });
-    await insertQuotes(store.db, [quote]);
+    await insertQuotes(db, [quote]);
     await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
     return quote;
   };
@@ -61,18 +61,18 @@ it('inserts the quotes of a batch in a fixed order, so that two processes cannot
   ) as [NewQuote, NewQuote];
   const firstInserted = Promise.withResolvers<void>();
   const batchBlocked = Promise.withResolvers<void>();
-  const transaction = store.transaction(async (tx) => {
-    await insertQuotes(tx.tx, [first]);
+  const insertion = transaction(db, async (tx) => {
+    await insertQuotes(tx, [first]);
     firstInserted.resolve();
     await batchBlocked.promise;
-    return await insertQuotes(tx.tx, [second]);
+    return await insertQuotes(tx, [second]);
   });
   await firstInserted.promise;
   // If the batch inserted `second` before it waits for `first`, the transaction would wait for the batch.
-  const batch = insertQuotes(store.db, [second, first]);
+  const batch = insertQuotes(db, [second, first]);
   await waitForBlockedStatement(database);
   batchBlocked.resolve();
-  expect(await transaction).toEqual([expect.any(Number)]);
+  expect(await insertion).toEqual([expect.any(Number)]);
   expect(await batch).toEqual([null, null]);
 });
 
@@ -95,9 +95,7 @@ function observe({ quoteId }: NewQuote, state: ObservedState): SourcedObservatio
 
 async function readStates(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {
   return await Promise.all(
-    quotes.map(
-      async ({ verifyToken }) => (await findQuoteByVerifyToken(store.db, verifyToken))?.state,
-    ),
+    quotes.map(async ({ verifyToken }) => (await findQuoteByVerifyToken(db, verifyToken))?.state),
   );
 }
 

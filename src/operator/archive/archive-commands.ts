@@ -35,9 +35,9 @@ export const exportCommand: OperatorCommand = {
 `,
   parse: (args) => {
     parseArgs({ args, options: {} });
-    return async ({ store, clock }, io) => {
+    return async ({ db, clock }, io) => {
       // Reading a snapshot does not block the service.
-      const rowCounts = await snapshot(store.db, (tx) => exportArchive(tx, io, clock()));
+      const rowCounts = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
       // The archive is on standard output, so the summary goes to standard error.
       const summary = joinLines(...formatRowCounts('Exported', rowCounts));
       return { exitCode: 0, stdout: '', stderr: summary };
@@ -52,7 +52,7 @@ export const importCommand: OperatorCommand = {
 `,
   parse: (args) => {
     parseArgs({ args, options: {} });
-    return async ({ store }, io) => {
+    return async ({ db }, io) => {
       if (io.stdin === null) {
         return createCommandResult(
           false,
@@ -60,7 +60,7 @@ export const importCommand: OperatorCommand = {
         );
       }
       try {
-        const rowCounts = await importArchive(store.db, readLines(io.stdin), io);
+        const rowCounts = await importArchive(db, readLines(io.stdin), io);
         return createCommandResult(true, joinLines(...formatRowCounts('Imported', rowCounts)));
       } catch (error) {
         if (!(error instanceof ImportRejectedError)) {

@@ -15,7 +15,6 @@ import {
 } from '../../database/database.ts';
 import { type Db, notify, transaction } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
-import { Store } from '../../store.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
@@ -156,7 +155,7 @@ async function checkTreasurySecret(
     return [];
   }
   return findStartFailure('settings.treasury_secret', async () => {
-    const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), new Store(db));
+    const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
     if (treasuryProblem !== null) {
       throw new OperatorError(`${treasuryProblem.message}. ${treasuryProblem.advice}`);
     }

@@ -32,15 +32,14 @@ export const importNpubcashCommand: OperatorCommand = {
       );
     }
     return async (context, io) => {
-      const { db } = context.store;
       await using source = await NpubcashSource.open(url);
-      const run = new ImportRun({ ...context, db, io, isDryRun });
+      const run = new ImportRun({ ...context, io, isDryRun });
       await importBlocks(run, source);
       await importUsers(run, source);
       await importQuotes(run, source);
       if (!isDryRun) {
         // Other processes, which watch the mints of these quotes, then start to watch the quotes too.
-        await transaction(db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
+        await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
       }
       const proofTotals = await source.readProofTotals();
       return createCommandResult(true, formatSummary(run.summary, proofTotals, isDryRun));

@@ -70,7 +70,7 @@ export type TraceResult =
   | { outcome: 'not_found'; triedKinds: TraceIdentifier['kind'][] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' | 'not_a_recipient' };
 
-interface TraceContext extends Pick<CommandContext, 'store' | 'clock'> {
+interface TraceContext extends Pick<CommandContext, 'db' | 'clock'> {
   /** Whether to show the ids of unlocked quotes. Anyone who has such an id can take the money. */
   reveal: boolean;
   /** The most payments, and the most unpaid quotes, that are listed. */
@@ -108,7 +108,7 @@ async function traceIdentifier(
   context: TraceContext,
   identifier: TraceIdentifier,
 ): Promise<TraceResult | null> {
-  const { db } = context.store;
+  const { db } = context;
   switch (identifier.kind) {
     case 'payment_hash':
       return traceQuotes(
@@ -132,7 +132,7 @@ async function traceIdentifier(
 }
 
 async function traceQuotes(
-  { store, clock, reveal }: TraceContext,
+  { db, clock, reveal }: TraceContext,
   quotes: readonly TracedQuote[],
 ): Promise<TraceResult | null> {
   const nowMs = clock();
@@ -140,24 +140,24 @@ async function traceQuotes(
   for (const quote of quotes) {
     const { mintUrl, pubkey, isZap } = quote;
     const isWatched = quote.watchUntilMs !== null;
-    const events = await listQuoteEvents(store.db, quote.id);
+    const events = await listQuoteEvents(db, quote.id);
     payments.push({
       ...redactQuote(quote, reveal),
-      recipientName: (await findUserByPubkey(store.db, pubkey))?.name ?? null,
+      recipientName: (await findUserByPubkey(db, pubkey))?.name ?? null,
       // Sorts again, because `update_sent` events are stored with a delay.
       events: events.toSorted((a, b) => a.atMs - b.atMs),
       paymentStatus: derivePaymentStatus(quote, nowMs),
-      leaseHolder: isWatched ? await findMintLeaseHolder(store.db, mintUrl) : null,
-      mintContact: isWatched ? await findMintContact(store.db, mintUrl) : null,
-      mintRateLimits: isWatched ? parsePollRateLimits(await loadRateLimits(store.db, mintUrl)) : [],
-      receipt: isZap ? await findReceiptOfQuote(store.db, quote.id) : null,
+      leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
+      mintContact: isWatched ? await findMintContact(db, mintUrl) : null,
+      mintRateLimits: isWatched ? parsePollRateLimits(await loadRateLimits(db, mintUrl)) : [],
+      receipt: isZap ? await findReceiptOfQuote(db, quote.id) : null,
     });
   }
   return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };
 }
 
 async function traceRecipient(
-  { store: { db }, clock, reveal, limit, filter }: TraceContext,
+  { db, clock, reveal, limit, filter }: TraceContext,
   pubkey: string,
 ): Promise<TraceResult | null> {
   const user = await findUserByPubkey(db, pubkey);

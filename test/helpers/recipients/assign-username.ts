@@ -1,5 +1,5 @@
 import type { Database } from '../../../src/database/database.ts';
-import { Store } from '../../../src/store.ts';
+import { transaction } from '../../../src/database/transaction.ts';
 import { claimUsername } from '../../../src/usernames/username-store.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
 
@@ -14,9 +14,7 @@ export async function assignUsername(
   name: string,
 ): Promise<void> {
   const claim = { pubkey, nowMs: Date.now(), graceMs: 30 * DAY_MS };
-  const wasFree = await new Store(database.db).transaction((tx) =>
-    claimUsername(tx.tx, name, claim),
-  );
+  const wasFree = await transaction(database.db, (tx) => claimUsername(tx, name, claim));
   if (!wasFree) {
     throw new Error(`the username ${name} is not free`);
   }

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import type { Database } from '../../../src/database/database.ts';
+import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
 import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
 import {
@@ -8,7 +9,6 @@ import {
 } from '../../../src/quotes/observation-recorder.ts';
 import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../../src/quotes/quote-state.ts';
 import type { NewQuote } from '../../../src/quotes/quote-store.ts';
-import type { Store } from '../../../src/store.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -107,7 +107,7 @@ export async function insertPaidQuotes(
 
 /** Creates a recorder that publishes no zap receipts, as in a service without a zap key. */
 export function createObservationRecorder(
-  store: Store,
+  db: Db,
   {
     clock = Date.now,
     log = createLogger('silent'),
@@ -115,5 +115,5 @@ export function createObservationRecorder(
     zaps = null as ObservationRecorderDeps['zaps'],
   } = {},
 ): ObservationRecorder {
-  return new ObservationRecorder({ store, anomalies, zaps, clock, log });
+  return new ObservationRecorder({ db, anomalies, zaps, clock, log });
 }

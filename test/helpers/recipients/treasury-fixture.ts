@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
 import { TestMint } from '../../../demo/test-mint.ts';
 import type { Database } from '../../../src/database/database.ts';
-import { Store } from '../../../src/store.ts';
+import type { Db } from '../../../src/database/transaction.ts';
 import { Sealer, sealProofs } from '../../../src/usernames/sealer.ts';
 import { Treasury } from '../../../src/usernames/treasury.ts';
 import { addTreasuryProofs, listBalances } from '../../../src/usernames/treasury-store.ts';
@@ -12,7 +12,7 @@ import { EcashPayer } from './ecash-payer.ts';
 /** A treasury that contains ecash of one test mint. */
 export class TreasuryFixture {
   readonly mint: TestMint;
-  readonly store: Store;
+  readonly db: Db;
   readonly clock = new TestClock();
 
   /** Starts a mint for this test, and returns a fixture that uses it. */
@@ -24,11 +24,11 @@ export class TreasuryFixture {
 
   constructor(mint: TestMint, { db }: Database) {
     this.mint = mint;
-    this.store = new Store(db);
+    this.db = db;
   }
 
   createTreasury(secret = TEST_TREASURY_SECRET): Treasury {
-    return new Treasury({ store: this.store, sealer: new Sealer(secret), clock: this.clock.now });
+    return new Treasury({ db: this.db, sealer: new Sealer(secret), clock: this.clock.now });
   }
 
   /** Adds one or more amounts of ecash to the treasury, as username purchases do. */
@@ -48,7 +48,7 @@ export class TreasuryFixture {
         C,
       }));
       await addTreasuryProofs(
-        this.store.db,
+        this.db,
         await sealProofs(sealer, this.mint.url, proofs, expiresAtMs),
       );
     }
@@ -56,7 +56,7 @@ export class TreasuryFixture {
 
   /** Returns the amount of the mint's ecash in the treasury. */
   async readBalanceSat(): Promise<number> {
-    const balances = await listBalances(this.store.db);
+    const balances = await listBalances(this.db);
     return balances.find(({ mintUrl }) => mintUrl === this.mint.url)?.amountSat ?? 0;
   }
 

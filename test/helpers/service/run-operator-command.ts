@@ -1,7 +1,6 @@
 import type { Database } from '../../../src/database/database.ts';
 import type { CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
-import { Store } from '../../../src/store.ts';
 import { Treasury } from '../../../src/usernames/treasury.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
 import { FakeTerminal } from './fake-terminal.ts';
@@ -27,9 +26,9 @@ export async function runOperatorCommand(
   }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
   const command = parseCommand(argv);
-  const store = new Store(database.db);
-  const openTreasury = () => new Treasury({ store, sealer: null, clock });
-  const context = { store, clock, reservedNames, openTreasury, allowHttpMints: true };
+  const { db } = database;
+  const openTreasury = () => new Treasury({ db, sealer: null, clock });
+  const context = { db, clock, reservedNames, openTreasury, allowHttpMints: true };
   const result = 'run' in command ? await command.run(context, terminal) : command;
   await waitForNotificationDelivery(database);
   return result;
