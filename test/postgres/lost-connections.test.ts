@@ -20,7 +20,7 @@ const HEARTBEAT_INTERVAL_MS = 2_000;
 const HEARTBEAT_TIMEOUT_MS = 5_000;
 
 const QUERY_TIMEOUT_ERROR = {
-  kind: 'database_unavailable',
+  code: 'database_unavailable',
   cause: new Error('Query read timeout'),
 };
 
@@ -91,7 +91,7 @@ it('waits for a free connection for at most five seconds, and keeps the busy one
     }),
   );
   await eventually(() => expect(holderCount).toBe(MAX_CONNECTIONS));
-  const failure = expect(runQuery(db)).rejects.toMatchObject({ kind: 'database_unavailable' });
+  const failure = expect(runQuery(db)).rejects.toMatchObject({ code: 'database_unavailable' });
   vi.advanceTimersByTime(CONNECT_TIMEOUT_MS);
   await failure;
 
