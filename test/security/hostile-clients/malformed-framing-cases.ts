@@ -119,7 +119,7 @@ function generateToleratedFrames(random: SeededRandom, marker: string): Buffer {
 
 /** Generates a challenge response that does not prove the user's identity. */
 function generateWrongChallengeResponse(random: SeededRandom, user: FuzzUser): Buffer {
-  const [authorization] = generateAuthorization(random, user, SOCKET_PATH, 'POST');
+  const authorization = generateAuthorization(random, user, SOCKET_PATH, 'POST');
   return encodeFrame(JSON.stringify({ type: 'challenge-response', payload: authorization ?? 7 }));
 }
 
