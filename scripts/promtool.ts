@@ -15,7 +15,7 @@ export async function findPromtool() {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-promtool-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const program = await findPrometheusProgram('promtool', folder);
+    const program = await findProgram(folder);
     return {
       /** Runs promtool. `hasPassed` is true if the exit code is 0. */
       run: (args: readonly string[], stdin = '') => runPromtool(program, args, stdin),
@@ -27,24 +27,14 @@ export async function findPromtool() {
   }
 }
 
-/**
- * Finds a program on PATH, or unpacks it from the Debian package `prometheus` into a folder.
- *
- * @throws Error if the program is missing
- */
-export async function findPrometheusProgram(
-  name: 'promtool' | 'prometheus',
-  unpackFolder: string,
-): Promise<string> {
-  if ((await runProgram(name, ['--version']).catch(() => null)) !== null) {
-    return name;
+async function findProgram(unpackFolder: string): Promise<string> {
+  if ((await runProgram('promtool', ['--version']).catch(() => null)) !== null) {
+    return 'promtool';
   }
-  const unpackedProgram = path.join(unpackFolder, 'usr/bin', name);
+  await unpackDebianPackage('prometheus', unpackFolder);
+  const unpackedProgram = path.join(unpackFolder, 'usr/bin/promtool');
   if (!(await pathExists(unpackedProgram))) {
-    await unpackDebianPackage('prometheus', unpackFolder);
-  }
-  if (!(await pathExists(unpackedProgram))) {
-    throw new Error(`${name} not found: put it on PATH (on Debian: apt-get install prometheus).`);
+    throw new Error('promtool not found: put it on PATH (on Debian: apt-get install prometheus).');
   }
   return unpackedProgram;
 }

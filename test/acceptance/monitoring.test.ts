@@ -1,8 +1,6 @@
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
-import { isPostgres } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
@@ -26,8 +24,6 @@ import {
 } from '../helpers/service/test-environment.ts';
 
 /** The health endpoints and the metrics endpoint. */
-
-const { version } = packageJson;
 
 const PRICE_SAT = 21;
 /** Nothing listens at these relay URLs, so the receipts of zaps stay in the outbox. */
@@ -216,27 +212,6 @@ describe('the queue metrics', () => {
     expect(metrics.sumSeries('nutpost_username_purchases', { state: 'open' })).toBe(0);
     expect(metrics.sumSeries('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
     expect(metrics.sumSeries('nutpost_database_counts_fresh')).toBe(1);
-  });
-});
-
-describe('the database metrics', () => {
-  it('report the size, the free disk space and the number of users', () => {
-    expect(metrics.sumSeries('nutpost_database_bytes')).toBeGreaterThan(50_000);
-    const freeBytes = metrics.sumSeries('nutpost_disk_free_bytes') ?? 0;
-    expect(isPostgres ? Number.isNaN(freeBytes) : freeBytes > 1_000_000).toBe(true);
-    expect(metrics.sumSeries('nutpost_users')).toBeGreaterThan(0);
-  });
-});
-
-describe('the process metrics', () => {
-  it('report version, readiness and event loop lag', () => {
-    expect(metrics.text).toContain(`nutpost_build_info{version="${version}"} 1\n`);
-    expect(metrics.sumSeries('process_start_time_seconds')).toBeGreaterThan(0);
-    expect(metrics.sumSeries('nutpost_ready')).toBe(1);
-    for (const check of ['database', 'migrations', 'listen']) {
-      expect(metrics.sumSeries('nutpost_check_ok', { check }), check).toBe(1);
-    }
-    expect(metrics.sumSeries('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
   });
 });
 

@@ -120,13 +120,6 @@ describe('the data directory', () => {
     await database.close();
     await exited;
   });
-
-  it('is rejected with a short message if its path is too long for SQLite', async () => {
-    const longPath = path.join(dataDir, ...Array.from({ length: 4 }, () => 'x'.repeat(200)));
-    const location = { kind: 'sqlite', dataDir: longPath } as const;
-    const problem = 'lock.sqlite cannot be used (unable to open database file).';
-    await expect(openDatabase(location, () => undefined)).rejects.toThrow(problem);
-  });
 });
 
 /** The program of a worker: locks the database as SQLite does while the last connection closes a large database. */

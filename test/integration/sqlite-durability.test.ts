@@ -12,7 +12,7 @@ import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
 import { isPostgres } from '../helpers/database/test-database.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 
 /** Starting a process takes a second, and much longer on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
@@ -70,64 +70,6 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     const url = await service.waitForUrl();
     expect((await requestJson(url, '/api/v2/info')).status).toBe(200);
     expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
-  });
-
-  it('is usable after a command is killed during its commit', async () => {
-    const mint = await startTestMint();
-    const disk = new FaultyDisk({ syncDurationMs: SLOW_SYNC_MS });
-    const env = { DATA_DIR: disk.dataDir, DEFAULT_MINT_URL: mint.url };
-    const url = await new NutpostProcess('serve', env).waitForUrl();
-    const npubs = Array.from({ length: 4 }, () => new RecipientClient(url).npub);
-    const [blockedNpub = '', ...otherNpubs] = npubs;
-    const requestInvoice = async (npub: string) =>
-      (await requestJson(url, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
-
-    const blockResult = await runNutpostCommand(['user', 'block', blockedNpub], env);
-    expect(blockResult).toMatchObject({ code: 0, stderr: '' });
-    await vi.waitFor(async () => {
-      expect(await requestInvoice(blockedNpub)).toMatchObject({ reason: 'Recipient unavailable.' });
-    }, START_TIMEOUT_MS);
-    for (const npub of otherNpubs) {
-      const command = new NutpostProcess(`user block ${npub}`, { ...env, ...disk.env });
-      await waitForWrite(disk);
-      await command.kill();
-      expect(await requestInvoice(new RecipientClient(url).npub)).toHaveProperty('pr');
-    }
-    expect(await runNutpostCommand(['user', 'unblock', blockedNpub], env)).toMatchObject({
-      code: 0,
-    });
-    await vi.waitFor(
-      async () => expect(await requestInvoice(blockedNpub)).toHaveProperty('pr'),
-      START_TIMEOUT_MS,
-    );
-  });
-
-  it('can be read while another process has a write lock, and written afterwards', async () => {
-    const mint = await startTestMint();
-    const dataDir = createDataDir();
-    const service = new NutpostProcess('serve', { DATA_DIR: dataDir, DEFAULT_MINT_URL: mint.url });
-    const url = await service.waitForUrl();
-    // Without PUBLIC_ORIGINS, the service accepts only signatures for `localhost`.
-    const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
-    const address = `/.well-known/lnurlp/${wallet.npub}`;
-    const quotesPath = '/api/v2/wallet/quotes';
-    const requestInvoice = () => requestJson(url, `${address}?amount=21000`);
-    await requestInvoice();
-
-    const otherProcess = new DatabaseSync(sqliteFilePath(dataDir), { timeout: START_TIMEOUT_MS });
-    otherProcess.exec('begin immediate');
-    const delayedInvoice = requestInvoice();
-    await vi.waitFor(() => expect(mint.quotes.size).toBe(2), START_TIMEOUT_MS);
-    for (let round = 0; round < 10; round += 1) {
-      const headers = { authorization: wallet.signRequest(quotesPath) };
-      expect((await requestJson(url, quotesPath, { headers })).status).toBe(200);
-      expect(
-        (await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}`)).body,
-      ).toHaveProperty('callback');
-    }
-    expect((await requestJson(url, '/health/ready')).status).toBe(200);
-    otherProcess.close();
-    expect((await delayedInvoice).body).toHaveProperty('pr');
   });
 
   it('can be read while a commit waits for the disk', async () => {
@@ -268,33 +210,6 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     await sql`pragma max_page_count = 10000`.execute(db);
     await db.insertInto('relays').values({ url: 'second' }).returning('url').execute();
     expect(database.isWritable()).toBe(true);
-  });
-
-  it('counts as not writable while it is read-only', async () => {
-    const database = await openDatabase(
-      { kind: 'sqlite', dataDir: createDataDir() },
-      () => undefined,
-    );
-    onTestFinished(() => database.close());
-    const insertUser = (pubkey: string) =>
-      database.db.insertInto('users').values({ pubkey }).execute();
-    await insertUser('first');
-    // An invalid statement does not mean that the database cannot be written.
-    await expect(sql`select missing`.execute(database.db)).rejects.toThrow('no such column');
-    await expect(insertUser('first')).rejects.toThrow('UNIQUE constraint failed');
-    expect(database.isWritable()).toBe(true);
-    await sql`pragma query_only = on`.execute(database.db);
-    await expect(insertUser('second')).rejects.toThrow(DatabaseUnavailableError);
-    expect(database.isWritable()).toBe(false);
-  });
-
-  it('is rejected if its file is not a database', async () => {
-    const dataDir = createDataDir();
-    fs.mkdirSync(dataDir);
-    fs.writeFileSync(sqliteFilePath(dataDir), 'something else'.repeat(100));
-    await expect(openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).rejects.toThrow(
-      /^DATA_DIR: \S+ cannot be used \(file is not a database\)\.$/,
-    );
   });
 });
 

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { TestMint } from '../../demo/test-mint.ts';
+import { installDebianPackages, pathExists, runProgram } from '../../scripts/debian-packages.ts';
 import { findPromtool, type Promtool } from '../../scripts/promtool.ts';
 import { createLogger } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
@@ -27,6 +28,8 @@ const ALERT_TESTS_FILE = path.join(MONITORING_DIR, 'alerts.test.yml');
 /** The service does not export these series and labels. Prometheus adds them; histograms have the label `le`. */
 const EXTERNAL_SERIES = ['up'];
 const EXTERNAL_LABELS = ['job', 'instance', 'le'];
+
+const AMTOOL = '/usr/bin/amtool';
 
 /** The service uses the default pool size of node-postgres. */
 const POOL_SIZE = 10;
@@ -94,6 +97,21 @@ describe('alert rules', () => {
   it('passes the unit tests of the rules in alerts.test.yml', async () => {
     const { hasPassed, output } = await promtool.run(['test', 'rules', ALERT_TESTS_FILE]);
     expect(hasPassed, output).toBe(true);
+  });
+
+  it('send alerts that page to the pager, and others to the ticket system', async () => {
+    if (!(await pathExists(AMTOOL))) {
+      await installDebianPackages('prometheus-alertmanager');
+    }
+    const file = path.join(MONITORING_DIR, 'alertmanager.yml');
+    await runProgram(AMTOOL, ['check-config', file]);
+    for (const severity of ['page', 'ticket']) {
+      const { stdout } = await runProgram(AMTOOL, [
+        ...['config', 'routes', 'test', `--config.file=${file}`],
+        `severity=${severity}`,
+      ]);
+      expect(stdout.trim()).toBe(severity);
+    }
   });
 
   it('has for each rule a test in which the alert fires', async () => {

@@ -1,7 +1,3 @@
-import { execFileSync, spawnSync } from 'node:child_process';
-import fs from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -11,7 +7,7 @@ import {
   RecipientClient,
   requestJson,
 } from '../helpers/recipients/recipient-client.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 
 const PAYER_COUNT = 4;
 const READER_COUNT = 2;
@@ -35,22 +31,10 @@ const UNAVAILABLE_RESPONSE = {
   },
 };
 
-interface FillableDisk {
-  /** Settings of a service that stores its data on the disk. */
-  env: Record<string, string>;
-  simulateFull(): void;
-  clearFull(): void;
-}
-
-/** Only root can mount a file system. */
-const canMount = spawnSync('unshare', ['--mount', 'true']).status === 0;
-
-const createDisk = (): FillableDisk => (canMount ? mountSmallFileSystem() : new FaultyDisk());
-
 it('recovers without a restart when a full disk has space again', async () => {
   const mint = await TestMint.start();
   onTestFinished(() => mint.close());
-  const disk = createDisk();
+  const disk = new FaultyDisk();
   const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
   const url = await service.waitForUrl();
   const traffic = new SimulatedTraffic(url);
@@ -100,16 +84,8 @@ it('recovers without a restart when a full disk has space again', async () => {
   expect(await service.stop()).toMatchObject({ code: 0 });
 });
 
-it('exits at the start with a one-sentence error if the disk is full', async () => {
-  const disk = new FaultyDisk();
-  disk.simulateFull();
-  const { code, stderr } = await new NutpostProcess('serve', disk.env).waitForExit();
-  expect(stderr).toMatch(/^DATA_DIR: \S+ cannot be used \(database or disk is full\)\.\n$/);
-  expect(code).toBe(1);
-});
-
 it('ends a command and a restart with a one-sentence error on a full disk', async () => {
-  const disk = createDisk();
+  const disk = new FaultyDisk();
   const service = new NutpostProcess('serve', disk.env);
   const url = await service.waitForUrl();
   disk.simulateFull();
@@ -126,30 +102,6 @@ it('ends a command and a restart with a one-sentence error on a full disk', asyn
     /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
   );
   expect(restart.code).toBe(1);
-});
-
-it.runIf(canMount)('is the only problem that the doctor finds while the service runs', async () => {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
-  const disk = mountSmallFileSystem();
-  const settings = { ...disk.env, DEFAULT_MINT_URL: mint.url };
-  const url = new URL(await new NutpostProcess('serve', settings).waitForUrl());
-  disk.simulateFull();
-  await vi.waitFor(async () => {
-    const { stdout } = await runNutpostCommand(['doctor', '--json'], {
-      ...settings,
-      PORT: url.port,
-    });
-    const findings: { level: string; check: string; message: string }[] =
-      JSON.parse(stdout).findings;
-    // The service cannot renew its lease.
-    expect(findings).toContainEqual(
-      expect.objectContaining({ message: 'Running processes of the service: 0' }),
-    );
-    expect(findings.filter(({ level }) => level === 'problem').map(({ check }) => check)).toEqual([
-      'database.space',
-    ]);
-  }, PHASE_TIMEOUT_MS);
 });
 
 function countEvents({ stdout }: NutpostProcess, event: string): number {
@@ -245,20 +197,4 @@ class SimulatedTraffic {
 
 function fetchReadiness(url: string): Promise<ApiResponse> {
   return requestJson(url, '/health/ready');
-}
-
-/** Mounts a small file system in memory. A second file fills it. */
-function mountSmallFileSystem(): FillableDisk {
-  const folder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-small-'));
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=20m', 'tmpfs', folder]);
-  onTestFinished(() => {
-    execFileSync('umount', ['--lazy', folder]);
-    fs.rmdirSync(folder);
-  });
-  const fillingFile = path.join(folder, 'ballast');
-  return {
-    env: { DATA_DIR: path.join(folder, 'data') },
-    simulateFull: () => void spawnSync('dd', ['if=/dev/zero', `of=${fillingFile}`, 'bs=4k']),
-    clearFull: () => fs.rmSync(fillingFile),
-  };
 }

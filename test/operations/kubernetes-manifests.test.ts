@@ -10,8 +10,7 @@ import type { PodDisruptionBudget } from 'kubernetes-types/policy/v1.d.ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { runProgram } from '../../scripts/debian-packages.ts';
-import { ConfigError, readConfig, SETTING_NAMES } from '../../src/config.ts';
-import { openDatabase } from '../../src/database/database.ts';
+import { readConfig, SETTING_NAMES } from '../../src/config.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** Tests the manifests in deploy/kubernetes/ without a cluster. */
@@ -21,10 +20,6 @@ const MANIFEST_DIR = path.join(PROJECT_DIR, 'deploy/kubernetes');
 
 /** The service stops within this time (docs/operations/monitoring.md). */
 const MAX_STOP_SECONDS = 10;
-
-/** Database connections of one process (docs/operations/deployment.md), and those that PostgreSQL accepts by default. */
-const CONNECTIONS_PER_PROCESS = 12;
-const POSTGRES_MAX_CONNECTIONS = 100;
 
 const read = (name: string) => readFileSync(path.join(MANIFEST_DIR, name), 'utf8');
 
@@ -56,22 +51,6 @@ describe('schema', () => {
   it('accepts every manifest', async () => {
     expect(manifestFiles.length).toBeGreaterThan(5);
     expect(await findSchemaErrors(manifestFiles.map((name) => parse(read(name))))).toEqual([]);
-  });
-
-  it('rejects misspelt and misplaced fields, values of wrong types, missing fields and unknown versions', async () => {
-    const mistakes = [
-      ['minReadySeconds:', 'minReadySecond:', 'minReadySecond'],
-      ['failureThreshold: 3', 'failureTreshold: 3', 'failureTreshold'],
-      ['      maxSurge: 1', '    maxSurge: 1', 'maxSurge'],
-      ['value: "3000"', 'value: 3000', "'number' is not assignable"],
-      ['- name: nutpost\n          image', '- image', "'name' is missing"],
-      ['apps/v1', 'apps/v2', 'apps/v2'],
-    ] as const;
-    const manifest = read('deployment.yaml');
-    const errors = await findSchemaErrors(
-      mistakes.map(([text, replacement]) => parse(manifest.replace(text, replacement))),
-    );
-    expect(errors).toEqual(mistakes.map(([, , error]) => expect.stringContaining(error)));
   });
 });
 
@@ -127,25 +106,6 @@ describe('settings', () => {
     }
     expect(Object.keys(exampleSecrets)).toEqual(['DATABASE_URL', 'JWT_SECRET']);
   });
-
-  it('stop the start if the example secrets were not replaced, or if there is no PostgreSQL server', async () => {
-    expect(() => readConfig({ ...settings, ...exampleSecrets, ...plainVariables })).toThrow(
-      ConfigError,
-    );
-    const { database } = readConfig({
-      ...settings,
-      ...replacedSecrets,
-      ...plainVariables,
-      DATABASE_URL: '',
-    });
-    await expect(
-      openDatabase(
-        database,
-        () => undefined,
-        () => undefined,
-      ),
-    ).rejects.toThrow('DATA_DIR');
-  });
 });
 
 describe('pods', () => {
@@ -196,11 +156,6 @@ describe('pods', () => {
     expect(deployment.spec?.strategy?.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
     expect(deployment.spec?.replicas).toBeUndefined();
     expect(autoscaler.spec?.minReplicas).toBe(3);
-  });
-
-  it('use fewer database connections than PostgreSQL accepts by default', () => {
-    const processes = (autoscaler.spec?.maxReplicas ?? Number.NaN) + 1;
-    expect(processes * CONNECTIONS_PER_PROCESS).toBeLessThan(POSTGRES_MAX_CONNECTIONS);
   });
 
   it('run as an unprivileged user on a read-only file system', () => {

@@ -281,7 +281,7 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
       );
 }
 
-export function* checkSchema({
+function* checkSchema({
   missingMigrations,
   unknownMigrations,
   serviceState,

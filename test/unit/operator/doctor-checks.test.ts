@@ -6,7 +6,6 @@ import { checkClockSkew } from '../../../src/operator/doctor/check-clock.ts';
 import {
   checkDataDir,
   checkPostgresSettings,
-  checkSchema,
 } from '../../../src/operator/doctor/check-database.ts';
 import { checkOrigins } from '../../../src/operator/doctor/check-origins.ts';
 import {
@@ -107,15 +106,6 @@ describe('database checks', () => {
   it.each<[string, Partial<PostgresReport>, string[]]>([
     ['is good', {}, []],
     ['is too old', { majorVersion: 14 }, ['problem database.version']],
-    ['is a standby', { isReadOnly: true, isStandby: true }, ['problem database.read_only']],
-    ['is read-only', { isReadOnly: true }, ['problem database.read_only']],
-    ['has a synchronous standby', { replication: 'synchronous' }, []],
-    [
-      'has an asynchronous standby',
-      { replication: 'asynchronous' },
-      ['warning database.replication'],
-    ],
-    ['is not durable', { isDurable: false }, ['warning database.durability']],
     ['has few connections left', { usedConnections: 90 }, ['warning database.connections']],
   ])('returns the expected findings for a server that %s', (_case, changes, expected) => {
     const findings = checkPostgresSettings({ ...GOOD_REPORT, ...changes });
@@ -131,28 +121,6 @@ describe('database checks', () => {
     const report = { hasLoosePermissions: isReadable, freeBytes: freeMib * 2 ** 20 };
     expect(listWarningsAndProblems(checkDataDir('/data', report))).toEqual(expected);
   });
-
-  it.each([
-    ['older than this version', ['0005_zaps'], [], ['warning database.migrations']],
-    ['newer than this version', [], ['0042_future'], ['problem database.migrations']],
-    ['up to date', [], [], []],
-  ])(
-    'returns the expected findings for tables that are %s',
-    (_case, missing, unknown, expected) => {
-      const findings = checkSchema({
-        missingMigrations: missing,
-        unknownMigrations: unknown,
-        serviceState: {
-          runningProcessCount: 1,
-          knownMintLimits: null,
-          untrustedProxies: [],
-          watchedMints: [],
-          expiringEcash: [],
-        },
-      });
-      expect(listWarningsAndProblems(findings)).toEqual(expected);
-    },
-  );
 });
 
 describe('checkOrigins', () => {
