@@ -84,7 +84,7 @@ export function decodeQueryValueCandidates(encoded: string): string[] {
 }
 
 /** Returns a text with invalid escapes undecoded. */
-export function tryDecodeUriComponent(encoded: string): string {
+function tryDecodeUriComponent(encoded: string): string {
   try {
     return decodeURIComponent(encoded);
   } catch {

@@ -43,20 +43,21 @@ export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunctio
   }
   const resolve = policy.resolve ?? createDnsResolver();
   const lookup: LookupFunction = (hostname, options, callback) => {
-    resolve(hostname, { all: true }, (error, addresses) => {
-      const [first, ...others] = addresses
-        .filter(({ address }) => isPublicAddress(address))
-        .slice(0, MAX_ADDRESSES_PER_NAME);
-      if (error) {
-        callback(error, []);
-      } else if (first === undefined) {
-        callback(new RequestFailure('forbidden address'), []);
-      } else if (options.all) {
-        callback(null, [first, ...others]);
-      } else {
-        callback(null, first.address, first.family);
-      }
-    });
+    resolve(hostname).then(
+      (addresses) => {
+        const [first, ...others] = addresses
+          .filter(({ address }) => isPublicAddress(address))
+          .slice(0, MAX_ADDRESSES_PER_NAME);
+        if (first === undefined) {
+          callback(new RequestFailure('forbidden address'), []);
+        } else if (options.all) {
+          callback(null, [first, ...others]);
+        } else {
+          callback(null, first.address, first.family);
+        }
+      },
+      (error: Error) => callback(error, []),
+    );
   };
   return { lookup };
 }

@@ -15,7 +15,7 @@ import {
   MAX_FRAMING_BYTES,
   MAX_HEADER_BYTES,
 } from './limits.ts';
-import { MeteredClient, type MeteredRequest } from './metered-client.ts';
+import { MeteredClient, type MeteredRequest } from './metered-socket.ts';
 import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
 
 /** Some hosts reject requests without a user agent. */

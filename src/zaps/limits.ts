@@ -26,8 +26,8 @@ export const MAX_COORDINATE_BYTES = 1_024;
  */
 export const MAX_ZAP_REQUEST_AGE_MINUTES = 10;
 
-/** Decoding an invalid part takes several microseconds. */
-export const MAX_ZAP_REQUEST_AMPERSANDS = 256;
+/** At how many braces a zap request may end, if its ampersands are not escaped. Each attempt to parse it takes time. */
+export const MAX_CLOSING_BRACES = 4;
 
 // Relays of zap requests
 

@@ -1,14 +1,10 @@
 import type { Event } from 'nostr-tools';
 import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
+import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
 import {
-  decodeQueryValueCandidates,
-  tryDecodeUriComponent,
-  tryParseJson,
-} from '../untrusted-text.ts';
-import {
+  MAX_CLOSING_BRACES,
   MAX_COORDINATE_BYTES,
   MAX_ZAP_REQUEST_AGE_MINUTES,
-  MAX_ZAP_REQUEST_AMPERSANDS,
   MAX_ZAP_REQUEST_BYTES,
   MAX_ZAP_REQUEST_TAGS,
 } from './limits.ts';
@@ -170,37 +166,19 @@ export function escapeZapRequestAmpersands(url: string): string {
     return url;
   }
   const start = parameter.index + parameter[0].length;
-  const parts = url.slice(start).split('&', MAX_ZAP_REQUEST_AMPERSANDS + 1);
-  const json = parts.slice(0, countJsonParts(parts)).join('&');
-  return url.slice(0, start) + json.replaceAll('&', '%26') + url.slice(start + json.length);
-}
-
-/** Returns how many of the encoded parts, joined by `&`, are a JSON object; 1 if none ends the object. */
-function countJsonParts(parts: readonly string[]): number {
-  const [firstPart = ''] = parts;
-  const isEncodedTwice = ENCODED_JSON_START.test(tryDecodeUriComponent(firstPart));
-  let depth = 0;
-  let isInString = false;
-  for (const [index, part] of parts.entries()) {
-    const once = tryDecodeUriComponent(part);
-    const text = isEncodedTwice ? tryDecodeUriComponent(once) : once;
-    for (let i = 0; i < text.length; i += 1) {
-      const character = text[i];
-      if (isInString) {
-        // The character after a backslash does not end the string.
-        i += character === '\\' ? 1 : 0;
-        isInString = character !== '"';
-      } else if (character === '"') {
-        isInString = true;
-      } else if (character === '{' || character === '[') {
-        depth += 1;
-      } else if (character === '}' || character === ']') {
-        depth -= 1;
-      }
-    }
-    if (depth <= 0 && !isInString) {
-      return index + 1;
+  const rest = url.slice(start);
+  for (const { index, 0: brace } of [...rest.matchAll(CLOSING_BRACE)].slice(
+    0,
+    MAX_CLOSING_BRACES,
+  )) {
+    const json = rest.slice(0, index + brace.length);
+    const texts = decodeQueryValueCandidates(json).flatMap(decodeCandidate);
+    if (texts.some((text) => tryParseJson(text) !== undefined)) {
+      return url.slice(0, start) + json.replaceAll('&', '%26') + rest.slice(json.length);
     }
   }
-  return 1;
+  return url;
 }
+
+/** A brace, perhaps encoded, at the end of a parameter. */
+const CLOSING_BRACE = /(?:\}|%7d|%257d)(?=&|$)/gi;

@@ -3,7 +3,7 @@ import type { LookupAddress } from 'node:dns';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { createDnsResolver } from '../../../src/net/dns-resolver.ts';
+import { createDnsResolver, type ResolveHostname } from '../../../src/net/dns-resolver.ts';
 import { toFailureReason } from '../../../src/net/request-failure.ts';
 import {
   type DnsAnswer,
@@ -31,7 +31,7 @@ afterEach(async () => {
 describe('createDnsResolver', () => {
   it('returns the addresses of both families, IPv4 first', async () => {
     const server = await startServerForAllNames();
-    expect(await lookUp(createDnsResolver([server.address]), 'mint.example')).toEqual([
+    expect(await createDnsResolver([server.address])('mint.example')).toEqual([
       IPV4_ADDRESS,
       IPV6_ADDRESS,
     ]);
@@ -49,9 +49,9 @@ describe('createDnsResolver', () => {
       cleanups.push(() => server.close());
       const resolve = createDnsResolver([server.address]);
       const startedAt = performance.now();
-      expect(await lookUp(resolve, 'mint.example')).toEqual([expected]);
+      expect(await resolve('mint.example')).toEqual([expected]);
       // The query without a response does not delay the lookup of the next name.
-      expect(await lookUp(resolve, 'other.example')).toEqual([expected]);
+      expect(await resolve('other.example')).toEqual([expected]);
       expect(performance.now() - startedAt).toBeLessThan(MAX_QUICK_LOOKUPS_MS);
     },
   );
@@ -59,10 +59,10 @@ describe('createDnsResolver', () => {
   it('waits only once for an unresponsive name server', async () => {
     const server = await startServerForAllNames();
     const resolve = createDnsResolver([await openUnresponsivePort(), server.address]);
-    expect(await lookUp(resolve, 'mint.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+    expect(await resolve('mint.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
     const startedAt = performance.now();
     for (const name of ['a.example', 'b.example', 'c.example', 'd.example']) {
-      expect(await lookUp(resolve, name)).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+      expect(await resolve(name)).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
     }
     expect(performance.now() - startedAt).toBeLessThan(MAX_QUICK_LOOKUPS_MS);
   });
@@ -79,9 +79,9 @@ describe('createDnsResolver', () => {
     cleanups.push(() => server.close());
     const resolve = createDnsResolver([server.address]);
     for (let i = 0; i < 5; i += 1) {
-      await lookUp(resolve, 'quick.example');
+      await resolve('quick.example');
     }
-    expect(await lookUp(resolve, 'slow.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
+    expect(await resolve('slow.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
   });
 
   it.each([
@@ -126,20 +126,8 @@ function recordsFor(type: DnsQuestionType): DnsAnswer {
   return [{ type, address: type === 'A' ? IPV4_ADDRESS.address : IPV6_ADDRESS.address }];
 }
 
-function lookUp(
-  resolve: ReturnType<typeof createDnsResolver>,
-  name: string,
-): Promise<LookupAddress[]> {
-  return new Promise((fulfil, reject) => {
-    resolve(name, { all: true }, (error, addresses) => (error ? reject(error) : fulfil(addresses)));
-  });
-}
-
-async function lookUpFailureReason(
-  resolve: ReturnType<typeof createDnsResolver>,
-  name: string,
-): Promise<string> {
-  return lookUp(resolve, name).then(
+async function lookUpFailureReason(resolve: ResolveHostname, name: string): Promise<string> {
+  return resolve(name).then(
     () => 'no failure',
     (error: unknown) => toFailureReason(error),
   );

@@ -105,7 +105,7 @@ describe('createLookup', () => {
 
   it("returns the resolver's error", async () => {
     const error = Object.assign(new Error('no such name'), { code: 'ENOTFOUND' });
-    const lookup = promisifyGuardedLookup((_hostname, _options, callback) => callback(error, []));
+    const lookup = promisifyGuardedLookup(() => Promise.reject(error));
     await expect(lookup({})).rejects.toBe(error);
   });
 });
@@ -116,7 +116,7 @@ function guardedLookup(resolvedAddresses: string[]) {
     address,
     family: address.includes(':') ? 6 : 4,
   }));
-  return promisifyGuardedLookup((_hostname, _options, callback) => callback(null, addresses));
+  return promisifyGuardedLookup(async () => addresses);
 }
 
 function promisifyGuardedLookup(resolve: ResolveHostname) {
