@@ -17,8 +17,7 @@ import { lnurlVerifyRoutes } from './routes/lnurl-verify.ts';
 import { nip05Routes } from './routes/nip05.ts';
 import { close, createServer, listen } from './server.ts';
 import { sendErrorPage } from './web/error-page.ts';
-import { loadWebPages, type WebSettings } from './web/web-pages.ts';
-import { webRoutes } from './web/web-routes.ts';
+import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 
 interface HttpSettings {
   /** IP addresses and CIDRs. */

@@ -64,32 +64,3 @@ it('asks again if the connection hangs', async () => {
   await page.clock.fastForward('00:12');
   await heading(page, 'Paid').waitFor();
 });
-
-it('shows once that the invoice is paid, although two responses say so', async () => {
-  const page = await openPaymentPage();
-  const held: (() => Promise<void>)[] = [];
-  await page.route(VERIFY_URLS, (route) => {
-    held.push(() => route.continue());
-  });
-  const invoice = await createInvoice(page, 21);
-  await expect.poll(() => held.length).toBe(1);
-  // As if the payer came back from a wallet.
-  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
-  await expect.poll(() => held.length).toBe(2);
-  environment.mint.pay(invoice);
-  await expect
-    .poll(async () => {
-      const { settled } = await (await fetch(await verifyUrl(page))).json();
-      return settled;
-    })
-    .toBe(true);
-  await Promise.all(held.map((release) => release()));
-  await heading(page, 'Paid').waitFor();
-  await page.waitForLoadState('networkidle');
-  expect(await page.title()).toMatch(/^Paid · Invoice/);
-});
-
-async function verifyUrl(page: Page): Promise<string> {
-  const path = await page.locator('#invoice').getAttribute('data-verify');
-  return `${environment.origin}${path}`;
-}

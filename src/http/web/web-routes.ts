@@ -1,8 +1,10 @@
 import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
+import { html } from 'htm/preact';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
+import type { Logger } from '../../log.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
 import {
   buildLnurlMetadata,
@@ -14,9 +16,8 @@ import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { Recipient, ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import type { HttpContext } from '../context.ts';
 import { type StaticFile, sendStaticFile } from '../static-files.ts';
-import { accountPage } from './account-page.ts';
-import type { Branding } from './branding.ts';
-import { loadBrowserFiles } from './browser-files.ts';
+import { type Branding, type BrandingSettings, loadBranding } from './branding.ts';
+import { canLoadBrowserFiles, loadBrowserFiles } from './browser-files.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
 import { type Page, renderPage } from './layout.ts';
@@ -25,7 +26,34 @@ import { setPageHeaders } from './page-headers.ts';
 import { paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
 import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
-import type { WebPages } from './web-pages.ts';
+
+export interface WebSettings extends BrandingSettings {
+  /** The relay through which remote signers connect to the account page (NIP-46). */
+  signerRelay: string;
+}
+
+export interface WebPages extends Pick<WebSettings, 'signerRelay'> {
+  branding: Branding;
+}
+
+/** Returns null if the operator switched the pages off, or the files for the browser are missing. */
+export async function loadWebPages(
+  settings: WebSettings | null,
+  log: Logger,
+): Promise<WebPages | null> {
+  if (settings === null) {
+    return null;
+  }
+  if (!canLoadBrowserFiles()) {
+    log.warn(
+      { event: 'web_pages_missing' },
+      'the files of the web pages are missing, so there are no pages; run "npm run build" with the development' +
+        ' dependencies, or set WEB_PAGES=false',
+    );
+    return null;
+  }
+  return { branding: await loadBranding(settings), signerRelay: settings.signerRelay };
+}
 
 /** Makes the field of a form optional. */
 const formField = z.string().default('');
@@ -178,6 +206,24 @@ function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void
     setPageHeaders(reply);
     return sendStaticFile(file, request, reply);
   });
+}
+
+/** @param signerRelay the relay through which remote signers connect (NIP-46) */
+function accountPage(signerRelay: string): Page {
+  return {
+    title: 'Your account',
+    script: 'account',
+    content: html`
+      <div id="account" data-signer-relay=${signerRelay}>
+        <h1>Your account</h1>
+        <noscript>
+          <p class="problem">
+            Signing in with your Nostr key needs JavaScript. Payment pages work without it.
+          </p>
+        </noscript>
+      </div>
+    `,
+  };
 }
 
 /** The sources of a remote signer's relays. The user chooses them, so any host is allowed. */

@@ -5,14 +5,11 @@ import { readRetryAfterMs } from './retry-after.ts';
 /** Fast enough to show a payment within two seconds. */
 const POLL_INTERVAL_MS = 1_000;
 
-/** After the invoice expired, a payment that was under way may still arrive. */
-const EXPIRED_POLL_INTERVAL_MS = 10_000;
-
-/** While the tab is hidden, the interval doubles up to this. */
-const MAX_HIDDEN_POLL_INTERVAL_MS = 60_000;
+/** While the tab is hidden, and after the invoice expired: a payment that was under way may still arrive. */
+const SLOW_POLL_INTERVAL_MS = 10_000;
 
 /** A connection may hang after the device slept or changed its network. */
-const RESPONSE_TIMEOUT_MS = 10_000;
+const RESPONSE_TIMEOUT_MS = 5_000;
 
 interface WebLn {
   enable(): Promise<void>;
@@ -31,11 +28,49 @@ const expiresAtMs = Number(invoice.dataset['expiresAt']);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
 let status = invoice.dataset['status'] as Status;
-/** How far the server's clock is ahead of this device's clock, which may be wrong. Undefined before the first poll. */
-let clockOffsetMs: number | undefined;
-let hiddenIntervalMs = POLL_INTERVAL_MS;
-let pollTimer: ReturnType<typeof setTimeout> | undefined;
 let countdownTimer: ReturnType<typeof setTimeout> | undefined;
+
+async function keepCurrent(): Promise<void> {
+  while (status !== 'paid') {
+    let retryAfterMs = 0;
+    try {
+      const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
+      const response = await fetch(verifyUrl, { cache: 'no-store', signal });
+      retryAfterMs = readRetryAfterMs(response, 0);
+      const body: { settled?: boolean } = await response.json();
+      connectionText.hidden = true;
+      if (body.settled === true) {
+        clearTimeout(countdownTimer);
+        document.title = `Paid · ${document.title}`;
+        showStatus('paid', 'The payment has arrived.');
+        return;
+      }
+      if (status === 'waiting' && countdownTimer === undefined) {
+        // The clock of this device may be wrong.
+        const serverTimeMs = Date.parse(response.headers.get('date') ?? '');
+        showCountdown(expiresAtMs - (serverTimeMs - Date.now() || 0));
+      }
+    } catch {
+      connectionText.hidden = false;
+    }
+    const isSlow = document.hidden || status === 'expired';
+    await pause(Math.max(isSlow ? SLOW_POLL_INTERVAL_MS : POLL_INTERVAL_MS, retryAfterMs));
+  }
+}
+
+/** Ends early when the payer returns to the page. */
+function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      document.removeEventListener('visibilitychange', onVisibilityChange);
+      clearTimeout(timer);
+      resolve();
+    };
+    const onVisibilityChange = () => document.hidden || finish();
+    document.addEventListener('visibilitychange', onVisibilityChange);
+    const timer = setTimeout(finish, durationMs);
+  });
+}
 
 function showStatus(newStatus: Status, announcement: string): void {
   status = newStatus;
@@ -46,52 +81,15 @@ function showStatus(newStatus: Status, announcement: string): void {
   }
 }
 
-async function poll(): Promise<void> {
-  clearTimeout(pollTimer);
-  let retryAfterMs = 0;
-  let isSettled = false;
-  try {
-    const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
-    const response = await fetch(verifyUrl, { cache: 'no-store', signal });
-    clockOffsetMs ??= Date.parse(response.headers.get('date') ?? '') - Date.now() || 0;
-    retryAfterMs = readRetryAfterMs(response, 0);
-    const body: { settled?: boolean } = await response.json();
-    isSettled = body.settled === true;
-    connectionText.hidden = true;
-  } catch {
-    // A later request may have succeeded in the meantime.
-    connectionText.hidden = status === 'paid';
-  }
-  if (status === 'paid') {
-    return;
-  }
-  if (isSettled) {
-    clearTimeout(countdownTimer);
-    document.title = `Paid · ${document.title}`;
-    showStatus('paid', 'The payment has arrived.');
-    return;
-  }
-  clearTimeout(pollTimer);
-  pollTimer = setTimeout(poll, Math.max(chooseIntervalMs(), retryAfterMs));
-}
-
-function chooseIntervalMs(): number {
-  if (document.hidden) {
-    hiddenIntervalMs = Math.min(2 * hiddenIntervalMs, MAX_HIDDEN_POLL_INTERVAL_MS);
-    return hiddenIntervalMs;
-  }
-  hiddenIntervalMs = POLL_INTERVAL_MS;
-  return status === 'expired' ? EXPIRED_POLL_INTERVAL_MS : POLL_INTERVAL_MS;
-}
-
-function showCountdown(): void {
-  const secondsLeft = Math.ceil((expiresAtMs - Date.now() - (clockOffsetMs ?? 0)) / 1_000);
+/** @param endMs according to the clock of this device */
+function showCountdown(endMs: number): void {
+  const secondsLeft = Math.ceil((endMs - Date.now()) / 1_000);
   if (secondsLeft <= 0) {
     showStatus('expired', 'The invoice has expired.');
     return;
   }
   expiry.textContent = `Expires in ${formatClock(secondsLeft)}`;
-  countdownTimer = setTimeout(showCountdown, 1_000);
+  countdownTimer = setTimeout(() => showCountdown(endMs), 1_000);
 }
 
 /** Formats as `59:30`, or `23:59:30` for an hour and more. */
@@ -125,14 +123,7 @@ function offerWebLn(): void {
   };
 }
 
-if (status !== 'paid') {
-  void poll().then(() => status === 'waiting' && showCountdown());
-  document.addEventListener('visibilitychange', () => {
-    if (!document.hidden && status !== 'paid') {
-      void poll();
-    }
-  });
-}
+void keepCurrent();
 if (status === 'waiting') {
   offerWebLn();
   addEventListener('webln:ready', offerWebLn);

@@ -3,11 +3,10 @@ import { formatNumber } from '../common.ts';
 import type { ApiClient } from './api-client.ts';
 import { ActionableProblem, Problem, Sats, Section, useAction } from './elements.tsx';
 import { exportPayments } from './export-payments.ts';
-import { PaymentList } from './payment-list.tsx';
-import type { Payment } from './payments.ts';
+import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
 import { PAGE_SIZE, type Summary, usePayments } from './use-payments.ts';
 
-const STATUS_TEXTS = {
+const LIVE_TEXTS = {
   connecting: 'Connecting…',
   live: 'Live',
   reconnecting: 'Reconnecting…',
@@ -19,7 +18,7 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   const { status, problem, page, newPayments, showPage, resume } = usePayments(api);
   return (
     <Section title="Received payments">
-      <p class={status === 'live' ? 'badge good' : 'badge'}>{STATUS_TEXTS[status]}</p>
+      <p class={status === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[status]}</p>
       <Announcement payments={newPayments} />
       {problem !== null && (
         <ActionableProblem action="Try again" onAction={resume}>
@@ -91,6 +90,49 @@ function Totals({ summary: { payments, amount, waiting, complete } }: { summary:
 
 function formatPayments(count: number): string {
   return `${formatNumber(count)} ${count === 1 ? 'payment' : 'payments'}`;
+}
+
+function PaymentList({ payments }: { payments: readonly Payment[] }) {
+  return (
+    <ul class="payments">
+      {payments.map((payment) => (
+        <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
+      ))}
+    </ul>
+  );
+}
+
+function PaymentItem({ payment }: { payment: Payment }) {
+  const { paidAt, amount, state, tag } = payment;
+  const { comment, npub } = readPayer(payment);
+  const time = new Date(paidAt * 1_000);
+  return (
+    <li>
+      <p class="row">
+        <strong>
+          <Sats amount={amount} />
+        </strong>
+        <span class={state === 'ISSUED' ? 'badge' : 'badge good'}>{STATE_TEXTS[state]}</span>
+        {tag !== undefined && <span class="badge breakable">+{tag}</span>}
+        <time class="hint" dir="auto" dateTime={time.toISOString()}>
+          {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
+        </time>
+      </p>
+      {comment !== '' && (
+        <p class="breakable" dir="auto">
+          {comment}
+        </p>
+      )}
+      {npub !== null && (
+        <details>
+          <summary>
+            Zap from {npub.slice(0, 12)}…{npub.slice(-6)}
+          </summary>
+          <code class="breakable">{npub}</code>
+        </details>
+      )}
+    </li>
+  );
 }
 
 interface PagesProps {
