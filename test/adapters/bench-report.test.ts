@@ -9,17 +9,13 @@ import {
 } from '../../bench/harness/figure.ts';
 import { exitCodeOf, renderReport } from '../../bench/harness/report.ts';
 
-it.each([
-  [['nothing-of-ours'], 'Unknown figure: nothing-of-ours'],
-  [['--runs', '0', 'start'], '--runs must be a whole number of at least 1'],
-  [['--loosen', '70', 'start'], "--loosen must be a number above 0 and up to 1 (got '70')"],
-])('bench/run.ts rejects the arguments %j and lists the available figures', (args, message) => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['bench/run.ts', ...args], {
+it('bench/run.ts rejects an unknown figure and lists the available ones', () => {
+  const { status, stderr } = spawnSync(process.execPath, ['bench/run.ts', 'nothing-of-ours'], {
     encoding: 'utf8',
   });
 
-  expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
-  expect(stderr).toContain(message);
+  expect(status).toBe(1);
+  expect(stderr).toContain('Unknown figure: nothing-of-ours');
   expect(stderr).toContain('Figures: start, idle-memory, discovery,');
 });
 
