@@ -6,7 +6,7 @@ import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventVerifier } from '../nostr/events.ts';
 import type { InvoiceIssuer } from '../quotes/invoice-issuer.ts';
-import type { QuoteSubscribers } from '../quotes/quote-updates.ts';
+import type { QuoteSubscribers } from '../quotes/quote-subscribers.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
 import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
 import type { RelayListCache } from '../zaps/relay-list-cache.ts';

@@ -10,8 +10,12 @@ import {
   savePaymentCounters,
 } from '../recipients/user-store.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
-import type { NewQuoteEvent, ReceiptRefusal, RejectionReason } from './quote-event-store.ts';
-import { addQuoteEvents } from './quote-event-store.ts';
+import {
+  addQuoteEvents,
+  type NewQuoteEvent,
+  type ReceiptRefusal,
+  type RejectionReason,
+} from './quote-event-store.ts';
 import {
   computePaidAtMs,
   computeWatchUntilMs,
@@ -19,8 +23,59 @@ import {
   isPaidQuoteState,
   type QuoteTransition,
 } from './quote-state.ts';
-import type { QuoteChange, StoredQuote } from './watched-quote-store.ts';
-import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quote-store.ts';
+import {
+  applyQuoteChanges,
+  findQuotesById,
+  lockQuotesById,
+  type QuoteChange,
+  type StoredQuote,
+} from './watched-quote-store.ts';
+
+/**
+ * Records what a mint reports about quotes, over its WebSocket and in polls, in one transaction. Reports may arrive in
+ * any order and any number of times. Appends a new payment to the recipient's list, signs its zap receipt if the
+ * payment is a zap, and notifies all processes.
+ *
+ * A report that contradicts the database's constraints changes nothing if it is recorded alone, and fails its batch
+ * otherwise. The caller repeats a failed batch one by one.
+ *
+ * @param observations at most one per quote
+ * @returns the new states of the quotes; leaves out unknown quotes
+ */
+export async function recordObservations(
+  context: RecordingContext,
+  mintUrl: string,
+  observations: readonly SourcedObservation[],
+): Promise<RecordedQuote[]> {
+  try {
+    const { decisions, receipts } = await transaction(context.db, (tx) =>
+      recordInTransaction(context, tx, mintUrl, observations),
+    );
+    // After the commit, so that a transaction that is rolled back reports nothing.
+    reportDecisions(context, mintUrl, decisions);
+    reportReceipts(context, receipts);
+    return decisions.map(toRecordedQuote);
+  } catch (error) {
+    const [observation] = observations;
+    if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
+      return await reportInconsistentRows(context, mintUrl, observation, error);
+    }
+    throw error;
+  }
+}
+
+export interface RecordingContext {
+  db: Db;
+  anomalies: Pick<MintAnomalyCounter, 'report'>;
+  /** Null if zaps are disabled. */
+  zaps: {
+    signReceipts: SignReceipts;
+    /** Called after the commit, with the relays of the receipts. */
+    onReceiptsCreated: (relayUrls: readonly string[]) => void;
+  } | null;
+  clock: Clock;
+  log: Logger;
+}
 
 export type ObservationSource = 'socket' | 'poll';
 
@@ -39,29 +94,6 @@ export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | '
   source: ObservationSource;
 }
 
-export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
-  quoteRowId: number;
-  /** Milliseconds since 1970. */
-  paidAtMs: number;
-}
-
-export interface SignedReceipt {
-  /** The id of the signed event, hex. */
-  id: string;
-  relayUrls: readonly string[];
-  paymentHash: string | null;
-}
-
-export interface RefusedReceipt {
-  paymentHash: string | null;
-  reason: ReceiptRefusal;
-}
-
-export interface ReceiptSigningResult {
-  signed: SignedReceipt[];
-  refused: RefusedReceipt[];
-}
-
 /** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
 export type SignReceipts = (
   tx: Tx,
@@ -70,20 +102,20 @@ export type SignReceipts = (
   nowMs: number,
 ) => Promise<ReceiptSigningResult>;
 
-export interface ObservationRecorderDeps {
-  db: Db;
-  anomalies: Pick<MintAnomalyCounter, 'report'>;
-  /** Null if zaps are disabled. */
-  zaps: {
-    signReceipts: SignReceipts;
-    /** Called after the commit, with the relays of the receipts. */
-    onReceiptsCreated: (relayUrls: readonly string[]) => void;
-  } | null;
-  clock: Clock;
-  log: Logger;
+export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
+  quoteRowId: number;
+  /** Milliseconds since 1970. */
+  paidAtMs: number;
 }
 
-interface ObservationDecision {
+export interface ReceiptSigningResult {
+  /** With the id of the signed event, hex. */
+  signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
+  refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
+}
+
+/** What an observation means for a stored quote. */
+interface Decision {
   quote: StoredQuote;
   observation: SourcedObservation;
   transition: QuoteTransition;
@@ -93,154 +125,62 @@ interface ObservationDecision {
   change: QuoteChange | null;
 }
 
-/**
- * Records what mints report about quotes, over the WebSocket and in polls. Observations may arrive in any order and
- * any number of times.
- */
-export class ObservationRecorder {
-  readonly #deps: ObservationRecorderDeps;
+/** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
+async function recordInTransaction(
+  { zaps, clock }: RecordingContext,
+  tx: Tx,
+  mintUrl: string,
+  observations: readonly SourcedObservation[],
+): Promise<{ decisions: Decision[]; receipts: ReceiptSigningResult }> {
+  const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
+  const quoteIds = [...observationsById.keys()];
+  const unpaid = (await findQuotesById(tx, mintUrl, quoteIds)).filter(
+    ({ state }) => !isPaidQuoteState(state),
+  );
+  const lockedCounters = await lockPaymentCounters(
+    tx,
+    unpaid.map(({ pubkey }) => pubkey),
+  );
+  const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
+  const lockedQuotes = await lockQuotesById(tx, mintUrl, quoteIds);
 
-  constructor(deps: ObservationRecorderDeps) {
-    this.#deps = deps;
-  }
+  const nowMs = clock();
+  const decisions = lockedQuotes.map((quote) => {
+    const observation = observationsById.get(quote.quoteId) as SourcedObservation;
+    return decideObservation(quote, observation, counters, nowMs);
+  });
+  const payments = decisions.flatMap(({ quote, change }): RecordedPayment[] => {
+    const { id: quoteRowId, request, paymentHash, pubkey } = quote;
+    const paidAtMs = change?.payment?.paidAtMs;
+    return paidAtMs === undefined ? [] : [{ quoteRowId, request, paymentHash, paidAtMs, pubkey }];
+  });
+  const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
-  /**
-   * Records observations of one mint in one transaction. Appends a new payment to the recipient's list, signs its zap
-   * receipt if the payment is a zap, and notifies all processes.
-   *
-   * An observation that contradicts the database's constraints changes nothing if it is recorded alone, and fails its
-   * batch otherwise. The caller repeats a failed batch one by one.
-   *
-   * @param observations at most one per quote
-   * @returns the new states of the quotes; leaves out unknown quotes
-   */
-  async record(
-    mintUrl: string,
-    observations: readonly SourcedObservation[],
-  ): Promise<RecordedQuote[]> {
-    try {
-      const { decisions, receipts } = await transaction(this.#deps.db, (tx) =>
-        this.#recordInTransaction(tx, mintUrl, observations),
-      );
-      this.#reportCommitted(mintUrl, decisions, receipts);
-      return decisions.map(toRecordedQuote);
-    } catch (error) {
-      const [observation] = observations;
-      if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
-        return await this.#reportInconsistentRows(mintUrl, observation, error);
-      }
-      throw error;
+  await applyQuoteChanges(
+    tx,
+    decisions.flatMap(({ change }) => change ?? []),
+  );
+  await savePaymentCounters(
+    tx,
+    lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
+  );
+  await addQuoteEvents(
+    tx,
+    decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
+  );
+  const receipts =
+    zaps === null || payments.length === 0
+      ? { signed: [], refused: [] }
+      : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
+  const updates = decisions.flatMap(({ quote, transition, change }) => {
+    const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
+    if (!('state' in transition) || paidAtMs === null) {
+      return [];
     }
-  }
-
-  /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
-  async #recordInTransaction(
-    tx: Tx,
-    mintUrl: string,
-    observations: readonly SourcedObservation[],
-  ): Promise<{ decisions: ObservationDecision[]; receipts: ReceiptSigningResult }> {
-    const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
-    const quoteIds = [...observationsById.keys()];
-    const recipientsOfUnpaid = (await findQuotesById(tx, mintUrl, quoteIds))
-      .filter(({ state }) => !isPaidQuoteState(state))
-      .map(({ pubkey }) => pubkey);
-    const lockedCounters = await lockPaymentCounters(tx, recipientsOfUnpaid);
-    const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
-    const lockedQuotes = await lockQuotesById(tx, mintUrl, quoteIds);
-
-    const { clock, zaps } = this.#deps;
-    const nowMs = clock();
-    const decisions = lockedQuotes.map((quote) => {
-      const observation = observationsById.get(quote.quoteId) as SourcedObservation;
-      return decideObservation(quote, observation, counters, nowMs);
-    });
-    const payments = decisions.flatMap(({ quote, change }) => {
-      const { id: quoteRowId, request, paymentHash, pubkey } = quote;
-      const paidAtMs = change?.payment?.paidAtMs;
-      return paidAtMs === undefined ? [] : [{ quoteRowId, request, paymentHash, paidAtMs, pubkey }];
-    });
-    const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
-
-    await applyQuoteChanges(
-      tx,
-      decisions.flatMap(({ change }) => change ?? []),
-    );
-    await savePaymentCounters(
-      tx,
-      lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
-    );
-    await addQuoteEvents(
-      tx,
-      decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
-    );
-    const receipts =
-      zaps === null || payments.length === 0
-        ? { signed: [], refused: [] }
-        : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
-    const changedPayments = decisions.flatMap(({ quote, transition, change }) => {
-      const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
-      if (!('state' in transition) || paidAtMs === null) {
-        return [];
-      }
-      return [{ ...quote, listedAtMs: paidAtMs > nowMs ? paidAtMs : null }];
-    });
-    await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(changedPayments));
-    return { decisions, receipts };
-  }
-
-  /** Logs and reports after the commit, so that a transaction that is rolled back reports nothing. */
-  #reportCommitted(
-    mintUrl: string,
-    decisions: readonly ObservationDecision[],
-    { signed, refused }: ReceiptSigningResult,
-  ): void {
-    const { anomalies, zaps, log } = this.#deps;
-    for (const { quote, observation, transition, anomaly } of decisions) {
-      if (anomaly !== null) {
-        anomalies.report(mintUrl, anomaly);
-      }
-      const { paymentHash, pubkey, amountSat } = quote;
-      const detail = { pubkey, amountSat, mintUrl, source: observation.source };
-      if (transition.outcome === 'payment_received') {
-        logMilestone(log, 'paid', paymentHash, detail);
-      }
-      // A payment that is first observed as ISSUED reaches two milestones.
-      if ('state' in transition && transition.state === 'ISSUED') {
-        logMilestone(log, 'issued', paymentHash, detail);
-      }
-      if (transition.outcome === 'expired') {
-        logMilestone(log, 'expired', paymentHash, detail);
-      }
-    }
-    for (const { paymentHash, id, relayUrls } of signed) {
-      logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays: relayUrls.length });
-    }
-    for (const { paymentHash, reason } of refused) {
-      logMilestone(log, 'receipt_refused', paymentHash, { reason });
-    }
-    if (signed.length > 0) {
-      zaps?.onReceiptsCreated(signed.flatMap(({ relayUrls }) => relayUrls));
-    }
-  }
-
-  /** The rows were edited by hand. The quote stays watched until an operator repairs them. */
-  async #reportInconsistentRows(
-    mintUrl: string,
-    observation: SourcedObservation,
-    error: unknown,
-  ): Promise<RecordedQuote[]> {
-    const { db, log } = this.#deps;
-    const stored = await findQuotesById(db, mintUrl, [observation.quoteId]);
-    log.error(
-      { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
-      'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
-        'the next poll will try again',
-    );
-    const transition = { outcome: 'unchanged' } as const;
-    return stored.map((quote) =>
-      toRecordedQuote({ quote, observation, transition, anomaly: null, change: null }),
-    );
-  }
+    return [{ ...quote, listedAtMs: paidAtMs > nowMs ? paidAtMs : null }];
+  });
+  await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(updates));
+  return { decisions, receipts };
 }
 
 /** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
@@ -249,7 +189,7 @@ function decideObservation(
   observation: SourcedObservation,
   counters: ReadonlyMap<string, PaymentCounter>,
   nowMs: number,
-): ObservationDecision {
+): Decision {
   const shouldEndWatch = observation.shouldEndWatch === true;
   const isCredible = hasStoredAmountAndInvoice(quote, observation);
   const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
@@ -258,7 +198,7 @@ function decideObservation(
     isCredible ? observation.state : currentState,
     shouldEndWatch,
   );
-  let anomaly: ObservationDecision['anomaly'] = null;
+  let anomaly: Decision['anomaly'] = null;
   if (!isCredible) {
     anomaly = 'amount_or_invoice_mismatch';
   } else if (transition.outcome === 'state_regression') {
@@ -302,7 +242,7 @@ function advancePaymentCounter(
 }
 
 function toQuoteEvents(
-  { quote, observation, transition, anomaly }: ObservationDecision,
+  { quote, observation, transition, anomaly }: Decision,
   atMs: number,
 ): NewQuoteEvent[] {
   const { state: reportedState, source } = observation;
@@ -317,7 +257,65 @@ function toQuoteEvents(
   return events;
 }
 
-function toRecordedQuote(decision: ObservationDecision): RecordedQuote {
+function reportDecisions(
+  { anomalies, log }: RecordingContext,
+  mintUrl: string,
+  decisions: readonly Decision[],
+): void {
+  for (const { quote, observation, transition, anomaly } of decisions) {
+    if (anomaly !== null) {
+      anomalies.report(mintUrl, anomaly);
+    }
+    const { paymentHash, pubkey, amountSat } = quote;
+    const detail = { pubkey, amountSat, mintUrl, source: observation.source };
+    if (transition.outcome === 'payment_received') {
+      logMilestone(log, 'paid', paymentHash, detail);
+    }
+    // A payment that is first observed as ISSUED reaches two milestones.
+    if ('state' in transition && transition.state === 'ISSUED') {
+      logMilestone(log, 'issued', paymentHash, detail);
+    }
+    if (transition.outcome === 'expired') {
+      logMilestone(log, 'expired', paymentHash, detail);
+    }
+  }
+}
+
+function reportReceipts(
+  { zaps, log }: RecordingContext,
+  { signed, refused }: ReceiptSigningResult,
+): void {
+  for (const { paymentHash, id, relayUrls } of signed) {
+    logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays: relayUrls.length });
+  }
+  for (const { paymentHash, reason } of refused) {
+    logMilestone(log, 'receipt_refused', paymentHash, { reason });
+  }
+  if (signed.length > 0) {
+    zaps?.onReceiptsCreated(signed.flatMap(({ relayUrls }) => relayUrls));
+  }
+}
+
+/** The rows were edited by hand. The quote stays watched until an operator repairs them. */
+async function reportInconsistentRows(
+  { db, log }: RecordingContext,
+  mintUrl: string,
+  observation: SourcedObservation,
+  error: unknown,
+): Promise<RecordedQuote[]> {
+  const stored = await findQuotesById(db, mintUrl, [observation.quoteId]);
+  log.error(
+    { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
+    'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+      'the next poll will try again',
+  );
+  const transition = { outcome: 'unchanged' } as const;
+  return stored.map((quote) =>
+    toRecordedQuote({ quote, observation, transition, anomaly: null, change: null }),
+  );
+}
+
+function toRecordedQuote(decision: Decision): RecordedQuote {
   const { quote, observation, transition, anomaly, change } = decision;
   return {
     quoteId: quote.quoteId,

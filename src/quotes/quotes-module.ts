@@ -4,17 +4,18 @@ import type { Logger } from '../log.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { InvoiceAdmission, type InvoiceLimits } from './invoice-admission.ts';
 import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
-import { ObservationRecorder, type ObservationRecorderDeps } from './observation-recorder.ts';
+import type { RecordingContext } from './observation-recorder.ts';
 import { createQuoteAnnouncer } from './process-notifications.ts';
 import { insertQuotes } from './quote-store.ts';
-import { createUpdateLog, QuoteSubscribers, UpdateSender } from './quote-updates.ts';
+import { QuoteSubscribers } from './quote-subscribers.ts';
 import { QuoteWriter } from './quote-writer.ts';
+import { UpdateSender } from './update-sender.ts';
 
 export interface QuotesModuleOptions
   extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
   db: Db;
   mints: Mints;
-  zaps: ObservationRecorderDeps['zaps'];
+  zaps: RecordingContext['zaps'];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
   secret: string;
   clock: Clock;
@@ -26,7 +27,13 @@ export interface QuotesModuleOptions
 export function createQuotesModule(options: QuotesModuleOptions) {
   const { db, mints, limits, clock, log } = options;
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
-  const updateLog = createUpdateLog(db, clock, log);
+  const recording: RecordingContext = {
+    db,
+    anomalies: mints.anomalies,
+    zaps: options.zaps,
+    clock,
+    log,
+  };
   return {
     invoiceIssuer: new InvoiceIssuer({
       ...options,
@@ -41,15 +48,9 @@ export function createQuotesModule(options: QuotesModuleOptions) {
         maxWaitMs: mints.limiter.payerMaxWaitMs,
       }),
     }),
-    observationRecorder: new ObservationRecorder({ ...options, anomalies: mints.anomalies }),
+    recording,
     announcer: createQuoteAnnouncer(db, log),
     subscribers,
-    updateLog,
-    updateSender: new UpdateSender({
-      ...options,
-      db,
-      subscribers,
-      onUpdateSent: updateLog.add,
-    }),
+    updateSender: new UpdateSender({ db, subscribers, clock, log }),
   };
 }

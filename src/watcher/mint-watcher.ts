@@ -9,10 +9,11 @@ import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import type {
-  ObservationRecorder,
-  RecordedQuote,
-  SourcedObservation,
+import {
+  type RecordedQuote,
+  type RecordingContext,
+  recordObservations,
+  type SourcedObservation,
 } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
@@ -24,7 +25,7 @@ import { WatchedQuotes } from './watched-quotes.ts';
 export interface WatchContext {
   mints: Mints;
   db: Db;
-  observationRecorder: Pick<ObservationRecorder, 'record'>;
+  recording: RecordingContext;
   /** For transactions that record reports. Each of the operator's mints has its own. */
   recordingSlots: SiteSemaphore;
   /** Called with the quotes whose state changed, after the commit. */
@@ -251,9 +252,9 @@ export class MintWatcher {
    * @returns whether all are recorded; the others are kept
    */
   async #record(reports: readonly SourcedObservation[]): Promise<boolean> {
-    const { observationRecorder, onQuotesChanged } = this.#context;
+    const { recording, onQuotesChanged } = this.#context;
     try {
-      const recorded = await observationRecorder.record(this.#mintUrl, reports);
+      const recorded = await recordObservations(recording, this.#mintUrl, reports);
       this.#quotes.applyRecorded(reports, recorded);
       onQuotesChanged(recorded.filter(({ hasStateChanged }) => hasStateChanged));
       this.#outage.recordSuccess();

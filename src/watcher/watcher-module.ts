@@ -17,7 +17,7 @@ export function createWatcherModule(options: WatcherModuleOptions): WatchCoordin
   const watchContext: WatchContext = {
     mints,
     db,
-    observationRecorder: options.observationRecorder,
+    recording: options.recording,
     recordingSlots: mints.policy.createSlots(USER_MINT_RECORDINGS),
     onQuotesChanged: options.onQuotesChanged,
     minPollIntervalMs: options.minPollIntervalMs ?? MIN_POLL_INTERVAL_MS,

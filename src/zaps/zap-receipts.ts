@@ -6,9 +6,8 @@ import type { MintPolicy } from '../mints/mint-policy.ts';
 import { type NostrEvent, nostrEventSchema, tagValues } from '../nostr/event-schema.ts';
 import type { EventSigner } from '../nostr/events.ts';
 import type {
+  ReceiptSigningResult,
   RecordedPayment,
-  RefusedReceipt,
-  SignedReceipt,
   SignReceipts,
 } from '../quotes/observation-recorder.ts';
 import type { ReceiptRefusal } from '../quotes/quote-event-store.ts';
@@ -85,8 +84,8 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
       return maxReceiptsPerHour > 0 && isLimitReached ? 'too_many_receipts' : null;
     };
 
-    const signed: (NewZapReceipt & SignedReceipt)[] = [];
-    const refused: (Zap & RefusedReceipt)[] = [];
+    const signed: (NewZapReceipt & ReceiptSigningResult['signed'][number])[] = [];
+    const refused: (Zap & ReceiptSigningResult['refused'][number])[] = [];
     for (const zap of zaps) {
       const reason = findRefusal(zap);
       const receipt = reason === null ? signReceipt(context, zap, nowMs) : null;

@@ -11,7 +11,7 @@ import {
   NEW_QUOTES_CHANNEL,
   QUOTE_UPDATES_CHANNEL,
 } from '../../src/quotes/process-notifications.ts';
-import { QuoteSubscribers } from '../../src/quotes/quote-updates.ts';
+import { QuoteSubscribers } from '../../src/quotes/quote-subscribers.ts';
 import {
   recordNotifications,
   waitForNotificationDelivery,

@@ -1,97 +1,71 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
+import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { Mints } from '../../src/mints/mints-module.ts';
-import type { SiteSemaphore } from '../../src/net/site-semaphore.ts';
-import type { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { USER_MINT_RECORDINGS } from '../../src/watcher/limits.ts';
 import { MintWatcher } from '../../src/watcher/mint-watcher.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+
+const MINT_URL = 'https://operator.example';
 
 const database = useTestDatabase();
 
-import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
-
-const OPERATOR_MINT_URL = 'https://operator.example';
-const MINT_POLICY = createMintPolicy(OPERATOR_MINT_URL);
-const USER_MINT_URLS = Array.from({ length: 10 }, (_, index) => `https://mint-${index}.example`);
-
-it('records payments of two mints that users chose at a time, and those of the operator’s mint beside them', async () => {
-  const recordingMintUrls: string[] = [];
-  const recordingSlots = MINT_POLICY.createSlots(USER_MINT_RECORDINGS);
-  for (const mintUrl of [...USER_MINT_URLS, OPERATOR_MINT_URL]) {
-    pollPaidQuotes(mintUrl, ['quote'], recordingSlots, (url) => {
-      recordingMintUrls.push(url);
-      return new Promise(() => undefined);
-    });
-  }
-  await eventually(() => expect(recordingMintUrls).toContain(OPERATOR_MINT_URL));
-  expect(recordingMintUrls).toEqual([...USER_MINT_URLS.slice(0, 2), OPERATOR_MINT_URL]);
-});
-
 it('records the other payments of a batch at once, and repeats the one that the database rejects', async () => {
-  const recorded: string[] = [];
+  const quotes = [1, 2, 3].map(() => buildUnpaidQuote(randomPubkey(), { mintUrl: MINT_URL }));
+  const [, rejected] = quotes;
+  await insertQuotes(database.db, quotes);
   let isRejecting = true;
-  const recordingSlots = MINT_POLICY.createSlots(USER_MINT_RECORDINGS);
-  const watcher = pollPaidQuotes(
-    OPERATOR_MINT_URL,
-    ['first', 'rejected', 'last'],
-    recordingSlots,
-    async (_mintUrl, observations) => {
-      if (isRejecting && observations.some(({ quoteId }) => quoteId === 'rejected')) {
-        throw new Error('cannot sign the receipt');
-      }
-      recorded.push(...observations.map(({ quoteId }) => quoteId));
-      return observations.map(({ quoteId, source }) => ({
-        ...{ quoteId, source, state: 'PAID' as const, paidAtMs: Date.now() },
-        ...{ isWatched: true, hasStateChanged: true, isRejected: false },
-      }));
-    },
-  );
-  await eventually(() => expect(recorded.toSorted()).toEqual(['first', 'last']));
-  isRejecting = false;
-  await eventually(() => {
-    watcher.tick();
-    expect(recorded.toSorted()).toEqual(['first', 'last', 'rejected']);
-  });
-});
-
-/** Starts to watch quotes of a mint at which all quotes are paid, and polls them. */
-function pollPaidQuotes(
-  mintUrl: string,
-  quoteIds: readonly string[],
-  recordingSlots: SiteSemaphore,
-  record: ObservationRecorder['record'],
-): MintWatcher {
-  const watcher = new MintWatcher(mintUrl, {
-    mints: createFakeMints(),
+  const log = createLogger('silent');
+  const policy = createMintPolicy(MINT_URL);
+  const watcher = new MintWatcher(MINT_URL, {
+    mints: createFakeMints(policy),
     db: database.db,
-    observationRecorder: { record },
-    recordingSlots,
+    recording: {
+      db: database.db,
+      anomalies: new MintAnomalyCounter(log),
+      zaps: {
+        signReceipts: async (_tx, _mintUrl, payments) => {
+          if (isRejecting && payments.some(({ pubkey }) => pubkey === rejected?.pubkey)) {
+            throw new Error('cannot sign the receipt');
+          }
+          return { signed: [], refused: [] };
+        },
+        onReceiptsCreated: () => undefined,
+      },
+      clock: Date.now,
+      log,
+    },
+    recordingSlots: policy.createSlots(USER_MINT_RECORDINGS),
     onQuotesChanged: () => undefined,
     minPollIntervalMs: 0,
     clock: Date.now,
     monotonicMs: () => performance.now(),
-    log: createLogger('silent'),
+    log,
   });
-  const createdAtMs = Date.now() - 60_000;
-  const expiresAtMs = Date.now() + 60_000;
-  watcher.watchExisting(
-    quoteIds.map((quoteId, i) => ({
-      ...{ id: i + 1, quoteId, state: 'UNPAID' as const },
-      ...{ createdAtMs, expiresAtMs, paidAtMs: null },
-    })),
-  );
-  watcher.poll();
-  return watcher;
-}
+  const tickUntilPaid = async (expected: readonly { quoteId: string }[]) => {
+    await eventually(async () => {
+      watcher.tick();
+      const paid = database.db.selectFrom('quotes').select('quote_id').where('state', '=', 'PAID');
+      const quoteIds = (await paid.execute()).map((row) => row.quote_id);
+      expect(quoteIds.toSorted()).toEqual(expected.map(({ quoteId }) => quoteId).toSorted());
+    });
+  };
+  await tickUntilPaid(quotes.filter((quote) => quote !== rejected));
+  isRejecting = false;
+  await tickUntilPaid(quotes);
+  await watcher.stop();
+});
 
 /** All quotes are paid. */
-function createFakeMints(): Mints {
+function createFakeMints(policy: Mints['policy']): Mints {
   return {
-    policy: MINT_POLICY,
-    infoCache: { getKnown: async () => null },
-    limiter: { getWaitMs: () => 0, hasLearnedLimit: () => false },
+    policy,
+    infoCache: { getKnown: async () => null, refresh: async () => null },
+    limiter: { hasLearnedLimit: () => false },
     pollClient: {
       checkQuotes: async (_mintUrl: string, quoteIds: readonly string[]) => ({
         outcome: 'found',

@@ -2,7 +2,6 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState, QuoteObservation } from '../../src/mints/quote-responses.ts';
 import type {
-  ObservationRecorder,
   ObservationSource,
   RecordedQuote,
   SourcedObservation,
@@ -35,7 +34,7 @@ const HOUR_MS = 3_600_000;
 const database = useTestDatabase();
 let db: Db;
 let clock: TestClock;
-let recorder: ObservationRecorder;
+let recorder: ReturnType<typeof createObservationRecorder>;
 let pubkey: string;
 
 beforeAll(() => {

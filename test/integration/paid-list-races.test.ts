@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
 import type { Database } from '../../src/database/database.ts';
-import { type Db, type Tx, transaction } from '../../src/database/transaction.ts';
 import { DatabaseUnavailableError } from '../../src/errors.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
@@ -207,13 +206,17 @@ class Scenario {
     const mayWait = this.#held.length > 0;
     const gate = Promise.withResolvers<void>();
     const hasWritten = Promise.withResolvers<void>();
-    const recorder = createObservationRecorder(
-      holdCommits(this.db, async () => {
-        hasWritten.resolve();
-        await gate.promise;
-      }),
-      { clock: () => this.#clockOf(processIndex) },
-    );
+    const recorder = createObservationRecorder(this.db, {
+      clock: () => this.#clockOf(processIndex),
+      zaps: {
+        signReceipts: async () => {
+          hasWritten.resolve();
+          await gate.promise;
+          return { signed: [], refused: [] };
+        },
+        onReceiptsCreated: () => undefined,
+      },
+    });
     const recording = insertQuotes(this.db, quotes).then(() =>
       recorder.record(UNREACHABLE_MINT_URL, observations),
     );
@@ -289,23 +292,6 @@ class Wallet {
       }
     }
   }
-}
-
-/** Returns a database whose transactions wait before they commit. */
-function holdCommits(db: Db, beforeCommit: () => Promise<void>): Db {
-  const execute = (work: (tx: Tx) => Promise<unknown>) =>
-    transaction(db, async (tx) => {
-      const result = await work(tx);
-      await beforeCommit();
-      return result;
-    });
-  return new Proxy(db, {
-    get: (target, name) => {
-      const value: unknown =
-        name === 'transaction' ? () => ({ execute }) : Reflect.get(target, name);
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
 }
 
 /** Returns the database as it appears while its disk is full. */

@@ -7,7 +7,10 @@ import type { Db } from '../../src/database/transaction.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
-import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
+import {
+  type RecordingContext,
+  recordObservations,
+} from '../../src/quotes/observation-recorder.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
@@ -208,7 +211,8 @@ function createRecorder({
     /** Number of notifications about new receipts. */
     notificationCount: 0,
     async record(quotes: NewQuote | readonly NewQuote[], state: ObservedState): Promise<void> {
-      await observationRecorder.record(
+      await recordObservations(
+        recording,
         UNREACHABLE_MINT_URL,
         [quotes].flat().map(({ quoteId }) => ({ quoteId, state, source: 'poll' })),
       );
@@ -217,13 +221,13 @@ function createRecorder({
   const onReceiptsCreated = () => {
     recorder.notificationCount += 1;
   };
-  const observationRecorder = new ObservationRecorder({
+  const recording: RecordingContext = {
     db,
     anomalies: new MintAnomalyCounter(logs.log),
     zaps: { signReceipts: receiptSigner, onReceiptsCreated },
     clock: clock.now,
     log: logs.log,
-  });
+  };
   return recorder;
 }
 

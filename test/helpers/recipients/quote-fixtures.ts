@@ -4,8 +4,9 @@ import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
 import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
 import {
-  ObservationRecorder,
-  type ObservationRecorderDeps,
+  type RecordingContext,
+  recordObservations,
+  type SourcedObservation,
 } from '../../../src/quotes/observation-recorder.ts';
 import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../../src/quotes/quote-state.ts';
 import type { NewQuote } from '../../../src/quotes/quote-store.ts';
@@ -105,15 +106,19 @@ export async function insertPaidQuotes(
   return rows.map((row) => row.quote_id);
 }
 
-/** Creates a recorder that publishes no zap receipts, as in a service without a zap key. */
+/** Records as a service without a zap key does. */
 export function createObservationRecorder(
   db: Db,
   {
     clock = Date.now,
     log = createLogger('silent'),
     anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'report'>,
-    zaps = null as ObservationRecorderDeps['zaps'],
+    zaps = null as RecordingContext['zaps'],
   } = {},
-): ObservationRecorder {
-  return new ObservationRecorder({ db, anomalies, zaps, clock, log });
+) {
+  const context = { db, anomalies, zaps, clock, log };
+  return {
+    record: (mintUrl: string, observations: readonly SourcedObservation[]) =>
+      recordObservations(context, mintUrl, observations),
+  };
 }

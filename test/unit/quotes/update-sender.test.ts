@@ -2,7 +2,8 @@ import { beforeEach, expect, it, vi } from 'vitest';
 import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
 import type { QuoteUpdate } from '../../../src/quotes/process-notifications.ts';
-import { QuoteSubscribers, UpdateSender } from '../../../src/quotes/quote-updates.ts';
+import { QuoteSubscribers } from '../../../src/quotes/quote-subscribers.ts';
+import { UpdateSender } from '../../../src/quotes/update-sender.ts';
 import { TestClock } from '../../helpers/test-clock.ts';
 
 const NOW_MS = 1_800_000_000_300;
@@ -22,7 +23,6 @@ beforeEach(() => {
   sender = new UpdateSender({
     db: {} as Db,
     subscribers,
-    onUpdateSent: () => undefined,
     clock: new TestClock(NOW_MS).now,
     log: createLogger('silent'),
   });
@@ -50,7 +50,7 @@ it('sends one update for each payment of the next second when it arrives, even i
 
 it('sends nothing after it was stopped', () => {
   sender.send(createUpdate());
-  sender.stop();
+  void sender.stop();
   vi.advanceTimersByTime(60_000);
   expect(sentQuoteIds).toEqual([]);
   expect(vi.getTimerCount()).toBe(0);
