@@ -31,6 +31,12 @@ export function isPaidQuoteState(state: QuoteState): state is PaidQuoteState {
   return state === 'INFLIGHT' || state === 'PAID' || state === 'ISSUED';
 }
 
+const STATE_ORDER: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
+
+export function isLaterState(state: QuoteState, than: QuoteState): boolean {
+  return STATE_ORDER.indexOf(state) > STATE_ORDER.indexOf(than);
+}
+
 /** Returns when the watch period of an unpaid quote ends (milliseconds since 1970). */
 export function computeUnpaidWatchUntilMs(
   quote: Pick<QuoteStatus, 'createdAtMs' | 'expiresAtMs'>,

@@ -8,7 +8,7 @@ import type {
   RecordedQuote,
   SourcedObservation,
 } from '../quotes/observation-recorder.ts';
-import { decideTransition } from '../quotes/quote-state.ts';
+import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import { DueHeap, type DueItem } from './due-heap.ts';
 import {
@@ -288,7 +288,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#unsubscribed = new Set([...lost, ...this.#unsubscribed].slice(-MAX_UNSUBSCRIBED_QUOTES));
   }
 
-  /** Keeps what a subscription reports. Ignores UNPAID, because the first report after subscribing may be outdated. */
+  /**
+   * Keeps a later state that a subscription reports. Earlier ones are left to polls: the first report after subscribing
+   * may be outdated, and a mint could report that it signs (INFLIGHT) again and again.
+   */
   handleNotification(observation: QuoteObservation): void {
     const quote = this.#quotes.get(observation.quoteId);
     if (quote === undefined) {
@@ -298,7 +301,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = true;
       this.#reschedule(quote);
     }
-    if (observation.state !== 'UNPAID') {
+    if (isLaterState(observation.state, quote.report?.state ?? quote.state)) {
       this.#report(quote, observation, 'socket', false);
     }
   }

@@ -179,6 +179,15 @@ describe('a report', () => {
     expect(reports).toMatchObject([{ state: 'PAID', source: 'socket' }]);
   });
 
+  it('is ignored if a subscription reports an earlier state, but kept if a poll does', async () => {
+    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    quotes.handleNotification({ quoteId: 'paid', state: 'INFLIGHT' });
+    expect(quotes.hasReports()).toBe(false);
+    mint.states.set('paid', 'INFLIGHT');
+    await poll(SECOND_MS);
+    expect(reports).toMatchObject([{ state: 'INFLIGHT', source: 'poll' }]);
+  });
+
   it('does not replace a payment that could not be recorded yet', async () => {
     watch(['paid']);
     quotes.handleNotification({ quoteId: 'paid', state: 'PAID' });
