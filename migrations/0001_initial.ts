@@ -165,7 +165,6 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
       lease_expires_at ${int},
       attempts ${int} not null default 0,
       next_attempt_at ${int},
-      first_rejected_at ${int},
       first_unanswered_at ${int},
       last_unanswered_at ${int},
       check ((state = 'open') = (sealed_proofs is not null)),

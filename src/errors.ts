@@ -23,8 +23,6 @@ export const ERROR_CODES = [
   'name_not_for_sale',
   // The outcome is not known yet; the same request with the same token finishes the purchase.
   'purchase_in_progress',
-  // The user is buying the name with another token, so the token of this request was not used.
-  'purchase_with_other_token',
 ] as const;
 
 export type ErrorCode = (typeof ERROR_CODES)[number];

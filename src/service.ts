@@ -55,6 +55,7 @@ export interface ServiceOverrides {
   socketHeartbeatIntervalMs?: number;
   pollIntervalMs?: number;
   scanIntervalMs?: number;
+  purchaseRecoveryIntervalMs?: number;
   mintLimiterTiming?: Partial<RateLimiterTiming>;
   fetchLimits?: Partial<FetchLimits>;
 }
@@ -168,6 +169,7 @@ export async function startService(
   });
   const usernames = await createUsernamesModule({
     db,
+    recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
     settings: config,
     mints,
     allowHttpMints: allowPrivateNetworks,
@@ -209,7 +211,7 @@ export async function startService(
       getZapPubkey: zaps.getZapPubkey,
       hasZaps: config.zaps.secretKey !== null,
       subscribers: quotes.subscribers,
-      usernameRegistrar: usernames.usernameRegistrar,
+      usernames: usernames.context,
       recipientRelays: zaps.recipientRelays,
       allowPrivateNetworks,
     },

@@ -149,11 +149,9 @@ export interface DatabaseSchema {
     attempts: Generated<number>;
     /** Null once the purchase is closed. */
     next_attempt_at: number | null;
-    /** When the mint first rejected a repeated request. */
-    first_rejected_at: number | null;
-    /** When a swap first had no result although the mint had just reported the token as unspent. */
+    /** When a swap was first sent although the mint had just reported the token as unspent. */
     first_unanswered_at: number | null;
-    /** When that last happened. */
+    /** When the last swap was sent of those that have no response. */
     last_unanswered_at: number | null;
   };
   /** The proofs that paid for a purchase, by the SHA-256 of their secrets in hex. */

@@ -8,7 +8,7 @@ import type { EventVerifier } from '../nostr/events.ts';
 import type { InvoiceIssuer } from '../quotes/invoice-issuer.ts';
 import type { QuoteSubscribers } from '../quotes/quote-subscribers.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
-import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
+import type { UsernameContext } from '../usernames/register-username.ts';
 import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
@@ -38,7 +38,7 @@ export interface HttpContext {
   /** Whether payments at some mints get zap receipts. */
   hasZaps: boolean;
   subscribers: QuoteSubscribers;
-  usernameRegistrar: UsernameRegistrar;
+  usernames: UsernameContext;
   recipientRelays: RelayListCache;
   /** For development: mints and relays may have private addresses and no TLS. */
   allowPrivateNetworks: boolean;

@@ -43,11 +43,10 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   name_reserved: 400,
   name_taken: 409,
   name_not_for_sale: 400,
-  purchase_in_progress: 500,
-  purchase_with_other_token: 409,
   // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
   // clients know that a request with 503 and `Retry-After` can be repeated.
   database_unavailable: 503,
+  purchase_in_progress: 503,
 };
 
 /** Long enough to find one log line, short enough to read aloud. */

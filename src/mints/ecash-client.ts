@@ -13,41 +13,8 @@ import {
   type MintRequestDeps,
   sendMintRequest,
 } from './mint-client.ts';
-import { parseErrorCode } from './mint-error.ts';
-import type { MintPermit } from './mint-rate-limiter.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
-
-type FoundKeysets = { outcome: 'found'; keysets: Keyset[] };
-
-export type ReadKeysetsResult = FoundKeysets | FailedResult;
-
-type FoundKeys = { outcome: 'found'; keys: KeysetKeys };
-
-export type ReadKeysResult = FoundKeys | { outcome: 'not_found' } | FailedResult;
-
-/** One signature per output, in the same order. */
-type SignedOutputs = { outcome: 'signed'; signatures: BlindSignature[] };
-
-type SwapResult =
-  | SignedOutputs
-  | { outcome: 'rejected'; reason: SwapRejectionReason }
-  | FailedResult;
-
-/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
-const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
-
-/** A signature with its DLEQ proof and its output is about 600 bytes. */
-const MAX_BYTES_PER_OUTPUT = 1024;
-
-/** The state of a spent proof may include its witness, which contains a few signatures. */
-const MAX_BYTES_PER_STATE = 2 * 1024;
-
-/** A list of hundreds of keysets is about 100 kB. */
-const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
-
-/** See error_codes.md of the NUTs. */
-const UNKNOWN_KEYSET_CODE = 12001;
 
 /**
  * Sends the requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
@@ -61,7 +28,7 @@ export class EcashClient {
   }
 
   /** Reads the keysets of a mint, including inactive ones (NUT-02). */
-  readKeysets(mintUrl: string): Promise<ReadKeysetsResult> {
+  readKeysets(mintUrl: string) {
     return this.#send({
       mintUrl,
       route: 'keys',
@@ -71,41 +38,45 @@ export class EcashClient {
     });
   }
 
-  /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id. */
-  readKeys(mintUrl: string, keysetId: string): Promise<ReadKeysResult> {
-    // The oldest keyset ids are base64. In a URL, Nutshell accepts them only as base64url.
-    const base64UrlId = keysetId.replaceAll('+', '-').replaceAll('/', '_');
-    return this.#send<ReadKeysResult>({
+  /**
+   * Reads the keys of one keyset (NUT-01). The caller verifies them against its id.
+   *
+   * @param keysetId hex
+   */
+  readKeys(mintUrl: string, keysetId: string) {
+    return this.#send({
       mintUrl,
       route: 'keys',
-      path: `/v1/keys/${encodeURIComponent(base64UrlId)}`,
+      path: `/v1/keys/${encodeURIComponent(keysetId)}`,
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES,
       parse: (body) => parseKeys(body, keysetId),
-      parseRejection: (response) =>
-        parseErrorCode(response) === UNKNOWN_KEYSET_CODE ? { outcome: 'not_found' } : null,
     });
+  }
+
+  /** Returns how long a swap would wait for the rate limit of the mint; 0 if it can be sent. */
+  getSwapWaitMs(mintUrl: string): number {
+    return this.#deps.limiter?.getWaitMs(mintUrl, 'swap') ?? 0;
   }
 
   /**
    * Swaps proofs for new ones (NUT-03).
    *
-   * @param permit for the route `swap`; by default, waits for one
+   * @param maxWaitMs how long to wait for the mint's rate limit; by default, as long as a payer
    */
   swap(
     mintUrl: string,
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
-    permit?: MintPermit,
-  ): Promise<SwapResult> {
-    // Without the DLEQ proof, which would let the mint link the proof to the request that created it.
-    const sentInputs = inputs.map(({ id, amount, secret, C }) => ({ id, amount, secret, C }));
-    return this.#send<SwapResult>({
+    maxWaitMs?: number,
+  ) {
+    type Rejection = { outcome: 'rejected'; reason: SwapRejectionReason };
+    return this.#send<NonNullable<ReturnType<typeof parseSignatures>> | Rejection>({
       mintUrl,
       route: 'swap',
       path: '/v1/swap',
-      body: { inputs: sentInputs, outputs },
+      body: { inputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
-      permit,
+      maxWaitMs,
       parse: (body) => parseSignatures(body, outputs),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });
@@ -114,19 +85,17 @@ export class EcashClient {
   /**
    * Checks whether proofs are spent (NUT-07).
    *
-   * @param ys the points Y that identify the proofs (hex), at most 1000
-   * @returns the states by Y in lower case
+   * @param ys the points Y that identify the proofs, in lower-case hex. For upper case, Nutshell would report UNSPENT
+   * @returns the states by Y
    */
   checkState(mintUrl: string, ys: readonly string[]) {
-    // For a Y in upper case, Nutshell would report UNSPENT even if the proof is spent.
-    const Ys = ys.map((y) => y.toLowerCase());
     return this.#send({
       mintUrl,
       route: 'state',
       path: '/v1/checkstate',
-      body: { Ys },
+      body: { Ys: ys },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + ys.length * MAX_BYTES_PER_STATE,
-      parse: (body) => parseProofStates(body, Ys),
+      parse: (body) => parseProofStates(body, ys),
     });
   }
 
@@ -150,22 +119,28 @@ export class EcashClient {
   #send<Result extends { outcome: string }>(
     request: MintRequest<Result>,
   ): Promise<Result | FailedResult> {
-    const maxWaitMs = this.#deps.limiter?.payerMaxWaitMs;
+    const maxWaitMs = request.maxWaitMs ?? this.#deps.limiter?.payerMaxWaitMs;
     return sendMintRequest(this.#deps, { ...request, maxWaitMs });
   }
 }
+
+/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
+const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
+
+/** A signature with its DLEQ proof and its output is about 600 bytes. */
+const MAX_BYTES_PER_OUTPUT = 1024;
+
+/** The state of a spent proof may include its witness, which contains a few signatures. */
+const MAX_BYTES_PER_STATE = 2 * 1024;
+
+/** A list of hundreds of keysets is about 100 kB. */
+const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
 
 /** A mint has a few keysets, or hundreds after many years with several units. */
 const MAX_KEYSETS = 1_000;
 
 /** A keyset for the powers of two up to 2^63 has 64 keys. A keyset for other amounts may have more. */
 const MAX_KEYS = 256;
-
-/** The longest ids are 33 bytes in hex. */
-const MAX_KEYSET_ID_LENGTH = 66;
-
-/** Mints allow no more in one request. */
-const MAX_PROOF_STATES = 1_000;
 
 /** A thousand sats per proof (ppk: thousandths of a sat per proof). The bound keeps sums of fees exact integers. */
 const MAX_FEE_PPK = 1_000_000;
@@ -176,11 +151,8 @@ const pointSchema = z
   .regex(/^0[23][0-9a-fA-F]{64}$/)
   .toLowerCase();
 
-const scalarSchema = z.string().regex(/^[0-9a-fA-F]{64}$/);
-const keysetIdSchema = z
-  .string()
-  .max(MAX_KEYSET_ID_LENGTH)
-  .regex(/^[A-Za-z0-9+/=_-]+$/);
+/** Hex, or base64 for the oldest keysets. The longest ids are 33 bytes in hex. */
+const keysetIdSchema = z.string().regex(/^[A-Za-z0-9+/=_-]{1,66}$/);
 
 const keysetsResponseSchema = z.object({ keysets: z.array(z.unknown()) });
 
@@ -211,46 +183,38 @@ const keysetKeysSchema = z.object({
   keys: unvalidatedKeysSchema.pipe(z.record(z.string().regex(/^[1-9]\d{0,19}$/), pointSchema)),
 });
 
-const signatureSchema = z
-  .object({
-    id: keysetIdSchema,
-    amount: wholeNumberSchema,
-    C_: pointSchema,
-    dleq: z.object({ e: scalarSchema, s: scalarSchema }).optional().catch(undefined),
-  })
-  .transform(({ dleq, ...signature }): BlindSignature => ({ ...signature, ...(dleq && { dleq }) }));
-
-/** Parsing entries takes time, so the length of a list is checked first. */
-const unvalidatedListSchema = z.array(z.unknown());
+const signatureSchema: z.ZodType<BlindSignature> = z.object({
+  id: keysetIdSchema,
+  amount: wholeNumberSchema,
+  C_: pointSchema,
+});
 
 const signaturesSchema = z.array(signatureSchema);
-const swapResponseSchema = z.object({ signatures: unvalidatedListSchema });
-
-const checkStateResponseSchema = z.object({
-  states: unvalidatedListSchema
-    .max(MAX_PROOF_STATES)
-    .pipe(z.array(z.object({ Y: z.string(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) }))),
-});
-
-/** Older versions of cdk-mintd and Nutshell send `promises` instead of `signatures`. */
-const restoreResponseSchema = z.object({
-  outputs: unvalidatedListSchema,
-  signatures: unvalidatedListSchema.nullish(),
-  promises: unvalidatedListSchema.nullish(),
-});
+const statesSchema = z.array(
+  z.object({ Y: z.string().toLowerCase(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) }),
+);
 const restoredPairsSchema = z.array(
   z.tuple([z.object({ B_: z.string().toLowerCase() }), signatureSchema]),
 );
 
+/** The lists of a response. Parsing their entries takes time, so their lengths are checked first. */
+const listsSchema = z.object({
+  signatures: z.array(z.unknown()).nullish(),
+  /** What older versions of cdk-mintd and Nutshell send instead of `signatures`. */
+  promises: z.array(z.unknown()).nullish(),
+  outputs: z.array(z.unknown()).optional(),
+  states: z.array(z.unknown()).optional(),
+});
+
 /** Parses a list of keysets and skips malformed entries; null if the body has no list. */
-function parseKeysets(body: unknown): FoundKeysets | null {
+function parseKeysets(body: unknown): { outcome: 'found'; keysets: Keyset[] } | null {
   const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, MAX_KEYSETS);
   const keysets = entries?.flatMap((entry) => keysetSchema.safeParse(entry).data ?? []);
   return keysets ? { outcome: 'found', keysets } : null;
 }
 
 /** Parses the keys of one keyset; null if they are missing or malformed. */
-function parseKeys(body: unknown, keysetId: string): FoundKeys | null {
+function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: KeysetKeys } | null {
   const entry = keysetsResponseSchema
     .safeParse(body)
     .data?.keysets.find((each) => (each as { id?: unknown } | null)?.id === keysetId);
@@ -259,29 +223,36 @@ function parseKeys(body: unknown, keysetId: string): FoundKeys | null {
 }
 
 /** Parses the signatures for outputs; null unless each output has one, in the same order. */
-function parseSignatures(body: unknown, outputs: readonly BlindedMessage[]): SignedOutputs | null {
-  const unvalidated = swapResponseSchema.safeParse(body).data?.signatures;
+function parseSignatures(
+  body: unknown,
+  outputs: readonly BlindedMessage[],
+): { outcome: 'signed'; signatures: BlindSignature[] } | null {
+  const unvalidated = listsSchema.safeParse(body).data?.signatures;
   if (unvalidated?.length !== outputs.length) {
     return null;
   }
   const signatures = signaturesSchema.safeParse(unvalidated).data;
-  const hasMatchingOutputs = signatures?.every(
+  const areForOutputs = signatures?.every(
     ({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount,
   );
-  return signatures && hasMatchingOutputs ? { outcome: 'signed', signatures } : null;
+  return signatures && areForOutputs ? { outcome: 'signed', signatures } : null;
 }
 
 /** Parses the states of proofs by Y in lower case; null if a proof has no state or two different states. */
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
+  const unvalidated = listsSchema.safeParse(body).data?.states ?? [];
+  const parsed =
+    unvalidated.length > 2 * requestedYs.length
+      ? undefined
+      : statesSchema.safeParse(unvalidated).data;
   const requested = new Set(requestedYs);
   const states = new Map<string, ProofState>();
-  for (const { Y, state } of checkStateResponseSchema.safeParse(body).data?.states ?? []) {
-    const y = Y.toLowerCase();
-    if ((states.get(y) ?? state) !== state) {
+  for (const { Y, state } of parsed ?? []) {
+    if ((states.get(Y) ?? state) !== state) {
       return null;
     }
-    if (requested.has(y)) {
-      states.set(y, state);
+    if (requested.has(Y)) {
+      states.set(Y, state);
     }
   }
   return states.size === requested.size ? { outcome: 'found' as const, states } : null;
@@ -292,10 +263,10 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
  * requested. Skipping such parts would be wrong: the caller treats the ecash of a missing output as lost.
  */
 function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
-  const response = restoreResponseSchema.safeParse(body).data;
-  const outputs = response?.outputs ?? [];
+  const response = listsSchema.safeParse(body).data;
+  const outputs = response?.outputs;
   const signatures = response?.signatures ?? response?.promises;
-  if (outputs.length > requested.length || signatures?.length !== outputs.length) {
+  if (!outputs || outputs.length > requested.length || signatures?.length !== outputs.length) {
     return null;
   }
   const pairs = restoredPairsSchema.safeParse(outputs.map((output, i) => [output, signatures[i]]));

@@ -1,4 +1,4 @@
-// Ecash with the field names of the protocol (NUT-00, NUT-02, NUT-07, NUT-12). Amounts are whole sats.
+// Ecash with the field names of the protocol (NUT-00, NUT-02, NUT-07). Amounts are whole sats.
 
 /** A keyset of a mint, without its keys (NUT-02). */
 export interface Keyset {
@@ -36,12 +36,11 @@ export interface BlindedMessage {
   B_: string;
 }
 
-/** A mint's signature on a {@link BlindedMessage} (NUT-00, NUT-12). */
+/** A mint's signature on a {@link BlindedMessage} (NUT-00). */
 export interface BlindSignature {
   amount: number;
   id: string;
   C_: string;
-  dleq?: { e: string; s: string };
 }
 
 export type ProofState = 'UNSPENT' | 'PENDING' | 'SPENT';

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
-import type { Treasury } from '../usernames/treasury.ts';
+import type { TreasuryContext } from '../usernames/treasury.ts';
 import type { ProcessIo } from './command-io.ts';
 import { formatJson, joinLines } from './format.ts';
 
@@ -17,7 +17,7 @@ export interface CommandContext {
   /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */
-  openTreasury: () => Treasury;
+  openTreasury: () => TreasuryContext;
   /** Whether this service sends requests to mints over plain http, which is for development. */
   allowHttpMints: boolean;
   clock: Clock;

@@ -1,6 +1,5 @@
 import type { CommandConfig } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
-import { Treasury } from '../usernames/treasury.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import {
@@ -96,7 +95,7 @@ export async function runOperatorCommand(
     const context = {
       db,
       reservedNames: config.usernames.reserved,
-      openTreasury: () => new Treasury({ db, sealer: createTreasurySealer(config), clock }),
+      openTreasury: () => ({ db, sealer: createTreasurySealer(config), clock }),
       allowHttpMints: config.allowPrivateNetworks,
       clock,
     };

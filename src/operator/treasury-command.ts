@@ -1,13 +1,18 @@
 import { parseArgs } from 'node:util';
 import { normaliseMintUrl } from '../net/server-url.ts';
+import { MAX_LISTED } from '../usernames/limits.ts';
 import type { OpenPurchaseSummary } from '../usernames/purchase-store.ts';
-import type {
-  Treasury,
-  TreasuryOverview,
-  WithdrawalOrder,
-  WithdrawalResult,
+import {
+  isTreasuryUnused,
+  readTreasuryOverview,
+  readWithdrawalToken,
+  type TreasuryContext,
+  type TreasuryOverview,
+  type WithdrawalOrder,
+  type WithdrawalResult,
+  withdrawFromTreasury,
 } from '../usernames/treasury.ts';
-import type { MintBalance, Withdrawal } from '../usernames/treasury-store.ts';
+import { listWithdrawals, type MintBalance, type Withdrawal } from '../usernames/treasury-store.ts';
 import {
   type CommandReport,
   type CommandResult,
@@ -58,7 +63,7 @@ export const treasuryCommand: OperatorCommand = {
     const runAction = createActionRunner(action, operands, values);
     return async ({ openTreasury }) => {
       const treasury = openTreasury();
-      return (await treasury.isUnused())
+      return (await isTreasuryUnused(treasury))
         ? createCommandResult(
             false,
             'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n',
@@ -72,28 +77,28 @@ function createActionRunner(
   action: string | undefined,
   operands: string[],
   { json, amount, mint }: { json: boolean; amount?: string; mint?: string },
-): (treasury: Treasury) => Promise<CommandResult> {
+): (treasury: TreasuryContext) => Promise<CommandResult> {
   switch (action) {
     case undefined:
       return async (treasury) =>
-        createReportResult(reportOverview(await treasury.readOverview()), json);
+        createReportResult(reportOverview(await readTreasuryOverview(treasury)), json);
     case 'withdraw': {
       const order = parseWithdrawalOrder(amount, mint);
       return async (treasury) => {
-        const result = await treasury.withdraw(order);
+        const result = await withdrawFromTreasury(treasury, order);
         return createTokenResult(result, withdrawalResultToLines(result), json);
       };
     }
     case 'withdrawals':
       return async (treasury) =>
-        createReportResult(reportWithdrawals(await treasury.listWithdrawals()), json);
+        createReportResult(reportWithdrawals(await listWithdrawals(treasury.db, MAX_LISTED)), json);
     case 'token': {
       const id = requireSingleOperand(
         operands,
         `Give one withdrawal id; ${LIST_WITHDRAWALS_ADVICE}`,
       );
       return async (treasury) => {
-        const withdrawal = await treasury.readWithdrawalToken(id);
+        const withdrawal = await readWithdrawalToken(treasury, id);
         if (withdrawal === null) {
           const text = `No withdrawal has this id; ${LIST_WITHDRAWALS_ADVICE}`;
           return createTokenResult({ outcome: 'not_found' }, [text], json);

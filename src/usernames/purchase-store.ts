@@ -1,9 +1,10 @@
-import { sql, type Updateable } from 'kysely';
+import { sql, type UpdateObject } from 'kysely';
 import type { DatabaseSchema } from '../database/schema.ts';
 import { columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
+import { PURCHASE_LEASE_MS } from './limits.ts';
 
 // The journal of username purchases.
 //
@@ -11,66 +12,63 @@ import type { OutputPlan } from '../mints/ecash.ts';
 // works on it. If the process of a run dies, another run takes over when the lease expires. If a run has lost its
 // lease, its changes have no effect and return false.
 
-/** Longer than any request to a mint takes. The holder renews the lease before each request. */
-const PURCHASE_LEASE_MS = 30_000;
-
-export interface NewPurchase {
+/** An open purchase, for the run that completes it. */
+export interface OpenPurchase {
   id: string;
   /** Hex. */
   pubkey: string;
   /** In lower case. */
   name: string;
-  priceSat: number;
-  /** The face value of the token. */
-  paidSat: number;
   mintUrl: string;
-  createdAtMs: number;
   sealedProofs: string;
-  outputPlan: OutputPlan;
-  /** The id of the attempt to complete the purchase that holds its lease. */
-  leaseHolder: string;
-}
-
-/** An open purchase, for the run that completes it. */
-export interface OpenPurchase
-  extends Pick<NewPurchase, 'id' | 'pubkey' | 'name' | 'mintUrl' | 'sealedProofs'> {
   /** Every output plan that the mint may have received, newest last. */
   outputPlans: readonly OutputPlan[];
   attempts: number;
-  /** When the mint first rejected a swap that was sent again after a lost response; null if that has not happened. */
-  firstRejectedAtMs: number | null;
-  /** When a swap first had no result although the mint had just reported the token as unspent; null if never. */
+  /** When a swap was first sent although the mint had just reported the token as unspent; null if never. */
   firstUnansweredAtMs: number | null;
-  /** When that last happened. */
+  /** When the last swap was sent of those that have no response; null without one. */
   lastUnansweredAtMs: number | null;
+  /** The run that has the lease. */
+  leaseHolder: string;
 }
 
 /** An open purchase, for the operator. */
-export interface OpenPurchaseSummary
-  extends Pick<NewPurchase, 'id' | 'name' | 'mintUrl' | 'paidSat' | 'createdAtMs'> {
+export interface OpenPurchaseSummary {
+  id: string;
+  name: string;
+  mintUrl: string;
+  /** The face value of the token. */
+  paidSat: number;
+  createdAtMs: number;
   attempts: number;
   /** Why the last attempt did not complete the purchase, in a few words; null before the first attempt has ended. */
   reason: string | null;
   nextAttemptAtMs: number | null;
 }
 
-export async function insertPurchase(tx: Tx, purchase: NewPurchase): Promise<void> {
+/** Records a purchase whose swap is sent next. */
+export async function insertPurchase(
+  tx: Tx,
+  purchase: OpenPurchase,
+  { priceSat, paidSat, nowMs }: { priceSat: number; paidSat: number; nowMs: number },
+): Promise<void> {
   await tx
     .insertInto('username_purchases')
     .values({
       id: purchase.id,
       pubkey: purchase.pubkey,
       name: purchase.name,
-      price_sat: purchase.priceSat,
-      paid_sat: purchase.paidSat,
+      price_sat: priceSat,
+      paid_sat: paidSat,
       mint_url: purchase.mintUrl,
       state: 'open',
       sealed_proofs: purchase.sealedProofs,
-      outputs: JSON.stringify([purchase.outputPlan]),
-      created_at: purchase.createdAtMs,
-      next_attempt_at: purchase.createdAtMs,
+      outputs: JSON.stringify(purchase.outputPlans),
+      created_at: nowMs,
+      next_attempt_at: nowMs,
+      last_unanswered_at: nowMs,
       lease_holder: purchase.leaseHolder,
-      lease_expires_at: purchase.createdAtMs + PURCHASE_LEASE_MS,
+      lease_expires_at: nowMs + PURCHASE_LEASE_MS,
     })
     .execute();
 }
@@ -99,25 +97,55 @@ export async function claimProofs(
   return inserted.numAffectedRows === BigInt(secretHashes.length);
 }
 
-/** Finds the purchases that any of these proofs paid for. */
-export async function findPurchasesByProofs(db: Db, secretHashes: readonly string[]) {
-  return await db
+/** Whether one of these proofs paid for the name of this key. */
+export async function hasPaidForName(
+  db: Db,
+  { pubkey, name, secretHashes }: { pubkey: string; name: string; secretHashes: readonly string[] },
+): Promise<boolean> {
+  const purchase = await db
     .selectFrom('username_purchases')
-    .select(['id', 'pubkey', 'name', 'state'])
+    .select('id')
+    .where('pubkey', '=', pubkey)
+    .where('name', '=', name)
     .where('id', 'in', (nested) =>
       nested
         .selectFrom('username_purchase_proofs')
         .select('purchase')
         .where(columnInValues(db, 'secret_hash', 'text', secretHashes)),
     )
-    .execute();
+    .executeTakeFirst();
+  return purchase !== undefined;
 }
 
-/** @returns null if the purchase is not open */
-export async function findOpenPurchase(db: Db, id: string): Promise<OpenPurchase | null> {
-  const row = await db
-    .selectFrom('username_purchases')
-    .select([
+/**
+ * Acquires the leases of the purchases that have been due longest. Skips those with a lease.
+ *
+ * @param leaseHolder identifies the run
+ */
+export async function acquireDuePurchases(
+  db: Db,
+  leaseHolder: string,
+  nowMs: number,
+  limit: number,
+): Promise<OpenPurchase[]> {
+  const isLeaseFree = sql<boolean>`coalesce(lease_expires_at, 0) < ${nowMs}`;
+  const rows = await db
+    .updateTable('username_purchases')
+    .set({ lease_holder: leaseHolder, lease_expires_at: nowMs + PURCHASE_LEASE_MS })
+    .where('id', 'in', (due) =>
+      due
+        .selectFrom('username_purchases')
+        .select('id')
+        .where('state', '=', 'open')
+        .where('next_attempt_at', '<=', nowMs)
+        .where(isLeaseFree)
+        .orderBy('next_attempt_at')
+        .limit(limit),
+    )
+    // Checked again, because another process may have acquired the lease since the subquery was evaluated.
+    .where('state', '=', 'open')
+    .where(isLeaseFree)
+    .returning([
       'id',
       'pubkey',
       'name',
@@ -125,102 +153,80 @@ export async function findOpenPurchase(db: Db, id: string): Promise<OpenPurchase
       'sealed_proofs as sealedProofs',
       'outputs',
       'attempts',
-      'first_rejected_at as firstRejectedAtMs',
       'first_unanswered_at as firstUnansweredAtMs',
       'last_unanswered_at as lastUnansweredAtMs',
     ])
-    .where('id', '=', id)
-    .where('state', '=', 'open')
     .$narrowType<{ sealedProofs: string }>()
-    .executeTakeFirst();
-  return row === undefined ? null : { ...row, outputPlans: JSON.parse(row.outputs) };
+    .execute();
+  return rows.map((row) => ({ ...row, leaseHolder, outputPlans: JSON.parse(row.outputs) }));
 }
 
 /**
- * Acquires the lease of an open purchase.
- *
- * @param holder identifies one run
- * @returns false if another run has the lease, or the purchase is closed
+ * Renews the lease and records that a swap is sent next, although the mint reports the token as unspent. Otherwise a
+ * run that was paused could send a swap after another run has undone the purchase.
  */
-export async function acquirePurchaseLease(
+export function recordSwapRequest(
   db: Db,
   id: string,
-  holder: string,
+  leaseHolder: string,
   nowMs: number,
 ): Promise<boolean> {
-  const updated = await db
-    .updateTable('username_purchases')
-    .set({ lease_holder: holder, lease_expires_at: nowMs + PURCHASE_LEASE_MS })
-    .where('id', '=', id)
-    .where('state', '=', 'open')
-    .where(isLeaseFree(nowMs))
-    .executeTakeFirst();
-  return updated.numUpdatedRows === 1n;
+  return updateLeased(db, id, leaseHolder, {
+    lease_expires_at: nowMs + PURCHASE_LEASE_MS,
+    first_unanswered_at: sql<number>`coalesce(first_unanswered_at, ${nowMs})`,
+    last_unanswered_at: nowMs,
+  });
 }
 
-export function renewPurchaseLease(
-  db: Db,
-  id: string,
-  holder: string,
-  nowMs: number,
-): Promise<boolean> {
-  return updateLeased(db, id, holder, { lease_expires_at: nowMs + PURCHASE_LEASE_MS });
-}
-
-/** Releases the lease and sets when the next attempt is due. */
+/**
+ * Releases the lease and sets when the next attempt is due.
+ *
+ * @param retry.lastUnansweredAtMs if given, replaces the time that {@link recordSwapRequest} recorded
+ */
 export async function schedulePurchaseRetry(
   db: Db,
   id: string,
-  holder: string,
-  retry: Pick<
-    OpenPurchase,
-    'attempts' | 'firstRejectedAtMs' | 'firstUnansweredAtMs' | 'lastUnansweredAtMs'
-  > & { reason: string; nextAttemptAtMs: number },
+  leaseHolder: string,
+  retry: {
+    attempts: number;
+    reason: string;
+    nextAttemptAtMs: number;
+    lastUnansweredAtMs?: number | null;
+  },
 ): Promise<void> {
-  await updateLeased(db, id, holder, {
+  await updateLeased(db, id, leaseHolder, {
     lease_holder: null,
     lease_expires_at: null,
     attempts: retry.attempts,
     reason: retry.reason,
     next_attempt_at: retry.nextAttemptAtMs,
-    first_rejected_at: retry.firstRejectedAtMs,
-    first_unanswered_at: retry.firstUnansweredAtMs,
-    last_unanswered_at: retry.lastUnansweredAtMs,
+    ...(retry.lastUnansweredAtMs !== undefined && { last_unanswered_at: retry.lastUnansweredAtMs }),
   });
 }
 
-/** Lists the purchases that are due and have no lease. The purchase that has been due longest comes first. */
-export async function listDuePurchases(db: Db, nowMs: number, limit: number): Promise<string[]> {
-  const rows = await db
-    .selectFrom('username_purchases')
-    .select('id')
-    .where('state', '=', 'open')
-    .where(isLeaseFree(nowMs))
-    .where('next_attempt_at', '<=', nowMs)
-    .orderBy('next_attempt_at')
-    .limit(limit)
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-/** Stores all output plans. Must be called before the newest plan is sent to the mint. */
+/** Stores all output plans and renews the lease. Must be called before the newest plan is sent to the mint. */
 export function saveOutputPlans(
   db: Db,
   id: string,
-  holder: string,
+  leaseHolder: string,
   outputPlans: readonly OutputPlan[],
+  nowMs: number,
 ): Promise<boolean> {
-  return updateLeased(db, id, holder, { outputs: JSON.stringify(outputPlans) });
+  return updateLeased(db, id, leaseHolder, {
+    outputs: JSON.stringify(outputPlans),
+    lease_expires_at: nowMs + PURCHASE_LEASE_MS,
+    last_unanswered_at: nowMs,
+  });
 }
 
 /** Completes a purchase. Its proofs stay recorded, so that they cannot pay for another purchase. */
 export function completePurchase(
   tx: Tx,
   id: string,
-  holder: string,
+  leaseHolder: string,
   nowMs: number,
 ): Promise<boolean> {
-  return closePurchase(tx, id, holder, 'completed', null, nowMs);
+  return closePurchase(tx, id, leaseHolder, 'completed', null, nowMs);
 }
 
 /**
@@ -231,11 +237,11 @@ export function completePurchase(
 export async function failPurchase(
   tx: Tx,
   id: string,
-  holder: string,
+  leaseHolder: string,
   reason: string,
   nowMs: number,
 ): Promise<boolean> {
-  const isClosed = await closePurchase(tx, id, holder, 'failed', reason, nowMs);
+  const isClosed = await closePurchase(tx, id, leaseHolder, 'failed', reason, nowMs);
   if (isClosed) {
     await tx.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
   }
@@ -310,32 +316,28 @@ export async function countPurchasesByState(db: Db, pubkey: string) {
 function closePurchase(
   db: Db,
   id: string,
-  holder: string,
+  leaseHolder: string,
   state: 'completed' | 'failed',
   reason: string | null,
   nowMs: number,
 ): Promise<boolean> {
   const released = { lease_holder: null, lease_expires_at: null, next_attempt_at: null };
   const change = { state, reason, closed_at: nowMs, sealed_proofs: null, ...released };
-  return updateLeased(db, id, holder, change);
+  return updateLeased(db, id, leaseHolder, change);
 }
 
 async function updateLeased(
   db: Db,
   id: string,
-  holder: string,
-  change: Updateable<DatabaseSchema['username_purchases']>,
+  leaseHolder: string,
+  change: UpdateObject<DatabaseSchema, 'username_purchases'>,
 ): Promise<boolean> {
   const updated = await db
     .updateTable('username_purchases')
     .set(change)
     .where('id', '=', id)
-    .where('lease_holder', '=', holder)
+    .where('lease_holder', '=', leaseHolder)
     .where('state', '=', 'open')
     .executeTakeFirst();
   return updated.numUpdatedRows === 1n;
-}
-
-function isLeaseFree(nowMs: number) {
-  return sql<boolean>`coalesce(lease_expires_at, 0) < ${nowMs}`;
 }

@@ -5,6 +5,7 @@ import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
+import { EXPIRY_WARNING_MS, MAX_LISTED, MAX_WITHDRAWAL_PROOFS } from './limits.ts';
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
 import { openProof, type Sealer } from './sealer.ts';
 import {
@@ -14,22 +15,12 @@ import {
   listBalances,
   listExpiringEcash,
   listTreasuryProofAmounts,
-  listWithdrawals,
   type MintBalance,
   moveProofsToWithdrawal,
   readActiveTreasuryKeyId,
-  type Withdrawal,
 } from './treasury-store.ts';
 
-/** Proofs in one withdrawal. Wallets and mints reject more than 1000. */
-const MAX_WITHDRAWAL_PROOFS = 500;
-
-const MAX_LISTED = 100;
-
-/** The operator is warned of ecash that expires within this time: long enough to withdraw and redeem it. */
-export const EXPIRY_WARNING_MS = 30 * 24 * 60 * 60_000;
-
-export type TreasuryOverview = Awaited<ReturnType<Treasury['readOverview']>>;
+export type TreasuryOverview = Awaited<ReturnType<typeof readTreasuryOverview>>;
 
 export interface WithdrawalOrder {
   /** Normalised; null for the only mint with ecash. */
@@ -57,120 +48,108 @@ export type WithdrawalResult =
   /** A concurrent withdrawal took the ecash. */
   | { outcome: 'conflict' };
 
-interface TreasuryDeps {
+/** The operator's ecash, which can be withdrawn as `cashuB` tokens. */
+export interface TreasuryContext {
   db: Db;
   /** Null without a treasury secret. */
   sealer: Sealer | null;
   clock: Clock;
 }
 
-/** The operator's ecash, which can be withdrawn as `cashuB` tokens. */
-export class Treasury {
-  readonly #deps: TreasuryDeps;
+/** Whether there is neither a treasury secret nor anything that needs it. */
+export async function isTreasuryUnused({ sealer, db }: TreasuryContext): Promise<boolean> {
+  return sealer === null && !(await hasSealedData(db));
+}
 
-  constructor(deps: TreasuryDeps) {
-    this.#deps = deps;
-  }
+export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContext) {
+  const nowMs = clock();
+  return {
+    nowMs,
+    /** Why the balances cannot be withdrawn; null if they can. */
+    secretProblem: await findTreasuryProblem(sealer, db),
+    balances: await listBalances(db),
+    /** Within {@link EXPIRY_WARNING_MS}, or already. */
+    expiring: await listExpiringEcash(db, nowMs + EXPIRY_WARNING_MS),
+    sales: await readTotalSales(db),
+    openPurchases: await listOpenPurchases(db, MAX_LISTED),
+  };
+}
 
-  /** Whether there is neither a treasury secret nor anything that needs it. */
-  async isUnused(): Promise<boolean> {
-    const { sealer, db } = this.#deps;
-    return sealer === null && !(await hasSealedData(db));
+/**
+ * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
+ * token, so that a crash loses no ecash. Keeps expired proofs until no others are left, because a mint would reject
+ * the whole token.
+ *
+ * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
+ */
+export async function withdrawFromTreasury(
+  { db, sealer: optionalSealer, clock }: TreasuryContext,
+  { mintUrl: orderedMintUrl, amountSat: requestedSat }: WithdrawalOrder,
+): Promise<WithdrawalResult> {
+  const sealer = requireSealer(optionalSealer);
+  const balances = await listBalances(db);
+  const [balance, ...otherBalances] = balances.filter(
+    ({ mintUrl }) => orderedMintUrl === null || orderedMintUrl === mintUrl,
+  );
+  if (balance === undefined) {
+    return { outcome: 'empty' };
   }
+  if (otherBalances.length > 0) {
+    return { outcome: 'choose_mint', balances };
+  }
+  const { mintUrl } = balance;
+  const proofAmounts = await listTreasuryProofAmounts(db, mintUrl);
+  const nowMs = clock();
+  const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
+  const selectedProofs = selectProofs(valid.length > 0 ? valid : proofAmounts, requestedSat);
+  const withdrawnProofs = selectedProofs.slice(0, MAX_WITHDRAWAL_PROOFS);
+  const amountSat = sumAmounts(withdrawnProofs);
+  const selectedSat = sumAmounts(selectedProofs);
+  if (requestedSat !== null && selectedSat !== requestedSat) {
+    return { outcome: 'not_exact', requestedSat, availableSat: selectedSat };
+  }
+  if (requestedSat !== null && selectedProofs.length > MAX_WITHDRAWAL_PROOFS) {
+    const counts = { proofCount: selectedProofs.length, maxProofs: MAX_WITHDRAWAL_PROOFS };
+    return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
+  }
+  const ys = withdrawnProofs.map(({ y }) => y);
+  const storedProofs = await findTreasuryProofs(db, ys);
+  const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
+  const id = randomUUID();
+  const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
+  const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
+  const isWithdrawn =
+    ys.length > 0 && (await tryTransaction(db, (tx) => moveProofsToWithdrawal(tx, withdrawal, ys)));
+  if (!isWithdrawn) {
+    return { outcome: 'conflict' };
+  }
+  const leftSat = sumAmounts(proofAmounts) - amountSat;
+  return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
+}
 
-  async readOverview() {
-    const { sealer, db, clock } = this.#deps;
-    const nowMs = clock();
-    return {
-      nowMs,
-      /** Why the balances cannot be withdrawn; null if they can. */
-      secretProblem: await findTreasuryProblem(sealer, db),
-      balances: await listBalances(db),
-      /** Within {@link EXPIRY_WARNING_MS}, or already. */
-      expiring: await listExpiringEcash(db, nowMs + EXPIRY_WARNING_MS),
-      sales: await readTotalSales(db),
-      openPurchases: await listOpenPurchases(db, MAX_LISTED),
-    };
+/**
+ * Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown.
+ *
+ * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
+ */
+export async function readWithdrawalToken(
+  { db, sealer }: TreasuryContext,
+  id: string,
+): Promise<{ token: string; amountSat: number } | null> {
+  const withdrawal = await findWithdrawal(db, id);
+  if (withdrawal === undefined) {
+    return null;
   }
+  const { sealedProofs, mintUrl, amountSat } = withdrawal;
+  const proofs = await requireSealer(sealer).open(withdrawalSealContext(id), sealedProofs);
+  return { token: encodeToken(mintUrl, proofs as Proof[]), amountSat };
+}
 
-  listWithdrawals(): Promise<Withdrawal[]> {
-    return listWithdrawals(this.#deps.db, MAX_LISTED);
+function requireSealer(sealer: Sealer | null): Sealer {
+  if (sealer === null) {
+    throw new OperatorError(`${MISSING_SECRET.message}. ${MISSING_SECRET.advice}`);
   }
-
-  /**
-   * Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown.
-   *
-   * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
-   */
-  async readWithdrawalToken(id: string): Promise<{ token: string; amountSat: number } | null> {
-    const withdrawal = await findWithdrawal(this.#deps.db, id);
-    if (withdrawal === undefined) {
-      return null;
-    }
-    const { sealedProofs, mintUrl, amountSat } = withdrawal;
-    const proofs = await this.#requireSealer().open(withdrawalSealContext(id), sealedProofs);
-    return { token: encodeToken(mintUrl, proofs as Proof[]), amountSat };
-  }
-
-  /**
-   * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
-   * token, so that a crash loses no ecash. Keeps expired proofs until no others are left, because a mint would reject
-   * the whole token.
-   *
-   * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
-   */
-  async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
-    const { db, clock } = this.#deps;
-    const sealer = this.#requireSealer();
-    const balances = await listBalances(db);
-    const [balance, ...otherBalances] = balances.filter(
-      ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
-    );
-    if (balance === undefined) {
-      return { outcome: 'empty' };
-    }
-    if (otherBalances.length > 0) {
-      return { outcome: 'choose_mint', balances };
-    }
-    const { mintUrl } = balance;
-    const proofAmounts = await listTreasuryProofAmounts(db, mintUrl);
-    const nowMs = clock();
-    const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
-    const availableProofs = valid.length > 0 ? valid : proofAmounts;
-    const selectedProofs = selectProofs(availableProofs, order.amountSat);
-    const withdrawnProofs = selectedProofs.slice(0, MAX_WITHDRAWAL_PROOFS);
-    const amountSat = sumAmounts(withdrawnProofs);
-    const selectedSat = sumAmounts(selectedProofs);
-    const requestedSat = order.amountSat;
-    if (requestedSat !== null && selectedSat !== requestedSat) {
-      return { outcome: 'not_exact', requestedSat, availableSat: selectedSat };
-    }
-    if (requestedSat !== null && selectedProofs.length > MAX_WITHDRAWAL_PROOFS) {
-      const counts = { proofCount: selectedProofs.length, maxProofs: MAX_WITHDRAWAL_PROOFS };
-      return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
-    }
-    const ys = withdrawnProofs.map(({ y }) => y);
-    const storedProofs = await findTreasuryProofs(db, ys);
-    const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
-    const id = randomUUID();
-    const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
-    const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
-    const isWithdrawn =
-      ys.length > 0 &&
-      (await tryTransaction(db, (tx) => moveProofsToWithdrawal(tx, withdrawal, ys)));
-    if (!isWithdrawn) {
-      return { outcome: 'conflict' };
-    }
-    const leftSat = sumAmounts(proofAmounts) - amountSat;
-    return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
-  }
-
-  #requireSealer(): Sealer {
-    if (this.#deps.sealer === null) {
-      throw new OperatorError(`${MISSING_SECRET.message}. ${MISSING_SECRET.advice}`);
-    }
-    return this.#deps.sealer;
-  }
+  return sealer;
 }
 
 /**

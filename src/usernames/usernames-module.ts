@@ -5,15 +5,15 @@ import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
-import { KeysetCache } from '../mints/keyset-cache.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import { verifyKeysetKeys } from './ecash/proofs.ts';
-import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
+import { KeysetCache } from './ecash/keyset-cache.ts';
+import { RECOVERY_INTERVAL_MS } from './limits.ts';
+import { type PurchaseContext, resumeDuePurchases } from './purchase.ts';
+import type { UsernameContext, UsernamePolicy } from './register-username.ts';
 import { Sealer } from './sealer.ts';
 import { findTreasuryProblem } from './treasury.ts';
 import { activateTreasuryKey } from './treasury-store.ts';
-import { type UsernamePolicy, UsernameRegistrar } from './username-registrar.ts';
 
 interface TreasurySettings {
   /** `TREASURY_SECRET`; null if it is not set. */
@@ -22,7 +22,7 @@ interface TreasurySettings {
   database: { kind: 'sqlite'; dataDir: string } | { kind: 'postgres' };
 }
 
-interface TreasuryOptions {
+interface PurchaseOptions {
   settings: TreasurySettings;
   db: Db;
   mints: Pick<Mints, 'limiter' | 'treasuryFetch'>;
@@ -32,72 +32,39 @@ interface TreasuryOptions {
 }
 
 /**
- * Constructs what redeems the tokens that pay for usernames, and stores the ecash.
- *
- * @returns null without a treasury secret, which selling usernames requires
- */
-export function createTreasury(options: TreasuryOptions) {
-  const { settings, db, mints, clock, monotonicMs, log } = options;
-  const treasurySecret = findTreasurySecret(settings);
-  if (treasurySecret === null) {
-    return null;
-  }
-  const sealer = new Sealer(treasurySecret);
-  const client = new EcashClient({ fetch: mints.treasuryFetch, clock, limiter: mints.limiter });
-  const keysetCache = new KeysetCache({ client, verifyKeys: verifyKeysetKeys, monotonicMs });
-  const swapContext = { client, keysetCache, treasurySecret, clock };
-  const { graceMs } = settings.usernames;
-  const processor = new PurchaseProcessor({
-    db,
-    limiter: mints.limiter,
-    swapContext,
-    sealer,
-    graceMs,
-    clock,
-    log,
-  });
-  return { sealer, keysetCache, processor };
-}
-
-/**
- * Constructs the service that sells usernames, and the job that resumes interrupted purchases.
+ * Constructs the sale of usernames, and the job that resumes interrupted purchases.
  *
  * @throws OperatorError if the treasury secret is missing or not the one that sealed the stored ecash
  */
 export async function createUsernamesModule(
-  options: TreasuryOptions & {
+  options: PurchaseOptions & {
     settings: { usernames: UsernamePolicy };
     mints: Mints;
     allowHttpMints: boolean;
+    recoveryIntervalMs?: number | undefined;
   },
 ) {
   const { settings, db, mints, allowHttpMints, clock, monotonicMs, log } = options;
-  const { usernames: policy } = settings;
   await prepareTreasurySecret(settings, db);
-  const treasury = createTreasury(options);
-  const usernameRegistrar = new UsernameRegistrar({
-    policy,
+  const purchases = createPurchaseContext(options);
+  const context: UsernameContext = {
     db,
-    paidPurchases: treasury && {
-      paymentContext: {
-        mintUrl: policy.mintUrl,
-        mintInfoCache: mints.infoCache,
-        keysetCache: treasury.keysetCache,
-        allowHttpMints,
-        log,
-      },
-      processor: treasury.processor,
-    },
+    policy: settings.usernames,
+    mintInfoCache: mints.infoCache,
+    allowHttpMints,
+    purchases,
     clock,
     log,
-  });
+  };
   const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({
     work: async () => {
-      await treasury?.processor.resumeDue();
+      if (purchases !== null) {
+        await resumeDuePurchases(purchases);
+      }
       outage.recordSuccess();
     },
-    intervalMs: PURCHASE_RECOVERY_INTERVAL_MS,
+    intervalMs: options.recoveryIntervalMs ?? RECOVERY_INTERVAL_MS,
     onError: (err) => {
       const level = outage.recordFailure() ? 'warn' : 'debug';
       log[level](
@@ -106,10 +73,30 @@ export async function createUsernamesModule(
       );
     },
   });
+  return { context, start: () => recovery.start(), stop: () => recovery.stop() };
+}
+
+/**
+ * Constructs what redeems the tokens that pay for usernames.
+ *
+ * @returns null without a treasury secret, which selling usernames requires
+ */
+export function createPurchaseContext(options: PurchaseOptions): PurchaseContext | null {
+  const { settings, db, mints, clock, monotonicMs, log } = options;
+  const treasurySecret = findTreasurySecret(settings);
+  if (treasurySecret === null) {
+    return null;
+  }
+  const client = new EcashClient({ fetch: mints.treasuryFetch, clock, limiter: mints.limiter });
   return {
-    usernameRegistrar,
-    start: () => recovery.start(),
-    stop: () => Promise.all([recovery.stop(), treasury?.processor.waitUntilIdle()]),
+    db,
+    client,
+    keysetCache: new KeysetCache(client, monotonicMs),
+    treasurySecret,
+    sealer: new Sealer(treasurySecret),
+    graceMs: settings.usernames.graceMs,
+    clock,
+    log,
   };
 }
 
@@ -133,8 +120,6 @@ function findTreasurySecret({ treasurySecret, database }: TreasurySettings): str
  * Checks that the treasury secret opens the stored ecash. Without the right secret, open purchases could not be
  * completed, and ecash would be sealed with several secrets. With SQLite, generates a secret when usernames first have
  * a price.
- *
- * @throws OperatorError
  */
 async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<void> {
   const { usernames, database } = settings;

@@ -39,20 +39,20 @@ describe('nutpost treasury', () => {
 
   it('shows the withdrawable balance and the purchases in progress', async () => {
     await fixture.addEcash(21, 1_000);
-    await transaction(fixture.db, (tx) =>
-      insertPurchase(tx, {
-        id: 'a-purchase',
-        pubkey: '0'.repeat(64),
-        name: 'alice',
-        priceSat: 21,
-        paidSat: 23,
-        mintUrl: environment.mint.url,
-        createdAtMs: fixture.clock.now(),
-        sealedProofs: 'sealed',
-        outputPlan: { keysetId: 'any', amounts: [] },
-        leaseHolder: 'a run',
-      }),
-    );
+    const purchase = {
+      id: 'a-purchase',
+      pubkey: '0'.repeat(64),
+      name: 'alice',
+      mintUrl: environment.mint.url,
+      sealedProofs: 'sealed',
+      outputPlans: [],
+      attempts: 0,
+      firstUnansweredAtMs: null,
+      lastUnansweredAtMs: null,
+      leaseHolder: 'a run',
+    };
+    const payment = { priceSat: 21, paidSat: 23, nowMs: fixture.clock.now() };
+    await transaction(environment.database.db, (tx) => insertPurchase(tx, purchase, payment));
     onTestFinished(async () => {
       await environment.database.db.deleteFrom('username_purchases').execute();
     });
@@ -215,7 +215,7 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
     db,
     clock: clock.now,
     reservedNames: [],
-    openTreasury: () => fixture.createTreasury(),
+    openTreasury: () => fixture.openTreasury(),
     allowHttpMints: true,
   };
   return command.run(context, new FakeTerminal());

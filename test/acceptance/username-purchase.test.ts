@@ -189,10 +189,11 @@ describe('a valid token', () => {
     const wallet = environment.newWallet();
     const token = await payer.mintToken(PRICE_SAT);
     const repeat = () => requestUsername(wallet, 'again', token);
-    const responses = await Promise.all([repeat(), repeat(), repeat()]);
-    responses.push(await repeat(), await requestUsername(wallet, 'AGAIN'));
-    expect(responses.map(({ status }) => status)).toEqual([201, 201, 201, 201, 201]);
-    expect(new Set(responses.map(({ body }) => JSON.stringify(body))).size).toBe(1);
+    const concurrent = await Promise.all([repeat(), repeat(), repeat()]);
+    // A request that meets another one has to be repeated.
+    expect(concurrent.map(({ status }) => status).sort()).toEqual([201, 503, 503]);
+    const responses = [await repeat(), await requestUsername(wallet, 'AGAIN')];
+    expect(responses.map(({ status }) => status)).toEqual([201, 201]);
   });
 
   it('is not spent if the buyer already has the name', async () => {
@@ -244,14 +245,6 @@ describe('a valid token', () => {
     const buyer = new RecipientClient(publicOrigin, () => nowMs);
     expect((await requestUsername(buyer, 'withfee', token)).status).toBe(201);
   });
-
-  it('may exceed Node’s default header limit of 16 KiB', async () => {
-    const proofs = await payer.mintProofs(PRICE_SAT);
-    const memo = 'm'.repeat(16 * 1024);
-    const token = getEncodedToken({ mint: environment.mint.url, unit: 'sat', proofs, memo });
-    expect(token.length).toBeGreaterThan(16 * 1024);
-    expect((await requestUsername(environment.newWallet(), 'bigspender', token)).status).toBe(201);
-  });
 });
 
 describe('an invalid token', () => {
@@ -268,7 +261,6 @@ describe('an invalid token', () => {
       () => payer.mintToken(MAX_PAID_SAT + 1),
       /worth 24 sat.*at most 23 sat/,
     ],
-    ['is worth far too much', () => payer.mintToken(1_000), /worth 1000 sat.*at most 23 sat/],
     [
       'is of another unit',
       async () => encodeInOtherUnit(await payer.mintProofs(PRICE_SAT)),
@@ -306,12 +298,6 @@ describe('an invalid token', () => {
     const [first] = proofs;
     return payer.encodeToken(proofs.map((proof) => ({ ...proof, C: first?.C ?? '' })));
   }
-});
-
-it('leaves a token that is worth too much to its owner', async () => {
-  const token = await payer.mintToken(1_000);
-  await expect402(await requestUsername(environment.newWallet(), 'overpaid', token), 'at most 23');
-  expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
 });
 
 describe('a second name for a key', () => {

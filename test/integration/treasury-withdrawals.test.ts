@@ -1,8 +1,16 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Sealer, sealProofs } from '../../src/usernames/sealer.ts';
-import type { WithdrawalResult } from '../../src/usernames/treasury.ts';
-import { addTreasuryProofs, hasSealedData } from '../../src/usernames/treasury-store.ts';
+import {
+  readWithdrawalToken,
+  type WithdrawalResult,
+  withdrawFromTreasury,
+} from '../../src/usernames/treasury.ts';
+import {
+  addTreasuryProofs,
+  hasSealedData,
+  listWithdrawals,
+} from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
@@ -25,24 +33,24 @@ describe('a withdrawal', () => {
   it('returns all ecash as a token that can be redeemed, and leaves the treasury empty', async () => {
     const fixture = await TreasuryFixture.open(database);
     await fixture.addEcash(21, 21, 100);
-    const treasury = fixture.createTreasury();
-    const result = await treasury.withdraw(ALL_ECASH);
+    const treasury = fixture.openTreasury();
+    const result = await withdrawFromTreasury(treasury, ALL_ECASH);
     expect(result).toMatchObject({ outcome: 'token', amountSat: 142 });
     expect(await fixture.redeem(tokenOf(result))).toBe(142);
-    expect(await treasury.withdraw(ALL_ECASH)).toEqual({ outcome: 'empty' });
+    expect(await withdrawFromTreasury(treasury, ALL_ECASH)).toEqual({ outcome: 'empty' });
   });
 
   it('returns exactly the requested amount, or nothing if no proofs have that sum', async () => {
     const fixture = await TreasuryFixture.open(database);
     await fixture.addEcash(21);
-    const treasury = fixture.createTreasury();
-    expect(await treasury.withdraw({ mintUrl: null, amountSat: 7 })).toEqual({
+    const treasury = fixture.openTreasury();
+    expect(await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: 7 })).toEqual({
       outcome: 'not_exact',
       requestedSat: 7,
       availableSat: 5,
     });
     expect(await fixture.readBalanceSat()).toBe(21);
-    const result = await treasury.withdraw({ mintUrl: null, amountSat: 5 });
+    const result = await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: 5 });
     expect(await fixture.redeem(tokenOf(result))).toBe(5);
     expect(await fixture.readBalanceSat()).toBe(16);
   });
@@ -50,10 +58,10 @@ describe('a withdrawal', () => {
   it('chooses from all proofs, even if one token cannot contain all of them', async () => {
     const fixture = await TreasuryFixture.open(database);
     await addProofsOfSoldUsernames(fixture);
-    const treasury = fixture.createTreasury();
+    const treasury = fixture.openTreasury();
     // Both amounts need a proof of 8 sat, which is not among the 500 largest of the 600 proofs.
     for (const amountSat of [8, USERNAME_PRICE_SAT]) {
-      const result = await treasury.withdraw({ mintUrl: null, amountSat });
+      const result = await withdrawFromTreasury(treasury, { mintUrl: null, amountSat });
       expect(result).toMatchObject({ outcome: 'token', amountSat });
       expect(countProofs(result)).toBe(amountSat === 8 ? 1 : PROOF_AMOUNTS_SAT.length);
     }
@@ -62,28 +70,33 @@ describe('a withdrawal', () => {
   it('returns the 500 largest proofs if all ecash has more proofs, and reports how much is left', async () => {
     const fixture = await TreasuryFixture.open(database);
     await addProofsOfSoldUsernames(fixture);
-    const treasury = fixture.createTreasury();
-    const result = await treasury.withdraw(ALL_ECASH);
+    const treasury = fixture.openTreasury();
+    const result = await withdrawFromTreasury(treasury, ALL_ECASH);
     // The 100 proofs of 8 sat are left.
     expect(result).toMatchObject({ outcome: 'token', amountSat: 99_200, leftSat: 800 });
-    expect(await treasury.withdraw(ALL_ECASH)).toMatchObject({ amountSat: 800, leftSat: 0 });
+    expect(await withdrawFromTreasury(treasury, ALL_ECASH)).toMatchObject({
+      amountSat: 800,
+      leftSat: 0,
+    });
   });
 
   it('fails if the amount needs too many proofs, and reports how much one token can contain', async () => {
     const fixture = await TreasuryFixture.open(database);
     await addProofsOfSoldUsernames(fixture);
-    const treasury = fixture.createTreasury();
-    expect(await treasury.withdraw({ mintUrl: null, amountSat: 99_992 })).toEqual({
+    const treasury = fixture.openTreasury();
+    expect(await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: 99_992 })).toEqual({
       outcome: 'too_many_proofs',
       requestedSat: 99_992,
       proofCount: 599,
       maxProofs: 500,
       availableSat: 99_200,
     });
-    expect(await treasury.withdraw({ mintUrl: null, amountSat: 99_200 })).toMatchObject({
+    expect(
+      await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: 99_200 }),
+    ).toMatchObject({
       outcome: 'token',
     });
-    expect(await treasury.withdraw({ mintUrl: null, amountSat: 792 })).toMatchObject({
+    expect(await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: 792 })).toMatchObject({
       outcome: 'token',
       leftSat: 8,
     });
@@ -95,7 +108,7 @@ describe('a withdrawal', () => {
     const amountsSat = [100, 100, 4, 64, null, null];
     const results = await Promise.all(
       amountsSat.map((amountSat) =>
-        fixture.createTreasury().withdraw({ mintUrl: null, amountSat }),
+        withdrawFromTreasury(fixture.openTreasury(), { mintUrl: null, amountSat }),
       ),
     );
     let withdrawnSat = 0;
@@ -108,23 +121,23 @@ describe('a withdrawal', () => {
     }
     expect(withdrawnSat).toBeGreaterThan(0);
     expect(withdrawnSat + (await fixture.readBalanceSat())).toBe(200);
-    const withdrawals = await fixture.createTreasury().listWithdrawals();
+    const withdrawals = await listWithdrawals(fixture.db, amountsSat.length);
     expect(withdrawals.reduce((sum, { amountSat }) => sum + amountSat, 0)).toBe(withdrawnSat);
   });
 
   it('fails with a treasury secret different from the one that encrypted the ecash', async () => {
     const fixture = await TreasuryFixture.open(database);
     await fixture.addEcash(21);
-    const treasuryWithOtherSecret = fixture.createTreasury(
+    const treasuryWithOtherSecret = fixture.openTreasury(
       'yet another secret, as long as it has to be',
     );
-    await expect(treasuryWithOtherSecret.withdraw(ALL_ECASH)).rejects.toThrow(
+    await expect(withdrawFromTreasury(treasuryWithOtherSecret, ALL_ECASH)).rejects.toThrow(
       /^TREASURY_SECRET: key /,
     );
     expect(await fixture.readBalanceSat()).toBe(21);
-    const result = await fixture.createTreasury().withdraw(ALL_ECASH);
+    const result = await withdrawFromTreasury(fixture.openTreasury(), ALL_ECASH);
     const id = result.outcome === 'token' ? result.id : '';
-    await expect(treasuryWithOtherSecret.readWithdrawalToken(id)).rejects.toThrow(
+    await expect(readWithdrawalToken(treasuryWithOtherSecret, id)).rejects.toThrow(
       /^TREASURY_SECRET: key /,
     );
     // Withdrawn tokens do not count as data for which the service needs the secret.

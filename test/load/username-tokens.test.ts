@@ -18,10 +18,9 @@ const MAX_BLOCKED_MS = 10;
 /** Other processes on the machine only lengthen a measurement, so the shortest one counts. */
 const MAX_MEASUREMENTS = 10;
 
-const PRICE_SAT = 255;
+const PRICE_SAT = 256;
 
-/** With their DLEQ proofs, more proofs than these do not fit into the headers of a request. */
-const MAX_SENT_PROOFS = 220;
+const MAX_SENT_PROOFS = 64;
 
 const NANOSECONDS_PER_MS = 1e6;
 
@@ -35,35 +34,21 @@ describe('a malformed or worthless token', () => {
     JSON.stringify({ id: '00'.repeat(8), amount: 1, secret, C: GENERATOR });
   const tokenOf = (proofs: string) =>
     cashuA(`{"token":[{"mint":"https://a.example","proofs":[${proofs}]}]}`);
-  const emptyEntries = cashuA(`{"token":[${repeat('{}', 15_501)}]}`);
-  const mapOf6000Keys = Array.from({ length: 6_000 }, (_, index) => {
-    const key = Buffer.from(String(index).padStart(4, '0')).toString('hex');
-    return `64${key}00`;
-  });
-
+  // Most are just below the maximum length.
   it.each<[string, string]>([
-    ['15,501 empty entries', emptyEntries],
-    ['15,501 empty entries and a prefix', `cashu:${emptyEntries}`],
-    ['15,501 empty entries, a prefix and padding', `cashu://${emptyEntries}=`],
-    ['15,501 empty entries and spaces', cashuA(` { "token" : [ ${repeat('{}', 15_501)} ] } `)],
-    ['15,501 lists as entries', cashuA(`{"token":[${repeat('[]', 15_501)}]}`)],
-    ['22,000 numbers as entries', cashuA(`{"token":[${repeat('0', 22_000)}]}`)],
-    ['256 empty entries', cashuA(`{"token":[${repeat('{}', 256)}]}`)],
-    ['15,000 empty proofs', tokenOf(repeat('{}', 15_000))],
-    ['256 proofs', tokenOf(Array.from({ length: 256 }, (_, i) => proofOf(`${i}`)).join(','))],
-    ['a secret of 40,000 characters', tokenOf(proofOf('['.repeat(40_000)))],
-    ['nested JSON', cashuA('['.repeat(22_000) + ']'.repeat(22_000))],
-    ['nested CBOR', cashuB('81'.repeat(45_000))],
-    ['45,000 empty texts', cashuB(`99afc8${'60'.repeat(45_000)}`)],
-    ['a map of 6,000 keys', cashuB(`b91770${mapOf6000Keys.join('')}`)],
+    ['4,000 empty entries', cashuA(`{"token":[${repeat('{}', 4_000)}]}`)],
+    ['4,000 empty proofs', tokenOf(repeat('{}', 4_000))],
+    ['64 proofs', tokenOf(Array.from({ length: 64 }, (_, i) => proofOf(`${i}`)).join(','))],
+    ['a secret of 11,000 characters', tokenOf(proofOf('['.repeat(11_000)))],
+    ['nested JSON', cashuA('['.repeat(6_000) + ']'.repeat(6_000))],
+    ['nested CBOR', cashuB('81'.repeat(12_000))],
+    ['11,000 empty texts', cashuB(`992af8${'60'.repeat(11_000)}`)],
     ['a CBOR array of 2^32 items', cashuB('9affffffff')],
     [
-      'a keyset id of 38,000 bytes for 1,000 proofs',
-      cashuB(
-        `a1617481a26169599470${'00'.repeat(38_000)}61709903e8${'a2616340616101'.repeat(1_000)}`,
-      ),
+      'a keyset id of 5,000 bytes for 900 proofs',
+      cashuB(`a1617481a26169591388${'00'.repeat(5_000)}6170990384${'a2616340616101'.repeat(900)}`),
     ],
-    ['the maximum length', `cashuB${'A'.repeat(64_000)}`],
+    ['four times the maximum length', `cashuB${'A'.repeat(62_000)}`],
   ])('does not block the event loop if it has %s', async (_case, token) => {
     const wallet = environment.newWallet();
     await expectUnblocked(async () => {
@@ -75,7 +60,7 @@ describe('a malformed or worthless token', () => {
 });
 
 it('costs less time than one curve operation per proof if it is from another mint', async () => {
-  const secrets = Array.from({ length: 256 }, (_, index) => `secret ${index}`);
+  const secrets = Array.from({ length: 64 }, (_, index) => `secret ${index}`);
   const proofs = secrets.map((secret) => ({ id: '00'.repeat(8), amount: 1, secret, C: GENERATOR }));
   const token = cashuA(JSON.stringify({ token: [{ mint: 'https://a.example', proofs }] }));
   const wallet = environment.newWallet();
@@ -177,14 +162,14 @@ async function startMintProcess(): Promise<{ url: string; payUrl: string }> {
   return JSON.parse(line);
 }
 
-/** Mints a token that is worth the price, of {@link MAX_SENT_PROOFS} proofs with DLEQ proofs. */
+/** Mints a token that is worth the price, of {@link MAX_SENT_PROOFS} proofs. */
 async function mintToken(mint: { url: string; payUrl: string }): Promise<string> {
   const wallet = new Wallet(mint.url, { unit: 'sat' });
   await wallet.loadMint();
   const { quote, request } = await wallet.createMintQuoteBolt11(PRICE_SAT);
   await fetch(mint.payUrl, { method: 'POST', body: request });
-  const twos = PRICE_SAT - MAX_SENT_PROOFS;
-  const amounts = [...Array(twos).fill(2), ...Array(MAX_SENT_PROOFS - twos).fill(1)];
-  const proofs = await wallet.ops.mintBolt11(PRICE_SAT, quote).asRandom(amounts).run();
+  const amounts = Array<number>(MAX_SENT_PROOFS).fill(PRICE_SAT / MAX_SENT_PROOFS);
+  const signed = await wallet.ops.mintBolt11(PRICE_SAT, quote).asRandom(amounts).run();
+  const proofs = signed.map(({ dleq: _, ...proof }) => proof);
   return getEncodedToken({ mint: mint.url, unit: 'sat', proofs });
 }

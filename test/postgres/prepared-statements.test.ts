@@ -1,7 +1,7 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
-import { findPurchasesByProofs } from '../../src/usernames/purchase-store.ts';
+import { hasPaidForName } from '../../src/usernames/purchase-store.ts';
 import { addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 
@@ -38,7 +38,7 @@ it('uses the same statement for lists of any length', async () => {
     const db = connection;
     for (let length = 1; length <= 5; length += 1) {
       const ys = Array.from({ length }, (_, index) => `y-${length}-${index}`);
-      await findPurchasesByProofs(db, ys);
+      await hasPaidForName(db, { pubkey: '', name: '', secretHashes: ys });
       await addTreasuryProofs(
         db,
         ys.map((y) => ({

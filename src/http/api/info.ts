@@ -44,11 +44,8 @@ const schema = {
 };
 
 /** `GET /api/v2/info`. */
-export const infoRoutes: FastifyPluginAsyncZod<HttpContext> = async (
-  app,
-  { usernameRegistrar },
-) => {
-  const { priceSat, mintUrl } = usernameRegistrar.policy;
+export const infoRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { usernames }) => {
+  const { priceSat, mintUrl } = usernames.policy;
   const username: z.infer<typeof usernameFeature> =
     priceSat === null
       ? { enabled: false }

@@ -1,6 +1,9 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import {
+  checkUsernameAvailability,
+  type UsernameContext,
+} from '../../usernames/register-username.ts';
 import { apiError, errorResponses, successEnvelope } from '../schemas.ts';
 
 /** The next purchase may change the response. */
@@ -39,13 +42,13 @@ const schema = {
 
 /** `GET /api/v2/names/{name}`: reveals no more than an attempt to buy the name. */
 export const nameRoutes: FastifyPluginAsyncZod<{
-  usernameRegistrar: Pick<UsernameRegistrar, 'checkAvailability'>;
-}> = async (app, { usernameRegistrar }) => {
+  usernames: UsernameContext;
+}> = async (app, { usernames }) => {
   app.get(
     '/api/v2/names/:name',
     { schema, config: { rateLimitCategory: 'names' } },
     async (request, reply) => {
-      const { name, obstacle } = await usernameRegistrar.checkAvailability(request.params.name);
+      const { name, obstacle } = await checkUsernameAvailability(usernames, request.params.name);
       reply.header('cache-control', CACHE_CONTROL);
       return {
         error: false as const,

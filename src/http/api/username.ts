@@ -1,10 +1,9 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
-import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
-import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import { registerUsername, type UsernameContext } from '../../usernames/register-username.ts';
 import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
 
 const schema = {
@@ -18,7 +17,7 @@ const schema = {
     'x-cashu': z.string().optional().describe('A Cashu token that pays the payment request.'),
   }),
   body: jsonBody({
-    // `UsernameRegistrar` validates the name, with better error messages.
+    // `registerUsername` validates the name, with better error messages.
     username: z.string({ error: 'must be a string' }).meta({
       minLength: MIN_USERNAME_LENGTH,
       maxLength: MAX_USERNAME_LENGTH,
@@ -45,16 +44,16 @@ const schema = {
 /** `POST /api/v2/user/username`. */
 export const usernameRoutes: FastifyPluginAsyncZod<{
   recipients: RecipientDirectory;
-  usernameRegistrar: UsernameRegistrar;
-}> = async (app, { recipients, usernameRegistrar }) => {
+  usernames: UsernameContext;
+}> = async (app, { recipients, usernames }) => {
   app.post(
     '/api/v2/user/username',
     { schema, config: { rateLimitCategory: 'purchases' } },
     async (request, reply) => {
       const { pubkey, body, headers } = request;
       const token = headers['x-cashu']?.trim() || null;
-      const buyer = { addressGroup: toQueueGroup(toAddressPrefixes(request.ip)) };
-      const result = await usernameRegistrar.register(pubkey, body.username, token, buyer);
+      const { username } = body;
+      const result = await registerUsername(usernames, { pubkey, username, token });
       if (result.outcome === 'payment_required') {
         reply.header('x-cashu', result.request);
         throw new RequestError('payment_required', result.message);

@@ -93,7 +93,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return homePage({
       siteName,
       host: publicOrigins.getHost(origin),
-      usernamePriceSat: context.usernameRegistrar.policy.priceSat,
+      usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
       url: `${origin}/`,
       problem,

@@ -4,7 +4,7 @@ import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
 import { listFailingMints, loadRateLimits } from '../../mints/mint-store.ts';
 import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
-import { EXPIRY_WARNING_MS } from '../../usernames/treasury.ts';
+import { EXPIRY_WARNING_MS } from '../../usernames/limits.ts';
 import { type ExpiringEcash, listExpiringEcash } from '../../usernames/treasury-store.ts';
 
 /** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */

@@ -11,22 +11,8 @@ import type { Keyset, Proof } from '../../mints/ecash.ts';
 import { wholeNumberSchema } from '../../mints/whole-number-schema.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { computeInputFeeSat, getExpiryMs, mapInSlices, sumAmounts } from './proofs.ts';
-
-/** The HTTP server accepts no longer headers. */
-const MAX_TOKEN_LENGTH = 64 * 1024;
-
-/** Usual tokens have fewer proofs: 140 take about 20 KB. Mints accept 1000 in one request. */
-export const MAX_TOKEN_PROOFS = 256;
-
-/** A proof has up to 19 items in CBOR, so the largest token has about 5,000. */
-const MAX_CBOR_ITEMS = 6_000;
-
-/** The longest byte strings of a token are keyset ids and points, of 33 bytes. */
-const MAX_CBOR_BYTE_STRING_LENGTH = 33;
-
-/** A wallet cannot always pay an exact amount. Overpaying by more is probably a mistake, so the token is not taken. */
-const MAX_OVERPAYMENT_PERCENT = 10;
+import { MAX_OVERPAYMENT_PERCENT, MAX_TOKEN_LENGTH, MAX_TOKEN_PROOFS } from '../limits.ts';
+import { computeInputFeeSat, getExpiryMs, hashSecret, mapInSlices, sumAmounts } from './proofs.ts';
 
 /** The reason is a sentence for the client that quotes nothing from the token. */
 export interface TokenRejection {
@@ -41,6 +27,8 @@ export interface DecodedToken {
   unit: string;
   /** At least one and at most {@link MAX_TOKEN_PROOFS}, with full or short keyset ids. */
   proofs: readonly Proof[];
+  /** See {@link hashSecret}. */
+  secretHashes: readonly string[];
 }
 
 export type TokenValidationResult =
@@ -51,7 +39,7 @@ export type TokenValidationResult =
 
 const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
 const TOO_LARGE = rejectToken(
-  `The token is too large; at most ${MAX_TOKEN_PROOFS} proofs are accepted.`,
+  `The token is too large; at most ${MAX_TOKEN_PROOFS} proofs and ${MAX_TOKEN_LENGTH / 1024} KB are accepted.`,
 );
 const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
 const NOT_SAT = rejectToken('The token is not in sat.');
@@ -63,10 +51,10 @@ const UNKNOWN_KEYSET = {
 
 /**
  * Decodes a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
- * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Checks sizes and
- * counts first, so that no token blocks the event loop for more than a few milliseconds.
+ * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Its length is
+ * checked first, so that no token blocks the event loop for more than a few milliseconds.
  */
-export async function decodeToken(text: string): Promise<DecodedToken | TokenRejection> {
+export function decodeToken(text: string): DecodedToken | TokenRejection {
   if (text.length > MAX_TOKEN_LENGTH) {
     return TOO_LARGE;
   }
@@ -76,8 +64,7 @@ export async function decodeToken(text: string): Promise<DecodedToken | TokenRej
   }
   const bytes = Buffer.from(encoded, 'base64url');
   try {
-    const content = version === 'A' ? decodeContentV3(bytes) : decodeContentV4(bytes);
-    return 'outcome' in content ? content : await parseContent(content);
+    return parseContent(version === 'A' ? decodeContentV3(bytes) : decodeContentV4(bytes));
   } catch {
     // The message of a decoding error may quote the token.
     return MALFORMED_TOKEN;
@@ -204,11 +191,8 @@ const proofSchema = z.object({
   C: z.string().toLowerCase().regex(COMPRESSED_POINT_PATTERN),
 });
 
-function decodeContentV3(bytes: Uint8Array): TokenContent | TokenRejection {
+function decodeContentV3(bytes: Uint8Array): TokenContent {
   const content = contentV3Schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
-  if (content.token.length > MAX_TOKEN_PROOFS) {
-    return TOO_LARGE;
-  }
   const entries = content.token.map((entry) => entryV3Schema.parse(entry));
   return {
     mints: entries.map(({ mint }) => mint),
@@ -218,66 +202,32 @@ function decodeContentV3(bytes: Uint8Array): TokenContent | TokenRejection {
 }
 
 /** Converts the token to its binary form, which cashu-ts decodes without the mint's keysets. */
-function decodeContentV4(bytes: Buffer): TokenContent | TokenRejection {
-  if (!isSmallCbor(bytes)) {
-    return TOO_LARGE;
-  }
+function decodeContentV4(bytes: Buffer): TokenContent {
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
   const { mint, unit } = contentV4Schema.parse(token);
   const proofs = token.proofs.map((each) => ({ ...each, amount: each.amount.toNumberUnsafe() }));
   return { mints: [mint], unit, proofs };
 }
 
-/**
- * Counts the items of CBOR (RFC 8949) without decoding them. Decoding tens of thousands of items, or repeating a long
- * keyset id for each proof, would take long. Malformed CBOR is left to the decoder.
- */
-function isSmallCbor(bytes: Buffer): boolean {
-  let offset = 0;
-  for (let items = 0; offset < bytes.length; items += 1) {
-    const [majorType, info] = [bytes.readUInt8(offset) >> 5, bytes.readUInt8(offset) & 0x1f];
-    const lengthBytes = [1, 2, 4, 8][info - 24] ?? 0;
-    const value = readCborValue(bytes, offset + 1, lengthBytes) ?? info;
-    const isByteString = majorType === 2;
-    if (items >= MAX_CBOR_ITEMS || (isByteString && value > MAX_CBOR_BYTE_STRING_LENGTH)) {
-      return false;
-    }
-    offset += 1 + lengthBytes + (isByteString || majorType === 3 ? value : 0);
-  }
-  return true;
-}
-
-/** @returns null if the value is in the item's first byte */
-function readCborValue(bytes: Buffer, offset: number, lengthBytes: number): number | null {
-  if (lengthBytes === 8) {
-    return Number(bytes.readBigUInt64BE(offset));
-  }
-  return lengthBytes === 0 ? null : bytes.readUIntBE(offset, lengthBytes);
-}
-
-async function parseContent({
-  proofs: untrustedProofs,
-  ...content
-}: TokenContent): Promise<DecodedToken | TokenRejection> {
-  const count = untrustedProofs.length;
-  if (count === 0) {
+function parseContent({
+  mints,
+  unit,
+  proofs: untrusted,
+}: TokenContent): DecodedToken | TokenRejection {
+  if (untrusted.length === 0) {
     return rejectToken('The token contains no ecash.');
   }
-  if (count > MAX_TOKEN_PROOFS) {
-    return rejectToken(`The token has ${count} proofs; at most ${MAX_TOKEN_PROOFS} are accepted.`);
+  if (untrusted.length > MAX_TOKEN_PROOFS) {
+    return TOO_LARGE;
   }
   const proofs: Proof[] = [];
-  for (const { success, data, error } of await mapInSlices(untrustedProofs, parseProof)) {
+  for (const { success, data, error } of untrusted.map((proof) => proofSchema.safeParse(proof))) {
     if (!success) {
       return error.issues.every(({ path }) => path[0] === 'amount') ? BAD_AMOUNT : MALFORMED_TOKEN;
     }
     proofs.push(data);
   }
-  return { outcome: 'decoded', ...content, proofs };
-}
-
-function parseProof(untrusted: unknown) {
-  return proofSchema.safeParse(untrusted);
+  return { outcome: 'decoded', mints, unit, proofs, secretHashes: proofs.map(hashSecret) };
 }
 
 function resolveKeysetId(

@@ -3,13 +3,10 @@ import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import {
   Amount,
   Keyset as CashuKeyset,
-  hash_e,
   hashToCurve,
   OutputData,
-  pointFromHex,
   splitAmount,
 } from '@cashu/cashu-ts';
-import { secp256k1 } from '@noble/curves/secp256k1.js';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -18,6 +15,7 @@ import type {
   OutputPlan,
   Proof,
 } from '../../mints/ecash.ts';
+import { MAX_SLICE_MS } from '../limits.ts';
 
 /** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-00, NUT-07). */
 export function computeY(proof: Pick<Proof, 'secret'>): string {
@@ -29,12 +27,6 @@ export function hashSecret({ secret }: Pick<Proof, 'secret'>): string {
   return hash('sha256', secret);
 }
 
-/** Curve operations take 0.1 to 4 ms each. Longer slices would delay other requests noticeably. */
-const MAX_SLICE_MS = 2;
-
-/** Callers take turns, so that one turn of the event loop contains one slice of one caller. */
-let latestTurn: Promise<void> = Promise.resolve();
-
 /** Maps items with curve operations, in short slices between which the event loop does other work. */
 export async function mapInSlices<T, R>(
   items: readonly T[],
@@ -44,8 +36,7 @@ export async function mapInSlices<T, R>(
   let sliceEndsAtMs = 0;
   for (const [index, item] of items.entries()) {
     if (performance.now() >= sliceEndsAtMs) {
-      latestTurn = latestTurn.then(() => nextEventLoopTurn());
-      await latestTurn;
+      await nextEventLoopTurn();
       sliceEndsAtMs = performance.now() + MAX_SLICE_MS;
     }
     results.push(map(item, index));
@@ -181,21 +172,18 @@ export class BlindedOutputs {
   }
 
   /**
-   * Turns the mint's signatures into proofs. Checks the DLEQ proofs of the signatures that have one (NUT-12). Omits
-   * them from the result, because their blinding factors would let the mint link the proofs to this swap.
+   * Turns the mint's signatures into proofs. Ignores their DLEQ proofs (NUT-12): they are optional, and the operator
+   * chose the mint.
    *
    * @param signatures in the order of the outputs
-   * @returns null if a signature is wrong
+   * @returns null if a signature is not a point, or is for another output
    */
   async unblind(signatures: readonly BlindSignature[], keys: KeysetKeys): Promise<Proof[] | null> {
-    if (signatures.length !== this.blindedMessages.length) {
-      return null;
-    }
-    const areValid = await mapInSlices(signatures, (signature, index) => {
+    const isForOutput = ({ id, amount }: BlindSignature, index: number) => {
       const message = this.blindedMessages[index];
-      return message !== undefined && isSignatureOf(message, signature, keys);
-    });
-    if (areValid.includes(false)) {
+      return id === keys.id && id === message?.id && amount === message.amount;
+    };
+    if (signatures.length !== this.blindedMessages.length || !signatures.every(isForOutput)) {
       return null;
     }
     const proofs = await mapInSlices(signatures, (signature, index) =>
@@ -229,38 +217,6 @@ export class BlindedOutputs {
       // The keyset has no such amount, or a point is not on the curve.
       return null;
     }
-  }
-}
-
-/** Returns whether a signature is for an output, and its DLEQ proof is valid or missing. */
-function isSignatureOf(
-  message: BlindedMessage,
-  signature: BlindSignature,
-  keys: KeysetKeys,
-): boolean {
-  const { amount, id, C_, dleq } = signature;
-  if (id !== keys.id || id !== message.id || amount !== message.amount) {
-    return false;
-  }
-  const key = keys.keys[amount];
-  return dleq === undefined || (key !== undefined && isValidDleq(dleq, message.B_, C_, key));
-}
-
-/** Verifies the DLEQ proof of a blind signature (NUT-12). cashu-ts needs 7 ms for that, this function 3 ms. */
-function isValidDleq(dleq: { e: string; s: string }, B_: string, C_: string, key: string): boolean {
-  const { BASE, Fn } = secp256k1.Point;
-  try {
-    const s = Fn.fromBytes(Buffer.from(dleq.s, 'hex'));
-    const minusE = Fn.neg(Fn.fromBytes(Buffer.from(dleq.e, 'hex')));
-    const [message, signature, A] = [pointFromHex(B_), pointFromHex(C_), pointFromHex(key)];
-    // Not in constant time, which is safe because all values are public.
-    const R1 = BASE.mulAddUnsafe(s, A, minusE);
-    const R2 = message.mulAddUnsafe(s, signature, minusE);
-    const e = Buffer.from(hash_e([R1, R2, A, signature])).toString('hex');
-    return e === dleq.e.toLowerCase();
-  } catch {
-    // A scalar is out of range, or a point is not on the curve.
-    return false;
   }
 }
 

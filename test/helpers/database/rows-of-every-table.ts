@@ -137,7 +137,6 @@ const ROWS_BY_TABLE = {
       state: 'open',
       sealed_proofs: 'sealed',
       next_attempt_at: FAR_FUTURE_MS,
-      first_rejected_at: PAST_TIME_MS,
       first_unanswered_at: PAST_TIME_MS,
       last_unanswered_at: PAST_TIME_MS,
       reason: 'the mint does not answer',

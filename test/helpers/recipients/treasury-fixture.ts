@@ -3,7 +3,7 @@ import { TestMint } from '../../../demo/test-mint.ts';
 import type { Database } from '../../../src/database/database.ts';
 import type { Db } from '../../../src/database/transaction.ts';
 import { Sealer, sealProofs } from '../../../src/usernames/sealer.ts';
-import { Treasury } from '../../../src/usernames/treasury.ts';
+import type { TreasuryContext } from '../../../src/usernames/treasury.ts';
 import { addTreasuryProofs, listBalances } from '../../../src/usernames/treasury-store.ts';
 import { TEST_TREASURY_SECRET } from '../service/test-environment.ts';
 import { TestClock } from '../test-clock.ts';
@@ -27,8 +27,8 @@ export class TreasuryFixture {
     this.db = db;
   }
 
-  createTreasury(secret = TEST_TREASURY_SECRET): Treasury {
-    return new Treasury({ db: this.db, sealer: new Sealer(secret), clock: this.clock.now });
+  openTreasury(secret = TEST_TREASURY_SECRET): TreasuryContext {
+    return { db: this.db, sealer: new Sealer(secret), clock: this.clock.now };
   }
 
   /** Adds one or more amounts of ecash to the treasury, as username purchases do. */

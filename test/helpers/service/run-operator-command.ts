@@ -1,7 +1,6 @@
 import type { Database } from '../../../src/database/database.ts';
 import type { CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
-import { Treasury } from '../../../src/usernames/treasury.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
 import { FakeTerminal } from './fake-terminal.ts';
 
@@ -27,7 +26,7 @@ export async function runOperatorCommand(
 ): Promise<CommandResult> {
   const command = parseCommand(argv);
   const { db } = database;
-  const openTreasury = () => new Treasury({ db, sealer: null, clock });
+  const openTreasury = () => ({ db, sealer: null, clock });
   const context = { db, clock, reservedNames, openTreasury, allowHttpMints: true };
   const result = 'run' in command ? await command.run(context, terminal) : command;
   await waitForNotificationDelivery(database);

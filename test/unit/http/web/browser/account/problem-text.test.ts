@@ -80,11 +80,6 @@ describe('describePaymentProblem', () => {
       refusal(409, 'name_taken', 'It is taken.'),
       /^It is taken\. Choose another name\. Your token is still in the field/,
     ],
-    [
-      'a purchase with another token',
-      refusal(409, 'purchase_with_other_token', 'Not used.'),
-      /^Not used\. Take it back into your wallet\. Then paste the first token/,
-    ],
     ['headers that are too large for a proxy', refusal(431, null, '.'), /token is too long/],
     ['a signer that refuses', new Error('No.'), /^No\. Your token is still in the field/],
   ])('explains %s', (_case, error, text) => {

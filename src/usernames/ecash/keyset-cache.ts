@@ -1,0 +1,71 @@
+import { LRUCache } from 'lru-cache';
+import type { Keyset, KeysetKeys } from '../../mints/ecash.ts';
+import type { EcashClient } from '../../mints/ecash-client.ts';
+import {
+  KEYSETS_MAX_AGE_MS,
+  KEYSETS_REFRESH_INTERVAL_MS,
+  MAX_CACHED_KEYSETS,
+  MAX_KEYSET_LISTS,
+} from '../limits.ts';
+import { verifyKeysetKeys } from './proofs.ts';
+
+interface KeysetList {
+  keysets: readonly Keyset[];
+  fetchedAtMs: number;
+}
+
+/**
+ * Caches the keysets of mints and their keys. Keys never expire, because a keyset's id is derived from them (NUT-02).
+ * Concurrent callers share one request. The methods return null if the mint does not respond.
+ */
+export class KeysetCache {
+  readonly #lists: LRUCache<string, KeysetList>;
+  readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
+  readonly #monotonicMs: () => number;
+
+  constructor(client: EcashClient, monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+    this.#lists = new LRUCache({
+      max: MAX_KEYSET_LISTS,
+      fetchMethod: async (mintUrl, known) => {
+        const response = await client.readKeysets(mintUrl);
+        return response.outcome === 'found'
+          ? { keysets: response.keysets, fetchedAtMs: monotonicMs() }
+          : known;
+      },
+    });
+    this.#keys = new LRUCache({
+      max: MAX_CACHED_KEYSETS,
+      fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
+        const keyset = (await this.getKeysets(mintUrl))?.find(({ id }) => id === keysetId);
+        const result = keyset && (await client.readKeys(mintUrl, keysetId));
+        return keyset && result?.outcome === 'found' && verifyKeysetKeys(keyset, result.keys)
+          ? result.keys
+          : undefined;
+      },
+    });
+  }
+
+  getKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.#getList(mintUrl, KEYSETS_MAX_AGE_MS);
+  }
+
+  /** Requests the list again, after a keyset was unknown or inactive. Returns the last list if it is recent. */
+  refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.#getList(mintUrl, KEYSETS_REFRESH_INTERVAL_MS);
+  }
+
+  /** Returns the keys of a keyset that the mint lists. Also returns null if the keys do not match the keyset's id. */
+  async getKeys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
+    const context = { mintUrl, keysetId };
+    return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
+  }
+
+  async #getList(mintUrl: string, maxAgeMs: number): Promise<readonly Keyset[] | null> {
+    const isRecent = (list: KeysetList | undefined) =>
+      list !== undefined && this.#monotonicMs() - list.fetchedAtMs < maxAgeMs;
+    const known = this.#lists.get(mintUrl);
+    const list = isRecent(known) ? known : await this.#lists.fetch(mintUrl, { forceRefresh: true });
+    return list !== undefined && isRecent(list) ? list.keysets : null;
+  }
+}

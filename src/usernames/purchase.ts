@@ -1,0 +1,356 @@
+import { randomUUID } from 'node:crypto';
+import { computeBackoffMs } from '../backoff.ts';
+import { type Db, transaction, tryTransaction } from '../database/transaction.ts';
+import { retryLogLevel } from '../errors.ts';
+import type { Logger } from '../log.ts';
+import type { Proof } from '../mints/ecash.ts';
+import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, RECOVERY_BATCH_SIZE, UNDO_AFTER_MS } from './limits.ts';
+import {
+  acquireDuePurchases,
+  claimProofs,
+  completePurchase,
+  failPurchase,
+  insertPurchase,
+  type OpenPurchase,
+  recordSwapRequest,
+  saveOutputPlans,
+  schedulePurchaseRetry,
+} from './purchase-store.ts';
+import {
+  findSwapResult,
+  planSwap,
+  restoreOutputs,
+  type SwapContext,
+  type SwapResult,
+  sendSwap,
+} from './redeem-token.ts';
+import { type Sealer, sealProofs } from './sealer.ts';
+import { addTreasuryProofs, isActiveTreasuryKey } from './treasury-store.ts';
+import { assignHeldUsername, holdUsername, releaseHeldUsername } from './username-store.ts';
+
+export interface PurchaseContext extends SwapContext {
+  db: Db;
+  sealer: Sealer;
+  graceMs: number;
+  log: Logger;
+}
+
+export interface PurchaseOrder {
+  /** Hex. */
+  pubkey: string;
+  /** In lower case. */
+  name: string;
+  priceSat: number;
+  mintUrl: string;
+  payment: {
+    proofs: readonly Proof[];
+    /** See `hashSecret`. */
+    secretHashes: readonly string[];
+    faceValueSat: number;
+  };
+}
+
+export type PurchaseFailureReason =
+  | SwapRejectionReason
+  | 'fee_exceeds_value'
+  | 'mint_unreachable'
+  /** For a day, the mint reported the token as unspent, but did not respond to the swap. */
+  | 'no_response';
+
+export type PurchaseResult =
+  | { outcome: 'completed' }
+  | { outcome: 'failed'; reason: PurchaseFailureReason }
+  /** The recovery job completes or fails the purchase. */
+  | { outcome: 'pending' };
+
+/** Another request has the name, or the token pays or paid for another purchase. Nothing was stored. */
+export type PurchaseConflict = { outcome: 'name_not_free' } | { outcome: 'token_used' };
+
+/**
+ * Buys a name: holds it and writes the purchase to the journal, redeems the token, and assigns the name. The recovery
+ * job finishes what a crash or a failure of the mint interrupts, so a crash loses neither the name nor the token.
+ */
+export async function startPurchase(
+  context: PurchaseContext,
+  order: PurchaseOrder,
+): Promise<PurchaseResult | PurchaseConflict | { outcome: 'mint_busy'; retryAfterMs: number }> {
+  const { mintUrl, payment } = order;
+  const outputPlan = await planSwap(context, mintUrl, payment.proofs);
+  if (typeof outputPlan === 'string') {
+    return { outcome: 'failed', reason: outputPlan };
+  }
+  // Requests that wait for the mint's rate limit must not hold names meanwhile.
+  const retryAfterMs = context.client.getSwapWaitMs(mintUrl);
+  if (retryAfterMs > 0) {
+    return { outcome: 'mint_busy', retryAfterMs };
+  }
+  const purchase: OpenPurchase = {
+    id: randomUUID(),
+    pubkey: order.pubkey,
+    name: order.name,
+    mintUrl,
+    leaseHolder: randomUUID(),
+    sealedProofs: '',
+    outputPlans: [outputPlan],
+    attempts: 0,
+    firstUnansweredAtMs: null,
+    lastUnansweredAtMs: null,
+  };
+  purchase.sealedProofs = await context.sealer.seal(sealContext(purchase.id), payment.proofs);
+  const conflict = await journalPurchase(context, purchase, order);
+  return (
+    conflict ??
+    (await finishOrRetry(context, purchase, async () => {
+      const result = await redeemToken(context, purchase, payment.proofs, { maxWaitMs: 0 });
+      return result.outcome === 'unknown' && !result.wasSent
+        ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
+        : applySwapResult(context, purchase, result, { isRejectionFinal: true });
+    }))
+  );
+}
+
+/** Continues open purchases that are due. Each needs its lease, so that one process at a time works on it. */
+export async function resumeDuePurchases(context: PurchaseContext): Promise<void> {
+  const due = await acquireDuePurchases(
+    context.db,
+    randomUUID(),
+    context.clock(),
+    RECOVERY_BATCH_SIZE,
+  );
+  await Promise.all(
+    due.map((purchase) =>
+      finishOrRetry(context, purchase, () => resumePurchase(context, purchase)),
+    ),
+  );
+}
+
+/** Holds the name and stores the token, before the token is redeemed. */
+async function journalPurchase(
+  { db, sealer, clock }: PurchaseContext,
+  purchase: OpenPurchase,
+  { priceSat, payment }: PurchaseOrder,
+): Promise<PurchaseConflict | null> {
+  let conflict: PurchaseConflict | null = null;
+  const { id, name, pubkey } = purchase;
+  const nowMs = clock();
+  await tryTransaction(db, async (tx) => {
+    if (!(await holdUsername(tx, name, { pubkey, purchaseId: id, nowMs }))) {
+      conflict = { outcome: 'name_not_free' };
+      return false;
+    }
+    await insertPurchase(tx, purchase, { priceSat, paidSat: payment.faceValueSat, nowMs });
+    if (!(await isActiveTreasuryKey(tx, sealer.keyId))) {
+      throw new Error('a process with another TREASURY_SECRET uses this database');
+    }
+    if (!(await claimProofs(tx, id, payment.secretHashes))) {
+      conflict = { outcome: 'token_used' };
+      return false;
+    }
+    return true;
+  });
+  return conflict;
+}
+
+async function resumePurchase(
+  context: PurchaseContext,
+  purchase: OpenPurchase,
+): Promise<PurchaseResult> {
+  const { db, sealer, clock } = context;
+  const { id, leaseHolder, mintUrl, outputPlans, lastUnansweredAtMs } = purchase;
+  const inputs = (await sealer.open(sealContext(id), purchase.sealedProofs)) as Proof[];
+  const swap = { id, mintUrl, inputs, outputPlans };
+  // A request in transit could still spend the token after a rejection, or after the mint has reported it as unspent.
+  const isNothingInTransit =
+    lastUnansweredAtMs === null || clock() - lastUnansweredAtMs >= MAX_TRANSIT_MS;
+  const options = { isRejectionFinal: isNothingInTransit };
+  const earlierResult = await findSwapResult(context, swap);
+  if (earlierResult !== null) {
+    // Inputs that are pending may be so because of this purchase.
+    return earlierResult.outcome === 'rejected' && earlierResult.reason === 'pending'
+      ? scheduleRetry(context, purchase, 'pending at the mint')
+      : applySwapResult(context, purchase, earlierResult, options);
+  }
+  if (isUndoDue(purchase)) {
+    // A further swap could be executed after the purchase was undone.
+    if (!isNothingInTransit) {
+      return scheduleRetry(context, purchase, 'waiting for the last request to end');
+    }
+    const restoredResult = await restoreOutputs(context, swap);
+    return restoredResult === null
+      ? failPurchaseAndFreeName(context, purchase, 'no_response')
+      : applySwapResult(context, purchase, restoredResult, options);
+  }
+  if (!(await recordSwapRequest(db, id, leaseHolder, clock()))) {
+    return PENDING;
+  }
+  const result = await redeemToken(context, purchase, inputs);
+  return applySwapResult(context, purchase, result, options);
+}
+
+/** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */
+async function redeemToken(
+  context: PurchaseContext,
+  purchase: OpenPurchase,
+  inputs: readonly Proof[],
+  options: { maxWaitMs?: number } = {},
+): Promise<SwapResult> {
+  const { id, leaseHolder, mintUrl, outputPlans } = purchase;
+  const swap = { id, mintUrl, inputs, outputPlans };
+  const result = await sendSwap(context, swap, options);
+  if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {
+    return result;
+  }
+  const areKeysetsRejected = result.reason !== 'unbalanced';
+  const plan = await planSwap(context, mintUrl, inputs, {
+    shouldRefresh: true,
+    rejectedKeysetIds: areKeysetsRejected ? outputPlans.map(({ keysetId }) => keysetId) : [],
+  });
+  if (typeof plan === 'string') {
+    return plan === 'fee_exceeds_value'
+      ? result
+      : { outcome: 'unknown', reason: 'the mint does not respond', wasSent: true };
+  }
+  const extendedPlans = [...outputPlans, plan];
+  const isSaved = await saveOutputPlans(
+    context.db,
+    id,
+    leaseHolder,
+    extendedPlans,
+    context.clock(),
+  );
+  return isSaved
+    ? sendSwap(context, { ...swap, outputPlans: extendedPlans }, options)
+    : { outcome: 'unknown', reason: 'another run has taken over', wasSent: true };
+}
+
+const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
+  'keyset_inactive',
+  'keyset_expired',
+  'unbalanced',
+];
+
+const PENDING = { outcome: 'pending' } as const;
+
+async function applySwapResult(
+  context: PurchaseContext,
+  purchase: OpenPurchase,
+  result: SwapResult,
+  { isRejectionFinal }: { isRejectionFinal: boolean },
+): Promise<PurchaseResult> {
+  switch (result.outcome) {
+    case 'done':
+      return completePurchaseAndAssignName(context, purchase, result);
+    case 'rejected':
+      return isRejectionFinal
+        ? failPurchaseAndFreeName(context, purchase, result.reason)
+        : scheduleRetry(context, purchase, 'rejected by the mint', { isAnswered: true });
+    case 'unknown':
+      return scheduleRetry(context, purchase, result.reason);
+  }
+}
+
+/** An error must not end a purchase: the mint may have redeemed the token. */
+async function finishOrRetry(
+  context: PurchaseContext,
+  purchase: OpenPurchase,
+  run: () => Promise<PurchaseResult>,
+): Promise<PurchaseResult> {
+  try {
+    return await run();
+  } catch (error) {
+    context.log[retryLogLevel(error)](
+      { event: 'username_purchase_error', err: error, purchase: purchase.id },
+      'error while processing a username purchase; will retry',
+    );
+    return scheduleRetry(context, purchase, 'an error; see the log');
+  }
+}
+
+/** Assigns the name and stores the new proofs, unless another run has taken over. */
+async function completePurchaseAndAssignName(
+  { db, sealer, graceMs, clock, log }: PurchaseContext,
+  { id, leaseHolder, pubkey, name, mintUrl }: OpenPurchase,
+  { proofs, expiresAtMs }: Extract<SwapResult, { outcome: 'done' }>,
+): Promise<PurchaseResult> {
+  const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
+  const nowMs = clock();
+  const isCompleted = await tryTransaction(db, async (tx) => {
+    if (!(await completePurchase(tx, id, leaseHolder, nowMs))) {
+      return false;
+    }
+    await notifyRecipientChange(tx, pubkey);
+    if (!(await assignHeldUsername(tx, name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
+      throw new Error(`the name of purchase ${id} is no longer held for it`);
+    }
+    await addTreasuryProofs(tx, sealed);
+    return true;
+  });
+  if (!isCompleted) {
+    return PENDING;
+  }
+  log.info({ event: 'username_sold', purchase: id, name, pubkey }, 'username sold');
+  return { outcome: 'completed' };
+}
+
+async function failPurchaseAndFreeName(
+  { db, clock, log }: PurchaseContext,
+  { id, leaseHolder, name, pubkey }: OpenPurchase,
+  reason: PurchaseFailureReason,
+): Promise<PurchaseResult> {
+  const isFailed = await transaction(db, async (tx) => {
+    const isUpdated = await failPurchase(tx, id, leaseHolder, reason, clock());
+    if (isUpdated) {
+      await releaseHeldUsername(tx, name, id);
+    }
+    return isUpdated;
+  });
+  if (!isFailed) {
+    return PENDING;
+  }
+  log.info(
+    { event: 'username_purchase_failed', purchase: id, name, pubkey, reason },
+    'username purchase failed; the name is free again',
+  );
+  return { outcome: 'failed', reason };
+}
+
+/** @param options.isAnswered whether the mint has rejected the last request, so that it is not in transit */
+async function scheduleRetry(
+  { db, clock, log }: PurchaseContext,
+  { id, leaseHolder, attempts: previousAttempts, lastUnansweredAtMs }: OpenPurchase,
+  reason: string,
+  { isAnswered = false } = {},
+): Promise<PurchaseResult> {
+  const attempts = previousAttempts + 1;
+  const delayMs = isAnswered ? MAX_TRANSIT_MS : computeBackoffMs(attempts, RECOVERY_BACKOFF);
+  const nextAttemptAtMs = clock() + delayMs;
+  await schedulePurchaseRetry(db, id, leaseHolder, {
+    reason,
+    attempts,
+    nextAttemptAtMs,
+    ...(isAnswered && { lastUnansweredAtMs }),
+  });
+  // Not every attempt is logged: a mint may be down for days.
+  if (Number.isInteger(Math.log2(attempts))) {
+    const nextAttemptAt = new Date(nextAttemptAtMs);
+    log.warn(
+      { event: 'username_purchase_pending', purchase: id, reason, attempts, nextAttemptAt },
+      'username purchase is still pending; will retry',
+    );
+  }
+  return PENDING;
+}
+
+function isUndoDue({ firstUnansweredAtMs, lastUnansweredAtMs }: OpenPurchase): boolean {
+  return (
+    firstUnansweredAtMs !== null &&
+    lastUnansweredAtMs !== null &&
+    lastUnansweredAtMs - firstUnansweredAtMs >= UNDO_AFTER_MS
+  );
+}
+
+function sealContext(purchaseId: string): string {
+  return `purchase ${purchaseId}`;
+}
