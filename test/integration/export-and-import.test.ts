@@ -68,12 +68,11 @@ it('does not import into a database that has rows, and does not change these', a
   const to = await createDatabase();
   await assignUsername(to, 'd4'.repeat(32), 'dora');
   const before = await readContent(to);
-  expect(await importInto(to, archive)).toEqual({
-    exitCode: 1,
-    stdout: '',
-    stderr:
+  await expect(importInto(to, archive)).rejects.toMatchObject({
+    name: 'OperatorError',
+    message:
       'Nothing was imported: the database is not empty (usernames, users).\n' +
-      'Create an empty one with `nutpost migrate`.\n',
+      'Create an empty one with `nutpost migrate`.',
   });
   expect(await readContent(to)).toEqual(before);
 });
@@ -120,10 +119,9 @@ it('reports the number and the problem of an invalid line, and imports nothing',
   ];
   const to = await createDatabase();
   for (const [lines, lineNumber, problem] of cases) {
-    expect(await importInto(to, lines.map((line) => `${line}\n`).join(''))).toEqual({
-      exitCode: 1,
-      stdout: '',
-      stderr: `Nothing was imported. Line ${lineNumber}: ${problem}.\n`,
+    await expect(importInto(to, lines.map((line) => `${line}\n`).join(''))).rejects.toMatchObject({
+      name: 'OperatorError',
+      message: `Nothing was imported. Line ${lineNumber}: ${problem}.`,
     });
     expect(await countRows(to)).toBe(0);
   }
@@ -134,9 +132,8 @@ it('reports the number and the problem of an invalid line, and imports nothing',
 it('reports which version wrote an archive with different columns', async () => {
   const olderArchive = archive.replace(/"nutpost":"[^"]+"/, '"nutpost":"0.0.1"');
   const to = await createDatabase();
-  const { stderr } = await importInto(to, olderArchive.replaceAll(/,"locked":[01]/g, ''));
-  expect(stderr).toMatch(
-    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote this archive: import it with that version, then upgrade\.\n$/,
+  await expect(importInto(to, olderArchive.replaceAll(/,"locked":[01]/g, ''))).rejects.toThrow(
+    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote this archive: import it with that version, then upgrade\.$/,
   );
   expect((await importInto(to, olderArchive)).exitCode).toBe(0);
 });

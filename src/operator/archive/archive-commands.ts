@@ -3,6 +3,7 @@ import { VERSION } from '../../config.ts';
 import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
 import { type CommandIo, createCommandResult, type OperatorCommand } from '../command.ts';
 import { formatCount, formatNumber, joinLines } from '../format.ts';
 import {
@@ -11,11 +12,8 @@ import {
   type ArchiveRow,
   type ArchiveRowCounts,
   type ArchiveTable,
-  parseArchiveHeader,
-  parseArchiveRow,
-  serializeArchiveHeader,
-  serializeArchiveRow,
-  sumRowCounts,
+  archiveHeaderSchema,
+  archiveLineSchema,
 } from './archive-format.ts';
 import {
   clearSelfPopulatedAndListFilled,
@@ -39,8 +37,7 @@ export const exportCommand: OperatorCommand = {
       // Reading a snapshot does not block the service.
       const rowCounts = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
       // The archive is on standard output, so the summary goes to standard error.
-      const summary = joinLines(...formatRowCounts('Exported', rowCounts));
-      return { exitCode: 0, stdout: '', stderr: summary };
+      return { exitCode: 0, stdout: '', stderr: formatRowCounts('Exported', rowCounts) };
     };
   },
 };
@@ -54,27 +51,12 @@ export const importCommand: OperatorCommand = {
     parseArgs({ args, options: {} });
     return async ({ db }, io) => {
       if (io.stdin === null) {
-        return createCommandResult(
-          false,
-          'No input: redirect the archive to standard input, as in `nutpost import < archive`.\n',
+        throw new OperatorError(
+          'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
         );
       }
-      try {
-        const rowCounts = await importArchive(db, readLines(io.stdin), io);
-        return createCommandResult(true, joinLines(...formatRowCounts('Imported', rowCounts)));
-      } catch (error) {
-        if (!(error instanceof ImportRejectedError)) {
-          throw error;
-        }
-        const { writerVersion } = error;
-        const lines = [`Nothing was imported${error.message}`];
-        if (writerVersion !== null && writerVersion !== VERSION) {
-          lines.push(
-            `nutpost ${writerVersion} wrote this archive: import it with that version, then upgrade.`,
-          );
-        }
-        return createCommandResult(false, joinLines(...lines));
-      }
+      const rowCounts = await importArchive(db, readLines(io.stdin), io);
+      return createCommandResult(true, formatRowCounts('Imported', rowCounts));
     };
   },
 };
@@ -84,12 +66,18 @@ async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<Arch
   await disableTimeouts(tx);
   const columns = await loadArchiveColumns(tx);
   const rowCounts = await countArchiveRows(tx);
-  await io.write(serializeArchiveHeader(rowCounts, VERSION, nowMs));
+  const header: ArchiveHeader = {
+    archive: 'nutpost',
+    nutpost: VERSION,
+    made_at: new Date(nowMs).toISOString(),
+    rows: rowCounts,
+  };
+  await io.write(`${JSON.stringify(header)}\n`);
   let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
     for await (const page of readArchivePages(tx, columns, table)) {
       io.signal.throwIfAborted();
-      await io.write(page.map((row) => serializeArchiveRow(table, row)).join(''));
+      await io.write(page.map((row) => `${JSON.stringify({ table, row })}\n`).join(''));
       exportedCount += page.length;
       io.reportProgress(formatProgress('Exported', exportedCount, rowCounts));
     }
@@ -97,47 +85,33 @@ async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<Arch
   return rowCounts;
 }
 
-/** Thrown in the transaction of an import, to roll it back. */
-class ImportRejectedError extends Error {
-  /** The version of nutpost that wrote the archive; null if it is unknown or does not matter. */
-  readonly writerVersion: string | null;
-
-  /** @param message follows the words "Nothing was imported" in the output */
-  constructor(message: string, writerVersion: string | null) {
-    super(message);
-    this.writerVersion = writerVersion;
-  }
-}
-
-function createLineError(lineNumber: number, problem: string, header: ArchiveHeader | null) {
-  return new ImportRejectedError(`. Line ${lineNumber}: ${problem}.`, header?.nutpost ?? null);
-}
-
 /**
  * Fills an empty database from an archive, in one transaction.
  *
  * @param lines the lines of the archive, without line breaks
- * @throws ImportRejectedError, or the abort reason of `io.signal`
+ * @throws OperatorError, or the abort reason of `io.signal`
  */
 async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
   io: CommandIo,
 ): Promise<ArchiveRowCounts> {
-  const firstLine = await lines.next();
-  const header = parseArchiveHeader(firstLine.done === true ? '' : firstLine.value);
-  if (header === null) {
-    const problem = 'is not the first line of an archive that this nutpost can read';
-    throw createLineError(1, problem, null);
+  const { value: firstLine } = await lines.next();
+  const header = archiveHeaderSchema.safeParse(tryParseJson(firstLine ?? '')).data;
+  if (header === undefined) {
+    throw new OperatorError(
+      'Nothing was imported. Line 1: is not the first line of an archive that this nutpost can read.',
+    );
   }
   await transaction(db, async (tx) => {
     await disableTimeouts(tx);
     await lockArchiveTables(tx);
     const filledTables = await clearSelfPopulatedAndListFilled(tx);
     if (filledTables.length > 0) {
-      const problem = `: the database is not empty (${filledTables.join(', ')}).`;
-      const advice = 'Create an empty one with `nutpost migrate`.';
-      throw new ImportRejectedError(`${problem}\n${advice}`, null);
+      throw new OperatorError(
+        `Nothing was imported: the database is not empty (${filledTables.join(', ')}).\n` +
+          'Create an empty one with `nutpost migrate`.',
+      );
     }
     await insertRows(tx, lines, header, io);
     await resetSequencesAndAnalyze(tx);
@@ -153,7 +127,7 @@ async function insertRows(
   io: CommandIo,
 ): Promise<void> {
   const columns = await loadArchiveColumns(tx);
-  const remainingCounts = { ...header.rows };
+  const insertedCounts = new Map<ArchiveTable, number>();
   let lineNumber = 1;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
@@ -163,49 +137,46 @@ async function insertRows(
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
       throw createLineError(lineNumber, problem, header);
     }
-    remainingCounts[table] -= rows.length;
+    insertedCounts.set(table, (insertedCounts.get(table) ?? 0) + rows.length);
     io.reportProgress(formatProgress('Imported', lineNumber - 1, header.rows));
   }
-  const incompleteTable = ARCHIVE_TABLES.find((table) => remainingCounts[table] !== 0);
-  if (incompleteTable !== undefined) {
-    const total = header.rows[incompleteTable];
-    const count = total - remainingCounts[incompleteTable];
-    const problem = `is the last one, with ${count} of ${total} rows of ${incompleteTable}`;
-    throw createLineError(lineNumber, problem, header);
+  for (const table of ARCHIVE_TABLES) {
+    const [count, total] = [insertedCounts.get(table) ?? 0, header.rows[table]];
+    if (count !== total) {
+      const problem = `is the last one, with ${count} of ${total} rows of ${table}`;
+      throw createLineError(lineNumber, problem, header);
+    }
   }
 }
 
-/** The limits of one insert, so that an import needs few statements, but only one or two megabytes of memory. */
-const MAX_ROWS_PER_INSERT = 1_000;
-const MAX_CHARS_PER_INSERT = 2_000_000;
-
-interface Batch {
-  table: ArchiveTable;
-  rows: ArchiveRow[];
+function createLineError(lineNumber: number, problem: string, { nutpost }: ArchiveHeader) {
+  const hint = `\nnutpost ${nutpost} wrote this archive: import it with that version, then upgrade.`;
+  return new OperatorError(
+    `Nothing was imported. Line ${lineNumber}: ${problem}.${nutpost === VERSION ? '' : hint}`,
+  );
 }
+
+/** An import needs few statements, but only one or two megabytes of memory. */
+const MAX_ROWS_PER_INSERT = 500;
 
 /** Groups consecutive rows of a table into batches for one insert each. */
 async function* readBatches(
   lines: AsyncIterable<string>,
   header: ArchiveHeader,
-): AsyncGenerator<Batch> {
-  let batch: Batch = { table: ARCHIVE_TABLES[0], rows: [] };
-  let charCount = 0;
+): AsyncGenerator<{ table: ArchiveTable; rows: ArchiveRow[] }> {
+  let batch: { table: ArchiveTable; rows: ArchiveRow[] } = { table: ARCHIVE_TABLES[0], rows: [] };
   let lineNumber = 1;
   for await (const line of lines) {
     lineNumber += 1;
-    const parsedRow = parseArchiveRow(line);
-    if (parsedRow === null) {
+    const parsed = archiveLineSchema.safeParse(tryParseJson(line)).data;
+    if (parsed === undefined) {
       throw createLineError(lineNumber, 'is not a row of an archive', header);
     }
-    const isFull = batch.rows.length >= MAX_ROWS_PER_INSERT || charCount >= MAX_CHARS_PER_INSERT;
-    if (isFull || batch.table !== parsedRow.table) {
+    if (batch.rows.length >= MAX_ROWS_PER_INSERT || batch.table !== parsed.table) {
       yield batch;
-      batch = { table: parsedRow.table, rows: [] };
-      charCount = 0;
+      batch = { table: parsed.table, rows: [] };
     }
-    batch.rows.push(parsedRow.row);
-    charCount += line.length;
+    batch.rows.push(parsed.row);
   }
   yield batch;
 }
@@ -216,54 +187,41 @@ function formatProgress(verb: string, doneCount: number, rowCounts: ArchiveRowCo
   return `${verb} ${formatNumber(doneCount)} of ${formatCount(total, 'row')} (${percent} %)`;
 }
 
-function formatRowCounts(verb: string, rowCounts: ArchiveRowCounts): string[] {
+function formatRowCounts(verb: string, rowCounts: ArchiveRowCounts): string {
   const filledTables = ARCHIVE_TABLES.filter((table) => rowCounts[table] > 0);
   const width = Math.max(0, ...filledTables.map((table) => table.length));
-  const lines = [
+  const { treasury_proofs, treasury_withdrawals, username_purchases } = rowCounts;
+  const hasEcash = treasury_proofs + treasury_withdrawals + username_purchases > 0;
+  return joinLines(
     `${verb} ${formatCount(sumRowCounts(rowCounts), 'row')}.`,
     ...filledTables.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rowCounts[table])}`),
-  ];
-  const { treasury_proofs, treasury_withdrawals, username_purchases } = rowCounts;
-  if (treasury_proofs + treasury_withdrawals + username_purchases > 0) {
-    lines.push(
-      'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET' +
-        ' (or, if it is not set, the file treasury-secret in DATA_DIR).',
-    );
-  }
-  return lines;
+    ...(hasEcash
+      ? [
+          'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET' +
+            ' (or, if it is not set, the file treasury-secret in DATA_DIR).',
+        ]
+      : []),
+  );
 }
 
-/** Far above the longest row: a purchase with its outputs takes a few kilobytes. */
-const MAX_LINE_CHARS = 8 * 1024 * 1024;
+function sumRowCounts(rows: ArchiveRowCounts): number {
+  return Object.values(rows).reduce((sum, count) => sum + count, 0);
+}
 
-/**
- * Yields the lines of a UTF-8 stream, without line breaks. Keeps only one line and one chunk in memory.
- *
- * @throws OperatorError if a line is too long or not UTF-8
- */
-export async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+/** Yields the lines of a UTF-8 stream, without line breaks. @throws OperatorError if the stream is not UTF-8 */
+async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
-  let lineNumber = 1;
   let partialLine = '';
-  const decode = (chunk?: Uint8Array) => {
-    try {
-      return decoder.decode(chunk, { stream: chunk !== undefined });
-    } catch {
-      throw new OperatorError(`Line ${lineNumber} or a later one is not UTF-8.`);
-    }
-  };
   for await (const chunk of chunks) {
-    const lines = (partialLine + decode(chunk)).split('\n');
+    try {
+      partialLine += decoder.decode(chunk, { stream: true });
+    } catch {
+      throw new OperatorError('Nothing was imported: the input is not UTF-8.');
+    }
+    const lines = partialLine.split('\n');
     partialLine = lines.pop() ?? '';
-    for (const line of lines) {
-      yield line;
-      lineNumber += 1;
-    }
-    if (partialLine.length > MAX_LINE_CHARS) {
-      throw new OperatorError(`Line ${lineNumber} is longer than ${MAX_LINE_CHARS} characters.`);
-    }
+    yield* lines;
   }
-  partialLine += decode();
   if (partialLine !== '') {
     yield partialLine;
   }

@@ -30,6 +30,12 @@ export class FakeTerminal implements CommandIo {
   }
 }
 
+/** Yields chunks that end within lines and characters. */
 async function* streamText(text: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(text);
+  const bytes = Buffer.from(text);
+  for (let start = 0; start < bytes.length; start += CHUNK_BYTES) {
+    yield bytes.subarray(start, start + CHUNK_BYTES);
+  }
 }
+
+const CHUNK_BYTES = 61;
