@@ -123,7 +123,6 @@ async function createMints(db: Kysely<unknown>): Promise<void> {
       url text primary key,
       info text not null,
       fetched_at ${int} not null,
-      rate_limits text,
       answered_at ${int},
       failing_since ${int},
       failure text

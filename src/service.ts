@@ -17,9 +17,9 @@ import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
+import type { RateLimiterTiming } from './mints/limits.ts';
 import { MintPolicy } from './mints/mint-policy.ts';
 import { createMintsModule } from './mints/mints-module.ts';
-import type { RateLimiterTiming } from './mints/route-rate-limiter.ts';
 import { createEgress } from './net/egress.ts';
 import type { FetchLimits } from './net/limits.ts';
 import {

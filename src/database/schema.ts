@@ -89,8 +89,6 @@ export interface DatabaseSchema {
     info: string;
     /** When the info was last stored: at a change, and daily while the mint is in use. */
     fetched_at: number;
-    /** The learned rate limits by route, in JSON; see `mints/mint-rate-limiter.ts`. */
-    rate_limits: string | null;
     /** When the mint last answered a poll, up to a minute late; null if it never did. */
     answered_at: number | null;
     /** Since when polls fail, and why; null if the last one succeeded. */

@@ -5,7 +5,7 @@ import type { Readiness } from '../database/readiness.ts';
 import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
-import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import type { MintRateLimiter, MintRoute } from '../mints/mint-rate-limiter.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import type {
   DatabaseCounts,
@@ -39,7 +39,7 @@ export interface GaugeSources {
     mintCounts: { watched: number; unresponsive: number };
     listDelays: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
   };
-  limiter: Pick<MintRateLimiter, 'getStatus'>;
+  limiter: Pick<MintRateLimiter, 'listRoutes'>;
   mintPolicy: MintPolicy;
   /** Normalised URLs. */
   operatorRelays: readonly string[];
@@ -170,32 +170,29 @@ export class MetricGauges {
     }
   }
 
-  /** Reports the longest cooldown of all other mints, but not their limits, which would be those of several mints. */
+  /** Reports the longest pause and the number of limited mints of all other mints together. */
   #setRateLimits(): void {
-    const { cooldown, limit, limitUsed } = this.#gauges;
+    const { pause, limited } = this.#gauges;
     const { mintPolicy, watcher, limiter } = this.#sources;
-    cooldown.reset();
-    limit.reset();
-    limitUsed.reset();
-    const longestMs: Record<string, number> = {};
-    for (const { mintUrl } of watcher.listDelays()) {
-      for (const { route, cooldownMs } of mintPolicy.isOperatorMint(mintUrl)
-        ? []
-        : limiter.getStatus(mintUrl)) {
-        longestMs[route] = Math.max(longestMs[route] ?? 0, cooldownMs);
+    pause.reset();
+    limited.reset();
+    const longestMs = new Map<MintRoute, number>();
+    const otherMints = watcher
+      .listDelays()
+      .filter(({ mintUrl }) => !mintPolicy.isOperatorMint(mintUrl));
+    for (const { mintUrl } of otherMints) {
+      for (const { route, pauseMs, hasRefusedLately } of limiter.listRoutes(mintUrl)) {
+        longestMs.set(route, Math.max(longestMs.get(route) ?? 0, pauseMs));
+        limited.inc({ mint: OTHER_LABEL, route }, Number(hasRefusedLately));
       }
     }
-    for (const [route, cooldownMs] of Object.entries(longestMs)) {
-      cooldown.set({ mint: OTHER_LABEL, route }, cooldownMs / 1_000);
+    for (const [route, pauseMs] of longestMs) {
+      pause.set({ mint: OTHER_LABEL, route }, pauseMs / 1_000);
     }
     for (const mint of mintPolicy.operatorMints) {
-      for (const status of limiter.getStatus(mint)) {
-        const labels = { mint, route: status.route };
-        cooldown.set(labels, status.cooldownMs / 1_000);
-        if (status.limit !== null) {
-          limit.set(labels, status.limit.perWindow);
-          limitUsed.set(labels, status.limit.used);
-        }
+      for (const { route, pauseMs, hasRefusedLately } of limiter.listRoutes(mint)) {
+        pause.set({ mint, route }, pauseMs / 1_000);
+        limited.set({ mint, route }, Number(hasRefusedLately));
       }
     }
   }
@@ -268,20 +265,16 @@ function createGauges(registry: Registry) {
       'How long all polls of a mint have failed; for the label `other`, the longest of the mints.',
       ['mint'],
     ),
-    cooldown: gauge(
+    pause: gauge(
       'mint_cooldown_seconds',
       'Seconds until the next request to a route of a mint, after a 429 or repeated failures.',
       ['mint', 'route'],
     ),
-    limit: gauge(
-      'mint_limit_requests',
-      'Requests per minute that a mint allows on a route, if a limit is known.',
+    limited: gauge(
+      'mint_limited',
+      'Whether a mint limits requests on a route; for the label `other`, how many mints do.',
       ['mint', 'route'],
     ),
-    limitUsed: gauge('mint_limit_used_requests', 'Requests of that limit that are in use.', [
-      'mint',
-      'route',
-    ]),
     outboxDeliveries: gauge(
       'zap_outbox_deliveries',
       'Pending zap receipt deliveries, in the whole database.',

@@ -13,6 +13,7 @@ import {
   type MintRequestDeps,
   sendMintRequest,
 } from './mint-client.ts';
+import type { RequestResult } from './route-rate-limiter.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
 
@@ -116,7 +117,7 @@ export class EcashClient {
     });
   }
 
-  #send<Result extends { outcome: string }>(
+  #send<Result extends RequestResult>(
     request: MintRequest<Result>,
   ): Promise<Result | FailedResult> {
     const maxWaitMs = request.maxWaitMs ?? this.#deps.limiter?.payerMaxWaitMs;

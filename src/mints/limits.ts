@@ -64,3 +64,42 @@ export const SUBSCRIPTION_TIMING = {
 };
 
 export type SubscriptionTiming = typeof SUBSCRIPTION_TIMING;
+/** When requests to a route of a mint pause (ADR 34). Tests shorten the times. */
+export const RATE_LIMITER_TIMING = {
+  /** Longer than a minute: Nutshell's window restarts with every request, also with one that arrives slightly early. */
+  windowMs: 61_000,
+  /** After the first 429 without `Retry-After`. Twice as long after the second. */
+  shortPauseMs: 2_000,
+  /** At a mint that limits requests. Keeps it below five 429s a minute. */
+  minWindowPauseMs: 20_000,
+  /** While requests fail. */
+  backoff: { initialMs: 1_000, maxMs: 10_000 },
+  /** How long a payer's request waits. Wallets give up after 10 s or more. */
+  payerMaxWaitMs: 8_000,
+};
+
+export type RateLimiterTiming = typeof RATE_LIMITER_TIMING;
+
+/** Concurrent requests on one route of a mint. More of them would only queue there. */
+export const MAX_IN_FLIGHT_PER_ROUTE = 16;
+
+/** Each of them may get a 429. */
+export const MAX_IN_FLIGHT_AFTER_REFUSAL = 2;
+
+/** A mint that accepts so many requests in a row no longer limits them, or much less. */
+export const ACCEPTED_BEFORE_FULL_SPEED = 100;
+
+/** Per minute, while other groups ask, too: half of Nutshell's default limit. */
+export const MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL = 10;
+
+/** Consecutive failures before requests pause. A healthy but busy mint also fails now and then. */
+export const FAILURES_BEFORE_BACKOFF = 5;
+
+/** Of the last minute, per route. At higher rates, the oldest ones do not matter. */
+export const MAX_REMEMBERED_REQUESTS = 1_000;
+
+/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
+export const MAX_TRACKED_MINTS = 5_000;
+
+/** Clients that wait for a route of a mint; one address group may be half of them, two a third each. */
+export const MAX_WAITING_CLIENTS = 512;

@@ -7,7 +7,7 @@ import {
   parseRedactedErrorDetail,
 } from './mint-error.ts';
 import { type MintInfo, parseMintInfo } from './mint-info.ts';
-import type { MintPermit, MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
+import type { MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,
   isQuoteId,
@@ -15,7 +15,7 @@ import {
   parseQuoteObservation,
   type QuoteObservation,
 } from './quote-responses.ts';
-import type { RequestOutcome } from './route-rate-limiter.ts';
+import type { RequestResult } from './route-rate-limiter.ts';
 
 /** The result of a request without a response that the caller can interpret. */
 export type FailedResult =
@@ -96,12 +96,11 @@ export class MintClient {
    *   the key in the response
    * @param params.description only for mints that support it, because other mints may reject the quote. The same
    *   holds for `descriptionHash`
-   * @param permit for the route `create`
    */
   async createQuote(
     mintUrl: string,
     params: { amountSat: number; pubkey?: string } & InvoiceDescription,
-    permit?: MintPermit,
+    wait: RequestWait = {},
   ): Promise<CreateQuoteResult> {
     const { amountSat, pubkey, description, descriptionHash: description_hash } = params;
     return await sendMintRequest<CreateQuoteResult>(this.#deps, {
@@ -111,7 +110,7 @@ export class MintClient {
       // JSON omits undefined fields.
       body: { amount: amountSat, unit: 'sat', pubkey, description, description_hash },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES,
-      permit,
+      ...wait,
       parse: (body) => {
         const quote = parseCreatedQuote(body);
         return quote && { outcome: 'created', quote };
@@ -208,17 +207,20 @@ const LOCAL_ABORT_REASONS: ReadonlySet<string | undefined> = new Set([
   'closed',
 ]);
 
-export interface MintRequest<Result> {
+/** How a request waits for the mint's rate limit. By default, it does not wait. */
+export interface RequestWait {
+  maxWaitMs?: number | undefined;
+  /** Of the client on whose behalf it is sent. Address groups take turns. */
+  addressGroup?: string | undefined;
+}
+
+export interface MintRequest<Result> extends RequestWait {
   mintUrl: string;
   path: string;
   /** Sent as JSON with POST. Without a body, the request is a GET. */
   body?: object;
   maxResponseBytes: number;
   route: MintRoute;
-  /** How long to wait for a permit; 0 by default. */
-  maxWaitMs?: number | undefined;
-  /** A permit that the caller has already acquired. */
-  permit?: MintPermit | undefined;
   /** Parses the body of a response with status 2xx; null if the body is unexpected. */
   parse: (body: unknown) => Result | null;
   /** Interprets a response with status 4xx, except 408 and 429; null if the result is `unavailable`. */
@@ -233,32 +235,25 @@ export interface MintRequestDeps {
 }
 
 /**
- * Sends one request to a mint when the rate limiter permits it, and interprets the responses that mean the same on
- * every route. Sends nothing if the limiter does not permit it within `maxWaitMs`.
+ * Sends one request to a mint when the rate limiter allows it, and interprets the responses that mean the same on
+ * every route. Sends nothing if the limiter does not allow it within `maxWaitMs`.
  */
-export async function sendMintRequest<Result extends RequestOutcome>(
+export async function sendMintRequest<Result extends RequestResult>(
   deps: MintRequestDeps,
   request: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
-  const { mintUrl, route, maxWaitMs = 0 } = request;
-  let { permit } = request;
-  if (permit === undefined && deps.limiter !== undefined) {
-    const acquired = await deps.limiter.acquire(mintUrl, route, { maxWaitMs });
-    if (acquired.outcome === 'rate_limited') {
-      return acquired;
-    }
-    permit = acquired.permit;
+  const { mintUrl, route } = request;
+  const acquired = await deps.limiter?.acquire(mintUrl, route, request);
+  if (acquired?.outcome === 'rate_limited') {
+    return acquired;
   }
-  const result = await send(deps, request).catch((error: unknown) => {
-    permit?.cancel();
-    throw error;
-  });
-  const { reason }: RequestOutcome = result;
-  if (permit === undefined || !LOCAL_ABORT_REASONS.has(reason)) {
-    permit?.complete(result);
+  using slot = acquired?.slot;
+  const result = await send(deps, request);
+  const { reason }: RequestResult = result;
+  if (slot === undefined || !LOCAL_ABORT_REASONS.has(reason)) {
+    slot?.finish(result);
     return result;
   }
-  permit.cancel();
   // If this process aborted a swap, the mint may have executed it.
   const mayHaveExecuted = route === 'swap' && !('isUnsent' in result);
   return mayHaveExecuted ? result : { outcome: 'rate_limited', retryAfterMs: 0 };

@@ -1,12 +1,16 @@
 import { sql } from 'kysely';
-import { jsonRows, lockRows, statementNow } from '../database/sql.ts';
-import { type Db, transaction } from '../database/transaction.ts';
+import { jsonRows, statementNow } from '../database/sql.ts';
+import type { Db } from '../database/transaction.ts';
 import { UNUSED_MINT_RETENTION_MS } from './limits.ts';
 import type { MintInfo } from './mint-info.ts';
 
 /** Returns the last known info of a mint (NUT-06), also that of other processes; null if the mint has no row. */
 export async function loadMintInfo(db: Db, mintUrl: string): Promise<MintInfo | null> {
-  const row = await selectMint(db, mintUrl);
+  const row = await db
+    .selectFrom('mints')
+    .select('info')
+    .where('url', '=', mintUrl)
+    .executeTakeFirst();
   return row === undefined ? null : JSON.parse(row.info);
 }
 
@@ -22,44 +26,6 @@ export async function saveMintInfo(
     .values({ url: mintUrl, ...values })
     .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
     .execute();
-}
-
-/** Returns the stored limits, which `parseLearnedLimits` validates; null if there are none. */
-export async function loadRateLimits(db: Db, mintUrl: string): Promise<unknown> {
-  const row = await selectMint(db, mintUrl);
-  return JSON.parse(row?.rate_limits ?? 'null');
-}
-
-/** Stores the limit of one route; null removes it. Has no effect if the mint has no row. */
-export async function saveRateLimit(
-  db: Db,
-  mintUrl: string,
-  route: string,
-  limit: object | null,
-): Promise<void> {
-  await transaction(db, async (tx) => {
-    const row = await tx
-      .selectFrom('mints')
-      .select('rate_limits')
-      .where('url', '=', mintUrl)
-      .modifyEnd(lockRows(tx, 'for update'))
-      .executeTakeFirst();
-    const { [route]: _, ...others } = JSON.parse(row?.rate_limits ?? '{}');
-    const limits = limit === null ? others : { ...others, [route]: limit };
-    await tx
-      .updateTable('mints')
-      .set({ rate_limits: JSON.stringify(limits) })
-      .where('url', '=', mintUrl)
-      .execute();
-  });
-}
-
-export function createRateLimitStore(db: Db) {
-  return {
-    loadRateLimits: (mintUrl: string) => loadRateLimits(db, mintUrl),
-    saveRateLimit: (mintUrl: string, route: string, limit: object | null) =>
-      saveRateLimit(db, mintUrl, route, limit),
-  };
 }
 
 /** What the last polls of a mint showed. Times are in milliseconds since 1970. */
@@ -137,12 +103,4 @@ export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> 
     )
   `.execute(db);
   return numAffectedRows === BigInt(limit);
-}
-
-async function selectMint(db: Db, mintUrl: string) {
-  return await db
-    .selectFrom('mints')
-    .select(['info', 'rate_limits'])
-    .where('url', '=', mintUrl)
-    .executeTakeFirst();
 }

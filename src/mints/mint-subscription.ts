@@ -9,7 +9,7 @@ import {
 } from './limits.ts';
 import type { MintAnomalyCounter } from './mint-anomalies.ts';
 import { SUBSCRIPTION_KINDS, type SubscriptionKind } from './mint-info.ts';
-import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
+import type { MintRateLimiter, RequestSlot } from './mint-rate-limiter.ts';
 import type { QuoteObservation } from './quote-responses.ts';
 import {
   type OpenOutcome,
@@ -105,19 +105,19 @@ export class MintSubscription {
     if (acquired.outcome === 'rate_limited') {
       return acquired.retryAfterMs;
     }
-    const { permit } = acquired;
+    const { slot } = acquired;
     const connection = this.#findAvailableConnection();
     if (this.#isClosed || !quotes.hasUnsubscribed()) {
-      permit.cancel();
+      slot[Symbol.dispose]();
       return 0;
     }
     if (connection === null) {
-      return await this.#openConnection(permit);
+      return await this.#openConnection(slot);
     }
     const quoteIds = quotes.takeUnsubscribed(connection.remainingCapacity);
     // Quotes that arrive until the mint has confirmed this message share the next one.
-    const sent = this.#sendSubscribe(connection, permit, quoteIds);
-    if (limiter.hasLearnedLimit(mintUrl, 'socket')) {
+    const sent = this.#sendSubscribe(connection, slot, quoteIds);
+    if (limiter.hasRefusedLately(mintUrl, 'socket')) {
       return this.#timing.rateLimitedBatchIntervalMs;
     }
     void sent.then(() => this.#cancelPause());
@@ -129,10 +129,10 @@ export class MintSubscription {
     return newest?.isOpen === true && newest.remainingCapacity > 0 ? newest : null;
   }
 
-  async #openConnection(permit: MintPermit): Promise<number> {
+  async #openConnection(slot: RequestSlot): Promise<number> {
     const { mintUrl, quotes, connect, connectionSlots, monotonicMs, anomalies } = this.#context;
     if (!connectionSlots.tryAcquire(mintUrl)) {
-      permit.cancel();
+      slot[Symbol.dispose]();
       return this.#timing.slotRetryDelayMs;
     }
     const connection = new SubscriptionConnection({
@@ -145,7 +145,7 @@ export class MintSubscription {
     const closeHandled = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
     this.#connections.push(connection);
     const outcome = await connection.opened;
-    reportOutcome(permit, outcome);
+    reportOutcome(slot, outcome);
     this.#log('mint_socket_handshake', 'mint socket handshake finished', { handshake: outcome });
     // Waits for the close handler, which sets the reconnect delay.
     if (!connection.isOpen) {
@@ -160,13 +160,13 @@ export class MintSubscription {
 
   async #sendSubscribe(
     connection: SubscriptionConnection,
-    permit: MintPermit,
+    slot: RequestSlot,
     quoteIds: readonly string[],
   ): Promise<void> {
     const { quotes } = this.#context;
     const kind = this.#kind;
     const outcome = await connection.subscribe(quoteIds, kind);
-    reportOutcome(permit, outcome);
+    reportOutcome(slot, outcome);
     this.#log('mint_subscription', 'mint subscription finished', {
       quotes: quoteIds.length,
       outcome,
@@ -235,14 +235,13 @@ export class MintSubscription {
   }
 }
 
-function reportOutcome(permit: MintPermit, outcome: OpenOutcome | SubscribeOutcome): void {
-  if (outcome === 'closed') {
-    permit.cancel();
-  } else if (outcome === 'rate_limited') {
-    permit.complete({ outcome, retryAfterMs: null });
+function reportOutcome(slot: RequestSlot, outcome: OpenOutcome | SubscribeOutcome): void {
+  if (outcome === 'rate_limited') {
+    slot.finish({ outcome, retryAfterMs: null });
   } else if (outcome === 'failed' || outcome === 'no_response') {
-    permit.complete({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
-  } else {
-    permit.complete({ outcome: 'found' });
+    slot.finish({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
+  } else if (outcome !== 'closed') {
+    slot.finish({ outcome: 'found' });
   }
+  slot[Symbol.dispose]();
 }

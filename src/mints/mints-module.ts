@@ -2,15 +2,14 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
-import { MINT_CONNECTION_LIMITS } from './limits.ts';
+import { MINT_CONNECTION_LIMITS, type RateLimiterTiming } from './limits.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
 import type { MintPolicy } from './mint-policy.ts';
 import { MintRateLimiter, type MintRateLimiterDeps } from './mint-rate-limiter.ts';
-import { createRateLimitStore, loadMintInfo, saveMintInfo } from './mint-store.ts';
+import { loadMintInfo, saveMintInfo } from './mint-store.ts';
 import { QuoteCreator } from './quote-creator.ts';
-import type { RateLimiterTiming } from './route-rate-limiter.ts';
 import { WatchBudget } from './watch-budget.ts';
 
 interface MintsModuleOptions
@@ -31,11 +30,7 @@ export type Mints = ReturnType<typeof createMintsModule>;
  */
 export function createMintsModule(options: MintsModuleOptions) {
   const { db, policy, egress, clock, monotonicMs, log } = options;
-  const limiter = new MintRateLimiter({
-    ...options,
-    store: createRateLimitStore(db),
-    timing: options.limiterTiming,
-  });
+  const limiter = new MintRateLimiter({ ...options, timing: options.limiterTiming });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
   const treasuryFetch = egress.createFetch();
@@ -52,7 +47,12 @@ export function createMintsModule(options: MintsModuleOptions) {
       monotonicMs,
       log,
     }),
-    quoteCreator: new QuoteCreator({ client, limiter, monotonicMs, log }),
+    quoteCreator: new QuoteCreator({
+      client,
+      payerMaxWaitMs: limiter.payerMaxWaitMs,
+      monotonicMs,
+      log,
+    }),
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
     treasuryFetch,
     connectSocket: egress.connect,

@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
-import type { CreateQuoteResult, MintClient } from './mint-client.ts';
-import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
+import type { CreateQuoteResult, MintClient, RequestWait } from './mint-client.ts';
 
 /** cdk-mintd sends 500 if its Lightning node rejects a description, Nutshell if its database is locked. */
 const INTERNAL_SERVER_ERROR_REASON = 'status 500';
@@ -16,7 +15,8 @@ type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
 interface QuoteCreatorDeps {
   client: Pick<MintClient, 'createQuote'>;
-  limiter: MintRateLimiter;
+  /** How long a payer may wait before the last request is sent. */
+  payerMaxWaitMs: number;
   monotonicMs: () => number;
   log: Pick<Logger, 'info'>;
 }
@@ -48,29 +48,31 @@ export class QuoteCreator {
    * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429 or a
    * failure, or without the description after a response that may be caused by the description.
    *
-   * @param permit for the first request on the route `create`
+   * @param addressGroup of the payer
    */
   async createQuote(
     mintUrl: string,
-    permit: MintPermit,
     params: CreateQuoteParams,
+    addressGroup: string,
   ): Promise<CreateQuoteResult> {
-    const { limiter, monotonicMs, log } = this.#deps;
+    const { payerMaxWaitMs, monotonicMs, log } = this.#deps;
+    const deadlineMs = monotonicMs() + payerMaxWaitMs;
     const bytes = getDescriptionBytes(params);
     const isTooLong = bytes >= (this.#shortestRejectedBytes.get(mintUrl) ?? Infinity);
     const firstParams = isTooLong ? withoutDescription(params) : params;
-    const firstResult = await this.#send(mintUrl, firstParams, permit);
+    const firstResult = await this.#send(mintUrl, firstParams, {
+      addressGroup,
+      maxWaitMs: payerMaxWaitMs,
+    });
     const retryParams = chooseRetryParams(firstResult, firstParams);
-    const { addressGroup, waitDeadlineMs } = permit;
-    const maxWaitMs = waitDeadlineMs - monotonicMs();
+    const maxWaitMs = deadlineMs - monotonicMs();
     if (retryParams === null || maxWaitMs <= 0) {
       return firstResult;
     }
-    const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs });
-    if (acquired.outcome === 'rate_limited') {
-      return firstResult.outcome === 'rate_limited' ? acquired : firstResult;
+    const secondResult = await this.#send(mintUrl, retryParams, { addressGroup, maxWaitMs });
+    if (secondResult.outcome === 'rate_limited' && firstResult.outcome !== 'rate_limited') {
+      return firstResult;
     }
-    const secondResult = await this.#send(mintUrl, retryParams, acquired.permit);
     // Not after `unavailable`, because the cause may have been a locked database instead of the description.
     const isDescriptionRejected =
       firstResult.outcome === 'rejected' && secondResult.outcome === 'created';
@@ -87,9 +89,9 @@ export class QuoteCreator {
   async #send(
     mintUrl: string,
     params: CreateQuoteParams,
-    permit: MintPermit,
+    wait: RequestWait,
   ): Promise<CreateQuoteResult> {
-    const result = await this.#deps.client.createQuote(mintUrl, params, permit);
+    const result = await this.#deps.client.createQuote(mintUrl, params, wait);
     const bytes = getDescriptionBytes(params);
     if (result.outcome === 'created' && bytes >= (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
       this.#longestAcceptedBytes.set(mintUrl, bytes);

@@ -5,14 +5,12 @@ import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
-import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import {
   type AddressPrefixes,
   computeBound,
   computeShare,
   hasRoom,
-  toQueueGroup,
 } from '../net/address-prefixes.ts';
 import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.ts';
 
@@ -57,7 +55,6 @@ interface AdmissionRequest {
 }
 
 interface InvoiceAdmissionDeps {
-  limiter: Pick<MintRateLimiter, 'acquire'>;
   db: Db;
   /** Payments at the operator's mints cost money, so they have no daily limit. */
   mintPolicy: MintPolicy;
@@ -65,15 +62,13 @@ interface InvoiceAdmissionDeps {
   limits: InvoiceLimits;
   /** The key for hashing addresses is derived from this secret. */
   secret: string;
-  /** How long a request may wait for the mint's rate limit. */
-  maxWaitMs: number;
   clock: Clock;
   monotonicMs: () => number;
 }
 
 /**
  * Decides whether a payer gets an invoice. Checks the request rate of the payer's address, the number of open invoices,
- * the quotes of the last day, the number of watched quotes, and the mint's rate limit.
+ * the quotes of the last day, and the number of watched quotes.
  */
 export class InvoiceAdmission {
   readonly #deps: InvoiceAdmissionDeps;
@@ -108,18 +103,16 @@ export class InvoiceAdmission {
   }
 
   /**
-   * Calls `createInvoice` if the request is within the limits. Waits if the mint's rate limit will soon allow it.
+   * Calls `createInvoice` if the request is within the limits.
    *
    * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
-   * @throws RequestError if too many invoices are open or were requested within a day, too many quotes are watched, or
-   *   the mint's rate limit is reached
+   * @throws RequestError if too many invoices are open or were requested within a day, or too many quotes are watched
    */
   async runIfAdmitted<Invoice>(
     request: AdmissionRequest,
-    measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
-    createInvoice: (mintPermit: MintPermit, addressHashes: string) => Promise<Invoice>,
+    createInvoice: (addressHashes: string) => Promise<Invoice>,
   ): Promise<Invoice> {
-    const { limiter, mintPolicy, watchBudget, maxWaitMs } = this.#deps;
+    const { mintPolicy, watchBudget } = this.#deps;
     const { pubkey, prefixes, mintUrl } = request;
     const inFlightRequests = this.#inFlightRequests;
     const pairs = prefixes.map(({ key, factor }) => ({ key: `${pubkey} ${key}`, factor }));
@@ -148,13 +141,7 @@ export class InvoiceAdmission {
       if (!isOperatorMint) {
         this.#assertDailyLimits(pairs, prefixes, mintShare);
       }
-      const acquisition = await measureMintWait(
-        limiter.acquire(mintUrl, 'create', { addressGroup: toQueueGroup(prefixes), maxWaitMs }),
-      );
-      if (acquisition.outcome === 'rate_limited') {
-        throw mintUnavailableError(acquisition.retryAfterMs);
-      }
-      const invoice = await createInvoice(acquisition.permit, addressHashes);
+      const invoice = await createInvoice(addressHashes);
       watchBudget.add(mintUrl);
       return invoice;
     } finally {

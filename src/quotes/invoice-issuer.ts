@@ -5,10 +5,9 @@ import { type ErrorCode, RequestError } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import type { MintPermit } from '../mints/mint-rate-limiter.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
-import type { AddressPrefixes } from '../net/address-prefixes.ts';
+import { type AddressPrefixes, toQueueGroup } from '../net/address-prefixes.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
@@ -112,9 +111,9 @@ export class InvoiceIssuer {
       const order = { recipient, amountMsat, text, description };
       const invoice = await admission.runIfAdmitted(
         { pubkey, mintUrl, prefixes: payer.addressPrefixes },
-        timer.measureMint,
-        async (mintPermit, addressHashes) => {
-          const createdQuote = await timer.measureMint(this.#createQuote(order, mintPermit));
+        async (addressHashes) => {
+          const addressGroup = toQueueGroup(payer.addressPrefixes);
+          const createdQuote = await timer.measureMint(this.#createQuote(order, addressGroup));
           return this.#storeQuote(order, createdQuote, addressHashes);
         },
       );
@@ -139,16 +138,23 @@ export class InvoiceIssuer {
 
   async #createQuote(
     { recipient, amountMsat, text, description }: InvoiceOrder,
-    permit: MintPermit,
+    addressGroup: string,
   ): Promise<CreatedQuote> {
     const { pubkey, mintUrl, lockQuotes } = recipient;
-    const result = await this.#deps.mints.quoteCreator.createQuote(mintUrl, permit, {
-      amountSat: amountMsat / MSAT_PER_SAT,
-      ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
-      ...description,
-    });
+    const result = await this.#deps.mints.quoteCreator.createQuote(
+      mintUrl,
+      {
+        amountSat: amountMsat / MSAT_PER_SAT,
+        ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
+        ...description,
+      },
+      addressGroup,
+    );
     if (result.outcome === 'created') {
       return result.quote;
+    }
+    if (result.outcome === 'rate_limited') {
+      throw mintUnavailableError(result.retryAfterMs);
     }
     // `detail` is the mint's message, which may quote the comment. Only the recipient may read comments.
     const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
@@ -156,7 +162,7 @@ export class InvoiceIssuer {
       { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
       'mint did not create a quote; the payer gets an error',
     );
-    throw mintUnavailableError(result.outcome === 'rate_limited' ? result.retryAfterMs : null);
+    throw mintUnavailableError();
   }
 
   async #storeQuote(

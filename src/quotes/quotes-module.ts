@@ -42,10 +42,8 @@ export function createQuotesModule(options: QuotesModuleOptions) {
       admission: new InvoiceAdmission({
         ...options,
         mintPolicy: mints.policy,
-        limiter: mints.limiter,
         watchBudget: mints.watchBudget,
         db,
-        maxWaitMs: mints.limiter.payerMaxWaitMs,
       }),
     }),
     recording,

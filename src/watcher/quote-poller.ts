@@ -19,7 +19,7 @@ export interface QuotePollerContext {
   mintUrl: string;
   quotes: WatchedQuotes;
   client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
-  limiter: Pick<MintRateLimiter, 'hasLearnedLimit'>;
+  limiter: Pick<MintRateLimiter, 'hasRefusedLately'>;
   /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
   getMaxBatchSize: () => Promise<number | null>;
   limits: Pick<MintLimits, 'maxPollBatchSize' | 'maxRequestsPerPoll'>;
@@ -57,7 +57,8 @@ export class QuotePoller {
     const { quotes, limiter, limits, mintUrl, minPollIntervalMs, monotonicMs } = this.#context;
     const sentAtMs = monotonicMs();
     const shouldBatch = sentAtMs >= this.#batchesPausedUntilMs;
-    const isSlow = this.#isDown || limiter.hasLearnedLimit(mintUrl, shouldBatch ? 'check' : 'read');
+    const isSlow =
+      this.#isDown || limiter.hasRefusedLately(mintUrl, shouldBatch ? 'check' : 'read');
     this.#nextPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? SLOW_POLL_FACTOR : 1);
     const pauseEndBefore = this.#nextPollAtMs;
     if (shouldBatch) {

@@ -6,10 +6,8 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
-import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
+import { openDatabase } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
-import type { MintInfo } from '../../src/mints/mint-info.ts';
-import { saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { type Service, startService } from '../../src/service.ts';
@@ -256,25 +254,9 @@ describe('nutpost doctor while the service is stopped', () => {
     expect(await findIssues(env)).not.toContain('warning database.permissions');
   });
 
-  it('reports a learned mint rate limit and a mint that rejects the check with 429', async () => {
-    const mint = await startTestMint();
-    const prepared = await createDatabaseWithAlice();
-    onTestFinished(() => prepared.remove());
-    const env = { ...developmentEnv(mint), ...prepared.env };
-    const database = await openExistingDatabase(prepared.location, () => undefined);
-    // A rate limit can only be stored for a known mint.
-    await saveMintInfo(database.db, mint.url, {} as MintInfo, Date.now());
-    await saveRateLimit(database.db, mint.url, 'create', { count: 16, isElastic: true });
-    await database.close();
-    const rateLimitFinding = (await listFindings(env)).find(
-      ({ check }) => check === 'mint.rate_limit',
-    );
-    expect(rateLimitFinding?.message).toContain('about 16 invoices a minute');
-
+  it('reports a mint that rejects the check with 429', async () => {
     const rejectingMint = await startTestMint({ rateLimit: { requestsPerWindow: 0 } });
-    expect(await findIssues({ ...env, DEFAULT_MINT_URL: rejectingMint.url })).toContain(
-      'warning mint.rate_limit',
-    );
+    expect(await findIssues(developmentEnv(rejectingMint))).toContain('warning mint.rate_limit');
   });
 });
 

@@ -4,7 +4,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
-import { createRateLimitStore } from '../../src/mints/mint-store.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { resumeDuePurchases } from '../../src/usernames/purchase.ts';
@@ -329,7 +328,7 @@ function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promi
     db: database.db,
     mints: {
       treasuryFetch: fetch,
-      limiter: new MintRateLimiter({ store: createRateLimitStore(database.db), monotonicMs, log }),
+      limiter: new MintRateLimiter({ monotonicMs, log }),
     },
     clock: clock.now,
     monotonicMs,

@@ -1,7 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Db, transaction } from '../../src/database/transaction.ts';
-import type { MintInfo } from '../../src/mints/mint-info.ts';
-import { loadRateLimits, saveMintInfo, saveRateLimit } from '../../src/mints/mint-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
@@ -119,34 +117,6 @@ describe('a change of a quote', () => {
     }
     return row.id;
   }
-});
-
-describe('a mint', () => {
-  const INFO: MintInfo = {
-    name: 'Mint',
-    description: null,
-    supportsBolt11Sat: true,
-    minAmountSat: null,
-    maxAmountSat: 5_000_000_000,
-    supportsLocking: true,
-    subscriptionKind: null,
-    batchCheck: { maxBatchSize: 100 },
-    supportsRestore: true,
-    supportsDescription: true,
-    supportsDescriptionHash: true,
-  };
-
-  it('has a stored rate limit per route, which can be removed', async () => {
-    const mintUrl = `https://${randomPubkey().slice(0, 8)}.example`;
-    const create = { count: 20, isElastic: true };
-    const check = { count: 60, isElastic: false };
-    await saveMintInfo(db, mintUrl, INFO, DEFAULT_QUOTE_CREATED_AT_MS);
-    await saveRateLimit(db, mintUrl, 'create', create);
-    await saveRateLimit(db, mintUrl, 'check', check);
-    expect(await loadRateLimits(db, mintUrl)).toEqual({ create, check });
-    await saveRateLimit(db, mintUrl, 'create', null);
-    expect(await loadRateLimits(db, mintUrl)).toEqual({ check });
-  });
 });
 
 describe('the history of a quote', () => {

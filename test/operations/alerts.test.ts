@@ -196,7 +196,7 @@ async function scrapeBusyService(): Promise<MetricsScrape> {
   return await eventually(async () => {
     await requestJson(service.url, `${lnurlPath}?amount=1000`);
     const scrape = await scrapeMetrics(service);
-    expect(scrape.metricNames).toContain('nutpost_mint_limit_requests');
+    expect(scrape.metricNames).toContain('nutpost_mint_limited');
     expect(scrape.sumSeries('nutpost_database_counts_fresh')).toBe(1);
     return scrape;
   });

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { RATE_LIMITER_TIMING, type RateLimiterTiming } from '../../src/mints/route-rate-limiter.ts';
+import { RATE_LIMITER_TIMING, type RateLimiterTiming } from '../../src/mints/limits.ts';
 import type { ServiceOverrides } from '../../src/service.ts';
 import { MIN_POLL_INTERVAL_MS, SCAN_INTERVAL_MS } from '../../src/watcher/limits.ts';
 
@@ -29,8 +29,10 @@ export const REAL_TIME = createTimeScale(1);
 
 function createTimeScale(speed: number): TimeScale {
   const toSeconds = (monotonicMs: number) => (monotonicMs * speed) / 1_000;
-  const scaledEntries = Object.entries(RATE_LIMITER_TIMING).map(([name, ms]) => [name, ms / speed]);
-  const mintLimiterTiming = Object.fromEntries(scaledEntries) as unknown as RateLimiterTiming;
+  const { backoff, ...timing } = RATE_LIMITER_TIMING;
+  const scale = <T extends object>(durations: T): T =>
+    Object.fromEntries(Object.entries(durations).map(([name, ms]) => [name, ms / speed])) as T;
+  const mintLimiterTiming: RateLimiterTiming = { ...scale(timing), backoff: scale(backoff) };
   // The limiter's window is a minute and a second of latency. The latency is not accelerated.
   mintLimiterTiming.windowMs += LATENCY_MS * (1 - 1 / speed);
   return {

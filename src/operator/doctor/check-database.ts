@@ -84,7 +84,7 @@ async function checkPostgres(config: Config, location: PostgresLocation): Promis
     const sentAtMs = Date.now();
     const postgres = await readPostgres(database.db);
     const times = { sentAtMs, receivedAtMs: Date.now() };
-    const schema = await readSchema(database.db, config.defaultMintUrl);
+    const schema = await readSchema(database.db);
     const sessionProblem = await findSessionProblem(location);
     // Without a session the notification would be lost, and a standby cannot send one.
     const canNotify = !postgres.isReadOnly && sessionProblem === null;
@@ -127,7 +127,7 @@ async function checkSqlite(config: Config, dataDir: string): Promise<DatabaseRep
       const damage = problem('database.damage', message, RESTORE_BACKUP_ADVICE);
       return { findings: [reachable, damage], serviceState: null };
     }
-    const schema = await readSchema(database.db, config.defaultMintUrl);
+    const schema = await readSchema(database.db);
     const { bavail, bsize } = await statfs(dataDir);
     const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
     const findings = [

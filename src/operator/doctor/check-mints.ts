@@ -2,21 +2,18 @@ import type { Config } from '../../config.ts';
 import type { MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
-import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
-/** @param storedLimits the stored rate limits of the default mint; null if there are none */
 export async function checkMints(
   config: Config,
   mintPolicy: MintPolicy,
-  storedLimits: unknown,
   client: MintClient,
 ): Promise<Finding[]> {
   const checks = mintPolicy.operatorMints.map((url) =>
-    Array.fromAsync(checkMint(url, config, storedLimits, client)),
+    Array.fromAsync(checkMint(url, config, client)),
   );
   return (await Promise.all(checks)).flat();
 }
@@ -77,7 +74,6 @@ function sellsUsernames({ usernames }: Config): boolean {
 async function* checkMint(
   mintUrl: string,
   config: Config,
-  storedLimits: unknown,
   client: MintClient,
 ): AsyncGenerator<Finding> {
   const response = await client.readInfo(mintUrl);
@@ -111,14 +107,6 @@ async function* checkMint(
         `${mintUrl} cannot be reached: ${response.reason}`,
         getUnreachableAdvice(response.reason),
       );
-  }
-  const limit = parseLearnedLimits(storedLimits).create;
-  if (mintUrl === config.defaultMintUrl && limit !== undefined) {
-    yield warning(
-      'mint.rate_limit',
-      `${mintUrl} limits this service to about ${limit.count} invoices a minute`,
-      LIFT_LIMIT_ADVICE,
-    );
   }
 }
 

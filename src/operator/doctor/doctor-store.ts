@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { compareMigrations } from '../../database/migration-store.ts';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
-import { listFailingMints, loadRateLimits } from '../../mints/mint-store.ts';
+import { listFailingMints } from '../../mints/mint-store.ts';
 import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/limits.ts';
 import { type ExpiringEcash, listExpiringEcash } from '../../usernames/treasury-store.ts';
@@ -37,8 +37,6 @@ export interface PostgresReport {
 
 export interface ServiceState {
   runningProcessCount: number;
-  /** The stored rate limits of the default mint; null if none are known. */
-  knownMintLimits: unknown;
   /** The addresses of reverse proxies that are not in the `TRUST_PROXY` of a running process. */
   untrustedProxies: string[];
   /** The mints with open or recently paid quotes; first those that did not answer their last poll. */
@@ -47,14 +45,13 @@ export interface ServiceState {
   expiringEcash: readonly ExpiringEcash[];
 }
 
-/** @param mintUrl the mint whose rate limits are read */
-export async function readSchema(db: Db, mintUrl: string): Promise<SchemaReport> {
+export async function readSchema(db: Db): Promise<SchemaReport> {
   const { missing, unknown } = await compareMigrations(db);
   const isCurrent = missing.length === 0 && unknown.length === 0;
   return {
     missingMigrations: missing,
     unknownMigrations: unknown,
-    serviceState: isCurrent ? await readServiceState(db, mintUrl) : null,
+    serviceState: isCurrent ? await readServiceState(db) : null,
   };
 }
 
@@ -105,7 +102,7 @@ export async function readSqlite(db: Db): Promise<{ version: string; corruption:
   return { version, corruption: result === 'ok' ? null : result };
 }
 
-async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> {
+async function readServiceState(db: Db): Promise<ServiceState> {
   const running = await db
     .selectFrom('watch_processes')
     .select('untrusted_proxy')
@@ -116,7 +113,6 @@ async function readServiceState(db: Db, mintUrl: string): Promise<ServiceState> 
   const watchedMints = watched.map((each) => each.mintUrl);
   return {
     runningProcessCount: running.length,
-    knownMintLimits: await loadRateLimits(db, mintUrl),
     untrustedProxies: [...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? []))],
     watchedMints: [
       ...watchedMints.filter((url) => failing.has(url)),

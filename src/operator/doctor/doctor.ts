@@ -86,7 +86,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, userMints, relays, origins] = await Promise.all([
-      checkMints(config, mintPolicy, serviceState?.knownMintLimits ?? null, mintClient),
+      checkMints(config, mintPolicy, mintClient),
       // Users choose these mints, so the doctor does not compare clocks with them.
       checkUserMints(
         mintPolicy,

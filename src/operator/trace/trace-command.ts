@@ -217,15 +217,11 @@ function eventToText(event: QuoteEvent): string {
 }
 
 function pollingToText(payment: PaymentTrace, nowMs: number): string[] {
-  const { watchUntilMs, leaseHolder, mintRateLimits } = payment;
+  const { watchUntilMs, leaseHolder } = payment;
   if (watchUntilMs === null) {
     return [];
   }
   const lines = [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`];
-  for (const { route, requestsPerMinute } of mintRateLimits) {
-    const requests = route === 'check' ? 'batches of quotes' : 'single quotes';
-    lines.push(`The mint limits requests for ${requests} to about ${requestsPerMinute} a minute.`);
-  }
   if (leaseHolder === null) {
     lines.push('No process watches this mint at the moment: is the service running?');
   } else if (leaseHolder.isAlive) {

@@ -1,6 +1,5 @@
 import type { QuoteState } from '../../database/schema.ts';
-import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
-import { findMintContact, loadRateLimits, type MintContact } from '../../mints/mint-store.ts';
+import { findMintContact, type MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
@@ -23,8 +22,6 @@ import {
 /** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
 const MAX_MATCHES = 5;
 
-const POLL_ROUTES = ['check', 'read'] as const;
-
 /** A quote whose id is null if the id must stay secret. */
 export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
 
@@ -43,8 +40,6 @@ export interface PaymentTrace extends RedactedQuote {
   leaseHolder: MintLeaseHolder | null;
   /** When the mint last answered a poll. Null if that is unknown or the quote is not watched. */
   mintContact: MintContact | null;
-  /** Empty if no limit is known, or the quote is not watched. */
-  mintRateLimits: { route: (typeof POLL_ROUTES)[number]; requestsPerMinute: number }[];
   receipt: TracedReceipt | null;
 }
 
@@ -149,7 +144,6 @@ async function traceQuotes(
       paymentStatus: derivePaymentStatus(quote, nowMs),
       leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
       mintContact: isWatched ? await findMintContact(db, mintUrl) : null,
-      mintRateLimits: isWatched ? parsePollRateLimits(await loadRateLimits(db, mintUrl)) : [],
       receipt: isZap ? await findReceiptOfQuote(db, quote.id) : null,
     });
   }
@@ -186,14 +180,6 @@ async function traceRecipient(
 /** Hides the id of an unlocked quote, because anyone who has the id can mint the ecash (NUT-04). */
 function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean): RedactedQuote {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
-}
-
-function parsePollRateLimits(stored: unknown): PaymentTrace['mintRateLimits'] {
-  const limits = parseLearnedLimits(stored);
-  return POLL_ROUTES.flatMap((route) => {
-    const requestsPerMinute = limits[route]?.count;
-    return requestsPerMinute === undefined ? [] : [{ route, requestsPerMinute }];
-  });
 }
 
 /** @param quote.watchUntilMs null if the quote is no longer watched */

@@ -64,7 +64,6 @@ const ROWS_BY_TABLE = {
       url: 'https://b.example',
       info: '{}',
       fetched_at: FAR_FUTURE_MS,
-      rate_limits: '{"check":[1,null]}',
     },
   ],
   relays: [

@@ -41,6 +41,7 @@ it('reports the delays of each operator mint, and the worst of all other mints',
     ['nutpost_oldest_due_poll_age_seconds', 90, 400],
     ['nutpost_mint_failing_seconds', 80, 300],
     ['nutpost_mint_cooldown_seconds', 3, 8],
+    ['nutpost_mint_limited', 1, 3],
   ] as const) {
     expect(scrape.sumSeries(metric, { mint: OPERATOR_MINT_URL }), metric).toBe(operatorValue);
     expect(scrape.sumSeries(metric, { mint: 'other' }), metric).toBe(worstValue);
@@ -131,8 +132,8 @@ function createScraper(values: {
     mintSockets: { count: 0 },
     watcher: { mintCounts: { watched: 0, unresponsive: 0 }, listDelays: () => delays },
     limiter: {
-      getStatus: (mintUrl) => [
-        { route: 'check', cooldownMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, limit: null },
+      listRoutes: (mintUrl) => [
+        { route: 'check', pauseMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, hasRefusedLately: true },
       ],
     },
     mintPolicy: MINT_POLICY,

@@ -20,7 +20,7 @@ afterEach(() => {
 });
 
 describe('MintClient and EcashClient', () => {
-  it('acquires a permit for the route of each request', async () => {
+  it('acquires a slot for the route of each request', async () => {
     const clients = createClientsOfFakeMint();
     for (const [, send] of listRequestFunctions(clients)) {
       await send();
@@ -33,10 +33,8 @@ describe('MintClient and EcashClient', () => {
   it('sends no request while the route of the request cools down', async () => {
     const clients = createClientsOfFakeMint();
     for (const [route, send] of listRequestFunctions(clients)) {
-      expectGranted(await clients.limiter.acquire(MINT_URL, route)).complete({
-        outcome: 'rate_limited',
-        retryAfterMs: 30_000,
-      });
+      using slot = expectGranted(await clients.limiter.acquire(MINT_URL, route));
+      slot.finish({ outcome: 'rate_limited', retryAfterMs: 30_000 });
       const sentCount = clients.sentUrls.length;
       expect(await send()).toEqual({ outcome: 'rate_limited', retryAfterMs: 30_000 });
       expect(clients.sentUrls).toHaveLength(sentCount);
@@ -87,7 +85,7 @@ describe('MintClient and EcashClient', () => {
     expect(clients.finishedRequests).toEqual([]);
   });
 
-  it('releases the permit after an exception', async () => {
+  it('releases the slot after an exception', async () => {
     const clients = createClientsOfFakeMint();
     clients.response = new Error('a bug');
     for (let i = 0; i < 2 * MAX_IN_FLIGHT; i += 1) {
@@ -125,28 +123,17 @@ function createClientsOfFakeMint() {
 
 type Clients = ReturnType<typeof createClientsOfFakeMint>;
 
-function listRequestFunctions({
-  mints,
-  ecash,
-  limiter,
-}: Clients): [MintRoute, () => Promise<unknown>][] {
+function listRequestFunctions({ mints, ecash }: Clients): [MintRoute, () => Promise<unknown>][] {
   return [
     ['info', () => mints.readInfo(MINT_URL)],
     ['read', () => mints.readQuote(MINT_URL, 'quote-id')],
     ['check', () => mints.checkQuotes(MINT_URL, ['quote-id'])],
-    ['create', () => createQuote(mints, limiter)],
+    ['create', () => mints.createQuote(MINT_URL, { amountSat: 21 })],
     ['swap', () => ecash.swap(MINT_URL, [], [])],
     ['state', () => ecash.checkState(MINT_URL, [])],
     ['restore', () => ecash.restore(MINT_URL, [])],
     ['keys', () => ecash.readKeysets(MINT_URL)],
   ];
-}
-
-async function createQuote(mints: MintClient, limiter: Clients['limiter']): Promise<unknown> {
-  const acquired = await limiter.acquire(MINT_URL, 'create');
-  return acquired.outcome === 'granted'
-    ? await mints.createQuote(MINT_URL, { amountSat: 21 }, acquired.permit)
-    : acquired;
 }
 
 function respondedWith(status: number): GuardedResponse {

@@ -1,14 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { CreateQuoteResult } from '../../../src/mints/mint-client.ts';
 import { QuoteCreator } from '../../../src/mints/quote-creator.ts';
-import {
-  createTestMintRateLimiter,
-  expectGranted,
-} from '../../helpers/mints/mint-rate-limiter-fixture.ts';
 
 const MINT_URL = 'https://mint.example';
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
+const PAYER_MAX_WAIT_MS = 8 * SECOND_MS;
 
 const CREATED: CreateQuoteResult = {
   outcome: 'created',
@@ -26,7 +23,6 @@ const STATUS_500: CreateQuoteResult = { outcome: 'unavailable', reason: 'status 
 const LOST: CreateQuoteResult = { outcome: 'unavailable', reason: 'connection lost' };
 const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
 const RATE_LIMITED: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: null };
-const RATE_LIMITED_FOR_30_S: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: 30_000 };
 
 const UNDESCRIBED = { amountSat: 21 };
 const DESCRIBED = { amountSat: 21, descriptionHash: 'ab'.repeat(32) };
@@ -47,16 +43,6 @@ describe('QuoteCreator.createQuote', () => {
     expect(sentParams).toEqual([DESCRIBED]);
   });
 
-  it('retries 2 s after a 429, when the cooldown ends', async () => {
-    const { create, sentParams } = createQuoteCreator(RATE_LIMITED, CREATED);
-    const pending = create(DESCRIBED);
-    await vi.advanceTimersByTimeAsync(2 * SECOND_MS - 1);
-    expect(sentParams).toHaveLength(1);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(await pending).toBe(CREATED);
-    expect(sentParams).toEqual([DESCRIBED, DESCRIBED]);
-  });
-
   it.each<[string, CreateQuoteResult[], object, object, number]>([
     [
       'does not retry twice',
@@ -64,13 +50,6 @@ describe('QuoteCreator.createQuote', () => {
       UNDESCRIBED,
       { outcome: 'rate_limited' },
       2,
-    ],
-    [
-      'does not retry if the cooldown is too long for a payer',
-      [RATE_LIMITED_FOR_30_S],
-      UNDESCRIBED,
-      RATE_LIMITED_FOR_30_S,
-      1,
     ],
     ['retries after status 500', [STATUS_500, CREATED], UNDESCRIBED, CREATED, 2],
     [
@@ -106,15 +85,19 @@ describe('QuoteCreator.createQuote', () => {
   });
 
   it('returns the first failure if the mint is rate-limited when the retry is due', async () => {
-    const { create, sentParams, limiter } = createQuoteCreator(STATUS_500);
-    const pending = create(UNDESCRIBED, async () => {
-      expectGranted(await limiter.acquire(MINT_URL, 'create')).complete({
-        outcome: 'rate_limited',
-        retryAfterMs: MINUTE_MS,
-      });
+    const { create } = createQuoteCreator(STATUS_500, RATE_LIMITED);
+    expect(await create(UNDESCRIBED)).toBe(STATUS_500);
+  });
+
+  it('waits in total for as long as a payer does', async () => {
+    const { create, waits } = createQuoteCreator(RATE_LIMITED, CREATED);
+    await create(UNDESCRIBED, async () => {
+      await vi.advanceTimersByTimeAsync(3 * SECOND_MS);
     });
-    expect(await pending).toBe(STATUS_500);
-    expect(sentParams).toHaveLength(1);
+    expect(waits).toEqual([
+      { addressGroup: 'a', maxWaitMs: PAYER_MAX_WAIT_MS },
+      { addressGroup: 'a', maxWaitMs: PAYER_MAX_WAIT_MS - 3 * SECOND_MS },
+    ]);
   });
 });
 
@@ -177,35 +160,29 @@ describe('QuoteCreator.createQuote with a description', () => {
 
 /** Creates quotes at a fake mint that returns these results one by one. */
 function createQuoteCreator(...results: CreateQuoteResult[]) {
-  const { limiter } = createTestMintRateLimiter();
   const sentParams: object[] = [];
+  const waits: object[] = [];
   const logged: object[] = [];
   let beforeResponse: () => Promise<void> = async () => {};
   const creator = new QuoteCreator({
     client: {
-      createQuote: async (_mintUrl, params, permit) => {
+      createQuote: async (_mintUrl, params, wait = {}) => {
         sentParams.push(params);
+        waits.push(wait);
         await beforeResponse();
-        const result = results.shift();
-        if (result === undefined || permit === undefined) {
-          throw new Error('unexpected request');
-        }
-        permit.complete(result);
-        return result;
+        return results.shift() ?? expect.fail('unexpected request');
       },
     },
-    limiter,
+    payerMaxWaitMs: PAYER_MAX_WAIT_MS,
     monotonicMs: () => performance.now(),
     log: { info: (fields: object) => logged.push(fields) } as never,
   });
   const create = async (
-    params: Parameters<QuoteCreator['createQuote']>[2],
+    params: Parameters<QuoteCreator['createQuote']>[1],
     whileMintResponds: () => Promise<void> = async () => {},
   ) => {
-    const maxWaitMs = limiter.payerMaxWaitMs;
-    const permit = expectGranted(await limiter.acquire(MINT_URL, 'create', { maxWaitMs }));
     beforeResponse = whileMintResponds;
-    return await creator.createQuote(MINT_URL, permit, params);
+    return await creator.createQuote(MINT_URL, params, 'a');
   };
-  return { create, sentParams, logged, limiter };
+  return { create, sentParams, waits, logged };
 }

@@ -1,407 +1,271 @@
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import {
-  RATE_LIMITER_TIMING,
-  type RequestOutcome,
-  RouteRateLimiter,
-  type SentRequest,
-} from '../../../src/mints/route-rate-limiter.ts';
+import { describe, expect, it } from 'vitest';
+import { RateLimiter as TestMintLimit } from '../../../demo/test-mint/rate-limiter.ts';
+import { RATE_LIMITER_TIMING } from '../../../src/mints/limits.ts';
+import { type RequestResult, RouteRateLimiter } from '../../../src/mints/route-rate-limiter.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
+const MAX_WAIT_MS = RATE_LIMITER_TIMING.payerMaxWaitMs;
+const MAX_IN_FLIGHT = 16;
 
-/** How long a learned limit counts a request. */
-const WINDOW_MS = 61 * SECOND_MS;
-const MAX_COOLDOWN_MS = 61 * SECOND_MS;
+const ACCEPTED: RequestResult = { outcome: 'created' };
+const REFUSED: RequestResult = { outcome: 'rate_limited', retryAfterMs: null };
+const FAILED: RequestResult = { outcome: 'unavailable', reason: 'connection refused' };
 
-const SUCCESS = { outcome: 'created' };
-const FAILURE = { outcome: 'unavailable' };
-const RATE_LIMITED = { outcome: 'rate_limited', retryAfterMs: null };
+describe('RouteRateLimiter', () => {
+  it('pauses for the time in Retry-After', () => {
+    const route = new Route();
+    route.send({ outcome: 'rate_limited', retryAfterMs: 30 * SECOND_MS });
+    expect(route.getWaitMs()).toBe(30 * SECOND_MS);
+    route.advance(30 * SECOND_MS);
+    expect(route.getWaitMs()).toBe(0);
+  });
 
-afterEach(() => {
-  vi.restoreAllMocks();
-});
-
-describe('RouteRateLimiter without a learned limit', () => {
-  it('permits any number of requests but only 16 at a time', () => {
-    const harness = new LimiterHarness();
-    const requests = harness.sendMany(16);
-    expect(harness.getWaitMs()).toBe(Number.POSITIVE_INFINITY);
-    harness.completeAll(requests, SUCCESS);
-    for (let count = 0; count < 1_000; count += 1) {
-      expect(harness.getWaitMs()).toBe(0);
-      harness.sendAndComplete(SUCCESS);
+  it('pauses for 2 s after a stray 429, sends one request, and then ever more at a time', () => {
+    const route = new Route();
+    route.send({ outcome: 'rate_limited', retryAfterMs: 0 });
+    expect(route.getWaitMs()).toBe(2 * SECOND_MS);
+    route.advance(2 * SECOND_MS);
+    for (const concurrent of [1, 2, 4, 8, 16]) {
+      expect(route.sendWhilePossible()).toBe(concurrent);
+      route.end(ACCEPTED);
     }
   });
 
-  it('remembers at most 8,000 requests and learns no limit from a 429 after 10,000', () => {
-    const harness = new LimiterHarness();
-    for (let round = 0; round < 3; round += 1) {
-      for (let count = 0; count < 10_000; count += 1) {
-        harness.sendAndComplete(SUCCESS);
+  it('does not prolong a pause for requests that were pending when it began', () => {
+    const route = new Route();
+    expect(route.sendWhilePossible()).toBe(MAX_IN_FLIGHT);
+    route.advance(500);
+    route.endAll(REFUSED);
+    expect(route.getWaitMs()).toBe(2 * SECOND_MS);
+  });
+
+  it('pauses briefly after five failures in a row, and for at most ten seconds', () => {
+    const route = new Route();
+    const pauses = Array.from({ length: 10 }, () => {
+      route.send(FAILED);
+      const waitMs = route.getWaitMs();
+      route.advance(waitMs);
+      return waitMs / SECOND_MS;
+    });
+    expect(pauses).toEqual([0, 0, 0, 0, 1, 2, 4, 8, 10, 10]);
+    route.send(ACCEPTED);
+    route.send(FAILED);
+    expect(route.getWaitMs()).toBe(0);
+  });
+
+  it('does not pause after timeouts that took longer than the pause', () => {
+    const route = new Route();
+    for (let i = 0; i < 10; i += 1) {
+      route.recordSent();
+      route.advance(15 * SECOND_MS);
+      route.end(FAILED);
+      expect(route.getWaitMs()).toBe(0);
+    }
+    expect(route.sendWhilePossible()).toBe(1);
+  });
+
+  it('gives an address group ten requests a minute of a mint that limits them, while another one asks', () => {
+    const route = new Route();
+    route.refuseUntilLimited();
+    route.advance(MINUTE_MS);
+    const countAccepted = (group: string) => {
+      let count = 0;
+      while (route.getWaitMs(group) === 0 && count < 20) {
+        route.send(ACCEPTED, group);
+        count += 1;
       }
-      harness.sendAndComplete(RATE_LIMITED);
-      harness.advance(2 * SECOND_MS);
-      harness.sendAndComplete(RATE_LIMITED);
-      harness.advance(WINDOW_MS);
+      return count;
+    };
+    expect(countAccepted('alone')).toBe(20);
+    route.advance(2 * MINUTE_MS);
+    route.recordClient('other');
+    expect(countAccepted('alone')).toBe(10);
+    expect(countAccepted('other')).toBe(10);
+    route.advance(62 * SECOND_MS);
+    expect(countAccepted('alone')).toBe(10);
+  });
+
+  it('sends at full speed again after the mint accepted a hundred requests in a row', () => {
+    const route = new Route();
+    route.refuseUntilLimited();
+    expect(route.limiter.hasRefusedLately).toBe(true);
+    route.advance(2 * MINUTE_MS);
+    for (let i = 0; i < 100; i += 1) {
+      expect(route.limiter.hasRefusedLately).toBe(true);
+      expect(route.sendWhilePossible()).toBeLessThanOrEqual(2);
+      route.endAll(ACCEPTED, { atMost: 1 });
     }
-    for (let count = 0; count < 10_000; count += 1) {
-      harness.sendAndComplete(SUCCESS);
-    }
-    expect(harness.limiter.learnedLimit).toBeNull();
-    expect(harness.limiter.countUsed(0)).toBeLessThanOrEqual(8_000);
-  });
-
-  it('after one 429, waits 2 s, permits one request at a time, and doubles that with each success', () => {
-    const harness = new LimiterHarness();
-    harness.sendAndComplete(SUCCESS);
-    harness.sendAndComplete(RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(2 * SECOND_MS);
-    harness.advance(2 * SECOND_MS);
-    for (const allowed of [1, 2, 8, 16]) {
-      const requests = harness.sendMany(allowed);
-      expect(harness.getWaitMs()).toBe(Number.POSITIVE_INFINITY);
-      harness.completeAll(requests, SUCCESS);
-    }
-    expect(harness.limiter.learnedLimit).toBeNull();
-  });
-
-  it('waits 2 s, 4 s, 61 s and then 61 to 183 s at random while the mint keeps returning 429', () => {
-    vi.spyOn(Math, 'random')
-      .mockReturnValueOnce(0)
-      .mockReturnValueOnce(0.25)
-      .mockReturnValueOnce(1);
-    const harness = new LimiterHarness();
-    for (const cooldownMs of [
-      2 * SECOND_MS,
-      4 * SECOND_MS,
-      MAX_COOLDOWN_MS,
-      MAX_COOLDOWN_MS,
-      1.5 * MAX_COOLDOWN_MS,
-      3 * MAX_COOLDOWN_MS,
-    ]) {
-      harness.sendAndComplete(RATE_LIMITED);
-      expect(harness.getWaitMs()).toBe(cooldownMs);
-      harness.advance(cooldownMs);
-    }
-    harness.sendAndComplete(SUCCESS);
-    harness.sendAndComplete(RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(2 * SECOND_MS);
-  });
-
-  it('counts the 429 responses to concurrent requests as one rejection', () => {
-    const harness = new LimiterHarness();
-    const requests = harness.sendMany(5);
-    harness.advance(SECOND_MS);
-    harness.completeAll(requests, RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(2 * SECOND_MS);
-    harness.advance(2 * SECOND_MS);
-    harness.sendAndComplete(RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(4 * SECOND_MS);
-  });
-
-  it('learns a limit if the mint rejects three requests in a row at the same count', () => {
-    const harness = new LimiterHarness();
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(2);
-    expect(harness.limiter.learnedLimit).toBeNull();
-    harness.sendRejected(1);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-  });
-
-  it('learns no limit if the mint rejects requests at very different counts', () => {
-    const harness = new LimiterHarness();
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(2);
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(2);
-    expect(harness.limiter.learnedLimit).toBeNull();
-  });
-
-  it('learns no limit if the mint accepted more requests between the rejections', () => {
-    const harness = new LimiterHarness();
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(2);
-    harness.sendAndCompleteMany(2, SUCCESS);
-    harness.advance(WINDOW_MS);
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(2);
-    expect(harness.limiter.learnedLimit).toBeNull();
-  });
-
-  it('learns no limit if the mint rejects every request', () => {
-    const harness = new LimiterHarness();
-    harness.sendRejected(20);
-    expect(harness.limiter.learnedLimit).toBeNull();
+    expect(route.limiter.hasRefusedLately).toBe(false);
   });
 });
 
-describe('RouteRateLimiter after a 429 with Retry-After', () => {
-  it('ignores a Retry-After of zero', () => {
-    const harness = new LimiterHarness();
-    harness.sendAndComplete({ outcome: 'rate_limited', retryAfterMs: 0 });
-    expect(harness.getWaitMs()).toBe(2 * SECOND_MS);
-  });
+describe('RouteRateLimiter at a mint that allows 20 requests a minute', () => {
+  it.each([
+    ['sliding', 60, 18],
+    ['sliding', 30, 18],
+    ['sliding', 300, 16],
+    ['elastic', 60, 14],
+    ['elastic', 300, 14],
+  ] as const)(
+    'in a %s window, with %i payers a minute, gets %i and fewer than five 429s',
+    (...args) => {
+      const [windowKind, payersPerMinute, minInvoices] = args;
+      const { invoices, refusals } = simulate({ windowKind, payersPerMinute, minutes: 10 });
+      expect(invoices / 10).toBeGreaterThanOrEqual(minInvoices);
+      expect(refusals / 10).toBeLessThan(5);
+    },
+  );
 
-  it('waits exactly as long as Retry-After and learns no limit', () => {
-    const harness = new LimiterHarness();
-    for (let count = 0; count < 5; count += 1) {
-      harness.sendAndCompleteMany(10, SUCCESS);
-      harness.sendAndComplete({ outcome: 'rate_limited', retryAfterMs: 17_500 });
-      expect(harness.getWaitMs()).toBe(17_500);
-      harness.advance(17_499);
-      expect(harness.getWaitMs()).toBe(1);
-      harness.advance(1);
-      expect(harness.getWaitMs()).toBe(0);
-    }
-    expect(harness.limiter.learnedLimit).toBeNull();
-  });
+  it.each(['sliding', 'elastic'] as const)(
+    'shares a %s window with a second process',
+    (windowKind) => {
+      const load = { windowKind, payersPerMinute: 60, processes: 2, minutes: 30 };
+      expect(simulate(load).invoices / 30).toBeGreaterThanOrEqual(6);
+    },
+  );
 
-  it('does not shorten the wait for a later response with a shorter Retry-After', () => {
-    const harness = new LimiterHarness();
-    const [first, second] = harness.sendMany(2) as [SentRequest, SentRequest];
-    harness.complete(first, { outcome: 'rate_limited', retryAfterMs: MINUTE_MS });
-    harness.complete(second, { outcome: 'rate_limited', retryAfterMs: SECOND_MS });
-    expect(harness.getWaitMs()).toBe(MINUTE_MS);
-  });
-});
-
-describe('RouteRateLimiter with a learned limit', () => {
-  it('uses 95 % of the limit and counts a request for 61 s after its response', () => {
-    const harness = LimiterHarness.withLimit(40);
-    const first = harness.send();
-    harness.advance(5 * SECOND_MS);
-    harness.complete(first, SUCCESS);
-    harness.sendAndCompleteMany(37, SUCCESS);
-    expect(harness.getWaitMs()).toBe(WINDOW_MS);
-    harness.advance(WINDOW_MS);
-    expect(harness.getWaitMs()).toBe(0);
-  });
-
-  it('gives one address group at most half of the limit while other groups are active', () => {
-    const harness = LimiterHarness.withLimit(40);
-    harness.sendAndComplete(SUCCESS, 'b');
-    harness.sendAndCompleteMany(19, SUCCESS, 'a');
-    expect([harness.getWaitMs('a'), harness.getWaitMs('b'), harness.getWaitMs('c')]).toEqual([
-      WINDOW_MS,
-      0,
-      0,
-    ]);
-  });
-
-  it('leaves a sixth of the limit to other address groups while only one is active', () => {
-    const harness = LimiterHarness.withLimit(40);
-    harness.sendAndCompleteMany(32, SUCCESS, 'a');
-    expect([harness.getWaitMs('a'), harness.getWaitMs('b')]).toEqual([WINDOW_MS, 0]);
-    expect(harness.getWaitMs()).toBe(0);
-  });
-
-  it('does not count requests that never reached the mint', () => {
-    const harness = LimiterHarness.withLimit(20);
-    for (let count = 0; count < 100; count += 1) {
-      harness.limiter.cancel(harness.send());
-    }
-    expect([harness.getWaitMs(), harness.limiter.countUsed(harness.nowMs)]).toEqual([0, 0]);
-  });
-
-  it('exceeds the limit by one request after two minutes and keeps it if the mint returns 429', () => {
-    const harness = LimiterHarness.withLimit(20);
-    harness.advance(2 * MINUTE_MS);
-    harness.sendAndCompleteMany(20, SUCCESS);
-    const probe = harness.send();
-    expect(harness.getWaitMs()).toBe(Number.POSITIVE_INFINITY);
-    harness.complete(probe, RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(2 * SECOND_MS);
-    harness.advance(2 * SECOND_MS);
-    expect(harness.getWaitMs()).toBe(59 * SECOND_MS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-  });
-
-  it('raises the limit by half at the first success beyond it and drops it at the second', () => {
-    const harness = LimiterHarness.withLimit(20);
-    harness.advance(2 * MINUTE_MS);
-    harness.sendAndCompleteMany(21, SUCCESS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-    harness.sendAndComplete(SUCCESS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 30, isElastic: false });
-    harness.sendAndCompleteMany(10, SUCCESS);
-    expect(harness.limiter.learnedLimit).toBeNull();
-  });
-
-  it('does not raise the limit if the mint may have counted the requests in different windows', () => {
-    const harness = LimiterHarness.withLimit(20);
-    harness.advance(2 * MINUTE_MS);
-    harness.sendAndCompleteMany(10, SUCCESS);
-    harness.advance(56 * SECOND_MS);
-    harness.sendAndCompleteMany(15, SUCCESS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-  });
-
-  it('lowers the limit if the mint repeatedly rejects requests at a lower count', () => {
-    const harness = LimiterHarness.withLimit(40);
-    harness.sendAndCompleteMany(10, SUCCESS);
-    harness.sendRejected(2);
-    harness.advance(WINDOW_MS);
-    harness.sendAndCompleteMany(10, SUCCESS);
-    harness.sendRejected(2);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 10, isElastic: false });
-  });
-
-  it('does not replace its limit by one that another process learned', () => {
-    const harness = LimiterHarness.withLimit(40);
-    harness.limiter.adoptLimit({ count: 5, isElastic: true }, harness.nowMs);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 40, isElastic: false });
+  it('uses a limit that is raised to 60', () => {
+    const load = { windowKind: 'sliding', payersPerMinute: 90, raisedLimit: 60 } as const;
+    const before = simulate({ ...load, minutes: 10 }).invoices;
+    expect((simulate({ ...load, minutes: 20 }).invoices - before) / 10).toBeGreaterThanOrEqual(45);
   });
 });
 
-// Every request, accepted or rejected, restarts the window of a mint with an elastic limit.
-describe('RouteRateLimiter with an elastic limit', () => {
-  it('assumes an elastic limit after three rejections below the learned limit', () => {
-    const harness = LimiterHarness.withLimit(20);
-    for (let count = 0; count < 20; count += 1) {
-      harness.advance(4 * SECOND_MS);
-      harness.sendAndComplete(SUCCESS);
-    }
-    harness.sendRejected(2);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-    harness.sendRejected(1);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: true });
-  });
-
-  it('does not assume an elastic limit after one 429', () => {
-    const harness = LimiterHarness.withLimit(20);
-    harness.sendAndCompleteMany(5, SUCCESS);
-    harness.sendRejected(1);
-    harness.advance(2 * SECOND_MS);
-    expect(harness.getWaitMs()).toBe(0);
-    harness.sendAndComplete(SUCCESS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-    expect(harness.getWaitMs()).toBe(0);
-  });
-
-  it('permits 19 requests in a burst and the next burst after 61 s without requests', () => {
-    const harness = LimiterHarness.withLimit(20, { isElastic: true });
-    for (let burst = 0; burst < 2; burst += 1) {
-      for (let count = 0; count < 19; count += 1) {
-        expect(harness.getWaitMs()).toBe(0);
-        harness.sendAndComplete(SUCCESS);
-        harness.advance(2 * SECOND_MS);
-      }
-      expect(harness.getWaitMs()).toBe(WINDOW_MS - 2 * SECOND_MS);
-      harness.advance(WINDOW_MS - 2 * SECOND_MS);
-    }
-  });
-
-  it('exceeds the limit only in a burst that starts two minutes or more after the limit was learned', () => {
-    const harness = LimiterHarness.withLimit(20, { isElastic: true });
-    harness.advance(MINUTE_MS + 50 * SECOND_MS);
-    harness.sendAndCompleteMany(19, SUCCESS);
-    harness.advance(20 * SECOND_MS);
-    expect(harness.getWaitMs()).toBe(WINDOW_MS - 20 * SECOND_MS);
-    harness.advance(WINDOW_MS - 20 * SECOND_MS);
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendAndComplete(RATE_LIMITED);
-    expect(harness.getWaitMs()).toBe(WINDOW_MS);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: true });
-  });
-
-  it('no longer assumes an elastic limit if the mint rejects requests within a burst', () => {
-    const harness = LimiterHarness.withLimit(200, { isElastic: true });
-    harness.sendAndCompleteMany(20, SUCCESS);
-    harness.sendRejected(3);
-    expect(harness.limiter.learnedLimit).toEqual({ count: 20, isElastic: false });
-  });
+it('serves 95 % of payers at a mint that refuses 1 % of all requests', () => {
+  const { invoices } = simulate({ strayShare: 0.01, payersPerMinute: 600, minutes: 30 });
+  expect(invoices / (30 * 600)).toBeGreaterThan(0.95);
 });
 
-describe('RouteRateLimiter for a mint that fails', () => {
-  it('pauses after the fifth failure in a row and each further one, for at most ten seconds', () => {
-    const harness = new LimiterHarness();
-    const pausesMs: number[] = [];
-    for (let count = 0; count < 10; count += 1) {
-      harness.advance(1);
-      harness.sendAndComplete(FAILURE);
-      pausesMs.push(harness.getWaitMs());
-      harness.advance(harness.getWaitMs());
-    }
-    expect(pausesMs).toEqual([0, 0, 0, 0, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
-    harness.sendAndComplete(SUCCESS);
-    harness.sendAndComplete(FAILURE);
-    expect(harness.getWaitMs()).toBe(0);
-  });
-
-  it('permits one request at a time, without a pause, after each timeout', () => {
-    const harness = new LimiterHarness();
-    for (let count = 0; count < 10; count += 1) {
-      const request = harness.send();
-      harness.advance(15 * SECOND_MS);
-      harness.complete(request, FAILURE);
-      expect(harness.getWaitMs()).toBe(0);
-    }
-    harness.send();
-    expect(harness.getWaitMs()).toBe(Number.POSITIVE_INFINITY);
-  });
-
-  it('does not prolong a pause for failed requests that were sent before it', () => {
-    const harness = new LimiterHarness();
-    const requests = harness.sendMany(16);
-    harness.advance(500);
-    harness.completeAll(requests, FAILURE);
-    expect(harness.getWaitMs()).toBe(500);
-  });
-});
-
-/** A rate limiter with a clock that the test advances. */
-class LimiterHarness {
+/** A limiter with a clock that the test advances, and the requests in flight. */
+class Route {
   readonly limiter = new RouteRateLimiter(RATE_LIMITER_TIMING);
-  nowMs = 1_000_000;
-
-  /** Creates a rate limiter with a limit that another process just learned. */
-  static withLimit(count: number, { isElastic = false } = {}): LimiterHarness {
-    const harness = new LimiterHarness();
-    harness.limiter.adoptLimit({ count, isElastic }, harness.nowMs);
-    return harness;
-  }
+  #nowMs = MINUTE_MS;
+  readonly #sentAtMs: number[] = [];
 
   advance(durationMs: number): void {
-    this.nowMs += durationMs;
+    this.#nowMs += durationMs;
   }
 
-  getWaitMs(addressGroup?: string): number {
-    return this.limiter.getWaitMs(this.nowMs, addressGroup);
+  getWaitMs(addressGroup: string | null = null): number {
+    return this.limiter.getWaitMs(this.#nowMs, addressGroup);
   }
 
-  send(addressGroup?: string): SentRequest {
-    return this.limiter.recordSent(this.nowMs, addressGroup);
+  recordClient(addressGroup: string): void {
+    this.limiter.recordClient(this.#nowMs, addressGroup);
   }
 
-  sendMany(count: number): SentRequest[] {
-    return Array.from({ length: count }, () => this.send());
+  recordSent(): void {
+    this.limiter.recordSent();
+    this.#sentAtMs.push(this.#nowMs);
   }
 
-  complete(request: SentRequest, outcome: RequestOutcome): void {
-    this.limiter.recordOutcome(request, outcome, this.nowMs);
+  send(result: RequestResult, addressGroup?: string): void {
+    if (addressGroup !== undefined) {
+      this.recordClient(addressGroup);
+    }
+    this.recordSent();
+    this.end(result, addressGroup);
   }
 
-  completeAll(requests: SentRequest[], outcome: RequestOutcome): void {
-    for (const request of requests) {
-      this.complete(request, outcome);
+  end(result: RequestResult, addressGroup: string | null = null): void {
+    const sentAtMs = this.#sentAtMs.shift() ?? expect.fail('no request is in flight');
+    this.limiter.recordEnd();
+    this.limiter.recordResult({ sentAtMs, addressGroup }, result, this.#nowMs);
+  }
+
+  endAll(result: RequestResult, { atMost = Number.POSITIVE_INFINITY } = {}): void {
+    for (let ended = 0; this.#sentAtMs.length > 0 && ended < atMost; ended += 1) {
+      this.end(result);
     }
   }
 
-  sendAndComplete(outcome: RequestOutcome, addressGroup?: string): void {
-    this.complete(this.send(addressGroup), outcome);
+  /** Returns how many requests are in flight afterwards. */
+  sendWhilePossible(): number {
+    while (this.getWaitMs() === 0) {
+      this.recordSent();
+    }
+    return this.#sentAtMs.length;
   }
 
-  sendAndCompleteMany(count: number, outcome: RequestOutcome, addressGroup?: string): void {
-    for (let sent = 0; sent < count; sent += 1) {
-      this.sendAndComplete(outcome, addressGroup);
+  refuseUntilLimited(): void {
+    while (!this.limiter.hasRefusedLately) {
+      this.send(REFUSED);
+      this.advance(this.getWaitMs());
     }
   }
+}
 
-  /** Sends requests as soon as each is permitted. The mint rejects them with 429. */
-  sendRejected(count: number): void {
-    for (let sent = 0; sent < count; sent += 1) {
-      this.advance(this.getWaitMs() || 1);
-      this.sendAndComplete(RATE_LIMITED);
+interface Load {
+  windowKind?: 'sliding' | 'elastic';
+  /** The limit after the fourth minute. */
+  raisedLimit?: number;
+  strayShare?: number;
+  payersPerMinute: number;
+  processes?: number;
+  minutes: number;
+}
+
+const STEP_MS = 100;
+const LATENCY_MS = 300;
+
+/** Payers come at a constant rate, to one process after the other, and wait for up to 8 seconds. */
+function simulate({ strayShare = 0, payersPerMinute, processes = 1, minutes, ...load }: Load) {
+  let nowMs = MINUTE_MS;
+  let strays = 0;
+  let payers = 0;
+  let invoices = 0;
+  let refusals = 0;
+  const { windowKind = 'sliding', raisedLimit = 20 } = load;
+  const mint = new TestMintLimit(
+    {
+      get rateLimit() {
+        const requestsPerWindow = nowMs < 5 * MINUTE_MS ? 20 : raisedLimit;
+        return load.windowKind === undefined ? null : { requestsPerWindow, windowKind };
+      },
+    },
+    () => nowMs,
+  );
+  const isRefused = () => {
+    strays += strayShare;
+    const isStray = strays >= 1;
+    strays -= Number(isStray);
+    return isStray || mint.checkLimit('create') !== null;
+  };
+  const limiters = Array.from({ length: processes }, () => ({
+    limiter: new RouteRateLimiter(RATE_LIMITER_TIMING),
+    waitingSinceMs: [] as number[],
+    inFlightSinceMs: [] as number[],
+  }));
+  for (; nowMs < (minutes + 1) * MINUTE_MS; nowMs += STEP_MS) {
+    while (payers < ((nowMs - MINUTE_MS) * payersPerMinute) / MINUTE_MS) {
+      limiters[payers % processes]?.waitingSinceMs.push(nowMs);
+      payers += 1;
+    }
+    for (const { limiter, waitingSinceMs, inFlightSinceMs } of limiters) {
+      while (nowMs - (inFlightSinceMs[0] ?? nowMs) >= LATENCY_MS) {
+        const sentAtMs = inFlightSinceMs.shift() ?? 0;
+        const result = isRefused() ? REFUSED : ACCEPTED;
+        limiter.recordEnd();
+        limiter.recordResult({ sentAtMs, addressGroup: null }, result, nowMs);
+        invoices += Number(result === ACCEPTED);
+        refusals += Number(result === REFUSED);
+        if (result === REFUSED) {
+          waitingSinceMs.unshift(sentAtMs);
+        }
+      }
+      const waitMs = limiter.getWaitMs(nowMs);
+      const isTooLong = (sinceMs: number) =>
+        nowMs + (Number.isFinite(waitMs) ? waitMs : 0) - sinceMs > MAX_WAIT_MS;
+      while (waitingSinceMs[0] !== undefined && isTooLong(waitingSinceMs[0])) {
+        waitingSinceMs.shift();
+      }
+      while (waitingSinceMs.length > 0 && limiter.getWaitMs(nowMs) === 0) {
+        waitingSinceMs.shift();
+        limiter.recordSent();
+        inFlightSinceMs.push(nowMs);
+      }
     }
   }
+  return { invoices, refusals };
 }

@@ -90,9 +90,6 @@ const FAILING_MINT: MintContact = {
   failure: 'connection refused',
 };
 const DEAD_HOLDER = { leaseHolder: { processId: 'p1', isAlive: false } };
-const _CHECK_LIMIT: Pick<PaymentTrace, 'mintRateLimits'> = {
-  mintRateLimits: [{ route: 'check', requestsPerMinute: 20 }],
-};
 
 it.each<[string, PaymentTrace, number, string]>([
   ['a missing update', createTrace('PAID'), 0, 'No `update` was sent to a socket'],
@@ -207,7 +204,6 @@ function createTrace(
     paymentStatus: derivePaymentStatus(quote, NOW_MS),
     leaseHolder: { processId: 'p1', isAlive: true },
     mintContact: { answeredAtMs: PAID_AT_MS, failingSinceMs: null, failure: null },
-    mintRateLimits: [],
     receipt: null,
     ...changes,
   };

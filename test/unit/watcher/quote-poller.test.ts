@@ -424,7 +424,7 @@ class FakeMint {
     return [...this.batches.flat(), ...this.reads].filter((id) => id === quoteId).length;
   }
 
-  hasLearnedLimit(): boolean {
+  hasRefusedLately(): boolean {
     return this.hasRefused;
   }
 
