@@ -5,7 +5,6 @@ import { NetworkThread, type NetworkThreadStop } from './network-thread.ts';
 
 interface EgressOptions {
   allowPrivateNetworks: boolean;
-  /** URLs of the mints and relays that the operator named. */
   operatorUrls: readonly string[];
   fetchLimits?: Partial<FetchLimits> | undefined;
   monotonicMs?: () => number;

@@ -6,7 +6,6 @@ import { MAX_ADDRESSES_PER_NAME } from './limits.ts';
 import { isAllowedPort, isForbiddenHost, isPublicAddress } from './public-address.ts';
 import { RequestFailure, type RequestFailureReason } from './request-failure.ts';
 
-/** Which hosts the service may connect to. */
 export interface ConnectionPolicy {
   /** Whether to allow plain http and ws, any port and private addresses, for development. */
   allowPrivateNetworks: boolean;
@@ -70,7 +69,6 @@ export const TLS_OPTIONS = {
   rejectUnauthorized: true,
 } satisfies ConnectionOptions;
 
-/** Returns the address of an IPv6 host as `net.connect` expects it. */
 export function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }

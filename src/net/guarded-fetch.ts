@@ -5,7 +5,6 @@ import type { NetworkThread } from './network-thread.ts';
 import { SiteSemaphore } from './site-semaphore.ts';
 
 export interface GuardedRequest extends Pick<HttpRequest, 'url' | 'method'> {
-  /** Sent as JSON. */
   body?: unknown;
   /** Should be small. All pending responses share a budget of memory. */
   maxBodyBytes?: number;

@@ -41,7 +41,6 @@ const WEBSOCKET_OPTIONS = {
   headers: { 'User-Agent': 'nutpost' },
 };
 
-/** Why a WebSocket closed. */
 export interface CloseReason {
   /** `connection lost` if the WebSocket was open. */
   reason: HandshakeFailure;
@@ -68,7 +67,6 @@ export interface GuardedSocket extends EventEmitter<GuardedSocketEvents> {
   ping(): void;
   /** Starts the closing handshake, which takes at most a second. */
   close(): void;
-  /** Closes the connection without a handshake. */
   terminate(): void;
 }
 
@@ -99,7 +97,6 @@ interface DirectSocketOptions extends ConnectionPolicy {
   receive: Receive | undefined;
 }
 
-/** A WebSocket that this thread handles. */
 class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
   readonly #socket: WebSocket;
   #failure: unknown = null;

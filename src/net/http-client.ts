@@ -28,7 +28,6 @@ const REQUEST_HEADERS = {
 export interface HttpRequest {
   url: string;
   method: 'GET' | 'POST';
-  /** Null: none. */
   jsonBody: string | null;
   maxBodyBytes: number;
   timeoutMs: number;
@@ -155,11 +154,9 @@ function firstHeaderValues(
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
 
-/** The memory for all pending responses together. */
 interface ResponseBufferBudget {
   readonly maxBytes: number;
   usedBytes: number;
-  /** Oldest first. */
   readonly pending: Set<BufferedResponse>;
 }
 
@@ -183,7 +180,6 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#maxBytes = maxBytes;
   }
 
-  /** Whether any part of the request may have been sent. */
   get isRequestStarted(): boolean {
     return this.#controller !== null;
   }

@@ -81,7 +81,6 @@ export class MeteredSocket extends Duplex {
 }
 
 export interface MeteredRequest extends Dispatcher.DispatchOptions {
-  /** Below TLS. */
   maxReceivedBytes: number;
 }
 

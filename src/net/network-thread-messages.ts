@@ -2,7 +2,6 @@ import type { CloseReason } from './guarded-websocket.ts';
 import type { HttpRequest, HttpResponse } from './http-client.ts';
 import type { FetchLimits } from './limits.ts';
 
-/** The `workerData` of the network thread. */
 export interface NetworkThreadOptions {
   allowPrivateNetworks: boolean;
   limits: FetchLimits;
@@ -11,9 +10,7 @@ export interface NetworkThreadOptions {
 
 /** From the main thread to the network thread. Ids are unique. */
 export type NetworkThreadRequest =
-  /** Requests of different clients use different connections. */
   | { kind: 'request'; id: number; clientId: number; request: HttpRequest }
-  /** The sockets of a site share a limit. */
   | { kind: 'connect'; id: number; url: string; site: string }
   | { kind: 'send'; id: number; text: string }
   | { kind: 'ping' | 'close' | 'terminate'; id: number }

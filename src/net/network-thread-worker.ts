@@ -19,7 +19,6 @@ import {
   NetworkThreadStatus,
 } from './network-thread-messages.ts';
 
-/** Sends and receives for {@link NetworkThread}. */
 function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): void {
   const { allowPrivateNetworks, limits } = options;
   const status = new NetworkThreadStatus(options.statusMemory);
@@ -150,12 +149,10 @@ function countMessageBytes(reply: NetworkThreadReply): number {
   return reply.kind === 'response' ? 0 : BYTES_PER_MESSAGE + textBytes;
 }
 
-/** A token bucket. */
 class ByteBucket {
   #bytes = SITE_BURST_BYTES;
   #filledAtMs = performance.now();
 
-  /** Takes bytes if there are enough. Returns whether there were. */
   take(bytes: number): boolean {
     const nowMs = performance.now();
     const filledBytes = ((nowMs - this.#filledAtMs) * SITE_BYTES_PER_SECOND) / 1_000;

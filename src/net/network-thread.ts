@@ -34,11 +34,8 @@ interface NetworkThreadDeps extends Pick<NetworkThreadOptions, 'allowPrivateNetw
   onStopped: (stop: NetworkThreadStop) => void;
 }
 
-/** The thread was blocked or died. */
 export interface NetworkThreadStop {
-  /** The site that it was busy with; null if there was none. */
   site: string | null;
-  /** How long the site is suspended. */
   suspendedMs: number;
   error: unknown;
 }
@@ -77,7 +74,6 @@ export class NetworkThread {
     });
   }
 
-  /** Creates a client with connections of its own. */
   createHttpClient(): Pick<HttpClient, 'request' | 'close'> {
     const clientId = this.#createId();
     let isClosed = false;
@@ -95,7 +91,6 @@ export class NetworkThread {
     };
   }
 
-  /** Opens a WebSocket; see {@link createGuardedWebSocketConnector}. */
   connect(url: string): GuardedSocket {
     const id = this.#createId();
     const socket = new ThreadSocket((command) => {
@@ -113,7 +108,6 @@ export class NetworkThread {
     return socket;
   }
 
-  /** Closes all connections. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#stop();
@@ -204,7 +198,6 @@ export class NetworkThread {
     void this.#stop();
   }
 
-  /** Ends all requests and sockets. */
   async #stop(): Promise<void> {
     const running = this.#running;
     this.#running = null;
@@ -240,7 +233,6 @@ export class NetworkThread {
     }
   }
 
-  /** Suspends the site that the thread was busy with. */
   #suspend(site: string): number {
     const { monotonicMs } = this.#deps;
     const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
@@ -264,7 +256,6 @@ export class NetworkThread {
 
 type SocketCommand = { kind: 'send'; text: string } | { kind: 'ping' | 'close' | 'terminate' };
 
-/** A WebSocket that the network thread handles. */
 class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
   #state: GuardedSocket['state'] = 'connecting';
   readonly #post: (command: SocketCommand) => void;

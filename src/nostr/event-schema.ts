@@ -18,7 +18,6 @@ export type NostrEvent = z.infer<typeof nostrEventSchema>;
 
 export type Tags = readonly (readonly string[])[];
 
-/** Returns the first value of each tag with this name. */
 export function tagValues(tags: Tags, name: string): string[] {
   return tags.filter((tag) => tag[0] === name).map(([, value = '']) => value);
 }

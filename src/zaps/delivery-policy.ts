@@ -11,7 +11,6 @@ export type PublishResult =
   /** The relay stores the event, perhaps since an earlier attempt. */
   | { outcome: 'accepted'; message: string }
   | { outcome: 'rejected'; rejection: RelayRejection; message: string }
-  /** The event was sent, so the relay may store it. */
   | { outcome: 'no_response' }
   /** The event was not sent. */
   | { outcome: 'unreachable'; reason: string };
@@ -21,16 +20,13 @@ export interface DeliveryUpdate {
   attempts: number;
   /** Milliseconds since 1970; null if the delivery has ended. */
   nextAttemptAtMs: number | null;
-  /** The relay's message, or why the relay sent none. */
   lastResult: string;
 }
 
 export interface RelayStatus {
-  /** Consecutive failures. */
   failures: number;
   /** Milliseconds since 1970; null if the relay is healthy. */
   backoffUntilMs: number | null;
-  /** Null if the relay is healthy. */
   lastError: string | null;
 }
 
@@ -57,7 +53,6 @@ export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): P
     : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
 }
 
-/** Decides what changes in a delivery after an attempt. */
 export function computeDeliveryUpdate(
   previousAttempts: number,
   result: PublishResult,

@@ -3,21 +3,16 @@ import { jsonRows, lockRows } from '../database/sql.ts';
 import { type Db, transaction } from '../database/transaction.ts';
 import type { DeliveryUpdate, RelayStatus } from './delivery-policy.ts';
 
-/** A relay to which receipts are due. */
 export interface DueRelay {
   url: string;
-  /** Consecutive failures. */
   failures: number;
   /** When the relay last accepted a receipt; null if it never has. */
   acceptedAtMs: number | null;
 }
 
 export interface DueReceipt {
-  /** Event id, hex. */
   id: string;
-  /** The signed event in JSON. */
   eventJson: string;
-  /** Earlier attempts at this relay. */
   attempts: number;
   /** Hex; null if the invoice of an older row is unreadable. */
   paymentHash: string | null;

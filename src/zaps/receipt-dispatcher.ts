@@ -39,7 +39,6 @@ interface DeliveryContext {
   log: Logger;
 }
 
-/** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
   readonly #context: DeliveryContext;
   readonly #scanJob: BackgroundJob;
@@ -48,7 +47,6 @@ export class ReceiptDispatcher {
   #lastScannedUrl = '';
   /** The relays of new receipts, oldest first. Each scan looks at them, too, until they are due no longer or get a slot. */
   #relaysOfNewReceipts = new Set<string>();
-  /** By relay URL. */
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   readonly #provenSlots: SiteSemaphore;
   readonly #unprovenSlots: SiteSemaphore;
@@ -74,7 +72,6 @@ export class ReceiptDispatcher {
     this.#scanJob.start();
   }
 
-  /** Delivers receipts that were just stored immediately, instead of at the next scan. */
   wake(relayUrls: readonly string[]): void {
     for (const url of relayUrls) {
       this.#relaysOfNewReceipts.add(url);
@@ -126,7 +123,6 @@ export class ReceiptDispatcher {
     this.#outage.recordSuccess();
   }
 
-  /** Sends due receipts to a relay in batches, until no receipt is due, the relay fails, or the time is up. */
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
     const { db, clock } = this.#context;
     const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;

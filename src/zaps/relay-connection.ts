@@ -23,7 +23,6 @@ export interface RelayContext {
   verifyEvent: EventVerifier;
   clock: Clock;
   log: Logger;
-  /** Shorter in tests. */
   responseTimeoutMs?: number | undefined;
   idleTimeoutMs?: number | undefined;
 }
@@ -45,14 +44,11 @@ interface PendingRequest {
  * because of the relay. Disconnects if the relay does not respond.
  */
 export class RelayConnection {
-  /** Normalised. */
   readonly url: string;
   readonly closed: Promise<void>;
   readonly #context: RelayContext;
   readonly #socket: GuardedSocket;
-  /** Resolves when the handshake has succeeded or failed. */
   readonly #handshakeEnded = Promise.withResolvers<void>();
-  /** By event id or query id. */
   readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
   /** The result of the AUTH event; null before it. */
@@ -83,7 +79,6 @@ export class RelayConnection {
     return this.#closeReason === null && this.#socket.state !== 'closed';
   }
 
-  /** Whether the connection is open and no request is pending. */
   get isIdle(): boolean {
     return this.#socket.state === 'open' && this.#pending.size === 0;
   }
@@ -101,7 +96,6 @@ export class RelayConnection {
     return auth.outcome === 'accepted' ? this.#sendAndWaitForOk(id, message) : auth;
   }
 
-  /** Finds the newest event at the relay that matches. */
   async query(filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
     const pendingQueries = [...this.#pending.values()].filter((request) => request.filter !== null);
     if (pendingQueries.length >= MAX_PENDING_QUERIES) {

@@ -15,13 +15,11 @@ import { normaliseRelayUrl } from './relay-url.ts';
 
 interface RelayListContext {
   relayPool: Pick<RelayPool, 'query'>;
-  /** Normalised URLs. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   monotonicMs: () => number;
 }
 
-/** Looks up the relay lists of recipients (NIP-65) at the operator's relays, and caches them. */
 export class RelayListCache {
   readonly #context: RelayListContext;
   /** Write relays by public key. Returns an expired list while it fetches a new list. */

@@ -43,7 +43,6 @@ export class RelayPool {
       : this.#getConnection(url).query(filter, timeoutMs);
   }
 
-  /** Ends all requests, rejects new ones, and resolves when all sockets are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const connections = [...this.#connections];

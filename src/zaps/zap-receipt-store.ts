@@ -7,25 +7,17 @@ import type { RelayStatus } from './delivery-policy.ts';
 import { GIVE_UP_AFTER_MS } from './limits.ts';
 
 export interface NewZapReceipt {
-  /** `quotes.id`. */
   quote: number;
-  /** Event id, hex. */
   id: string;
-  /** The recipient; hex. */
   pubkey: string;
-  /** The id of the zap request event, hex. */
   zapRequestId: string;
-  /** The signed event in JSON. */
   eventJson: string;
-  /** Normalised, without duplicates. */
   relayUrls: readonly string[];
   /** When the payment was recorded (milliseconds since 1970). */
   createdAtMs: number;
 }
 
-/** A receipt and its deliveries. Times in milliseconds since 1970. */
 export interface TracedReceipt {
-  /** Event id, hex. */
   id: string;
   createdAtMs: number;
   deliveries: TracedDelivery[];
@@ -35,10 +27,8 @@ export interface TracedDelivery {
   relayUrl: string;
   state: DeliveryState;
   attempts: number;
-  /** Printable. */
   lastResult: string | null;
   lastAttemptAtMs: number | null;
-  /** Null unless the delivery is open. */
   nextAttemptAtMs: number | null;
   giveUpAtMs: number;
   /** Null if the relay is healthy or the delivery has ended. */
@@ -56,7 +46,6 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-/** Returns the zap requests of those quotes that have one, by `quotes.id`. */
 export async function findZapRequests(
   db: Db,
   quotes: readonly number[],
@@ -69,7 +58,6 @@ export async function findZapRequests(
   return new Map(rows.map((row) => [row.id, row.zap_request]));
 }
 
-/** Returns those of these zap requests (event ids) that have a receipt. */
 export async function findUsedZapRequests(
   db: Db,
   zapRequestIds: readonly string[],

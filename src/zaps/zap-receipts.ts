@@ -35,7 +35,6 @@ interface ReceiptContext {
   log: Logger;
 }
 
-/** A payment with a zap request. */
 interface Zap extends RecordedPayment {
   zapRequest: NostrEvent;
   /** The zap request exactly as its sender signed it. */
@@ -114,7 +113,6 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   };
 }
 
-/** Returns null if the payment is no zap, or its zap request is unreadable, which is logged. */
 function toZap(
   payment: RecordedPayment,
   zapRequests: ReadonlyMap<number, string>,
@@ -142,7 +140,6 @@ export function parseZapRequest(json: string): NostrEvent | null {
   return event === undefined || recipient === '' ? null : event;
 }
 
-/** @returns null if the receipt cannot be created */
 function signReceipt(
   { signer, operatorRelays, allowPrivateNetworks, log }: ReceiptContext,
   { quoteRowId, pubkey, request, paidAtMs, zapRequest, json }: Zap,

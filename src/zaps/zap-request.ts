@@ -10,9 +10,7 @@ import {
 } from './limits.ts';
 
 export interface ZapRequestRules {
-  /** Hex. */
   recipient: string;
-  /** The amount for which the payer requests an invoice. */
   amountMsat: number;
   /** The key that signs receipts, which is `nostrPubkey` in the LNURL response; hex. */
   zapPubkey: string;

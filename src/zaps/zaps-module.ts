@@ -13,7 +13,6 @@ interface ZapsModuleOptions {
   db: Db;
   /** Signs zap receipts; hex. Null: payments get no receipts. */
   secretKey: string | null;
-  /** The operator's relays, normalised. */
   relays: readonly string[];
   mintPolicy: MintPolicy;
   /** Per recipient; 0: no limit. */
@@ -25,7 +24,6 @@ interface ZapsModuleOptions {
   log: Logger;
 }
 
-/** Constructs the objects that sign zap receipts, deliver them to relays, and look up relay lists. */
 export async function createZapsModule(options: ZapsModuleOptions) {
   const { relays: operatorRelays, allowPrivateNetworks, clock, monotonicMs, log } = options;
   const verifyEvent = await loadEventVerifier();

@@ -30,35 +30,6 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const AMOUNT_MSAT = 21_000;
 
-it.each([
-  ['11 minutes old', -11],
-  ['11 minutes in the future', 11],
-  ['a year old', -365 * 24 * 60],
-])('rejects a zap request that is %s, and creates no quote', async (_name, minutes) => {
-  const { environment, relay, clock } = await startService();
-  const wallet = environment.newWallet();
-  const zapRequest = signZapRequest(wallet, relay, clock.nowMs + minutes * MINUTE_MS);
-  expect(await requestZapInvoice(environment, wallet, zapRequest)).toEqual({
-    status: 'ERROR',
-    reason: expect.stringMatching(/'created_at' within 10 minutes of the time of this server/),
-  });
-  expect(environment.mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(0);
-});
-
-it.each([
-  ['9 minutes old', -9],
-  ['9 minutes in the future', 9],
-])('signs a receipt for a zap request that is %s', async (_name, minutes) => {
-  const { environment, relay, clock } = await startService();
-  const wallet = environment.newWallet();
-  await payZap(
-    environment,
-    wallet,
-    signZapRequest(wallet, relay, clock.nowMs + minutes * MINUTE_MS),
-  );
-  await relay.waitForEvents(1);
-});
-
 it('signs one receipt for a zap request, for whichever of its invoices is paid first', async () => {
   const { environment, relay, clock, logs } = await startService();
   const wallet = environment.newWallet();

@@ -176,14 +176,6 @@ describe('an invalid zap request', () => {
       reason,
     );
   });
-
-  it.each(['%FF%FE', '%7B%', '%00', '+', '%257B%25FF'])(
-    'is rejected as not JSON if the nostr parameter is %s',
-    async (value) => {
-      const query = `amount=${AMOUNT_MSAT}&nostr=${value}`;
-      await expectRejected(environment.newWallet(), query, /not JSON/);
-    },
-  );
 });
 
 function fetchLnurlPay(user: string, query: string): Promise<ApiResponse> {

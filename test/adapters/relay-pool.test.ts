@@ -103,40 +103,19 @@ describe('RelayPool with a slow relay', () => {
     expect(relay.connections.opened).toBe(2);
   });
 
-  it.each(['handshake', 'event'])(
-    'accepts a response to the %s that arrived while this process was busy',
-    async (delayedResponse) => {
-      const blockEventLoop = () => {
-        Atomics.wait(
-          new Int32Array(new SharedArrayBuffer(4)),
-          0,
-          0,
-          LONG_TIMEOUT_MS + SHORT_TIMEOUT_MS,
-        );
-      };
-      const relay = await startScriptedRelay(
-        (socket, text) => {
-          send(socket, ['OK', JSON.parse(text)[1].id, true, '']);
-          if (delayedResponse === 'event') {
-            // The timeout elapses before the response is read.
-            setImmediate(blockEventLoop);
-          }
-        },
-        () => delayedResponse === 'handshake' && blockEventLoop(),
-      );
-      const timeouts = { responseTimeoutMs: LONG_TIMEOUT_MS, handshakeTimeoutMs: LONG_TIMEOUT_MS };
-      const pool = createPool(timeouts);
-      expect(await publishEvent(pool, relay, signEvent())).toEqual(ACCEPTED);
-      expect(await publishEvent(pool, relay, signEvent({ content: 'next' }))).toEqual(ACCEPTED);
-      expect(relay.countOpenedSockets()).toBe(1);
-    },
-  );
-});
-
-it('RelayPool disconnects a relay that sends a message of more than 256 KiB', async () => {
-  const relay = await startScriptedRelay((socket) => socket.send('x'.repeat(300 * 1024)));
-  expect(await publishEvent(createPool(), relay, signEvent())).toEqual(NO_RESPONSE);
-  await relay.waitUntilDisconnected();
+  it('accepts a response that arrived while this process was busy', async () => {
+    const relay = await startScriptedRelay((socket, text) => {
+      send(socket, ['OK', JSON.parse(text)[1].id, true, '']);
+      // The timeout elapses before the response is read.
+      setImmediate(() => {
+        const blockedMs = LONG_TIMEOUT_MS + SHORT_TIMEOUT_MS;
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs);
+      });
+    });
+    const pool = createPool({ responseTimeoutMs: LONG_TIMEOUT_MS });
+    expect(await publishEvent(pool, relay, signEvent())).toEqual(ACCEPTED);
+    expect(relay.countOpenedSockets()).toBe(1);
+  });
 });
 
 describe('RelayPool with an unreachable relay', () => {
@@ -419,10 +398,7 @@ function createPool({
 }
 
 /** Starts a fake relay that passes each message to `onMessage`. */
-async function startScriptedRelay(
-  onMessage: (socket: WebSocket, text: string) => void,
-  onConnected: (socket: WebSocket) => void = () => undefined,
-) {
+async function startScriptedRelay(onMessage: (socket: WebSocket, text: string) => void) {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await once(server, 'listening');
   const received: string[] = [];
@@ -430,13 +406,11 @@ async function startScriptedRelay(
   server.on('connection', (socket) => {
     openedSocketCount += 1;
     socket.on('error', () => undefined);
-    socket.on('close', () => server.emit('gone'));
     socket.on('message', (data) => {
       received.push(String(data));
       onMessage(socket, String(data));
       server.emit('received');
     });
-    onConnected(socket);
   });
   onTestFinished(() => {
     for (const socket of server.clients) {
@@ -448,11 +422,6 @@ async function startScriptedRelay(
     url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
     received,
     countOpenedSockets: () => openedSocketCount,
-    waitUntilDisconnected: async () => {
-      while (server.clients.size > 0) {
-        await once(server, 'gone');
-      }
-    },
     waitForMessage: async (text: string) => {
       while (!received.includes(text)) {
         await once(server, 'received');

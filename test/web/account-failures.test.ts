@@ -15,10 +15,7 @@ const ERROR = JSON.stringify(HOSTILE_TEXT);
 
 it.each([
   ['is null', 'null', 'This browser has no Nostr extension'],
-  ['has no methods', '{}', 'did not sign'],
-  ['throws a text', `{ signEvent() { throw ${ERROR} } }`, HOSTILE_TEXT],
   ['rejects', `{ signEvent: () => Promise.reject({ message: ${ERROR} }) }`, HOSTILE_TEXT],
-  ['rejects without a reason', '{ signEvent: () => Promise.reject() }', 'did not sign.'],
   ['returns nothing', '{ signEvent: async () => null }', 'it returned no signature'],
   [
     'forges a signature',

@@ -128,18 +128,6 @@ it('lets the browser’s wallet pay the invoice (WebLN)', async () => {
   await heading(page, 'Paid').waitFor();
 });
 
-it('explains an amount that the recipient cannot receive', async () => {
-  const page = await openPaymentPage(environment.newWallet(), { expectedStatuses: [400] });
-  const amount = page.getByLabel('Amount in sats');
-  await page.getByLabel('Comment').fill('hello');
-  // Without the browser's own check, as in an old browser.
-  await amount.evaluate((field) => field.closest('form')?.setAttribute('novalidate', ''));
-  await amount.fill('0');
-  await page.getByRole('button', { name: 'Create invoice' }).click();
-  await page.getByRole('alert').filter({ hasText: 'Enter a whole number from 1 to' }).waitFor();
-  expect(await page.getByLabel('Comment').inputValue()).toBe('hello');
-});
-
 it('counts down until the invoice expires, and shows a late payment', async () => {
   const page = await openPaymentPage(environment.newWallet(), { prepare: controlTime });
   const invoice = await createInvoice(page, 21);

@@ -8,7 +8,6 @@ export interface BrandingSettings {
   siteName: string;
   /** The path of an SVG, PNG or WebP file; null for the default logo. */
   logoFile: string | null;
-  /** `#rrggbb` */
   accentColor: string;
 }
 

@@ -3,13 +3,11 @@ import { type Page, Sats } from './layout.ts';
 
 export interface HomePageData {
   siteName: string;
-  /** The host of this server's addresses. */
   host: string;
   /** Sats; 0: usernames are free; null: usernames are not for sale. */
   usernamePriceSat: number | null;
   hasZaps: boolean;
   url: string;
-  /** Why the entered address leads to no payment page; null: nothing was entered. */
   problem: string | null;
 }
 

@@ -1,17 +1,13 @@
 import { html } from 'htm/preact';
 import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
 
-/** How often the page reloads without JavaScript. */
 const RELOAD_SECONDS = 5;
 
 export interface InvoicePageData {
   address: string;
-  /** The path of the recipient's payment page. */
   paymentPath: string;
   amountSat: number;
-  /** The BOLT11 invoice. */
   request: string;
-  /** The path of the invoice's status (LUD-21). */
   verifyPath: string;
   expiresAtMs: number;
   status: 'paid' | 'waiting' | 'expired';

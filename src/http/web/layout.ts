@@ -4,7 +4,6 @@ import { renderToString } from 'preact-render-to-string';
 import { encodeQrCode, MAX_QR_CODE_BYTES } from './qr-code.ts';
 
 export interface Page {
-  /** Without the name of the site. */
   title: string;
   /** For search engines and for previews of shared links (Open Graph). */
   description?: string;
@@ -12,7 +11,6 @@ export interface Page {
   url?: string;
   /** The name of a file in browser/ without extension. */
   script?: string;
-  /** Further elements of `<head>`. */
   head?: VNode;
   content: ComponentChildren;
 }
@@ -59,7 +57,6 @@ interface OpenGraphProps {
   url: string;
 }
 
-/** Describes the page to programs that show previews of shared links (https://ogp.me). */
 function OpenGraph({ siteName, title, description = '', url }: OpenGraphProps) {
   return html`
     <meta property="og:type" content="website" />
@@ -89,7 +86,6 @@ interface CopyableTextProps {
   id: string;
   text: string;
   label: string;
-  /** Further ways to use the text. */
   children?: ComponentChildren;
 }
 

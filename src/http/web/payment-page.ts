@@ -2,7 +2,6 @@ import { html } from 'htm/preact';
 import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
 
 export interface PaymentPageData {
-  /** The Lightning address. */
   address: string;
   /** In lower case (LUD-01). */
   lnurl: string;
@@ -12,14 +11,12 @@ export interface PaymentPageData {
   maxSat: number;
   /** 0: payers cannot send comments. */
   maxCommentLength: number;
-  /** What the payer entered, if the form was invalid. */
   amount: string;
   comment: string;
   /** Why the form was invalid; null if it was not submitted. */
   problem: string | null;
 }
 
-/** Asks for an amount and a comment. The form works without JavaScript. */
 export function paymentPage(data: PaymentPageData): Page {
   const { address, lnurl, minSat, maxSat, problem } = data;
   const uri = `lightning:${lnurl.toUpperCase()}`;

@@ -13,7 +13,6 @@ export function encodeQrCode(text: string): { path: string; viewBox: string } {
   return { path, viewBox: `0 0 ${rows.length} ${rows.length}` };
 }
 
-/** Draws each run of dark modules as one rectangle. */
 function encodeRow(modules: readonly boolean[], y: number): string {
   const row = modules.map((isDark) => (isDark ? '1' : '0')).join('');
   return [...row.matchAll(/1+/g)]

@@ -55,7 +55,6 @@ export async function loadWebPages(
   return { branding: await loadBranding(settings), signerRelay: settings.signerRelay };
 }
 
-/** Makes the field of a form optional. */
 const formField = z.string().default('');
 
 /** The fields of a form; none if the request has no body. */
@@ -234,11 +233,8 @@ function listRelaySources(allowInsecure: boolean): string[] {
 interface Payee extends ResolvedAddress {
   /** In lower case, with the tag. */
   localPart: string;
-  /** The Lightning address, with the tag. */
   address: string;
-  /** The host of the address. */
   host: string;
-  /** The public origin of the request. */
   origin: string;
 }
 

@@ -220,32 +220,6 @@ describe('validateZapRequest with generated requests', () => {
       }),
     );
   });
-
-  it('accepts a signed event if and only if its tags are valid', () => {
-    const keys = [RECIPIENT, OTHER_PUBKEY, TEST_ZAP_PUBKEY, EVENT_ID];
-    const address = `30023:${OTHER_PUBKEY}:d`;
-    const anyName = fc.constantFrom('p', 'e', 'a', 'P', 'amount', 'relays', 'k', 'client');
-    const anyValue = fc.constantFrom(...keys, '21000', '', 'wss://a.example', address);
-    const anyTag = fc
-      .tuple(anyName, fc.array(anyValue, { maxLength: 3 }))
-      .map(([name, values]) => [name, ...values]);
-    const sender = generateSecretKey();
-    fc.assert(
-      fc.property(fc.array(anyTag, { maxLength: 4 }), (tags) => {
-        const valuesOf = (wanted: string) =>
-          tags.filter(([name]) => name === wanted).map(([, value = '']) => value);
-        const areTagsValid =
-          ['p', 'amount', 'relays'].every((name) => valuesOf(name).length === 0) &&
-          ['e', 'P'].every((name) => valuesOf(name).length <= 1) &&
-          valuesOf('P').every((value) => value === TEST_ZAP_PUBKEY) &&
-          valuesOf('e').every((value) => keys.includes(value)) &&
-          valuesOf('a').every((value) => value === address);
-        const { text } = signRequest({ tags, sender });
-        expect(validate(text).outcome).toBe(areTagsValid ? 'valid' : 'rejected');
-      }),
-      { numRuns: 200 },
-    );
-  });
 });
 
 it('validateZapRequest limits a request so that its receipt message is shorter than 16 KiB', () => {

@@ -2,7 +2,6 @@ import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from '../secr
 
 /** What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys. */
 
-/** Returns the element with an id. Throws an error if it is missing or of another type. */
 export function find<Type extends Element>(id: string, type: new () => Type): Type {
   const element = document.getElementById(id);
   if (!(element instanceof type)) {
@@ -18,7 +17,6 @@ export function formatNumber(value: number): string {
 /** Browsers offer no clipboard to pages without TLS. */
 export const CAN_COPY = 'clipboard' in navigator;
 
-/** Copies a text and shows on the button for a moment that it worked. */
 export async function copyText(text: string, button: HTMLButtonElement): Promise<void> {
   const label = button.textContent;
   const wasCopied = await navigator.clipboard.writeText(text).then(

@@ -92,7 +92,6 @@ function showCountdown(endMs: number): void {
   countdownTimer = setTimeout(() => showCountdown(endMs), 1_000);
 }
 
-/** Formats as `59:30`, or `23:59:30` for an hour and more. */
 function formatClock(seconds: number): string {
   const hours = Math.floor(seconds / 3_600);
   const parts = [Math.floor(seconds / 60) % 60, seconds % 60];

@@ -6,7 +6,6 @@ interface AddressesResponse {
   data: { addresses: string[] };
 }
 
-/** The Lightning addresses of the user, with QR codes. */
 export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
   const { data, problem, reload } = useLoaded(
     () => api.request<AddressesResponse>('/api/v2/user/addresses'),

@@ -9,9 +9,7 @@ const HTTP_AUTH_KIND = 27_235;
 /** The server's tokens are valid for 30 minutes. */
 const TOKEN_LIFETIME_MS = 25 * 60_000;
 
-/** The user's settings, from `GET /api/v2/user/info`. */
 export interface User {
-  /** Hex. */
   pubkey: string;
   name?: string;
   mintUrl: string;
@@ -39,7 +37,6 @@ export class ApiError extends Error {
 
 interface ApiRequest {
   method?: 'GET' | 'POST' | 'PATCH';
-  /** Sent as JSON. */
   body?: unknown;
   headers?: Record<string, string>;
 }

@@ -10,7 +10,6 @@ const WALLETS = [
   { name: 'Wallets built with cdk', lock: 'on' },
 ];
 
-/** Explains how a wallet collects the payments. */
 export function CollectSection({ user }: { user: User }) {
   return (
     <Section title="How to collect">

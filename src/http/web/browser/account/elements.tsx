@@ -4,7 +4,6 @@ import { encodeQrCode } from '../../qr-code.ts';
 import { CAN_COPY, copyText, formatNumber } from '../common.ts';
 import { describeProblem } from './problem-text.ts';
 
-/** A part of the account page with a heading. */
 export function Section({ title, children }: { title: string; children: ComponentChildren }) {
   const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
   return (
@@ -25,7 +24,6 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** A text with a button that copies it. */
 export function CopyableText({ text, label }: { text: string; label: string }) {
   return (
     <div class="copyable">
@@ -43,7 +41,6 @@ export function CopyableText({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** An amount in the user's language. */
 export function Sats({ amount }: { amount: number }) {
   return (
     <>
@@ -61,7 +58,6 @@ export function Problem({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** An error, and a button with which the user can do something about it. */
 export function ActionableProblem({
   children,
   action,

@@ -2,12 +2,10 @@ import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
 import { type Payment, readPayer, readPayments, STATE_TEXTS } from './payments.ts';
 
-/** The largest page of the API. */
 const PAGE_SIZE = 50;
 
 const DEFAULT_RETRY_SECONDS = 5;
 
-/** Reads all payments, and saves them as a CSV file in the browser's folder for downloads. */
 export async function exportPayments(
   api: ApiClient,
   signal: AbortSignal,

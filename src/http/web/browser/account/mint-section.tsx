@@ -27,7 +27,6 @@ interface SettingsProps {
   onUserChange: (user: User) => void;
 }
 
-/** Shows and changes the mint of future payments, and whether their quotes are locked. */
 export function MintSection(props: SettingsProps) {
   return (
     <Section title="Your mint">
@@ -91,7 +90,6 @@ function MintFacts({ mint }: { mint: Mint }) {
   );
 }
 
-/** Returns the first letter or digit of a name, in upper case. */
 function chooseBadgeText(name: string): string {
   return /[\p{L}\p{N}]/u.exec(name)?.[0].toUpperCase() ?? '?';
 }

@@ -4,9 +4,7 @@ import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
 
 interface PaymentFormProps {
   priceSat: number;
-  /** The only mint whose ecash is accepted. */
   mintUrl: string | undefined;
-  /** The payment request (NUT-18). */
   request: string;
   token: string;
   onToken: (token: string) => void;

@@ -13,7 +13,6 @@ const LIVE_TEXTS = {
   paused: 'Paused',
 };
 
-/** The received payments, live, with totals. */
 export function PaymentsSection({ api }: { api: ApiClient }) {
   const { status, problem, page, newPayments, showPage, resume } = usePayments(api);
   return (
@@ -47,7 +46,6 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   );
 }
 
-/** Tells screen readers about new payments. */
 function Announcement({ payments }: { payments: readonly Payment[] }) {
   const [payment] = payments;
   const count = payments.length;

@@ -3,7 +3,6 @@ import { ApiError } from './api-client.ts';
 
 const RETRY = ' Try again in a minute.';
 
-/** What a user can do, after the message of the server. */
 const ADVICE: { readonly [code in ErrorCode]?: string } = {
   unauthorized: ' Sign out and sign in again, and check the clock of your device.',
   internal: RETRY,
@@ -17,7 +16,6 @@ const ADVICE: { readonly [code in ErrorCode]?: string } = {
   purchase_in_progress: ' Try again in a minute; you need no other token.',
 };
 
-/** Explains why a request of the user failed, and says what to do. */
 export function describeProblem(error: unknown): string {
   if (isLost(error)) {
     return 'The server did not respond. Check your internet connection and try again.';

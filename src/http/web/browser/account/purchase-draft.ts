@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
 
-/** What a user has entered to buy a username. */
 export interface PurchaseDraft {
   name: string;
   /** Empty if there is none. It is money, so it is only removed after the purchase. */

@@ -12,7 +12,6 @@ interface SignInProps {
 
 const EXTENSION_TEXT = 'Waiting for your extension.';
 
-/** Offers the ways to sign in. Never asks for a secret key. */
 export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const [waitingFor, setWaitingFor] = useState<WaitingFor | null>(null);
   const controller = useRef(new AbortController());
@@ -79,7 +78,6 @@ interface RemoteSignInProps {
 
 const APPROVE_TEXT = 'Connecting to your signer. Open it and approve the request.';
 
-/** Offers two ways to connect to a remote signer (NIP-46). */
 function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
   const [bunkerUri, setBunkerUri] = useState('');
   const [problem, setProblem] = useState<string | null>(null);
@@ -153,7 +151,6 @@ function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
 }
 
 interface WaitingFor {
-  /** What the user has to do. */
   text: string;
   /** A `nostrconnect://` address that the user gives to the signer. */
   uri?: string;
@@ -165,7 +162,6 @@ type Connect = (
   show: (waitingFor: WaitingFor) => void,
 ) => Promise<Signer['signEvent']>;
 
-/** Shows that the page waits for the signer. */
 function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void }) {
   const paragraph = useRef<HTMLParagraphElement>(null);
   useEffect(() => paragraph.current?.focus(), [text]);

@@ -12,10 +12,8 @@ export const PAGE_SIZE = 10;
 const POLL_INTERVAL_MS = 2_000;
 const RETRY_SECONDS = 10;
 
-/** From `GET /api/v2/wallet/summary`. */
 export interface Summary {
   payments: number;
-  /** Sats. */
   amount: number;
   waiting: { payments: number; amount: number };
   /** Whether the totals include all payments. */
@@ -25,11 +23,8 @@ export interface Summary {
 interface PaymentsState {
   /** `paused`: the user has to act. */
   status: 'connecting' | 'live' | 'reconnecting' | 'paused';
-  /** Why the status is not `live`. */
   problem: string | null;
-  /** Null until the first page is loaded. */
   page: { payments: readonly Payment[]; offset: number; total: number; summary: Summary } | null;
-  /** The payments that arrived last, newest first. */
   newPayments: readonly Payment[];
   /** Unix seconds; null until the first page is loaded. */
   newestPaidAt: number | null;
@@ -55,7 +50,6 @@ export function usePayments(api: ApiClient) {
   return {
     ...state,
     showPage: (offset: number) => setWanted({ offset }),
-    /** Starts again after a pause. */
     resume: () => setWanted({ ...wanted }),
   };
 }

@@ -21,7 +21,6 @@ interface UsernameFormProps {
   onSubmit: () => Promise<void>;
 }
 
-/** Asks for a name, and shows while the user types whether it is available. */
 export function UsernameForm(props: UsernameFormProps) {
   const { api, ownName, priceSat, name, token, onName, onSubmit } = props;
   const availability = useLoaded(
@@ -105,7 +104,6 @@ const UNAVAILABLE_TEXTS = {
 
 interface NameResponse {
   data: {
-    /** In lower case. */
     name?: string;
     reason?: keyof typeof UNAVAILABLE_TEXTS;
   };

@@ -10,7 +10,6 @@ interface InfoResponse {
   data: { features: { username: { payment?: PaymentTerms } } };
 }
 
-/** Shows the user's name, and sells another one. */
 export function UsernameSection({
   api,
   user,
@@ -48,9 +47,7 @@ export function UsernameSection({
   );
 }
 
-/** From `GET /api/v2/info`. */
 interface PaymentTerms {
-  /** Sats. */
   amount: number;
   mints: string[];
 }
@@ -59,7 +56,6 @@ interface PurchaseProps {
   api: ApiClient;
   user: User;
   terms: PaymentTerms;
-  /** Called before each attempt. */
   onStart: () => void;
   /** Called with the changed user and a message about the success. */
   onPurchase: (user: User, message: string) => void;
@@ -68,7 +64,6 @@ interface PurchaseProps {
 /** Sells a username: the user chooses a name, pays the server's request with a wallet, and pastes the token. */
 function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchaseProps) {
   const [draft, changeDraft] = usePurchaseDraft(user.pubkey);
-  /** The chosen name and its payment request (NUT-18). */
   const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
   const heading = useFocusOnChange(order?.name);
 
