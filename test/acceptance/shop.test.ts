@@ -14,7 +14,7 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 const SECOND_MS = 1_000;
 const ORDERS_PER_MINUTE = 60;
-const ORDER_COUNT = 3 * ORDERS_PER_MINUTE;
+const ORDER_COUNT = 2 * ORDERS_PER_MINUTE;
 const VERIFY_INTERVAL_SECONDS = 3;
 
 /** One in ten customers does not pay. The shop asks for the payment until its own invoice expires, after 15 minutes. */
