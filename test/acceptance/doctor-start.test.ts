@@ -4,6 +4,8 @@ import { type AddressInfo, createServer } from 'node:net';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
+import { runDoctor } from '../../src/operator/doctor/doctor.ts';
+import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { Sealer } from '../../src/usernames/sealer.ts';
 import { activateTreasuryKey, addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
@@ -73,10 +75,7 @@ it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => 
   const env = { PORT: '0', DATA_DIR: dataDir, ...(await prepare(dataDir)) };
   const hadSecretFile = existsSync(path.join(dataDir, 'treasury-secret'));
   expect((await new NutpostProcess('serve', env).waitForExit()).code).toBe(1);
-  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
-  const findings: { level: string; check: string; message: string }[] = JSON.parse(stdout).findings;
-  const problems = findings.filter(({ level }) => level === 'problem');
-  // No mint listens at the default URL.
+  const problems = (await diagnose(env)).filter(({ level }) => level === 'problem');
   expect(problems.map((problem) => problem.check).sort()).toEqual([check, 'mint.reachable'].sort());
   // A generated secret would replace the right one in the next backup.
   expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(hadSecretFile);
@@ -84,16 +83,15 @@ it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => 
 
 it('reports no problem if the treasury secret is the right one', async () => {
   const env = { DATA_DIR: await createTreasury(), TREASURY_SECRET: TEST_TREASURY_SECRET };
-  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
-  expect(stdout).not.toContain('treasury_secret');
+  const checks = (await diagnose(env)).map(({ check }) => check);
+  expect(checks).not.toContain('settings.treasury_secret');
 });
 
 it('warns of ecash that expires within a month', async () => {
   const expiresAtMs = Date.now() + 3 * 24 * 60 * 60_000 + 60_000;
   const dataDir = await createTreasury(expiresAtMs);
   const env = { DATA_DIR: dataDir, TREASURY_SECRET: TEST_TREASURY_SECRET };
-  const { stdout } = await runNutpostCommand(['doctor', '--json'], env);
-  expect(JSON.parse(stdout).findings).toContainEqual({
+  expect(await diagnose(env)).toContainEqual({
     check: 'mint.ecash_expiry',
     level: 'warning',
     message: expect.stringMatching(/: 16 sat at https:\/\/mint\.example expire .* \(in 3 days\)$/),
@@ -121,6 +119,12 @@ it('shows in `nutpost treasury` the ecash that the treasury secret cannot open',
   }
   expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(false);
 });
+
+/** No mint listens at the default URL. */
+function diagnose(env: Record<string, string>): Promise<Finding[]> {
+  const defaults = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
+  return runDoctor(() => undefined, { ...defaults, ...env });
+}
 
 /**
  * Creates a data directory with 16 sat of ecash.
