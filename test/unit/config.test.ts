@@ -199,19 +199,12 @@ describe('readConfig', () => {
   it.each([
     ['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }],
     ['paid usernames with SQLite', { USERNAME_PRICE_SAT: '21' }],
-    ['the same port on two IPv4 hosts', { METRICS_HOST: '10.0.0.1', METRICS_PORT: '3000' }],
-    [
-      'the same port on IPv4 and IPv6',
-      { HOST: '0.0.0.0', METRICS_HOST: '::1', METRICS_PORT: '3000' },
-    ],
-    ['two ports that the system chooses', { PORT: '0', METRICS_PORT: '0' }],
   ])('accepts %s', (_case, settings) => {
     expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
   });
 
   const EMPTY_SENDABLE_RANGE =
     /^MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must/;
-  const SAME_PORT = /^METRICS_PORT must differ from PORT$/;
 
   it.each<[Record<string, string | undefined>, RegExp]>([
     [{ PORT: 'http' }, /^PORT must be a whole number from 0 to 65535 \(got 'http'\)$/],
@@ -251,8 +244,6 @@ describe('readConfig', () => {
       /^TREASURY_SECRET is required with DATABASE_URL/,
     ],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL must be one of trace, debug, /],
-    [{ METRICS_PORT: '3000' }, SAME_PORT],
-    [{ METRICS_HOST: '::', METRICS_PORT: '3000' }, SAME_PORT],
     [{ ZAP_SECRET_KEY: 'ff'.repeat(32) }, /^ZAP_SECRET_KEY must be/],
     [{ ZAP_RELAYS: Array(21).fill('wss://a.example').join() }, /^ZAP_RELAYS must name at most 20/],
     [

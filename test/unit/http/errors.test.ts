@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type ErrorCode, RequestError } from '../../../src/errors.ts';
+import { RequestError } from '../../../src/errors.ts';
 import { type ErrorFormat, getErrorFormat, renderError } from '../../../src/http/errors.ts';
 
 // test/acceptance/error-responses.test.ts covers the responses that clients receive.
@@ -17,29 +17,6 @@ it.each<[string, ErrorFormat]>([
   ['/api/v2/info#/lnurl/verify/', 'api'],
 ])('maps the URL %s to the error format %s', (url, format) => {
   expect(getErrorFormat(url)).toBe(format);
-});
-
-it.each<[ErrorCode, ErrorFormat, number]>([
-  ['invalid', 'api', 400],
-  ['invalid', 'lnurl', 200],
-  ['invalid', 'verify', 200],
-  ['invalid', 'nip05', 400],
-  ['unauthorized', 'api', 401],
-  ['not_found', 'api', 404],
-  ['not_found', 'lnurl', 404],
-  ['not_found', 'verify', 404],
-  ['not_found', 'nip05', 404],
-  ['unavailable', 'api', 500],
-  ['unavailable', 'lnurl', 500],
-  ['unavailable', 'verify', 500],
-  ['unavailable', 'nip05', 200],
-  ['database_unavailable', 'api', 503],
-  ['database_unavailable', 'lnurl', 503],
-  ['database_unavailable', 'verify', 503],
-  ['database_unavailable', 'nip05', 200],
-])('renders the error %s in the %s format with status %i', (code, format, status) => {
-  const rendered = renderError(new RequestError(code, 'Because.'), format);
-  expect(rendered).toMatchObject({ status, errorId: null });
 });
 
 it('redacts secrets in the message of a RequestError', () => {
