@@ -3,16 +3,28 @@ import { columnInValues } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError } from '../errors.ts';
 import { CLOCK_TOLERANCE_MS, MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
-import type { NewQuote } from './quote-store.ts';
+import { fieldsSql, type Quote } from './quote-store.ts';
 
-/** A quote in the list of its recipient. Times in milliseconds since 1970. */
-export interface ListedQuote
-  extends Pick<NewQuote, 'mintUrl' | 'quoteId' | 'request' | 'amountSat' | 'createdAtMs'>,
-    Pick<NewQuote, 'expiresAtMs' | 'tag' | 'comment' | 'zapRequest'> {
+const LISTED_FIELDS = [
+  'mintUrl',
+  'quoteId',
+  'request',
+  'amountSat',
+  'state',
+  'locked',
+  'createdAtMs',
+  'expiresAtMs',
+  'paidAtMs',
+  'tag',
+  'comment',
+  'zapRequest',
+] as const satisfies (keyof Quote)[];
+
+/** A quote in the list of its recipient. */
+export type ListedQuote = Pick<Quote, (typeof LISTED_FIELDS)[number]> & {
   state: PaidQuoteState;
-  locked: 0 | 1;
   paidAtMs: number;
-}
+};
 
 interface PaidPage {
   sinceSeconds: number | null;
@@ -27,11 +39,6 @@ interface PaymentSum {
 
 /** The largest JavaScript date. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
-
-const LISTED_QUOTE_COLUMNS = sql`
-  mint_url as "mintUrl", quote_id as "quoteId", request, amount_sat as "amountSat", state, locked,
-  created_at as "createdAtMs", expires_at as "expiresAtMs", paid_at as "paidAtMs", tag, comment,
-  zap_request as "zapRequest"`;
 
 /**
  * Returns one page of a recipient's paid quotes, the newest payment first, and the total. The first page lists new
@@ -85,7 +92,7 @@ async function readPaidPage(db: Db, pubkey: string, page: PaidPage, nowMs: numbe
       select ${countListed(pubkey)} as newest, ${countPaidBefore(pubkey, sql`${sinceMs + 1}`)} as seen,
         (select count(*) from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
     )
-    select newest - seen as total, has_new as "hasNew", ${LISTED_QUOTE_COLUMNS}
+    select newest - seen as total, has_new as "hasNew", ${fieldsSql(LISTED_FIELDS)}
     from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
       and paid_seq <= newest - ${page.offset}
       and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
@@ -115,7 +122,7 @@ export async function findListedQuotes(
     found as materialized (
       select * from quotes where ${columnInValues(db, 'quote_id', 'text', quoteIds)}
     )
-    select ${LISTED_QUOTE_COLUMNS} from bounds cross join found
+    select ${fieldsSql(LISTED_FIELDS)} from bounds cross join found
     where pubkey = ${pubkey} and paid_seq <= newest
   `.execute(db);
   return rows;

@@ -1,24 +1,23 @@
 import { hash } from 'node:crypto';
-import { sql } from 'kysely';
-import type { QuoteState } from '../database/schema.ts';
+import { type RawBuilder, sql } from 'kysely';
 import { jsonRows, toFlag } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
+import type { QuoteStatus } from './quote-state.ts';
 
-/** A quote that a mint has just created. Times in milliseconds since 1970. */
-export interface NewQuote {
+/** A stored quote. Times in milliseconds since 1970. */
+export interface Quote extends QuoteStatus {
+  /** `quotes.id`. */
+  id: number;
   mintUrl: string;
   quoteId: string;
   pubkey: string;
   request: string;
+  /** Hex; null if the invoice of an imported row is unreadable. */
+  paymentHash: string | null;
   amountSat: number;
-  isLocked: boolean;
-  createdAtMs: number;
-  expiresAtMs: number;
-  verifyToken: string;
-  paymentHash: string;
-  watchUntilMs: number;
-  /** Keyed hashes of the prefixes of the payer's address, hex, the shortest prefix first. */
-  addressHashes: string | null;
+  locked: 0 | 1;
+  /** When the watch period ends; null if the quote is not watched. */
+  watchUntilMs: number | null;
   /** The tag of the address (LUD-16). */
   tag: string | null;
   /** The payer's comment (LUD-12). */
@@ -27,10 +26,45 @@ export interface NewQuote {
   zapRequest: string | null;
 }
 
-/** What a payer may know about a quote. */
-export interface VerifiableQuote
-  extends Pick<NewQuote, 'pubkey' | 'request' | 'amountSat' | 'expiresAtMs'> {
-  state: QuoteState;
+/** A quote that a mint has just created. */
+export interface NewQuote extends Omit<Quote, 'id' | 'state' | 'paidAtMs' | 'locked'> {
+  isLocked: boolean;
+  paymentHash: string;
+  watchUntilMs: number;
+  verifyToken: string;
+  /** Keyed hashes of the prefixes of the payer's address, hex, the shortest prefix first. */
+  addressHashes: string | null;
+}
+
+const COLUMNS = {
+  id: 'id',
+  mintUrl: 'mint_url',
+  quoteId: 'quote_id',
+  pubkey: 'pubkey',
+  request: 'request',
+  paymentHash: 'payment_hash',
+  amountSat: 'amount_sat',
+  locked: 'locked',
+  state: 'state',
+  createdAtMs: 'created_at',
+  expiresAtMs: 'expires_at',
+  paidAtMs: 'paid_at',
+  watchUntilMs: 'watch_until',
+  tag: 'tag',
+  comment: 'comment',
+  zapRequest: 'zap_request',
+} as const satisfies Record<keyof Quote, string>;
+
+/** Returns what to select from `quotes` for these fields. */
+export function selectFields<Field extends keyof Quote>(fields: readonly Field[]) {
+  return fields.map((field) => `${COLUMNS[field]} as ${field}` as Selection[Field]);
+}
+
+type Selection = { [Field in keyof Quote]: `${(typeof COLUMNS)[Field]} as ${Field}` };
+
+/** Like {@link selectFields}, as SQL. */
+export function fieldsSql(fields: readonly (keyof Quote)[]): RawBuilder<unknown> {
+  return sql.join(fields.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`));
 }
 
 const NEW_QUOTE_COLUMNS = {
@@ -94,14 +128,14 @@ export async function insertQuotes(
   });
 }
 
-/** Finds a quote by the token of its verify URL (LUD-21). Only the hash of the token is stored. */
-export async function findQuoteByVerifyToken(
-  db: Db,
-  token: string,
-): Promise<VerifiableQuote | null> {
+/**
+ * Finds what a payer may know about a quote by the token of its verify URL (LUD-21). Only the hash of the token is
+ * stored.
+ */
+export async function findQuoteByVerifyToken(db: Db, token: string) {
   const row = await db
     .selectFrom('quotes')
-    .select(['pubkey', 'request', 'state', 'amount_sat as amountSat', 'expires_at as expiresAtMs'])
+    .select(selectFields(['pubkey', 'request', 'state', 'amountSat', 'expiresAtMs']))
     .where('verify_token_hash', '=', hash('sha256', token))
     .executeTakeFirst();
   return row ?? null;

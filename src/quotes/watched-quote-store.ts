@@ -1,24 +1,31 @@
 import { sql } from 'kysely';
 import { columnInSubquery, columnInValues, jsonRows, lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import type { QuoteStatus } from './quote-state.ts';
+import { type Quote, selectFields } from './quote-store.ts';
+
+const WATCHED_FIELDS = [
+  'id',
+  'quoteId',
+  'state',
+  'createdAtMs',
+  'expiresAtMs',
+  'paidAtMs',
+] as const satisfies (keyof Quote)[];
 
 /** What the watcher keeps in memory about a quote. */
-export interface WatchedQuote extends QuoteStatus {
-  /** `quotes.id`. */
-  id: number;
-  quoteId: string;
-}
+export type WatchedQuote = Pick<Quote, (typeof WATCHED_FIELDS)[number]>;
 
-export interface StoredQuote extends WatchedQuote {
-  pubkey: string;
-  request: string;
-  /** Hex; null if the invoice of an imported row is unreadable. */
-  paymentHash: string | null;
-  amountSat: number;
-  /** When the watch period ends; null if the quote is no longer watched. */
-  watchUntilMs: number | null;
-}
+const STORED_FIELDS = [
+  ...WATCHED_FIELDS,
+  'pubkey',
+  'request',
+  'paymentHash',
+  'amountSat',
+  'watchUntilMs',
+] as const satisfies (keyof Quote)[];
+
+/** What the recorder needs to know about a quote. */
+export type StoredQuote = Pick<Quote, (typeof STORED_FIELDS)[number]>;
 
 /** A change to a quote whose row the transaction has locked. */
 export interface QuoteChange extends Pick<StoredQuote, 'id' | 'state' | 'watchUntilMs'> {
@@ -32,24 +39,6 @@ export interface WatchedMint {
   /** The process that holds the lease of the mint; null if no process holds it. */
   ownerProcessId: string | null;
 }
-
-const WATCHED_COLUMNS = [
-  'id',
-  'quote_id as quoteId',
-  'state',
-  'created_at as createdAtMs',
-  'expires_at as expiresAtMs',
-  'paid_at as paidAtMs',
-] as const;
-
-const STORED_COLUMNS = [
-  ...WATCHED_COLUMNS,
-  'pubkey',
-  'request',
-  'payment_hash as paymentHash',
-  'amount_sat as amountSat',
-  'watch_until as watchUntilMs',
-] as const;
 
 const CHANGE_COLUMNS = {
   id: 'bigint',
@@ -106,7 +95,7 @@ export async function findMaxQuoteId(db: Db): Promise<number> {
 export async function listWatchedAfter(db: Db, afterId: number, limit: number) {
   return await db
     .selectFrom('quotes')
-    .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
+    .select(selectFields([...WATCHED_FIELDS, 'mintUrl']))
     .where('id', '>', afterId)
     .where('watch_until', 'is not', null)
     .orderBy('id')
@@ -123,7 +112,7 @@ export async function listWatchedByMint(
 ): Promise<WatchedQuote[]> {
   return await db
     .selectFrom('quotes')
-    .select(WATCHED_COLUMNS)
+    .select(selectFields(WATCHED_FIELDS))
     .where('mint_url', '=', mintUrl)
     .where('watch_until', 'is not', null)
     .where('id', '>', afterId)
@@ -199,6 +188,6 @@ function selectByQuoteIds(db: Db, mintUrl: string, quoteIds: readonly string[]) 
     from ${wanted} as wanted`;
   return db
     .selectFrom('quotes')
-    .select(STORED_COLUMNS)
+    .select(selectFields(STORED_FIELDS))
     .where(columnInSubquery(db, 'id', ids));
 }

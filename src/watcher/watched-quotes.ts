@@ -1,6 +1,5 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { Clock } from '../clock.ts';
-import { OPERATOR_MINT_LIMITS } from '../mints/limits.ts';
 import type { SubscribableQuotes } from '../mints/mint-subscription.ts';
 import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type {
@@ -10,7 +9,6 @@ import type {
 } from '../quotes/observation-recorder.ts';
 import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
-import { DueHeap, type DueItem } from './due-heap.ts';
 import {
   CROWDED_QUOTES,
   FAILED_READ_RETRY_MS,
@@ -19,9 +17,9 @@ import {
   MIN_CLOCK_JUMP_MS,
   REPORT_PAUSE,
   REPORTS_WITHOUT_PAUSE,
-  SHARE_OF_OTHERS,
   SUBSCRIPTION_PROOF_DELAY_MS,
 } from './limits.ts';
+import { NO_BATCH_LIMIT, type PollableQuote, PollOrder } from './poll-order.ts';
 import {
   computeNextPoll,
   computePollIntervalMs,
@@ -33,15 +31,11 @@ import {
  * A watched quote in memory: everything that this process knows about it. Its own times, unlike those of
  * {@link WatchedQuote}, are monotonic milliseconds. They are whole numbers, which take less memory.
  */
-export interface QuoteWatch extends WatchedQuote, DueItem {
-  /** The heap that contains it; null while it is being polled. */
-  heap: HeapName | null;
+export interface QuoteWatch extends WatchedQuote, PollableQuote {
   lastPolledAtMs: number;
   stateSinceMs: number;
   /** It is not polled before this time. */
   notBeforeMs: number;
-  /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
-  batchLimit: number;
   /** When the mint last confirmed a subscription; null if it has not. */
   subscribedAtMs: number | null;
   /** Whether the subscription has reported a state. cdk and Nutshell also confirm subscriptions that report nothing. */
@@ -56,15 +50,6 @@ export interface QuoteWatch extends WatchedQuote, DueItem {
 }
 
 /**
- * Quotes that may just have been paid, all others, those for which the mint may have failed a batch, and those that are
- * read alone.
- */
-type HeapName = 'young' | 'others' | 'suspect' | 'alone';
-
-/** At least as many as any batch contains. */
-const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
-
-/**
  * The watched quotes of one mint: when each is polled (`poll-schedule.ts`), which of them a subscription covers, and
  * what the mint has reported and must still be recorded.
  */
@@ -73,16 +58,10 @@ export class WatchedQuotes implements SubscribableQuotes {
   readonly #monotonicMs: () => number;
   readonly #onReport: () => void;
   readonly #quotes = new Map<string, QuoteWatch>();
-  readonly #heaps: Record<HeapName, DueHeap<QuoteWatch>> = {
-    young: new DueHeap(),
-    others: new DueHeap(),
-    suspect: new DueHeap(),
-    alone: new DueHeap(),
-  };
+  readonly #order = new PollOrder<QuoteWatch>();
   /** The newest is last. */
   #unsubscribed = new Set<QuoteWatch>();
   readonly #reported = new Set<QuoteWatch>();
-  #isSuspectsTurn = false;
   #unpaidCount = 0;
   /** False after polling found a change that the subscription should have reported. */
   #isSubscriptionReliable = true;
@@ -142,9 +121,10 @@ export class WatchedQuotes implements SubscribableQuotes {
       createdAtMs,
       expiresAtMs,
       paidAtMs,
-      heap: null,
       dueAtMs: 0,
+      heap: null,
       heapIndex: -1,
+      isYoung: false,
       lastPolledAtMs: nowMs - (isJustCreated ? 0 : longestIntervalMs()),
       stateSinceMs: nowMs,
       notBeforeMs: 0,
@@ -163,7 +143,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   #remove(quote: QuoteWatch): void {
-    this.#unschedule(quote);
+    this.#order.remove(quote);
     this.#quotes.delete(quote.quoteId);
     this.#unsubscribed.delete(quote);
     this.#reported.delete(quote);
@@ -175,38 +155,31 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Returns how long the most overdue quote has been due, in milliseconds; 0 if no quote is due. */
   getMaxOverdueMs(): number {
     const nowMs = this.#monotonicMs();
-    const dueTimes = Object.values(this.#heaps).map((heap) => heap.peek()?.dueAtMs ?? nowMs);
-    return Math.max(0, nowMs - Math.min(...dueTimes));
+    return Math.max(0, nowMs - this.#order.firstDueAtMs);
   }
 
   hasDue(): boolean {
     const nowMs = this.#monotonicMs();
     this.#handleClockJump(this.#clock() - nowMs);
-    return Object.values(this.#heaps).some((heap) => (heap.peek()?.dueAtMs ?? Infinity) <= nowMs);
+    return this.#order.firstDueAtMs <= nowMs;
   }
 
   /**
-   * Takes quotes for a batch that are due now or within `lookAheadMs`: young ones first, or, in turn with these, the
-   * suspects. The caller must pass those that were not polled to {@link putBack}.
+   * Takes quotes for a batch that are due now or within `lookAheadMs`. The caller must pass those that were not polled
+   * to {@link putBack}.
    */
   takeBatch(max: number, lookAheadMs: number): QuoteWatch[] {
-    this.#isSuspectsTurn = !this.#isSuspectsTurn;
-    const suspects = this.#isSuspectsTurn ? this.#take('suspect', max, lookAheadMs) : [];
-    if (suspects.length > 0) {
-      return suspects;
-    }
-    const others = this.#takeYoungFirst(max, lookAheadMs, ['others']);
-    return others.length > 0 ? others : this.#take('suspect', max, lookAheadMs);
+    return this.#order.takeBatch(max, this.#monotonicMs() + lookAheadMs);
   }
 
   /** Like {@link takeBatch}, for quotes that batches cannot contain. */
   takeAlone(max: number): QuoteWatch[] {
-    return this.#take('alone', max, 0);
+    return this.#order.takeAlone(max, this.#monotonicMs());
   }
 
   /** Like {@link takeBatch}, while all quotes are read alone. */
   takeAny(max: number): QuoteWatch[] {
-    return this.#takeYoungFirst(max, 0, ['others', 'suspect', 'alone']);
+    return this.#order.takeAny(max, this.#monotonicMs());
   }
 
   putBack(quotes: readonly QuoteWatch[]): void {
@@ -416,10 +389,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     return quoteIds.flatMap((quoteId) => this.#quotes.get(quoteId) ?? []);
   }
 
-  // Heaps
+  // Schedule
 
   #reschedule(quote: QuoteWatch): void {
-    this.#unschedule(quote);
+    this.#order.remove(quote);
     this.#schedule(quote);
   }
 
@@ -435,47 +408,8 @@ export class WatchedQuotes implements SubscribableQuotes {
     const isProofFirst = needsProof && proofAtMs < nowMs + dueInMs;
     const dueAtMs = isProofFirst ? proofAtMs : nowMs + dueInMs;
     quote.dueAtMs = Math.ceil(Math.max(dueAtMs, quote.notBeforeMs));
-    quote.heap = isUrgent || isProofFirst ? 'young' : 'others';
-    if (quote.batchLimit < NO_BATCH_LIMIT) {
-      quote.heap = quote.batchLimit === 0 ? 'alone' : 'suspect';
-    }
-    this.#heaps[quote.heap].push(quote);
-  }
-
-  #unschedule(quote: QuoteWatch): void {
-    if (quote.heap !== null) {
-      this.#heaps[quote.heap].remove(quote);
-      quote.heap = null;
-    }
-  }
-
-  /** Takes young quotes, and then those of the other heaps, for which a part is kept. */
-  #takeYoungFirst(max: number, lookAheadMs: number, otherHeaps: readonly HeapName[]): QuoteWatch[] {
-    const taken = this.#take('young', Math.ceil(max * (1 - SHARE_OF_OTHERS)), lookAheadMs);
-    for (const heap of [...otherHeaps, 'young'] as const) {
-      taken.push(...this.#take(heap, max - taken.length, lookAheadMs));
-    }
-    return taken;
-  }
-
-  #take(heapName: HeapName, max: number, lookAheadMs: number): QuoteWatch[] {
-    const heap = this.#heaps[heapName];
-    const untilMs = this.#monotonicMs() + lookAheadMs;
-    const taken: QuoteWatch[] = [];
-    let limit = max;
-    for (
-      let next = heap.peek();
-      next !== undefined && next.dueAtMs <= untilMs;
-      next = heap.peek()
-    ) {
-      limit = heapName === 'suspect' ? Math.min(limit, next.batchLimit) : limit;
-      if (taken.length >= limit) {
-        break;
-      }
-      this.#unschedule(next);
-      taken.push(next);
-    }
-    return taken;
+    quote.isYoung = isUrgent || isProofFirst;
+    this.#order.add(quote);
   }
 
   /** Schedules all quotes anew if the wall clock was set, because the schedule depends on their age. */
