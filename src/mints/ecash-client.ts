@@ -239,7 +239,7 @@ function parseSignatures(
   return signatures && areForOutputs ? { outcome: 'signed', signatures } : null;
 }
 
-/** Parses the states of proofs by Y in lower case; null if a proof has no state or two different states. */
+/** Parses the states of proofs by Y in lower case; null if a proof has no state. */
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
   const unvalidated = listsSchema.safeParse(body).data?.states ?? [];
   const parsed =
@@ -249,9 +249,6 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
   const requested = new Set(requestedYs);
   const states = new Map<string, ProofState>();
   for (const { Y, state } of parsed ?? []) {
-    if ((states.get(Y) ?? state) !== state) {
-      return null;
-    }
     if (requested.has(Y)) {
       states.set(Y, state);
     }

@@ -209,13 +209,8 @@ function withdrawalResultToLines(result: WithdrawalResult): string[] {
       ];
     case 'not_exact':
       return [
-        `The stored proofs do not add up to exactly ${formatSat(result.requestedSat)}; the next lower` +
-          ` amount is ${formatSat(result.availableSat)}.`,
-      ];
-    case 'too_many_proofs':
-      return [
-        `${formatSat(result.requestedSat)} takes ${formatCount(result.proofCount, 'proof')}, but one withdrawal is limited` +
-          ` to ${result.maxProofs}. Withdraw ${formatSat(result.availableSat)} first, then the rest.`,
+        `The stored proofs do not add up to exactly ${formatSat(result.requestedSat)} in one token; the next` +
+          ` lower amount is ${formatSat(result.availableSat)}.`,
       ];
     case 'conflict':
       return ['Another withdrawal took the ecash at the same time. Try again.'];

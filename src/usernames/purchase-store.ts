@@ -167,8 +167,7 @@ export async function acquireDuePurchases(
  */
 export function recordSwapRequest(
   db: Db,
-  id: string,
-  leaseHolder: string,
+  { id, leaseHolder }: OpenPurchase,
   nowMs: number,
 ): Promise<boolean> {
   return updateLeased(db, id, leaseHolder, {
@@ -185,8 +184,7 @@ export function recordSwapRequest(
  */
 export async function schedulePurchaseRetry(
   db: Db,
-  id: string,
-  leaseHolder: string,
+  { id, leaseHolder }: OpenPurchase,
   retry: {
     attempts: number;
     reason: string;
@@ -207,8 +205,7 @@ export async function schedulePurchaseRetry(
 /** Stores all output plans and renews the lease. Must be called before the newest plan is sent to the mint. */
 export function saveOutputPlans(
   db: Db,
-  id: string,
-  leaseHolder: string,
+  { id, leaseHolder }: OpenPurchase,
   outputPlans: readonly OutputPlan[],
   nowMs: number,
 ): Promise<boolean> {
@@ -219,30 +216,28 @@ export function saveOutputPlans(
   });
 }
 
-/** Completes a purchase. Its proofs stay recorded, so that they cannot pay for another purchase. */
-export function completePurchase(
-  tx: Tx,
-  id: string,
-  leaseHolder: string,
-  nowMs: number,
-): Promise<boolean> {
-  return closePurchase(tx, id, leaseHolder, 'completed', null, nowMs);
-}
-
 /**
- * Closes a purchase whose token was not redeemed. The token can pay for another purchase.
+ * Closes a purchase. The proofs of a completed purchase stay recorded, so that they cannot pay for another one; those
+ * of a failed purchase can.
  *
- * @param reason in a few words
+ * @param failureReason in a few words; null if the purchase is completed
  */
-export async function failPurchase(
+export async function closePurchase(
   tx: Tx,
-  id: string,
-  leaseHolder: string,
-  reason: string,
+  { id, leaseHolder }: OpenPurchase,
+  failureReason: string | null,
   nowMs: number,
 ): Promise<boolean> {
-  const isClosed = await closePurchase(tx, id, leaseHolder, 'failed', reason, nowMs);
-  if (isClosed) {
+  const isClosed = await updateLeased(tx, id, leaseHolder, {
+    state: failureReason === null ? 'completed' : 'failed',
+    reason: failureReason,
+    closed_at: nowMs,
+    sealed_proofs: null,
+    next_attempt_at: null,
+    lease_holder: null,
+    lease_expires_at: null,
+  });
+  if (isClosed && failureReason !== null) {
     await tx.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
   }
   return isClosed;
@@ -311,19 +306,6 @@ export async function countPurchasesByState(db: Db, pubkey: string) {
     .execute();
   const counts = Object.fromEntries(rows.map(({ state, count }) => [state, count]));
   return { open: 0, completed: 0, failed: 0, ...counts };
-}
-
-function closePurchase(
-  db: Db,
-  id: string,
-  leaseHolder: string,
-  state: 'completed' | 'failed',
-  reason: string | null,
-  nowMs: number,
-): Promise<boolean> {
-  const released = { lease_holder: null, lease_expires_at: null, next_attempt_at: null };
-  const change = { state, reason, closed_at: nowMs, sealed_proofs: null, ...released };
-  return updateLeased(db, id, leaseHolder, change);
 }
 
 async function updateLeased(

@@ -10,8 +10,7 @@ import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, RECOVERY_BATCH_SIZE, UNDO_AFTER_MS } 
 import {
   acquireDuePurchases,
   claimProofs,
-  completePurchase,
-  failPurchase,
+  closePurchase,
   insertPurchase,
   type OpenPurchase,
   recordSwapRequest,
@@ -158,7 +157,7 @@ async function resumePurchase(
   purchase: OpenPurchase,
 ): Promise<PurchaseResult> {
   const { db, sealer, clock } = context;
-  const { id, leaseHolder, mintUrl, outputPlans, lastUnansweredAtMs } = purchase;
+  const { id, mintUrl, outputPlans, lastUnansweredAtMs } = purchase;
   const inputs = (await sealer.open(sealContext(id), purchase.sealedProofs)) as Proof[];
   const swap = { id, mintUrl, inputs, outputPlans };
   // A request in transit could still spend the token after a rejection, or after the mint has reported it as unspent.
@@ -182,7 +181,7 @@ async function resumePurchase(
       ? failPurchaseAndFreeName(context, purchase, 'no_response')
       : applySwapResult(context, purchase, restoredResult, options);
   }
-  if (!(await recordSwapRequest(db, id, leaseHolder, clock()))) {
+  if (!(await recordSwapRequest(db, purchase, clock()))) {
     return PENDING;
   }
   const result = await redeemToken(context, purchase, inputs);
@@ -196,7 +195,7 @@ async function redeemToken(
   inputs: readonly Proof[],
   options: { maxWaitMs?: number } = {},
 ): Promise<SwapResult> {
-  const { id, leaseHolder, mintUrl, outputPlans } = purchase;
+  const { id, mintUrl, outputPlans } = purchase;
   const swap = { id, mintUrl, inputs, outputPlans };
   const result = await sendSwap(context, swap, options);
   if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {
@@ -213,13 +212,7 @@ async function redeemToken(
       : { outcome: 'unknown', reason: 'the mint does not respond', wasSent: true };
   }
   const extendedPlans = [...outputPlans, plan];
-  const isSaved = await saveOutputPlans(
-    context.db,
-    id,
-    leaseHolder,
-    extendedPlans,
-    context.clock(),
-  );
+  const isSaved = await saveOutputPlans(context.db, purchase, extendedPlans, context.clock());
   return isSaved
     ? sendSwap(context, { ...swap, outputPlans: extendedPlans }, options)
     : { outcome: 'unknown', reason: 'another run has taken over', wasSent: true };
@@ -271,13 +264,14 @@ async function finishOrRetry(
 /** Assigns the name and stores the new proofs, unless another run has taken over. */
 async function completePurchaseAndAssignName(
   { db, sealer, graceMs, clock, log }: PurchaseContext,
-  { id, leaseHolder, pubkey, name, mintUrl }: OpenPurchase,
+  purchase: OpenPurchase,
   { proofs, expiresAtMs }: Extract<SwapResult, { outcome: 'done' }>,
 ): Promise<PurchaseResult> {
+  const { id, pubkey, name, mintUrl } = purchase;
   const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
   const nowMs = clock();
   const isCompleted = await tryTransaction(db, async (tx) => {
-    if (!(await completePurchase(tx, id, leaseHolder, nowMs))) {
+    if (!(await closePurchase(tx, purchase, null, nowMs))) {
       return false;
     }
     await notifyRecipientChange(tx, pubkey);
@@ -296,15 +290,16 @@ async function completePurchaseAndAssignName(
 
 async function failPurchaseAndFreeName(
   { db, clock, log }: PurchaseContext,
-  { id, leaseHolder, name, pubkey }: OpenPurchase,
+  purchase: OpenPurchase,
   reason: PurchaseFailureReason,
 ): Promise<PurchaseResult> {
+  const { id, name, pubkey } = purchase;
   const isFailed = await transaction(db, async (tx) => {
-    const isUpdated = await failPurchase(tx, id, leaseHolder, reason, clock());
-    if (isUpdated) {
+    const isClosed = await closePurchase(tx, purchase, reason, clock());
+    if (isClosed) {
       await releaseHeldUsername(tx, name, id);
     }
-    return isUpdated;
+    return isClosed;
   });
   if (!isFailed) {
     return PENDING;
@@ -319,14 +314,15 @@ async function failPurchaseAndFreeName(
 /** @param options.isAnswered whether the mint has rejected the last request, so that it is not in transit */
 async function scheduleRetry(
   { db, clock, log }: PurchaseContext,
-  { id, leaseHolder, attempts: previousAttempts, lastUnansweredAtMs }: OpenPurchase,
+  purchase: OpenPurchase,
   reason: string,
   { isAnswered = false } = {},
 ): Promise<PurchaseResult> {
-  const attempts = previousAttempts + 1;
+  const { id, lastUnansweredAtMs } = purchase;
+  const attempts = purchase.attempts + 1;
   const delayMs = isAnswered ? MAX_TRANSIT_MS : computeBackoffMs(attempts, RECOVERY_BACKOFF);
   const nextAttemptAtMs = clock() + delayMs;
-  await schedulePurchaseRetry(db, id, leaseHolder, {
+  await schedulePurchaseRetry(db, purchase, {
     reason,
     attempts,
     nextAttemptAtMs,

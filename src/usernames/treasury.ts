@@ -35,16 +35,8 @@ export type WithdrawalResult =
   | { outcome: 'token'; id: string; token: string; amountSat: number; leftSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
-  /** No proofs add up to the requested amount. `availableSat` is the nearest lower amount. */
+  /** No proofs that fit in one token add up to the requested amount. `availableSat` is the nearest lower amount. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
-  /** The amount needs more proofs than fit in one token. The largest `maxProofs` add up to `availableSat`. */
-  | {
-      outcome: 'too_many_proofs';
-      requestedSat: number;
-      proofCount: number;
-      maxProofs: number;
-      availableSat: number;
-    }
   /** A concurrent withdrawal took the ecash. */
   | { outcome: 'conflict' };
 
@@ -101,16 +93,13 @@ export async function withdrawFromTreasury(
   const proofAmounts = await listTreasuryProofAmounts(db, mintUrl);
   const nowMs = clock();
   const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
-  const selectedProofs = selectProofs(valid.length > 0 ? valid : proofAmounts, requestedSat);
-  const withdrawnProofs = selectedProofs.slice(0, MAX_WITHDRAWAL_PROOFS);
+  const withdrawnProofs = selectProofs(valid.length > 0 ? valid : proofAmounts, requestedSat).slice(
+    0,
+    MAX_WITHDRAWAL_PROOFS,
+  );
   const amountSat = sumAmounts(withdrawnProofs);
-  const selectedSat = sumAmounts(selectedProofs);
-  if (requestedSat !== null && selectedSat !== requestedSat) {
-    return { outcome: 'not_exact', requestedSat, availableSat: selectedSat };
-  }
-  if (requestedSat !== null && selectedProofs.length > MAX_WITHDRAWAL_PROOFS) {
-    const counts = { proofCount: selectedProofs.length, maxProofs: MAX_WITHDRAWAL_PROOFS };
-    return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
+  if (requestedSat !== null && amountSat !== requestedSat) {
+    return { outcome: 'not_exact', requestedSat, availableSat: amountSat };
   }
   const ys = withdrawnProofs.map(({ y }) => y);
   const storedProofs = await findTreasuryProofs(db, ys);

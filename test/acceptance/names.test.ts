@@ -56,6 +56,8 @@ describe('GET /api/v2/names/{name}', () => {
     ['a name with a hyphen', 'al-ice'],
     ['a name that is not ASCII', '%C3%A5lice'],
     ['a name with a slash', 'al%2Fice'],
+    ['a name with a dot', 'al.ice'],
+    ['a name with a full-width letter', '%EF%BD%81lice'],
     ['a name that looks like an npub', 'NPUB1abc'],
     ['a secret key', nip19.nsecEncode(new Uint8Array(32).fill(7))],
   ])('reports %s as invalid, and does not repeat it', async (_case, name) => {
@@ -66,13 +68,16 @@ describe('GET /api/v2/names/{name}', () => {
     });
   });
 
-  it.each(['admin', 'SATOSHI', 'npubl8q7x'])('reports %s as reserved', async (name) => {
-    expect(await lookUp(name)).toEqual({
-      name: name.toLowerCase(),
-      available: false,
-      reason: 'reserved',
-    });
-  });
+  it.each(['admin', 'SATOSHI', 'npubl8q7x', `npubi${'q'.repeat(58)}`, 'postmaster', 'wallet'])(
+    'reports %s as reserved',
+    async (name) => {
+      expect(await lookUp(name)).toEqual({
+        name: name.toLowerCase(),
+        available: false,
+        reason: 'reserved',
+      });
+    },
+  );
 
   it('reports a name that the operator reserved later as reserved', async () => {
     await reserveUsername(db, 'later', clock.nowMs);

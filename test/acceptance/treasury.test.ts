@@ -141,7 +141,7 @@ describe('nutpost treasury withdraw', () => {
       exitCode: 1,
       stdout: '',
       stderr:
-        'The stored proofs do not add up to exactly 19 sat; the next lower amount is 17 sat.\n',
+        'The stored proofs do not add up to exactly 19 sat in one token; the next lower amount is 17 sat.\n',
     });
   });
 

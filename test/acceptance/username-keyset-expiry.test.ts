@@ -38,12 +38,6 @@ it('stores ecash of the keyset that lasts longest, although another has no fee',
   expect(await listExpiryTimes()).toEqual([null]);
 });
 
-it('sells names if the mint lists an expired keyset as active', async () => {
-  addFreeKeyset(HOUR_MS);
-  clock.advance(2 * HOUR_MS);
-  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
-});
-
 it('returns 402 with the reason if the token has expired', async () => {
   addFreeKeyset(HOUR_MS);
   const expiringToken = await mintToken();

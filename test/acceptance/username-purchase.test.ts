@@ -69,22 +69,8 @@ describe('a request without payment', () => {
   it('returns 400 for an invalid or reserved name', async () => {
     const wallet = environment.newWallet();
     const nsec = nip19.nsecEncode(wallet.secretKey);
-    for (const name of [
-      nsec,
-      'ab',
-      'a'.repeat(65),
-      'npub1abc',
-      'NPUB1abc',
-      'al ice',
-      'al-ice',
-      'al.ice',
-      'alice\n',
-      'ålice',
-      'ａlice',
-      // Three Kelvin signs. Their lower case is "kkk".
-      '\u212a\u212a\u212a',
-      '',
-    ]) {
+    // names.test.ts has more names.
+    for (const name of [nsec, 'ab', 'al-ice', 'alice\n', '\u212a\u212a\u212a', '']) {
       const { status, body } = await requestUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,
@@ -96,22 +82,7 @@ describe('a request without payment', () => {
         },
       });
     }
-    for (const name of [
-      'admin',
-      'Support',
-      'ROOT',
-      'postmaster',
-      'wallet',
-      'satoshi',
-      'Hal9000',
-      // Look like an npub.
-      'npubl',
-      'NPUBl8q7x',
-      'npubI8q7x',
-      `npubi${'q'.repeat(58)}`,
-      // Looks like a key.
-      environment.newWallet().pubkey,
-    ]) {
+    for (const name of ['admin', 'Hal9000', 'NPUBl8q7x', environment.newWallet().pubkey]) {
       const { status, body } = await requestUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,

@@ -155,10 +155,6 @@ describe('checkState', () => {
 
   it.each([
     ['a missing state', [spentState]],
-    [
-      'two states of one proof',
-      [spentState, { Y: Y_2, state: 'UNSPENT' }, { Y: Y_1.toUpperCase(), state: 'UNSPENT' }],
-    ],
     ['an unknown state', [spentState, { Y: Y_2, state: 'BURNT' }]],
     ['no states', undefined],
     ['too many states', [...Array(4).fill(spentState), { Y: Y_2, state: 'SPENT' }]],

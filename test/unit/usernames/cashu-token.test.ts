@@ -2,19 +2,13 @@ import {
   createHTLCsecret,
   createP2PKsecret,
   createSecret,
-  getDecodedToken,
   getEncodedToken,
   normalizeProofAmounts,
 } from '@cashu/cashu-ts';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Keyset, Proof } from '../../../src/mints/ecash.ts';
-import {
-  decodeToken,
-  encodeToken,
-  validateToken,
-} from '../../../src/usernames/ecash/cashu-token.ts';
-import { deriveOutputs, planOutputs } from '../../../src/usernames/ecash/proofs.ts';
+import { decodeToken, validateToken } from '../../../src/usernames/ecash/cashu-token.ts';
 import { MAX_TOKEN_LENGTH, MAX_TOKEN_PROOFS } from '../../../src/usernames/limits.ts';
 import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
@@ -30,48 +24,9 @@ const KEYSETS = [keysetV1.keyset, keysetV0.keyset, inactiveKeyset, usdKeyset];
 const PROOF = keysetV1.createProof(8, 'a secret');
 const PROOF_V0 = keysetV0.createProof(2, 'an old secret');
 
+// test/acceptance/username-purchase.test.ts has the versions and encodings of tokens.
+
 describe('an acceptable token', () => {
-  const anyProofs = fc.subarray(
-    [
-      PROOF,
-      PROOF_V0,
-      withoutDleq(keysetV1.createProof(1, 'a secret without DLEQ')),
-      withoutDleq(keysetV0.createProof(4, 'an old secret without DLEQ')),
-    ],
-    { minLength: 1 },
-  );
-  const anyEncoding = fc.constantFrom<BufferEncoding[]>('base64', 'base64url');
-  const anyPrefix = fc.constantFrom('', 'cashu:', 'cashu://', ' ');
-
-  it('accepts both versions, in base64 and base64url, with and without padding and prefix', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        anyProofs,
-        anyEncoding,
-        anyPrefix,
-        fc.boolean(),
-        fc.constantFrom(cashuA, cashuB),
-        async (proofs, encoding, prefix, isPadded, encodeVersion) => {
-          const token = encodeVersion({ proofs });
-          const unpadded = Buffer.from(payloadOf(token), 'base64url')
-            .toString(encoding)
-            .replaceAll('=', '');
-          const padding = isPadded ? '='.repeat(-unpadded.length & 3) : '';
-          const faceValueSat = proofs.reduce((sum, { amount }) => sum + amount, 0);
-          const result = await validate(
-            `${prefix}${versionOf(token)}${unpadded}${padding}`,
-            faceValueSat,
-          );
-          if (result.outcome !== 'valid') {
-            expect.fail(result.reason);
-          }
-          expect(sortBySecret(result.proofs)).toEqual(sortBySecret(proofs.map(withoutDleq)));
-          expect(result.faceValueSat).toBe(faceValueSat);
-        },
-      ),
-    );
-  });
-
   const SHORT_ID = PROOF.id.slice(0, 16);
 
   it.each<[string, string]>([
@@ -326,41 +281,6 @@ describe('the accepted value', () => {
   });
 });
 
-describe('encodeToken', () => {
-  it('encodes proofs so that cashu-ts decodes them and the mint accepts them', async () => {
-    const proofs: Proof[] = [];
-    for (const keyset of [keysetV1, keysetV0]) {
-      const outputs = await deriveOutputs(Buffer.alloc(64, 7), planOutputs(100, keyset.keys));
-      const signatures = outputs.blindedMessages.map((message) => keyset.sign(message));
-      proofs.push(...((await outputs.unblind(signatures, keyset.keys)) ?? []));
-    }
-    const token = encodeToken(MINT_URL, proofs);
-    expect(token).toMatch(/^cashuB[\w-]+$/);
-    const decoded = getDecodedToken(
-      token,
-      KEYSETS.map(({ id }) => id),
-    );
-    expect(decoded).toMatchObject({ mint: MINT_URL, unit: 'sat' });
-    const decodedProofs = decoded.proofs.map(({ id, amount, secret, C }) => ({
-      id,
-      amount: amount.toNumber(),
-      secret,
-      C,
-    }));
-    expect(sortBySecret(decodedProofs)).toEqual(sortBySecret(proofs));
-    expect(
-      decodedProofs.every((proof) =>
-        [keysetV1, keysetV0].some((keyset) => keyset.verifyProof(proof)),
-      ),
-    ).toBe(true);
-  });
-
-  it('omits DLEQs, because a DLEQ links a proof to its blinded message', () => {
-    const decoded = getDecodedToken(encodeToken(MINT_URL, [PROOF]), [PROOF.id]);
-    expect(decoded.proofs[0]).not.toHaveProperty('dleq');
-  });
-});
-
 async function validate(text: string, priceSat = 8, keysets: readonly Keyset[] = KEYSETS) {
   const token = decodeToken(text);
   const requirements = { mintUrl: MINT_URL, allowHttp: false, keysets, priceSat, nowMs: NOW_MS };
@@ -403,8 +323,4 @@ function payloadOf(token: string): string {
 
 function withoutDleq({ dleq: _, ...proof }: Proof & { dleq?: unknown }): Proof {
   return proof;
-}
-
-function sortBySecret(proofs: readonly Proof[]): Proof[] {
-  return proofs.toSorted((a, b) => a.secret.localeCompare(b.secret));
 }
