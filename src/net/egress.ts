@@ -35,7 +35,12 @@ export function createEgress(options: EgressOptions) {
     connect,
     /** Creates a client with connections and limits of its own. */
     createFetch: () =>
-      new GuardedFetch({ allowPrivateNetworks, operatorOrigins, networkThread, limits }),
+      new GuardedFetch({
+        allowPrivateNetworks,
+        operatorOrigins,
+        otherClient: networkThread.createHttpClient(),
+        limits,
+      }),
     close: () => networkThread.close(),
   };
 }

@@ -1,7 +1,12 @@
 import type { ConnectionPolicy } from './guarded-connection.ts';
-import { HttpClient, type HttpRequest, type HttpResponse, unsentResponse } from './http-client.ts';
+import {
+  HttpClient,
+  type HttpRequest,
+  type HttpResponse,
+  type HttpSender,
+  unsentResponse,
+} from './http-client.ts';
 import { FETCH_LIMITS, type FetchLimits } from './limits.ts';
-import type { NetworkThread } from './network-thread.ts';
 import { SiteSemaphore } from './site-semaphore.ts';
 
 export interface GuardedRequest extends Pick<HttpRequest, 'url' | 'method'> {
@@ -16,7 +21,7 @@ interface GuardedFetchOptions extends ConnectionPolicy {
   /** Have their own slots, which requests to other hosts cannot use up. */
   operatorOrigins?: readonly string[];
   /** Sends the requests to other hosts. By default, this thread sends all requests. */
-  networkThread?: Pick<NetworkThread, 'createHttpClient'>;
+  otherClient?: HttpSender;
   limits?: FetchLimits;
 }
 
@@ -24,20 +29,20 @@ interface GuardedFetchOptions extends ConnectionPolicy {
 export class GuardedFetch {
   readonly #operatorOrigins: readonly string[];
   readonly #limits: FetchLimits;
-  readonly #operatorClient: HttpClient;
-  readonly #otherClient: Pick<HttpClient, 'request' | 'close'>;
+  readonly #operatorClient: HttpSender;
+  readonly #otherClient: HttpSender;
   readonly #slots: SiteSemaphore;
 
   constructor({
     operatorOrigins = [],
-    networkThread,
+    otherClient,
     limits = FETCH_LIMITS,
     ...policy
   }: GuardedFetchOptions) {
     this.#operatorOrigins = operatorOrigins;
     this.#limits = limits;
     this.#operatorClient = new HttpClient(policy, limits);
-    this.#otherClient = networkThread?.createHttpClient() ?? this.#operatorClient;
+    this.#otherClient = otherClient ?? this.#operatorClient;
     this.#slots = new SiteSemaphore({
       max: limits.maxInFlight,
       maxPerSite: limits.maxInFlightPerSite,

@@ -48,11 +48,18 @@ export type HttpResponse =
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
   | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
 
+/** What sends requests: an {@link HttpClient} in this thread or in the network thread. */
+export interface HttpSender {
+  request(request: HttpRequest): Promise<HttpResponse>;
+  /** Ends pending requests as `closed`. */
+  close(): Promise<void>;
+}
+
 /**
  * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked for
  * each connection. Limits size and time. Uses no redirects, no proxy from the environment and no compression.
  */
-export class HttpClient {
+export class HttpClient implements HttpSender {
   readonly #policy: ConnectionPolicy;
   readonly #agent: Agent;
   readonly #bufferBudget: ResponseBufferBudget;
@@ -134,7 +141,6 @@ export class HttpClient {
     }
   }
 
-  /** Closes all connections; pending requests end as `closed`. */
   close(): Promise<void> {
     return this.#agent.destroy();
   }

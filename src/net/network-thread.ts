@@ -3,14 +3,15 @@ import { Worker } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
 import { computeBackoffMs } from '../backoff.ts';
 import { createWorkerEnvironment } from '../worker-environment.ts';
-import type { CloseReason, GuardedSocket, GuardedSocketEvents } from './guarded-websocket.ts';
+import type { GuardedSocket, GuardedSocketEvents } from './guarded-websocket.ts';
 import {
-  type HttpClient,
   type HttpRequest,
   type HttpResponse,
+  type HttpSender,
   unsentResponse,
 } from './http-client.ts';
 import {
+  type FetchLimits,
   HEARTBEAT_INTERVAL_MS,
   MAX_MISSED_HEARTBEATS,
   MAX_MISSED_HEARTBEATS_AT_START,
@@ -29,7 +30,9 @@ import {
 import { NETWORK_THREAD_FILE } from './network-thread-worker.ts';
 import { getSite } from './site.ts';
 
-interface NetworkThreadDeps extends Pick<NetworkThreadOptions, 'allowPrivateNetworks' | 'limits'> {
+interface NetworkThreadContext {
+  allowPrivateNetworks: boolean;
+  limits: FetchLimits;
   monotonicMs: () => number;
   onStopped: (stop: NetworkThreadStop) => void;
 }
@@ -57,7 +60,7 @@ interface Suspension {
  * next request starts it again.
  */
 export class NetworkThread {
-  readonly #deps: NetworkThreadDeps;
+  readonly #context: NetworkThreadContext;
   #running: { worker: Worker; heartbeatTimer: NodeJS.Timeout } | null = null;
   #lastId = 0;
   #isClosed = false;
@@ -65,16 +68,16 @@ export class NetworkThread {
   readonly #sockets = new Map<number, ThreadSocket>();
   readonly #suspensions: LRUCache<string, Suspension>;
 
-  constructor(deps: NetworkThreadDeps) {
-    this.#deps = deps;
+  constructor(context: NetworkThreadContext) {
+    this.#context = context;
     this.#suspensions = new LRUCache({
       max: MAX_SUSPENSIONS,
       ttl: SUSPENSION_TTL_MS,
-      perf: { now: deps.monotonicMs },
+      perf: { now: context.monotonicMs },
     });
   }
 
-  createHttpClient(): Pick<HttpClient, 'request' | 'close'> {
+  createHttpClient(): HttpSender {
     const clientId = this.#createId();
     let isClosed = false;
     return {
@@ -100,7 +103,7 @@ export class NetworkThread {
     });
     const reason = this.#findRejection(url);
     if (reason !== null) {
-      setImmediate(() => socket.handleClose({ reason, status: null }));
+      setImmediate(() => socket.handle({ kind: 'close', id, reason: { reason, status: null } }));
     } else {
       this.#sockets.set(id, socket);
       this.#post({ kind: 'connect', id, url, site: this.#getSite(url) });
@@ -146,7 +149,7 @@ export class NetworkThread {
   }
 
   #start() {
-    const { allowPrivateNetworks, limits } = this.#deps;
+    const { allowPrivateNetworks, limits } = this.#context;
     const status = new NetworkThreadStatus();
     const statusMemory = status.memory;
     const worker = new Worker(NETWORK_THREAD_FILE, {
@@ -194,7 +197,7 @@ export class NetworkThread {
   #abandon(busyOrigin: string | null, error: unknown): void {
     const site = busyOrigin === null ? null : this.#getSite(busyOrigin);
     const suspendedMs = site === null ? 0 : this.#suspend(site);
-    this.#deps.onStopped({ site, suspendedMs, error });
+    this.#context.onStopped({ site, suspendedMs, error });
     void this.#stop();
   }
 
@@ -218,23 +221,19 @@ export class NetworkThread {
   }
 
   #handleReply(reply: NetworkThreadReply): void {
-    const socket = this.#sockets.get(reply.id);
     if (reply.kind === 'response') {
       this.#endRequest(reply.id, reply.response);
-    } else if (reply.kind === 'close') {
-      this.#sockets.delete(reply.id);
-      socket?.handleClose(reply.reason);
-    } else if (reply.kind === 'message') {
-      socket?.handleMessage(reply.text);
-    } else if (reply.kind === 'open') {
-      socket?.handleOpen();
-    } else {
-      socket?.emit('pong');
+      return;
     }
+    const socket = this.#sockets.get(reply.id);
+    if (reply.kind === 'close') {
+      this.#sockets.delete(reply.id);
+    }
+    socket?.handle(reply);
   }
 
   #suspend(site: string): number {
-    const { monotonicMs } = this.#deps;
+    const { monotonicMs } = this.#context;
     const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
     const suspendedMs = computeBackoffMs(count, SUSPENSION_BACKOFF);
     this.#suspensions.set(site, { count, untilMs: monotonicMs() + suspendedMs });
@@ -246,13 +245,15 @@ export class NetworkThread {
       return 'closed';
     }
     const { untilMs } = this.#suspensions.get(this.#getSite(url)) ?? { untilMs: 0 };
-    return this.#deps.monotonicMs() < untilMs ? 'site suspended' : null;
+    return this.#context.monotonicMs() < untilMs ? 'site suspended' : null;
   }
 
   #getSite(url: string): string {
-    return getSite(url, this.#deps);
+    return getSite(url, this.#context);
   }
 }
+
+type SocketReply = Exclude<NetworkThreadReply, { kind: 'response' }>;
 
 type SocketCommand = { kind: 'send'; text: string } | { kind: 'ping' | 'close' | 'terminate' };
 
@@ -293,21 +294,17 @@ class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     this.#post({ kind: 'terminate' });
   }
 
-  handleOpen(): void {
-    if (this.#state === 'connecting') {
+  handle(reply: SocketReply): void {
+    if (reply.kind === 'close') {
+      this.#state = 'closed';
+      this.emit('close', reply.reason);
+    } else if (reply.kind === 'open' && this.#state === 'connecting') {
       this.#state = 'open';
       this.emit('open');
+    } else if (reply.kind === 'message' && this.#state === 'open') {
+      this.emit('message', reply.text);
+    } else if (reply.kind === 'pong') {
+      this.emit('pong');
     }
-  }
-
-  handleMessage(text: string): void {
-    if (this.#state === 'open') {
-      this.emit('message', text);
-    }
-  }
-
-  handleClose(reason: CloseReason): void {
-    this.#state = 'closed';
-    this.emit('close', reason);
   }
 }

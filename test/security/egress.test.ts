@@ -332,7 +332,7 @@ function createMeteredFetch(): GuardedFetch {
   const { limits, ...policy } = guardedFetchOptions();
   const guarded = new GuardedFetch({
     ...policy,
-    networkThread: { createHttpClient: () => new HttpClient(policy, limits, () => undefined) },
+    otherClient: new HttpClient(policy, limits, () => undefined),
   });
   cleanups.push(() => guarded.close());
   return guarded;
