@@ -6,12 +6,8 @@ import { BatchWriter } from '../../src/quotes/batch-writer.ts';
 import {
   createQuoteAnnouncer,
   decodeQuoteAnnouncements,
-  decodeQuoteUpdates,
-  encodeQuoteUpdates,
   NEW_QUOTES_CHANNEL,
-  QUOTE_UPDATES_CHANNEL,
 } from '../../src/quotes/process-notifications.ts';
-import { QuoteSubscribers } from '../../src/quotes/quote-subscribers.ts';
 import {
   recordNotifications,
   waitForNotificationDelivery,
@@ -26,31 +22,6 @@ let db: Db;
 
 beforeAll(() => {
   db = database.db;
-});
-
-it('delivers the updates that follow unreadable payloads', async () => {
-  const subscribers = new QuoteSubscribers();
-  const listener = await database.listen({
-    channels: {
-      [QUOTE_UPDATES_CHANNEL]: (payload) => {
-        for (const update of decodeQuoteUpdates(payload)) {
-          subscribers.sendUpdate(update.pubkey, update.quoteId);
-        }
-      },
-    },
-    onMissedNotifications: noop,
-    onError: noop,
-    clock: Date.now,
-  });
-  onTestFinished(() => listener.close());
-  const pubkey = newPubkey();
-  const receivedQuoteIds = recordUpdates(subscribers, pubkey);
-  const updates = encodeQuoteUpdates([{ id: 7, pubkey, quoteId: 'one', listedAtMs: 1 }]);
-  await transaction(db, (tx) =>
-    notify(tx, QUOTE_UPDATES_CHANNEL, ['nonsense', '[["a","b"]]', ...updates]),
-  );
-  await waitForNotificationDelivery(database);
-  expect(receivedQuoteIds).toEqual(['one']);
 });
 
 it('delivers later notifications after a handler throws, and reports the error', async () => {
@@ -99,20 +70,10 @@ it('stops although the database does not respond', async () => {
   await writer.stop();
 });
 
-/** Subscribes like a quote socket. @returns a list that grows by the quote id of each update */
-function recordUpdates(subscribers: QuoteSubscribers, pubkey: string): string[] {
-  const quoteIds: string[] = [];
-  subscribers.add(pubkey, {
-    sendUpdate: (quoteId) => quoteIds.push(quoteId) > 0,
-    evict: () => undefined,
-  });
-  return quoteIds;
-}
-
 function newQuote(quoteId: string) {
   return { id: 7, mintUrl: 'https://mint.example/path', quoteId, createdAtMs: 1, expiresAtMs: 2 };
 }
 
-function newPubkey(): string {
+function _newPubkey(): string {
   return randomBytes(32).toString('hex');
 }

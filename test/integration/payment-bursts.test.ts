@@ -180,26 +180,20 @@ describe.each([5, 200])('%i payments per second for 20 s', (perSecond) => {
   );
 });
 
-describe.each([
-  ['two seconds', 2_000],
-  ['half a minute', 30_000],
-  ['an hour', 3_600_000],
-])('after the clock was set back by %s', (_name, setBackMs) => {
-  it('hides no payment that was listed, and lists each new one within 5 s', async () => {
-    const reader = new WatermarkReader(wallet);
-    const quotes = await pay(3);
+it('hides no listed payment after the clock was set back by an hour, and lists each new one within 5 s', async () => {
+  const reader = new WatermarkReader(wallet);
+  const quotes = await pay(3);
+  await reader.synchronize();
+  clock.advance(-3_600_000);
+  expect(await listIds()).toEqual(idsOf(quotes));
+  for (let round = 0; round < 3; round += 1) {
+    quotes.push(...(await pay(2)));
     await reader.synchronize();
-    clock.advance(-setBackMs);
+    pass(5_000);
     expect(await listIds()).toEqual(idsOf(quotes));
-    for (let round = 0; round < 3; round += 1) {
-      quotes.push(...(await pay(2)));
-      await reader.synchronize();
-      pass(5_000);
-      expect(await listIds()).toEqual(idsOf(quotes));
-      await reader.synchronize();
-    }
-    expect(reader.quoteIds).toEqual(idsOf(quotes));
-  });
+    await reader.synchronize();
+  }
+  expect(reader.quoteIds).toEqual(idsOf(quotes));
 });
 
 /** A wallet like coco, which ignores payments that are not later than the newest one that it knows. */

@@ -94,20 +94,6 @@ describe('a payment', () => {
     expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
   });
 
-  it.each(['bolt11_mint_quote', 'mint_quote'] as const)(
-    'is learned from the WebSocket if the mint accepts only %s and advertised the other kind',
-    async (subscriptionKind) => {
-      const advertised = subscriptionKind === 'mint_quote' ? 'bolt11_mint_quote' : 'mint_quote';
-      const { mint, wallet, updates } = await createRecipient({ subscriptionKind: advertised });
-      mint.switches.subscriptionKind = subscriptionKind;
-      const { pr } = await environment.requestInvoice(wallet, 21);
-      await waitForPolls(mint, 1);
-      await waitForSubscription(mint);
-      mint.pay(pr);
-      expect(await findSourceOfLastChange(await nextUpdate(updates))).toBe('socket');
-    },
-  );
-
   it('is found by a poll 2 s after the subscription if the WebSocket does not report it', async () => {
     const { mint, wallet, updates } = await createRecipient({ subscriptionGapMs: HOUR_MS });
     const { pr } = await environment.requestInvoice(wallet, 21);
@@ -143,18 +129,6 @@ describe('a payment', () => {
     );
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
-
-  it.each(['paid', 'text'] as const)(
-    'is found at a mint whose quotes have states in the style "%s"',
-    async (stateStyle) => {
-      const { mint, wallet, updates } = await createRecipient({ stateStyle, hasWebSocket: false });
-      const { pr } = await environment.requestInvoice(wallet, 21);
-      await waitForPolls(mint, 1);
-      mint.pay(pr);
-      const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
-      expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, amount: 21, state: 'PAID' }]);
-    },
-  );
 
   it('is found after a restart if it was made while the service was down', async () => {
     const ownEnvironment = await createTestEnvironment({
