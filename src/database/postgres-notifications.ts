@@ -66,127 +66,110 @@ export async function listenOnPostgres(
   const closeController = new AbortController();
   const { signal } = closeController;
   let lastAliveAtMs = 0;
-  let isResponding = true;
-  const onAlive = () => {
-    lastAliveAtMs = listener.clock();
-    isResponding = true;
-  };
-  const onSilence = () => {
-    isResponding = false;
-  };
-  let client = await connect(url, listener, onAlive);
-  let isConnected = true;
-  const reconnectLoop = keepConnected();
+  let isConnected = false;
+  let client = await connect();
+  const listening = keepListening();
   return {
     get isConnected() {
-      return isConnected && isResponding;
+      return isConnected;
     },
     close: async () => {
       closeController.abort();
-      const closing = client.end().then(() => reconnectLoop);
-      await waitAtMost(LISTEN_CLOSE_TIMEOUT_MS, closing);
+      await waitAtMost(
+        LISTEN_CLOSE_TIMEOUT_MS,
+        client.end().then(() => listening),
+      );
     },
   };
 
-  async function keepConnected(): Promise<void> {
+  function markAlive(): void {
+    lastAliveAtMs = listener.clock();
+    isConnected = true;
+  }
+
+  async function connect(): Promise<pg.Client> {
+    const newClient = new pg.Client({
+      ...createClientConfig(url),
+      application_name: 'nutpost listening',
+      query_timeout: HEARTBEAT_TIMEOUT_MS,
+    });
+    // An unhandled 'error' event ends the process.
+    newClient.on('error', () => undefined);
+    newClient.on('notification', ({ channel, payload = '' }) => {
+      markAlive();
+      dispatchNotification(listener, channel, payload);
+    });
+    const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
+    try {
+      await newClient.connect();
+      await assertWritable(newClient);
+      await newClient.query(channels.map((channel) => `listen ${channel}`).join('; '));
+    } catch (error) {
+      // Not awaited, because a server that has vanished does not respond to it.
+      newClient.end().catch(() => undefined);
+      throw error;
+    }
+    markAlive();
+    return newClient;
+  }
+
+  async function keepListening(): Promise<void> {
     while (!signal.aborted) {
-      const error = await waitForDisconnect(client, { onAlive, onSilence }, signal);
+      const error = await waitForDisconnect();
       isConnected = false;
+      client.end().catch(() => undefined);
       if (!signal.aborted) {
         onDisconnect();
         if (error !== null) {
           onConnectionError(error);
         }
+        await reconnect(lastAliveAtMs);
       }
-      client.end().catch(() => undefined);
-      await reconnect(lastAliveAtMs);
     }
     // `close` ends the client of that moment, but `reconnect` may have opened another one since.
     await client.end();
   }
 
+  /**
+   * Waits until the connection ends. Returns its error, or null if it ended without one. Sends heartbeat queries,
+   * because a connection without notifications would not show that the server has vanished.
+   */
+  async function waitForDisconnect(): Promise<Error | null> {
+    const disconnected = Promise.withResolvers<Error | null>();
+    client.once('error', disconnected.resolve);
+    client.once('end', () => disconnected.resolve(null));
+    let isHeartbeatPending = false;
+    const heartbeat = setInterval(() => {
+      if (isHeartbeatPending) {
+        isConnected = false;
+        return;
+      }
+      isHeartbeatPending = true;
+      assertWritable(client).then(() => {
+        isHeartbeatPending = false;
+        markAlive();
+      }, disconnected.resolve);
+    }, HEARTBEAT_INTERVAL_MS);
+    heartbeat.unref();
+    const error = await disconnected.promise;
+    clearInterval(heartbeat);
+    return error;
+  }
+
   async function reconnect(sinceMs: number): Promise<void> {
-    for (let failures = 1; !isConnected && !signal.aborted; failures += 1) {
+    for (let failures = 1; !signal.aborted; failures += 1) {
       try {
-        client = await connect(url, listener, onAlive);
-        isConnected = true;
+        client = await connect();
         // If the clock was set back meanwhile, missed changes may have times before `sinceMs`.
         await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
+        return;
       } catch (error) {
         onConnectionError(error as Error);
-        if (isConnected) {
-          isConnected = false;
-          client.end().catch(() => undefined);
-        }
-        await delay(computeBackoffMs(failures, RECONNECT_BACKOFF), undefined, { signal }).catch(
-          () => undefined,
-        );
+        isConnected = false;
+        client.end().catch(() => undefined);
+        const pauseMs = computeBackoffMs(failures, RECONNECT_BACKOFF);
+        await delay(pauseMs, undefined, { signal }).catch(() => undefined);
       }
     }
   }
-}
-
-/** @param onAlive called whenever the connection works: after connecting and for each notification */
-async function connect(
-  url: string,
-  listener: NotificationListener,
-  onAlive: () => void,
-): Promise<pg.Client> {
-  const client = new pg.Client({
-    ...createClientConfig(url),
-    application_name: 'nutpost listening',
-    query_timeout: HEARTBEAT_TIMEOUT_MS,
-  });
-  // An unhandled 'error' event ends the process.
-  client.on('error', () => undefined);
-  client.on('notification', ({ channel, payload = '' }) => {
-    onAlive();
-    dispatchNotification(listener, channel, payload);
-  });
-  const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
-  try {
-    await client.connect();
-    await assertWritable(client);
-    await client.query(channels.map((channel) => `listen ${channel}`).join('; '));
-  } catch (error) {
-    // Not awaited, because a server that has vanished does not respond to it.
-    client.end().catch(() => undefined);
-    throw error;
-  }
-  onAlive();
-  return client;
-}
-
-/**
- * Waits until a connection ends. Returns its error, or null if it ended without one. Sends heartbeat queries, because
- * a connection without notifications would not show that the server has vanished.
- *
- * @param onSilence called if a heartbeat gets no response within {@link HEARTBEAT_INTERVAL_MS}
- */
-async function waitForDisconnect(
-  client: pg.Client,
-  { onAlive, onSilence }: { onAlive: () => void; onSilence: () => void },
-  closeSignal: AbortSignal,
-): Promise<Error | null> {
-  const disconnected = Promise.withResolvers<Error | null>();
-  client.once('error', disconnected.resolve);
-  client.once('end', () => disconnected.resolve(null));
-  let isHeartbeatPending = false;
-  const heartbeat = setInterval(() => {
-    if (isHeartbeatPending) {
-      onSilence();
-      return;
-    }
-    isHeartbeatPending = true;
-    assertWritable(client).then(() => {
-      isHeartbeatPending = false;
-      onAlive();
-    }, disconnected.resolve);
-  }, HEARTBEAT_INTERVAL_MS);
-  const stopHeartbeat = () => clearInterval(heartbeat);
-  closeSignal.addEventListener('abort', stopHeartbeat);
-  const error = await disconnected.promise;
-  closeSignal.removeEventListener('abort', stopHeartbeat);
-  stopHeartbeat();
-  return error;
 }
