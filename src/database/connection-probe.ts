@@ -13,7 +13,6 @@ const QUERY_TIMEOUT_MS = 5_000;
 export interface ConnectionReport {
   /** Identifies the running server and the database. */
   databaseId: string;
-  /** Whether a pooler shares server processes between the transactions of several clients. */
   areShared: boolean;
 }
 

@@ -73,7 +73,6 @@ function findAccessProblem(dir: string): string | null {
   }
 }
 
-/** Whether other users of the machine may access a data directory or a file in it. */
 export function isAccessibleToOtherUsers(dataDir: string): boolean {
   const files = fs.readdirSync(dataDir).map((name) => path.join(dataDir, name));
   return [dataDir, ...files].some((file) => {

@@ -33,11 +33,9 @@ import { createSqliteDialect, SqliteDriver } from './sqlite-dialect.ts';
 import { SqliteNotifications } from './sqlite-notifications.ts';
 import { SqliteWorker } from './sqlite-worker.ts';
 
-/** An open PostgreSQL or SQLite database. */
 export interface Database {
   db: Kysely<DatabaseSchema>;
   listen: Listen;
-  /** Null for SQLite, which has no pool. */
   poolStats(): PoolStats | null;
   /** Returns the bytes that unprivileged processes can write to the disk of SQLite; null for PostgreSQL. */
   readFreeDiskBytes(): Promise<number | null>;

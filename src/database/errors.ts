@@ -7,10 +7,8 @@ const CONSTRAINT = 19;
 /** The codes of wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const STATEMENT_ERROR_CODES = [1, 18, CONSTRAINT, 20, 21, 25];
 
-/** The lower byte of an extended result code. */
 const PRIMARY_CODE_MASK = 0xff;
 
-/** Whether another process has locked the database. */
 export function isSqliteBusy(error: unknown): boolean {
   return sqliteResultCode(error) === BUSY;
 }
@@ -25,7 +23,6 @@ export function isSqliteFailure(error: unknown): boolean {
   return code !== null && !STATEMENT_ERROR_CODES.includes(code);
 }
 
-/** An SQLite error that occurred in the worker thread. */
 export class SqliteError extends Error {
   readonly errcode: number | null;
 

@@ -6,10 +6,8 @@ import { OperatorError } from '../errors.ts';
 /** As long as the keys that are derived from it (HS256, AES-256). */
 const SECRET_BYTES = 32;
 
-/** The minimum for secrets in settings too. */
 const MIN_SECRET_LENGTH = 32;
 
-/** The names of secret files in the data directory. */
 type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
 
 /**

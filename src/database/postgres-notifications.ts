@@ -11,9 +11,7 @@ import {
 } from './limits.ts';
 import { assertWritable, createClientConfig } from './postgres.ts';
 
-/** Receives the notifications (NOTIFY) of all connections and processes. */
 export interface NotificationListener {
-  /** One handler for each channel to listen on. */
   channels: Readonly<Record<string, (payload: string) => void>>;
   /**
    * Called after a broken connection was reopened. If the promise rejects, the connection is reopened again.
@@ -48,7 +46,6 @@ export interface NotificationSubscription {
 }
 
 interface ConnectionCallbacks {
-  /** Receives the error of a broken connection, and of each failed attempt to reopen it. */
   onConnectionError: (error: Error) => void;
   /** Called when the connection breaks or its server becomes read-only. */
   onDisconnect: () => void;

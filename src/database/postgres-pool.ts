@@ -11,7 +11,6 @@ import {
 } from './limits.ts';
 
 interface PostgresPoolOptions {
-  /** Throws if a new connection must not be used. */
   checkConnection: (client: pg.PoolClient) => Promise<void>;
   /** Receives the error of each failure, and of each attempt to connect. */
   reportError: (error: Error) => void;
@@ -133,7 +132,6 @@ export class PostgresPool implements KyselyPool {
     return this.#generations.get(client) !== this.#generation;
   }
 
-  /** @throws DatabaseUnavailableError if the deadline passes */
   async #waitForRecovery(recovery: Recovery, deadlineMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timeout = setTimeout(resolve, Math.max(0, deadlineMs - performance.now()));

@@ -14,12 +14,9 @@ import {
 
 const INT8_OID = 20;
 
-/** The current numbers of connections. */
 export interface PoolStats {
   idle: number;
-  /** In use by a query or transaction. */
   busy: number;
-  /** Queries and transactions that wait for a connection. */
   waiting: number;
   max: number;
 }
@@ -27,7 +24,6 @@ export interface PoolStats {
 export interface PoolOptions {
   /** For operator commands: a transaction may raise the server's statement timeout, and may pause. */
   allowLongQueries: boolean;
-  /** Whether to use a read-only server. */
   allowReadOnly: boolean;
 }
 
@@ -177,7 +173,6 @@ export async function assertWritable(client: pg.ClientBase): Promise<void> {
   }
 }
 
-/** Returns the settings that all connections share. */
 export function createClientConfig(url: string): pg.ClientConfig {
   return {
     connectionString: url,

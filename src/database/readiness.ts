@@ -3,7 +3,6 @@ import { waitAtMost } from '../wait-at-most.ts';
 import { READINESS_CACHE_MS, READINESS_QUERY_TIMEOUT_MS } from './limits.ts';
 import type { readMigrationStatus } from './migration-store.ts';
 
-/** Whether this process is ready for requests, and which checks fail. */
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
@@ -23,7 +22,6 @@ const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 
 interface ReadinessDeps {
   queryMigrations: () => ReturnType<typeof readMigrationStatus>;
   isListening: () => boolean;
-  /** False if the database cannot be reached, or the last write failed. */
   isWritable: () => boolean;
   monotonicMs: () => number;
 }

@@ -3,10 +3,8 @@ import { isSqliteConstraintViolation } from './errors.ts';
 
 // SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
 
-/** A database or a transaction. */
 type AnyDatabase = Pick<Kysely<unknown>, 'getExecutor'>;
 
-/** Returns true for SQLite, false for PostgreSQL. */
 export function isSqlite(db: AnyDatabase): boolean {
   return db.getExecutor().adapter instanceof SqliteAdapter;
 }
@@ -93,14 +91,12 @@ export function acceptsWrites(db: AnyDatabase): RawBuilder<boolean> {
 /** PostgreSQL's error class `integrity_constraint_violation`. */
 const POSTGRES_CONSTRAINT_CODE = /^23/;
 
-/** Whether the database rejected a change because it violates a constraint. */
 export function isConstraintViolation(error: unknown): boolean {
   const isPostgresViolation =
     error instanceof Error && 'code' in error && POSTGRES_CONSTRAINT_CODE.test(String(error.code));
   return isPostgresViolation || isSqliteConstraintViolation(error);
 }
 
-/** Returns a boolean as the database stores it. */
 export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;
 }

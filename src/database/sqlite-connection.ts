@@ -9,7 +9,6 @@ import {
   SQLITE_OPEN_TIMEOUT_MS,
 } from './limits.ts';
 
-/** A message of `pg_notify`. */
 export type SqliteNotification = readonly [channel: string, payload: string];
 
 export interface SqliteResult {
@@ -18,7 +17,6 @@ export interface SqliteResult {
   insertId: number | bigint;
   /** Whether this statement committed changes. If so, the disk works. */
   hasCommittedChanges: boolean;
-  /** The notifications of the transaction that this statement committed. */
   notifications: readonly SqliteNotification[];
 }
 
@@ -42,7 +40,6 @@ export class SqliteConnection {
   #shouldRetryWhenBusy = true;
   readonly #isReader: boolean;
 
-  /** @throws Error if the file is not a database, or the disk fails */
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
     this.#isReader = mode === 'read';
@@ -133,7 +130,6 @@ export class SqliteConnection {
     return prepared;
   }
 
-  /** Blocks the thread while it waits. */
   #retryWhileBusy<T>(execute: () => T): T {
     const deadlineMs = performance.now() + this.#busyTimeoutMs;
     for (;;) {
@@ -157,7 +153,6 @@ export class SqliteConnection {
     this.#countNewChanges();
   }
 
-  /** Returns the number of rows changed since the last call. */
   #countNewChanges(): number {
     const changes = Number(this.#totalChangesStatement.get()?.['count']);
     const newChanges = changes - this.#lastTotalChanges;
@@ -166,7 +161,6 @@ export class SqliteConnection {
   }
 }
 
-/** Blocks the thread. */
 export function sleepSync(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }

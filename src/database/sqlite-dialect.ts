@@ -17,7 +17,6 @@ import type { SqliteWorker } from './sqlite-worker.ts';
 /** Matches statements that neither write nor notify. If a write matches by mistake, the reading connection fails. */
 const READ_ONLY_STATEMENT = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
-/** Creates Kysely's dialect for `node:sqlite`. */
 export function createSqliteDialect(driver: SqliteDriver): Dialect {
   return {
     createDriver: () => driver,
@@ -42,7 +41,6 @@ class NodeSqliteAdapter extends SqliteAdapter {
 /** Kysely acquires one for each query or transaction. All of them share the connections of {@link SqliteDriver}. */
 class SqliteSession implements DatabaseConnection {
   readonly #driver: SqliteDriver;
-  /** The connection of a read-only transaction. */
   snapshot: SqliteConnection | null = null;
 
   constructor(driver: SqliteDriver) {
@@ -66,9 +64,7 @@ class SqliteSession implements DatabaseConnection {
 
 interface SqliteDriverOptions {
   writer: SqliteWorker;
-  /** Opens a read-only connection. */
   openReader: () => SqliteConnection;
-  /** Called for each notification after its transaction has committed. */
   onNotification: (...notification: SqliteNotification) => void;
   /** Called when the database or its disk fails, at most once in ten seconds. */
   onFailure: (error: Error) => void;
@@ -154,7 +150,6 @@ export class SqliteDriver implements Driver {
     }
   }
 
-  /** Truncates the WAL file, unless another connection is reading. */
   async checkpoint(): Promise<void> {
     await this.#withWriter(null, () => this.#writer.checkpoint());
   }
@@ -170,7 +165,6 @@ export class SqliteDriver implements Driver {
     await this.#writer.close();
   }
 
-  /** Waits until no other transaction uses the writing connection. */
   async #withWriter<T>(session: SqliteSession | null, use: () => T | Promise<T>): Promise<T> {
     while (this.#transaction !== null && this.#transaction.session !== session) {
       await this.#transaction.end.promise;

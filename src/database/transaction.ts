@@ -8,7 +8,6 @@ export type Db = Kysely<DatabaseSchema>;
 /** An open transaction: what queries need that are only correct together with others. A `Db` is not assignable to it. */
 export type Tx = Transaction<DatabaseSchema>;
 
-/** Runs `work` in a transaction, which is rolled back if `work` throws. */
 export function transaction<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
   return db.transaction().execute(work);
 }

@@ -9,7 +9,6 @@ export interface WatchedQuoteCount {
   count: number;
 }
 
-/** The zap receipts that are not delivered to a relay yet. */
 export interface RelayOutboxCount {
   relayUrl: string;
   pendingDeliveries: number;
@@ -23,7 +22,6 @@ export interface PurchaseCounts {
   oldestOpenCreatedAtMs: number | null;
 }
 
-/** What grows for as long as the service runs. */
 export interface DatabaseSize {
   bytes: number;
   /** About, if there are many. */
@@ -58,7 +56,6 @@ export async function countWatchedQuotes(db: Db, processId: string): Promise<Wat
   return rows;
 }
 
-/** Counts the pending deliveries of each relay, in the whole database. */
 export async function countPendingDeliveries(db: Db): Promise<RelayOutboxCount[]> {
   return db
     .selectFrom('zap_receipt_deliveries')

@@ -31,7 +31,6 @@ export interface GaugeSources {
   readCounts: () => Promise<DatabaseCounts>;
   /** Null with PostgreSQL, whose disk is on another machine. */
   readFreeDiskBytes: () => Promise<number | null>;
-  /** Null with SQLite. */
   poolStats: () => PoolStats | null;
   quoteSockets: { count: number };
   mintSockets: { count: number };
@@ -41,7 +40,6 @@ export interface GaugeSources {
   };
   limiter: Pick<MintRateLimiter, 'listRoutes'>;
   mintPolicy: MintPolicy;
-  /** Normalised URLs. */
   operatorRelays: readonly string[];
   clock: Clock;
   monotonicMs: () => number;
@@ -90,7 +88,6 @@ export class MetricGauges {
     }
   }
 
-  /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
     await waitAtMost(COUNTS_MAX_WAIT_MS, this.#pendingCountsRefresh);
   }

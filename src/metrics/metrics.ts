@@ -66,7 +66,6 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  /** Waits for the running database queries, but at most two seconds. */
   async waitUntilIdle(): Promise<void> {
     await this.#gauges?.waitUntilIdle();
   }

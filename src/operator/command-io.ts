@@ -5,7 +5,6 @@ const PROGRESS_INTERVAL_MS = 10_000;
 
 type StandardStreams = Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
 
-/** Reads and writes the standard streams of this process. */
 export class ProcessIo {
   readonly #streams: StandardStreams;
   readonly #monotonicMs: () => number;

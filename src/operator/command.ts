@@ -14,7 +14,6 @@ export interface CommandResult {
 
 export interface CommandContext {
   db: Db;
-  /** The setting `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */
   openTreasury: () => TreasuryContext;
@@ -23,12 +22,10 @@ export interface CommandContext {
   clock: Clock;
 }
 
-/** The standard streams, as commands use them. */
 export type CommandIo = Pick<ProcessIo, 'stdin' | 'signal' | 'write' | 'reportProgress'>;
 
 export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise<CommandResult>;
 
-/** An operator command: `nutpost <name> <arguments>`. */
 export interface OperatorCommand {
   name: string;
   /** The lines of the usage text, each indented and with a line break. */
@@ -59,7 +56,6 @@ export function requireSingleOperand(
 /** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
 const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
 
-/** Parses the value of the option `--amount`. @throws UsageError */
 export function parseAmountSat(text: string): number {
   if (!AMOUNT_SAT_PATTERN.test(text)) {
     throw new UsageError(`--amount must be a whole number of sats (got '${text}').`);
@@ -76,7 +72,6 @@ export function createCommandResult(isSuccess: boolean, output: string | object)
   return { exitCode: isSuccess ? 0 : 1, stdout, stderr: '' };
 }
 
-/** What a command found or did. */
 export interface CommandReport {
   isSuccess: boolean;
   /** For scripts (`--json`). */

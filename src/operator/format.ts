@@ -1,17 +1,14 @@
 import * as nip19 from 'nostr-tools/nip19';
 import type { ExpiringEcash } from '../usernames/treasury-store.ts';
 
-/** Wide enough for every label of {@link formatFields}. */
 const LABEL_WIDTH = 12;
 
-/** Returns a line with label and value for each row that has a value. */
 export function formatFields(...rows: [label: string, value: string | null | undefined][]) {
   return rows
     .filter(([, value]) => value)
     .map(([label, value]) => `  ${label.padEnd(LABEL_WIDTH)}  ${value}`);
 }
 
-/** Joins lines and ends the last one with a line break. */
 export function joinLines(...lines: string[]): string {
   return `${lines.join('\n')}\n`;
 }
@@ -35,7 +32,6 @@ export function formatSat(amount: number): string {
   return `${formatNumber(amount)} sat`;
 }
 
-/** Formats milliseconds since 1970 as ISO 8601 in UTC. */
 export function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }

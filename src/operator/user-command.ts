@@ -38,7 +38,6 @@ const CONTROL_CHARACTER_PATTERN = /\p{Cc}/u;
 
 const HEX_PUBKEY = /^[0-9a-f]{64}$/i;
 
-/** The output shows a larger number as "more than 1,000". */
 const MAX_COUNTED_OPEN_QUOTES = 1_000;
 
 export const userCommand: OperatorCommand = {
@@ -72,12 +71,10 @@ export const userCommand: OperatorCommand = {
   },
 };
 
-/** A key (hex), or a name in lower case. */
 type UserIdentifier = Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>;
 
 interface ResolvedUser {
   pubkey: string;
-  /** Null if nothing is stored for the key. */
   user: StoredUser | null;
 }
 

@@ -159,7 +159,6 @@ function createLineError(lineNumber: number, problem: string, { nutpost }: Archi
 /** An import needs few statements, but only one or two megabytes of memory. */
 const MAX_ROWS_PER_INSERT = 500;
 
-/** Groups consecutive rows of a table into batches for one insert each. */
 async function* readBatches(
   lines: AsyncIterable<string>,
   header: ArchiveHeader,

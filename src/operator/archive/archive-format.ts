@@ -31,7 +31,6 @@ export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> 
 
 export type ArchiveRowCounts = Record<ArchiveTable, number>;
 
-/** The first line of an archive. */
 export const archiveHeaderSchema = z.strictObject({
   archive: z.literal('nutpost'),
   /** The version that wrote the archive. */
@@ -42,7 +41,6 @@ export const archiveHeaderSchema = z.strictObject({
 
 export type ArchiveHeader = z.infer<typeof archiveHeaderSchema>;
 
-/** Any other line of an archive. */
 export const archiveLineSchema = z.strictObject({
   table: z.enum(ARCHIVE_TABLES),
   row: z.record(z.string(), z.union([z.string(), z.int(), z.null()])),

@@ -9,13 +9,11 @@ import {
   EXCLUDED_COLUMNS,
 } from './archive-format.ts';
 
-/** An export needs few queries, but only one or two megabytes of memory. */
 const ROWS_PER_PAGE = 1_000;
 
 /** Tables into which a running service inserts rows even if it has no users. */
 const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
 
-/** Tables whose `id` column has a sequence on PostgreSQL. */
 const IDENTITY_TABLES = ['quotes', 'quote_events'];
 
 /** The primary keys of tables whose primary key is not the first column. */
@@ -50,7 +48,6 @@ export async function countArchiveRows(tx: Tx): Promise<ArchiveRowCounts> {
   return rows[0] as ArchiveRowCounts;
 }
 
-/** Yields the rows of a table in pages, ordered by primary key. */
 export async function* readArchivePages(
   tx: Tx,
   columns: ArchiveColumns,

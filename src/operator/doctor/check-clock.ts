@@ -1,10 +1,8 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
-/** A `Date` header contains whole seconds. */
 const DATE_HEADER_RESOLUTION_MS = 1_000;
 
-/** A smaller difference between two clocks does no harm. */
 const MAX_OK_SKEW_MS = 3_000;
 
 /** A signature is valid for a minute before and after its time (NIP-98), and wallets' clocks are inexact too. */

@@ -32,13 +32,11 @@ import {
 } from './doctor-store.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
-/** The oldest version that the tests cover. */
 const MIN_POSTGRES_MAJOR_VERSION = 15;
 
 /** Ten connections for queries, one for LISTEN, and one for migrations. */
 const MAX_CONNECTIONS_PER_PROCESS = 12;
 
-/** Notifications arrive within milliseconds. */
 const NOTIFICATION_TIMEOUT_MS = 3_000;
 
 const MEBIBYTE = 1024 * 1024;
@@ -230,7 +228,6 @@ export function* checkPostgresSettings(postgres: PostgresReport): Generator<Find
   }
 }
 
-/** Checks that a notification from one connection reaches another. */
 export async function checkNotifications({ db, listen }: Database): Promise<Finding> {
   // Random, so that two doctor commands that run at the same time do not receive each other's notifications.
   const channel = `nutpost_doctor_${randomBytes(8).toString('hex')}`;

@@ -18,7 +18,6 @@ export async function checkMints(
   return (await Promise.all(checks)).flat();
 }
 
-/** Users can choose any number of mints. */
 const MAX_USER_MINTS = 20;
 
 /**
@@ -184,7 +183,6 @@ function checkUsernamePayments(mintUrl: string, info: MintInfo): Finding {
       );
 }
 
-/** Warns of ecash in the treasury that the mint will soon reject. */
 export function checkExpiringEcash(expiring: readonly ExpiringEcash[], nowMs: number): Finding[] {
   return expiring.map((ecash) =>
     warning(

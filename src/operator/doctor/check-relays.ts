@@ -7,7 +7,6 @@ const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit:
 
 const RESPONSE_TIMEOUT_MS = 10_000;
 
-/** Sends one request to each relay in `ZAP_RELAYS`. */
 export async function checkRelays(
   relays: readonly string[],
   connect: WebSocketConnector,

@@ -2,7 +2,6 @@ import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { type Finding, ok, warning } from './finding.ts';
 
-/** A variable with such a prefix is probably meant for nutpost. */
 const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
 
 /** Shorter names can resemble variables of other programs: `HOST` and `POST` differ by one letter. */
@@ -16,13 +15,10 @@ export interface SettingsCheckInput
     Config,
     'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'zaps'
   > {
-  /** The number of settings with a value. */
   configuredCount: number;
-  /** The configured secrets for JWTs, the treasury and zaps. */
   secrets: readonly string[];
 }
 
-/** Finds settings that are valid but probably a mistake. */
 export function* checkSettings(settings: SettingsCheckInput): Generator<Finding> {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
   const { defaultMintUrl, zaps } = settings;

@@ -21,7 +21,6 @@ export async function checkFiles({ database, jwtSecret, web }: Config): Promise<
   ];
 }
 
-/** Reports the OperatorError that `load` throws, if any. */
 export async function findStartFailure(
   check: Finding['check'],
   load: () => unknown,

@@ -24,7 +24,6 @@ const LEVEL_LABELS: Readonly<Record<FindingLevel, string>> = {
   problem: 'PROBLEM',
 };
 
-/** Returns the options of `nutpost doctor`, or the usage text to print instead. */
 export function parseDoctorArguments(args: string[]): { json: boolean } | CommandResult {
   return parseArguments(DOCTOR_USAGE, args, () => {
     const json = { type: 'boolean', default: false } as const;
@@ -32,7 +31,6 @@ export function parseDoctorArguments(args: string[]): { json: boolean } | Comman
   });
 }
 
-/** Renders findings on standard output. The exit code is 1 if any finding is a problem. */
 export function renderFindings(
   findings: readonly Finding[],
   { json }: { json: boolean },

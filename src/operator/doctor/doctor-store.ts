@@ -21,7 +21,6 @@ export interface SchemaReport {
 export interface PostgresReport {
   version: string;
   majorVersion: number;
-  /** The server's clock, in milliseconds since 1970. */
   nowMs: number;
   /** Whether committed transactions survive a crash: `fsync`, `synchronous_commit`, `full_page_writes`. */
   isDurable: boolean;
@@ -31,17 +30,14 @@ export interface PostgresReport {
   /** Whether commits wait for a standby. `none`: no standby is connected. */
   replication: 'none' | 'synchronous' | 'asynchronous';
   maxConnections: number;
-  /** The open connections of all database users. */
   usedConnections: number;
 }
 
 export interface ServiceState {
   runningProcessCount: number;
-  /** The addresses of reverse proxies that are not in the `TRUST_PROXY` of a running process. */
   untrustedProxies: string[];
   /** The mints with open or recently paid quotes; first those that did not answer their last poll. */
   watchedMints: string[];
-  /** Ecash of the treasury that expires soon, or has expired. */
   expiringEcash: readonly ExpiringEcash[];
 }
 

@@ -9,7 +9,6 @@ import type { NpubcashSource } from './npubcash-source.ts';
 import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
 import { isSamePaidSecond, planQuoteImport, toQuoteKey } from './plan-quote-import.ts';
 
-/** One transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
 const QUOTES_PER_TRANSACTION = 500;
 
 /** Imports the payments of each recipient in the order of payment, then all other quotes, the oldest first. */

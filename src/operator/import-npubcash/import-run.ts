@@ -7,7 +7,6 @@ interface ImportRunOptions {
   db: Db;
   io: CommandIo;
   clock: Clock;
-  /** Whether this service sends requests to mints over plain http. */
   allowHttpMints: boolean;
   /** Whether to roll every transaction back. */
   isDryRun: boolean;
@@ -15,7 +14,6 @@ interface ImportRunOptions {
 
 interface ImportCount {
   added: number;
-  /** Already stored before this import. */
   existing: number;
 }
 
@@ -31,17 +29,13 @@ export class ImportRun {
     users: createCount(),
     names: createCount(),
     blocks: createCount(),
-    /** The paid quotes. */
     payments: createCount(),
-    /** All other quotes. */
     invoices: createCount(),
     /** Added payments that are listed as paid now, because wallets would miss them at their time at npubcash. */
     changedTimeCount: 0,
-    /** Added quotes that the service watches. */
     watchedCount: 0,
     skippedByReason: {} as Partial<Record<SkipReason, number>>,
   };
-  /** Output about the rows that the current transaction has skipped. */
   #skippedLines = '';
 
   constructor(options: ImportRunOptions) {

@@ -26,7 +26,6 @@ export interface ImportedQuote extends QuoteKey {
   watchUntilMs: number | null;
 }
 
-/** Returns the keys of those quotes that are stored already. */
 export async function findExistingQuotes(tx: Tx, quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
   const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
   const columns = { mint_url: 'text', quote_id: 'text' } as const;
@@ -38,7 +37,6 @@ export async function findExistingQuotes(tx: Tx, quotes: readonly QuoteKey[]): P
   return rows;
 }
 
-/** Stores quotes. Returns the paid ones. */
 export async function insertImportedQuotes(
   tx: Tx,
   quotes: readonly ImportedQuote[],

@@ -2,7 +2,6 @@ import pg from 'pg';
 import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 
-/** Small enough to import a page in one transaction. */
 const ROWS_PER_PAGE = 200;
 
 /** A row of `l_users`. Like in the other row types, `pubkey` was converted to lower case, but not validated. */
@@ -31,11 +30,9 @@ export interface NpubcashQuote {
   zapRequest: string | null;
 }
 
-/** A row of `recipient_blocks`. */
 export interface NpubcashBlock {
   pubkey: string | null;
   reason: string | null;
-  /** Milliseconds since 1970. */
   createdAtMs: number | null;
 }
 
@@ -45,10 +42,8 @@ export interface NpubcashProofTotal {
   amountSat: number;
 }
 
-/** Reads the PostgreSQL database of a stopped npubcash server. Changes nothing. */
 export class NpubcashSource implements AsyncDisposable {
   readonly #client: pg.Client;
-  /** False before version 3 of npubcash. */
   #hasBlocks = false;
 
   private constructor(client: pg.Client) {

@@ -27,11 +27,9 @@ export const SKIP_REASON_TEXTS = {
 
 export type SkipReason = keyof typeof SKIP_REASON_TEXTS;
 
-/** A valid quote of an npubcash server. */
 export interface ParsedNpubcashQuote extends Omit<ImportedQuote, 'payment' | 'watchUntilMs'> {
   /** When npubcash recorded the payment. Null: the quote is unpaid, or the time is unknown. */
   paidAtMs: number | null;
-  /** Whether this service may send requests to the mint. */
   isMintAllowed: boolean;
 }
 
@@ -52,7 +50,6 @@ export function parseNpubcashMintUrl(text: string | null): string | null {
   return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
 }
 
-/** Returns whether this service sends requests to a mint. */
 export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
   return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
 }

@@ -9,9 +9,7 @@ import type { ParsedNpubcashQuote } from './parse-npubcash-rows.ts';
 
 export interface QuoteImportPlan {
   quotes: ImportedQuote[];
-  /** The new counters of recipients with payments. */
   counters: PaymentCounter[];
-  /** The number of payments whose time differs from their time at npubcash. */
   changedTimeCount: number;
 }
 
@@ -58,7 +56,6 @@ export function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: str
   return `${mintUrl} ${quoteId}`;
 }
 
-/** Returns whether npubcash listed two quotes of one recipient as paid in the same second. */
 export function isSamePaidSecond(
   a: ParsedNpubcashQuote | undefined,
   b: ParsedNpubcashQuote,

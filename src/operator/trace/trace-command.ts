@@ -88,10 +88,8 @@ function parseFilter(values: {
   };
 }
 
-/** A date, or a date and a time. */
 const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
 
-/** Returns milliseconds since 1970. */
 function parseTime(option: string, text: string): number {
   const isDate = !text.includes('T');
   const timeMs = Date.parse(isDate || text.endsWith('Z') ? text : `${text}Z`);
@@ -169,7 +167,6 @@ const QUOTE_STATE_TEXTS: Readonly<Record<QuoteState, string>> = {
   ISSUED: 'it was paid and collected',
 };
 
-/** Returns when the mint last answered a poll, and whether it answers now. */
 function lastAnswerToText({ mintContact }: PaymentTrace, nowMs: number): string {
   const { answeredAtMs = null, failingSinceMs = null, failure = null } = mintContact ?? {};
   const lastAnswer = answeredAtMs === null ? 'none' : formatTimeWithDistance(answeredAtMs, nowMs);

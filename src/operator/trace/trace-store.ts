@@ -31,14 +31,12 @@ export interface TracedQuote {
 export interface QuoteFilter {
   /** Compared with the time of payment, or of creation if the quote is unpaid; milliseconds since 1970. */
   sinceMs: number | null;
-  /** Exclusive. */
   untilMs: number | null;
   amountSat: number | null;
 }
 
 export interface MintLeaseHolder {
   processId: string;
-  /** Whether the lease of the process has not expired. */
   isAlive: boolean;
 }
 
@@ -57,7 +55,6 @@ export async function findTracedQuotesByPaymentHash(
   return rows.map(toTracedQuote);
 }
 
-/** Returns the quote with this token in its verify URL (LUD-21), in a list; an empty list if there is none. */
 export async function findTracedQuoteByVerifyToken(db: Db, token: string): Promise<TracedQuote[]> {
   const rows = await selectQuotes(db)
     .where('verify_token_hash', '=', hash('sha256', token))
@@ -79,7 +76,6 @@ export async function findTracedQuotesByQuoteId(
   return rows.map(toTracedQuote);
 }
 
-/** Returns the number of a recipient's payments, and the time of the newest. */
 export async function countPayments(
   db: Db,
   pubkey: string,

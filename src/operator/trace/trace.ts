@@ -25,7 +25,6 @@ const MAX_MATCHES = 5;
 /** A quote whose id is null if the id must stay secret. */
 export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
 
-/** What a quote is waiting for, if anything. */
 export type PaymentStatus =
   /** `untilMs`: when the invoice expires or polling the mint ends, in milliseconds since 1970. */
   | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
@@ -49,26 +48,22 @@ export interface RecipientTrace {
   pubkey: string;
   name: string | null;
   payments: RedactedQuote[];
-  /** Counts all payments, including those that are not shown. */
   paymentCount: number;
   /** The quotes that can still be paid or, in a search, all unpaid quotes. */
   openQuotes: RedactedQuote[];
   hasMoreOpenQuotes: boolean;
-  /** Null if all quotes are listed. */
   search: (QuoteFilter & { hasMorePayments: boolean }) | null;
 }
 
 export type TraceResult =
   | { outcome: 'payments'; nowMs: number; payments: PaymentTrace[] }
   | RecipientTrace
-  /** `triedKinds`: what was looked up. */
   | { outcome: 'not_found'; triedKinds: TraceIdentifier['kind'][] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' | 'not_a_recipient' };
 
 interface TraceContext extends Pick<CommandContext, 'db' | 'clock'> {
   /** Whether to show the ids of unlocked quotes. Anyone who has such an id can take the money. */
   reveal: boolean;
-  /** The most payments, and the most unpaid quotes, that are listed. */
   limit: number;
   /** Null lists all quotes of a recipient. Otherwise payments are not traced. */
   filter: QuoteFilter | null;
@@ -182,7 +177,6 @@ function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean)
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
 
-/** @param quote.watchUntilMs null if the quote is no longer watched */
 export function derivePaymentStatus(
   quote: { state: QuoteState; expiresAtMs: number; watchUntilMs: number | null },
   nowMs: number,

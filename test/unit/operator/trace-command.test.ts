@@ -2,12 +2,10 @@ import { nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import type { QuoteState } from '../../../src/database/schema.ts';
 import type { MintContact } from '../../../src/mints/mint-store.ts';
-import { createCommandResult } from '../../../src/operator/command.ts';
 import {
   derivePaymentStatus,
   type PaymentTrace,
   type RedactedQuote,
-  type TraceResult,
 } from '../../../src/operator/trace/trace.ts';
 import { traceToText } from '../../../src/operator/trace/trace-command.ts';
 import type { QuoteEvent } from '../../../src/quotes/quote-event-store.ts';
@@ -78,12 +76,6 @@ What happens next
 });
 
 const UNWATCHED = createTrace('PAID', {}, { watchUntilMs: null });
-const _REGRESSION = {
-  atMs: 5,
-  kind: 'observation_rejected',
-  reason: 'state_regression',
-  reportedState: 'UNPAID',
-} as const;
 const FAILING_MINT: MintContact = {
   answeredAtMs: CREATED_AT_MS,
   failingSinceMs: CREATED_AT_MS + 60 * SECOND_MS,
@@ -160,10 +152,6 @@ function printPayment(trace: PaymentTrace, nowMs = NOW_MS): string {
     nowMs,
     payments: [{ ...trace, paymentStatus }],
   });
-}
-
-function _printJson(trace: TraceResult): object {
-  return JSON.parse(createCommandResult(true, trace).stdout);
 }
 
 function createZapTrace(state: QuoteState, deliveries: TracedDelivery[] | null): PaymentTrace {
