@@ -17,6 +17,11 @@ import type { RequestResult } from './route-rate-limiter.ts';
 import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
 
+export interface SwapOptions {
+  maxWaitMs?: number;
+  addressGroup?: string;
+}
+
 /**
  * Sends the requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
  * normalised. If the result of a swap is `unavailable` without `isUnsent`, the mint may have executed the swap.
@@ -54,21 +59,22 @@ export class EcashClient {
     });
   }
 
-  /** Returns how long a swap would wait for the rate limit of the mint; 0 if it can be sent. */
-  getSwapWaitMs(mintUrl: string): number {
-    return this.#deps.limiter?.getWaitMs(mintUrl, 'swap') ?? 0;
+  /** Returns how long a swap for a buyer would wait for the rate limit of the mint; 0 if it can be sent. */
+  getSwapWaitMs(mintUrl: string, addressGroup: string): number {
+    return this.#deps.limiter?.getWaitMs(mintUrl, 'swap', addressGroup) ?? 0;
   }
 
   /**
    * Swaps proofs for new ones (NUT-03).
    *
-   * @param maxWaitMs how long to wait for the mint's rate limit; by default, as long as a payer
+   * @param options.maxWaitMs how long to wait for the mint's rate limit; by default, as long as a payer
+   * @param options.addressGroup of the buyer who waits; by default none
    */
   swap(
     mintUrl: string,
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
-    maxWaitMs?: number,
+    options: SwapOptions = {},
   ) {
     type Rejection = { outcome: 'rejected'; reason: SwapRejectionReason };
     return this.#send<NonNullable<ReturnType<typeof parseSignatures>> | Rejection>({
@@ -77,7 +83,7 @@ export class EcashClient {
       path: '/v1/swap',
       body: { inputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
-      maxWaitMs,
+      ...options,
       parse: (body) => parseSignatures(body, outputs),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });

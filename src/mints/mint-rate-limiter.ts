@@ -111,9 +111,9 @@ export class MintRateLimiter {
   }
 
   /** Returns how long a request would have to wait. */
-  getWaitMs(mintUrl: string, route: MintRoute): number {
+  getWaitMs(mintUrl: string, route: MintRoute, addressGroup: string | null = null): number {
     const state = this.#mints.peek(mintUrl)?.get(route);
-    const waitMs = state?.limiter.getWaitMs(this.#deps.monotonicMs()) ?? 0;
+    const waitMs = state?.limiter.getWaitMs(this.#deps.monotonicMs(), addressGroup) ?? 0;
     return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
   }
 

@@ -4,6 +4,7 @@ import { type Db, transaction, tryTransaction } from '../database/transaction.ts
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { Proof } from '../mints/ecash.ts';
+import type { SwapOptions } from '../mints/ecash-client.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, RECOVERY_BATCH_SIZE, UNDO_AFTER_MS } from './limits.ts';
@@ -43,6 +44,8 @@ export interface PurchaseOrder {
   name: string;
   priceSat: number;
   mintUrl: string;
+  /** The prefix of the buyer's address, which gets a share of the mint's rate limit. */
+  addressGroup: string;
   payment: {
     proofs: readonly Proof[];
     /** See `hashSecret`. */
@@ -75,13 +78,13 @@ export async function startPurchase(
   context: PurchaseContext,
   order: PurchaseOrder,
 ): Promise<PurchaseResult | PurchaseConflict | { outcome: 'mint_busy'; retryAfterMs: number }> {
-  const { mintUrl, payment } = order;
+  const { mintUrl, addressGroup, payment } = order;
   const outputPlan = await planSwap(context, mintUrl, payment.proofs);
   if (typeof outputPlan === 'string') {
     return { outcome: 'failed', reason: outputPlan };
   }
   // Requests that wait for the mint's rate limit must not hold names meanwhile.
-  const retryAfterMs = context.client.getSwapWaitMs(mintUrl);
+  const retryAfterMs = context.client.getSwapWaitMs(mintUrl, addressGroup);
   if (retryAfterMs > 0) {
     return { outcome: 'mint_busy', retryAfterMs };
   }
@@ -102,7 +105,10 @@ export async function startPurchase(
   return (
     conflict ??
     (await finishOrRetry(context, purchase, async () => {
-      const result = await redeemToken(context, purchase, payment.proofs, { maxWaitMs: 0 });
+      const result = await redeemToken(context, purchase, payment.proofs, {
+        maxWaitMs: 0,
+        addressGroup,
+      });
       return result.outcome === 'unknown' && !result.wasSent
         ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
         : applySwapResult(context, purchase, result, { isRejectionFinal: true });
@@ -193,7 +199,7 @@ async function redeemToken(
   context: PurchaseContext,
   purchase: OpenPurchase,
   inputs: readonly Proof[],
-  options: { maxWaitMs?: number } = {},
+  options: SwapOptions = {},
 ): Promise<SwapResult> {
   const { id, mintUrl, outputPlans } = purchase;
   const swap = { id, mintUrl, inputs, outputPlans };

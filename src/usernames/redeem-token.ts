@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
-import type { EcashClient } from '../mints/ecash-client.ts';
+import type { EcashClient, SwapOptions } from '../mints/ecash-client.ts';
 import { describeFailure } from '../mints/mint-client.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import type { KeysetCache } from './ecash/keyset-cache.ts';
@@ -48,7 +48,7 @@ export type SwapResult =
 export async function sendSwap(
   context: SwapContext,
   swap: Swap,
-  options: { maxWaitMs?: number } = {},
+  options: SwapOptions = {},
 ): Promise<SwapResult> {
   const { client, keysetCache } = context;
   const { mintUrl, inputs, outputPlans } = swap;
@@ -58,7 +58,7 @@ export async function sendSwap(
     return unknownResult(KEYS_UNAVAILABLE);
   }
   const outputs = await derivePlannedOutputs(context, swap, outputPlans.length - 1);
-  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, options.maxWaitMs);
+  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, options);
   switch (response.outcome) {
     case 'signed': {
       const proofs = await outputs.unblind(response.signatures, keys);

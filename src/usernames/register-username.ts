@@ -55,6 +55,8 @@ export interface RegistrationRequest {
   username: string;
   /** A `cashuA` or `cashuB` token; null if the client sent none. */
   token: string | null;
+  /** See {@link PurchaseOrder}. */
+  addressGroup: string;
 }
 
 export type RegistrationResult =
@@ -70,7 +72,7 @@ export type RegistrationResult =
  */
 export async function registerUsername(
   context: UsernameContext,
-  { pubkey, username, token }: RegistrationRequest,
+  { pubkey, username, token, addressGroup }: RegistrationRequest,
 ): Promise<RegistrationResult> {
   const { db, policy, clock } = context;
   const name = parseUsername(username);
@@ -103,7 +105,7 @@ export async function registerUsername(
         throw new RequestError(...OBSTACLE_ERRORS[obstacle]);
       }
       return policy.priceSat
-        ? buyUsername(context, { pubkey, name, token, priceSat: policy.priceSat })
+        ? buyUsername(context, { pubkey, name, token, addressGroup, priceSat: policy.priceSat })
         : claimFreeOfCharge(context, pubkey, name);
     }
   }
@@ -186,9 +188,9 @@ async function claimFreeOfCharge(
 
 async function buyUsername(
   context: UsernameContext,
-  order: { pubkey: string; name: string; token: string | null; priceSat: number },
+  order: Omit<RegistrationRequest, 'username'> & { name: string; priceSat: number },
 ): Promise<RegistrationResult> {
-  const { pubkey, name, token, priceSat } = order;
+  const { pubkey, name, token, addressGroup, priceSat } = order;
   const { mintUrl } = context.policy;
   const requirePayment = (message: string): RegistrationResult => ({
     outcome: 'payment_required',
@@ -210,7 +212,14 @@ async function buyUsername(
   if ('reason' in payment) {
     return requirePayment(payment.reason);
   }
-  const result = await startPurchase(purchases, { pubkey, name, priceSat, mintUrl, payment });
+  const result = await startPurchase(purchases, {
+    pubkey,
+    name,
+    priceSat,
+    mintUrl,
+    addressGroup,
+    payment,
+  });
   switch (result.outcome) {
     case 'completed':
       return OWNED;

@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
+import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
 import { registerUsername, type UsernameContext } from '../../usernames/register-username.ts';
@@ -53,7 +54,12 @@ export const usernameRoutes: FastifyPluginAsyncZod<{
       const { pubkey, body, headers } = request;
       const token = headers['x-cashu']?.trim() || null;
       const { username } = body;
-      const result = await registerUsername(usernames, { pubkey, username, token });
+      const result = await registerUsername(usernames, {
+        pubkey,
+        username,
+        token,
+        addressGroup: toQueueGroup(toAddressPrefixes(request.ip)),
+      });
       if (result.outcome === 'payment_required') {
         reply.header('x-cashu', result.request);
         throw new RequestError('payment_required', result.message);
