@@ -70,15 +70,10 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
     /** IP addresses and CIDRs. */
     trustProxy: read(
       'TRUST_PROXY',
-      commaSeparatedSetting
-        .refine((proxies) => proxies.every(isAddressOrCidr), {
-          error: 'must be IP addresses or CIDRs separated by commas',
-        })
-        .refine((proxies) => !proxies.some((proxy) => proxy.endsWith('/0')), {
-          error:
-            'must not contain all addresses (/0), because every client could then forge its address. Name only your proxies',
-        })
-        .default([]),
+      listSetting(
+        (proxy) => (isProxyRange(proxy) ? proxy : null),
+        'must be an IP address or CIDR, and not /0: every client could then forge its address',
+      ).default([]),
     ),
     database: readDatabase(settings),
     /** Null: the service generates a secret in the data directory. PostgreSQL requires the setting. */
@@ -360,24 +355,18 @@ const parsedSetting = (parse: (text: string) => string | null, problem: string) 
     return value ?? '';
   });
 
-const commaSeparatedSetting = z.string().transform((text) =>
-  text
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => part !== ''),
-);
-
 /** A comma-separated list. `parse` and `problem` are those of {@link parsedSetting}, for each entry. */
 const listSetting = (parse: (entry: string) => string | null, problem: string) =>
-  commaSeparatedSetting.transform((entries, context) =>
-    entries.map((entry, index) => {
+  z.string().transform((text, context) => {
+    const entries = text.split(',').map((entry) => entry.trim());
+    return entries.filter(Boolean).map((entry, index) => {
       const value = parse(entry);
       if (value === null) {
         context.addIssue(`is invalid: ${describeListEntry(entry, index)} ${problem}`);
       }
       return value ?? '';
-    }),
-  );
+    });
+  });
 
 /** 0: no limit. */
 const limitSetting = (defaultValue: number) =>
@@ -420,11 +409,11 @@ function describeListEntry(entry: string, index: number): string {
   return isPrintable ? `'${redact(stripQuery(entry))}'` : `entry ${index + 1}`;
 }
 
-function isAddressOrCidr(text: string): boolean {
+function isProxyRange(text: string): boolean {
   const [, address = '', prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const version = isIP(address);
-  const bits = version === 4 ? 32 : 128;
-  return version !== 0 && (prefix === undefined || Number(prefix) <= bits);
+  const bits = isIP(address) === 4 ? 32 : 128;
+  const length = Number(prefix ?? bits);
+  return isIP(address) !== 0 && length > 0 && length <= bits;
 }
 
 function parseOrigin(text: string): string | null {
