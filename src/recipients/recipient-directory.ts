@@ -9,18 +9,13 @@ import {
   type RecipientAddress,
   splitAddressTag,
 } from './lightning-address.ts';
+import { CACHE_TTL_MS, MAX_CACHED_RECIPIENTS } from './limits.ts';
 import {
   findUserByName,
   findUserByPubkey,
   type StoredUser,
   saveUserSettings,
 } from './user-store.ts';
-
-/** More recipients than are paid within {@link CACHE_TTL_MS}. A full cache uses about 5 MB. */
-const MAX_CACHED_RECIPIENTS = 10_000;
-
-/** How long an old setting applies if the notification about its change is lost. */
-const CACHE_TTL_MS = 5_000;
 
 /** A key that can be paid, with the settings for its future payments. */
 export interface Recipient {
@@ -44,7 +39,7 @@ export interface ResolvedAddress {
 
 type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
 
-interface RecipientDirectoryDeps {
+interface DirectoryContext {
   db: Db;
   /** For recipients who have not changed the settings. */
   defaults: RecipientSettings;
@@ -54,29 +49,25 @@ interface RecipientDirectoryDeps {
 
 /** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
 export class RecipientDirectory {
-  readonly #db: Db;
-  readonly #defaults: RecipientSettings;
-  readonly #log: RecipientDirectoryDeps['log'];
+  readonly #context: DirectoryContext;
   /** By local part, as {@link listLocalParts} returns it. */
   readonly #cache: LRUCache<string, Recipient>;
   /** If it changes during a database read, the result of the read may be outdated. */
   #invalidationCount = 0;
 
-  constructor({ db, defaults, monotonicMs, log }: RecipientDirectoryDeps) {
-    this.#db = db;
-    this.#log = log;
-    this.#defaults = defaults;
+  constructor(context: DirectoryContext) {
+    this.#context = context;
     this.#cache = new LRUCache({
       max: MAX_CACHED_RECIPIENTS,
       ttl: CACHE_TTL_MS,
       ttlResolution: 0,
-      perf: { now: monotonicMs },
+      perf: { now: context.monotonicMs },
     });
   }
 
   /** Reads the recipient with this key (hex) from the database, even if it is blocked. */
   async getByPubkey(pubkey: string): Promise<Recipient> {
-    return this.#toRecipient(pubkey, await findUserByPubkey(this.#db, pubkey));
+    return this.#toRecipient(pubkey, await findUserByPubkey(this.#context.db, pubkey));
   }
 
   /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
@@ -122,7 +113,7 @@ export class RecipientDirectory {
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
-    const { before, saved } = await transaction(this.#db, async (tx) => {
+    const { before, saved } = await transaction(this.#context.db, async (tx) => {
       const earlier = await findUserByPubkey(tx, pubkey);
       const user = await saveUserSettings(tx, pubkey, settings);
       assertAllowed(this.#toRecipient(pubkey, user));
@@ -142,7 +133,7 @@ export class RecipientDirectory {
     // Wallets also send settings that do not change.
     if (mintUrl !== before.mintUrl || lockQuotes !== before.lockQuotes) {
       const old = { oldMintUrl: before.mintUrl, oldLockQuotes: before.lockQuotes };
-      this.#log.info(
+      this.#context.log.info(
         { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...old },
         'user changed the mint or the locking of quotes',
       );
@@ -165,10 +156,11 @@ export class RecipientDirectory {
       throw new RequestError('invalid', 'Invalid recipient.');
     }
     if (address.kind === 'pubkey') {
-      const user = await findUserByPubkey(this.#db, address.pubkey);
+      const user = await findUserByPubkey(this.#context.db, address.pubkey);
       return user?.block ? null : this.#toRecipient(address.pubkey, user);
     }
-    const user = address.kind === 'name' ? await findUserByName(this.#db, address.name) : null;
+    const user =
+      address.kind === 'name' ? await findUserByName(this.#context.db, address.name) : null;
     return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
   }
 
@@ -176,8 +168,8 @@ export class RecipientDirectory {
     return {
       pubkey,
       name: user?.name ?? null,
-      mintUrl: user?.mintUrl ?? this.#defaults.mintUrl,
-      lockQuotes: user?.lockQuotes ?? this.#defaults.lockQuotes,
+      mintUrl: user?.mintUrl ?? this.#context.defaults.mintUrl,
+      lockQuotes: user?.lockQuotes ?? this.#context.defaults.lockQuotes,
     };
   }
 }
