@@ -171,7 +171,7 @@ async function buyUsernames(): Promise<void> {
   expect((await requestUsername(wallet, 'other', goodToken)).status).toBe(402);
 
   environment.mint.failNext('POST /v1/swap', 2);
-  expect((await requestUsername(wallet, 'heldup', await mintToken())).status).toBe(500);
+  expect((await requestUsername(wallet, 'heldup', await mintToken())).status).toBe(503);
   await logCapture.waitForText('username purchase is still pending');
 
   const { db } = environment.database;

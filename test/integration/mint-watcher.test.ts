@@ -65,7 +65,7 @@ function createFakeMints(policy: Mints['policy']): Mints {
   return {
     policy,
     infoCache: { getKnown: async () => null, refresh: async () => null },
-    limiter: { hasLearnedLimit: () => false },
+    limiter: { hasRefusedLately: () => false },
     pollClient: {
       checkQuotes: async (_mintUrl: string, quoteIds: readonly string[]) => ({
         outcome: 'found',

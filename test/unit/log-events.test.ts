@@ -13,7 +13,7 @@ const LOG_CALL =
   /\blog(?:\??\.(?:trace|debug|info|warn|error|fatal)|\[[^\]]+\])\(\s*(?<argument>\{\s*\w+)?/g;
 
 /** Matches log calls, and calls of the `#log` method that logs mint subscriptions. */
-const LITERAL_EVENT = /(?:\{\s*event:\s*|#log\(\s*)'(\w+)'/g;
+const LITERAL_EVENT = /(?:\{\s*event:\s*|#log\(\s*|const event = )'(\w+)'/g;
 
 const MILESTONE_MESSAGES = /const MILESTONE_MESSAGES = \{(.*?)\n\}/s;
 
