@@ -151,13 +151,6 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
         'LIMIT_OPEN_INVOICES_PER_PAIR',
         limitSetting(100),
       ),
-      // A mint that reports every quote as paid fills the disk with payments that cost nothing. 5,000 a day from one
-      // address are far more than a household pays, and less than 1 GB (docs/scaling.md).
-      maxDailyQuotesPerAddress: read('LIMIT_DAILY_QUOTES_PER_ADDRESS', limitSetting(5_000)),
-      maxDailyQuotesPerRecipientAndAddress: read(
-        'LIMIT_DAILY_QUOTES_PER_PAIR',
-        limitSetting(1_000),
-      ),
       maxSockets: read('LIMIT_SOCKETS', limitSetting(40_000)),
       maxSocketsPerAddress: read('LIMIT_SOCKETS_PER_ADDRESS', limitSetting(200)),
       // Enough for all devices of a person, and some dead connections.

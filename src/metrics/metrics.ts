@@ -2,7 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
-import type { InvoiceTiming } from '../quotes/invoice-issuer.ts';
+import type { InvoiceOutcome } from '../quotes/invoice-issuer.ts';
 import type { ObservationSource, RecordedQuote } from '../quotes/observation-recorder.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
@@ -20,7 +20,7 @@ const DURATION_BUCKETS_SECONDS = [
 /** Requests with other methods are labelled `other`. */
 const LABELLED_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
 
-const INVOICE_OUTCOMES: readonly InvoiceTiming['outcome'][] = [
+const INVOICE_OUTCOMES: readonly InvoiceOutcome['outcome'][] = [
   'issued',
   'failed',
   'invalid',
@@ -84,11 +84,12 @@ export class Metrics {
     this.#metrics.httpSeconds.observe({ route }, durationMs / 1_000);
   }
 
-  recordInvoiceRequest({ outcome, tookMs, mintMs }: InvoiceTiming): void {
+  recordInvoiceRequest(result: InvoiceOutcome): void {
+    const { outcome } = result;
     this.#metrics.invoices.inc({ outcome });
-    if (outcome === 'issued') {
-      this.#metrics.invoiceSeconds.observe({ part: 'mint' }, mintMs / 1_000);
-      this.#metrics.invoiceSeconds.observe({ part: 'service' }, (tookMs - mintMs) / 1_000);
+    if (result.outcome === 'issued') {
+      this.#metrics.invoiceSeconds.observe({ part: 'mint' }, result.mintMs / 1_000);
+      this.#metrics.invoiceSeconds.observe({ part: 'service' }, result.serviceMs / 1_000);
     }
   }
 

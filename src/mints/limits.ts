@@ -103,3 +103,29 @@ export const MAX_TRACKED_MINTS = 5_000;
 
 /** Clients that wait for a route of a mint; one address group may be half of them, two a third each. */
 export const MAX_WAITING_CLIENTS = 512;
+
+/**
+ * Of all mints that one process watches, for quotes at the operator's mints. They take about 400 MB. Paid quotes do not
+ * count, because payments cost money.
+ */
+export const MAX_UNPAID_QUOTES = 500_000;
+
+/** Watched quotes at the mints of one site that users chose. About 4,000 active users of a mint cause that many. */
+export const MAX_QUOTES_PER_SITE = 20_000;
+
+/** Watched quotes at all mints that users chose, about 150 MB. When half of them are used, the limit per site shrinks. */
+export const MAX_USER_MINT_QUOTES = 200_000;
+
+/** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */
+export const MAX_MINTS_PER_SITE = 100;
+
+/** A hostile mint can report every quote as paid, and so fill the disk with payments that cost nothing. */
+export const MAX_DAILY_QUOTES_PER_SITE = 50_000;
+
+export const DAY_MS = 24 * 60 * 60_000;
+
+/** Sites whose daily quotes are counted. */
+export const MAX_SITES = 10_000;
+
+/** The operator should know before payers are refused. */
+export const LOW_BUDGET_FRACTION = 0.2;

@@ -38,7 +38,7 @@ export function createMintsModule(options: MintsModuleOptions) {
   return {
     policy,
     limiter,
-    watchBudget: new WatchBudget(policy),
+    watchBudget: new WatchBudget(policy, monotonicMs),
     anomalies: new MintAnomalyCounter(log),
     infoCache: new MintInfoCache({
       client,

@@ -1,86 +1,83 @@
+import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { computeShare } from '../net/address-prefixes.ts';
+import {
+  DAY_MS,
+  LOW_BUDGET_FRACTION,
+  MAX_DAILY_QUOTES_PER_SITE,
+  MAX_MINTS_PER_SITE,
+  MAX_QUOTES_PER_SITE,
+  MAX_SITES,
+  MAX_UNPAID_QUOTES,
+  MAX_USER_MINT_QUOTES,
+} from './limits.ts';
 import type { MintPolicy } from './mint-policy.ts';
-
-/** A watched quote takes less than 1 kB of memory, and a share of the polls. */
-const QUOTE_LIMITS = { total: 60_000, perSite: 30_000 };
-
-/**
- * Of all mints that one process watches, for quotes at the mints that the operator named. They take about 400 MB. Paid
- * quotes do not count, because payments cost money.
- */
-const MAX_UNPAID_QUOTES = 500_000;
-
-/** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */
-const MINT_LIMITS = { total: 2_000, perSite: 100 };
-
-/** This part of each total is divided among the sites in use, so that no number of full sites excludes another one. */
-const GUARANTEED_FRACTION = 0.25;
-
-/** The operator should know before payers are refused. */
-const LOW_FREE_PART = 0.2;
 
 /** In the list of sites with little room. */
 const ALL_SITES = 'all';
 
-interface WatchedCounts {
-  quotes: number;
-  mints: number;
-}
-
 /**
- * Limits the quotes that are watched: unpaid ones per process, and for all processes together those of the mints that users
- * chose per site ({@link MintPolicy.getSite}) and in total, as well as the number of these mints. The limits of a site shrink as
- * the totals fill, down to an equal share of {@link GUARANTEED_FRACTION}.
+ * Limits the quotes that are watched: at the operator's mints, the unpaid ones per process; at the mints that users chose,
+ * a fixed number per site ({@link MintPolicy.getSite}) for all processes together.
  */
 export class WatchBudget {
   readonly #policy: MintPolicy;
+  readonly #createdBySite: FixedWindowRateLimiter;
   #unpaidQuotes = 0;
-  #total: WatchedCounts = { quotes: 0, mints: 0 };
-  readonly #bySite = new Map<string, WatchedCounts>();
-  readonly #watchedMints = new Set<string>();
+  #userMintQuotes = 0;
+  readonly #bySite = new Map<string, { quotes: number; mints: Set<string> }>();
 
-  constructor(policy: MintPolicy) {
+  constructor(policy: MintPolicy, monotonicMs: () => number) {
     this.#policy = policy;
+    this.#createdBySite = new FixedWindowRateLimiter(
+      MAX_DAILY_QUOTES_PER_SITE,
+      MAX_SITES,
+      monotonicMs,
+      DAY_MS,
+    );
   }
 
   /**
-   * Returns the share of its bound that an address may use at a mint ({@link computeShare}): 1 while the mint's budget
-   * has enough room, 0 if it is used up, or if the mint is not watched yet and no further mint may be.
+   * Returns the share of its bound of open invoices that an address may use at a mint ({@link computeShare}): 1 while the
+   * budget has enough room, 0 if it is used up.
    */
   getShare(mintUrl: string): number {
     if (this.#policy.isOperatorMint(mintUrl)) {
       return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);
     }
-    const site = this.#bySite.get(this.#policy.getSite(mintUrl)) ?? { quotes: 0, mints: 0 };
-    const canWatchMint =
-      this.#watchedMints.has(mintUrl) ||
-      site.mints < this.#getSiteLimit(this.#total.mints, MINT_LIMITS);
-    return canWatchMint ? computeShare(site.quotes, this.#getSiteQuoteLimit()) : 0;
+    const name = this.#policy.getSite(mintUrl);
+    const site = this.#getSite(name);
+    const hasRoomForMint = site.mints.has(mintUrl) || site.mints.size < MAX_MINTS_PER_SITE;
+    const [created = 0] = this.#createdBySite.getCounts([{ key: name, factor: 1 }]);
+    return hasRoomForMint && created < MAX_DAILY_QUOTES_PER_SITE
+      ? computeShare(site.quotes, this.#getSiteLimit())
+      : 0;
   }
 
-  /** Counts a quote that was just created. */
+  /** Counts a quote that is about to be created. */
   add(mintUrl: string): void {
     this.#unpaidQuotes += 1;
-    this.#add(mintUrl, 1);
+    if (!this.#policy.isOperatorMint(mintUrl)) {
+      this.#createdBySite.consume([{ key: this.#policy.getSite(mintUrl), factor: 1 }]);
+      this.#add(mintUrl, 1);
+    }
   }
 
   /**
-   * Replaces all counts.
+   * Replaces the counts of watched quotes.
    *
-   * @param counts the watched quotes by URL of a mint that users chose, as the database counts them
+   * @param counts by URL of a mint that users chose, as the database counts them
    * @param unpaidQuotes of all mints that one process watches; of the process that has most of them
-   * @returns the sites with less than {@link LOW_FREE_PART} free
+   * @returns the sites that have little room
    */
   setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
     this.#unpaidQuotes = unpaidQuotes;
-    this.#total = { quotes: 0, mints: 0 };
+    this.#userMintQuotes = 0;
     this.#bySite.clear();
-    this.#watchedMints.clear();
     for (const [mintUrl, quotes] of counts) {
       this.#add(mintUrl, quotes);
     }
-    const isLow = (used: number, limit: number) => used > limit * (1 - LOW_FREE_PART);
-    const siteLimit = this.#getSiteQuoteLimit();
+    const isLow = (used: number, limit: number) => used > limit * (1 - LOW_BUDGET_FRACTION);
+    const siteLimit = this.#getSiteLimit();
     const lowSites = [...this.#bySite].filter(([, { quotes }]) => isLow(quotes, siteLimit));
     return [
       ...(isLow(unpaidQuotes, MAX_UNPAID_QUOTES) ? [ALL_SITES] : []),
@@ -89,27 +86,19 @@ export class WatchBudget {
   }
 
   #add(mintUrl: string, quotes: number): void {
-    if (this.#policy.isOperatorMint(mintUrl)) {
-      return;
-    }
-    const site = this.#bySite.getOrInsertComputed(this.#policy.getSite(mintUrl), () => ({
-      quotes: 0,
-      mints: 0,
-    }));
-    const mints = Number(!this.#watchedMints.has(mintUrl));
-    this.#watchedMints.add(mintUrl);
-    for (const counts of [site, this.#total]) {
-      counts.quotes += quotes;
-      counts.mints += mints;
-    }
+    const site = this.#getSite(this.#policy.getSite(mintUrl));
+    site.quotes += quotes;
+    site.mints.add(mintUrl);
+    this.#userMintQuotes += quotes;
   }
 
-  #getSiteQuoteLimit(): number {
-    return this.#getSiteLimit(this.#total.quotes, QUOTE_LIMITS);
+  #getSite(name: string) {
+    return this.#bySite.getOrInsertComputed(name, () => ({ quotes: 0, mints: new Set<string>() }));
   }
 
-  #getSiteLimit(used: number, { total, perSite }: typeof QUOTE_LIMITS): number {
-    const guaranteed = (total * GUARANTEED_FRACTION) / (this.#bySite.size + 1);
-    return Math.max(perSite * (1 - used / total), Math.min(perSite, guaranteed));
+  /** The largest sites are refused first if very many are used, and every site has room for some quotes. */
+  #getSiteLimit(): number {
+    const share = computeShare(this.#userMintQuotes, MAX_USER_MINT_QUOTES);
+    return Math.max(1, MAX_QUOTES_PER_SITE * share);
   }
 }

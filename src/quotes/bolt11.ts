@@ -1,4 +1,5 @@
 import { bech32 } from '@scure/base';
+import { MAX_QUOTE_LIFETIME_SECONDS } from './limits.ts';
 
 /** The fields of a BOLT 11 invoice that this service uses. */
 export interface DecodedInvoice {
@@ -102,9 +103,6 @@ function wordsToNumber(words: readonly number[], start: number, end: number): nu
 
 /** A larger `expiry` is in milliseconds, which some mints return by mistake. */
 const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
-
-/** Limits how long a mint can make this service watch a quote. Counted from now, because the mint chooses all times. */
-const MAX_QUOTE_LIFETIME_SECONDS = 365 * 24 * 60 * 60;
 
 /**
  * Returns when a new quote expires, in Unix seconds: at the mint's `expiry` (NUT-23), or at the expiry of the invoice

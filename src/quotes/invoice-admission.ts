@@ -4,7 +4,6 @@ import type { Db } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
-import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { WatchBudget } from '../mints/watch-budget.ts';
 import {
   type AddressPrefixes,
@@ -12,24 +11,13 @@ import {
   computeShare,
   hasRoom,
 } from '../net/address-prefixes.ts';
+import {
+  MAX_COUNTED_KEYS,
+  OPEN_INVOICE_AGE_LIMITS_MS,
+  OPEN_INVOICES_RETRY_AFTER_MS,
+  PREFIX_HASH_HEX_LENGTH,
+} from './limits.ts';
 import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.ts';
-
-/**
- * How long an unpaid invoice counts as open: at most one hour, so that a flood of requests blocks payers no longer.
- * At least ten minutes, even if the invoice expires earlier.
- */
-const OPEN_INVOICE_AGE_LIMITS_MS = { min: 10 * 60_000, max: 60 * 60_000 };
-
-/** Payers may retry soon, because any payment reduces the number of open invoices. */
-const OPEN_INVOICES_RETRY_AFTER_MS = 60_000;
-
-const DAY_MS = 24 * 60 * 60_000;
-
-/** Prefixes of addresses, and pairs of a recipient and a prefix. Each takes about 200 bytes. */
-const MAX_COUNTED_KEYS = 131_072;
-
-/** 32 bits for each prefix length, enough to tell the prefixes of an attack apart. */
-const PREFIX_HASH_HEX_LENGTH = 8;
 
 /**
  * How many invoices payers may request; 0: no limit. For the prefixes of an address, multiples apply
@@ -41,9 +29,6 @@ export interface InvoiceLimits {
   maxOpenInvoicesPerRecipient: number;
   maxOpenInvoicesPerAddress: number;
   maxOpenInvoicesPerRecipientAndAddress: number;
-  /** Quotes within a day at mints that the operator did not name, whatever becomes of them. Counted per process. */
-  maxDailyQuotesPerAddress: number;
-  maxDailyQuotesPerRecipientAndAddress: number;
 }
 
 interface AdmissionRequest {
@@ -54,10 +39,14 @@ interface AdmissionRequest {
   mintUrl: string;
 }
 
-interface InvoiceAdmissionDeps {
+/** Until it is disposed of, the request counts as an open invoice. */
+interface AdmittedRequest extends Disposable {
+  /** To store with the quote. */
+  addressHashes: string;
+}
+
+interface InvoiceAdmissionContext {
   db: Db;
-  /** Payments at the operator's mints cost money, so they have no daily limit. */
-  mintPolicy: MintPolicy;
   watchBudget: Pick<WatchBudget, 'getShare' | 'add'>;
   limits: InvoiceLimits;
   /** The key for hashing addresses is derived from this secret. */
@@ -67,26 +56,23 @@ interface InvoiceAdmissionDeps {
 }
 
 /**
- * Decides whether a payer gets an invoice. Checks the request rate of the payer's address, the number of open invoices,
- * the quotes of the last day, and the number of watched quotes.
+ * Decides whether a payer gets an invoice, by three checks: the requests of the payer's address, the open invoices of
+ * the recipient, of the address and of both together, and the quotes that are watched at the mint's site.
  */
 export class InvoiceAdmission {
-  readonly #deps: InvoiceAdmissionDeps;
+  readonly #context: InvoiceAdmissionContext;
   readonly #requestLimiter: FixedWindowRateLimiter;
-  readonly #dailyLimiters: Record<'perPair' | 'perAddress', FixedWindowRateLimiter>;
-  readonly #inFlightRequests = new KeyedCounter();
+  readonly #inFlight = new KeyedCounter();
   readonly #hashKey: Buffer;
 
-  constructor(deps: InvoiceAdmissionDeps) {
-    const { limits, secret, monotonicMs } = deps;
-    const createLimiter = (limit: number, windowMs?: number) =>
-      new FixedWindowRateLimiter(limit, MAX_COUNTED_KEYS, monotonicMs, windowMs);
-    this.#deps = deps;
-    this.#requestLimiter = createLimiter(limits.invoicesPerMinute);
-    this.#dailyLimiters = {
-      perPair: createLimiter(limits.maxDailyQuotesPerRecipientAndAddress, DAY_MS),
-      perAddress: createLimiter(limits.maxDailyQuotesPerAddress, DAY_MS),
-    };
+  constructor(context: InvoiceAdmissionContext) {
+    const { limits, secret, monotonicMs } = context;
+    this.#context = context;
+    this.#requestLimiter = new FixedWindowRateLimiter(
+      limits.invoicesPerMinute,
+      MAX_COUNTED_KEYS,
+      monotonicMs,
+    );
     this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
@@ -102,136 +88,60 @@ export class InvoiceAdmission {
     }
   }
 
-  /**
-   * Calls `createInvoice` if the request is within the limits.
-   *
-   * @param createInvoice creates and stores a quote; until it ends, the request counts as an open invoice
-   * @throws RequestError if too many invoices are open or were requested within a day, or too many quotes are watched
-   */
-  async runIfAdmitted<Invoice>(
-    request: AdmissionRequest,
-    createInvoice: (addressHashes: string) => Promise<Invoice>,
-  ): Promise<Invoice> {
-    const { mintPolicy, watchBudget } = this.#deps;
+  /** @throws RequestError if too many invoices are open, or too many quotes are watched at the mint's site */
+  async admit(request: AdmissionRequest): Promise<AdmittedRequest> {
+    const { watchBudget } = this.#context;
     const { pubkey, prefixes, mintUrl } = request;
-    const inFlightRequests = this.#inFlightRequests;
-    const pairs = prefixes.map(({ key, factor }) => ({ key: `${pubkey} ${key}`, factor }));
-    const count = ({ key }: { key: string }) => inFlightRequests.get(key);
-    const inFlightCounts: OpenInvoiceCounts = {
-      perRecipient: inFlightRequests.get(pubkey),
-      perPair: pairs.map(count),
-      perAddress: prefixes.map(count),
-    };
+    const mintShare = watchBudget.getShare(mintUrl);
+    const inFlight = this.#countInFlight(request);
     // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
-    this.#assertOpenInvoices(prefixes, inFlightCounts, 1);
-    const countedKeys = [pubkey, ...[...pairs, ...prefixes].map(({ key }) => key)];
-    for (const key of countedKeys) {
-      inFlightRequests.increment(key);
+    assertRoom(prefixes, inFlight, this.#context.limits, mintShare);
+    using stack = new DisposableStack();
+    for (const key of [pubkey, ...toPairKeys(request), ...prefixes.map(({ key }) => key)]) {
+      this.#inFlight.increment(key);
+      stack.defer(() => this.#inFlight.decrement(key));
     }
-    try {
-      const addressHashes = this.#hashPrefixes(prefixes);
-      const isOperatorMint = mintPolicy.isOperatorMint(mintUrl);
-      const mintShare = watchBudget.getShare(mintUrl);
-      // The daily limits shrink at other mints, because their quotes are watched for more than a day.
-      const openShare = isOperatorMint ? mintShare : 1;
-      // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The
-      // requests of several processes may exceed the limit by the number of their requests in flight.
-      const openCounts = await this.#countOpenInvoices(request, addressHashes, openShare);
-      this.#assertOpenInvoices(prefixes, addCounts(inFlightCounts, openCounts), openShare);
-      if (!isOperatorMint) {
-        this.#assertDailyLimits(pairs, prefixes, mintShare);
-      }
-      const invoice = await createInvoice(addressHashes);
-      watchBudget.add(mintUrl);
-      return invoice;
-    } finally {
-      for (const key of countedKeys) {
-        inFlightRequests.decrement(key);
-      }
-    }
+    const addressHashes = this.#hashPrefixes(prefixes);
+    // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The requests
+    // of several processes may exceed the limit by the number of their requests in flight.
+    const open = await this.#countOpenInvoices(request, addressHashes, mintShare);
+    assertRoom(prefixes, addCounts(inFlight, open), this.#context.limits, mintShare);
+    watchBudget.add(mintUrl);
+    const inFlightCounts = stack.move();
+    return { addressHashes, [Symbol.dispose]: () => inFlightCounts.dispose() };
+  }
+
+  #countInFlight(request: AdmissionRequest): OpenInvoiceCounts {
+    const count = (key: string) => this.#inFlight.get(key);
+    return {
+      perRecipient: count(request.pubkey),
+      perPair: toPairKeys(request).map(count),
+      perAddress: request.prefixes.map(({ key }) => count(key)),
+    };
   }
 
   #countOpenInvoices(
     { pubkey, prefixes }: AdmissionRequest,
     addressHashes: string,
-    openShare: number,
+    mintShare: number,
   ): Promise<OpenInvoiceCounts> {
-    const { db, limits, clock } = this.#deps;
+    const { db, limits, clock } = this.#context;
     const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
-    return countOpenInvoices(
-      db,
-      {
-        pubkey,
-        // The longest first, like the prefixes.
-        addressHashes: prefixes.map((_, i) =>
-          addressHashes.slice(0, addressHashes.length - i * PREFIX_HASH_HEX_LENGTH),
-        ),
-      },
-      {
-        perRecipient: limits.maxOpenInvoicesPerRecipient,
-        perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
-        perAddress: prefixes.map((prefix) =>
-          computeBound(prefix, limits.maxOpenInvoicesPerAddress, openShare),
-        ),
-      },
-      OPEN_INVOICE_AGE_LIMITS_MS,
-      clock(),
-    );
-  }
-
-  /** Counts a request, even if the mint's rate limit rejects it or the mint creates no quote. */
-  #assertDailyLimits(pairs: AddressPrefixes, prefixes: AddressPrefixes, mintShare: number): void {
-    const { perPair, perAddress } = this.#dailyLimiters;
-    const { maxDailyQuotesPerAddress: maxPerAddress } = this.#deps.limits;
-    const counts = perAddress.getCounts(prefixes);
-    // At its daily limit, the payer gets the message of that limit.
-    const hasUsedShare =
-      hasRoom(prefixes, counts, maxPerAddress) &&
-      !hasRoom(prefixes, counts, maxPerAddress, mintShare);
-    if (mintShare === 0 || hasUsedShare) {
-      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
-    }
-    const consume = (limiter: FixedWindowRateLimiter, keys: AddressPrefixes, message: string) => {
-      const retryAfterMs = limiter.consume(keys);
-      if (retryAfterMs !== null) {
-        throw rateLimitError(message, retryAfterMs);
-      }
+    const payer = {
+      pubkey,
+      // The longest first, like the prefixes.
+      addressHashes: prefixes.map((_, i) =>
+        addressHashes.slice(0, addressHashes.length - i * PREFIX_HASH_HEX_LENGTH),
+      ),
     };
-    // A request that the limit of the pair rejects does not count for the address.
-    consume(
-      perPair,
-      pairs,
-      'You have requested too many invoices for this recipient within a day.',
-    );
-    consume(perAddress, prefixes, 'You have requested too many invoices within a day.');
-  }
-
-  /** @param openShare the share that each address has of its bound while the unpaid quotes of the operator's mints fill up */
-  #assertOpenInvoices(
-    prefixes: AddressPrefixes,
-    counts: OpenInvoiceCounts,
-    openShare: number,
-  ): void {
-    const {
-      maxOpenInvoicesPerRecipient: maxPerRecipient,
-      maxOpenInvoicesPerRecipientAndAddress: maxPerPair,
-      maxOpenInvoicesPerAddress: maxPerAddress,
-    } = this.#deps.limits;
-    const { perRecipient, perPair, perAddress } = counts;
-    const recipientShare = computeShare(perRecipient, maxPerRecipient);
-    const refuse = (message: string) => rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
-    if (!hasRoom(prefixes, perPair, maxPerPair)) {
-      throw refuse('You have too many unpaid invoices for this recipient.');
-    }
-    if (!hasRoom(prefixes, perAddress, maxPerAddress)) {
-      throw refuse('You have too many unpaid invoices.');
-    }
-    if (recipientShare === 0 || !hasRoom(prefixes, perPair, maxPerPair, recipientShare)) {
-      throw refuse('This recipient has too many unpaid invoices.');
-    }
-    if (openShare === 0 || !hasRoom(prefixes, perAddress, maxPerAddress, openShare)) {
-      throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
-    }
+    const bounds = {
+      perRecipient: limits.maxOpenInvoicesPerRecipient,
+      perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
+      perAddress: prefixes.map((prefix) =>
+        computeBound(prefix, limits.maxOpenInvoicesPerAddress, mintShare),
+      ),
+    };
+    return countOpenInvoices(db, payer, bounds, OPEN_INVOICE_AGE_LIMITS_MS, clock());
   }
 
   /**
@@ -249,6 +159,10 @@ export class InvoiceAdmission {
   }
 }
 
+function toPairKeys({ pubkey, prefixes }: AdmissionRequest): string[] {
+  return prefixes.map(({ key }) => `${pubkey} ${key}`);
+}
+
 function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoiceCounts {
   const add = (a: readonly number[], b: readonly number[]) =>
     a.map((count, i) => count + (b[i] ?? 0));
@@ -257,6 +171,38 @@ function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoic
     perPair: add(one.perPair, other.perPair),
     perAddress: add(one.perAddress, other.perAddress),
   };
+}
+
+/**
+ * @param mintShare the share of its bound that each address may use, which shrinks as the watched quotes of the mint's
+ *   site fill up
+ */
+function assertRoom(
+  prefixes: AddressPrefixes,
+  counts: OpenInvoiceCounts,
+  limits: InvoiceLimits,
+  mintShare: number,
+): void {
+  const {
+    maxOpenInvoicesPerRecipient: maxPerRecipient,
+    maxOpenInvoicesPerRecipientAndAddress: maxPerPair,
+    maxOpenInvoicesPerAddress: maxPerAddress,
+  } = limits;
+  const { perRecipient, perPair, perAddress } = counts;
+  const recipientShare = computeShare(perRecipient, maxPerRecipient);
+  const refuse = (message: string) => rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
+  if (!hasRoom(prefixes, perPair, maxPerPair)) {
+    throw refuse('You have too many unpaid invoices for this recipient.');
+  }
+  if (!hasRoom(prefixes, perAddress, maxPerAddress)) {
+    throw refuse('You have too many unpaid invoices.');
+  }
+  if (recipientShare === 0 || !hasRoom(prefixes, perPair, maxPerPair, recipientShare)) {
+    throw refuse('This recipient has too many unpaid invoices.');
+  }
+  if (mintShare === 0 || !hasRoom(prefixes, perAddress, maxPerAddress, mintShare)) {
+    throw mintUnavailableError(OPEN_INVOICES_RETRY_AFTER_MS);
+  }
 }
 
 /** @param retryAfterMs null: unknown */

@@ -12,6 +12,7 @@ import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
+import { VERIFY_TOKEN_BYTES } from './limits.ts';
 import {
   chooseInvoiceDescription,
   type InvoiceText,
@@ -38,28 +39,23 @@ interface InvoiceOrder {
   description: InvoiceDescription;
 }
 
-/** 256 bits, so that tokens cannot be guessed. */
-const VERIFY_TOKEN_BYTES = 32;
-
-/** How a request for an invoice ended, and how long it took. */
-export interface InvoiceTiming {
+/** How a request for an invoice ended. */
+export type InvoiceOutcome =
+  /** `mintMs` is the time that was spent waiting for the mint's rate limit and responses, `serviceMs` the rest. */
+  | { outcome: 'issued'; mintMs: number; serviceMs: number }
   /** `failed`: an internal error. */
-  outcome: 'issued' | ErrorCode | 'failed';
-  tookMs: number;
-  /** The part of `tookMs` that was spent waiting for the mint's rate limit and responses. */
-  mintMs: number;
-}
+  | { outcome: ErrorCode | 'failed' };
 
 export interface InvoiceIssuerDeps {
   mints: Pick<Mints, 'infoCache' | 'quoteCreator'>;
   quoteWriter: Pick<QuoteWriter, 'insert'>;
   db: Db;
-  admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'runIfAdmitted'>;
+  admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'admit'>;
   /** The amounts that the operator allows. */
   operatorRange: SendableRange;
   /** Called after the commit, before the payer receives the invoice. */
   onQuoteCreated: (quote: QuoteAnnouncement) => void;
-  onInvoiceFinished: (timing: InvoiceTiming) => void;
+  onInvoiceFinished: (result: InvoiceOutcome) => void;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
@@ -85,6 +81,7 @@ export class InvoiceIssuer {
   /**
    * Issues an invoice. Commits the quote before it returns the invoice, so that every payment finds its quote.
    *
+   * @param prefixes of the payer's address
    * @param readInvoiceText validates the comment and the zap request; called after the request was counted
    * @throws RequestError if the amount is invalid, the payer is not admitted ({@link InvoiceAdmission}), or the mint
    *   returns no invoice that matches the request
@@ -92,16 +89,18 @@ export class InvoiceIssuer {
   async issue(
     recipient: Recipient,
     amountMsat: number,
-    payer: { addressPrefixes: AddressPrefixes },
+    prefixes: AddressPrefixes,
     readInvoiceText: () => InvoiceText,
   ): Promise<Invoice> {
     const { admission, mints, onInvoiceFinished, monotonicMs } = this.#deps;
     const { pubkey, mintUrl } = recipient;
-    const timer = startInvoiceTimer(monotonicMs);
+    const startedAtMs = monotonicMs();
     try {
-      admission.assertRequestRate(payer.addressPrefixes);
+      admission.assertRequestRate(prefixes);
       const text = readInvoiceText();
-      const mintInfo = await timer.measureMint(mints.infoCache.get(mintUrl));
+      const infoRequestedAtMs = monotonicMs();
+      const mintInfo = await mints.infoCache.get(mintUrl);
+      const infoMs = monotonicMs() - infoRequestedAtMs;
       if (mintInfo === null) {
         // The mint has never responded, so a request for a quote would probably fail, too.
         throw mintUnavailableError();
@@ -109,18 +108,16 @@ export class InvoiceIssuer {
       assertSendableAmount(amountMsat, this.#resolveSendableRange(mintInfo));
       const description = chooseInvoiceDescription(mintInfo, text);
       const order = { recipient, amountMsat, text, description };
-      const invoice = await admission.runIfAdmitted(
-        { pubkey, mintUrl, prefixes: payer.addressPrefixes },
-        async (addressHashes) => {
-          const addressGroup = toQueueGroup(payer.addressPrefixes);
-          const createdQuote = await timer.measureMint(this.#createQuote(order, addressGroup));
-          return this.#storeQuote(order, createdQuote, addressHashes);
-        },
-      );
-      onInvoiceFinished(timer.end('issued'));
+      using admitted = await admission.admit({ pubkey, mintUrl, prefixes });
+      const quoteRequestedAtMs = monotonicMs();
+      const createdQuote = await this.#createQuote(order, toQueueGroup(prefixes));
+      const mintMs = infoMs + monotonicMs() - quoteRequestedAtMs;
+      const invoice = await this.#storeQuote(order, createdQuote, admitted.addressHashes);
+      const serviceMs = monotonicMs() - startedAtMs - mintMs;
+      onInvoiceFinished({ outcome: 'issued', mintMs, serviceMs });
       return invoice;
     } catch (error) {
-      onInvoiceFinished(timer.end(error instanceof RequestError ? error.code : 'failed'));
+      onInvoiceFinished({ outcome: error instanceof RequestError ? error.code : 'failed' });
       throw error;
     }
   }
@@ -257,25 +254,4 @@ function assertSendableAmount(amountMsat: number, { minMsat, maxMsat }: Sendable
     const message = 'The amount must be a whole number of sats (1000 millisatoshis).';
     throw new RequestError('invalid', message);
   }
-}
-
-function startInvoiceTimer(monotonicMs: () => number) {
-  const startedAtMs = monotonicMs();
-  let mintMs = 0;
-  return {
-    /** Awaits a result, and adds the waiting time to `mintMs`. */
-    measureMint: async <Result>(result: Promise<Result>): Promise<Result> => {
-      const mintStartedAtMs = monotonicMs();
-      try {
-        return await result;
-      } finally {
-        mintMs += monotonicMs() - mintStartedAtMs;
-      }
-    },
-    end: (outcome: InvoiceTiming['outcome']): InvoiceTiming => ({
-      outcome,
-      tookMs: monotonicMs() - startedAtMs,
-      mintMs,
-    }),
-  };
 }

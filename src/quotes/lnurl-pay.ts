@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { RequestError } from '../errors.ts';
 import type { InvoiceDescription } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
+import { MAX_DESCRIPTION_BYTES } from './limits.ts';
 import type { ReceiptRefusal } from './quote-event-store.ts';
 
 export const MSAT_PER_SAT = 1_000;
@@ -78,12 +79,6 @@ export interface InvoiceText {
   /** Why a payment with a zap request is an ordinary one; null if there is none, or it is a zap. */
   receiptRefusal: ReceiptRefusal | null;
 }
-
-/**
- * A field of an invoice has at most 1023 words of five bits (BOLT 11), which are 639 bytes. Some mints accept longer
- * descriptions, but their Lightning nodes reject them.
- */
-const MAX_DESCRIPTION_BYTES = 639;
 
 /**
  * Chooses the description of an invoice. If the mint supports description hashes, this is the hash that payers

@@ -41,7 +41,6 @@ export function createQuotesModule(options: QuotesModuleOptions) {
       db,
       admission: new InvoiceAdmission({
         ...options,
-        mintPolicy: mints.policy,
         watchBudget: mints.watchBudget,
         db,
       }),

@@ -1,7 +1,6 @@
-import { beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import { buildUnpaidQuote } from '../helpers/recipients/quote-fixtures.ts';
@@ -14,7 +13,7 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Limits for unpaid invoices and for quotes within a day: per recipient, payer address, and pair of both. */
+/** Limits for unpaid invoices: per recipient, payer address, and pair of both, and at the mints of a site. */
 
 /** More than twice the limits per address, whose share shrinks from half of this limit on. */
 const MAX_PER_RECIPIENT = 12;
@@ -170,75 +169,14 @@ describe('unpaid invoices requested from one address', () => {
   }
 });
 
-describe('quotes created within a day', () => {
-  const MAX_PER_DAY_AND_PAIR = 4;
-  const MAX_PER_DAY_AND_ADDRESS = 6;
-  const DAY_SECONDS = 24 * 60 * 60;
-  let service: Service;
-
-  beforeEach(async () => {
-    const limits = {
-      ...DISABLED_LIMITS_ENV,
-      TRUST_PROXY: '127.0.0.1',
-      LIMIT_DAILY_QUOTES_PER_ADDRESS: String(MAX_PER_DAY_AND_ADDRESS),
-      LIMIT_DAILY_QUOTES_PER_PAIR: String(MAX_PER_DAY_AND_PAIR),
-    };
-    service = await useAdditionalService(environment, limits, { clock: clock.now });
-  });
-
-  it('are limited per recipient and address, even if they are paid', async () => {
-    const wallet = environment.newWallet();
-    const mint = await assignNewTestMint(wallet);
-    const address = newAddress();
-    const invoices = await sendSequentially(MAX_PER_DAY_AND_PAIR, () => request(wallet, address));
-    for (const { body } of invoices) {
-      mint.pay(body.pr);
-    }
-    await waitForPayments(invoices);
-    const { status, headers, body } = await request(wallet, address);
-    expect(status).toBe(429);
-    expect(headers.get('retry-after')).toBe(String(DAY_SECONDS));
-    expect(body.reason).toBe(
-      `You have requested too many invoices for this recipient within a day. Try again in ${DAY_SECONDS} s.`,
-    );
-    expect((await request(wallet)).body).toEqual(INVOICE_BODY);
-    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(MAX_PER_DAY_AND_PAIR + 1);
-
-    clock.advance(DAY_SECONDS * SECOND_MS);
-    expect((await request(wallet, address)).body).toEqual(INVOICE_BODY);
-  });
-
-  it('are limited per address across recipients, but not at mints that the operator named', async () => {
-    const address = newAddress();
-    const responses: ApiResponse[] = [];
-    for (let index = 0; index < MAX_PER_DAY_AND_ADDRESS + 1; index += 1) {
-      const wallet = environment.newWallet();
-      await assignNewTestMint(wallet);
-      responses.push(await request(wallet, address));
-    }
-    expect(countOutcomes(responses)).toEqual({ created: MAX_PER_DAY_AND_ADDRESS, rejected: 1 });
-    expect(responses.at(-1)?.body.reason).toBe(
-      `You have requested too many invoices within a day. Try again in ${DAY_SECONDS} s.`,
-    );
-    const wallet = environment.newWallet();
-    const operatorMintResponses = await sendSequentially(2 * MAX_PER_DAY_AND_ADDRESS, () =>
-      request(wallet, address),
-    );
-    expect(countOutcomes(operatorMintResponses).rejected).toBe(0);
-  });
-
-  const request = (wallet: RecipientClient, address?: string) =>
-    requestInvoice(wallet, address, service);
-});
-
 describe('watched quotes at the mints of one site', () => {
-  it('leave fewer of an address’s daily invoices the more there are, so that few addresses cannot use them up', async () => {
+  it('leave an address fewer open invoices the more there are, so that few addresses cannot use them up', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
-    await insertWatchedQuotes(wallet, mint, 15_000);
+    await insertWatchedQuotes(wallet, mint, 13_000);
     const service = await useAdditionalService(
       environment,
-      { ...DISABLED_LIMITS_ENV, LIMIT_DAILY_QUOTES_PER_ADDRESS: '10', TRUST_PROXY: '127.0.0.1' },
+      { ...DISABLED_LIMITS_ENV, LIMIT_OPEN_INVOICES_PER_ADDRESS: '20', TRUST_PROXY: '127.0.0.1' },
       { clock: clock.now },
     );
     const heavyPayer = newAddress();
@@ -246,8 +184,8 @@ describe('watched quotes at the mints of one site', () => {
       const { body } = await requestInvoice(wallet, heavyPayer, service);
       expect(body.reason).toMatch('cannot create an invoice right now');
     });
-    // 7,500 of 22,500 quotes are free.
-    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBeLessThan(10);
+    // An eighth of the limit, because 7,000 of 20,000 quotes are free.
+    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBeLessThan(20);
     expect((await requestInvoice(wallet, newAddress(), service)).body).toEqual(INVOICE_BODY);
   });
 

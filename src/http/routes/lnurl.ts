@@ -109,9 +109,9 @@ export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, conte
         ...(zapPubkey !== null && { allowsNostr: true as const, nostrPubkey: zapPubkey }),
       };
     }
-    const payer = { addressPrefixes: toAddressPrefixes(request.ip) };
+    const prefixes = toAddressPrefixes(request.ip);
     const payment = { recipient: recipient.pubkey, amountMsat: amount, zapPubkey };
-    const invoice = await invoiceIssuer.issue(recipient, amount, payer, () => ({
+    const invoice = await invoiceIssuer.issue(recipient, amount, prefixes, () => ({
       lnurlMetadata: metadata,
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,

@@ -272,9 +272,9 @@ async function issueInvoice(
     const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
     throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
   }
-  const payer = { addressPrefixes: toAddressPrefixes(request.ip) };
+  const prefixes = toAddressPrefixes(request.ip);
   const address = `${account}@${host}`;
-  const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, payer, () => ({
+  const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, prefixes, () => ({
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
     plainText: formatLnurlText(address, descriptionTemplate),
     tag,
