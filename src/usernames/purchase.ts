@@ -27,7 +27,7 @@ import {
   sendSwap,
 } from './redeem-token.ts';
 import { type Sealer, sealProofs } from './sealer.ts';
-import { addTreasuryProofs, isActiveTreasuryKey } from './treasury-store.ts';
+import { addTreasuryProofs, readActiveTreasuryKeyId } from './treasury-store.ts';
 import { assignHeldUsername, holdUsername, releaseHeldUsername } from './username-store.ts';
 
 export interface PurchaseContext extends SwapContext {
@@ -146,7 +146,7 @@ async function journalPurchase(
       return false;
     }
     await insertPurchase(tx, purchase, { priceSat, paidSat: payment.faceValueSat, nowMs });
-    if (!(await isActiveTreasuryKey(tx, sealer.keyId))) {
+    if ((await readActiveTreasuryKeyId(tx)) !== sealer.keyId) {
       throw new Error('a process with another TREASURY_SECRET uses this database');
     }
     if (!(await claimProofs(tx, id, payment.secretHashes))) {

@@ -5,13 +5,6 @@ import type { Proof } from '../mints/ecash.ts';
 import { computeY, mapInSlices } from './ecash/proofs.ts';
 import type { SealedProof } from './treasury-store.ts';
 
-const ALGORITHM = 'dir';
-const ENCRYPTION = 'A256GCM';
-const KEY_BYTES = 32;
-
-/** Long enough to distinguish the operator's keys. */
-const KEY_ID_BYTES = 8;
-
 /**
  * Encrypts values that must not be readable in the database, as compact JWEs (`dir`, `A256GCM`). Each value is bound
  * to a context, such as the row that it belongs to, and cannot be opened for another context. The context is in the
@@ -64,6 +57,13 @@ export class Sealer {
     return JSON.parse(new TextDecoder().decode(plaintext));
   }
 }
+
+const ALGORITHM = 'dir';
+const ENCRYPTION = 'A256GCM';
+const KEY_BYTES = 32;
+
+/** Long enough to distinguish the operator's keys. */
+const KEY_ID_BYTES = 8;
 
 /** Returns the id of the key that sealed a text; null if the text is not sealed. */
 function readKeyId(sealed: string): string | null {

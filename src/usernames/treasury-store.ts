@@ -165,21 +165,12 @@ export async function activateTreasuryKey(db: Db, keyId: string): Promise<boolea
     .values({ id: 1, key_id: keyId })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-  const isActive = await isActiveTreasuryKey(db, keyId);
+  const isActive = (await readActiveTreasuryKeyId(db)) === keyId;
   if (isActive || (await hasSealedData(db))) {
     return isActive;
   }
   await db.updateTable('treasury_key').set({ key_id: keyId }).execute();
   return true;
-}
-
-export async function isActiveTreasuryKey(db: Db, keyId: string): Promise<boolean> {
-  const row = await db
-    .selectFrom('treasury_key')
-    .select('key_id')
-    .where('key_id', '=', keyId)
-    .executeTakeFirst();
-  return row !== undefined;
 }
 
 /** Returns the id of the key that all processes use; null if no process has used a treasury secret. */

@@ -25,7 +25,7 @@ export interface DecodedToken {
   outcome: 'decoded';
   mints: readonly string[];
   unit: string;
-  /** At least one and at most {@link MAX_TOKEN_PROOFS}, with full or short keyset ids. */
+  /** At least one, with full or short keyset ids. */
   proofs: readonly Proof[];
   /** See {@link hashSecret}. */
   secretHashes: readonly string[];
@@ -36,18 +36,6 @@ export type TokenValidationResult =
   | TokenRejection
   /** The mint may have added the keyset after its keysets were read. */
   | { outcome: 'unknown_keyset'; reason: string };
-
-const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
-const TOO_LARGE = rejectToken(
-  `The token is too large; at most ${MAX_TOKEN_PROOFS} proofs and ${MAX_TOKEN_LENGTH / 1024} KB are accepted.`,
-);
-const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
-const NOT_SAT = rejectToken('The token is not in sat.');
-const EXPIRED = rejectToken('The token has expired: the mint no longer accepts its keyset.');
-const UNKNOWN_KEYSET = {
-  outcome: 'unknown_keyset',
-  reason: 'The token uses an unknown keyset.',
-} as const;
 
 /**
  * Decodes a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
@@ -132,11 +120,10 @@ export async function validateToken(
  * @param proofs unspent, with hex keyset ids
  */
 export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
-  const proofsWithoutDleq = proofs.map(({ id, amount, secret, C }) => ({ id, amount, secret, C }));
   return getEncodedToken({
     mint: mintUrl,
     unit: 'sat',
-    proofs: normalizeProofAmounts(proofsWithoutDleq),
+    proofs: normalizeProofAmounts([...proofs]),
   });
 }
 
@@ -155,6 +142,18 @@ export function encodePaymentRequest(amountSat: number, mintUrl: string): string
     .replaceAll('/', '_')
     .replaceAll('=', '');
 }
+
+const MALFORMED_TOKEN = rejectToken('The token cannot be read; it is damaged or incomplete.');
+const TOO_LARGE = rejectToken(
+  `The token is too large; at most ${MAX_TOKEN_PROOFS} proofs and ${MAX_TOKEN_LENGTH / 1024} KB are accepted.`,
+);
+const BAD_AMOUNT = rejectToken('The token has an amount that is not a whole number of sats.');
+const NOT_SAT = rejectToken('The token is not in sat.');
+const EXPIRED = rejectToken('The token has expired: the mint no longer accepts its keyset.');
+const UNKNOWN_KEYSET = {
+  outcome: 'unknown_keyset',
+  reason: 'The token uses an unknown keyset.',
+} as const;
 
 /** @param feeSat the mint's fee for the token. Some wallets add it to the price, although the operator pays it */
 function computeMaxPaymentSat(priceSat: number, feeSat: number): number {

@@ -47,17 +47,11 @@ export async function mapInSlices<T, R>(
 /**
  * Computes the mint's fee for spending proofs together (NUT-02), which is the sum of their keysets' fees, rounded up.
  *
- * @throws Error if `keysets` lacks the keyset of a proof
+ * @param keysets must include those of the proofs
  */
 export function computeInputFeeSat(proofs: readonly Proof[], keysets: readonly Keyset[]): number {
-  const feesPpk = proofs.map((proof) => {
-    const keyset = keysets.find(({ id }) => id === proof.id);
-    if (keyset === undefined) {
-      throw new Error(`The fee of the keyset ${proof.id} is not known.`);
-    }
-    return keyset.inputFeePpk;
-  });
-  return Math.ceil(feesPpk.reduce((sum, feePpk) => sum + feePpk, 0) / 1000);
+  const feeByKeyset = new Map(keysets.map(({ id, inputFeePpk }) => [id, inputFeePpk]));
+  return Math.ceil(proofs.reduce((sum, { id }) => sum + (feeByKeyset.get(id) ?? 0), 0) / 1000);
 }
 
 /** The length of the BIP-39 seeds that NUT-13 uses. */
