@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { OperatorError } from '../errors.ts';
-
-const PROGRESS_INTERVAL_MS = 10_000;
+import { PROGRESS_INTERVAL_MS } from './limits.ts';
 
 type StandardStreams = Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
 

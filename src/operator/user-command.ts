@@ -29,16 +29,13 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
+import { MAX_COUNTED_OPEN_QUOTES, MAX_REASON_LENGTH } from './limits.ts';
 import { countPayments, searchUnpaidQuotes } from './trace/trace-store.ts';
-
-const MAX_REASON_LENGTH = 500;
 
 /** Includes line breaks. The output shows a reason in one line. */
 const CONTROL_CHARACTER_PATTERN = /\p{Cc}/u;
 
 const HEX_PUBKEY = /^[0-9a-f]{64}$/i;
-
-const MAX_COUNTED_OPEN_QUOTES = 1_000;
 
 export const userCommand: OperatorCommand = {
   name: 'user',

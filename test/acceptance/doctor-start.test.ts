@@ -30,11 +30,6 @@ const FAILURES: StartFailure[] = [
     prepare: () => ({ TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` }),
   },
   {
-    reason: 'the file treasury-secret is missing',
-    check: 'settings.treasury_secret',
-    prepare: () => ({ USERNAME_PRICE_SAT: '21' }),
-  },
-  {
     reason: 'the file treasury-secret is missing and usernames are not for sale',
     check: 'settings.treasury_secret',
     prepare: () => ({}),
@@ -60,14 +55,14 @@ const FAILURES: StartFailure[] = [
       TREASURY_SECRET: TEST_TREASURY_SECRET,
     }),
   },
-  ...['PORT', 'METRICS_PORT'].map((name) => ({
-    reason: `another program uses ${name}`,
+  {
+    reason: 'another program uses PORT',
     check: 'settings.port',
     prepare: async () => ({
-      [name]: await useOccupiedPort(),
+      PORT: await useOccupiedPort(),
       TREASURY_SECRET: TEST_TREASURY_SECRET,
     }),
-  })),
+  },
 ];
 
 it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => {

@@ -347,14 +347,12 @@ describe('nutpost user', () => {
   });
 });
 
-it('runs commands without DEFAULT_MINT_URL, and with settings from a file with CRLF', async () => {
+it('runs a command without DEFAULT_MINT_URL, and with settings from a file with CRLF', async () => {
   const prepared = await createDatabaseWithAlice();
   onTestFinished(() => prepared.remove());
   const padded = Object.entries(prepared.env).map(([name, value]) => [name, `${value}\r`]);
   const env = { ...Object.fromEntries(padded), DEFAULT_MINT_URL: '' };
-  for (const command of ['trace alice', 'user show alice', 'name show alice', 'migrate']) {
-    expect(await runNutpostCommand(command.split(' '), env)).toMatchObject({ code: 0 });
-  }
+  expect(await runNutpostCommand(['user', 'show', 'alice'], env)).toMatchObject({ code: 0 });
 });
 
 it('applies blocks and name releases to a service in another process within seconds', async () => {

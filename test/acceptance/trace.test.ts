@@ -1,26 +1,17 @@
-import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { openDatabase } from '../../src/database/database.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
-import {
-  createDatabaseWithAlice,
-  type DatabaseWithAlice,
-} from '../helpers/database/database-with-alice.ts';
-import { isPostgres } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
-import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
   createZapRequest,
   TEST_ZAP_SECRET_KEY,
 } from '../helpers/relays/zap-requests.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import {
   assignNewTestMint,
@@ -320,65 +311,6 @@ describe('nutpost trace while the service runs', () => {
     }, RECORD_TIMEOUT);
   }
 });
-
-// Skipped on PostgreSQL, where the lease of a killed process lasts for a few more seconds.
-describe.skipIf(isPostgres)('nutpost trace on SQLite', () => {
-  it('traces a payment while the service runs, after it was killed and after it stopped', async () => {
-    const mint = await startTestMint();
-    const { env } = await usePreparedDatabase();
-    const startService = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
-    const firstProcess = startService();
-    const wallet = new RecipientClient(await firstProcess.waitForUrl());
-    const { body } = await requestJson(
-      wallet.origin,
-      `/.well-known/lnurlp/${wallet.npub}?amount=21000`,
-    );
-    const trace = () => runNutpostCommand(['trace', body.pr], env);
-    const expected = {
-      code: 0,
-      stderr: '',
-      stdout: expect.stringContaining(paymentHashOf(body.pr)),
-    };
-
-    expect(await trace()).toEqual(expected);
-    await firstProcess.kill();
-    expect(await trace()).toEqual(expected);
-    const secondProcess = startService();
-    await secondProcess.waitForUrl();
-    await secondProcess.stop();
-    const lastResult = await trace();
-    expect(lastResult).toEqual(expected);
-    expect(lastResult.stdout).toContain(
-      'No process watches this mint at the moment: is the service',
-    );
-  });
-});
-
-describe('nutpost trace on a database with an older schema', () => {
-  it('exits with 1 and asks for a migration', async () => {
-    const { env, location } = await usePreparedDatabase();
-    const { db, close } = await openDatabase(location, () => undefined);
-    const removedMigration = await sql`
-    delete from kysely_migration
-    where name = (select max(name) from kysely_migration) returning name
-  `.execute(db);
-    await close();
-    expect(removedMigration.rows).toHaveLength(1);
-    expect(await runNutpostCommand(['trace', 'alice'], env)).toEqual({
-      code: 1,
-      stdout: '',
-      stderr:
-        'The database is older than this version of nutpost. Upgrade the service to this version,' +
-        ' then run `nutpost migrate`.\n',
-    });
-  });
-});
-
-async function usePreparedDatabase(): Promise<DatabaseWithAlice> {
-  const prepared = await createDatabaseWithAlice();
-  onTestFinished(() => prepared.remove());
-  return prepared;
-}
 
 function paymentHashOf(invoice: string): string {
   const paymentHash = decodeInvoice(invoice)?.paymentHash;

@@ -6,6 +6,7 @@ import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/reci
 import { tryParseJson } from '../../untrusted-text.ts';
 import { type CommandIo, createCommandResult, type OperatorCommand } from '../command.ts';
 import { formatCount, formatNumber, joinLines } from '../format.ts';
+import { ARCHIVE_ROWS_PER_INSERT } from '../limits.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveHeader,
@@ -156,9 +157,6 @@ function createLineError(lineNumber: number, problem: string, { nutpost }: Archi
   );
 }
 
-/** An import needs few statements, but only one or two megabytes of memory. */
-const MAX_ROWS_PER_INSERT = 500;
-
 async function* readBatches(
   lines: AsyncIterable<string>,
   header: ArchiveHeader,
@@ -171,7 +169,7 @@ async function* readBatches(
     if (parsed === undefined) {
       throw createLineError(lineNumber, 'is not a row of an archive', header);
     }
-    if (batch.rows.length >= MAX_ROWS_PER_INSERT || batch.table !== parsed.table) {
+    if (batch.rows.length >= ARCHIVE_ROWS_PER_INSERT || batch.table !== parsed.table) {
       yield batch;
       batch = { table: parsed.table, rows: [] };
     }

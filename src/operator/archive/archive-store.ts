@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import { isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
 import type { Tx } from '../../database/transaction.ts';
+import { ARCHIVE_ROWS_PER_PAGE } from '../limits.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveRow,
@@ -8,8 +9,6 @@ import {
   type ArchiveTable,
   EXCLUDED_COLUMNS,
 } from './archive-format.ts';
-
-const ROWS_PER_PAGE = 1_000;
 
 /** Tables into which a running service inserts rows even if it has no users. */
 const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
@@ -60,7 +59,7 @@ export async function* readArchivePages(
   for (;;) {
     const { rows } = await sql<ArchiveRow>`
       select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
-      order by ${key} limit ${ROWS_PER_PAGE}
+      order by ${key} limit ${ARCHIVE_ROWS_PER_PAGE}
     `.execute(tx);
     const lastRow = rows.at(-1);
     if (lastRow === undefined) {

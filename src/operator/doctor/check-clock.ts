@@ -1,12 +1,8 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
+import { MAX_OK_CLOCK_SKEW_MS, PROBLEM_CLOCK_SKEW_MS } from '../limits.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
 const DATE_HEADER_RESOLUTION_MS = 1_000;
-
-const MAX_OK_SKEW_MS = 3_000;
-
-/** A signature is valid for a minute before and after its time (NIP-98), and wallets' clocks are inexact too. */
-const PROBLEM_SKEW_MS = 15_000;
 
 /**
  * Compares this machine's clock with that of another machine.
@@ -30,10 +26,10 @@ export function* checkClockSkew(
   const maxSkewMs = receivedAtMs - remoteMs;
   const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(maxSkewMs, 0);
   const absoluteSkewMs = Math.abs(skewMs);
-  if (absoluteSkewMs < MAX_OK_SKEW_MS) {
+  if (absoluteSkewMs < MAX_OK_CLOCK_SKEW_MS) {
     yield ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
   } else {
-    const report = absoluteSkewMs < PROBLEM_SKEW_MS ? warning : problem;
+    const report = absoluteSkewMs < PROBLEM_CLOCK_SKEW_MS ? warning : problem;
     yield report(
       'clock.time',
       `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,

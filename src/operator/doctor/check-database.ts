@@ -18,6 +18,13 @@ import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
+import {
+  FULL_DISK_MEBIBYTES,
+  MAX_CONNECTIONS_PER_PROCESS,
+  MIN_FREE_MEBIBYTES,
+  MIN_POSTGRES_MAJOR_VERSION,
+  NOTIFICATION_TIMEOUT_MS,
+} from '../limits.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { findSessionProblem } from './check-sessions.ts';
 import { findStartFailure } from './check-start.ts';
@@ -31,21 +38,6 @@ import {
   writeToWal,
 } from './doctor-store.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
-
-const MIN_POSTGRES_MAJOR_VERSION = 15;
-
-/** Ten connections for queries, one for LISTEN, and one for migrations. */
-const MAX_CONNECTIONS_PER_PROCESS = 12;
-
-const NOTIFICATION_TIMEOUT_MS = 3_000;
-
-const MEBIBYTE = 1024 * 1024;
-
-/** Room for a quarter of a million invoices of 2 KB each. */
-const MIN_FREE_BYTES = 512 * MEBIBYTE;
-
-/** With less, SQLite soon cannot extend its WAL file. */
-const FULL_DISK_BYTES = 16 * MEBIBYTE;
 
 const CHECK_SERVER_ADVICE =
   'Check that the server is up, and check the host, user and password in DATABASE_URL and the rights of the user.';
@@ -171,11 +163,12 @@ export function* checkDataDir(
       `They can read secrets there. Run \`chmod -R go= ${dataDir}\`.`,
     );
   }
-  if (freeBytes < MIN_FREE_BYTES) {
-    const report = freeBytes < FULL_DISK_BYTES ? problem : warning;
+  const freeMebibytes = Math.floor(freeBytes / 2 ** 20);
+  if (freeMebibytes < MIN_FREE_MEBIBYTES) {
+    const report = freeMebibytes < FULL_DISK_MEBIBYTES ? problem : warning;
     yield report(
       'database.space',
-      `The disk of ${dataDir} has ${Math.floor(freeBytes / MEBIBYTE)} MB left`,
+      `The disk of ${dataDir} has ${freeMebibytes} MB left`,
       'Free some space: on a full disk the service creates no invoices and records no payments.',
     );
   }

@@ -5,6 +5,7 @@ import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
+import { MAX_CHECKED_USER_MINTS } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 export async function checkMints(
@@ -18,8 +19,6 @@ export async function checkMints(
   return (await Promise.all(checks)).flat();
 }
 
-const MAX_USER_MINTS = 20;
-
 /**
  * Checks the mints that users chose and whose payments the service awaits. Any user can choose a mint that does not
  * respond, so such a mint is no problem of the installation.
@@ -32,7 +31,7 @@ export async function checkUserMints(
   client: MintClient,
 ): Promise<Finding[]> {
   const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
-  const checked = userMints.slice(0, MAX_USER_MINTS);
+  const checked = userMints.slice(0, MAX_CHECKED_USER_MINTS);
   const reasons = await Promise.all(
     checked.map(async (mintUrl) => {
       const response = await client.readInfo(mintUrl);

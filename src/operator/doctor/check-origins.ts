@@ -1,12 +1,10 @@
 import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
+import { MAX_ORIGIN_RESPONSE_BYTES } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
-
-/** The response of nutpost is below 1 kB, but a response of another server may be long. */
-const MAX_PROBE_BODY_BYTES = 1024 * 1024;
 
 /** How a connection to this machine's own public address fails if the router does not support NAT hairpinning. */
 const HAIRPIN_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
@@ -35,7 +33,7 @@ export async function checkOrigins(
       const response = await fetch.request({
         method: 'GET',
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
-        maxBodyBytes: MAX_PROBE_BODY_BYTES,
+        maxBodyBytes: MAX_ORIGIN_RESPONSE_BYTES,
       });
       const finding = evaluateResponse(origin, response, zapPubkey);
       return finding.level === 'problem' && isServiceStopped

@@ -1,11 +1,10 @@
 import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
+import { RELAY_RESPONSE_TIMEOUT_MS } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** Requests one relay list (NIP-65). Every relay stores relay lists. */
 const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
-
-const RESPONSE_TIMEOUT_MS = 10_000;
 
 export async function checkRelays(
   relays: readonly string[],
@@ -40,7 +39,7 @@ function probeRelay(relay: string, connect: WebSocketConnector): Promise<string 
   );
   socket.once('open', () => {
     socket.send(PROBE_REQUEST);
-    setTimeoutAfterPendingIo(RESPONSE_TIMEOUT_MS, () => finish('timed out'));
+    setTimeoutAfterPendingIo(RELAY_RESPONSE_TIMEOUT_MS, () => finish('timed out'));
   });
   return promise;
 }

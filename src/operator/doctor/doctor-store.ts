@@ -6,9 +6,7 @@ import { listFailingMints } from '../../mints/mint-store.ts';
 import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/limits.ts';
 import { type ExpiringEcash, listExpiringEcash } from '../../usernames/treasury-store.ts';
-
-/** Checking a file of this size takes half a second, or several seconds on a slow disk. Skips larger files. */
-const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
+import { MAX_INTEGRITY_CHECK_BYTES } from '../limits.ts';
 
 export interface SchemaReport {
   missingMigrations: readonly string[];

@@ -3,13 +3,12 @@ import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-
 import { isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../recipients/user-store.ts';
 import { formatCount } from '../format.ts';
+import { NPUBCASH_QUOTES_PER_TRANSACTION } from '../limits.ts';
 import type { ImportRun } from './import-run.ts';
 import { findExistingQuotes, insertImportedQuotes } from './npubcash-import-store.ts';
 import type { NpubcashSource } from './npubcash-source.ts';
 import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
 import { isSamePaidSecond, planQuoteImport, toQuoteKey } from './plan-quote-import.ts';
-
-const QUOTES_PER_TRANSACTION = 500;
 
 /** Imports the payments of each recipient in the order of payment, then all other quotes, the oldest first. */
 export async function importQuotes(run: ImportRun, source: NpubcashSource): Promise<void> {
@@ -30,7 +29,10 @@ export async function importQuotes(run: ImportRun, source: NpubcashSource): Prom
       }
       seenKeys.add(toQuoteKey(quote));
       // planQuoteImport needs all payments of the same second in one transaction.
-      if (batch.length >= QUOTES_PER_TRANSACTION && !isSamePaidSecond(batch.at(-1), quote)) {
+      if (
+        batch.length >= NPUBCASH_QUOTES_PER_TRANSACTION &&
+        !isSamePaidSecond(batch.at(-1), quote)
+      ) {
         await importBatch(run, batch);
         batch = [];
       }

@@ -1,8 +1,7 @@
 import pg from 'pg';
 import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
-
-const ROWS_PER_PAGE = 200;
+import { NPUBCASH_ROWS_PER_PAGE } from '../limits.ts';
 
 /** A row of `l_users`. Like in the other row types, `pubkey` was converted to lower case, but not validated. */
 export interface NpubcashUser {
@@ -139,7 +138,7 @@ export class NpubcashSource implements AsyncDisposable {
   async *#fetchPages<Row>(query: string): AsyncGenerator<Row[]> {
     await this.#query(`declare page no scroll cursor for ${query}`);
     for (;;) {
-      const rows = await this.#query<Row>(`fetch ${ROWS_PER_PAGE} from page`);
+      const rows = await this.#query<Row>(`fetch ${NPUBCASH_ROWS_PER_PAGE} from page`);
       if (rows.length === 0) {
         break;
       }

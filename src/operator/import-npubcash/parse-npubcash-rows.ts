@@ -4,6 +4,7 @@ import { normaliseMintUrl } from '../../net/server-url.ts';
 import { decodeInvoice } from '../../quotes/bolt11.ts';
 import { computeUnpaidWatchUntilMs, isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { isOnCurve } from '../../recipients/lightning-address.ts';
+import { MAX_INVOICE_LIFETIME_MS } from '../limits.ts';
 import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { NpubcashQuote } from './npubcash-source.ts';
 
@@ -36,9 +37,6 @@ export interface ParsedNpubcashQuote extends Omit<ImportedQuote, 'payment' | 'wa
 const HEX_PUBKEY = /^[0-9a-f]{64}$/;
 
 const QUOTE_STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
-
-/** No invoice is valid for longer than a year. A later expiry is an error in the row. */
-const MAX_INVOICE_LIFETIME_MS = 365 * 24 * 60 * 60_000;
 
 /** Returns the key, or null if it is not a valid key. A key that is not on the curve has no secret key. */
 export function parseNpubcashPubkey(pubkey: string | null): string | null {

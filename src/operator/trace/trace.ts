@@ -5,6 +5,7 @@ import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
 import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
+import { MAX_TRACED_MATCHES } from '../limits.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import {
   countPayments,
@@ -18,9 +19,6 @@ import {
   searchUnpaidQuotes,
   type TracedQuote,
 } from './trace-store.ts';
-
-/** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
-const MAX_MATCHES = 5;
 
 /** A quote whose id is null if the id must stay secret. */
 export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
@@ -103,14 +101,14 @@ async function traceIdentifier(
     case 'payment_hash':
       return traceQuotes(
         context,
-        await findTracedQuotesByPaymentHash(db, identifier.paymentHash, MAX_MATCHES),
+        await findTracedQuotesByPaymentHash(db, identifier.paymentHash, MAX_TRACED_MATCHES),
       );
     case 'verify_token':
       return traceQuotes(context, await findTracedQuoteByVerifyToken(db, identifier.token));
     case 'quote_id':
       return traceQuotes(
         context,
-        await findTracedQuotesByQuoteId(db, identifier.quoteId, MAX_MATCHES),
+        await findTracedQuotesByQuoteId(db, identifier.quoteId, MAX_TRACED_MATCHES),
       );
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
