@@ -4,6 +4,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type { z } from 'zod';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { redact } from '../redaction.ts';
+import { normaliseRequestPath, recordRouteMethods, toMethodError } from './routed-paths.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
 /** Browser wallets on any origin may read all responses, including errors. */
@@ -52,15 +53,10 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
 /** Long enough to find one log line, short enough to read aloud. */
 const ERROR_ID_BYTES = 4;
 
-/** Escapes that the router treats like the plain character: those of printable ASCII except the slash. */
-const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
-
 declare module 'fastify' {
   interface FastifyInstance {
     /** Sends an error as a page for people; null if the pages are switched off. */
     sendErrorPage: ErrorPageSender | null;
-    /** The methods of the routes, by path pattern. */
-    routeMethods: Map<string, { pattern: RegExp; methods: string[] }>;
   }
 }
 
@@ -74,19 +70,7 @@ export function registerErrorHandlers(
   app: FastifyInstance,
   sendErrorPage: ErrorPageSender | null,
 ): void {
-  const routeMethods: FastifyInstance['routeMethods'] = new Map();
-  app.decorate('routeMethods', routeMethods);
-  app.addHook('onRoute', ({ url, method }) => {
-    // Preflights have a route for all paths. A path that begins with a name is known only if the recipient exists.
-    if (url !== '*' && !url.startsWith('/:')) {
-      const parts = url
-        .split('/')
-        .map((part) => (part.startsWith(':') ? '[^/]+' : RegExp.escape(part)));
-      const pattern = new RegExp(`^${parts.join('/')}/?$`);
-      const methods = routeMethods.get(url)?.methods ?? [];
-      routeMethods.set(url, { pattern, methods: [...methods, method].flat() });
-    }
-  });
+  recordRouteMethods(app);
   app.decorate('sendErrorPage', sendErrorPage);
   app.setErrorHandler(sendError);
   app.setNotFoundHandler((request, reply) =>
@@ -100,9 +84,7 @@ export function sendError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
-  const error = isNotFound(originalError)
-    ? toMethodError(originalError, request, reply)
-    : originalError;
+  const error = toMethodError(originalError, request, reply);
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
@@ -130,41 +112,11 @@ export function sendError(
   void reply.code(status).send(body);
 }
 
-function isNotFound(error: unknown): error is RequestError {
-  return error instanceof RequestError && error.code === 'not_found';
-}
-
-/** Replaces the error 404 by 405, and sets `Allow`, if the path has routes but none for the request's method. */
-function toMethodError(
-  notFound: RequestError,
-  { server, method, raw }: FastifyRequest,
-  reply: FastifyReply,
-): RequestError {
-  const path = normaliseRequestPath(raw.url ?? '/');
-  const methods = [...server.routeMethods.values()].flatMap((route) =>
-    route.pattern.test(path) ? route.methods : [],
-  );
-  if (methods.length === 0 || methods.includes(method)) {
-    return notFound;
-  }
-  const allowed = [...methods, 'OPTIONS'].join(', ');
-  reply.header('allow', allowed);
-  return new RequestError('method_not_allowed', `Method not allowed. Allowed: ${allowed}.`);
-}
-
 /** Whether a browser opens a page, and not a client that calls the API. */
 function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   const isApi = normaliseRequestPath(raw.url ?? '/').startsWith('/api/');
   const types = ['application/json', 'text/html'];
   return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';
-}
-
-/** Returns the path as the router reads it, without repeated slashes and redundant escapes. */
-export function normaliseRequestPath(url: string): string {
-  return url
-    .replace(/[?#].*$/, '')
-    .replace(REDUNDANT_ESCAPE, decodeURIComponent)
-    .replace(/\/{2,}/g, '/');
 }
 
 export function getErrorFormat(url: string): ErrorFormat {

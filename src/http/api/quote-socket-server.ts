@@ -7,13 +7,13 @@ import { KeyedCounter } from '../../keyed-counter.ts';
 import { computeShare, hasRoom, toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { Authenticator } from '../authenticator.ts';
 import type { HttpContext } from '../context.ts';
-import { normaliseRequestPath } from '../errors.ts';
 import {
   SOCKET_AUTH_TIMEOUT_MS,
   SOCKET_HEARTBEAT_INTERVAL_MS,
   SOCKET_LIMIT_RETRY_MS,
 } from '../limits.ts';
 import { unwrapMarkdown } from '../openapi.ts';
+import { normaliseRequestPath } from '../routed-paths.ts';
 import { apiError, errorResponses } from '../schemas.ts';
 import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { normaliseRequestPath } from '../../../src/http/errors.ts';
+import { normaliseRequestPath } from '../../../src/http/routed-paths.ts';
 
 interface OpenApiOperation {
   responses: Record<string, OpenApiResponse>;

@@ -1,0 +1,58 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { RequestError } from '../errors.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The methods of the routes, by path pattern. */
+    routeMethods: Map<string, { pattern: RegExp; methods: string[] }>;
+  }
+}
+
+/** Must be called before the routes are registered. */
+export function recordRouteMethods(app: FastifyInstance): void {
+  const routeMethods: FastifyInstance['routeMethods'] = new Map();
+  app.decorate('routeMethods', routeMethods);
+  app.addHook('onRoute', ({ url, method }) => {
+    // Preflights have a route for all paths. A path that begins with a name is known only if the recipient exists.
+    if (url !== '*' && !url.startsWith('/:')) {
+      const parts = url
+        .split('/')
+        .map((part) => (part.startsWith(':') ? '[^/]+' : RegExp.escape(part)));
+      const pattern = new RegExp(`^${parts.join('/')}/?$`);
+      const methods = routeMethods.get(url)?.methods ?? [];
+      routeMethods.set(url, { pattern, methods: [...methods, method].flat() });
+    }
+  });
+}
+
+/** Replaces the error 404 by 405, and sets `Allow`, if the path has routes but none for the request's method. */
+export function toMethodError(
+  error: unknown,
+  { server, method, raw }: FastifyRequest,
+  reply: FastifyReply,
+): unknown {
+  if (!(error instanceof RequestError && error.code === 'not_found')) {
+    return error;
+  }
+  const path = normaliseRequestPath(raw.url ?? '/');
+  const methods = [...server.routeMethods.values()].flatMap((route) =>
+    route.pattern.test(path) ? route.methods : [],
+  );
+  if (methods.length === 0 || methods.includes(method)) {
+    return error;
+  }
+  const allowed = [...methods, 'OPTIONS'].join(', ');
+  reply.header('allow', allowed);
+  return new RequestError('method_not_allowed', `Method not allowed. Allowed: ${allowed}.`);
+}
+
+/** Returns the path as the router reads it, without repeated slashes and redundant escapes. */
+export function normaliseRequestPath(url: string): string {
+  return url
+    .replace(/[?#].*$/, '')
+    .replace(REDUNDANT_ESCAPE, decodeURIComponent)
+    .replace(/\/{2,}/g, '/');
+}
+
+/** Escapes that the router treats like the plain character: those of printable ASCII except the slash. */
+const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
