@@ -39,6 +39,7 @@ interface DeliveryContext {
   log: Logger;
 }
 
+/** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
   readonly #context: DeliveryContext;
   readonly #scanJob: BackgroundJob;
@@ -72,6 +73,7 @@ export class ReceiptDispatcher {
     this.#scanJob.start();
   }
 
+  /** Delivers receipts that were just stored immediately, instead of at the next scan. */
   wake(relayUrls: readonly string[]): void {
     for (const url of relayUrls) {
       this.#relaysOfNewReceipts.add(url);
