@@ -75,11 +75,7 @@ export async function sendSwap(
   }
 }
 
-/**
- * Finds out whether the mint has executed a swap, without sending it.
- *
- * @returns null if all inputs are unspent
- */
+/** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */
 export async function findSwapResult(context: SwapContext, swap: Swap): Promise<SwapResult | null> {
   const ys = await mapInSlices(swap.inputs, computeY);
   const response = await context.client.checkState(swap.mintUrl, ys);

@@ -82,9 +82,8 @@ export async function findTreasuryProofs(
 }
 
 /**
- * Moves proofs from the treasury into a withdrawal.
- *
- * @returns false if some proofs are missing: the caller must roll the transaction back
+ * Moves proofs from the treasury into a withdrawal. Returns false if some proofs are missing: the caller must roll
+ * the transaction back.
  */
 export async function moveProofsToWithdrawal(
   tx: Tx,

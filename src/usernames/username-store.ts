@@ -17,11 +17,7 @@ export async function listUsernamesOfKey(db: Db, pubkey: string): Promise<Stored
   return await selectUsernames(db).where('pubkey', '=', pubkey).orderBy('name').execute();
 }
 
-/**
- * Holds a free name for a purchase.
- *
- * @returns false if the name is not free
- */
+/** Holds a free name for a purchase. Returns false if the name is not free. */
 export function holdUsername(
   db: Db,
   name: string,
@@ -41,8 +37,7 @@ export async function releaseHeldUsername(db: Db, name: string, purchaseId: stri
 
 /**
  * Gives a key a name that is free or reclaimable. Starts the grace period of the name that the key used before.
- *
- * @returns false if the key cannot have the name: the caller must roll the transaction back
+ * Returns false if the key cannot have the name: the caller must roll the transaction back.
  */
 export async function claimUsername(
   tx: Tx,
@@ -77,11 +72,9 @@ export async function claimUsername(
 }
 
 /**
- * Gives a key the name that its purchase holds, and starts the grace period of the name that the key used before.
- * If the key has meanwhile got a name that it requested later, it keeps that name, and the grace period of the
- * purchased name starts instead.
- *
- * @returns false if the purchase does not hold the name
+ * Gives a key the name that its purchase holds, and starts the grace period of the name that the key used before. If
+ * the key has meanwhile got a name that it requested later, it keeps that name, and the grace period of the purchased
+ * name starts instead. Returns false if the purchase does not hold the name.
  */
 export async function assignHeldUsername(
   tx: Tx,
@@ -116,20 +109,12 @@ export async function assignHeldUsername(
   return true;
 }
 
-/**
- * Reserves a name for the operator.
- *
- * @returns false if the name is not free
- */
+/** Reserves a name for the operator. Returns false if the name is not free. */
 export function reserveUsername(db: Db, name: string, nowMs: number): Promise<boolean> {
   return insertOrReplaceExpired(db, name, createRow(null, 'reserved', nowMs, null));
 }
 
-/**
- * Frees a name that is reserved or in its grace period.
- *
- * @returns false if the name has another status
- */
+/** Frees a name that is reserved or in its grace period. Returns false if the name has another status. */
 export async function freeUsername(db: Db, name: string): Promise<boolean> {
   const deleted = await db
     .deleteFrom('usernames')
@@ -141,8 +126,7 @@ export async function freeUsername(db: Db, name: string): Promise<boolean> {
 
 /**
  * Takes a name away from its owner, without a grace period. The name is free, and its row shows the former owner.
- *
- * @returns false if the name is not in use
+ * Returns false if the name is not in use.
  */
 export async function revokeUsername(tx: Tx, name: string, nowMs: number): Promise<boolean> {
   const updated = await tx

@@ -77,9 +77,8 @@ export async function createUsernamesModule(
 }
 
 /**
- * Constructs what redeems the tokens that pay for usernames.
- *
- * @returns null without a treasury secret, which selling usernames requires
+ * Constructs what redeems the tokens that pay for usernames. Returns null without a treasury secret, which selling
+ * usernames requires.
  */
 export function createPurchaseContext(options: PurchaseOptions): PurchaseContext | null {
   const { settings, db, mints, clock, monotonicMs, log } = options;

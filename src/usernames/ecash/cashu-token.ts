@@ -129,9 +129,8 @@ export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
 
 /**
  * Encodes a single-use payment request for a username, in sat for one mint (NUT-18). The payment request has no
- * transport, because the client sends the token in its next HTTP request (NUT-24).
- *
- * @returns `creqA...` in base64url without padding, because cdk's wallet accepts nothing else
+ * transport, because the client sends the token in its next HTTP request (NUT-24). Returns `creqA...` in base64url
+ * without padding, because cdk's wallet accepts nothing else.
  */
 export function encodePaymentRequest(amountSat: number, mintUrl: string): string {
   const id = randomUUID();

@@ -187,9 +187,8 @@ export class BlindedOutputs {
   }
 
   /**
-   * Sorts the signatures that a mint restored (NUT-09) in the order of the outputs.
-   *
-   * @returns null if a signature is missing. An honest mint signs either all outputs of a swap or no output
+   * Sorts the signatures that a mint restored (NUT-09) in the order of the outputs. Returns null if a signature is
+   * missing. An honest mint signs either all outputs of a swap or no output.
    */
   orderSignatures(
     restored: readonly { B_: string; signature: BlindSignature }[],
