@@ -38,7 +38,7 @@ const USERNAME_PRICE_SAT = 21;
 const MAX_INVOICES_PER_MINUTE = 12;
 
 /** Makes a token longer than most programs accept in a header, and longer than one for a username usually is. */
-const LONG_MEMO = 'm'.repeat(20 * 1024);
+const LONG_MEMO = 'm'.repeat(11_000);
 
 /** The idle timeouts in the example configurations. Caddy has none. */
 const IDLE_SOCKET_TIMEOUTS = [
@@ -136,7 +136,7 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
       proofs: await payer.mintProofs(USERNAME_PRICE_SAT),
       memo: LONG_MEMO,
     });
-    expect(token.length).toBeGreaterThan(20 * 1024);
+    expect(token.length).toBeGreaterThan(14 * 1024);
     const unpaid = await requestUsername(wallet, name);
     expect(unpaid.status).toBe(402);
     expect(unpaid.headers.get('x-cashu')).toMatch(/^creqA/);
