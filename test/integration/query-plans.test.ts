@@ -10,8 +10,7 @@ import {
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
 import {
-  findTracedQuotesByPaymentHash,
-  findTracedQuotesByQuoteId,
+  findTracedQuotes,
   searchPayments,
   searchUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
@@ -145,8 +144,8 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['counts pending deliveries', (tx) => countPendingDeliveries(tx)],
   ['counts watched quotes', (tx) => countWatchedQuotes(tx, 'a process')],
   ['reads the size of the database', (tx) => readDatabaseSize(tx)],
-  ['traces a payment hash', (tx) => findTracedQuotesByPaymentHash(tx, 'hash', 5)],
-  ['traces a quote id', (tx) => findTracedQuotesByQuoteId(tx, 'id-1', 5)],
+  ['traces a payment hash', (tx) => findTracedQuotes(tx, 'payment_hash', 'hash', 5)],
+  ['traces a quote id', (tx) => findTracedQuotes(tx, 'quote_id', 'id-1', 5)],
   ["traces a recipient's payments", (tx) => searchPayments(tx, pubkey, null, 10)],
   ["searches a recipient's payments", (tx) => searchPayments(tx, pubkey, FILTER, 10)],
   ["searches a recipient's unpaid quotes", (tx) => searchUnpaidQuotes(tx, pubkey, FILTER, 10)],

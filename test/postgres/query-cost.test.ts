@@ -4,8 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { Db } from '../../src/database/transaction.ts';
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import {
-  findTracedQuotesByPaymentHash,
-  findTracedQuotesByQuoteId,
+  findTracedQuotes,
   searchPayments,
   searchUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
@@ -118,8 +117,8 @@ describe.each([
   });
 
   it.each([
-    [1, 'a payment hash', (db: Db) => findTracedQuotesByPaymentHash(db, paymentHash, 5)],
-    [1, 'a quote id', (db: Db) => findTracedQuotesByQuoteId(db, quoteId, 5)],
+    [1, 'a payment hash', (db: Db) => findTracedQuotes(db, 'payment_hash', paymentHash, 5)],
+    [1, 'a quote id', (db: Db) => findTracedQuotes(db, 'quote_id', quoteId, 5)],
     [10, 'the payments of a recipient', (db: Db) => searchPayments(db, pubkey, null, 10)],
     [11, 'the open quotes of a recipient', (db: Db) => searchUnpaidQuotes(db, pubkey, null, 11)],
   ])('reads at most %i rows for a trace of %s', async (maxRows, _name, call) => {

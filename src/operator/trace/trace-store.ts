@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import { type ExpressionBuilder, sql } from 'kysely';
 import type { DatabaseSchema, QuoteState } from '../../database/schema.ts';
 import { databaseNow } from '../../database/sql.ts';
@@ -40,36 +39,16 @@ export interface MintLeaseHolder {
   isAlive: boolean;
 }
 
-/** Returns the quotes with this payment hash (hex), newest first. There are several if a mint reuses invoices. */
-export async function findTracedQuotesByPaymentHash(
+/** Returns the quotes with this value, newest first. There are several if mints reuse invoices or quote ids. */
+export async function findTracedQuotes(
   db: Db,
-  paymentHash: string,
+  column: 'payment_hash' | 'quote_id' | 'verify_token_hash',
+  value: string,
   limit: number,
 ): Promise<TracedQuote[]> {
   const rows = await selectQuotes(db)
-    .where('payment_hash', '=', paymentHash)
+    .where(column, '=', value)
     .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute();
-  return rows.map(toTracedQuote);
-}
-
-export async function findTracedQuoteByVerifyToken(db: Db, token: string): Promise<TracedQuote[]> {
-  const rows = await selectQuotes(db)
-    .where('verify_token_hash', '=', hash('sha256', token))
-    .execute();
-  return rows.map(toTracedQuote);
-}
-
-/** Returns the quotes with this id, newest first. There are several if several mints use the id. */
-export async function findTracedQuotesByQuoteId(
-  db: Db,
-  quoteId: string,
-  limit: number,
-): Promise<TracedQuote[]> {
-  const rows = await selectQuotes(db)
-    .where('quote_id', '=', quoteId)
     .orderBy('id', 'desc')
     .limit(limit)
     .execute();

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { QuoteState } from '../../database/schema.ts';
 import { findMintContact, type MintContact } from '../../mints/mint-store.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
@@ -10,9 +11,7 @@ import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.t
 import {
   countPayments,
   findMintLeaseHolder,
-  findTracedQuoteByVerifyToken,
-  findTracedQuotesByPaymentHash,
-  findTracedQuotesByQuoteId,
+  findTracedQuotes,
   type MintLeaseHolder,
   type QuoteFilter,
   searchPayments,
@@ -99,17 +98,11 @@ async function traceIdentifier(
   const { db } = context;
   switch (identifier.kind) {
     case 'payment_hash':
-      return traceQuotes(
-        context,
-        await findTracedQuotesByPaymentHash(db, identifier.paymentHash, MAX_TRACED_MATCHES),
-      );
+      return traceQuotes(context, 'payment_hash', identifier.paymentHash);
     case 'verify_token':
-      return traceQuotes(context, await findTracedQuoteByVerifyToken(db, identifier.token));
+      return traceQuotes(context, 'verify_token_hash', hash('sha256', identifier.token));
     case 'quote_id':
-      return traceQuotes(
-        context,
-        await findTracedQuotesByQuoteId(db, identifier.quoteId, MAX_TRACED_MATCHES),
-      );
+      return traceQuotes(context, 'quote_id', identifier.quoteId);
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
     case 'name': {
@@ -121,9 +114,11 @@ async function traceIdentifier(
 
 async function traceQuotes(
   { db, clock, reveal }: TraceContext,
-  quotes: readonly TracedQuote[],
+  column: 'payment_hash' | 'quote_id' | 'verify_token_hash',
+  value: string,
 ): Promise<TraceResult | null> {
   const nowMs = clock();
+  const quotes = await findTracedQuotes(db, column, value, MAX_TRACED_MATCHES);
   const payments: PaymentTrace[] = [];
   for (const quote of quotes) {
     const { mintUrl, pubkey, isZap } = quote;
