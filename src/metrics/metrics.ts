@@ -2,8 +2,8 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
+import type { ObservationSource, RecordedQuote } from '../quotes/decide-observation.ts';
 import type { InvoiceOutcome } from '../quotes/invoice-issuer.ts';
-import type { ObservationSource, RecordedQuote } from '../quotes/observation-recorder.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
 /** Default gauges of prom-client. promtool rejects their names, because only counters may end in `_total`. */

@@ -3,31 +3,22 @@ import { isConstraintViolation } from '../database/sql.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
-import type { QuoteObservation } from '../mints/quote-responses.ts';
+import { lockPaymentCounters, savePaymentCounters } from '../recipients/user-store.ts';
 import {
-  lockPaymentCounters,
-  type PaymentCounter,
-  savePaymentCounters,
-} from '../recipients/user-store.ts';
+  type Decision,
+  decideObservation,
+  type RecordedQuote,
+  type SourcedObservation,
+  toQuoteEvents,
+  toRecordedQuote,
+} from './decide-observation.ts';
 import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
-import {
-  addQuoteEvents,
-  type NewQuoteEvent,
-  type ReceiptRefusal,
-  type RejectionReason,
-} from './quote-event-store.ts';
-import {
-  computePaidAtMs,
-  computeWatchUntilMs,
-  decideTransition,
-  isPaidQuoteState,
-  type QuoteTransition,
-} from './quote-state.ts';
+import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
+import { isPaidQuoteState } from './quote-state.ts';
 import {
   applyQuoteChanges,
   findQuotesById,
   lockQuotesById,
-  type QuoteChange,
   type StoredQuote,
 } from './watched-quote-store.ts';
 
@@ -77,23 +68,6 @@ export interface RecordingContext {
   log: Logger;
 }
 
-export type ObservationSource = 'socket' | 'poll';
-
-export interface SourcedObservation extends QuoteObservation {
-  source: ObservationSource;
-  /** Whether the service stops watching the quote if this observation changes nothing. */
-  shouldEndWatch?: boolean;
-}
-
-/** The state of a quote after an observation was recorded. */
-export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
-  isWatched: boolean;
-  hasStateChanged: boolean;
-  /** Whether the observation contradicts the stored quote. */
-  isRejected: boolean;
-  source: ObservationSource;
-}
-
 /** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
 export type SignReceipts = (
   tx: Tx,
@@ -112,17 +86,6 @@ export interface ReceiptSigningResult {
   /** With the id of the signed event, hex. */
   signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
   refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
-}
-
-/** What an observation means for a stored quote. */
-interface Decision {
-  quote: StoredQuote;
-  observation: SourcedObservation;
-  transition: QuoteTransition;
-  /** Why the observation is rejected; null if it is accepted. */
-  anomaly: RejectionReason | null;
-  /** What to write; null if nothing changed. */
-  change: QuoteChange | null;
 }
 
 /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
@@ -183,80 +146,6 @@ async function recordInTransaction(
   return { decisions, receipts };
 }
 
-/** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
-function decideObservation(
-  quote: StoredQuote,
-  observation: SourcedObservation,
-  counters: ReadonlyMap<string, PaymentCounter>,
-  nowMs: number,
-): Decision {
-  const shouldEndWatch = observation.shouldEndWatch === true;
-  const isCredible = hasStoredAmountAndInvoice(quote, observation);
-  const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
-  const transition = decideTransition(
-    quote.state,
-    isCredible ? observation.state : currentState,
-    shouldEndWatch,
-  );
-  let anomaly: Decision['anomaly'] = null;
-  if (!isCredible) {
-    anomaly = 'amount_or_invoice_mismatch';
-  } else if (transition.outcome === 'state_regression') {
-    anomaly = 'state_regression';
-  }
-  let change: QuoteChange | null = null;
-  if ('state' in transition) {
-    const { outcome, state } = transition;
-    const payment =
-      outcome === 'payment_received' ? advancePaymentCounter(counters, quote, nowMs) : null;
-    const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
-    const watchUntilMs = computeWatchUntilMs({ ...quote, state, paidAtMs });
-    change = { id: quote.id, state, watchUntilMs, payment };
-  } else if (shouldEndWatch && quote.watchUntilMs !== null) {
-    change = { id: quote.id, state: quote.state, watchUntilMs: null, payment: null };
-  }
-  return { quote, observation, transition, anomaly, change };
-}
-
-/** An imported quote may have no invoice to compare. */
-function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObservation): boolean {
-  return (
-    (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
-    (quote.request === '' ||
-      (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
-  );
-}
-
-function advancePaymentCounter(
-  counters: ReadonlyMap<string, PaymentCounter>,
-  { pubkey }: StoredQuote,
-  nowMs: number,
-): QuoteChange['payment'] {
-  const counter = counters.get(pubkey);
-  if (counter === undefined) {
-    throw new Error('a first payment needs the locked counter of its recipient');
-  }
-  counter.paidCount += 1;
-  counter.lastPaidAtMs = computePaidAtMs(counter, nowMs);
-  return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
-}
-
-function toQuoteEvents(
-  { quote, observation, transition, anomaly }: Decision,
-  atMs: number,
-): NewQuoteEvent[] {
-  const { state: reportedState, source } = observation;
-  const common = { quoteRowId: quote.id, atMs };
-  const events: NewQuoteEvent[] = [];
-  if (anomaly !== null) {
-    events.push({ ...common, kind: 'observation_rejected', reason: anomaly, reportedState });
-  }
-  if ('state' in transition) {
-    events.push({ ...common, kind: 'state', from: quote.state, to: transition.state, source });
-  }
-  return events;
-}
-
 function reportDecisions(
   { anomalies, log }: RecordingContext,
   mintUrl: string,
@@ -313,17 +202,4 @@ async function reportInconsistentRows(
   return stored.map((quote) =>
     toRecordedQuote({ quote, observation, transition, anomaly: null, change: null }),
   );
-}
-
-function toRecordedQuote(decision: Decision): RecordedQuote {
-  const { quote, observation, transition, anomaly, change } = decision;
-  return {
-    quoteId: quote.quoteId,
-    state: change?.state ?? quote.state,
-    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
-    isWatched: (change ?? quote).watchUntilMs !== null,
-    hasStateChanged: 'state' in transition,
-    isRejected: anomaly !== null,
-    source: observation.source,
-  };
 }

@@ -9,12 +9,8 @@ import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import {
-  type RecordedQuote,
-  type RecordingContext,
-  recordObservations,
-  type SourcedObservation,
-} from '../quotes/observation-recorder.ts';
+import type { RecordedQuote, SourcedObservation } from '../quotes/decide-observation.ts';
+import { type RecordingContext, recordObservations } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
 import { MAX_RECORDING_WAIT_MS, PAGE_SIZE, SCAN_INTERVAL_MS } from './limits.ts';

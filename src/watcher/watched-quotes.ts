@@ -6,7 +6,7 @@ import type {
   ObservationSource,
   RecordedQuote,
   SourcedObservation,
-} from '../quotes/observation-recorder.ts';
+} from '../quotes/decide-observation.ts';
 import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {

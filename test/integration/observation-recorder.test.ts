@@ -5,7 +5,7 @@ import type {
   ObservationSource,
   RecordedQuote,
   SourcedObservation,
-} from '../../src/quotes/observation-recorder.ts';
+} from '../../src/quotes/decide-observation.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import {

@@ -3,7 +3,7 @@ import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
-import type { SourcedObservation } from '../../src/quotes/observation-recorder.ts';
+import type { SourcedObservation } from '../../src/quotes/decide-observation.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
 import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';

@@ -3,10 +3,10 @@ import type { Database } from '../../../src/database/database.ts';
 import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
 import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
+import type { SourcedObservation } from '../../../src/quotes/decide-observation.ts';
 import {
   type RecordingContext,
   recordObservations,
-  type SourcedObservation,
 } from '../../../src/quotes/observation-recorder.ts';
 import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../../src/quotes/quote-state.ts';
 import type { NewQuote } from '../../../src/quotes/quote-store.ts';

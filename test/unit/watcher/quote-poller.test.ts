@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { OPERATOR_MINT_LIMITS } from '../../../src/mints/limits.ts';
 import type { CheckQuotesResult, ReadQuoteResult } from '../../../src/mints/mint-client.ts';
 import type { ObservedState } from '../../../src/mints/quote-responses.ts';
-import type { SourcedObservation } from '../../../src/quotes/observation-recorder.ts';
+import type { SourcedObservation } from '../../../src/quotes/decide-observation.ts';
 import type { WatchedQuote } from '../../../src/quotes/watched-quote-store.ts';
 import { MIN_POLL_INTERVAL_MS } from '../../../src/watcher/limits.ts';
 import { QuotePoller } from '../../../src/watcher/quote-poller.ts';

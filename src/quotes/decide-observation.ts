@@ -1,0 +1,125 @@
+import type { QuoteObservation } from '../mints/quote-responses.ts';
+import type { PaymentCounter } from '../recipients/user-store.ts';
+import type { NewQuoteEvent, RejectionReason } from './quote-event-store.ts';
+import {
+  computePaidAtMs,
+  computeWatchUntilMs,
+  decideTransition,
+  type QuoteTransition,
+} from './quote-state.ts';
+import type { QuoteChange, StoredQuote } from './watched-quote-store.ts';
+
+/** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
+export function decideObservation(
+  quote: StoredQuote,
+  observation: SourcedObservation,
+  counters: ReadonlyMap<string, PaymentCounter>,
+  nowMs: number,
+): Decision {
+  const shouldEndWatch = observation.shouldEndWatch === true;
+  const isCredible = hasStoredAmountAndInvoice(quote, observation);
+  const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
+  const transition = decideTransition(
+    quote.state,
+    isCredible ? observation.state : currentState,
+    shouldEndWatch,
+  );
+  let anomaly: Decision['anomaly'] = null;
+  if (!isCredible) {
+    anomaly = 'amount_or_invoice_mismatch';
+  } else if (transition.outcome === 'state_regression') {
+    anomaly = 'state_regression';
+  }
+  let change: QuoteChange | null = null;
+  if ('state' in transition) {
+    const { outcome, state } = transition;
+    const payment =
+      outcome === 'payment_received' ? advancePaymentCounter(counters, quote, nowMs) : null;
+    const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
+    const watchUntilMs = computeWatchUntilMs({ ...quote, state, paidAtMs });
+    change = { id: quote.id, state, watchUntilMs, payment };
+  } else if (shouldEndWatch && quote.watchUntilMs !== null) {
+    change = { id: quote.id, state: quote.state, watchUntilMs: null, payment: null };
+  }
+  return { quote, observation, transition, anomaly, change };
+}
+
+export type ObservationSource = 'socket' | 'poll';
+
+export interface SourcedObservation extends QuoteObservation {
+  source: ObservationSource;
+  /** Whether the service stops watching the quote if this observation changes nothing. */
+  shouldEndWatch?: boolean;
+}
+
+/** The state of a quote after an observation was recorded. */
+export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
+  isWatched: boolean;
+  hasStateChanged: boolean;
+  /** Whether the observation contradicts the stored quote. */
+  isRejected: boolean;
+  source: ObservationSource;
+}
+
+/** What an observation means for a stored quote. */
+export interface Decision {
+  quote: StoredQuote;
+  observation: SourcedObservation;
+  transition: QuoteTransition;
+  /** Why the observation is rejected; null if it is accepted. */
+  anomaly: RejectionReason | null;
+  /** What to write; null if nothing changed. */
+  change: QuoteChange | null;
+}
+
+export function toRecordedQuote(decision: Decision): RecordedQuote {
+  const { quote, observation, transition, anomaly, change } = decision;
+  return {
+    quoteId: quote.quoteId,
+    state: change?.state ?? quote.state,
+    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
+    isWatched: (change ?? quote).watchUntilMs !== null,
+    hasStateChanged: 'state' in transition,
+    isRejected: anomaly !== null,
+    source: observation.source,
+  };
+}
+
+/** An imported quote may have no invoice to compare. */
+function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObservation): boolean {
+  return (
+    (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
+    (quote.request === '' ||
+      (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
+  );
+}
+
+function advancePaymentCounter(
+  counters: ReadonlyMap<string, PaymentCounter>,
+  { pubkey }: StoredQuote,
+  nowMs: number,
+): QuoteChange['payment'] {
+  const counter = counters.get(pubkey);
+  if (counter === undefined) {
+    throw new Error('a first payment needs the locked counter of its recipient');
+  }
+  counter.paidCount += 1;
+  counter.lastPaidAtMs = computePaidAtMs(counter, nowMs);
+  return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
+}
+
+export function toQuoteEvents(
+  { quote, observation, transition, anomaly }: Decision,
+  atMs: number,
+): NewQuoteEvent[] {
+  const { state: reportedState, source } = observation;
+  const common = { quoteRowId: quote.id, atMs };
+  const events: NewQuoteEvent[] = [];
+  if (anomaly !== null) {
+    events.push({ ...common, kind: 'observation_rejected', reason: anomaly, reportedState });
+  }
+  if ('state' in transition) {
+    events.push({ ...common, kind: 'state', from: quote.state, to: transition.state, source });
+  }
+  return events;
+}
