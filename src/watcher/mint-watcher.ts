@@ -62,6 +62,7 @@ export class MintWatcher {
     this.#limits = mints.policy.getLimits(mintUrl);
     this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
     this.#quotes = new WatchedQuotes({
+      isOperatorMint: this.#isOperatorMint,
       clock,
       monotonicMs,
       onReport: () => this.#startRecording(),

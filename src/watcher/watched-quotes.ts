@@ -54,6 +54,7 @@ export interface QuoteWatch extends WatchedQuote, PollableQuote {
  * what the mint has reported and must still be recorded.
  */
 export class WatchedQuotes implements SubscribableQuotes {
+  readonly #isOperatorMint: boolean;
   readonly #clock: Clock;
   readonly #monotonicMs: () => number;
   readonly #onReport: () => void;
@@ -68,16 +69,15 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** The difference between the two clocks. */
   #clockOffsetMs: number;
 
-  /** @param options.onReport called when a report must be recorded */
-  constructor({
-    clock,
-    monotonicMs,
-    onReport,
-  }: {
+  constructor(options: {
+    isOperatorMint: boolean;
     clock: Clock;
     monotonicMs: () => number;
+    /** Called when a report must be recorded. */
     onReport: () => void;
   }) {
+    const { isOperatorMint, clock, monotonicMs, onReport } = options;
+    this.#isOperatorMint = isOperatorMint;
     this.#clock = clock;
     this.#onReport = onReport;
     this.#monotonicMs = () => Math.floor(monotonicMs());
@@ -262,8 +262,8 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /**
-   * Keeps a later state that a subscription reports. Earlier ones are left to polls: the first report after subscribing
-   * may be outdated, and a mint could report that it signs (INFLIGHT) again and again.
+   * Keeps what a subscription reports. Leaves UNPAID to polls, because the first report after subscribing may be
+   * outdated, and at mints that users chose all earlier states: such a mint could report INFLIGHT again and again.
    */
   handleNotification(observation: QuoteObservation): void {
     const quote = this.#quotes.get(observation.quoteId);
@@ -274,7 +274,8 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = true;
       this.#reschedule(quote);
     }
-    if (isLaterState(observation.state, quote.report?.state ?? quote.state)) {
+    const isLater = isLaterState(observation.state, quote.report?.state ?? quote.state);
+    if (isLater || (this.#isOperatorMint && observation.state !== 'UNPAID')) {
       this.#report(quote, observation, 'socket', false);
     }
   }

@@ -26,7 +26,12 @@ beforeEach(() => {
   mint = new FakeMint();
   reports = [];
   const now = () => nowMs;
-  quotes = new WatchedQuotes({ clock: now, monotonicMs: now, onReport: () => undefined });
+  quotes = new WatchedQuotes({
+    isOperatorMint: false,
+    clock: now,
+    monotonicMs: now,
+    onReport: () => undefined,
+  });
   poller = new QuotePoller({
     mintUrl: 'https://mint.example',
     quotes,
@@ -179,7 +184,7 @@ describe('a report', () => {
     expect(reports).toMatchObject([{ state: 'PAID', source: 'socket' }]);
   });
 
-  it('is ignored if a subscription reports an earlier state, but kept if a poll does', async () => {
+  it('is ignored if the subscription of a user’s mint reports an earlier state, but kept if a poll does', async () => {
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
     quotes.handleNotification({ quoteId: 'paid', state: 'INFLIGHT' });
     expect(quotes.hasReports()).toBe(false);
