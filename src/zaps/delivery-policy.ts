@@ -1,5 +1,6 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { DeliveryState } from '../database/schema.ts';
+import type { HandshakeFailure } from '../net/request-failure.ts';
 import { toDisplayText } from '../untrusted-text.ts';
 import { MIN_RATE_LIMIT_BACKOFF_MS, RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
 
@@ -11,9 +12,10 @@ export type PublishResult =
   /** The relay stores the event, perhaps since an earlier attempt. */
   | { outcome: 'accepted'; message: string }
   | { outcome: 'rejected'; rejection: RelayRejection; message: string }
+  /** The event was sent, so the relay may store it. */
   | { outcome: 'no_response' }
   /** The event was not sent. */
-  | { outcome: 'unreachable'; reason: string };
+  | { outcome: 'unreachable'; reason: HandshakeFailure };
 
 export interface DeliveryUpdate {
   state: Exclude<DeliveryState, 'given_up'>;
@@ -30,6 +32,16 @@ export interface RelayStatus {
   lastError: string | null;
 }
 
+/** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
+export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
+  const [, rawPrefix = ''] = OK_MESSAGE_PREFIX.exec(untrustedMessage) ?? [];
+  const prefix = rawPrefix.toLowerCase().replace(/[_ ]/, '-');
+  const message = toDisplayText(untrustedMessage);
+  return isAccepted || prefix === 'duplicate'
+    ? { outcome: 'accepted', message }
+    : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
+}
+
 const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
   ['blocked', 'final'],
   ['invalid', 'final'],
@@ -42,16 +54,6 @@ const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
 
 /** The prefix ends with a colon (NIP-01), but some relays send only the prefix. */
 const OK_MESSAGE_PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
-
-/** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
-export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
-  const [, rawPrefix = ''] = OK_MESSAGE_PREFIX.exec(untrustedMessage) ?? [];
-  const prefix = rawPrefix.toLowerCase().replace(/[_ ]/, '-');
-  const message = toDisplayText(untrustedMessage);
-  return isAccepted || prefix === 'duplicate'
-    ? { outcome: 'accepted', message }
-    : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
-}
 
 export function computeDeliveryUpdate(
   previousAttempts: number,

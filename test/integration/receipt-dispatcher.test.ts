@@ -176,7 +176,7 @@ describe('the dispatcher', () => {
     await insertDueReceipts(1, ...waitingRelays, newRelay);
     dispatcher.wake([newRelay.url]);
     const [silentUrl = ''] = pending.keys();
-    pending.get(silentUrl)?.({ outcome: 'unreachable', reason: 'no response' });
+    pending.get(silentUrl)?.({ outcome: 'unreachable', reason: 'timed out' });
     await eventually(() => expect(pending.size).toBe(33));
     expect([...pending.keys()].at(-1)).toBe(newRelay.url);
   });
