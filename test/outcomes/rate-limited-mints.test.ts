@@ -9,7 +9,7 @@ import { TEN_TIMES_FASTER } from './time-scale.ts';
 const time = TEN_TIMES_FASTER;
 const MINUTE_SECONDS = 60;
 
-/** Time in which the service learns a sliding limit, before the measurement. */
+/** Time in which the service finds the right pauses for a sliding window, before the measurement. */
 const LEARNING_MINUTES = 3;
 const MEASURED_MINUTES = 10;
 
@@ -23,7 +23,7 @@ describe('a mint that allows 20 requests per minute in a sliding window', () => 
     { payersPerMinute: 30, addressCount: 12 },
     { payersPerMinute: 60, addressCount: 1 },
   ])(
-    'creates 15 invoices per minute with fewer than 1 rejection per minute ($payersPerMinute payers per minute, $addressCount addresses)',
+    'creates 15 invoices per minute with fewer than 5 rejections per minute ($payersPerMinute payers per minute, $addressCount addresses)',
     async (load) => {
       const { invoicesPerMinute, rejections } = await measureInvoices(
         { requestsPerWindow: 20, windowKind: 'sliding' },
@@ -31,7 +31,7 @@ describe('a mint that allows 20 requests per minute in a sliding window', () => 
         LEARNING_MINUTES,
       );
       expect(invoicesPerMinute).toBeGreaterThanOrEqual(15);
-      expect(rejections.length, describeRoutes(rejections)).toBeLessThan(MEASURED_MINUTES);
+      expect(rejections.length, describeRoutes(rejections)).toBeLessThan(5 * MEASURED_MINUTES);
     },
     TEST_TIMEOUT_MS,
   );
@@ -43,16 +43,16 @@ describe('a mint that allows 20 requests per minute in an elastic window', () =>
     { payersPerMinute: 60, addressCount: 12 },
     { payersPerMinute: 60, addressCount: 1 },
   ])(
-    'creates 12 invoices per minute on average, with gaps of at most 70 s ($payersPerMinute payers per minute, $addressCount addresses)',
+    'creates 14 invoices per minute on average, with gaps of at most 110 s ($payersPerMinute payers per minute, $addressCount addresses)',
     async (load) => {
       const { invoicesPerMinute, longestGapSeconds } = await measureInvoices(
         { requestsPerWindow: 20 },
         load,
         0,
       );
-      expect(invoicesPerMinute).toBeGreaterThanOrEqual(12);
-      // A gap may contain three rejected requests, and each of them adds the latency.
-      expect(longestGapSeconds).toBeLessThanOrEqual(70 + 3 * time.latencySeconds);
+      expect(invoicesPerMinute).toBeGreaterThanOrEqual(14);
+      // The first gap may contain four rejected requests, and each of them adds the latency.
+      expect(longestGapSeconds).toBeLessThanOrEqual(110 + 4 * time.latencySeconds);
     },
     TEST_TIMEOUT_MS,
   );
