@@ -15,14 +15,14 @@ import {
   parseQuoteObservation,
   type QuoteObservation,
 } from './quote-responses.ts';
-import type { RequestResult } from './route-rate-limiter.ts';
+import type { MintFailureReason, RequestResult } from './route-rate-limiter.ts';
 
 /** The result of a request without a response that the caller can interpret. */
 export type FailedResult =
   /** The mint did not process the request. `retryAfterMs` is null without a `Retry-After` header. */
   | { outcome: 'rate_limited'; retryAfterMs: number | null }
-  /** The mint may have processed the request, unless `isUnsent` is set. `reason` is one of a few fixed texts. */
-  | { outcome: 'unavailable'; reason: string; isUnsent?: true };
+  /** The mint may have processed the request, unless `isUnsent` is set. */
+  | { outcome: 'unavailable'; reason: MintFailureReason; status?: number; isUnsent?: true };
 
 interface RejectedResult {
   outcome: 'rejected';
@@ -202,7 +202,7 @@ const TOO_MANY_REQUESTS = 429;
 const MAX_RETRY_AFTER_MS = 60 * 60 * 1000;
 
 /** Reasons for which this process itself ended a request. They say nothing about the mint. */
-const LOCAL_ABORT_REASONS: ReadonlySet<string | undefined> = new Set([
+const LOCAL_ABORT_REASONS: ReadonlySet<MintFailureReason> = new Set([
   'too many requests in flight',
   'closed',
 ]);
@@ -249,8 +249,8 @@ export async function sendMintRequest<Result extends RequestResult>(
   }
   using slot = acquired?.slot;
   const result = await send(deps, request);
-  const { reason }: RequestResult = result;
-  if (slot === undefined || !LOCAL_ABORT_REASONS.has(reason)) {
+  const isAborted = result.outcome === 'unavailable' && LOCAL_ABORT_REASONS.has(result.reason);
+  if (slot === undefined || !isAborted) {
     slot?.finish(result);
     return result;
   }
@@ -282,12 +282,15 @@ async function send<Result>(
   }
   const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
   const rejection = isRejection ? parseRejection?.(response) : null;
-  return rejection ?? { outcome: 'unavailable', reason: `status ${status}` };
+  return rejection ?? { outcome: 'unavailable', reason: 'unexpected status', status };
 }
 
-/** Returns why a request failed, as one of a few fixed texts. */
+/** Returns why a request failed, for people. */
 export function describeFailure(result: FailedResult): string {
-  return result.outcome === 'rate_limited' ? 'rate limited' : result.reason;
+  if (result.outcome === 'rate_limited') {
+    return 'rate limited';
+  }
+  return result.status === undefined ? result.reason : `status ${result.status}`;
 }
 
 /**

@@ -35,9 +35,10 @@ export type AcquireResult =
   | { outcome: 'granted'; slot: RequestSlot }
   | { outcome: 'rate_limited'; retryAfterMs: number };
 
-export interface FinishedMintRequest extends Pick<RequestResult, 'outcome'> {
+export interface FinishedMintRequest {
   mintUrl: string;
   route: MintRoute;
+  outcome: RequestResult['outcome'];
   durationMs: number;
 }
 
@@ -236,15 +237,16 @@ export class MintRateLimiter {
   }
 
   /** Logs when a route starts to fail or to refuse requests, and when it has recovered. */
-  #logChange(state: RouteState, { outcome, reason }: RequestResult, hadRefused: boolean): void {
+  #logChange(state: RouteState, result: RequestResult, hadRefused: boolean): void {
     const { mintUrl, route, limiter, outage } = state;
     const { log } = this.#deps;
-    if (outcome === 'unavailable') {
+    if (result.outcome === 'unavailable') {
       if (outage.recordFailure()) {
+        const { reason, status } = result;
         const event = 'mint_unavailable';
-        log.warn({ event, mintUrl, route, reason }, 'requests to the mint fail; retrying');
+        log.warn({ event, mintUrl, route, reason, status }, 'requests to the mint fail; retrying');
       }
-    } else if (outcome !== 'rate_limited' && outage.recordSuccess()) {
+    } else if (result.outcome !== 'rate_limited' && outage.recordSuccess()) {
       const event = 'mint_available';
       log.info({ event, mintUrl, route }, 'requests to the mint succeed again');
     }

@@ -239,7 +239,7 @@ function reportOutcome(slot: RequestSlot, outcome: OpenOutcome | SubscribeOutcom
   if (outcome === 'rate_limited') {
     slot.finish({ outcome, retryAfterMs: null });
   } else if (outcome === 'failed' || outcome === 'no_response') {
-    slot.finish({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
+    slot.finish({ outcome: 'unavailable', reason: 'WebSocket failed' });
   } else if (outcome !== 'closed') {
     slot.finish({ outcome: 'found' });
   }

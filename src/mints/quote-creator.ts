@@ -3,7 +3,7 @@ import type { Logger } from '../log.ts';
 import type { CreateQuoteResult, MintClient, RequestWait } from './mint-client.ts';
 
 /** cdk-mintd sends 500 if its Lightning node rejects a description, Nutshell if its database is locked. */
-const INTERNAL_SERVER_ERROR_REASON = 'status 500';
+const INTERNAL_SERVER_ERROR = 500;
 
 /** Afterwards descriptions of a rejected length are sent again, because the mint may have been fixed. */
 const DESCRIPTION_LENGTH_TTL_MS = 5 * 60_000;
@@ -113,7 +113,7 @@ function chooseRetryParams(
     case 'rejected':
       return getDescriptionBytes(params) > 0 ? withoutDescription(params) : null;
     case 'unavailable':
-      return result.reason === INTERNAL_SERVER_ERROR_REASON ? withoutDescription(params) : params;
+      return result.status === INTERNAL_SERVER_ERROR ? withoutDescription(params) : params;
   }
 }
 

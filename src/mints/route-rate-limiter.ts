@@ -1,4 +1,5 @@
 import { computeBackoffMs } from '../backoff.ts';
+import type { RequestFailureReason } from '../net/request-failure.ts';
 import {
   ACCEPTED_BEFORE_FULL_SPEED,
   FAILURES_BEFORE_BACKOFF,
@@ -9,24 +10,28 @@ import {
   type RateLimiterTiming,
 } from './limits.ts';
 
-export interface RequestResult {
-  outcome: /** Status 429. */
-    | 'rate_limited'
-    /** The mint did not process the request, or its response is lost or unusable. */
-    | 'unavailable'
-    // The mint processed the request.
-    | 'created'
-    | 'found'
-    | 'not_found'
-    | 'rejected'
-    | 'signed'
-    | 'unsupported'
-    | 'invalid';
-  /** With `rate_limited`: null if the mint sent no `Retry-After`. */
-  retryAfterMs?: number | null;
-  /** With `unavailable`: why, for the log. */
-  reason?: string;
-}
+export type RequestResult =
+  /** Status 429. `retryAfterMs` is null without `Retry-After`. */
+  | { outcome: 'rate_limited'; retryAfterMs: number | null }
+  /** The mint did not process the request, or its response is lost or unusable. */
+  | { outcome: 'unavailable'; reason: MintFailureReason; status?: number }
+  /** The mint processed the request. */
+  | {
+      outcome:
+        | 'created'
+        | 'found'
+        | 'not_found'
+        | 'rejected'
+        | 'signed'
+        | 'unsupported'
+        | 'invalid';
+    };
+
+export type MintFailureReason =
+  | RequestFailureReason
+  | 'unexpected response'
+  | 'unexpected status'
+  | 'WebSocket failed';
 
 interface Request {
   sentAtMs: number;

@@ -1,6 +1,11 @@
 import type { Clock } from '../clock.ts';
 import type { MintLimits } from '../mints/limits.ts';
-import type { CheckQuotesResult, MintClient, ReadQuoteResult } from '../mints/mint-client.ts';
+import {
+  type CheckQuotesResult,
+  describeFailure,
+  type MintClient,
+  type ReadQuoteResult,
+} from '../mints/mint-client.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { MintContact } from '../mints/mint-store.ts';
 import {
@@ -198,7 +203,7 @@ export class QuotePoller {
     const nowMs = this.#context.clock();
     if (result.outcome === 'unavailable') {
       const failingSinceMs = this.#contact.failingSinceMs ?? nowMs;
-      this.#contact = { ...this.#contact, failingSinceMs, failure: result.reason };
+      this.#contact = { ...this.#contact, failingSinceMs, failure: describeFailure(result) };
     } else if (result.outcome !== 'rate_limited') {
       this.#contact = { answeredAtMs: nowMs, failingSinceMs: null, failure: null };
     }

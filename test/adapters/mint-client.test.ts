@@ -73,7 +73,10 @@ describe.each(['nutshell', 'cdk'] as const)('MintClient with a mint like %s', (s
     const mint = await startTestMint({ style });
     expect(await client.readQuote(mint.url, UNKNOWN_QUOTE_ID)).toEqual({ outcome: 'not_found' });
     mint.failNext('GET /v1/mint/quote/bolt11/:id');
-    expect(await client.readQuote(mint.url, UNKNOWN_QUOTE_ID)).toEqual(unavailable('status 500'));
+    expect(await client.readQuote(mint.url, UNKNOWN_QUOTE_ID)).toEqual({
+      ...unavailable('unexpected status'),
+      status: 500,
+    });
   });
 
   it('checks each quote once in a batch even if its id is repeated', async () => {
@@ -135,7 +138,9 @@ describe('MintClient at a failing mint', () => {
 
   it.each([301, 408, 500, 502, 503])('returns unavailable for status %i', async (status) => {
     const mintUrl = await startServerWithResponse('<html>', status, { location: '/elsewhere' });
-    expect(await sendAllRequests(mintUrl)).toEqual(Array(4).fill(unavailable(`status ${status}`)));
+    expect(await sendAllRequests(mintUrl)).toEqual(
+      Array(4).fill({ ...unavailable('unexpected status'), status }),
+    );
   });
 
   it.each([401, 402, 403, 406, 418, 451])(
@@ -143,7 +148,7 @@ describe('MintClient at a failing mint', () => {
     async (status) => {
       const mintUrl = await startServerWithResponse('<html>Access denied', status);
       const [, ...readResults] = await sendAllRequests(mintUrl);
-      expect(readResults).toEqual(Array(3).fill(unavailable(`status ${status}`)));
+      expect(readResults).toEqual(Array(3).fill({ ...unavailable('unexpected status'), status }));
     },
   );
 
@@ -180,7 +185,10 @@ describe('MintClient at a failing mint', () => {
 
   it('does not treat a 404 for a missing route as an unknown quote', async () => {
     const mintUrl = await startServerWithResponse('{"detail":"Not Found"}', 404);
-    expect(await client.readQuote(mintUrl, 'a')).toEqual(unavailable('status 404'));
+    expect(await client.readQuote(mintUrl, 'a')).toEqual({
+      ...unavailable('unexpected status'),
+      status: 404,
+    });
     expect(await client.readInfo(mintUrl)).toEqual({ outcome: 'invalid' });
   });
 });

@@ -1,5 +1,5 @@
 import type { Config } from '../../config.ts';
-import type { MintClient } from '../../mints/mint-client.ts';
+import { describeFailure, type MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
@@ -42,7 +42,7 @@ export async function checkUserMints(
         case 'invalid':
           return 'no mint responds';
         case 'unavailable':
-          return response.reason;
+          return describeFailure(response);
       }
     }),
   );
@@ -102,7 +102,7 @@ async function* checkMint(
     case 'unavailable':
       yield problem(
         'mint.reachable',
-        `${mintUrl} cannot be reached: ${response.reason}`,
+        `${mintUrl} cannot be reached: ${describeFailure(response)}`,
         getUnreachableAdvice(response.reason),
       );
   }

@@ -126,7 +126,7 @@ describe('swap', () => {
     [{ outcome: 'rejected', reason: 'other' }, 422, 'Failed to deserialize the JSON body'],
     [{ outcome: 'rate_limited', retryAfterMs: null }, 429, { detail: 'Rate limit exceeded.' }],
     ...[301, 408, 500, 502, 504].map((status): [object, number, object] => [
-      { outcome: 'unavailable', reason: `status ${status}` },
+      { outcome: 'unavailable', reason: 'unexpected status', status },
       status,
       SPENT_ERROR,
     ]),
@@ -163,7 +163,7 @@ describe('checkState', () => {
   });
 
   it('returns "unavailable" if the mint rejects the request', async () => {
-    const expected = { outcome: 'unavailable', reason: 'status 400' };
+    const expected = { outcome: 'unavailable', reason: 'unexpected status', status: 400 };
     expect(await clientFor({ detail: 'no' }, 400).checkState(MINT_URL, [Y_1])).toEqual(expected);
   });
 });

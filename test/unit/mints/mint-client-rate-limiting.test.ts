@@ -54,8 +54,14 @@ describe('MintClient and EcashClient', () => {
   it('does not retry failed requests', async () => {
     const clients = createClientsOfFakeMint();
     clients.response = respondedWith(500);
-    expect(await clients.ecash.swap(MINT_URL, [], [])).toMatchObject({ reason: 'status 500' });
-    expect(await clients.mints.readInfo(MINT_URL)).toMatchObject({ reason: 'status 500' });
+    expect(await clients.ecash.swap(MINT_URL, [], [])).toMatchObject({
+      reason: 'unexpected status',
+      status: 500,
+    });
+    expect(await clients.mints.readInfo(MINT_URL)).toMatchObject({
+      reason: 'unexpected status',
+      status: 500,
+    });
     expect(clients.sentUrls).toHaveLength(2);
   });
 

@@ -19,7 +19,11 @@ const CREATED: CreateQuoteResult = {
   },
 };
 const REJECTED: CreateQuoteResult = { outcome: 'rejected', status: 400, detail: 'no' };
-const STATUS_500: CreateQuoteResult = { outcome: 'unavailable', reason: 'status 500' };
+const STATUS_500: CreateQuoteResult = {
+  outcome: 'unavailable',
+  reason: 'unexpected status',
+  status: 500,
+};
 const LOST: CreateQuoteResult = { outcome: 'unavailable', reason: 'connection lost' };
 const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
 const RATE_LIMITED: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: null };

@@ -235,7 +235,7 @@ describe('the end of a watch', () => {
     ['a paid quote that nobody collected', { state: 'PAID', paidAtMs: 0 }],
   ])('needs two late responses to polls of %s, an hour apart', async (_case, status) => {
     watch(['late'], { createdAtMs: nowMs - 9 * DAY_MS, ...status });
-    mint.failure = { outcome: 'unavailable', reason: 'timeout' };
+    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
     await poll(5 * HOUR_MS);
     mint.failure = null;
     await poll(5 * MINUTE_MS);
@@ -369,9 +369,9 @@ describe('a failing mint', () => {
 
   it('gets few polls during an outage, and large batches right after it', async () => {
     watch(createQuoteIds(300), { createdAtMs: nowMs - 2 * DAY_MS });
-    mint.failure = { outcome: 'unavailable', reason: 'timeout' };
+    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
     await poll(10 * MINUTE_MS);
-    expect(poller.contact.failure).toBe('timeout');
+    expect(poller.contact.failure).toBe('timed out');
     expect(mint.batches.length).toBeLessThanOrEqual(3 + 150);
     mint.failure = null;
     mint.forgetRequests();
@@ -444,7 +444,7 @@ class FakeMint {
     this.reads.push(quoteId);
     const state = this.states.get(quoteId);
     if (this.failure !== null || this.failsRead(quoteId)) {
-      return this.failure ?? { outcome: 'unavailable', reason: 'status 500' };
+      return this.failure ?? { outcome: 'unavailable', reason: 'unexpected status', status: 500 };
     }
     return state === undefined
       ? { outcome: 'not_found' }
@@ -453,7 +453,7 @@ class FakeMint {
 
   #computeBatchResult(quoteIds: readonly string[]): CheckQuotesResult {
     if (this.failsBatch(quoteIds)) {
-      return { outcome: 'unavailable', reason: 'status 500' };
+      return { outcome: 'unavailable', reason: 'unexpected status', status: 500 };
     }
     if (this.rejectsBatch(quoteIds)) {
       return { outcome: 'rejected', status: 400, detail: 'unknown quote' };
