@@ -173,7 +173,7 @@ const MISSING_SECRET = {
  * Selects proofs that are worth at most an amount, or all proofs if the amount is null. Takes the largest proofs
  * first. If any proofs add up to the exact amount, these do, because the amounts of proofs are powers of two.
  */
-export function selectProofs<T extends { amount: number }>(
+function selectProofs<T extends { amount: number }>(
   largestFirst: readonly T[],
   amountSat: number | null,
 ): T[] {

@@ -1,10 +1,8 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BlindSignature, Keyset } from '../../../src/mints/ecash.ts';
 import {
   deriveOutputSeed,
   deriveOutputs,
-  planOutputs,
   selectOutputKeyset,
   verifyKeysetKeys,
 } from '../../../src/usernames/ecash/proofs.ts';
@@ -70,36 +68,6 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
     expect(outputs.orderSignatures(restored.toReversed())).toEqual(signatures);
     expect(outputs.orderSignatures(restored.slice(1))).toBeNull();
     expect(outputs.orderSignatures([])).toBeNull();
-  });
-});
-
-describe('planOutputs', () => {
-  const { keys } = new FakeMintKeyset();
-  const keysForOnly = (...amounts: string[]) => ({
-    id: keys.id,
-    keys: Object.fromEntries(amounts.map((amount) => [amount, keys.keys[amount] ?? ''])),
-  });
-
-  it('returns the fewest outputs that sum to the amount, in ascending order', () => {
-    const maxAmountSat = Object.keys(keys.keys).reduce((sum, amount) => sum + Number(amount), 0);
-    fc.assert(
-      fc.property(fc.integer({ min: 1, max: maxAmountSat }), (amountSat) => {
-        const { keysetId, amounts } = planOutputs(amountSat, keys);
-        expect(keysetId).toBe(keys.id);
-        expect(amounts.reduce((sum, amount) => sum + amount, 0)).toBe(amountSat);
-        const onesInBinary = amountSat.toString(2).replaceAll('0', '');
-        expect(amounts).toHaveLength(onesInBinary.length);
-        expect(amounts).toEqual([...amounts].sort((a, b) => a - b));
-      }),
-    );
-  });
-
-  it("repeats the keyset's largest amount if necessary", () => {
-    expect(planOutputs(10, keysForOnly('1', '4')).amounts).toEqual([1, 1, 4, 4]);
-  });
-
-  it('throws if the amounts of the keys cannot sum to the requested amount', () => {
-    expect(() => planOutputs(3, keysForOnly('2'))).toThrow();
   });
 });
 

@@ -16,10 +16,6 @@ it('seals a value that shows its context and key id and opens with the same secr
   expect(await new Sealer(SECRET).open('purchase 1', sealed)).toEqual(PROOFS);
 });
 
-it('seals a value differently each time', async () => {
-  expect(await sealer.seal('a', PROOFS)).not.toBe(await sealer.seal('a', PROOFS));
-});
-
 it('does not open a value that was sealed for another context', async () => {
   const sealed = await sealer.seal('purchase 1', PROOFS);
   const error = 'This was not sealed for purchase 2.';
@@ -33,14 +29,12 @@ it('does not open a value that was sealed with another secret', async () => {
   );
 });
 
-it.each<[string, string, (parts: string[]) => string[]]>([
-  ['header', 'purchase 2', ([header = '', ...rest]) => [renamePurchase(header), ...rest]],
-  ['ciphertext', 'purchase 1', (parts) => parts.with(3, renamePurchase(parts[0] ?? ''))],
-  ['tag', 'purchase 1', (parts) => parts.with(4, '')],
-])('does not open a value with a changed %s', async (_part, context, tamper) => {
-  const sealed = await sealer.seal('purchase 1', PROOFS);
-  const tampered = tamper(sealed.split('.')).join('.');
-  await expect(sealer.open(context, tampered)).rejects.toThrow('This sealed text was changed.');
+it('does not open a value with a changed header', async () => {
+  const [header = '', ...rest] = (await sealer.seal('purchase 1', PROOFS)).split('.');
+  const tampered = [renamePurchase(header), ...rest].join('.');
+  await expect(sealer.open('purchase 2', tampered)).rejects.toThrow(
+    'This sealed text was changed.',
+  );
 });
 
 it.each(['', 'cashuAabc', 'a.b.c.d.e', '{}'])('rejects the unsealed value %j', async (text) => {
