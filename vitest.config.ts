@@ -33,6 +33,9 @@ const SHARED_PROCESSES: ReadonlySet<string> = new Set([
   'web',
 ]);
 
+/** What these acceptance tests check does not depend on the database, or they start processes on SQLite. */
+const ONLY_ON_SQLITE = ['demo', 'doctor-start', 'openapi', 'shop', 'web-pages'];
+
 /** Those whose tests measure delays, memory and processor time, so that nothing else may run at the same time. */
 const MEASURING = 'load';
 
@@ -59,6 +62,9 @@ export default defineConfig({
         include: (name === 'postgres' ? [name, 'acceptance'] : [name]).map(
           (folder) => `test/${folder}/**/*.test.ts`,
         ),
+        ...(name === 'postgres' && {
+          exclude: ONLY_ON_SQLITE.map((file) => `test/acceptance/${file}.test.ts`),
+        }),
         ...(name === MEASURING && { maxWorkers: 1 }),
         sequence: { groupOrder: name === MEASURING ? 0 : 1 },
         isolate: !SHARED_PROCESSES.has(name),
