@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { PollTurns } from '../../../src/watcher/poll-turns.ts';
 
-const MAX_POLLS = 6;
 const MAX_POLLS_PER_SITE = 3;
 
 const mintsOf = (site: string, count: number) =>
@@ -10,21 +9,9 @@ const mintsOf = (site: string, count: number) =>
 const sitesOf = (selected: readonly { site: string }[]) => selected.map(({ site }) => site);
 
 describe('PollTurns', () => {
-  it('selects all mints that are due if polls suffice', () => {
-    const waiting = [...mintsOf('a.example', 2), ...mintsOf('b.example', 1)];
-    expect(new PollTurns().select(waiting)).toHaveLength(3);
-  });
-
   it('limits the polls of one site, and takes its mints in the given order', () => {
     const waiting = mintsOf('a.example', 20);
     expect(new PollTurns().select(waiting)).toEqual(waiting.slice(0, MAX_POLLS_PER_SITE));
-  });
-
-  it('limits the polls in total', () => {
-    const waiting = Array.from({ length: 100 }, (_, index) =>
-      mintsOf(`${index}.example`, 5),
-    ).flat();
-    expect(new PollTurns().select(waiting)).toHaveLength(MAX_POLLS);
   });
 
   it('gives a site with one mint a turn for every turn of each site with many mints', () => {
