@@ -29,7 +29,7 @@ export function findForbiddenPart(
   if (!isAllowedPort(url)) {
     return 'forbidden port';
   }
-  return isForbiddenHost(withoutBrackets(url.hostname)) ? 'forbidden address' : null;
+  return isForbiddenHost(url.hostname) ? 'forbidden address' : null;
 }
 
 /**
@@ -68,7 +68,3 @@ export const TLS_OPTIONS = {
   // Explicit, because the environment can change the default (NODE_TLS_REJECT_UNAUTHORIZED).
   rejectUnauthorized: true,
 } satisfies ConnectionOptions;
-
-export function withoutBrackets(hostname: string): string {
-  return hostname.replace(/^\[|\]$/g, '');
-}

@@ -9,7 +9,6 @@ import {
   createLookup,
   findForbiddenPart,
   TLS_OPTIONS,
-  withoutBrackets,
 } from './guarded-connection.ts';
 import {
   BYTES_PER_MESSAGE,
@@ -20,6 +19,7 @@ import {
   WEBSOCKET_HANDSHAKE_TIMEOUT_MS,
 } from './limits.ts';
 import { MeteredSocket } from './metered-socket.ts';
+import { withoutBrackets } from './public-address.ts';
 import {
   type HandshakeFailure,
   RequestFailure,

@@ -46,11 +46,17 @@ const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
  * Returns whether a host is an address that is not public, or a name of this machine. The addresses of other names
  * are checked when a connection is made.
  *
- * @param hostname from a URL, without the brackets of an IPv6 address
+ * @param hostname of a URL
  */
 export function isForbiddenHost(hostname: string): boolean {
-  const isAddress = ipaddr.IPv4.isValidFourPartDecimal(hostname) || ipaddr.IPv6.isValid(hostname);
-  return isAddress ? !isPublicAddress(hostname) : LOOPBACK_NAME.test(hostname);
+  const host = withoutBrackets(hostname);
+  const isAddress = ipaddr.IPv4.isValidFourPartDecimal(host) || ipaddr.IPv6.isValid(host);
+  return isAddress ? !isPublicAddress(host) : LOOPBACK_NAME.test(host);
+}
+
+/** In a URL, an IPv6 address is in brackets. */
+export function withoutBrackets(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '');
 }
 
 /**

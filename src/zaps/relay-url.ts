@@ -29,8 +29,7 @@ export function normaliseRelayUrl(
   if (url === null || allowPrivateNetworks) {
     return url;
   }
-  const host = new URL(url).hostname.replace(/^\[|\]$/g, '');
-  return isForbiddenHost(host) ? null : url;
+  return isForbiddenHost(new URL(url).hostname) ? null : url;
 }
 
 /**

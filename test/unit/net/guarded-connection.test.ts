@@ -65,7 +65,7 @@ describe('isPublicAddress', () => {
 describe('isForbiddenHost', () => {
   it.each([
     [true, '127.0.0.1'],
-    [true, '::1'],
+    [true, '[::1]'],
     [true, 'localhost'],
     [true, 'LOCALHOST.'],
     [true, 'mint.localhost'],
