@@ -103,9 +103,22 @@ export class WatchedQuotes implements SubscribableQuotes {
         this.#setState(known, quote);
       }
     }
-    this.#unsubscribed = isJustCreated
-      ? new Set([...this.#unsubscribed, ...added].slice(-MAX_UNSUBSCRIBED_QUOTES))
-      : new Set([...added, ...this.#unsubscribed].slice(-MAX_UNSUBSCRIBED_QUOTES));
+    if (isJustCreated) {
+      for (const quote of added) {
+        this.#unsubscribed.add(quote);
+      }
+    } else if (added.length > 0) {
+      this.#unsubscribed = new Set([...added, ...this.#unsubscribed]);
+    }
+    this.#limitUnsubscribed();
+  }
+
+  /** Leaves the oldest quotes to polls. */
+  #limitUnsubscribed(): void {
+    const excess = Math.max(0, this.#unsubscribed.size - MAX_UNSUBSCRIBED_QUOTES);
+    for (const quote of this.#unsubscribed.values().take(excess)) {
+      this.#unsubscribed.delete(quote);
+    }
   }
 
   #watch(quote: WatchedQuote, isJustCreated: boolean): QuoteWatch {
@@ -258,7 +271,8 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = false;
       this.#reschedule(quote);
     }
-    this.#unsubscribed = new Set([...lost, ...this.#unsubscribed].slice(-MAX_UNSUBSCRIBED_QUOTES));
+    this.#unsubscribed = new Set([...lost, ...this.#unsubscribed]);
+    this.#limitUnsubscribed();
   }
 
   /**
