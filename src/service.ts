@@ -250,6 +250,7 @@ export async function startService(
   let metricsServer: Awaited<ReturnType<typeof startMetricsServer>> | null = null;
   let watcherStopped: Promise<void> | null = null;
   const stop = async (stopDelayMs: number) => {
+    // Without the delay, all deadlines together are the 10 s after which cli.ts ends the process.
     const stages: ShutdownStage[] = [
       {
         name: 'delay',
@@ -271,30 +272,26 @@ export async function startService(
           clearTimeout(mintDeadline);
         },
       },
-      { name: 'mint requests', deadlineMs: 500, stop: () => mints.close() },
-      { name: 'zap receipts', deadlineMs: 1_500, stop: () => zaps.receiptDispatcher.stop() },
+      { name: 'mint requests', deadlineMs: 250, stop: () => mints.close() },
+      { name: 'zap receipts', deadlineMs: 1_000, stop: () => zaps.receiptDispatcher.stop() },
       {
         name: 'watcher',
-        deadlineMs: 1_500,
+        deadlineMs: 1_000,
         stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
       },
-      { name: 'notifications', deadlineMs: 1_000, stop: () => notifications?.close() },
-      { name: 'quote updates', deadlineMs: 1_500, stop: () => quotes.updateSender.stop() },
-      { name: 'purchases', deadlineMs: 1_500, stop: () => usernames.stop() },
-      { name: 'connections', deadlineMs: 500, stop: () => egress.close() },
-      {
-        name: 'database jobs',
-        deadlineMs: 1_000,
-        stop: () => maintenance.stop(),
-      },
+      { name: 'notifications', deadlineMs: 500, stop: () => notifications?.close() },
+      { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
+      { name: 'purchases', deadlineMs: 500, stop: () => usernames.stop() },
+      { name: 'connections', deadlineMs: 250, stop: () => egress.close() },
+      { name: 'database jobs', deadlineMs: 250, stop: () => maintenance.stop() },
       {
         name: 'metrics',
-        deadlineMs: 500,
+        deadlineMs: 250,
         stop: () => Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]),
       },
     ];
     if (overrides.database === undefined) {
-      stages.push({ name: 'database', deadlineMs: 2_000, stop: () => database.close() });
+      stages.push({ name: 'database', deadlineMs: 1_000, stop: () => database.close() });
     }
     await shutDown(stages, log);
     log.info({ event: 'stopped' }, 'nutpost has stopped');

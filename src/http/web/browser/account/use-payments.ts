@@ -62,11 +62,16 @@ async function keepCurrent(
 ): Promise<void> {
   const change = (changeState: (state: PaymentsState) => PaymentsState) =>
     signal.aborted || setState(changeState);
+  let shown = '';
   while (!signal.aborted) {
     let pauseMs = POLL_INTERVAL_MS;
     try {
-      const loaded = await loadPage(api, offset);
-      change((state) => showLoaded(state, loaded));
+      const { payments: newest, total } = await readPayments(api, 0, PAGE_SIZE);
+      const current = JSON.stringify({ newest, total });
+      // The totals cost the server more than a page, and rarely change.
+      const page = current === shown ? null : await loadPage(api, offset);
+      shown = current;
+      change((state) => (page === null ? setLive(state) : showLoaded(state, newest, page)));
     } catch (error) {
       // Otherwise the signer would ask the user again and again.
       const needsUser =
@@ -86,23 +91,26 @@ async function keepCurrent(
 }
 
 async function loadPage(api: ApiClient, offset: number) {
-  const firstPage = readPayments(api, 0, PAGE_SIZE);
-  const [{ payments: newest }, { payments, total }, { data: summary }] = await Promise.all([
-    firstPage,
-    offset === 0 ? firstPage : readPayments(api, offset, PAGE_SIZE),
+  const [{ payments, total }, { data: summary }] = await Promise.all([
+    readPayments(api, offset, PAGE_SIZE),
     api.request<{ data: Summary }>('/api/v2/wallet/summary'),
   ]);
-  return { newest, page: { payments, offset, total, summary } };
+  return { payments, offset, total, summary };
+}
+
+function setLive(state: PaymentsState): PaymentsState {
+  return { ...state, status: 'live', problem: null };
 }
 
 function showLoaded(
-  { newPayments, newestPaidAt }: PaymentsState,
-  { newest, page }: Awaited<ReturnType<typeof loadPage>>,
+  state: PaymentsState,
+  newest: readonly Payment[],
+  page: Awaited<ReturnType<typeof loadPage>>,
 ): PaymentsState {
+  const { newPayments, newestPaidAt } = state;
   const arrived = newest.filter(({ paidAt }) => newestPaidAt !== null && paidAt > newestPaidAt);
   return {
-    status: 'live',
-    problem: null,
+    ...setLive(state),
     page,
     newPayments: arrived.length > 0 ? arrived : newPayments,
     newestPaidAt: newest[0]?.paidAt ?? 0,
