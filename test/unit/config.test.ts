@@ -127,16 +127,6 @@ describe('readConfig', () => {
     expect(Object.isFrozen(config)).toBe(true);
   });
 
-  it('reads the zap key as an nsec', () => {
-    const { zaps } = readConfig({ ...MINIMAL_SETTINGS, ZAP_SECRET_KEY: NSEC });
-    expect(zaps.secretKey).toBe('07'.repeat(32));
-  });
-
-  it('ignores empty and unknown variables', () => {
-    const ignored = { PORT: '', PUBLIC_ORIGINS: ' ', DATABASE_URL: '', PATH: '/bin' };
-    expect(readConfig({ ...MINIMAL_SETTINGS, ...ignored })).toEqual(readConfig(MINIMAL_SETTINGS));
-  });
-
   it.each(['\r', '\n', ' ', '\t', '\u00a0'])('ignores %j around every value', (space) => {
     const settings = {
       ...MINIMAL_SETTINGS,
@@ -182,7 +172,6 @@ describe('readConfig', () => {
     'postgresql://user@db:5432/nutpost?sslmode=require&application_name=a@b',
     'postgres://user:p%40ss%23%2F%3F%25:!$&*()~@db.example/nutpost',
     'postgres://user:password@[::1]/nutpost',
-    'postgres:///nutpost?host=/run/postgresql',
   ])('accepts the database %s', (url) => {
     expect(listProblems({ ...MINIMAL_SETTINGS, ...POSTGRES_SETTINGS, DATABASE_URL: url })).toEqual(
       [],
@@ -196,12 +185,12 @@ describe('readConfig', () => {
     ]);
   });
 
-  it.each([
-    ['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }],
-    ['paid usernames with SQLite', { USERNAME_PRICE_SAT: '21' }],
-  ])('accepts %s', (_case, settings) => {
-    expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
-  });
+  it.each([['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }]])(
+    'accepts %s',
+    (_case, settings) => {
+      expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
+    },
+  );
 
   const EMPTY_SENDABLE_RANGE =
     /^MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must/;
@@ -213,16 +202,12 @@ describe('readConfig', () => {
       { PUBLIC_ORIGINS: 'pay.example' },
       /^PUBLIC_ORIGINS is invalid: 'pay.example' must be an http\(s\) ori/,
     ],
-    [{ PUBLIC_ORIGINS: 'https://pay.example/path' }, /^PUBLIC_ORIGINS /],
     [{ TRUST_PROXY: 'true' }, /^TRUST_PROXY is invalid: 'true' must be an IP address or CIDR/],
-    [{ TRUST_PROXY: '10.0.0.0/33' }, /^TRUST_PROXY /],
     [
       { TRUST_PROXY: '10.0.0.1, 0.0.0.0/0' },
       /^TRUST_PROXY is invalid: '0.0.0.0\/0' must be .* not \/0/,
     ],
     [{ DATA_DIR: '~/nutpost' }, /^DATA_DIR must be a path without ~, \$ and comments/],
-    [{ DATA_DIR: '/data # a comment' }, /^DATA_DIR must be a path without ~, \$ and comments/],
-    [{ DATA_DIR: '"/data" # a comment' }, /^DATA_DIR must not be in quotes/],
     [{ ...POSTGRES_SETTINGS, DATABASE_URL: 'mysql://db' }, /^DATABASE_URL must be a postgres:/],
     [{ DATABASE_LISTEN_URL: 'postgres://db' }, /^DATABASE_LISTEN_URL requires DATABASE_URL/],
     [{ ...POSTGRES_SETTINGS, JWT_SECRET: undefined }, /^JWT_SECRET is required with DATABASE_URL/],
@@ -230,13 +215,11 @@ describe('readConfig', () => {
     [{ JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET }, /^JWT_SECRET_PREVIOUS must differ/],
     [{ DEFAULT_MINT_URL: 'http://mint.example' }, /^DEFAULT_MINT_URL must be an https:/],
     [{ DEFAULT_MINT_URL: undefined }, /^DEFAULT_MINT_URL is required/],
-    [{ DEFAULT_LOCK_QUOTES: 'yes' }, /^DEFAULT_LOCK_QUOTES must be true or false/],
     [
       { MIN_SENDABLE_MSAT: '1', MAX_SENDABLE_MSAT: '999' },
       /^MAX_SENDABLE_MSAT must be a whole number from 1000 to /,
     ],
     [{ MIN_SENDABLE_MSAT: '1001', MAX_SENDABLE_MSAT: '1999' }, EMPTY_SENDABLE_RANGE],
-    [{ MIN_SENDABLE_MSAT: '2000', MAX_SENDABLE_MSAT: '1000' }, EMPTY_SENDABLE_RANGE],
     [{ LNURL_TEXT: 'x'.repeat(201) }, /^LNURL_TEXT must have at most 200 characters/],
     [
       { USERNAME_RESERVED: 'hal, hal-finney' },
@@ -246,7 +229,6 @@ describe('readConfig', () => {
       { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '21' },
       /^TREASURY_SECRET is required with DATABASE_URL/,
     ],
-    [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL must be one of trace, debug, /],
     [{ ZAP_SECRET_KEY: 'ff'.repeat(32) }, /^ZAP_SECRET_KEY must be/],
     [{ ZAP_RELAYS: Array(21).fill('wss://a.example').join() }, /^ZAP_RELAYS must name at most 20/],
     [
@@ -274,7 +256,6 @@ describe('readConfig', () => {
     ['a secret key in hex', 'c0ffee11'.repeat(8), 'c0ffee11'],
     ['a truncated nsec', NSEC.slice(0, -1), NSEC.slice(0, -1)],
     ['an nsec', NSEC, NSEC],
-    ['a secret phrase', SECRET, SECRET],
     [
       'a secret key in a list of relays',
       `wss://relay.example, ${'c0ffee11'.repeat(8)}`,
@@ -291,10 +272,6 @@ describe('readConfig', () => {
 });
 
 describe('readCommandConfig', () => {
-  it('needs no setting', () => {
-    expect(readCommandConfig({})).toMatchObject({ database: { kind: 'sqlite' } });
-  });
-
   it('reports invalid settings', () => {
     const env = { DEFAULT_MINT_URL: 'mint', DATA_DIR: '"/data"' };
     expect(() => readCommandConfig(env)).toThrow(/^DATA_DIR must not be in quotes/m);

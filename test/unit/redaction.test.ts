@@ -13,24 +13,16 @@ const MINT_API_URL = 'https://m.example/v1';
 describe('redact', () => {
   it.each<[string, string, string]>([
     ['a Cashu token', `spent: ${TOKEN}.`, `spent: ${REDACTED}.`],
-    ['an older Cashu token', `cashuA${'eyJ0'.repeat(9)}, twice`, `${REDACTED}, twice`],
     ['a token in a URL', `https://m.example/${TOKEN}?a=1`, `https://m.example/${REDACTED}?a=1`],
     ['a URL-encoded token', `/x?t=cashuA${'eyJ0'.repeat(4)}%2Bm&a=1`, `/x?t=${REDACTED}&a=1`],
     ['a NIP-98 authorization', `Nostr ${AUTH_EVENT}`, `Nostr ${REDACTED}`],
-    ['a signed event', `got ${AUTH_EVENT}`, `got ${REDACTED}`],
     ['a JWT', `(${JWT})`, `(${REDACTED})`],
-    ['a bearer token that is not a JWT', `bearer ${'k'.repeat(20)}`, `bearer ${REDACTED}`],
     ['a secret key', `nsec1${'q'.repeat(58)}!`, `${REDACTED}!`],
     ['an encrypted secret key', `NCRYPTSEC1${'Q'.repeat(99)}`, REDACTED],
     [
       'a database password',
       'postgres://nut:p@ss@db.example/nut',
       `postgres://${REDACTED}@db.example/nut`,
-    ],
-    [
-      'a password parameter',
-      '//db.example/nut?user=nut&password=p%20w&x=y',
-      `//db.example/nut?user=nut&password=${REDACTED}&x=y`,
     ],
     [
       'a quote id',

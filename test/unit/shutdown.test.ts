@@ -32,20 +32,3 @@ it('runs the remaining stages, and logs the stage, if a stage throws, rejects or
     { event: 'shutdown_stage_failed', stage: 'hangs', err: expect.any(Error) },
   ]);
 });
-
-it('waits for a stage before the next one', async () => {
-  const steps: string[] = [];
-  const firstStage = Promise.withResolvers<void>();
-  const finished = shutDown(
-    [
-      { name: 'slow', deadlineMs: 60_000, stop: () => firstStage.promise },
-      { name: 'next', deadlineMs: 60_000, stop: () => steps.push('next') },
-    ],
-    { warn: (line: object) => steps.push(JSON.stringify(line)) },
-  );
-  await Promise.resolve();
-  expect(steps).toEqual([]);
-  firstStage.resolve();
-  await finished;
-  expect(steps).toEqual(['next']);
-});

@@ -4,7 +4,6 @@ import { tryParseJson } from '../../src/untrusted-text.ts';
 describe('tryParseJson', () => {
   it.each([
     ['30,000 numbers', Array(30_000).fill(0)],
-    ['16,000 long texts', Array(16_000).fill('a'.repeat(10))],
     ['one long text', 'a'.repeat(4_000_000)],
     ['1,000 quotes of 15 fields', Array(1_000).fill(createObject(15))],
   ])('parses %s', (_name, value) => {
@@ -13,9 +12,7 @@ describe('tryParseJson', () => {
 
   it.each([
     ['40,000 numbers', Array(40_000).fill(0)],
-    ['20,000 long texts', Array(20_000).fill('a'.repeat(10))],
     ['25,000 objects', Array(25_000).fill({})],
-    ['an object of 20,000 fields', createObject(20_000)],
   ])('rejects %s', (_name, value) => {
     expect(tryParseJson(JSON.stringify(value))).toBeUndefined();
   });

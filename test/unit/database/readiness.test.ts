@@ -7,19 +7,6 @@ import { DatabaseUnavailableError } from '../../../src/errors.ts';
 
 const UP_TO_DATE = { isUpToDate: true, isWritable: true };
 
-it('queries the database at most once a second', async () => {
-  const { readiness, fakes } = createReadiness();
-  readiness.markServing();
-  await Promise.all([readiness.getStatus(), readiness.getStatus(), readiness.getStatus()]);
-  fakes.nowMs += 999;
-  await readiness.getStatus();
-  expect(fakes.queryCount).toBe(1);
-  fakes.nowMs += 1;
-  fakes.queryStatus = () => Promise.resolve({ isUpToDate: false, isWritable: true });
-  expect((await readiness.getStatus()).checks.migrations).toBe('failing');
-  expect(fakes.queryCount).toBe(2);
-});
-
 it('stays ready while all connections are busy', async () => {
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
@@ -27,24 +14,6 @@ it('stays ready while all connections are busy', async () => {
   fakes.queryStatus = () => Promise.reject(new DatabaseUnavailableError(new Error('busy')));
   fakes.nowMs += 60_000;
   expect((await readiness.getStatus()).status).toBe('ready');
-});
-
-it('reports a failing database if it cannot be reached or a query fails for another reason', async () => {
-  const { readiness, fakes } = createReadiness();
-  readiness.markServing();
-  await readiness.getStatus();
-  fakes.queryStatus = () => Promise.reject(new Error('a table is missing'));
-  fakes.nowMs += 60_000;
-  const unreachable = { database: 'failing', migrations: 'unknown', listen: 'ok' };
-  expect((await readiness.getStatus()).checks).toEqual(unreachable);
-
-  fakes.queryStatus = () => Promise.resolve(UP_TO_DATE);
-  fakes.nowMs += 60_000;
-  expect((await readiness.getStatus()).status).toBe('ready');
-  fakes.isWritable = false;
-  fakes.queryStatus = () => Promise.reject(new DatabaseUnavailableError(new Error('refused')));
-  fakes.nowMs += 60_000;
-  expect((await readiness.getStatus()).checks).toEqual(unreachable);
 });
 
 it('leaves a hanging query to the LISTEN connection, and starts no second query', async () => {
@@ -62,16 +31,6 @@ it('leaves a hanging query to the LISTEN connection, and starts no second query'
   fakes.isListening = true;
   hangingQuery.resolve(UP_TO_DATE);
   expect((await readiness.getStatus()).status).toBe('ready');
-});
-
-it('reports a failing database while its server is read-only', async () => {
-  const { readiness, fakes } = createReadiness();
-  readiness.markServing();
-  fakes.queryStatus = () => Promise.resolve({ isUpToDate: true, isWritable: false });
-  expect(await readiness.getStatus()).toEqual({
-    status: 'failing',
-    checks: { database: 'failing', migrations: 'ok', listen: 'ok' },
-  });
 });
 
 function createReadiness() {

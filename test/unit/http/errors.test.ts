@@ -11,10 +11,8 @@ it.each<[string, ErrorFormat]>([
   ['/.well-known/nostr.json?name=alice', 'nip05'],
   ['/lnurl/verify/abc', 'verify'],
   ['/.well-kno%77n/lnurlp/alice', 'lnurl'],
-  ['/lnurl/v%65rify/abc', 'verify'],
   ['/.well-known%2flnurlp/alice', 'api'],
   ['/api/v2/info?next=/.well-known/lnurlp/alice', 'api'],
-  ['/api/v2/info#/lnurl/verify/', 'api'],
 ])('maps the URL %s to the error format %s', (url, format) => {
   expect(getErrorFormat(url)).toBe(format);
 });

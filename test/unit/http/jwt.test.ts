@@ -37,23 +37,16 @@ describe('JwtIssuer', () => {
 });
 
 describe('JwtIssuer with tokens that another program signed', () => {
-  it('accepts a token in its own format', async () => {
-    expect(await verify(await signToken({}))).toBe(PUBKEY);
-  });
-
   it.each<Record<string, unknown>>([
     { exp: undefined },
     { iat: undefined },
     { sub: undefined },
     { sub: 'alice' },
     { sub: PUBKEY.toUpperCase() },
-    { sub: [PUBKEY, PUBKEY] },
     { ua: undefined },
     { iss: 'stranger' },
-    { iss: undefined },
     { exp: NOW_SECONDS },
     { nbf: NOW_SECONDS + 1 },
-    { exp: String(NOW_SECONDS + 60) },
     { exp: NOW_SECONDS + 365 * 86_400 },
     { exp: NOW_SECONDS + LIFETIME_SECONDS + MAX_CLOCK_SKEW_SECONDS + 1 },
   ])('rejects a token with the claims %j', async (claims) => {

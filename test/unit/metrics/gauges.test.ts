@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import type { ReadinessStatus } from '../../../src/database/readiness.ts';
 import type { WatchedQuoteCount } from '../../../src/metrics/database-counts-store.ts';
 import type { GaugeSources } from '../../../src/metrics/gauges.ts';
@@ -65,31 +65,6 @@ it('reports the failed check and the previous counts while the database is unava
   expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'listen' })).toBe(1);
   expect(scrapeResult.sumSeries('nutpost_database_counts_fresh')).toBe(0);
   expect(scrapeResult.sumSeries('nutpost_watched_quotes', { mint: OPERATOR_MINT_URL })).toBe(5);
-});
-
-it('shares one slow count between scrapes and waits for it for at most two seconds', async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-  onTestFinished(() => void vi.useRealTimers());
-  const countQuery = Promise.withResolvers<void>();
-  const waitForCount = vi.fn(() => countQuery.promise);
-  const scrape = createScraper({
-    quoteCounts: [{ mintUrl: OPERATOR_MINT_URL, state: 'PAID', count: 7 }],
-    waitForCount,
-  });
-  const slowScrapes = [scrape(), scrape()];
-  await vi.advanceTimersByTimeAsync(2 * SECOND_MS);
-  for (const scrapeResult of await Promise.all(slowScrapes)) {
-    expect(scrapeResult.sumSeries('nutpost_database_counts_fresh')).toBe(0);
-  }
-  countQuery.resolve();
-  await vi.advanceTimersByTimeAsync(0);
-  expect(
-    (await scrape()).sumSeries('nutpost_watched_quotes', {
-      mint: OPERATOR_MINT_URL,
-      state: 'PAID',
-    }),
-  ).toBe(7);
-  expect(waitForCount).toHaveBeenCalledOnce();
 });
 
 /** Returns a function that scrapes the metrics of a process with these values. */

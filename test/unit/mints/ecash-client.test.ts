@@ -40,23 +40,15 @@ describe('readKeysets', () => {
     expect(client.requests).toMatchObject([{ method: 'GET', url: `${MINT_URL}/v1/keysets` }]);
   });
 
-  it.each([
-    null,
-    { id: 7 },
-    { id: '../swap' },
-    { id: 'a'.repeat(67) },
-    { active: 'yes' },
-    { unit: 7 },
-    { input_fee_ppk: -1 },
-    { input_fee_ppk: 0.5 },
-    { input_fee_ppk: 1e15 },
-    { final_expiry: 'soon' },
-  ])('skips a keyset with the malformed value %j', async (change) => {
-    const validKeyset = { id: OTHER_ID, unit: 'sat', active: true };
-    const client = clientFor({ keysets: [change && { ...validKeyset, ...change }, validKeyset] });
-    const result = await client.readKeysets(MINT_URL);
-    expect(result).toMatchObject({ keysets: [{ id: OTHER_ID, inputFeePpk: 0 }] });
-  });
+  it.each([null, { id: '../swap' }, { id: 'a'.repeat(67) }, { input_fee_ppk: -1 }])(
+    'skips a keyset with the malformed value %j',
+    async (change) => {
+      const validKeyset = { id: OTHER_ID, unit: 'sat', active: true };
+      const client = clientFor({ keysets: [change && { ...validKeyset, ...change }, validKeyset] });
+      const result = await client.readKeysets(MINT_URL);
+      expect(result).toMatchObject({ keysets: [{ id: OTHER_ID, inputFeePpk: 0 }] });
+    },
+  );
 
   it('returns at most 1,000 keysets', async () => {
     const keysets = Array(3_000).fill({ id: OTHER_ID, unit: 'sat', active: false });
@@ -80,10 +72,7 @@ describe('readKeys', () => {
   it.each([
     ['another keyset', { id: OTHER_ID, keys: KEYS }],
     ['keys that are not points', { id: KEYSET_ID, keys: { '1': 'abc' } }],
-    ['keys that are uncompressed points', { id: KEYSET_ID, keys: { '1': `04${'11'.repeat(64)}` } }],
-    ['a key for a fractional amount', { id: KEYSET_ID, keys: { '0.5': point(1) } }],
     ['a key for the amount 0', { id: KEYSET_ID, keys: { '0': point(1) } }],
-    ['a key for an amount in words', { id: KEYSET_ID, keys: { one: point(1) } }],
     ['257 keys', { id: KEYSET_ID, keys: Object.fromEntries(MANY_KEYS) }],
   ])('returns "unexpected response" for %s', async (_case, keyset) => {
     const client = clientFor({ keysets: [keyset] });
@@ -105,15 +94,11 @@ describe('swap', () => {
 
   it.each([
     ['too few signatures', { signatures: [SIGNATURE_2] }],
-    ['too many signatures', { signatures: [...SIGNATURES, SIGNATURE_1] }],
     ['signatures in another order', { signatures: SIGNATURES.toReversed() }],
     ['a signature for another amount', responseWith({ amount: 1 })],
     ['a signature of another keyset', responseWith({ id: '00aa' })],
     ['a signature that is not a point', responseWith({ C_: 'abc' })],
-    ['an amount that is not a number', responseWith({ amount: 'two' })],
     ['an empty object', {}],
-    ['null', null],
-    ['HTML', '<html>'],
   ])('returns "unexpected response" for %s', async (_case, body) => {
     expect(await clientFor(body).swap(MINT_URL, [PROOF], OUTPUTS)).toEqual(UNEXPECTED);
   });
@@ -156,15 +141,9 @@ describe('checkState', () => {
   it.each([
     ['a missing state', [spentState]],
     ['an unknown state', [spentState, { Y: Y_2, state: 'BURNT' }]],
-    ['no states', undefined],
     ['too many states', [...Array(4).fill(spentState), { Y: Y_2, state: 'SPENT' }]],
   ])('returns "unexpected response" for %s', async (_case, states) => {
     expect(await clientFor({ states }).checkState(MINT_URL, [Y_1, Y_2])).toEqual(UNEXPECTED);
-  });
-
-  it('returns "unavailable" if the mint rejects the request', async () => {
-    const expected = { outcome: 'unavailable', reason: 'unexpected status', status: 400 };
-    expect(await clientFor({ detail: 'no' }, 400).checkState(MINT_URL, [Y_1])).toEqual(expected);
   });
 });
 
@@ -205,7 +184,6 @@ describe('restore', () => {
     ['an empty object', {}],
     ['outputs without signatures', { outputs: [OUTPUT_1], signatures: [] }],
     ['signatures without outputs', { outputs: [], signatures: [SIGNATURE_2] }],
-    ['neither signatures nor promises', { outputs: [] }],
     ['unknown outputs', { outputs: [{ B_: point(99) }], signatures: [SIGNATURE_2] }],
     ['an output twice', { outputs: [OUTPUT_2, OUTPUT_2], signatures: [SIGNATURE_2, SIGNATURE_2] }],
     [

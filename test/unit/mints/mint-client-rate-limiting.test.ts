@@ -9,8 +9,6 @@ import {
 } from '../../helpers/mints/mint-rate-limiter-fixture.ts';
 
 const MINT_URL = 'https://mint.example';
-const MAX_IN_FLIGHT = 16;
-const INITIAL_COOLDOWN_MS = 2_000;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -41,30 +39,6 @@ describe('MintClient and EcashClient', () => {
     }
   });
 
-  it('waits for the end of a short cooldown before a swap', async () => {
-    const clients = createClientsOfFakeMint();
-    clients.response = respondedWith(429);
-    await clients.ecash.swap(MINT_URL, [], []);
-    clients.response = respondedWith(400);
-    const swapResult = clients.ecash.swap(MINT_URL, [], []);
-    await vi.advanceTimersByTimeAsync(INITIAL_COOLDOWN_MS);
-    expect(await swapResult).toMatchObject({ outcome: 'rejected' });
-  });
-
-  it('does not retry failed requests', async () => {
-    const clients = createClientsOfFakeMint();
-    clients.response = respondedWith(500);
-    expect(await clients.ecash.swap(MINT_URL, [], [])).toMatchObject({
-      reason: 'unexpected status',
-      status: 500,
-    });
-    expect(await clients.mints.readInfo(MINT_URL)).toMatchObject({
-      reason: 'unexpected status',
-      status: 500,
-    });
-    expect(clients.sentUrls).toHaveLength(2);
-  });
-
   it.each(['too many requests in flight', 'closed'] as const)(
     'does not report a request as finished if this process aborted it: %s',
     async (reason) => {
@@ -89,16 +63,6 @@ describe('MintClient and EcashClient', () => {
       reason: 'closed',
     });
     expect(clients.finishedRequests).toEqual([]);
-  });
-
-  it('releases the slot after an exception', async () => {
-    const clients = createClientsOfFakeMint();
-    clients.response = new Error('a bug');
-    for (let i = 0; i < 2 * MAX_IN_FLIGHT; i += 1) {
-      await expect(clients.mints.readInfo(MINT_URL)).rejects.toThrow('a bug');
-    }
-    clients.response = respondedWith(404);
-    expect(await clients.mints.readInfo(MINT_URL)).toEqual({ outcome: 'invalid' });
   });
 });
 

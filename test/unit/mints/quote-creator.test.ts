@@ -26,7 +26,6 @@ const STATUS_500: CreateQuoteResult = {
 };
 const LOST: CreateQuoteResult = { outcome: 'unavailable', reason: 'connection lost' };
 const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
-const RATE_LIMITED: CreateQuoteResult = { outcome: 'rate_limited', retryAfterMs: null };
 
 const UNDESCRIBED = { amountSat: 21 };
 const DESCRIBED = { amountSat: 21, descriptionHash: 'ab'.repeat(32) };
@@ -41,28 +40,7 @@ afterEach(() => {
 });
 
 describe('QuoteCreator.createQuote', () => {
-  it('sends one request and returns the response', async () => {
-    const { create, sentParams } = createQuoteCreator(CREATED);
-    expect(await create(DESCRIBED)).toBe(CREATED);
-    expect(sentParams).toEqual([DESCRIBED]);
-  });
-
   it.each<[string, CreateQuoteResult[], object, object, number]>([
-    [
-      'does not retry twice',
-      [RATE_LIMITED, RATE_LIMITED],
-      UNDESCRIBED,
-      { outcome: 'rate_limited' },
-      2,
-    ],
-    ['retries after status 500', [STATUS_500, CREATED], UNDESCRIBED, CREATED, 2],
-    [
-      'returns the second failure after a failed retry',
-      [STATUS_500, STATUS_500],
-      UNDESCRIBED,
-      STATUS_500,
-      2,
-    ],
     [
       'does not retry a rejected quote that has no description',
       [REJECTED],
@@ -86,22 +64,6 @@ describe('QuoteCreator.createQuote', () => {
     });
     expect(await result).toBe(TIMED_OUT);
     expect(sentParams).toHaveLength(1);
-  });
-
-  it('returns the first failure if the mint is rate-limited when the retry is due', async () => {
-    const { create } = createQuoteCreator(STATUS_500, RATE_LIMITED);
-    expect(await create(UNDESCRIBED)).toBe(STATUS_500);
-  });
-
-  it('waits in total for as long as a payer does', async () => {
-    const { create, waits } = createQuoteCreator(RATE_LIMITED, CREATED);
-    await create(UNDESCRIBED, async () => {
-      await vi.advanceTimersByTimeAsync(3 * SECOND_MS);
-    });
-    expect(waits).toEqual([
-      { addressGroup: 'a', maxWaitMs: PAYER_MAX_WAIT_MS },
-      { addressGroup: 'a', maxWaitMs: PAYER_MAX_WAIT_MS - 3 * SECOND_MS },
-    ]);
   });
 });
 
@@ -132,32 +94,6 @@ describe('QuoteCreator.createQuote with a description', () => {
     await create(DESCRIBED);
     await create(DESCRIBED);
     expect(sentParams).toEqual([DESCRIBED, DESCRIBED, UNDESCRIBED, DESCRIBED]);
-    expect(logged).toEqual([]);
-  });
-
-  it('omits only descriptions longer than those that the mint accepted', async () => {
-    const { create, sentParams } = createQuoteCreator(CREATED, REJECTED, CREATED, CREATED, CREATED);
-    const shortDescription = { ...UNDESCRIBED, description: 'coffee' };
-    for (const params of [shortDescription, DESCRIBED, DESCRIBED, shortDescription]) {
-      await create(params);
-    }
-    expect(sentParams).toEqual([
-      shortDescription,
-      DESCRIBED,
-      UNDESCRIBED,
-      UNDESCRIBED,
-      shortDescription,
-    ]);
-  });
-
-  it.each([
-    ['status 500', STATUS_500, CREATED],
-    ['a rejection if the retry without it fails too', REJECTED, STATUS_500],
-  ])('sends the next description despite %s', async (_case, firstResult, secondResult) => {
-    const { create, sentParams, logged } = createQuoteCreator(firstResult, secondResult, CREATED);
-    expect(await create(DESCRIBED)).toBe(secondResult);
-    await create(DESCRIBED);
-    expect(sentParams).toEqual([DESCRIBED, UNDESCRIBED, DESCRIBED]);
     expect(logged).toEqual([]);
   });
 });

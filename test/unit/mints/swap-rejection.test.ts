@@ -7,7 +7,6 @@ const NUTSHELL_RESPONSES: [string, object, SwapRejectionReason][] = [
   ['a spent input', { detail: 'proofs already spent', code: 11001 }, 'spent'],
   ['an input of a pending melt', { detail: 'proofs are pending', code: 11002 }, 'pending'],
   ['a forged signature', { detail: 'proofs could not be verified', code: 10001 }, 'invalid'],
-  ['an empty secret', { detail: 'no secret in proofs', code: 10001 }, 'invalid'],
   [
     'outputs that it signed before',
     { detail: 'outputs already signed', code: 11003 },
@@ -24,8 +23,6 @@ const NUTSHELL_RESPONSES: [string, object, SwapRejectionReason][] = [
     { detail: 'input amounts (256) less than output amounts (260).', code: 11000 },
     'unbalanced',
   ],
-  ['a secret that is too long', { detail: 'secret too long. max: 1024', code: 11003 }, 'other'],
-  ['outputs of an unknown keyset', { detail: 'keyset id unknown.', code: 11000 }, 'other'],
   ['inputs of an unknown keyset', { detail: 'keyset 00ffffffffffffff unknown', code: 0 }, 'other'],
 ];
 
@@ -40,7 +37,6 @@ const CDK_RESPONSES: [string, object, SwapRejectionReason][] = [
     'outputs_signed',
   ],
   ['an inactive keyset', { code: 12002, detail: 'Inactive Keyset' }, 'keyset_inactive'],
-  ['no active keyset', { code: 12002, detail: 'No active keyset' }, 'keyset_inactive'],
   [
     'a missing fee',
     {
@@ -53,20 +49,15 @@ const CDK_RESPONSES: [string, object, SwapRejectionReason][] = [
   ],
   ['an unknown keyset', { code: 12001, detail: 'Unknown Keyset' }, 'other'],
   ['an expired keyset', { code: 12003, detail: 'Keyset expired' }, 'keyset_expired'],
-  ['an internal error', { code: 50000, detail: 'Internal Error' }, 'other'],
 ];
 
 /** Responses that resemble a known rejection but do not prove one. */
 const AMBIGUOUS_RESPONSES: [string, object | string, SwapRejectionReason][] = [
   ['a known code with unknown text', { code: 10001, detail: 'Database error' }, 'other'],
-  ['known text without a code', { detail: 'proofs could not be verified' }, 'other'],
   ['known text with another code', { detail: 'Token not verified', code: 50000 }, 'other'],
   ['a code that is a string', { detail: 'proofs could not be verified', code: '10001' }, 'other'],
-  ['a known code without text', { code: 10001 }, 'other'],
   ['a code with an older meaning', { code: 11002, detail: 'Inputs do not match outputs' }, 'other'],
-  ['another code with an older meaning', { code: 11003, detail: 'Unit unsupported' }, 'other'],
   ['an HTML page from a proxy', '<html>proofs could not be verified 10001</html>', 'other'],
-  ['an empty body', '', 'other'],
 ];
 
 it.each([...NUTSHELL_RESPONSES, ...CDK_RESPONSES, ...AMBIGUOUS_RESPONSES])(

@@ -7,18 +7,6 @@ const OPERATOR_MINT = 'https://operator.example';
 const HONEST_MINT = 'https://honest.example';
 const DAY_MS = 24 * 60 * 60_000;
 
-it('limits the quotes of a site, for all its hosts and paths together', () => {
-  const { budget } = createBudget({ 'https://a.mint.example': 9_000 });
-  expect(fill(budget, 'https://b.mint.example/x')).toBe(11_000);
-  expect(budget.getShare('https://a.mint.example')).toBe(0);
-  expect(budget.getShare(HONEST_MINT)).toBe(1);
-});
-
-it('returns the share of an address, which shrinks when less than half of the quotes of a site is free', () => {
-  const { budget } = createBudget({ 'https://mint.example': 15_000 });
-  expect(budget.getShare('https://mint.example')).toBeCloseTo(2 ** (-20 * 0.25));
-});
-
 it('limits the mints of a site, but not further quotes of its watched mints', () => {
   const urls = Array.from({ length: 100 }, (_, index) => `https://mint.example/${index}`);
   const { budget } = createBudget(Object.fromEntries(urls.map((url) => [url, 1])));
@@ -52,12 +40,6 @@ it('limits the unpaid quotes of the mints that the operator named', () => {
   expect(budget.getShare(OPERATOR_MINT)).toBe(0);
   expect(budget.getShare('https://user.example')).toBe(1);
   expect(budget.setCounts(new Map(), 410_000)).toEqual(['all']);
-});
-
-it('returns the sites that have little room', () => {
-  const { budget } = createBudget();
-  const counts = { 'https://full.example/mint': 17_000, 'https://other.example': 5_000 };
-  expect(budget.setCounts(new Map(Object.entries(counts)), 0)).toEqual(['full.example']);
 });
 
 function createBudget(counts: Record<string, number> = {}, unpaidQuotes = 0) {

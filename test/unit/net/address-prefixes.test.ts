@@ -84,11 +84,8 @@ describe('a total', () => {
   it.each([
     [0, 1],
     [500, 1],
-    [550, 1 / 2],
     [650, 1 / 8],
-    [999, 1 / 1_010],
     [1_000, 0],
-    [1_100, 0],
   ])(
     'of which %i of 1,000 are used leaves prefixes a share of %d of their bounds',
     (used, share) => {
@@ -105,7 +102,6 @@ describe('a total', () => {
   // Prefixes of different providers, one after another, because the first ones may hold most.
   it.each([
     ['the 65,536 /64s of an IPv6 /48', 1, (_: number, i: number) => `2001:db8:1:${hex(i)}::`],
-    ['the 65,536 /48s of an IPv6 /32', 1, (_: number, i: number) => `2001:db8:${hex(i)}::`],
     ['20 IPv6 /32', 20, (provider: number, i: number) => `24${hex(provider + 16)}:db8:${hex(i)}::`],
     [
       '100 IPv6 /48',

@@ -17,22 +17,6 @@ const CHUNKED_HEADERS = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
 const UPGRADE_RESPONSE = 'HTTP/1.1 101 Go\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n';
 
 describe('GuardedFetch responses', () => {
-  it("returns the host's status, headers and text", async () => {
-    const url = await startHost((request, response) => {
-      const { 'content-type': type, 'accept-encoding': encoding } = request.headers;
-      response.writeHead(418, { 'set-cookie': ['b=1', 'c=2'] });
-      response.write(`${request.method} ${request.url} ${type} ${encoding} `);
-      request.pipe(response);
-    });
-    const result = await sendRequest(`${url}/path?query=1`, { body: { amount: 21 } });
-    expect('headers' in result && result.headers.get('set-cookie')).toBe('b=1');
-    expect(result).toMatchObject({
-      outcome: 'responded',
-      status: 418,
-      text: 'POST /path?query=1 application/json identity {"amount":21}',
-    });
-  });
-
   it('decodes UTF-8 across chunks and removes the byte order mark', async () => {
     const url = await startHost((_request, response) => {
       for (const byte of Buffer.from('\ufeff"Zoë"')) {
@@ -60,21 +44,13 @@ describe('GuardedFetch responses', () => {
       'response too large',
     ],
     [
-      'large headers',
-      OK_RESPONSE.replace('\n', `\nX: ${'x'.repeat(20_000)}\r\n`),
-      {},
-      'response too large',
-    ],
-    [
       'large trailers',
       `${CHUNKED_HEADERS}0\r\n${'X-More: more\r\n'.repeat(2_000)}\r\n`,
       {},
       'response too large',
     ],
     ['a switch to another protocol', UPGRADE_RESPONSE, {}, 'connection lost'],
-    ['a truncated body', OK_RESPONSE.replace('Length: 2', 'Length: 9'), {}, 'connection lost'],
     ['text that is not HTTP', 'hello\r\n\r\n', {}, 'not HTTP'],
-    ['no response', '', {}, 'connection lost'],
   ])('reports %s as a failure', async (_case, bytes, options, reason) => {
     const result = await sendRequest(await startHostSending(bytes), options);
     expect(result).toEqual({ outcome: 'unreachable', reason });
@@ -93,16 +69,6 @@ describe('GuardedFetch responses', () => {
     },
   );
 
-  it.each(['identity', 'Identity', ''])(
-    'accepts a response with the content encoding %j',
-    async (encoding) => {
-      const url = await startHostSending(
-        OK_RESPONSE.replace('\n', `\nContent-Encoding: ${encoding}\r\n`),
-      );
-      expect(await sendRequest(url)).toMatchObject({ json: {} });
-    },
-  );
-
   it('rejects a response that is incomplete after the timeout', async () => {
     const limits = { totalTimeoutMs: 50 };
     const silentHost = await startHost(() => {});
@@ -115,23 +81,6 @@ describe('GuardedFetch responses', () => {
 });
 
 describe('GuardedFetch limits', () => {
-  it('limits the total bytes of pending responses by aborting the slowest response', async () => {
-    const guardedFetch = createFetch({ limits: { maxBufferedBytes: 10_000 } });
-    const firstChunkSent = Promise.withResolvers<void>();
-    const slowHost = await startHost((_request, response) => {
-      response.write('x'.repeat(6_000), () => firstChunkSent.resolve());
-    });
-    const quickHost = await startHost((_request, response) => response.end('y'.repeat(6_000)));
-    const slowResult = sendRequest(slowHost, {}, guardedFetch);
-    await firstChunkSent.promise;
-    const results = await Promise.all(
-      [1, 2, 3, 4].map(() => sendRequest(quickHost, {}, guardedFetch)),
-    );
-    expect(await slowResult).toEqual({ outcome: 'unreachable', reason: 'response too large' });
-    expect(results.some(({ outcome }) => outcome === 'responded')).toBe(true);
-    expect(await sendRequest(quickHost, {}, guardedFetch)).toMatchObject({ outcome: 'responded' });
-  });
-
   it('rejects requests to a host with a full queue', async () => {
     const guardedFetch = createFetch({ limits: { maxInFlightPerSite: 1 } });
     const firstArrived = Promise.withResolvers<() => void>();

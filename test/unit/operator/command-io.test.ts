@@ -3,18 +3,6 @@ import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { ProcessIo } from '../../../src/operator/command-io.ts';
 
-it.each([
-  ['a terminal immediately, then', { isTTY: true }, '0\n10\n20\n'],
-  ['a file', {}, '10\n20\n'],
-])('writes a progress line to %s every ten seconds', (_case, stderrProperties, lines) => {
-  const { io, clock, stderr } = createIo({ stderrProperties });
-  for (let second = 0; second <= 25; second += 1) {
-    io.reportProgress(`${second}`);
-    clock.nowMs += 1_000;
-  }
-  expect(readOutput(stderr)).toBe(lines);
-});
-
 it('waits until a slow reader has read standard output', async () => {
   const { io, stdout } = createIo();
   let hasWritten = false;
@@ -39,11 +27,6 @@ it.each([
   expect(io.signal.aborted).toBe(true);
 });
 
-it('returns null as input if standard input is a terminal', () => {
-  expect(createIo({ stdinProperties: { isTTY: true } }).io.stdin).toBeNull();
-  expect(createIo().io.stdin).not.toBeNull();
-});
-
 function createIo({ stdinProperties = {}, stderrProperties = {} } = {}) {
   const stdout = new PassThrough();
   const stderr = Object.assign(new PassThrough({ encoding: 'utf8' }), stderrProperties);
@@ -51,8 +34,4 @@ function createIo({ stdinProperties = {}, stderrProperties = {} } = {}) {
   const clock = { nowMs: 5 };
   const streams = { stdin, stdout, stderr } as unknown as NodeJS.Process;
   return { io: new ProcessIo(streams, () => clock.nowMs), clock, stdout, stderr };
-}
-
-function readOutput(stream: PassThrough): string {
-  return stream.read() ?? '';
 }

@@ -16,20 +16,12 @@ const INVOICE = {
 
 it.each([
   ["the mint's expiry", CREATED_AT + 600, CREATED_AT + 600],
-  [
-    "the mint's expiry if it is only ten seconds after the creation",
-    CREATED_AT + 10,
-    CREATED_AT + 10,
-  ],
   ["the invoice's expiry for a time before the creation", CREATED_AT - 10, INVOICE_EXPIRES_AT],
   ["the invoice's expiry for a duration", 3_600, INVOICE_EXPIRES_AT],
-  ["the invoice's expiry for null", null, INVOICE_EXPIRES_AT],
   ["the invoice's expiry for 0", 0, INVOICE_EXPIRES_AT],
-  ["the invoice's expiry for a negative number", -1, INVOICE_EXPIRES_AT],
   ["the mint's expiry in seconds for milliseconds", (CREATED_AT + 600) * 1_000, CREATED_AT + 600],
   ["the mint's expiry in whole seconds for a fraction", CREATED_AT + 600.9, CREATED_AT + 600],
   ['a year from now for a later expiry', CREATED_AT + 2 * YEAR, NOW + YEAR],
-  ['a year from now for a huge number', Number.MAX_VALUE, NOW + YEAR],
 ])('returns %s', (_case, mintExpiry, expected) => {
   expect(resolveQuoteExpirySeconds(mintExpiry, INVOICE, NOW)).toBe(expected);
 });

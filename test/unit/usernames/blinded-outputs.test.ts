@@ -37,16 +37,13 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
 
   it.each<[string, BlindSignature[]]>([
     ['too few signatures', signatures.slice(1)],
-    ['one signature too many', [...signatures, ...signatures.slice(0, 1)]],
     ['signatures in another order', signatures.toReversed()],
     ['a signature for another amount', changeFirst(signatures, { amount: 4 })],
-    ['a signature without an amount', changeFirst(signatures, { amount: Number.NaN })],
     ['a signature of another keyset', changeFirst(signatures, { id: otherMint.keyset.id })],
     [
       'a signature that is not on the curve',
       changeFirst(signatures, { C_: `02${'f'.repeat(64)}` }),
     ],
-    ['a signature that is not a point', changeFirst(signatures, { C_: 'no hex' })],
   ])('returns no proofs for %s', async (_case, mintSignatures) => {
     expect(await outputs.unblind(mintSignatures, mint.keys)).toBeNull();
   });
@@ -99,27 +96,15 @@ describe('selectOutputKeyset', () => {
 
   it.each<[string, Keyset[], string | null]>([
     ['the cheapest keyset', [keyset('a', 100), keyset('b', 0), keyset('c', 50)], idOf('b')],
-    ['the first of two cheapest keysets', [keyset('a', 100), keyset('b', 100)], idOf('a')],
     ['an active keyset', [keyset('a', 0, { active: false }), keyset('b', 1)], idOf('b')],
     ['a keyset in sat', [keyset('a', 0, { unit: 'usd' }), keyset('b', 1)], idOf('b')],
     ['a keyset with a hex id', [keyset('a', 0, { id: 'I2yN+iRYfkzT' }), keyset('b', 1)], idOf('b')],
     ['the keyset that lasts longest', [expiring('a', 60, 0), expiring('b', 90, 9)], idOf('b')],
     ['a keyset that does not expire', [expiring('a', 60, 0), keyset('b', 9)], idOf('b')],
-    [
-      'a keyset whose expiry is 0, which means none',
-      [expiring('a', 60, 0), keyset('b', 9, { finalExpiry: 0 })],
-      idOf('b'),
-    ],
-    [
-      'the cheapest of the keysets that last longest',
-      [expiring('a', 60, 9), expiring('b', 60, 0)],
-      idOf('b'),
-    ],
     ['a keyset that has not expired', [expiring('a', 0, 0), expiring('b', 1, 9)], idOf('b')],
     ['a keyset that was not rejected', [keyset('f', 0), expiring('a', 60, 9)], idOf('a')],
     ['a rejected keyset without another', [keyset('f', 0), expiring('a', 0, 9)], idOf('f')],
     ['null for an unknown id version', [keyset('a', 0, { id: `02${'a'.repeat(64)}` })], null],
-    ['null without keysets', [], null],
   ])('returns %s', (_case, keysets, expected) => {
     const rejectedIds = [idOf('f')];
     expect(selectOutputKeyset(keysets, NOW_MS, rejectedIds)?.id ?? null).toBe(expected);

@@ -1,7 +1,6 @@
 import {
   createHTLCsecret,
   createP2PKsecret,
-  createSecret,
   getEncodedToken,
   normalizeProofAmounts,
 } from '@cashu/cashu-ts';
@@ -31,12 +30,7 @@ describe('an acceptable token', () => {
 
   it.each<[string, string]>([
     ['short keyset ids', cashuA({ proofs: [{ ...PROOF, id: SHORT_ID }] })],
-    [
-      'short keyset ids in upper case',
-      cashuA({ proofs: [{ ...PROOF, id: SHORT_ID.toUpperCase() }] }),
-    ],
     ['a mint URL that must be normalised', cashuA({ mint: 'HTTPS://Mint.Example:443//' })],
-    ['a mint URL that must be normalised, in version B', cashuB({ mint: 'https://mint.example/' })],
     ['no unit', jsonToken({ token: [{ mint: MINT_URL, proofs: [PROOF] }] })],
     [
       'two entries for the same mint',
@@ -48,8 +42,6 @@ describe('an acceptable token', () => {
       }),
     ],
     ['an amount as a string', cashuA({ proofs: [{ ...PROOF, amount: '8' }] })],
-    ['a field that is null', cashuA({ proofs: [{ ...PROOF, witness: null }] })],
-    ['a DLEQ that cannot be checked', cashuA({ proofs: [{ ...PROOF, dleq: 'yes' }] })],
   ])('accepts a token with %s', async (_case, token) => {
     expect(await validate(token)).toEqual({
       outcome: 'valid',
@@ -75,13 +67,11 @@ describe('an unacceptable token', () => {
   it.each<[string, string]>([
     ['from another mint', cashuB({ mint: 'https://other.example' })],
     ['from another mint', cashuB({ mint: 'http://mint.example' })],
-    ['from another mint', cashuA({ mint: 'mint.example' })],
     [
       'from another mint',
       jsonToken({ token: [{ mint: MINT_URL, proofs: [PROOF_V0] }, OTHER_MINT_PART] }),
     ],
     ['not in sat', cashuB({ unit: 'usd' })],
-    ['not in sat', cashuA({ unit: 'SAT' })],
     ['not in sat', cashuA({ proofs: [{ ...PROOF, id: usdKeyset.id }] })],
     ['contains no ecash', cashuA({ proofs: [] })],
     ['contains no ecash', jsonToken({ token: [] })],
@@ -104,14 +94,9 @@ describe('an unacceptable token', () => {
       cashuA({ proofs: [{ ...PROOF, amount: Number.MAX_SAFE_INTEGER }, ONE_SAT_PROOF] }),
     ],
     ['cannot be read', cashuA({ proofs: [null] })],
-    ['cannot be read', jsonToken(null)],
-    ['cannot be read', jsonToken({ token: { length: 1 } })],
     ['not a Cashu token', ''],
-    ['not a Cashu token', 'cashuA'],
     ['not a Cashu token', `cashuC${payloadOf(cashuB({}))}`],
-    ['not a Cashu token', `creqA${payloadOf(cashuB({}))}`],
     ['not a Cashu token', `${cashuB({})}, ${cashuB({})}`],
-    ['not a Cashu token', `${cashuB({})}%00`],
   ])('rejects a token with a reason that contains "%s"', async (reason, token) => {
     await expectRejected(token, reason);
   });
@@ -125,28 +110,19 @@ describe('an unacceptable token', () => {
 
   it.each<[string, object]>([
     ['a signature that is not on the curve', { C: `02${'f'.repeat(64)}` }],
-    ['a signature without a prefix', { C: PROOF.C.slice(2) }],
-    ['a signature with the prefix of an uncompressed point', { C: `04${PROOF.C.slice(2)}` }],
-    ['a signature that is null', { C: null }],
     ['an empty secret', { secret: '' }],
     ['a secret with a lone surrogate', { secret: '\ud800' }],
-    ['a secret that is a number', { secret: 5 }],
-    ['a keyset id that is a number', { id: 5 }],
   ])('rejects a proof with %s', async (_case, change) => {
     await expectRejected(cashuA({ proofs: [{ ...PROOF, ...change }] }), 'cannot be read');
   });
 
-  it.each([
-    `01${'0'.repeat(14)}`,
-    PROOF.id.slice(0, 14),
-    PROOF.id.slice(0, 18),
-    PROOF_V0.id.slice(0, 14),
-    '',
-    '__proto__',
-  ])('returns unknown_keyset for the keyset id %j', async (id) => {
-    const { outcome } = await validate(cashuA({ proofs: [{ ...PROOF, id }] }));
-    expect(outcome).toBe('unknown_keyset');
-  });
+  it.each([`01${'0'.repeat(14)}`, PROOF.id.slice(0, 14), '', '__proto__'])(
+    'returns unknown_keyset for the keyset id %j',
+    async (id) => {
+      const { outcome } = await validate(cashuA({ proofs: [{ ...PROOF, id }] }));
+      expect(outcome).toBe('unknown_keyset');
+    },
+  );
 
   const PUBLIC_KEY = `02${'1'.repeat(64)}`;
 
@@ -154,9 +130,6 @@ describe('an unacceptable token', () => {
     ['locked to a public key', createP2PKsecret(PUBLIC_KEY)],
     ['locked to a hash', createHTLCsecret('ab'.repeat(32))],
     ['with an expired lock', createP2PKsecret(PUBLIC_KEY, [['locktime', '1']])],
-    ['with an unknown spending condition', createSecret('TIMELOCK', 'soon')],
-    ['with a malformed spending condition', '["P2PK",{"data":5}]'],
-    ['whose secret is an empty list', '[]'],
   ])('rejects a proof %s as locked', async (_case, secret) => {
     await expectRejected(
       cashuA({ proofs: [PROOF, withoutDleq(keysetV1.createProof(8, secret))] }),
@@ -188,16 +161,6 @@ describe('an unacceptable token', () => {
 describe('hostile input', () => {
   const validTokens = [cashuA({}), cashuB({})];
 
-  it('rejects a truncated token', () => {
-    for (const token of validTokens) {
-      // A token without its last character may still be readable.
-      for (let length = 0; length < token.length - 1; length += 1) {
-        const { outcome } = decodeToken(token.slice(0, length));
-        expect(outcome, `${length} characters`).toBe('rejected');
-      }
-    }
-  });
-
   it('never throws when a byte is changed', () => {
     const anyChange = fc.tuple(
       fc.constantFrom(...validTokens),
@@ -222,17 +185,13 @@ describe('hostile input', () => {
   it.each<[string, string]>([
     ['padding', `cashuB${'A='.repeat(5_000)}`],
     ['unclosed JSON', rawToken('A', '['.repeat(10_000))],
-    ['numbers as proofs', withProofs(`[${'1,'.repeat(20)}1]`)],
     ['a number of 10,000 digits', withProofs(`[{"amount":${'9'.repeat(10_000)}}]`)],
     [
       'an object with the key __proto__',
       rawToken('A', `{"__proto__":{"token":[{"mint":"${MINT_URL}","proofs":[]}]}}`),
     ],
     ['a CBOR array of 2^64 items', rawToken('B', '9bffffffffffffffff')],
-    ['a CBOR map of 2^64 entries', rawToken('B', 'bbffffffffffffffff')],
-    ['a CBOR text of 2^53 bytes', rawToken('B', '7b001fffffffffffff00')],
     ['a CBOR byte string of 2^32 bytes', rawToken('B', '5affffffff00')],
-    ['nested CBOR tags', rawToken('B', 'c2'.repeat(10_000))],
     ['a CBOR map with the key __proto__', rawToken('B', 'a1695f5f70726f746f5f5fa1617480')],
   ])('rejects %s', async (_case, text) => {
     expect((await validate(text)).outcome).toBe('rejected');
@@ -253,12 +212,9 @@ describe('the accepted value', () => {
     });
 
   it.each([
-    { priceSat: 1, maxSat: 2 },
     { priceSat: 9, maxSat: 10 },
     { priceSat: 10, maxSat: 11 },
-    { priceSat: 19, maxSat: 20 },
     { priceSat: 20, maxSat: 22 },
-    { priceSat: 1_000, maxSat: 1_100 },
   ])('for a price of $priceSat sat is at most $maxSat sat', async ({ priceSat, maxSat }) => {
     for (const valueSat of [priceSat, maxSat]) {
       expect((await validate(tokenOf(freeKeyset, [valueSat]), priceSat)).outcome).toBe('valid');

@@ -26,11 +26,6 @@ describe('planLeases', () => {
     expect(planLeases(watched, 'me', 3, freeSinceMs, 6_001).claim).toEqual([firstFree, secondFree]);
   });
 
-  it('plans no change if the process owns 6 of 10 mints and another process owns 4', () => {
-    const watched = createMints(10, (index) => (index < 6 ? 'me' : 'other'));
-    expect(planLeases(watched, 'me', 2, new Map(), 0)).toEqual({ claim: [], release: [] });
-  });
-
   it('gives every mint a permanent owner, from any start and with one to four processes', () => {
     const anyOwners = fc.array(fc.option(fc.constantFrom('p0', 'p1', 'p2', 'gone')), {
       minLength: 1,

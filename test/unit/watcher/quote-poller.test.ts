@@ -46,13 +46,6 @@ beforeEach(() => {
 });
 
 describe('the schedule', () => {
-  it('polls a stored quote at once and a new quote after its poll interval', async () => {
-    watch(['new'], { isJustCreated: true });
-    watch(['old'], { createdAtMs: nowMs - 5 * HOUR_MS });
-    await poll(8 * SECOND_MS);
-    expect(mint.batches).toEqual([['old'], ['new'], ['new']]);
-  });
-
   it('polls a covered quote every 20 s, but every 4 s once its subscription is lost', async () => {
     watch(['covered'], { isJustCreated: true });
     quotes.handleNotification({ quoteId: 'covered', state: 'UNPAID' });
@@ -63,27 +56,6 @@ describe('the schedule', () => {
     quotes.handleUnsubscribed(['covered']);
     await poll(8 * SECOND_MS);
     expect(mint.batches).toHaveLength(3);
-  });
-
-  it('adds quotes that are due soon to a batch but sends no batch only for them', async () => {
-    watch(['first'], { isJustCreated: true });
-    nowMs += 1.5 * SECOND_MS;
-    watch(['second'], { isJustCreated: true });
-    await poll(2.25 * SECOND_MS);
-    expect(mint.batches).toEqual([]);
-    await poll(0.25 * SECOND_MS);
-    expect(mint.batches).toEqual([['first', 'second']]);
-  });
-
-  it('polls a covered quote once, 2 s after the mint confirmed its subscription', async () => {
-    watch(['subscribed'], { isJustCreated: true });
-    nowMs += SECOND_MS;
-    quotes.handleSubscribed(['subscribed']);
-    quotes.handleNotification({ quoteId: 'subscribed', state: 'UNPAID' });
-    await poll(1.75 * SECOND_MS);
-    expect(mint.batches).toEqual([]);
-    await poll(10 * SECOND_MS);
-    expect(mint.batches).toEqual([['subscribed']]);
   });
 
   it('polls covered quotes often after a poll found a change that the subscription missed, until it reports one', async () => {
@@ -105,15 +77,6 @@ describe('the schedule', () => {
     expect(mint.countPolls('other')).toBeLessThanOrEqual(1);
   });
 
-  it('polls old quotes although more young quotes than fit into its batches are due', async () => {
-    mint.maxBatchSize = 100;
-    watch(createQuoteIds(300, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
-    watch(createQuoteIds(5_000, 'young'));
-    await poll(4 * SECOND_MS);
-    const polled = new Set(mint.batches.flat());
-    expect(createQuoteIds(300, 'old').filter((quoteId) => polled.has(quoteId))).toHaveLength(300);
-  });
-
   it('polls a backlog of 10,001 quotes within 5 s, the youngest first', async () => {
     mint.maxBatchSize = 1_000;
     watch(createQuoteIds(10_000), { createdAtMs: nowMs - 5 * HOUR_MS });
@@ -124,53 +87,9 @@ describe('the schedule', () => {
     expect(new Set(mint.batches.flat()).size).toBe(10_001);
     expect(mint.batches.length).toBeLessThan(20);
   });
-
-  it('sends at most 15 batches a minute to a mint that has refused some, without a backlog', async () => {
-    mint.hasRefused = true;
-    watch(createQuoteIds(50), { isJustCreated: true });
-    await poll(MINUTE_MS);
-    expect(mint.batches.length).toBeLessThanOrEqual(15);
-  });
-
-  it('returns how long the most overdue quote has been due', async () => {
-    watch(['late'], { isJustCreated: true });
-    nowMs += 4 * SECOND_MS;
-    expect(quotes.getMaxOverdueMs()).toBe(0);
-    nowMs += 10 * SECOND_MS;
-    expect(quotes.getMaxOverdueMs()).toBe(10 * SECOND_MS);
-    await poll(0);
-    expect(quotes.getMaxOverdueMs()).toBe(0);
-  });
-
-  // Other work of the machine can only increase the ratio, so one successful attempt is enough.
-  it('takes no longer for a poll with twenty times as many quotes', { retry: 2 }, async () => {
-    const measureMs = async (count: number) => {
-      watch(createQuoteIds(count, `of-${count}`), { createdAtMs: nowMs - 2 * HOUR_MS });
-      const startedAtMs = performance.now();
-      for (let round = 0; round < 50; round += 1) {
-        nowMs += SECOND_MS;
-        await poller.poll();
-        quotes.getMaxOverdueMs();
-      }
-      return performance.now() - startedAtMs;
-    };
-    await measureMs(1_000);
-    const fewMs = await measureMs(10_000);
-    expect((await measureMs(200_000)) / fewMs).toBeLessThan(10);
-  });
 });
 
 describe('a report', () => {
-  it('is kept if it changes the state, and no other', async () => {
-    watch(['unpaid', 'payment']);
-    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
-    pay('payment');
-    await poll(SECOND_MS);
-    expect(reports).toEqual([
-      { quoteId: 'payment', state: 'PAID', source: 'poll', shouldEndWatch: false },
-    ]);
-  });
-
   it('is dropped if a subscription reported another state after the request', async () => {
     watch(['paid']);
     const response = mint.holdBatchResults();
@@ -217,15 +136,6 @@ describe('a report', () => {
     mint.states.set('odd', 'ISSUED');
     await poll(2 * HOUR_MS);
     expect(reports).toMatchObject([{ state: 'ISSUED' }]);
-  });
-
-  it('is kept again if the database lost a payment and the quote is unpaid again', async () => {
-    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
-    await poll(0);
-    watch(['paid']);
-    pay('paid');
-    await poll(5 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'paid', state: 'PAID' }]);
   });
 });
 
@@ -289,46 +199,6 @@ describe('a mint that rejects batches', () => {
     expect(mint.reads).toEqual([]);
   });
 
-  it('is polled with single reads if it rejects every batch', async () => {
-    mint.rejectsBatch = () => true;
-    watch(createQuoteIds(8));
-    await poll(10 * SECOND_MS);
-    pay('id-6');
-    await poll(10 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'id-6', state: 'PAID' }]);
-  });
-
-  it('gets none for 15 minutes if it does not support them', async () => {
-    mint.batchResult = { outcome: 'unsupported' };
-    watch(createQuoteIds(5));
-    await poll(SECOND_MS);
-    expect(mint.reads.toSorted()).toEqual(createQuoteIds(5));
-    await poll(14 * MINUTE_MS);
-    expect(mint.batches).toHaveLength(1);
-    mint.batchResult = null;
-    await poll(2 * MINUTE_MS);
-    expect(mint.batches.length).toBeGreaterThan(1);
-  });
-
-  it('gets none while it refuses them for a minute, and the 16 most urgent quotes are read alone', async () => {
-    watch(createQuoteIds(3));
-    watch(createQuoteIds(30, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
-    mint.batchResult = { outcome: 'rate_limited', retryAfterMs: MINUTE_MS };
-    await poll(0);
-    await poll(SECOND_MS / 4);
-    expect(mint.batches).toHaveLength(1);
-    expect(mint.reads).toHaveLength(16);
-    expect(mint.reads.slice(0, 3).toSorted()).toEqual(createQuoteIds(3));
-  });
-
-  it('is left alone while it refuses them for 2 s', async () => {
-    watch(createQuoteIds(3));
-    mint.batchResult = { outcome: 'rate_limited', retryAfterMs: 2 * SECOND_MS };
-    await poll(1.75 * SECOND_MS);
-    expect([mint.batches.length, mint.reads.length]).toEqual([1, 0]);
-    expect(poller.contact.failure).toBeNull();
-  });
-
   it('is asked alone for an id that it omits from batches', async () => {
     mint.omitsFromBatch = (id) => id === 'id-2';
     watch(createQuoteIds(4), { isJustCreated: true });
@@ -358,15 +228,6 @@ describe('a failing mint', () => {
     expect(reports.at(-1)).toMatchObject({ quoteId: 'failing-0' });
   });
 
-  it('gets smaller batches if it responds only to these', async () => {
-    mint.maxBatchSize = 1_000;
-    mint.failsBatch = (batch) => batch.length > 100;
-    watch(createQuoteIds(2_000), { createdAtMs: nowMs - 5 * HOUR_MS });
-    pay('id-1999');
-    await poll(MINUTE_MS);
-    expect(reports).toMatchObject([{ quoteId: 'id-1999' }]);
-  });
-
   it('gets few polls during an outage, and large batches right after it', async () => {
     watch(createQuoteIds(300), { createdAtMs: nowMs - 2 * DAY_MS });
     mint.failure = { outcome: 'unavailable', reason: 'timed out' };
@@ -380,19 +241,6 @@ describe('a failing mint', () => {
     expect(reports).toMatchObject([{ quoteId: 'id-299' }]);
     expect(mint.batches.some((batch) => batch.length === 100)).toBe(true);
     expect(poller.contact).toMatchObject({ failure: null, failingSinceMs: null });
-  });
-
-  it('is asked again for a quote whose read failed within two minutes, while 600 others are due', async () => {
-    mint.batchResult = { outcome: 'unsupported' };
-    watch(createQuoteIds(600));
-    mint.failsRead = (quoteId) => quoteId === 'id-0';
-    while (!mint.reads.includes('id-0')) {
-      await poll(SECOND_MS);
-    }
-    mint.failsRead = () => false;
-    pay('id-0');
-    await poll(2 * MINUTE_MS);
-    expect(reports).toMatchObject([{ quoteId: 'id-0' }]);
   });
 });
 

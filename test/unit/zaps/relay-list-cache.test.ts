@@ -43,32 +43,6 @@ describe('RelayListCache', () => {
       expect(await harness.findRelays()).toEqual(['wss://new.example']);
     }
   });
-
-  it.each([
-    ['no relay has a list', { outcome: 'none' }],
-    ['a relay does not respond', { outcome: 'no_response' }],
-  ] as const)('queries relays again after a minute if %s', async (_case, result) => {
-    const harness = createCache({ [FIRST_RELAY]: result, [SECOND_RELAY]: { outcome: 'none' } });
-    expect(await harness.findRelays()).toEqual([]);
-    expect(await harness.findRelays()).toEqual([]);
-    expect(harness.queryCount).toBe(2);
-    harness.results[FIRST_RELAY] = createRelayList('wss://first.example');
-    harness.advance(2 * MINUTE_MS);
-    await expect.poll(() => harness.findRelays()).toEqual(['wss://first.example']);
-  });
-
-  it('keeps the cached relays if the relay with the list does not respond', async () => {
-    const harness = createCache({
-      [FIRST_RELAY]: createRelayList('wss://first.example'),
-      [SECOND_RELAY]: { outcome: 'none' },
-    });
-    await harness.findRelays();
-    harness.results[FIRST_RELAY] = { outcome: 'no_response' };
-    harness.advance(61 * MINUTE_MS);
-    await harness.findRelays();
-    await expect.poll(() => harness.queryCount).toBe(4);
-    expect(await harness.findRelays()).toEqual(['wss://first.example']);
-  });
 });
 
 describe('parseWriteRelays', () => {

@@ -41,14 +41,6 @@ it.each<[string, string[][], string[][]]>([
     [['e', NOTE_ID]],
   ],
   [
-    'a zap of two articles',
-    [
-      ['a', ARTICLE_ADDRESS, 'wss://x.example'],
-      ['a', `1:${SENDER_PUBKEY}:`],
-    ],
-    [['a', ARTICLE_ADDRESS]],
-  ],
-  [
     'a zap request with other tags',
     [
       ['preimage', '00'.repeat(32)],

@@ -41,8 +41,6 @@ describe('validateZapRequest with a valid request', () => {
 
   it.each<[string, (event: Event) => string]>([
     ['whitespace', (event) => ` \n${JSON.stringify(event, null, 2)}\t`],
-    ['another order of fields', ({ sig, ...rest }) => JSON.stringify({ sig, ...rest })],
-    ['unknown fields', (event) => JSON.stringify({ ...event, x: [], ['__proto__']: null })],
     ['escaped letters', (event) => JSON.stringify(event).replaceAll('a', '\\u0061')],
   ])('accepts JSON with %s and returns it unchanged', (_case, serialise) => {
     const text = serialise(signRequest().event);
@@ -54,18 +52,13 @@ describe('validateZapRequest with a valid request', () => {
     ['the receipt key in a P tag', { tags: [['P', TEST_ZAP_PUBKEY]] }],
     ['unknown tags', { tags: [['client', 'x', 'y'], ['anon'], [], ['k', '1']] }],
     ['additional values in a tag', { tags: [['e', EVENT_ID, 'wss://a.example', 'root']] }],
-    ['the highest kind in an a tag', { tags: [['a', `65535:${OTHER_PUBKEY}:x`]] }],
-    ['an empty d tag', { tags: [['a', `10002:${OTHER_PUBKEY}:`]] }],
-    ['special characters in a d tag', { tags: [['a', `30023:${OTHER_PUBKEY}:a:b\n\0 ü`]] }],
     [
       'an event coordinate (`a` tag) of 1,024 bytes',
       { tags: [['a', `30023:${OTHER_PUBKEY}:${'x'.repeat(953)}`]] },
     ],
-    ['two addresses', { tags: ['x', 'y'].map((d) => ['a', `30023:${OTHER_PUBKEY}:${d}`]) }],
     ['special characters in the comment', { comment: '"\\\n\t\b\0\u001f\u007f /%+&#=é🥜\u2028' }],
     ['a hundred and fifty relays', { relays: createRelayUrls(150) }],
     ['no usable relay', { relays: ['', LOCAL_RELAY, 'wss://10.0.0.1', 'no'] }],
-    ['an empty list of relays', { relays: [] }],
     ['no list of relays', replaceTag('relays', null)],
   ])('accepts an event with %s', (_case, options) => {
     const { text } = signRequest(options);
@@ -85,9 +78,7 @@ describe('validateZapRequest with a valid request', () => {
 
   it.each<[string, Partial<ZapRequestOptions>]>([
     ['another key', { recipient: OTHER_PUBKEY }],
-    ['the key of the address in upper case', { recipient: RECIPIENT.toUpperCase() }],
     ['no key', replaceTag('p', [])],
-    ['another key and another amount', { recipient: OTHER_PUBKEY, amountMsat: 1_000 }],
   ])('takes a request for %s as an ordinary payment', (_case, options) => {
     expect(validate(signRequest(options).text)).toEqual({ outcome: 'other_recipient' });
   });
@@ -97,7 +88,6 @@ describe('validateZapRequest with an invalid request', () => {
   it.each<[string, Partial<ZapRequestOptions>, string]>([
     ['no recipient', replaceTag('p', null), "exactly one 'p' tag"],
     ['the recipient twice', { tags: [['p', RECIPIENT]] }, "exactly one 'p' tag"],
-    ['two recipients', { tags: [['p', OTHER_PUBKEY]] }, "exactly one 'p' tag"],
     ['two events', { tags: Array(2).fill(['e', EVENT_ID]) }, "at most one 'e' tag"],
     [
       'the receipt key of another service',
@@ -107,23 +97,14 @@ describe('validateZapRequest with an invalid request', () => {
     ['101 tags', { tags: Array(98).fill(['t', 'x']) }, 'at most 100 tags'],
     ['a long address', { tags: [['a', `1:${EVENT_ID}:${'x'.repeat(958)}`]] }, '1024 bytes'],
     ['an upper-case event id', { tags: [['e', EVENT_ID.toUpperCase()]] }, "in its 'e' tag"],
-    ['an empty event id', { tags: [['e']] }, "an event id.*in its 'e' tag"],
     ['an address without a key', { tags: [['a', '30023:x:y']] }, "in its 'a' tag"],
-    ['an address of two parts', { tags: [['a', `30023:${EVENT_ID}`]] }, "in its 'a' tag"],
     ['a kind above 65535', { tags: [['a', `65536:${EVENT_ID}:x`]] }, "in its 'a' tag"],
-    ['an address without a kind', { tags: [['a', `:${EVENT_ID}:x`]] }, "in its 'a' tag"],
-    ['a second, invalid address', { tags: [['a', `1:${EVENT_ID}:`], ['a']] }, "in its 'a' tag"],
-    ['a long UTF-8 address', { tags: [['a', `1:${EVENT_ID}:${'ü'.repeat(500)}`]] }, '1024 bytes'],
     [
       'a zero before the amount',
       replaceTag('amount', ['021000']),
       "'amount' tag: 21000 millisatoshis",
     ],
-    ['an empty amount', replaceTag('amount', []), "'amount' tag"],
     ['two amounts', { tags: [['amount', '21000']] }, "at most one 'amount' tag"],
-    ['two relay lists', { tags: [['relays', 'wss://a.example']] }, "at most one 'relays' tag"],
-    ['two receipt keys', { tags: Array(2).fill(['P', TEST_ZAP_PUBKEY]) }, "most one 'P' tag"],
-    ['more than 6 KiB of multibyte text', { comment: '🥜'.repeat(1_500) }, 'in 6144 bytes'],
     ['more than 6 KiB of escaped text', { comment: '"'.repeat(1_500) }, 'in 6144 bytes'],
   ])('rejects an event with %s without checking its signature', (_case, options, reason) => {
     expectRejectedUnverified(signRequest(options).text, reason);
@@ -131,18 +112,10 @@ describe('validateZapRequest with an invalid request', () => {
 
   it.each<[object, string]>([
     [{ kind: 1 }, 'must be of kind 9734'],
-    [{ kind: '9734' }, "a number as its 'kind'"],
-    [{ id: 7 }, "64 lower-case hexadecimal digits as its 'id'"],
     [{ id: EVENT_ID.toUpperCase() }, "digits as its 'id'"],
-    [{ pubkey: 'ab' }, "digits as its 'pubkey'"],
     [{ created_at: '1' }, "Unix seconds as its 'created_at'"],
-    [{ created_at: -1 }, "Unix seconds as its 'created_at'"],
     [{ created_at: 1.5 }, "Unix seconds as its 'created_at'"],
-    [{ created_at: 1e300 }, "Unix seconds as its 'created_at'"],
     [{ content: { a: 1 } }, "text as its 'content'"],
-    [{ tags: undefined }, "lists of text as its 'tags'"],
-    [{ tags: { p: RECIPIENT } }, "lists of text as its 'tags'"],
-    [{ tags: ['p'] }, "lists of text as its 'tags'"],
     [{ tags: [['p', null]] }, "lists of text as its 'tags'"],
   ])('rejects an event with %j without checking its signature', (changes, reason) => {
     expectRejectedUnverified(JSON.stringify({ ...signRequest().event, ...changes }), reason);
@@ -150,9 +123,7 @@ describe('validateZapRequest with an invalid request', () => {
 
   it.each([
     ['an empty text', ''],
-    ['a truncated event', signRequest().text.slice(0, -1)],
     ['base64', Buffer.from(signRequest().text).toString('base64')],
-    ['a raw NUL', signRequest().text.replace('"content":"', '"content":"\0')],
     ['nested objects', '{"a":'.repeat(800)],
   ])('rejects %s without checking a signature', (_case, text) => {
     expectRejectedUnverified(text, 'is not JSON. Encode it with encodeURIComponent, once');

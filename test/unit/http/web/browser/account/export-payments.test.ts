@@ -31,10 +31,6 @@ describe('formatPaymentsCsv', () => {
     );
   });
 
-  it('writes only the header if there are no payments', () => {
-    expect(formatPaymentsCsv([])).toBe(`${HEADER}\r\n`);
-  });
-
   it('does not contain the id of a quote', () => {
     expect(formatPaymentsCsv([PAYMENT])).not.toContain(PAYMENT.quoteId);
   });
@@ -54,9 +50,7 @@ describe('formatPaymentsCsv', () => {
   it.each([
     ['a,b', '"a,b"'],
     ['say "hi"', '"say ""hi"""'],
-    ['two\nlines', '"two\nlines"'],
     ['two\r\nlines', '"two\r\nlines"'],
-    ['a;b', '"a;b"'],
     ['a\tb', '"a\tb"'],
   ])('quotes %j', (comment, field) => {
     expect(formatRow({ comment })).toContain(`,${field},,`);
@@ -64,12 +58,9 @@ describe('formatPaymentsCsv', () => {
 
   it.each([
     ['=1+1', "'=1+1"],
-    ['+1', "'+1"],
-    ['-1', "'-1"],
     ['@SUM(A1)', "'@SUM(A1)"],
     ['＝1+1', "'＝1+1"],
     ['\t=1', `"'\t'=1"`],
-    ['\r=1', `"'\r'=1"`],
     // Some spreadsheets split lines at semicolons and tabs, even within quotation marks.
     ['hi;=1+1', `"hi;'=1+1"`],
     ['hi\t@SUM(A1)', `"hi\t'@SUM(A1)"`],

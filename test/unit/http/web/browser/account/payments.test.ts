@@ -5,10 +5,6 @@ const PUBKEY = '7e'.repeat(32);
 const NPUB = 'npub10el8uln70el8uln70el8uln70el8uln70el8uln70el8uln70elqm6360c';
 
 describe('readPayer', () => {
-  it('returns the comment of a payment without a zap', () => {
-    expect(readPayer({ comment: 'hi' })).toEqual({ comment: 'hi', npub: null });
-  });
-
   it('returns the key and the text of a zap', () => {
     const zapRequest = JSON.stringify({ pubkey: PUBKEY, content: 'great post' });
     expect(readPayer({ zapRequest })).toEqual({ comment: 'great post', npub: NPUB });

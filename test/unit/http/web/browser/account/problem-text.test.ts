@@ -22,42 +22,23 @@ describe('describeProblem', () => {
       NO_RESPONSE,
       'The server did not respond. Check your internet connection and try again.',
     ],
-    ['a signer that refuses', new Error('User rejected.'), 'User rejected.'],
-    ['an invalid request', refusal(400, 'invalid', 'This is wrong.'), 'This is wrong.'],
-    ['a rate limit of the server', refusal(429, 'rate_limited', 'Try in 7 s.'), 'Try in 7 s.'],
     [
       'a rate limit of a proxy',
       refusal(429, null, 'Too many.'),
       'Too many. Try again in a minute.',
     ],
-    ['a bug', refusal(500, 'internal', 'It broke.'), 'It broke. Try again in a minute.'],
     [
       'an expired session',
       refusal(401, 'unauthorized', 'Unauthorized.'),
       'Unauthorized. Sign out and sign in again, and check the clock of your device.',
     ],
     [
-      'a mint that cannot lock quotes',
-      refusal(400, 'locking_unsupported', 'Mint does not support it.'),
-      'This mint cannot lock quotes. Choose another mint, or do without “Lock quotes”.',
-    ],
-    [
       'a taken name',
       refusal(409, 'name_taken', 'It is taken.'),
       'It is taken. Choose another name.',
     ],
-    [
-      'a purchase in progress',
-      refusal(500, 'purchase_in_progress', 'It is in progress.'),
-      'It is in progress. Try again in a minute; you need no other token.',
-    ],
   ])('explains %s', (_case, error, text) => {
     expect(describeProblem(error)).toBe(text);
-  });
-
-  it('names the possible causes if a mint cannot be used', () => {
-    const error = refusal(400, 'mint_unusable', 'Is this a valid mint url?');
-    expect(describeProblem(error)).toMatch(/^Is this a valid mint url\? .*Nothing was changed\.$/);
   });
 });
 
@@ -69,7 +50,6 @@ describe('describePaymentProblem', () => {
       refusal(500, 'unavailable', 'The mint fails.'),
       /^The mint fails\. .*with the same token.*not spent twice/,
     ],
-    ['a gateway error', refusal(502, null, 'Status 502.'), /with the same token.*not spent twice/],
     [
       'a spent token',
       refusal(402, 'payment_required', 'It is spent.'),
@@ -80,8 +60,6 @@ describe('describePaymentProblem', () => {
       refusal(409, 'name_taken', 'It is taken.'),
       /^It is taken\. Choose another name\. Your token is still in the field/,
     ],
-    ['headers that are too large for a proxy', refusal(431, null, '.'), /token is too long/],
-    ['a signer that refuses', new Error('No.'), /^No\. Your token is still in the field/],
   ])('explains %s', (_case, error, text) => {
     expect(describePaymentProblem(error)).toMatch(text);
   });
