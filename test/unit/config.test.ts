@@ -185,12 +185,16 @@ describe('readConfig', () => {
     ]);
   });
 
-  it.each([['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }]])(
-    'accepts %s',
-    (_case, settings) => {
-      expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
-    },
-  );
+  it.each([
+    ['free usernames with Postgres', { ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '0' }],
+    ['any free port twice', { PORT: '0', METRICS_PORT: '0' }],
+    [
+      'the same port on different hosts',
+      { PORT: '9464', METRICS_PORT: '9464', METRICS_HOST: '::1' },
+    ],
+  ])('accepts %s', (_case, settings) => {
+    expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([]);
+  });
 
   const EMPTY_SENDABLE_RANGE =
     /^MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must/;
@@ -213,6 +217,11 @@ describe('readConfig', () => {
     [{ ...POSTGRES_SETTINGS, JWT_SECRET: undefined }, /^JWT_SECRET is required with DATABASE_URL/],
     [{ JWT_SECRET: 'short' }, /^JWT_SECRET must have at least 32 characters/],
     [{ JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET }, /^JWT_SECRET_PREVIOUS must differ/],
+    [{ PORT: '9464', METRICS_PORT: '9464' }, /^METRICS_PORT must differ from PORT/],
+    [
+      { HOST: '0.0.0.0', PORT: '9464', METRICS_PORT: '9464' },
+      /^METRICS_PORT must differ from PORT/,
+    ],
     [{ DEFAULT_MINT_URL: 'http://mint.example' }, /^DEFAULT_MINT_URL must be an https:/],
     [{ DEFAULT_MINT_URL: undefined }, /^DEFAULT_MINT_URL is required/],
     [
