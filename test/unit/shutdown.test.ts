@@ -1,5 +1,9 @@
+import { execFile as execFileWithCallback } from 'node:child_process';
+import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { shutDown } from '../../src/shutdown.ts';
+
+const execFile = promisify(execFileWithCallback);
 
 it('runs the remaining stages, and logs the stage, if a stage throws, rejects or hangs', async () => {
   const stopped: string[] = [];
@@ -31,4 +35,16 @@ it('runs the remaining stages, and logs the stage, if a stage throws, rejects or
     { event: 'shutdown_stage_failed', stage: 'rejects', err: failure },
     { event: 'shutdown_stage_failed', stage: 'hangs', err: expect.any(Error) },
   ]);
+});
+
+it('runs the remaining stages even if nothing else keeps the process running', async () => {
+  const module = new URL('../../src/shutdown.ts', import.meta.url).href;
+  const script = `
+    import { shutDown } from '${module}';
+    const hangs = { name: 'hangs', deadlineMs: 1, stop: () => new Promise(() => undefined) };
+    const last = { name: 'last', deadlineMs: 1, stop: () => console.log('closed') };
+    await shutDown([hangs, last], { warn: () => undefined });
+  `;
+  const { stdout } = await execFile(process.execPath, ['--input-type=module', '--eval', script]);
+  expect(stdout).toBe('closed\n');
 });
