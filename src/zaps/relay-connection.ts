@@ -88,12 +88,19 @@ export class RelayConnection {
     await this.#handshakeEnded.promise;
     const message = `["EVENT",${eventJson}]`;
     const result = await this.#sendAndWaitForOk(id, message);
-    const isAuthRequired = result.outcome === 'rejected' && result.rejection === 'auth_required';
-    if (!isAuthRequired || this.#authResult === null) {
+    if (!isAuthRequired(result) || this.#authResult === null) {
       return result;
     }
     const auth = await this.#authResult;
-    return auth.outcome === 'accepted' ? this.#sendAndWaitForOk(id, message) : auth;
+    if (auth.outcome !== 'accepted') {
+      return auth;
+    }
+    const secondResult = await this.#sendAndWaitForOk(id, message);
+    if (isAuthRequired(secondResult)) {
+      // The authenticated session has ended. Only a new connection authenticates again.
+      this.close();
+    }
+    return secondResult;
   }
 
   async query(filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
@@ -253,4 +260,8 @@ export class RelayConnection {
   #createFailure(reason: HandshakeFailure): PublishResult {
     return this.#hasOpened ? { outcome: 'no_response' } : { outcome: 'unreachable', reason };
   }
+}
+
+function isAuthRequired(result: PublishResult): boolean {
+  return result.outcome === 'rejected' && result.rejection === 'auth_required';
 }

@@ -215,7 +215,30 @@ describe('RelayPool with a relay that requires AUTH', () => {
     },
   );
 
-  it('resends an event only once and authenticates once if AUTH never suffices', async () => {
+  it('authenticates again on a new connection after the relay has ended the session', async () => {
+    const sessions = new Set<WebSocket>();
+    const relay = await startScriptedRelay((socket, text) => {
+      const [kind, { id }] = JSON.parse(text);
+      if (kind === 'AUTH') {
+        sessions.add(socket);
+      }
+      if (sessions.has(socket)) {
+        send(socket, ['OK', id, true, '']);
+      } else {
+        send(socket, ['AUTH', 'challenge']);
+        send(socket, ['OK', id, false, 'auth-required: who?']);
+      }
+    });
+    const pool = createPool();
+    expect(await publishEvent(pool, relay, signEvent({ content: 'a' }))).toEqual(ACCEPTED);
+    sessions.clear();
+    const result = await publishEvent(pool, relay, signEvent({ content: 'b' }));
+    expect(result).toMatchObject({ outcome: 'rejected', rejection: 'auth_required' });
+    expect(await publishEvent(pool, relay, signEvent({ content: 'b' }))).toEqual(ACCEPTED);
+    expect(relay.countOpenedSockets()).toBe(2);
+  });
+
+  it('resends an event only once and authenticates once per connection if AUTH never suffices', async () => {
     const relay = await startScriptedRelay((socket, text) => {
       const [kind, { id }] = JSON.parse(text);
       send(socket, ['AUTH', `challenge ${relay.received.length}`]);
@@ -229,7 +252,8 @@ describe('RelayPool with a relay that requires AUTH', () => {
     // Each of the five events was sent twice.
     const kinds = relay.received.map((text) => JSON.parse(text)[0]);
     expect(kinds.filter((kind) => kind === 'EVENT')).toHaveLength(10);
-    expect(kinds.filter((kind) => kind === 'AUTH')).toHaveLength(1);
+    expect(kinds.filter((kind) => kind === 'AUTH')).toHaveLength(5);
+    expect(relay.countOpenedSockets()).toBe(5);
   });
 });
 
