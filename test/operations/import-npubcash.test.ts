@@ -184,9 +184,11 @@ it('watches imported invoices that may still be paid or may be paid without a re
 
 it('imports names, settings and blocks, and a second import keeps changes made since then', async () => {
   const [alice, bob, blocked, uppercaseUser] = [newWallet(), newWallet(), newWallet(), newWallet()];
+  const impostor = newWallet();
   await addSkippedUser('name_taken', { pubkey: blocked.pubkey, name: 'ALICE' });
   await npubcash.addUser({ pubkey: alice.pubkey, name: 'alice', mint_url: `${mint.url}/` });
   await npubcash.addUser({ pubkey: bob.pubkey, mint_url: mint.url, lock_quote: true });
+  await npubcash.addUser({ pubkey: impostor.pubkey, name: 'satoshi' });
   await npubcash.addUser({ pubkey: uppercaseUser.pubkey.toUpperCase(), name: 'Loud' });
   await addSkippedUser('has_another_name', {
     pubkey: uppercaseUser.pubkey.toUpperCase(),
@@ -196,7 +198,7 @@ it('imports names, settings and blocks, and a second import keeps changes made s
   await addSkippedUser('bad_mint_url', { pubkey: newWallet().pubkey, mint_url: 'nowhere' });
   await addSkippedUser('bad_pubkey', { pubkey: 'nobody' });
   await npubcash.blockRecipient(blocked.pubkey);
-  const summaryLines = ['Users     6 new, 1 already', 'Names     2 new, 0', 'Blocks    1 new, 0'];
+  const summaryLines = ['Users     7 new, 1 already', 'Names     3 new, 0', 'Blocks    1 new, 0'];
   for (const output of [await runImport('--dry-run'), await runImport()]) {
     expect(summaryLines.filter((line) => !output.includes(line))).toEqual([]);
     expect(parseSkips(output)).toEqual(expectedSkips);
@@ -221,8 +223,12 @@ it('imports names, settings and blocks, and a second import keeps changes made s
 
   await bob.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
   await runOperatorCommand(database, ['user', 'unblock', blocked.npub]);
+  await runOperatorCommand(database, ['name', 'release', 'satoshi', '--in-use']);
   const secondOutput = await runImport();
   expect(secondOutput).toContain('Users     0 new');
+  expect(secondOutput).toContain('Names     0 new');
+  expect(secondOutput).toContain('name_released: ');
+  expect(await fetchUserInfo(impostor)).not.toHaveProperty('name');
   expect(secondOutput).toContain('Blocks    0 new');
   expect(await fetchUserInfo(bob)).toMatchObject({ lockQuote: false });
   expect(await fetchLnurlResponse(blocked.npub)).toMatchObject({ tag: 'payRequest' });

@@ -7,7 +7,7 @@ import {
   lockPaymentCounters,
   saveUserSettings,
 } from '../../recipients/user-store.ts';
-import { claimUsername } from '../../usernames/username-store.ts';
+import { claimUsername, findUsername } from '../../usernames/username-store.ts';
 import { formatCount } from '../format.ts';
 import type { ImportRun } from './import-run.ts';
 import type { NpubcashSource, NpubcashUser } from './npubcash-source.ts';
@@ -104,6 +104,11 @@ async function importUser(run: ImportRun, tx: Tx, user: ParsedUser): Promise<voi
   const hasNoName = stored === null || stored.name === null;
   if (!hasNoName && stored.name !== name) {
     run.skip(sourceRow, 'has_another_name');
+    return;
+  }
+  // The operator has released it, for example because it pretends to be somebody else.
+  if (hasNoName && (await findUsername(tx, name))?.status === 'released') {
+    run.skip(sourceRow, 'name_released');
     return;
   }
   // The grace period does not matter: the key has no other name that this would release.

@@ -23,6 +23,7 @@ export const SKIP_REASON_TEXTS = {
   same_quote_twice: 'an earlier row has the same quote, and was imported',
   settings_kept: 'the user already has other settings here; they were not changed',
   has_another_name: 'the user already has another name here; it was not changed',
+  name_released: 'the name was released here; the rest of the user is imported',
   name_taken: 'the name belongs to another key here; the rest of the user is imported',
 } as const;
 
