@@ -23,6 +23,8 @@ export const ERROR_CODES = [
   'name_not_for_sale',
   // The outcome is not known yet; the same request with the same token finishes the purchase.
   'purchase_in_progress',
+  // The purchase in progress has another token.
+  'token_not_used',
 ] as const;
 
 export type ErrorCode = (typeof ERROR_CODES)[number];

@@ -44,6 +44,7 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   name_reserved: 400,
   name_taken: 409,
   name_not_for_sale: 400,
+  token_not_used: 409,
   // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
   // clients know that a request with 503 and `Retry-After` can be repeated.
   database_unavailable: 503,

@@ -97,7 +97,7 @@ export async function claimProofs(
   return inserted.numAffectedRows === BigInt(secretHashes.length);
 }
 
-/** Whether one of these proofs paid for the name of this key. */
+/** Whether one of these proofs pays or paid for the name of this key. */
 export async function hasPaidForName(
   db: Db,
   { pubkey, name, secretHashes }: { pubkey: string; name: string; secretHashes: readonly string[] },

@@ -169,13 +169,14 @@ async function resumePurchase(
   // A request in transit could still spend the token after a rejection, or after the mint has reported it as unspent.
   const isNothingInTransit =
     lastUnansweredAtMs === null || clock() - lastUnansweredAtMs >= MAX_TRANSIT_MS;
-  const options = { isRejectionFinal: isNothingInTransit };
+  const finish = (result: SwapResult) =>
+    // Inputs that are pending may be so because of this purchase.
+    result.outcome === 'rejected' && result.reason === 'pending'
+      ? scheduleRetry(context, purchase, 'pending at the mint')
+      : applySwapResult(context, purchase, result, { isRejectionFinal: isNothingInTransit });
   const earlierResult = await findSwapResult(context, swap);
   if (earlierResult !== null) {
-    // Inputs that are pending may be so because of this purchase.
-    return earlierResult.outcome === 'rejected' && earlierResult.reason === 'pending'
-      ? scheduleRetry(context, purchase, 'pending at the mint')
-      : applySwapResult(context, purchase, earlierResult, options);
+    return finish(earlierResult);
   }
   if (isUndoDue(purchase)) {
     // A further swap could be executed after the purchase was undone.
@@ -185,13 +186,12 @@ async function resumePurchase(
     const restoredResult = await restoreOutputs(context, swap);
     return restoredResult === null
       ? failPurchaseAndFreeName(context, purchase, 'no_response')
-      : applySwapResult(context, purchase, restoredResult, options);
+      : finish(restoredResult);
   }
   if (!(await recordSwapRequest(db, purchase, clock()))) {
     return PENDING;
   }
-  const result = await redeemToken(context, purchase, inputs);
-  return applySwapResult(context, purchase, result, options);
+  return finish(await redeemToken(context, purchase, inputs));
 }
 
 /** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */

@@ -68,7 +68,8 @@ export type RegistrationResult =
  * Gives a key a name. Unless names are free or the key already has the name, the token has to pay for it, and is
  * redeemed only if the key gets the name. A repeated request with the same token has the same result.
  *
- * @throws RequestError if the key cannot have the name, or (`purchase_in_progress`) if the outcome is not known yet
+ * @throws RequestError if the key cannot have the name, or (`purchase_in_progress`, `token_not_used`) if the outcome of
+ *   its purchase is not known yet
  */
 export async function registerUsername(
   context: UsernameContext,
@@ -91,10 +92,16 @@ export async function registerUsername(
     case 'owned':
       return OWNED;
     case 'buying':
-      throw inProgressError('Your purchase of this username is in progress.');
+      // A wallet that repeats the request with another token would later take 201 as a sign that it was spent.
+      throw token === null || (await isPayment(context, { pubkey, name, token }))
+        ? inProgressError('Your purchase of this username is in progress.')
+        : new RequestError(
+            'token_not_used',
+            'Your purchase of this username with another token is in progress; this token was not used.',
+          );
     case 'reclaimable':
       // Repeating the request that bought a name must not reclaim the name after its user has released it.
-      return (await isEarlierPayment(context, { pubkey, name, token }))
+      return token !== null && (await isPayment(context, { pubkey, name, token }))
         ? OWNED
         : claimFreeOfCharge(context, pubkey, name);
     case 'free':
@@ -158,13 +165,14 @@ const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof Request
 
 const OWNED = { outcome: 'owned' } as const;
 
-async function isEarlierPayment(
+/** Whether the token pays or paid for the name of this key. */
+async function isPayment(
   { db }: UsernameContext,
-  { pubkey, name, token }: { pubkey: string; name: string; token: string | null },
+  { pubkey, name, token }: { pubkey: string; name: string; token: string },
 ): Promise<boolean> {
-  const decoded = token === null ? null : decodeToken(token);
+  const decoded = decodeToken(token);
   return (
-    decoded?.outcome === 'decoded' &&
+    decoded.outcome === 'decoded' &&
     (await hasPaidForName(db, { pubkey, name, secretHashes: decoded.secretHashes }))
   );
 }
@@ -317,7 +325,7 @@ function inProgressError(message: string): RequestError {
 function mintError(retryAfterMs: number | null = null): RequestError {
   return new RequestError(
     'unavailable',
-    'The mint is not working properly. Your token was not used; try again later.',
+    'The mint is busy or does not work properly. Your token was not used; try again later.',
     retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000)),
   );
 }

@@ -34,7 +34,6 @@ export interface Withdrawal {
   sealedProofs: string;
 }
 
-/** Stores the operator's ecash and the tokens that the operator has withdrawn. */
 /** Adds proofs, and skips proofs that are already stored. */
 export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]): Promise<void> {
   const columns = {

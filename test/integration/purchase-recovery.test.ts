@@ -58,6 +58,12 @@ describe('an abandoned purchase', () => {
     const { status, headers, body } = await requestUsername(buyer, 'alice', token);
     expect({ status, code: body.code }).toEqual({ status: 503, code: 'purchase_in_progress' });
     expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
+    const otherToken = await payer.mintToken(PRICE_SAT);
+    const withOtherToken = await requestUsername(buyer, 'alice', otherToken);
+    expect({ status: withOtherToken.status, code: withOtherToken.body.code }).toEqual({
+      status: 409,
+      code: 'token_not_used',
+    });
     const otherBuyer = new RecipientClient(buyer.origin, clock.now);
     expect((await requestUsername(otherBuyer, 'alice')).status).toBe(409);
     await expireLeases();
@@ -139,6 +145,27 @@ describe('a purchase', () => {
     await recoveryJob.run();
     // The first process received its response, so either process may complete the purchase.
     await eventually(async () => expect(await readPurchaseStates()).toEqual(['completed']));
+    await expectSoldOnce(token);
+  });
+
+  it('stays open if its late request makes the token pending when the recovery job repeats it', async () => {
+    const lateSwap = mint.holdNext('POST /v1/swap', 'before');
+    const { token } = await abandonPurchase(lateSwap);
+    clock.advance(MAX_TRANSIT_MS);
+    const repeatedSwap = mint.holdNext('POST /v1/swap', 'before');
+    const recoveryJob = createRecoveryJob();
+    const recovery = recoveryJob.run();
+    await repeatedSwap.reached;
+    const redeeming = mint.holdNext('POST /v1/swap', 'during');
+    lateSwap.release();
+    await redeeming.reached;
+    repeatedSwap.release();
+    await recovery;
+    expect(await readPurchases()).toEqual([{ state: 'open', reason: 'pending at the mint' }]);
+    redeeming.release();
+    await eventually(async () => expect(await payer.fetchTokenState(token)).toBe('SPENT'));
+    clock.advance(MAX_BACKOFF_MS);
+    await recoveryJob.run();
     await expectSoldOnce(token);
   });
 

@@ -37,7 +37,7 @@ const schema = {
         },
       },
     }),
-    409: apiError.meta({ description: 'The name is taken.' }),
+    409: apiError.meta({ description: 'The name is taken, or being bought with another token.' }),
     ...errorResponses(apiError, 400, 401, 413, 500, 503),
   },
 };
