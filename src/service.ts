@@ -205,7 +205,7 @@ export async function startService(
       recipients,
       mintPolicy,
       mintInfoCache: mints.infoCache,
-      invoiceIssuer: quotes.invoiceIssuer,
+      invoices: quotes.invoices,
       descriptionTemplate: config.lnurlText,
       maxCommentLength: config.maxCommentLength,
       getZapPubkey: zaps.getZapPubkey,

@@ -5,7 +5,7 @@ import type { Logger } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventVerifier } from '../nostr/events.ts';
-import type { InvoiceIssuer } from '../quotes/invoice-issuer.ts';
+import type { InvoiceContext } from '../quotes/issue-invoice.ts';
 import type { QuoteSubscribers } from '../quotes/quote-subscribers.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
 import type { UsernameContext } from '../usernames/register-username.ts';
@@ -28,7 +28,7 @@ export interface HttpContext {
   recipients: RecipientDirectory;
   mintPolicy: MintPolicy;
   mintInfoCache: MintInfoCache;
-  invoiceIssuer: InvoiceIssuer;
+  invoices: InvoiceContext;
   /** The `text/plain` entry of LNURL metadata, in which `{address}` is replaced by the Lightning address. */
   descriptionTemplate: string;
   /** In Unicode code points. 0 means that comments are ignored. */

@@ -3,7 +3,7 @@ import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { ObservationSource, RecordedQuote } from '../quotes/decide-observation.ts';
-import type { InvoiceOutcome } from '../quotes/invoice-issuer.ts';
+import type { InvoiceOutcome } from '../quotes/issue-invoice.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
 /** Default gauges of prom-client. promtool rejects their names, because only counters may end in `_total`. */

@@ -47,7 +47,7 @@ interface AdmittedRequest extends Disposable {
 
 interface InvoiceAdmissionContext {
   db: Db;
-  watchBudget: Pick<WatchBudget, 'getShare' | 'add'>;
+  watchBudget: WatchBudget;
   limits: InvoiceLimits;
   /** The key for hashing addresses is derived from this secret. */
   secret: string;
@@ -81,7 +81,7 @@ export class InvoiceAdmission {
    *
    * @throws RequestError if the address sent too many requests within a minute
    */
-  assertRequestRate(prefixes: AddressPrefixes): void {
+  countRequest(prefixes: AddressPrefixes): void {
     const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {
       throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);

@@ -3,7 +3,7 @@ import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { InvoiceAdmission, type InvoiceLimits } from './invoice-admission.ts';
-import { InvoiceIssuer, type InvoiceIssuerDeps } from './invoice-issuer.ts';
+import type { InvoiceContext } from './issue-invoice.ts';
 import type { RecordingContext } from './observation-recorder.ts';
 import { createQuoteAnnouncer } from './process-notifications.ts';
 import { insertQuotes } from './quote-store.ts';
@@ -11,40 +11,44 @@ import { QuoteSubscribers } from './quote-subscribers.ts';
 import { QuoteWriter } from './quote-writer.ts';
 import { UpdateSender } from './update-sender.ts';
 
-export interface QuotesModuleOptions
-  extends Pick<InvoiceIssuerDeps, 'operatorRange' | 'onQuoteCreated' | 'onInvoiceFinished'> {
+interface QuotesOptions {
   db: Db;
   mints: Mints;
   zaps: RecordingContext['zaps'];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
+  /** The key for hashing addresses is derived from this secret. */
   secret: string;
+  operatorRange: InvoiceContext['operatorRange'];
+  onQuoteCreated: InvoiceContext['onQuoteCreated'];
+  onInvoiceFinished: InvoiceContext['onInvoiceFinished'];
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
 }
 
 /** Constructs the objects that issue invoices, record payments and notify wallets. */
-export function createQuotesModule(options: QuotesModuleOptions) {
-  const { db, mints, limits, clock, log } = options;
+export function createQuotesModule(options: QuotesOptions) {
+  const { db, mints, zaps, limits, secret, clock, monotonicMs, log } = options;
+  const { operatorRange, onQuoteCreated, onInvoiceFinished } = options;
+  const { anomalies, watchBudget } = mints;
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
-  const recording: RecordingContext = {
+  const admission = new InvoiceAdmission({ db, watchBudget, limits, secret, clock, monotonicMs });
+  const quoteWriter = new QuoteWriter((quotes) => insertQuotes(db, quotes));
+  const invoices: InvoiceContext = {
     db,
-    anomalies: mints.anomalies,
-    zaps: options.zaps,
+    mints,
+    admission,
+    quoteWriter,
+    operatorRange,
+    onQuoteCreated,
+    onInvoiceFinished,
     clock,
+    monotonicMs,
     log,
   };
+  const recording: RecordingContext = { db, anomalies, zaps, clock, log };
   return {
-    invoiceIssuer: new InvoiceIssuer({
-      ...options,
-      quoteWriter: new QuoteWriter((quotes) => insertQuotes(db, quotes)),
-      db,
-      admission: new InvoiceAdmission({
-        ...options,
-        watchBudget: mints.watchBudget,
-        db,
-      }),
-    }),
+    invoices,
     recording,
     announcer: createQuoteAnnouncer(db, log),
     subscribers,

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
+import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
 import {
   buildLnurlMetadata,
   formatLnurlText,
@@ -88,7 +89,7 @@ const schema = {
 
 /** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16). */
 export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
-  const { recipients, invoiceIssuer, publicOrigins, descriptionTemplate } = context;
+  const { recipients, invoices, publicOrigins, descriptionTemplate } = context;
   app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
     const { amount, comment } = request.query;
     const origin = publicOrigins.getOriginForRequest(request);
@@ -98,7 +99,7 @@ export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, conte
     const zapPubkey = context.getZapPubkey(recipient.mintUrl);
     // HEAD requests never create an invoice.
     if (amount === undefined || request.method === 'HEAD') {
-      const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
+      const { minMsat, maxMsat } = await getSendableRange(invoices, recipient);
       return {
         tag: 'payRequest' as const,
         callback: `${origin}/.well-known/lnurlp/${request.params.user.toLowerCase()}`,
@@ -111,13 +112,15 @@ export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, conte
     }
     const prefixes = toAddressPrefixes(request.ip);
     const payment = { recipient: recipient.pubkey, amountMsat: amount, zapPubkey };
-    const invoice = await invoiceIssuer.issue(recipient, amount, prefixes, () => ({
+    const text = {
       lnurlMetadata: metadata,
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,
       comment: validateComment(comment, context.maxCommentLength),
       ...readZapRequestParameter(request, payment, context),
-    }));
+    };
+    const order = { recipient, amountMsat: amount, prefixes, text };
+    const invoice = await issueInvoice(invoices, order);
     return {
       pr: invoice.request,
       routes: [],

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
+import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
 import {
   buildLnurlMetadata,
   formatLnurlText,
@@ -142,7 +143,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         return send(reply.code(400), await renderPayment(payee, form, context));
       }
       try {
-        const verifyToken = await issueInvoice(payee, request.body, request, context);
+        const verifyToken = await issueWebInvoice(payee, request.body, request, context);
         return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
       } catch (error) {
         if (error instanceof RequestError && error.code === 'invalid') {
@@ -253,19 +254,19 @@ async function resolvePayee(
   return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
 }
 
-async function getSatRange(recipient: Recipient, { invoiceIssuer }: HttpContext) {
-  const { minMsat, maxMsat } = await invoiceIssuer.getSendableRange(recipient);
+async function getSatRange(recipient: Recipient, { invoices }: HttpContext) {
+  const { minMsat, maxMsat } = await getSendableRange(invoices, recipient);
   return { minSat: minMsat / MSAT_PER_SAT, maxSat: maxMsat / MSAT_PER_SAT };
 }
 
 /** Issues an invoice as the LNURL route does. Returns its verify token. Throws RequestError. */
-async function issueInvoice(
+async function issueWebInvoice(
   { recipient, account, tag, host }: Payee,
   { amount, comment }: { amount: string; comment: string },
   request: FastifyRequest,
   context: HttpContext,
 ): Promise<string> {
-  const { invoiceIssuer, descriptionTemplate, maxCommentLength } = context;
+  const { invoices, descriptionTemplate, maxCommentLength } = context;
   const { minSat, maxSat } = await getSatRange(recipient, context);
   const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
   if (!(amountSat >= minSat && amountSat <= maxSat)) {
@@ -274,14 +275,16 @@ async function issueInvoice(
   }
   const prefixes = toAddressPrefixes(request.ip);
   const address = `${account}@${host}`;
-  const invoice = await invoiceIssuer.issue(recipient, amountSat * MSAT_PER_SAT, prefixes, () => ({
+  const text = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
     plainText: formatLnurlText(address, descriptionTemplate),
     tag,
     comment: validateComment(comment, maxCommentLength),
     zapRequest: null,
     receiptRefusal: null,
-  }));
+  };
+  const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, text };
+  const invoice = await issueInvoice(invoices, order);
   return invoice.verifyToken;
 }
 

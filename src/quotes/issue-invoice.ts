@@ -1,0 +1,244 @@
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
+import { type ErrorCode, RequestError } from '../errors.ts';
+import { type Logger, logMilestone } from '../log.ts';
+import type { MintInfo } from '../mints/mint-info.ts';
+import type { Mints } from '../mints/mints-module.ts';
+import type { CreatedQuote } from '../mints/quote-responses.ts';
+import { type AddressPrefixes, toQueueGroup } from '../net/address-prefixes.ts';
+import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
+import type { Recipient } from '../recipients/recipient-directory.ts';
+import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
+import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
+import { VERIFY_TOKEN_BYTES } from './limits.ts';
+import {
+  chooseInvoiceDescription,
+  type InvoiceText,
+  MSAT_PER_SAT,
+  narrowSendableRange,
+  type SendableRange,
+} from './lnurl-pay.ts';
+import type { QuoteAnnouncement } from './process-notifications.ts';
+import { addQuoteEvents } from './quote-event-store.ts';
+import { computeUnpaidWatchUntilMs } from './quote-state.ts';
+import type { NewQuote } from './quote-store.ts';
+import type { QuoteWriter } from './quote-writer.ts';
+
+/** What issues invoices. */
+export interface InvoiceContext {
+  db: Db;
+  mints: Mints;
+  admission: InvoiceAdmission;
+  quoteWriter: QuoteWriter;
+  /** The amounts that the operator allows. */
+  operatorRange: SendableRange;
+  /** Called after the commit, before the payer receives the invoice. */
+  onQuoteCreated: (quote: QuoteAnnouncement) => void;
+  onInvoiceFinished: (result: InvoiceOutcome) => void;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+/** How a request for an invoice ended. */
+export type InvoiceOutcome =
+  /** `mintMs` is the time that was spent waiting for the mint's rate limit and responses, `serviceMs` the rest. */
+  | { outcome: 'issued'; mintMs: number; serviceMs: number }
+  /** `failed`: an internal error. */
+  | { outcome: ErrorCode | 'failed' };
+
+export interface Invoice {
+  request: string;
+  /** The token of the verify URL (LUD-21): 64 lower-case hex characters. */
+  verifyToken: string;
+}
+
+interface InvoiceOrder {
+  recipient: Recipient;
+  amountMsat: number;
+  /** Of the payer's address. */
+  prefixes: AddressPrefixes;
+  text: InvoiceText;
+}
+
+/**
+ * Issues an invoice. Commits the quote before it returns the invoice, so that every payment finds its quote.
+ *
+ * @throws RequestError if the amount is invalid, the payer is not admitted, or the mint returns no invoice that matches
+ *   the order
+ */
+export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder): Promise<Invoice> {
+  const { admission, mints, onInvoiceFinished, monotonicMs } = context;
+  const { pubkey, mintUrl } = order.recipient;
+  const startedAtMs = monotonicMs();
+  try {
+    admission.countRequest(order.prefixes);
+    const mintInfo = await mints.infoCache.get(mintUrl);
+    const infoMs = monotonicMs() - startedAtMs;
+    if (mintInfo === null) {
+      // The mint has never responded, so a request for a quote would probably fail, too.
+      throw mintUnavailableError();
+    }
+    assertSendableAmount(order.amountMsat, resolveSendableRange(context, mintInfo));
+    using admitted = await admission.admit({ pubkey, mintUrl, prefixes: order.prefixes });
+    const quoteRequestedAtMs = monotonicMs();
+    const createdQuote = await createQuote(context, order, mintInfo);
+    const mintMs = infoMs + monotonicMs() - quoteRequestedAtMs;
+    const invoice = await storeQuote(context, order, createdQuote, admitted.addressHashes);
+    onInvoiceFinished({
+      outcome: 'issued',
+      mintMs,
+      serviceMs: monotonicMs() - startedAtMs - mintMs,
+    });
+    return invoice;
+  } catch (error) {
+    onInvoiceFinished({ outcome: error instanceof RequestError ? error.code : 'failed' });
+    throw error;
+  }
+}
+
+/**
+ * Returns the amounts that payers may send: the operator's range, narrowed to the limits of the recipient's mint
+ * (LUD-06, NUT-06). If the mint has never responded, only the operator's range applies.
+ *
+ * @throws RequestError if the mint does not accept payments
+ */
+export async function getSendableRange(
+  context: InvoiceContext,
+  { mintUrl }: Recipient,
+): Promise<SendableRange> {
+  return resolveSendableRange(context, await context.mints.infoCache.get(mintUrl));
+}
+
+function resolveSendableRange(
+  { operatorRange }: InvoiceContext,
+  mintInfo: MintInfo | null,
+): SendableRange {
+  const range =
+    mintInfo?.supportsBolt11Sat === false ? null : narrowSendableRange(operatorRange, mintInfo);
+  if (range === null) {
+    throw new RequestError('unavailable', 'The recipient cannot receive payments right now.');
+  }
+  return range;
+}
+
+async function createQuote(
+  { mints, log }: InvoiceContext,
+  { recipient, amountMsat, prefixes, text }: InvoiceOrder,
+  mintInfo: MintInfo,
+): Promise<CreatedQuote> {
+  const { pubkey, mintUrl, lockQuotes } = recipient;
+  const params = {
+    amountSat: amountMsat / MSAT_PER_SAT,
+    ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
+    ...chooseInvoiceDescription(mintInfo, text),
+  };
+  const result = await mints.quoteCreator.createQuote(mintUrl, params, toQueueGroup(prefixes));
+  if (result.outcome === 'created') {
+    return result.quote;
+  }
+  if (result.outcome === 'rate_limited') {
+    throw mintUnavailableError(result.retryAfterMs);
+  }
+  // `detail` is the mint's message, which may quote the comment. Only the recipient may read comments.
+  const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
+  log.info(
+    { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
+    'mint did not create a quote; the payer gets an error',
+  );
+  throw mintUnavailableError();
+}
+
+async function storeQuote(
+  { db, quoteWriter, onQuoteCreated, clock, log }: InvoiceContext,
+  order: InvoiceOrder,
+  createdQuote: CreatedQuote,
+  addressHashes: string,
+): Promise<Invoice> {
+  const { pubkey, mintUrl } = order.recipient;
+  const quote = toVerifiedQuote(order, createdQuote, addressHashes, clock());
+  const id = quote && (await quoteWriter.insert(quote));
+  if (quote === null || id === null) {
+    log.warn(
+      { event: 'mint_quote_rejected', mintUrl, state: createdQuote.state },
+      'mint returned a quote that does not match the request or is unsafe; no invoice was issued',
+    );
+    throw mintUnavailableError();
+  }
+  const { quoteId, amountSat, createdAtMs, expiresAtMs, paymentHash, zapRequest } = quote;
+  onQuoteCreated({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
+  const isZap = zapRequest !== null;
+  logMilestone(log, 'invoice_created', paymentHash, { pubkey, amountSat, mintUrl, isZap });
+  const reason = order.text.receiptRefusal;
+  if (reason !== null) {
+    const kind = 'receipt_refused';
+    await addQuoteEvents(db, [{ quoteRowId: id, atMs: createdAtMs, kind, reason }]);
+    logMilestone(log, kind, paymentHash, { reason });
+  }
+  return { request: quote.request, verifyToken: quote.verifyToken };
+}
+
+/** Returns the quote to store, or null if the mint's response does not match the order. */
+function toVerifiedQuote(
+  { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
+  createdQuote: CreatedQuote,
+  addressHashes: string,
+  nowMs: number,
+): NewQuote | null {
+  const invoice = decodeInvoice(createdQuote.request);
+  const amountSat = amountMsat / MSAT_PER_SAT;
+  // Anyone who learns the id of an unlocked quote can mint its ecash. If a quote is locked to another key, the owner
+  // of that key can (NUT-20).
+  const expectedLock = recipient.lockQuotes ? toQuoteLockPubkey(recipient.pubkey) : null;
+  if (
+    invoice?.amountMsat !== amountMsat ||
+    (createdQuote.amountSat ?? amountSat) !== amountSat ||
+    createdQuote.pubkey !== expectedLock ||
+    createdQuote.state !== 'UNPAID' ||
+    doesInvoiceRevealId(createdQuote, invoice)
+  ) {
+    return null;
+  }
+  const nowSeconds = Math.floor(nowMs / 1000);
+  const expiresAtMs = resolveQuoteExpirySeconds(createdQuote.expiry, invoice, nowSeconds) * 1000;
+  return {
+    mintUrl: recipient.mintUrl,
+    quoteId: createdQuote.quoteId,
+    pubkey: recipient.pubkey,
+    request: createdQuote.request,
+    amountSat,
+    isLocked: recipient.lockQuotes,
+    createdAtMs: nowMs,
+    expiresAtMs,
+    verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
+    paymentHash: invoice.paymentHash,
+    watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs: nowMs, expiresAtMs }),
+    addressHashes,
+    tag,
+    comment,
+    zapRequest,
+  };
+}
+
+/** Whether every payer learns the quote's id from the invoice. The payer could mint the ecash of an unlocked quote. */
+function doesInvoiceRevealId(
+  { quoteId, request }: CreatedQuote,
+  { paymentHash }: DecodedInvoice,
+): boolean {
+  return [paymentHash, request.toLowerCase()].includes(quoteId.toLowerCase());
+}
+
+/** Does not round the amount, because wallets require an invoice for exactly the requested millisatoshis. */
+function assertSendableAmount(amountMsat: number, { minMsat, maxMsat }: SendableRange): void {
+  if (amountMsat < minMsat) {
+    throw new RequestError('invalid', `The amount must be at least ${minMsat} millisatoshis.`);
+  }
+  if (amountMsat > maxMsat) {
+    throw new RequestError('invalid', `The amount must be at most ${maxMsat} millisatoshis.`);
+  }
+  if (amountMsat % MSAT_PER_SAT !== 0) {
+    const message = 'The amount must be a whole number of sats (1000 millisatoshis).';
+    throw new RequestError('invalid', message);
+  }
+}
