@@ -98,6 +98,45 @@ it('pages through many payments, and exports all of them', async () => {
   expect(rows.map((row) => Number(row.split(',')[1]))).toEqual(seenAmounts);
 });
 
+it('shows the collection of old payments, on their page and in the totals', async () => {
+  const wallet = environment.newWallet();
+  const payments = Array.from({ length: 12 }, (_, index) => ({
+    paidAtMs: FIRST_PAID_AT_MS + index * 1000,
+    amountSat: 21,
+  }));
+  await insertPaidQuotes(environment.database, wallet.pubkey, payments);
+  const collect = (position: number) =>
+    environment.database.db
+      .updateTable('quotes')
+      .set({ state: 'ISSUED' })
+      .where('pubkey', '=', wallet.pubkey)
+      .where('paid_seq', '=', position)
+      .execute();
+  const page = await openAccount(browser, wallet, {
+    prepare: (newPage) => newPage.clock.install(),
+  });
+  const content = section(page, 'Received payments');
+  await content.getByText('12 payments').nth(1).waitFor();
+  await collect(1);
+  await page.clock.fastForward(30_000);
+  await content.getByText('11 payments').waitFor();
+
+  await content.getByRole('button', { name: 'Older' }).click();
+  await content.getByText('11–12 of 12').waitFor();
+  await collect(2);
+  await content.getByText('collected', { exact: true }).nth(1).waitFor();
+  await content.getByText('10 payments').waitFor();
+});
+
+it('reports that the server does not respond', async () => {
+  const page = await openAccount(browser, environment.newWallet());
+  const content = section(page, 'Received payments');
+  await content.getByText('Live', { exact: true }).waitFor();
+  await page.route('**/api/v2/wallet/quotes**', () => undefined);
+  await content.getByText('The server did not respond.').waitFor({ timeout: 40_000 });
+  await content.getByText('Reconnecting…').waitFor();
+});
+
 it('shows the user’s addresses', async () => {
   const wallet = environment.newWallet();
   await assignUsername(environment.database, wallet.pubkey, 'addressee');

@@ -6,6 +6,11 @@ const TOKEN_PATH = '/api/v2/auth/nip98';
 /** The kind of events that authenticate HTTP requests (NIP-98). */
 const HTTP_AUTH_KIND = 27_235;
 
+/**
+ * A connection may hang after the device slept or changed its network. The server itself waits for a mint for up to 15 s.
+ */
+const RESPONSE_TIMEOUT_MS = 20_000;
+
 /** The server's tokens are valid for 30 minutes. */
 const TOKEN_LIFETIME_MS = 25 * 60_000;
 
@@ -58,7 +63,7 @@ export class ApiClient {
   /**
    * Returns the body of a successful response.
    *
-   * @throws ApiError, or TypeError if the server did not respond
+   * @throws ApiError; TypeError or TimeoutError if the server did not respond
    */
   async request<Body>(path: string, options: ApiRequest = {}): Promise<Body> {
     let response = await this.#send(path, options);
@@ -102,6 +107,7 @@ export class ApiClient {
         ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
+      ...(method === 'GET' && { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) }),
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     // A concurrent request may have replaced the token already.
@@ -127,6 +133,7 @@ export class ApiClient {
     const authorization = await this.signRequest(`${location.origin}${TOKEN_PATH}`, 'GET');
     const response = await fetch(TOKEN_PATH, {
       headers: { accept: 'application/json', authorization },
+      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
     });
     const { data } = await readBody<{ data: { token: string } }>(response);
     return data.token;

@@ -63,7 +63,9 @@ const NO_API_ERROR = { code: null, status: 0, message: '' };
 /** Whether it is not known if the server received the request. */
 export function isLost(error: unknown): boolean {
   // `fetch` fails with a TypeError. So does reading a response that was cut off.
-  return error instanceof TypeError;
+  return (
+    error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError')
+  );
 }
 
 /** The server accepts 64 KiB of headers. The other headers of a request need some of it. */

@@ -12,6 +12,9 @@ export const PAGE_SIZE = 10;
 const POLL_INTERVAL_MS = 2_000;
 const RETRY_SECONDS = 10;
 
+/** The totals cost the server more than a page. They rarely change without a change on the pages that are read. */
+const MAX_SUMMARY_AGE_MS = 30_000;
+
 export interface Summary {
   payments: number;
   amount: number;
@@ -63,15 +66,22 @@ async function keepCurrent(
   const change = (changeState: (state: PaymentsState) => PaymentsState) =>
     signal.aborted || setState(changeState);
   let shown = '';
+  let summaryDueAtMs = 0;
   while (!signal.aborted) {
     let pauseMs = POLL_INTERVAL_MS;
     try {
-      const { payments: newest, total } = await readPayments(api, 0, PAGE_SIZE);
-      const current = JSON.stringify({ newest, total });
-      // The totals cost the server more than a page, and rarely change.
-      const page = current === shown ? null : await loadPage(api, offset);
-      shown = current;
-      change((state) => (page === null ? setLive(state) : showLoaded(state, newest, page)));
+      const firstPage = readPayments(api, 0, PAGE_SIZE);
+      const wantedPage = offset === 0 ? firstPage : readPayments(api, offset, PAGE_SIZE);
+      const [{ payments: newest }, wanted] = await Promise.all([firstPage, wantedPage]);
+      const current = JSON.stringify({ newest, wanted });
+      if (current === shown && Date.now() < summaryDueAtMs) {
+        change(setLive);
+      } else {
+        const { data: summary } = await api.request<{ data: Summary }>('/api/v2/wallet/summary');
+        summaryDueAtMs = Date.now() + MAX_SUMMARY_AGE_MS;
+        shown = current;
+        change((state) => showLoaded(state, newest, { ...wanted, offset, summary }));
+      }
     } catch (error) {
       // Otherwise the signer would ask the user again and again.
       const needsUser =
@@ -90,14 +100,6 @@ async function keepCurrent(
   }
 }
 
-async function loadPage(api: ApiClient, offset: number) {
-  const [{ payments, total }, { data: summary }] = await Promise.all([
-    readPayments(api, offset, PAGE_SIZE),
-    api.request<{ data: Summary }>('/api/v2/wallet/summary'),
-  ]);
-  return { payments, offset, total, summary };
-}
-
 function setLive(state: PaymentsState): PaymentsState {
   return { ...state, status: 'live', problem: null };
 }
@@ -105,7 +107,7 @@ function setLive(state: PaymentsState): PaymentsState {
 function showLoaded(
   state: PaymentsState,
   newest: readonly Payment[],
-  page: Awaited<ReturnType<typeof loadPage>>,
+  page: NonNullable<PaymentsState['page']>,
 ): PaymentsState {
   const { newPayments, newestPaidAt } = state;
   const arrived = newest.filter(({ paidAt }) => newestPaidAt !== null && paidAt > newestPaidAt);
