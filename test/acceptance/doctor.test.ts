@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { chmod, open } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -238,21 +238,6 @@ describe('nutpost doctor while the service is stopped', () => {
       expect(codes).toContain('ok mint.reachable');
     },
   );
-
-  it('reports files that other users can read and how to fix the permissions', async () => {
-    const mint = await startTestMint();
-    const dataDir = await createSqliteDatabase();
-    await chmod(sqliteFilePath(dataDir), 0o640);
-    const env = { ...developmentEnv(mint), DATA_DIR: dataDir };
-    const findings = await listFindings(env);
-    expect(findings.find(({ check }) => check === 'database.permissions')).toMatchObject({
-      level: 'warning',
-      message: `Other users of this machine can access ${dataDir} or files in it`,
-      advice: expect.stringContaining(`chmod -R go= ${dataDir}`),
-    });
-    await chmod(sqliteFilePath(dataDir), 0o600);
-    expect(await findIssues(env)).not.toContain('warning database.permissions');
-  });
 
   it('reports a mint that rejects the check with 429', async () => {
     const rejectingMint = await startTestMint({ rateLimit: { requestsPerWindow: 0 } });

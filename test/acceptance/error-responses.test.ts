@@ -40,9 +40,7 @@ beforeEach(() => {
 describe('a request body', () => {
   it.each([
     ['is truncated', '{"mint_url":', 'The body is not valid JSON.'],
-    ['is empty', '', 'The body is empty; JSON is expected.'],
     ['is null', 'null', 'mint_url: must be a string'],
-    ['is an empty object', '{}', 'mint_url: must be a string'],
     ['has a field of the wrong type', '{"mint_url":{}}', 'mint_url: must be a string'],
     ['is an array', '[]', 'body: must be a JSON object'],
   ])('that %s is rejected with a message that names the problem', async (_case, body, message) => {
@@ -85,7 +83,6 @@ describe('an unknown route', () => {
     ['/api/v2/settings', API_ERROR],
     [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],
     ['/.well-known/lnurlp', LNURL_ERROR],
-    ['/lnurl/verify', LNURL_ERROR],
     ['/../../etc/passwd', API_ERROR],
   ])('returns 404 for GET %s', async (path, error) => {
     expectErrorResponse(await sendRawRequest(environment.origin, path), 404, error);
@@ -94,15 +91,11 @@ describe('an unknown route', () => {
 
 describe('a known path', () => {
   it.each([
-    ['DELETE', '/api/v2/user/info', 'GET, HEAD', API_ERROR],
     ['GET', '/api/v2/user/username', 'POST', API_ERROR],
-    ['GET', '/api/v2/wallet/quotes/missing', 'POST', API_ERROR],
     ['POST', '//api/v2/%69nfo/?a=1', 'GET, HEAD', API_ERROR],
     ['POST', '/.well-known/lnurlp/alice', 'GET, HEAD', LNURL_ERROR],
-    ['DELETE', '/health/live', 'GET, HEAD', API_ERROR],
     // These also match the route of payment pages.
     ['POST', '/docs', 'GET, HEAD', API_ERROR],
-    ['POST', '/account', 'GET, HEAD', API_ERROR],
     ['PUT', '/', 'GET, HEAD, POST', API_ERROR],
   ])(
     'returns 405 for %s %s and names the methods that it has',
@@ -117,7 +110,6 @@ describe('a known path', () => {
 
   it.each([
     ['PUT', '/alice'],
-    ['DELETE', '/api/v2/settings'],
     ['PATCH', '/docs/nothing.js'],
   ])('is not every path: %s %s returns 404', async (method, path) => {
     const response = await sendRawRequest(environment.origin, path, { method });
@@ -213,7 +205,6 @@ describe('a web page of any origin', () => {
   it.each([
     ['/api/v2/user/mint', 'PATCH'],
     ['/api/v2/wallet/quotes', 'GET'],
-    ['/nowhere', 'GET'],
   ])(
     'gets a preflight response for %s that allows its method and headers',
     async (path, method) => {

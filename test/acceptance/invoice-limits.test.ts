@@ -94,19 +94,6 @@ describe('unpaid invoices of one recipient', () => {
     clock.advance(3 * SECOND_MS);
     expect((await requestInvoice(wallet)).body).toEqual(INVOICE_BODY);
   });
-
-  it('do not count if the mint returned no valid quote', async () => {
-    const wallet = environment.newWallet();
-    environment.mint.switches.invoiceAmountOverrideSat = 1;
-    for (const { status } of await sendSequentially(20, () => requestInvoice(wallet))) {
-      expect(status).not.toBe(429);
-    }
-    environment.mint.switches.invoiceAmountOverrideSat = null;
-    const outcomes = countOutcomes(
-      await sendSequentially(MAX_PER_RECIPIENT + 4, () => requestInvoice(wallet)),
-    );
-    expect(outcomes).toEqual({ created: MAX_PER_RECIPIENT, rejected: 4 });
-  });
 });
 
 describe('unpaid invoices requested from one address', () => {

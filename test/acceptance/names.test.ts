@@ -51,13 +51,8 @@ describe('GET /api/v2/names/{name}', () => {
 
   it.each([
     ['a name that is too short', 'ab'],
-    ['a name that is too long', 'a'.repeat(65)],
-    ['a name that is far too long', 'a'.repeat(30_000)],
     ['a name with a hyphen', 'al-ice'],
     ['a name that is not ASCII', '%C3%A5lice'],
-    ['a name with a slash', 'al%2Fice'],
-    ['a name with a dot', 'al.ice'],
-    ['a name with a full-width letter', '%EF%BD%81lice'],
     ['a name that looks like an npub', 'NPUB1abc'],
     ['a secret key', nip19.nsecEncode(new Uint8Array(32).fill(7))],
   ])('reports %s as invalid, and does not repeat it', async (_case, name) => {

@@ -44,9 +44,7 @@ describe('a challenge response', () => {
       'lacks its scheme',
       (wallet, url) => wallet.signRequest('', 'GET', { url }).slice('Nostr '.length),
     ],
-    ['is a token', () => 'Bearer abc.def.ghi'],
     ['is not a string', () => ({ event: true })],
-    ['is missing', () => undefined],
   ])('that %s gets an error, and the connection is closed', async (_case, respond) => {
     const socket = openSocket(environment.origin);
     const { payload } = await socket.nextMessage();

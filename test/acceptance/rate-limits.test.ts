@@ -210,10 +210,8 @@ describe('a service behind a trusted proxy', () => {
   it.each([
     ['follows forged addresses', '203.0.113.1, 198.51.100.1', '203.0.113.2, 198.51.100.1'],
     ['follows garbage', `${'x,'.repeat(25_000)} 198.51.100.3`, '198.51.100.3'],
-    ['precedes a trusted proxy', '198.51.100.10', '203.0.113.1, 198.51.100.10, 10.0.0.7'],
     ['is an IPv4-mapped IPv6 address', '198.51.100.12', '::ffff:198.51.100.12'],
     ['changes within its IPv6 /64 network', '2001:db8:1:1::1', '2001:db8:1:1:ffff::2'],
-    ['is in brackets with a port', '2001:db8:1:3::1', '[2001:db8:1:3::1]:4712'],
   ])('recognizes a client whose address %s', async (_case, first, second) => {
     expect(await areSameClient(service, first, second)).toBe(true);
   });

@@ -169,18 +169,6 @@ describe('nutpost trace while the service runs', () => {
     expect(stdout).toContain('State         UNPAID: not reported as paid\n');
   });
 
-  it('finds a payment by its verify URL', async () => {
-    const { requestInvoice } = await createRecipient();
-    const { pr, verify } = await requestInvoice();
-    const { exitCode, stdout } = await trace(verify);
-    expect(exitCode).toBe(0);
-    expect(stdout).toContain(`Payment hash  ${paymentHashOf(pr)}\n`);
-    expect(await trace(`https://pay.example/lnurl/verify/${'0'.repeat(64)}`)).toMatchObject({
-      exitCode: 1,
-      stderr: 'Not found: no invoice has this verify URL.\n',
-    });
-  });
-
   it('finds a recipient by npub, key, name, address and URL', async () => {
     const { mint, wallet, requestInvoice } = await createRecipient();
     await assignUsername(environment.database, wallet.pubkey, 'alice');
@@ -206,22 +194,6 @@ describe('nutpost trace while the service runs', () => {
       expect(stdout, subject).toMatch(new RegExp(`21 sat  UNPAID +${paymentHashOf(unpaid.pr)}\n`));
     }
     expect((await trace('alice', '--reveal')).stdout).toContain(unpaid.quoteId);
-  });
-
-  it('lists more payments with --limit', async () => {
-    const { wallet, mint, requestInvoice } = await createRecipient();
-    const socket = await wallet.openSocket();
-    for (let count = 0; count < 12; count += 1) {
-      mint.pay((await requestInvoice()).pr);
-      await socket.nextMessage();
-    }
-    await socket.close();
-    const lines = async (...args: string[]) =>
-      (await trace(wallet.npub, ...args)).stdout.split('\n').filter((line) => / PAID /.test(line));
-    expect(await lines()).toHaveLength(10);
-    expect(await lines('--limit', '11')).toHaveLength(11);
-    expect(await lines('--limit', '1000')).toHaveLength(12);
-    expect(await trace(wallet.npub, '--limit', '0')).toMatchObject({ exitCode: 2 });
   });
 
   it('searches for payments and expired invoices by time and amount', async () => {

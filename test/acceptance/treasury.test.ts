@@ -24,19 +24,6 @@ beforeEach(async () => {
 });
 
 describe('nutpost treasury', () => {
-  it('reports that the treasury is empty', async () => {
-    const { exitCode, stdout } = await runTreasury();
-    expect({ exitCode, stdout }).toEqual({
-      exitCode: 0,
-      stdout: 'The treasury has no ecash to withdraw.\n0 names sold for 0 sat, before mint fees\n',
-    });
-    expect(await runTreasury('withdraw')).toEqual({
-      exitCode: 1,
-      stdout: '',
-      stderr: 'The treasury has no ecash to withdraw.\n',
-    });
-  });
-
   it('shows the withdrawable balance and the purchases in progress', async () => {
     await fixture.addEcash(21, 1_000);
     const purchase = {
@@ -133,16 +120,6 @@ describe('nutpost treasury withdraw', () => {
       amountSat: 21,
     });
     expect(await runTreasury('token', 'none')).toMatchObject({ exitCode: 1, stdout: '' });
-  });
-
-  it('reports the next lower amount if the proofs do not add up to the requested one', async () => {
-    await fixture.addEcash(21);
-    expect(await runTreasury('withdraw', '--amount', '19')).toEqual({
-      exitCode: 1,
-      stdout: '',
-      stderr:
-        'The stored proofs do not add up to exactly 19 sat in one token; the next lower amount is 17 sat.\n',
-    });
   });
 
   it('requires --mint if the treasury has ecash at several mints', async () => {

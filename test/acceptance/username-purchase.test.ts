@@ -205,19 +205,6 @@ describe('a valid token', () => {
     expect(headers.get('x-cashu')).toBeNull();
     expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
   });
-
-  it('may include the mint’s fee, which some wallets add to the price', async () => {
-    const mint = await startTestMint({}, { inputFeePpk: 1_000 });
-    const { publicOrigin } = await useAdditionalService(environment, {
-      USERNAME_PRICE_SAT: String(PRICE_SAT),
-      USERNAME_MINT_URL: mint.url,
-    });
-    const feePayer = await EcashPayer.open(mint);
-    // 26 sat are three proofs (16, 8 and 2 sat), so the fee is 3 sat.
-    const token = await feePayer.mintToken(MAX_PAID_SAT + 3);
-    const buyer = new RecipientClient(publicOrigin, () => nowMs);
-    expect((await requestUsername(buyer, 'withfee', token)).status).toBe(201);
-  });
 });
 
 describe('an invalid token', () => {

@@ -39,16 +39,6 @@ describe('GET /api/v2/wallet/summary', () => {
     });
   });
 
-  it('returns zeros for a user without payments', async () => {
-    const { body } = await environment.newWallet().get(PATH);
-    expect(body.data).toEqual({
-      payments: 0,
-      amount: 0,
-      waiting: { payments: 0, amount: 0 },
-      complete: true,
-    });
-  });
-
   it('adds up only the newest 2,000 payments of a user with more', async () => {
     const wallet = environment.newWallet();
     await insertPaidQuotes(environment.database, wallet.pubkey, createPayments(3));

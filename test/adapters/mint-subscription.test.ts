@@ -1,7 +1,5 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { TestMintOptions } from '../../demo/test-mint/state.ts';
-import { TestMint } from '../../demo/test-mint.ts';
 import { SUBSCRIPTION_TIMING, type SubscriptionTiming } from '../../src/mints/limits.ts';
 import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
 import type { SubscriptionKind } from '../../src/mints/mint-info.ts';
@@ -29,7 +27,6 @@ const RATE_LIMIT_COOLDOWN_MS = 2 * SECOND_MS;
 
 /** The limits of one connection. */
 const MAX_QUOTES_PER_CONNECTION = 1_000;
-const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 
 /** Shortens batching and reconnect delays. Rate limit delays, ping intervals and timeouts stay as in production. */
 const FAST_TIMING: SubscriptionTiming = {
@@ -43,68 +40,7 @@ const FAST_TIMING: SubscriptionTiming = {
 // Runs before the `onTestFinished` cleanups, which need real time.
 afterEach(() => void vi.useRealTimers());
 
-describe.each(['nutshell', 'cdk'] as const)('MintSubscription to a mint like %s', (style) => {
-  it('reports the current state of a quote and then its payment', async () => {
-    const mint = await startMint({ switches: { style, omitsExpiryAndPubkeyAfterCreation: true } });
-    const quote = await createQuote(mint);
-    const { subscription, observations } = createSubscription(mint.url);
-    subscription.subscribe([quote.quoteId]);
-    expect(await observations.next()).toMatchObject({ quoteId: quote.quoteId, state: 'UNPAID' });
-    mint.pay(quote.request);
-    expect(await observations.next()).toEqual({
-      quoteId: quote.quoteId,
-      state: 'PAID',
-      amountSat: 21,
-      request: quote.request,
-    });
-  });
-
-  it('reports a payment that was made while the socket was disconnected', async () => {
-    const mint = await startMint({ switches: { style } });
-    const quote = await createQuote(mint);
-    const { subscription, observations } = createSubscription(mint.url);
-    subscription.subscribe([quote.quoteId]);
-    expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
-    mint.dropSockets();
-    mint.pay(quote.request);
-    expect(await observations.next()).toMatchObject({ state: 'PAID' });
-  });
-});
-
 describe('MintSubscription', () => {
-  it('batches the quotes that arrive before the mint has confirmed the previous batch', async () => {
-    useFakeTime();
-    const { subscription, connection, subscribeOutcomes } = await startSubscribed(
-      ['first'],
-      SUBSCRIPTION_TIMING,
-    );
-    subscription.subscribe(['second']);
-    const second = await connection.requests.next();
-    subscription.subscribe(['a', 'b']);
-    subscription.subscribe(['c']);
-    await advanceTime(SUBSCRIPTION_TIMING.maxBatchIntervalMs - 1);
-    expect(connection.requests.size).toBe(0);
-    connection.confirmSubscription(second);
-    await subscribeOutcomes.next();
-    // No time passes: the confirmation alone releases the next batch.
-    expect(await connection.requests.next()).toEqual({
-      jsonrpc: '2.0',
-      id: 3,
-      method: 'subscribe',
-      params: { kind: 'bolt11_mint_quote', subId: 'quotes-3', filters: ['a', 'b', 'c'] },
-    });
-  });
-
-  it('sends the next batch after half a second if the mint confirms slowly', async () => {
-    useFakeTime();
-    const { subscription, connection } = await startSubscribed(['first'], SUBSCRIPTION_TIMING);
-    subscription.subscribe(['second']);
-    await connection.requests.next();
-    subscription.subscribe(['third']);
-    await advanceTime(SUBSCRIPTION_TIMING.maxBatchIntervalMs);
-    expect((await connection.requests.next()).params.filters).toEqual(['third']);
-  });
-
   it.each(['rejects', 'does not respond to'] as const)(
     'subscribes with the other kind if the mint %s the advertised kind',
     async (reaction) => {
@@ -238,18 +174,6 @@ describe('MintSubscription whose connection is full', () => {
     expect(await observations.next()).toMatchObject({ quoteId: 'new', state: 'PAID' });
   });
 
-  it('opens a second connection after 100 subscriptions on the first', async () => {
-    const { mint, subscription, connection } = await startSubscribed(['quote-0']);
-    for (const quoteId of createQuoteIds('quote', MAX_SUBSCRIPTIONS_PER_CONNECTION).slice(1)) {
-      subscription.subscribe([quoteId]);
-      connection.confirmSubscription(await connection.requests.next());
-    }
-    subscription.subscribe(['one-more']);
-    const newConnection = await mint.connections.next();
-    expect((await newConnection.requests.next()).params.filters).toEqual(['one-more']);
-    expect(connection.requests.size).toBe(0);
-  });
-
   it('moves the newest quotes of the oldest connection to a fourth, and closes the oldest', async () => {
     const harness = await startWithFullConnection('first');
     const { mint, subscription, lost, subscribeOutcomes } = harness;
@@ -325,24 +249,6 @@ describe('MintSubscription to a rate-limiting mint', () => {
 });
 
 describe('MintSubscription with one connection slot for all mints', () => {
-  it('tries to connect again after a minute if another mint used the slot', async () => {
-    useFakeTime();
-    const connectionSlots = createConnectionSlots(1);
-    const otherMint = await startSubscribed(['a'], { connectionSlots });
-    const mint = await FakeWebSocketMint.start();
-    const { subscription } = createSubscription(mint.url, {
-      connectionSlots,
-      maxReconnectDelayMs: MINUTE_MS,
-    });
-    subscription.subscribe(['b']);
-    await advanceTime(FAST_TIMING.maxBatchIntervalMs);
-    await otherMint.subscription.close();
-    await advanceTime(MINUTE_MS - 10);
-    expect(mint.requestedPaths).toHaveLength(0);
-    await advanceTime(20);
-    await mint.connections.next();
-  });
-
   it('releases the slot after a closed, rejected or terminated connection and on close()', async () => {
     const connectionSlots = createConnectionSlots(1);
     const harness = await startSubscribed(['a'], { connectionSlots });
@@ -380,23 +286,6 @@ describe('MintSubscription.close', () => {
     await waitForEventLoopTurn();
     expect(observations.drain()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
     expect(mint.requestedPaths).toHaveLength(1);
-  });
-
-  it('resolves before the first connection, while connecting and before a reconnect', async () => {
-    const mint = await FakeWebSocketMint.start();
-    await createSubscription(mint.url).subscription.close();
-    const connecting = createSubscription(mint.url);
-    connecting.subscription.subscribe(['a']);
-    await connecting.clientSockets.next();
-    await connecting.subscription.close();
-    mint.upgradeRejectionStatus = 503;
-    const awaitingReconnect = createSubscription(mint.url, {
-      initialReconnectDelayMs: MINUTE_MS,
-      maxReconnectDelayMs: MINUTE_MS,
-    });
-    awaitingReconnect.subscription.subscribe(['a']);
-    await awaitingReconnect.reconnectDelaysMs.next();
-    await awaitingReconnect.subscription.close();
   });
 });
 
@@ -558,19 +447,6 @@ function createSubscription(
     lost,
     clientSockets,
   };
-}
-
-async function startMint(options: TestMintOptions): Promise<TestMint> {
-  const mint = await TestMint.start(options);
-  onTestFinished(() => mint.close());
-  return mint;
-}
-
-async function createQuote({ url }: TestMint): Promise<{ quoteId: string; request: string }> {
-  const body = JSON.stringify({ amount: 21, unit: 'sat' });
-  const response = await fetch(`${url}/v1/mint/quote/bolt11`, { method: 'POST', body });
-  const { quote, request } = (await response.json()) as { quote: string; request: string };
-  return { quoteId: quote, request };
 }
 
 function createQuoteIds(prefix: string, count: number): string[] {

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { type Db, notify, transaction } from '../../src/database/transaction.ts';
 import { createLogger } from '../../src/log.ts';
-import { BatchWriter } from '../../src/quotes/batch-writer.ts';
 import {
   createQuoteAnnouncer,
   decodeQuoteAnnouncements,
@@ -61,13 +60,6 @@ it('needs few notifications to announce many quotes that are created at the same
   expect(payloads.flatMap(decodeQuoteAnnouncements)).toEqual(quotes);
   // PostgreSQL cannot commit transactions with notifications concurrently, so there must be few of them.
   expect(payloads.length).toBeLessThan(5);
-});
-
-it('stops although the database does not respond', async () => {
-  const neverResolve = () => new Promise<never>(() => undefined);
-  const writer = new BatchWriter({ write: neverResolve, onError: noop, delayMs: 0 });
-  writer.add('quote');
-  await writer.stop();
 });
 
 function newQuote(quoteId: string) {

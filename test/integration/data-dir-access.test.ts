@@ -81,10 +81,7 @@ describe('the data directory', () => {
     expect(fs.readdirSync(dataDir)).toEqual(filesBefore);
   });
 
-  it.each([
-    ['an empty file', ''],
-    ['a database of another program', 'create table notes (text)'],
-  ])(
+  it.each([['a database of another program', 'create table notes (text)']])(
     'is not changed by an operator command or the doctor if its database is %s',
     async (_name, schema) => {
       fs.mkdirSync(dataDir);

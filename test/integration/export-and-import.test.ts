@@ -129,15 +129,6 @@ it('reports the number and the problem of an invalid line, and imports nothing',
   expect((await importInto(to, validLines.join('\n'))).exitCode).toBe(0);
 });
 
-it('reports which version wrote an archive with different columns', async () => {
-  const olderArchive = archive.replace(/"nutpost":"[^"]+"/, '"nutpost":"0.0.1"');
-  const to = await createDatabase();
-  await expect(importInto(to, olderArchive.replaceAll(/,"locked":[01]/g, ''))).rejects.toThrow(
-    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote this archive: import it with that version, then upgrade\.$/,
-  );
-  expect((await importInto(to, olderArchive)).exitCode).toBe(0);
-});
-
 async function createDatabase(): Promise<Database> {
   return (await openTestDatabase()).database;
 }

@@ -180,22 +180,6 @@ describe.skipIf(isPostgres)('SQLite', () => {
     expect(planSteps).toContainEqual(expect.stringContaining('quote_events_by_time (at>?)'));
   });
 
-  it('finds listed quotes by their ids, not by reading all payments of the recipient', async () => {
-    const planSteps = await explainStatements(database, (tx) =>
-      findListedQuotes(tx, pubkey, quoteIds, 1),
-    );
-    expect(planSteps).toContainEqual(expect.stringMatching(/^SEARCH quotes .*\(quote_id=\?\)/));
-  });
-
-  it('adds up payments by reading a range of the list', async () => {
-    const planSteps = await explainStatements(database, (tx) =>
-      summarisePaidQuotes(tx, pubkey, 2_000),
-    );
-    expect(planSteps).toContainEqual(
-      expect.stringContaining('quotes_listed_page (pubkey=? AND paid_seq>? AND paid_seq<?)'),
-    );
-  });
-
   it.each<[string, StoreCall]>([
     ['quotes', (tx) => applyQuoteChanges(tx, changes)],
     ['payment counters', (tx) => savePaymentCounters(tx, counters)],

@@ -5,7 +5,6 @@ import { WebSocketServer } from 'ws';
 import { createLogger, type Logger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
-import type { PublishResult } from '../../src/zaps/delivery-policy.ts';
 import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -127,20 +126,6 @@ describe('the dispatcher', () => {
     expect(relayEventsIn(logs)).toEqual(['relay_failing', 'relay_recovered']);
   });
 
-  it('opens few connections to a host with many relay URLs', async () => {
-    const relay = await startFakeRelay();
-    const urls = Array.from({ length: 60 }, (_, index) => ({ url: `${relay.url}/?${index}` }));
-    await insertDueReceipts(1, ...urls);
-    const dispatcher = await createDispatcher();
-    dispatcher.start();
-    await eventually(() => {
-      dispatcher.wake([]);
-      expect([...relay.receiveCounts.values()]).toEqual([60]);
-    });
-    // The limit per host is eight. Connections that are closing count here, but not for the limit.
-    expect(relay.connections.maxOpen).toBeLessThan(20);
-  });
-
   it('delivers to a relay behind more relays in backoff than one scan looks at', async () => {
     const relay = await startFakeRelay();
     // They come before the URL of the relay.
@@ -153,32 +138,6 @@ describe('the dispatcher', () => {
     const dispatcher = await createDispatcher();
     dispatcher.start();
     await waitForDeliveryCounts(relay.url, { accepted: 1 });
-  });
-
-  it('delivers to the relay of a new receipt as soon as a relay that does not respond releases its slot', async () => {
-    const silentRelays = Array.from({ length: 64 }, (_, i) => ({ url: `ws://silent${i}.example` }));
-    const waitingRelays = Array.from({ length: 3_000 }, (_, i) => ({ url: `ws://${i}.example` }));
-    const newRelay = { url: 'ws://z.example' };
-    const pending = new Map<string, (result: PublishResult) => void>();
-    const dispatcher = await createDispatcher({
-      relayPool: {
-        publish: (url) => new Promise((resolve) => pending.set(url, resolve)),
-        close: async () => {
-          for (const resolve of pending.values()) {
-            resolve({ outcome: 'unreachable', reason: 'closed' });
-          }
-        },
-      },
-    });
-    await insertDueReceipts(1, ...silentRelays);
-    dispatcher.wake(silentRelays.map(({ url }) => url));
-    await eventually(() => expect(pending.size).toBe(32));
-    await insertDueReceipts(1, ...waitingRelays, newRelay);
-    dispatcher.wake([newRelay.url]);
-    const [silentUrl = ''] = pending.keys();
-    pending.get(silentUrl)?.({ outcome: 'unreachable', reason: 'timed out' });
-    await eventually(() => expect(pending.size).toBe(33));
-    expect([...pending.keys()].at(-1)).toBe(newRelay.url);
   });
 
   it('shares the outbox with other processes, and sends each receipt once', async () => {

@@ -13,7 +13,6 @@ import {
   renewProcessLease,
 } from '../../src/watcher/lease-store.ts';
 import {
-  claimDueReceipts,
   giveUpOverdueDeliveries,
   recordDeliveryBatch,
 } from '../../src/zaps/receipt-delivery-store.ts';
@@ -160,10 +159,6 @@ describe('the history of a quote', () => {
 describe('the lease of a mint', () => {
   const MINT_URLS = ['https://a.example', 'https://b.example'];
 
-  it('cannot be claimed by a process that has no lease itself', async () => {
-    expect(await claimMints(db, 'unregistered process', MINT_URLS)).toEqual([]);
-  });
-
   it('can be claimed if the lease of its process ends implausibly late, because the clock was set back', async () => {
     await renewProcessLease(db, 'dead');
     await claimMints(db, 'dead', MINT_URLS);
@@ -191,14 +186,6 @@ describe('the lease of a mint', () => {
     expect(await claimMints(db, 'first', MINT_URLS)).toEqual(MINT_URLS);
   });
 
-  it('comes with the unpaid quotes of its process, for the limit on them', async () => {
-    await renewProcessLease(db, 'first');
-    await renewProcessLease(db, 'second');
-    await renewProcessLease(db, 'first', { unpaidQuotes: 7 });
-    await renewProcessLease(db, 'second', { unpaidQuotes: 5 });
-    expect(await readWatchProcesses(db)).toEqual({ count: 2, maxUnpaidQuotes: 7 });
-  });
-
   async function setLeaseEnd(processId: string, fromNowMs: number): Promise<void> {
     await database.db
       .updateTable('watch_processes')
@@ -216,9 +203,6 @@ describe('the store of zap receipt deliveries', () => {
   const insertReceipts = (count: number, relays: readonly string[], atMs = CREATED_AT_MS) =>
     insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
-  const claim = (url: string, nowMs: number, limit: number) =>
-    claimDueReceipts(db, url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
-
   const recordBackoff = (url: string, backoffUntilMs: number) =>
     recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
@@ -229,16 +213,6 @@ describe('the store of zap receipt deliveries', () => {
       { updates: [], relayStatus: null, hasAccepted: false, ...batch },
       CREATED_AT_MS,
     );
-
-  it('claims the newest due receipt of the relay, with its signed event unchanged', async () => {
-    await insertReceipts(1, [RELAY_URL]);
-    const [newest] = await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + SECOND_MS);
-    await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + 2 * SECOND_MS);
-    await insertReceipts(1, [OTHER_RELAY_URL]);
-    expect(await claim(RELAY_URL, CREATED_AT_MS + SECOND_MS, 1)).toEqual([
-      { ...newest, attempts: 0, paymentHash: null },
-    ]);
-  });
 
   it('ignores a result of a delivery that the relay has already accepted', async () => {
     const [receipt] = await insertReceipts(1, [RELAY_URL]);

@@ -57,8 +57,6 @@ it.each<[string, number, (tx: Tx, quotes: StoredQuote[]) => Promise<unknown>]>([
     1,
     (tx, [first]) => lockPaymentCounters(tx, [first?.pubkey ?? '']),
   ],
-  ['locks one quote', 1, (tx) => lockQuotesById(tx, LARGE_MINT_URL, ['id-1'])],
-  ['changes one quote', 1, (tx, quotes) => applyQuoteChanges(tx, quotes.slice(0, 1).map(toPaid))],
   [
     'saves the payment counter of one recipient',
     1,

@@ -156,20 +156,6 @@ it(
   3 * TAKEOVER_TIMEOUT_MS,
 );
 
-it('continues to watch a mint after all processes lost their leases', async () => {
-  const { mint, clock, first } = await startTwoServices({ hasWebSocket: false });
-  const wallet = new RecipientClient(first.publicOrigin, clock.now);
-  const invoice = await requestInvoice(first, wallet);
-  await waitForLeaseHolder();
-  await sql`delete from watch_processes`.execute(firstDatabase.db);
-  await waitForLeaseHolder();
-  mint.pay(invoice);
-  await eventually(async () => {
-    clock.advance(POLL_INTERVAL_MS);
-    expect(await wallet.listPaidQuotes()).toHaveLength(1);
-  });
-});
-
 /** Starts two services with the same mint and test clock, but separate connections. */
 async function startTwoServices(switches: Partial<TestMintSwitches>) {
   const clock = new TestClock();

@@ -81,6 +81,23 @@ describe('GuardedFetch responses', () => {
 });
 
 describe('GuardedFetch limits', () => {
+  it('limits the total bytes of pending responses by aborting the slowest response', async () => {
+    const guardedFetch = createFetch({ limits: { maxBufferedBytes: 10_000 } });
+    const firstChunkSent = Promise.withResolvers<void>();
+    const slowHost = await startHost((_request, response) => {
+      response.write('x'.repeat(6_000), () => firstChunkSent.resolve());
+    });
+    const quickHost = await startHost((_request, response) => response.end('y'.repeat(6_000)));
+    const slowResult = sendRequest(slowHost, {}, guardedFetch);
+    await firstChunkSent.promise;
+    const results = await Promise.all(
+      [1, 2, 3, 4].map(() => sendRequest(quickHost, {}, guardedFetch)),
+    );
+    expect(await slowResult).toEqual({ outcome: 'unreachable', reason: 'response too large' });
+    expect(results.some(({ outcome }) => outcome === 'responded')).toBe(true);
+    expect(await sendRequest(quickHost, {}, guardedFetch)).toMatchObject({ outcome: 'responded' });
+  });
+
   it('rejects requests to a host with a full queue', async () => {
     const guardedFetch = createFetch({ limits: { maxInFlightPerSite: 1 } });
     const firstArrived = Promise.withResolvers<() => void>();
