@@ -1,7 +1,8 @@
-import { expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { Mints } from '../../src/mints/mints-module.ts';
+import type { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { USER_MINT_RECORDINGS } from '../../src/watcher/limits.ts';
 import { MintWatcher } from '../../src/watcher/mint-watcher.ts';
@@ -14,24 +15,74 @@ const MINT_URL = 'https://operator.example';
 
 const database = useTestDatabase();
 
+beforeEach(async () => {
+  await database.db.deleteFrom('quotes').execute();
+});
+
 it('records the other payments of a batch at once, and repeats the one that the database rejects', async () => {
-  const quotes = [1, 2, 3].map(() => buildUnpaidQuote(randomPubkey(), { mintUrl: MINT_URL }));
+  const quotes = await insertUnpaidQuotes(MINT_URL, 3);
   const [, rejected] = quotes;
-  await insertQuotes(database.db, quotes);
   let isRejecting = true;
+  const watcher = createWatcher(MINT_URL, createSlots(), (pubkeys) => {
+    if (isRejecting && pubkeys.some((pubkey) => pubkey === rejected?.pubkey)) {
+      throw new Error('cannot sign the receipt');
+    }
+  });
+  await tickUntilPaid(
+    watcher,
+    quotes.filter((quote) => quote !== rejected),
+  );
+  isRejecting = false;
+  await tickUntilPaid(watcher, quotes);
+  await watcher.stop();
+});
+
+it('records payments at the operator’s mint while mints that users chose use all slots for recordings', async () => {
+  const userMintUrl = 'https://user-mint.example';
+  const slots = createSlots();
+  const otherUrls = ['https://one.example', 'https://other.example'];
+  expect(otherUrls.map((url) => slots.tryAcquire(url))).toEqual([true, true]);
+  const ofUserMint = await insertUnpaidQuotes(userMintUrl, 1);
+  const ofOperatorMint = await insertUnpaidQuotes(MINT_URL, 1);
+  const userWatcher = createWatcher(userMintUrl, slots);
+  const operatorWatcher = createWatcher(MINT_URL, slots);
+  await eventually(() => {
+    userWatcher.tick();
+    userWatcher.poll();
+    expect(userWatcher.contact.answeredAtMs).not.toBeNull();
+  });
+  await tickUntilPaid(operatorWatcher, ofOperatorMint);
+  slots.release('https://one.example');
+  await tickUntilPaid(userWatcher, [...ofOperatorMint, ...ofUserMint]);
+  await Promise.all([userWatcher.stop(), operatorWatcher.stop()]);
+});
+
+async function insertUnpaidQuotes(mintUrl: string, count: number) {
+  const quotes = Array.from({ length: count }, () => buildUnpaidQuote(randomPubkey(), { mintUrl }));
+  await insertQuotes(database.db, quotes);
+  return quotes;
+}
+
+function createSlots() {
+  return createMintPolicy(MINT_URL).createSlots(USER_MINT_RECORDINGS);
+}
+
+/** @param signReceipts called with the recipients of the payments */
+function createWatcher(
+  mintUrl: string,
+  recordingSlots: SiteSemaphore,
+  signReceipts: (pubkeys: readonly string[]) => void = () => undefined,
+): MintWatcher {
   const log = createLogger('silent');
-  const policy = createMintPolicy(MINT_URL);
-  const watcher = new MintWatcher(MINT_URL, {
-    mints: createFakeMints(policy),
+  return new MintWatcher(mintUrl, {
+    mints: createFakeMints(createMintPolicy(MINT_URL)),
     db: database.db,
     recording: {
       db: database.db,
       anomalies: new MintAnomalyCounter(log),
       zaps: {
         signReceipts: async (_tx, _mintUrl, payments) => {
-          if (isRejecting && payments.some(({ pubkey }) => pubkey === rejected?.pubkey)) {
-            throw new Error('cannot sign the receipt');
-          }
+          signReceipts(payments.map(({ pubkey }) => pubkey));
           return { signed: [], refused: [] };
         },
         onReceiptsCreated: () => undefined,
@@ -39,26 +90,27 @@ it('records the other payments of a batch at once, and repeats the one that the 
       clock: Date.now,
       log,
     },
-    recordingSlots: policy.createSlots(USER_MINT_RECORDINGS),
+    recordingSlots,
     onQuotesChanged: () => undefined,
     minPollIntervalMs: 0,
     clock: Date.now,
     monotonicMs: () => performance.now(),
     log,
   });
-  const tickUntilPaid = async (expected: readonly { quoteId: string }[]) => {
-    await eventually(async () => {
-      watcher.tick();
-      const paid = database.db.selectFrom('quotes').select('quote_id').where('state', '=', 'PAID');
-      const quoteIds = (await paid.execute()).map((row) => row.quote_id);
-      expect(quoteIds.toSorted()).toEqual(expected.map(({ quoteId }) => quoteId).toSorted());
-    });
-  };
-  await tickUntilPaid(quotes.filter((quote) => quote !== rejected));
-  isRejecting = false;
-  await tickUntilPaid(quotes);
-  await watcher.stop();
-});
+}
+
+/** Ticks until exactly these quotes are stored as paid. */
+async function tickUntilPaid(
+  watcher: MintWatcher,
+  expected: readonly { quoteId: string }[],
+): Promise<void> {
+  await eventually(async () => {
+    watcher.tick();
+    const paid = database.db.selectFrom('quotes').select('quote_id').where('state', '=', 'PAID');
+    const quoteIds = (await paid.execute()).map((row) => row.quote_id);
+    expect(quoteIds.toSorted()).toEqual(expected.map(({ quoteId }) => quoteId).toSorted());
+  });
+}
 
 /** All quotes are paid. */
 function createFakeMints(policy: Mints['policy']): Mints {
