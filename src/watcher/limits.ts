@@ -30,8 +30,11 @@ export const LONG_BATCH_PAUSE_MS = 10 * SECOND_MS;
 /** How long a mint without batches gets none. Then it may have been upgraded, or its proxy repaired. */
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
 
-/** How long a quote waits whose read failed, because the mint may fail for this quote only. */
-export const FAILED_READ_RETRY_MS = MINUTE_MS;
+/** So many batches in a row fail before the mint gets none, although it reads single quotes. */
+export const FAILED_BATCHES_BEFORE_PAUSE = 5;
+
+/** How long a quote waits whose reads failed, because the mint may fail for this quote only, or may be down. */
+export const FAILED_READ_RETRY = { initialMs: 2 * SECOND_MS, maxMs: MINUTE_MS };
 
 /** The part of each batch that is kept for other quotes, so that young ones cannot delay them forever. */
 export const SHARE_OF_OTHERS = 0.25;

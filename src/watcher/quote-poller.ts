@@ -11,6 +11,7 @@ import type { MintContact } from '../mints/mint-store.ts';
 import {
   BACKLOG_POLL_INTERVAL_MS,
   BATCH_RETRY_DELAY_MS,
+  FAILED_BATCHES_BEFORE_PAUSE,
   FAILED_POLLS_BEFORE_OUTAGE,
   LONG_BATCH_PAUSE_MS,
   LOOK_AHEAD_MS,
@@ -38,6 +39,9 @@ export class QuotePoller {
   readonly #context: QuotePollerContext;
   #nextPollAtMs: number;
   #batchesPausedUntilMs = Number.NEGATIVE_INFINITY;
+  #readsPausedUntilMs = Number.NEGATIVE_INFINITY;
+  /** Batches in a row for which the mint failed, although it read a single quote. */
+  #failedBatches = 0;
   #failedPolls = 0;
   #contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
 
@@ -69,12 +73,13 @@ export class QuotePoller {
     if (shouldBatch) {
       const requests = await this.#pollBatch();
       const maxReads = Math.min(SINGLE_READ_CONCURRENCY, limits.maxRequestsPerPoll - requests);
-      await this.#readEach(quotes.takeAlone(maxReads));
+      await this.#readEach(this.#canRead ? quotes.takeAlone(maxReads) : []);
     } else {
       await this.#readEach(quotes.takeAny(limits.maxRequestsPerPoll));
+      this.#pauseUntil(Math.min(this.#readsPausedUntilMs, this.#batchesPausedUntilMs));
     }
     this.#failedPolls = this.#contact.failure === null ? 0 : this.#failedPolls + 1;
-    const isPaused = this.#nextPollAtMs > pauseEndBefore;
+    const isPaused = this.#nextPollAtMs > pauseEndBefore || !this.#canRead;
     if (quotes.hasDue() && !this.#isDown && !isPaused) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_POLL_INTERVAL_MS, minPollIntervalMs);
     }
@@ -82,6 +87,10 @@ export class QuotePoller {
 
   get #isDown(): boolean {
     return this.#failedPolls >= FAILED_POLLS_BEFORE_OUTAGE;
+  }
+
+  get #canRead(): boolean {
+    return this.#context.monotonicMs() >= this.#readsPausedUntilMs;
   }
 
   /** @returns how many requests were sent */
@@ -103,6 +112,7 @@ export class QuotePoller {
       this.#recordContact(result);
       switch (result.outcome) {
         case 'found':
+          this.#failedBatches = 0;
           this.#handleBatchResult(batch, result.observations, sentAtMs);
           return 1;
         case 'unsupported':
@@ -112,16 +122,28 @@ export class QuotePoller {
           this.#pauseBatches(result.retryAfterMs);
           return 1;
         case 'rejected':
+          // The mint may not know one of the ids (NUT-29).
+          await this.#readOne(first);
+          quotes.halveBatch(batch);
+          return 2;
         case 'unavailable':
-          // The mint may not know one of the ids (NUT-29), may be too slow for so many quotes, or may be down. If it
-          // reads one quote, it is not down.
-          if ((await this.#readOne(first)) || result.outcome === 'rejected') {
+          // The mint may be too slow for so many quotes, or may be down. If it reads one quote, it is not down.
+          if (await this.#readOne(first)) {
             quotes.halveBatch(batch);
+            this.#recordFailedBatch();
           }
           return 2;
       }
     } finally {
       quotes.putBack(batch);
+    }
+  }
+
+  /** Quotes are read alone if batches keep failing: their route pauses longer after each failure. */
+  #recordFailedBatch(): void {
+    this.#failedBatches += 1;
+    if (this.#failedBatches >= FAILED_BATCHES_BEFORE_PAUSE) {
+      this.#batchesPausedUntilMs = this.#context.monotonicMs() + BATCH_RETRY_DELAY_MS;
     }
   }
 
@@ -181,22 +203,22 @@ export class QuotePoller {
         quotes.retryLater(quote);
         return false;
       case 'rate_limited':
-        this.#pause(result.retryAfterMs);
+        this.#readsPausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);
         return false;
     }
   }
 
   #pauseBatches(retryAfterMs: number | null): void {
+    const untilMs = this.#context.monotonicMs() + (retryAfterMs ?? 0);
     if (retryAfterMs !== null && retryAfterMs > LONG_BATCH_PAUSE_MS) {
-      this.#batchesPausedUntilMs = this.#context.monotonicMs() + retryAfterMs;
+      this.#batchesPausedUntilMs = untilMs;
     } else {
-      this.#pause(retryAfterMs);
+      this.#pauseUntil(untilMs);
     }
   }
 
-  #pause(retryAfterMs: number | null): void {
-    const pausedUntilMs = this.#context.monotonicMs() + (retryAfterMs ?? 0);
-    this.#nextPollAtMs = Math.max(this.#nextPollAtMs, pausedUntilMs);
+  #pauseUntil(untilMs: number): void {
+    this.#nextPollAtMs = Math.max(this.#nextPollAtMs, untilMs);
   }
 
   #recordContact(result: ReadQuoteResult | CheckQuotesResult): void {

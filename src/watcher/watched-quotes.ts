@@ -11,7 +11,7 @@ import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
-  FAILED_READ_RETRY_MS,
+  FAILED_READ_RETRY,
   MAX_SUBSCRIPTION_DELAY_MS,
   MAX_UNSUBSCRIBED_QUOTES,
   MIN_CLOCK_JUMP_MS,
@@ -36,6 +36,8 @@ export interface QuoteWatch extends WatchedQuote, PollableQuote {
   stateSinceMs: number;
   /** It is not polled before this time. */
   notBeforeMs: number;
+  /** Reads that failed in a row. */
+  failedReads: number;
   /** When the mint last confirmed a subscription; null if it has not. */
   subscribedAtMs: number | null;
   /** Whether the subscription has reported a state. cdk and Nutshell also confirm subscriptions that report nothing. */
@@ -108,9 +110,14 @@ export class WatchedQuotes implements SubscribableQuotes {
         this.#unsubscribed.add(quote);
       }
     } else if (added.length > 0) {
-      this.#unsubscribed = new Set([...added, ...this.#unsubscribed]);
+      this.#addUnsubscribed(added);
     }
     this.#limitUnsubscribed();
+  }
+
+  #addUnsubscribed(quotes: readonly QuoteWatch[]): void {
+    const inOrder = [...quotes, ...this.#unsubscribed].sort((one, other) => one.id - other.id);
+    this.#unsubscribed = new Set(inOrder);
   }
 
   /** Leaves the oldest quotes to polls. */
@@ -141,6 +148,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       lastPolledAtMs: nowMs - (isJustCreated ? 0 : longestIntervalMs()),
       stateSinceMs: nowMs,
       notBeforeMs: 0,
+      failedReads: 0,
       batchLimit: NO_BATCH_LIMIT,
       subscribedAtMs: null,
       isCovered: false,
@@ -223,9 +231,11 @@ export class WatchedQuotes implements SubscribableQuotes {
     quote.batchLimit = 0;
   }
 
-  /** Does not poll a quote for a minute, because reading it failed. */
+  /** Does not poll a quote for a while, because reading it failed. */
   retryLater(quote: QuoteWatch): void {
-    quote.notBeforeMs = this.#monotonicMs() + FAILED_READ_RETRY_MS;
+    quote.failedReads += 1;
+    const delayMs = computeBackoffMs(quote.failedReads, FAILED_READ_RETRY);
+    quote.notBeforeMs = this.#monotonicMs() + delayMs;
   }
 
   /** Records that the mint responded to a poll, which was sent at `sentAtMs`. */
@@ -234,6 +244,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       return;
     }
     quote.lastPolledAtMs = Math.floor(sentAtMs);
+    quote.failedReads = 0;
     this.#reschedule(quote);
     // A state that changed after the request is newer than the response.
     if (quote.stateSinceMs <= sentAtMs) {
@@ -271,7 +282,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = false;
       this.#reschedule(quote);
     }
-    this.#unsubscribed = new Set([...lost, ...this.#unsubscribed]);
+    this.#addUnsubscribed(lost);
     this.#limitUnsubscribed();
   }
 
@@ -309,11 +320,12 @@ export class WatchedQuotes implements SubscribableQuotes {
     });
   }
 
-  /** Takes reports back that could not be recorded, unless newer ones have arrived. */
+  /** Takes reports back that could not be recorded, unless reports of the same or a later state have arrived. */
   putBackReports(reports: readonly SourcedObservation[]): void {
     for (const report of reports) {
       const quote = this.#quotes.get(report.quoteId);
-      if (quote !== undefined && quote.report === null) {
+      const newer = quote?.report ?? null;
+      if (quote !== undefined && (newer === null || isLaterState(report.state, newer.state))) {
         quote.report = report;
         this.#reported.add(quote);
       }
@@ -328,7 +340,8 @@ export class WatchedQuotes implements SubscribableQuotes {
       if (result?.hasStateChanged && result.state !== 'EXPIRED') {
         this.#judgeSubscription(quote, result.source);
       }
-      if (result?.isWatched) {
+      // A payment may have been reported while the end of the watch was recorded.
+      if (result?.isWatched || (result !== undefined && quote.report !== null)) {
         quote.recordedReports += Number(result.hasStateChanged || result.isRejected);
         quote.lastRecordedAtMs = this.#monotonicMs();
         this.#setState(quote, result);
@@ -384,6 +397,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   #recordResponseAndDecideEnd(quote: QuoteWatch): boolean {
     const isCrowded = this.#quotes.size > CROWDED_QUOTES;
     if (!isWatchPeriodOver(quote, this.#clock(), isCrowded)) {
+      quote.firstPostWatchResponseAtMs = null;
       return false;
     }
     quote.firstPostWatchResponseAtMs ??= this.#monotonicMs();

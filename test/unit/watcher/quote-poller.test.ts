@@ -13,8 +13,9 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** The time of the wall clock and the monotonic clock. */
+/** The time of the monotonic clock and, plus `clockOffsetMs`, of the wall clock. */
 let nowMs: number;
+let clockOffsetMs: number;
 let mint: FakeMint;
 let quotes: WatchedQuotes;
 let poller: QuotePoller;
@@ -23,12 +24,14 @@ let reports: SourcedObservation[];
 
 beforeEach(() => {
   nowMs = 1_800_000_000_000;
+  clockOffsetMs = 0;
   mint = new FakeMint();
   reports = [];
   const now = () => nowMs;
+  const clock = () => nowMs + clockOffsetMs;
   quotes = new WatchedQuotes({
     isOperatorMint: false,
-    clock: now,
+    clock,
     monotonicMs: now,
     onReport: () => undefined,
   });
@@ -40,7 +43,7 @@ beforeEach(() => {
     getMaxBatchSize: async () => mint.maxBatchSize,
     limits: OPERATOR_MINT_LIMITS,
     minPollIntervalMs: MIN_POLL_INTERVAL_MS,
-    clock: now,
+    clock,
     monotonicMs: now,
   });
 });
@@ -89,6 +92,23 @@ describe('the schedule', () => {
   });
 });
 
+describe('the quotes to subscribe', () => {
+  it('are the newest, in whatever order they were added or lost', () => {
+    const stored = createQuoteIds(2_000);
+    watch(['new'], { isJustCreated: true, id: Number.MAX_SAFE_INTEGER });
+    watch(stored.slice(0, 1_000));
+    watch(stored.slice(1_000));
+    expect(quotes.takeUnsubscribed(3)).toEqual([...stored.slice(-2), 'new']);
+    quotes.handleUnsubscribed(stored.slice(0, 1_000));
+    quotes.handleUnsubscribed(['new']);
+    expect(quotes.takeUnsubscribed(1_000)).toEqual([
+      ...stored.slice(998, 1_000),
+      ...stored.slice(1_251, 1_998),
+      'new',
+    ]);
+  });
+});
+
 describe('a report', () => {
   it('is dropped if a subscription reported another state after the request', async () => {
     watch(['paid']);
@@ -119,6 +139,37 @@ describe('a report', () => {
     quotes.putBackReports(failed);
     await poller.poll();
     expect(quotes.takeReports(10)).toEqual(failed);
+  });
+
+  it('of a payment that could not be recorded is not replaced by the end of the watch', async () => {
+    watch(['late'], { createdAtMs: nowMs - 9 * DAY_MS });
+    quotes.handleNotification({ quoteId: 'late', state: 'UNPAID' });
+    await poll(4 * HOUR_MS - SECOND_MS);
+    nowMs += SECOND_MS;
+    const response = mint.holdBatchResults();
+    const polling = poller.poll();
+    quotes.handleNotification({ quoteId: 'late', state: 'PAID' });
+    const failed = quotes.takeReports(10);
+    response.resolve();
+    await polling;
+    expect(quotes.hasReports()).toBe(true);
+    quotes.putBackReports(failed);
+    expect(quotes.takeReports(10)).toEqual(failed);
+  });
+
+  it('of a payment is kept that arrives while the end of the watch is recorded', async () => {
+    watch(['late'], { createdAtMs: nowMs - 9 * DAY_MS });
+    await poll(2 * HOUR_MS - SECOND_MS);
+    nowMs += SECOND_MS;
+    await poller.poll();
+    const end = quotes.takeReports(10);
+    expect(end).toHaveLength(1);
+    quotes.handleNotification({ quoteId: 'late', state: 'PAID' });
+    const expired = { quoteId: 'late', state: 'EXPIRED', paidAtMs: null, source: 'poll' } as const;
+    quotes.applyRecorded(end, [
+      { ...expired, isWatched: false, hasStateChanged: true, isRejected: false },
+    ]);
+    expect(quotes.takeReports(10)).toMatchObject([{ quoteId: 'late', state: 'PAID' }]);
   });
 
   it.each<[string, ObservedState]>([
@@ -153,6 +204,19 @@ describe('the end of a watch', () => {
     await poll(5 * HOUR_MS);
     expect(reports).toMatchObject([{ quoteId: 'late', shouldEndWatch: true }]);
     expect(quotes.unpaidCount).toBe(0);
+  });
+
+  it('needs two late responses again after the clock has jumped ahead and back', async () => {
+    clockOffsetMs = 3 * DAY_MS;
+    watch(['unpaid']);
+    await poll(MINUTE_MS);
+    clockOffsetMs = 0;
+    await poll(2 * HOUR_MS);
+    clockOffsetMs = 3 * DAY_MS;
+    await poll(3 * HOUR_MS);
+    expect(reports).toEqual([]);
+    await poll(2 * HOUR_MS);
+    expect(reports).toMatchObject([{ shouldEndWatch: true }]);
   });
 
   it('comes earlier for unpaid quotes if more than 20,000 are watched', async () => {
@@ -199,6 +263,32 @@ describe('a mint that rejects batches', () => {
     expect(mint.reads).toEqual([]);
   });
 
+  it('gets none for 15 minutes if it fails five of them in a row but reads single quotes', async () => {
+    mint.failsBatch = () => true;
+    watch(createQuoteIds(20));
+    await poll(10 * SECOND_MS);
+    pay('id-6');
+    await poll(10 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'id-6', state: 'PAID' }]);
+    await poll(14 * MINUTE_MS);
+    expect(mint.batches).toHaveLength(5);
+    mint.failsBatch = () => false;
+    await poll(2 * MINUTE_MS);
+    expect(mint.batches.length).toBeGreaterThan(6);
+  });
+
+  it('gets batches of the other quotes while it refuses single reads for an hour', async () => {
+    mint.rejectsBatch = (batch) => batch.includes('unknown');
+    mint.readResult = { outcome: 'rate_limited', retryAfterMs: HOUR_MS };
+    watch(['unknown'], { isUnknown: true });
+    watch(createQuoteIds(5));
+    await poll(10 * SECOND_MS);
+    expect(mint.reads.length).toBeGreaterThan(0);
+    pay('id-3');
+    await poll(10 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'id-3', state: 'PAID' }]);
+  });
+
   it('is asked alone for an id that it omits from batches', async () => {
     mint.omitsFromBatch = (id) => id === 'id-2';
     watch(createQuoteIds(4), { isJustCreated: true });
@@ -242,6 +332,16 @@ describe('a failing mint', () => {
     expect(mint.batches.some((batch) => batch.length === 100)).toBe(true);
     expect(poller.contact).toMatchObject({ failure: null, failingSinceMs: null });
   });
+
+  it('is asked soon again for the only quote after a short outage', async () => {
+    watch(['unpaid'], { isJustCreated: true });
+    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
+    await poll(10 * SECOND_MS);
+    mint.failure = null;
+    pay('unpaid');
+    await poll(10 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'unpaid', state: 'PAID' }]);
+  });
 });
 
 /** A mint whose states and failures the test sets. */
@@ -256,6 +356,8 @@ class FakeMint {
   omitsFromBatch: (quoteId: string) => boolean = () => false;
   failsBatch: (batch: readonly string[]) => boolean = () => false;
   failsRead: (quoteId: string) => boolean = () => false;
+  /** The result of every read. */
+  readResult: ReadQuoteResult | null = null;
   /** The result of every request. */
   failure: (CheckQuotesResult & ReadQuoteResult) | null = null;
   hasRefused = false;
@@ -290,6 +392,9 @@ class FakeMint {
 
   async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
     this.reads.push(quoteId);
+    if (this.readResult !== null) {
+      return this.readResult;
+    }
     const state = this.states.get(quoteId);
     if (this.failure !== null || this.failsRead(quoteId)) {
       return this.failure ?? { outcome: 'unavailable', reason: 'unexpected status', status: 500 };
