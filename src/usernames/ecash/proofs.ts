@@ -27,6 +27,9 @@ export function hashSecret({ secret }: Pick<Proof, 'secret'>): string {
   return hash('sha256', secret);
 }
 
+/** Callers take turns: one turn of the event loop contains one slice of one caller, however many tokens arrive. */
+let latestTurn: Promise<void> = Promise.resolve();
+
 /** Maps items with curve operations, in short slices between which the event loop does other work. */
 export async function mapInSlices<T, R>(
   items: readonly T[],
@@ -36,7 +39,8 @@ export async function mapInSlices<T, R>(
   let sliceEndsAtMs = 0;
   for (const [index, item] of items.entries()) {
     if (performance.now() >= sliceEndsAtMs) {
-      await nextEventLoopTurn();
+      latestTurn = latestTurn.then(() => nextEventLoopTurn());
+      await latestTurn;
       sliceEndsAtMs = performance.now() + MAX_SLICE_MS;
     }
     results.push(map(item, index));
