@@ -48,6 +48,12 @@ export function describePaymentProblem(error: unknown): string {
       'unspent, you can take it back into your wallet.'
     );
   }
+  if (code === 'token_not_used') {
+    return (
+      `${message} Take it back into your wallet. Then paste the first token again, which is not spent twice, and ` +
+      'press “Buy”.'
+    );
+  }
   // A proxy may send no code.
   if (code === 'too_large' || status === 413 || status === 431) {
     return TOKEN_TOO_LONG;

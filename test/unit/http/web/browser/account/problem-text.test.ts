@@ -56,6 +56,11 @@ describe('describePaymentProblem', () => {
       /^It is spent\. The name was not bought\. Paste another token/,
     ],
     [
+      'another token for the same purchase',
+      refusal(409, 'token_not_used', 'It was not used.'),
+      /^It was not used\. Take it back into your wallet\. Then paste the first token again/,
+    ],
+    [
       'a taken name',
       refusal(409, 'name_taken', 'It is taken.'),
       /^It is taken\. Choose another name\. Your token is still in the field/,
