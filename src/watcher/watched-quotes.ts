@@ -46,9 +46,10 @@ export interface QuoteWatch extends WatchedQuote, PollableQuote {
   firstPostWatchResponseAtMs: number | null;
   /** The newest report that is not recorded yet. */
   report: SourcedObservation | null;
-  /** How many reports changed the state or were rejected, and when the last of them was recorded. */
+  /** How many reports changed the state or were rejected, and of the last report: when it was recorded, and how. */
   recordedReports: number;
   lastRecordedAtMs: number;
+  wasRejected: boolean;
 }
 
 /**
@@ -156,6 +157,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       report: null,
       recordedReports: 0,
       lastRecordedAtMs: 0,
+      wasRejected: false,
     };
     this.#quotes.set(quoteId, added);
     this.#unpaidCount += Number(state === 'UNPAID');
@@ -344,6 +346,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       if (result?.isWatched || (result !== undefined && quote.report !== null)) {
         quote.recordedReports += Number(result.hasStateChanged || result.isRejected);
         quote.lastRecordedAtMs = this.#monotonicMs();
+        quote.wasRejected = result.isRejected;
         this.#setState(quote, result);
       } else {
         this.#remove(quote);
@@ -376,7 +379,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     const known = quote.report?.state ?? quote.state;
     const { outcome } = decideTransition(known, observation.state, shouldEnd);
     const isOutdated = quote.report !== null && outcome === 'state_regression';
-    if ((outcome === 'unchanged' && !shouldEnd) || isOutdated || this.#isReportPaused(quote)) {
+    // Of a mint that reports INFLIGHT and PAID in turn, PAID is kept: wallets do not see an INFLIGHT quote as paid.
+    const isExempt = isLaterState(observation.state, known) && !quote.wasRejected;
+    const isPaused = !isExempt && this.#isReportPaused(quote);
+    if ((outcome === 'unchanged' && !shouldEnd) || isOutdated || isPaused) {
       return;
     }
     quote.report = { ...observation, source, shouldEndWatch: shouldEnd };

@@ -141,6 +141,18 @@ describe('a report', () => {
     expect(quotes.takeReports(10)).toEqual(failed);
   });
 
+  it('of a payment is kept although a wallet has failed six times to mint its ecash', async () => {
+    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    for (let attempt = 0; attempt < 6; attempt += 1) {
+      mint.states.set('paid', 'INFLIGHT');
+      await poll(2 * MINUTE_MS);
+      pay('paid');
+      await poll(5 * MINUTE_MS);
+      expect(reports.at(-1)).toMatchObject({ state: 'PAID' });
+    }
+    expect(reports.length).toBeGreaterThan(4);
+  });
+
   it('of a payment that could not be recorded is not replaced by the end of the watch', async () => {
     watch(['late'], { createdAtMs: nowMs - 9 * DAY_MS });
     quotes.handleNotification({ quoteId: 'late', state: 'UNPAID' });
