@@ -229,7 +229,7 @@ function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: K
   return keys ? { outcome: 'found', keys } : null;
 }
 
-/** Parses the signatures for outputs; null unless each output has one, in the same order. */
+/** Parses the signatures for outputs; null unless there is one for each. The caller checks which outputs they are for. */
 function parseSignatures(
   body: unknown,
   outputs: readonly BlindedMessage[],
@@ -239,10 +239,7 @@ function parseSignatures(
     return null;
   }
   const signatures = signaturesSchema.safeParse(unvalidated).data;
-  const areForOutputs = signatures?.every(
-    ({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount,
-  );
-  return signatures && areForOutputs ? { outcome: 'signed', signatures } : null;
+  return signatures ? { outcome: 'signed', signatures } : null;
 }
 
 /** Parses the states of proofs by Y in lower case; null if a proof has no state. */

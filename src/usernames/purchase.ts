@@ -88,19 +88,19 @@ export async function startPurchase(
   if (retryAfterMs > 0) {
     return { outcome: 'mint_busy', retryAfterMs };
   }
+  const id = randomUUID();
   const purchase: OpenPurchase = {
-    id: randomUUID(),
+    id,
     pubkey: order.pubkey,
     name: order.name,
     mintUrl,
     leaseHolder: randomUUID(),
-    sealedProofs: '',
+    sealedProofs: await context.sealer.seal(sealContext(id), payment.proofs),
     outputPlans: [outputPlan],
     attempts: 0,
     firstUnansweredAtMs: null,
     lastUnansweredAtMs: null,
   };
-  purchase.sealedProofs = await context.sealer.seal(sealContext(purchase.id), payment.proofs);
   const conflict = await journalPurchase(context, purchase, order);
   return (
     conflict ??
