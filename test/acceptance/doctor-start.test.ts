@@ -35,23 +35,10 @@ const FAILURES: StartFailure[] = [
     prepare: () => ({}),
   },
   {
-    reason: 'the file treasury-secret is damaged',
-    check: 'settings.treasury_secret',
-    prepare: (dataDir) => writeSecret(dataDir, 'treasury-secret'),
-  },
-  {
     reason: 'the file jwt-secret is damaged',
     check: 'settings.jwt_secret',
     prepare: (dataDir) => ({
       ...writeSecret(dataDir, 'jwt-secret'),
-      TREASURY_SECRET: TEST_TREASURY_SECRET,
-    }),
-  },
-  {
-    reason: 'the logo is missing',
-    check: 'settings.logo',
-    prepare: (dataDir) => ({
-      SITE_LOGO: path.join(dataDir, 'logo.svg'),
       TREASURY_SECRET: TEST_TREASURY_SECRET,
     }),
   },

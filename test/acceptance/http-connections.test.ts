@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
@@ -44,29 +42,11 @@ it.each([
   expect(response).toContain(NOT_HTTP_BODY);
 });
 
-it('sends no second response if a request becomes malformed after its rejection', async () => {
-  const { hostname, port } = new URL(environment.service.url);
-  const socket = connect(Number(port), hostname);
-  const received = text(socket);
-  socket.write(
-    'PATCH /api/v2/user/lock HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n',
-  );
-  await once(socket, 'readable');
-  socket.write('this is not a chunk\r\n');
-  expect((await received).match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401']);
-});
-
 it('responds to a client that half-closes its connection after the request', async () => {
   const { hostname, port } = new URL(environment.service.url);
   const socket = connect(Number(port), hostname);
   socket.end('GET /api/v2/auth/nip98 HTTP/1.1\r\nHost: x\r\nAuthorization: Nostr e30=\r\n\r\n');
   expect(await text(socket)).toContain('HTTP/1.1 401 ');
-});
-
-it('responds to a valid request and sends 400 for a malformed one behind it', async () => {
-  const response = await sendRawBytes(environment.service.url, `${VALID_REQUEST}HELLO\r\n\r\n`);
-  expect(response.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
-  expect(response).toContain('The request is not valid HTTP.');
 });
 
 it.each([
@@ -126,23 +106,6 @@ describe('an unreadable request', () => {
 });
 
 describe('an unusual but valid request', () => {
-  it('may use an absolute URL as its target', async () => {
-    const response = await sendRawBytes(
-      environment.origin,
-      'GET http://elsewhere.test/.well-known/lnurlp/npub1x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
-    );
-    expect(response).toMatch(/^HTTP\/1.1 200 /);
-    expect(response).toContain('{"status":"ERROR","reason":"Invalid recipient."}');
-  });
-
-  it('does not get the home page if its target is an asterisk', async () => {
-    const response = await sendRawBytes(
-      environment.origin,
-      'GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
-    );
-    expect(response).toMatch(/^HTTP\/1.1 404 /);
-  });
-
   it('may lack the Host header or have an unknown Expect header', async () => {
     for (const header of ['', 'Host: x\r\nExpect: the-unexpected\r\n']) {
       const response = await sendRawBytes(
@@ -162,24 +125,6 @@ describe('an unusual but valid request', () => {
     expect(countCreatedQuotes()).toBe(countBefore);
   });
 });
-
-it('lets thousands of clients connect while the event loop is busy', async () => {
-  const { hostname, port } = new URL(environment.service.url);
-  const sockets = Array.from({ length: 2_000 }, () => connect(Number(port), hostname));
-  // The sockets start to connect in the next tick. The service, in the same thread, cannot accept any of them yet.
-  await new Promise(process.nextTick);
-  expect(countConnecting(Number(port))).toBe(0);
-  for (const socket of sockets) {
-    socket.destroy();
-  }
-});
-
-/** Counts the connections to a port that the kernel has not established (SYN_SENT in Linux's table). */
-function countConnecting(port: number): number {
-  const remotePort = port.toString(16).toUpperCase().padStart(4, '0');
-  const connecting = new RegExp(`^ *\\d+: \\S+ [0-9A-F]+:${remotePort} 02 `, 'gm');
-  return readFileSync('/proc/net/tcp', 'utf8').match(connecting)?.length ?? 0;
-}
 
 /** Parses a raw HTTP response with a JSON body. */
 function parseResponse(rawResponse: string): ApiResponse {

@@ -126,12 +126,6 @@ describe('GET /api/v2/names/{name}', () => {
       expect(body.data).toEqual({ name, available: false, reason: 'not_for_sale' });
     }
   });
-
-  it('reports a free name as available if usernames cost nothing', async () => {
-    const service = await useAdditionalService(environment, { USERNAME_PRICE_SAT: '0' });
-    const { body } = await requestJson(service.url, '/api/v2/names/nothing');
-    expect(body.data).toEqual({ name: 'nothing', available: true });
-  });
 });
 
 describe('an address over its limit for name lookups', () => {

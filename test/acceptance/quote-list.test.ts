@@ -72,17 +72,6 @@ describe('a listed quote', () => {
     });
   });
 
-  it('may be INFLIGHT, PAID or ISSUED', async () => {
-    const wallet = environment.newWallet();
-    await insertPaidQuotes(environment.database, wallet.pubkey, [
-      { paidAtMs: 1_000, state: 'INFLIGHT' },
-      { paidAtMs: 2_000, state: 'PAID' },
-      { paidAtMs: 3_000, state: 'ISSUED' },
-    ]);
-    const states = (await wallet.listPaidQuotes()).map((quote) => quote['state']);
-    expect(states).toEqual(['ISSUED', 'PAID', 'INFLIGHT']);
-  });
-
   it('has the exact amount and the second of its payment, even if these numbers are large', async () => {
     const wallet = environment.newWallet();
     const amountSat = Number.MAX_SAFE_INTEGER;

@@ -32,12 +32,6 @@ beforeEach(async () => {
   token = await mintToken();
 });
 
-it('stores ecash of the keyset that lasts longest, although another has no fee', async () => {
-  addFreeKeyset(HOUR_MS);
-  expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
-  expect(await listExpiryTimes()).toEqual([null]);
-});
-
 it('returns 402 with the reason if the token has expired', async () => {
   addFreeKeyset(HOUR_MS);
   const expiringToken = await mintToken();

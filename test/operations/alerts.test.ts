@@ -31,9 +31,6 @@ const EXTERNAL_LABELS = ['job', 'instance', 'le'];
 
 const AMTOOL = '/usr/bin/amtool';
 
-/** The service uses the default pool size of node-postgres. */
-const POOL_SIZE = 10;
-
 let promtool: Promtool;
 let metrics: MetricsScrape;
 let temporaryDir: string;
@@ -61,15 +58,6 @@ describe('metrics of a service on PostgreSQL', () => {
       hasPassed: true,
       output: '',
     });
-  });
-
-  it('reports how many database connections are idle, busy and not open', () => {
-    const name = 'nutpost_database_pool_connections';
-    const connections = (state: string) => metrics.sumSeries(name, { state }) ?? Number.NaN;
-    const openConnections = connections('idle') + connections('busy');
-    expect(openConnections).toBeGreaterThan(0);
-    expect(openConnections + connections('not_open')).toBe(POOL_SIZE);
-    expect(metrics.sumSeries('nutpost_database_pool_waiting')).toBe(0);
   });
 
   it('has all series and labels that the alerts and the dashboard query', () => {

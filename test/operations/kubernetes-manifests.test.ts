@@ -53,8 +53,6 @@ describe('schema', () => {
   });
 });
 
-describe('kustomization', () => {});
-
 describe('settings', () => {
   const replacedSecrets = {
     ...exampleSecrets,

@@ -109,27 +109,24 @@ describe('the script nutpost', () => {
     });
   });
 
-  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
-    'stops its command when it gets %s',
-    async (signal) => {
-      const { start, settings } = await useScript({
-        DEFAULT_MINT_URL: 'https://mint.example',
-        PORT: '0',
-      });
-      const script = start('serve', {});
-      const output = script.stdout.setEncoding('utf8');
-      let log = '';
-      for await (const text of output) {
-        log += text;
-        if (log.includes('"listening"')) {
-          script.kill(signal);
-        }
+  it.each(['SIGTERM', 'SIGHUP'] as const)('stops its command when it gets %s', async (signal) => {
+    const { start, settings } = await useScript({
+      DEFAULT_MINT_URL: 'https://mint.example',
+      PORT: '0',
+    });
+    const script = start('serve', {});
+    const output = script.stdout.setEncoding('utf8');
+    let log = '';
+    for await (const text of output) {
+      log += text;
+      if (log.includes('"listening"')) {
+        script.kill(signal);
       }
-      // Standard output ends when both the script and the service have exited.
-      expect(log).toContain('"stopped"');
-      expect(await pathExists(settings)).toBe(true);
-    },
-  );
+    }
+    // Standard output ends when both the script and the service have exited.
+    expect(log).toContain('"stopped"');
+    expect(await pathExists(settings)).toBe(true);
+  });
 });
 
 describe('install.sh', () => {

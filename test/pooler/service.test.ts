@@ -36,7 +36,7 @@ const environment = useTestEnvironment();
 it('uses only connections of the pooler, except for LISTEN', async () => {
   const wallet = environment.newWallet();
   const socket = await wallet.openSocket();
-  await environment.requestAndPayInvoice(wallet, 21);
+  environment.mint.pay((await environment.requestInvoice(wallet, 21)).pr);
   expect((await socket.nextMessage()).type).toBe('update');
   await socket.close();
   const prepared = await createDatabaseWithAlice();

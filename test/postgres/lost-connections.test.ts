@@ -106,20 +106,6 @@ it('lets the server end a transaction whose client has vanished, because its loc
   expect(rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
 });
 
-it('fails a transaction when its query times out, without waiting for a rollback', async () => {
-  const transaction = db.transaction().execute(async (tx) => {
-    await runQuery(tx);
-    proxy.interruptConnections();
-    await runQuery(tx);
-  });
-  const failure = expect(transaction).rejects.toMatchObject(QUERY_TIMEOUT_ERROR);
-  await proxy.waitForDroppedData();
-  vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
-  await failure;
-
-  expect(await runQuery(db)).toBe(1);
-});
-
 it('reconnects the connection for LISTEN, and reports since when notifications may have been missed', async () => {
   const onMissedNotifications = vi.fn();
   const onDisconnect = vi.fn();

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Db } from '../../src/database/transaction.ts';
@@ -9,13 +8,9 @@ import {
   searchUnpaidQuotes,
 } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
-import {
-  findListedQuotes,
-  listPaidQuotes,
-  summarisePaidQuotes,
-} from '../../src/quotes/paid-list-store.ts';
+import { findListedQuotes, listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
-import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
   findMaxQuoteId,
   listWatchedAfter,
@@ -26,11 +21,7 @@ import {
   findDueRelays,
   listWaitingRelays,
 } from '../../src/zaps/receipt-delivery-store.ts';
-import {
-  countReceiptsSince,
-  pruneZapReceipts,
-  pruneZapRequests,
-} from '../../src/zaps/zap-receipt-store.ts';
+import { pruneZapReceipts, pruneZapRequests } from '../../src/zaps/zap-receipt-store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -61,7 +52,7 @@ let pubkey: string;
 const burstRecipient = randomPubkey();
 /** The only quote of another recipient. */
 const quote = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
-const { paymentHash, quoteId, verifyToken } = quote;
+const { paymentHash, quoteId } = quote;
 
 beforeAll(async () => {
   await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
@@ -155,17 +146,6 @@ describe.each([
     }
   });
 
-  it('reads only the payments that it adds up', async () => {
-    for (const maxPayments of [10, 1_000]) {
-      const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) =>
-        summarisePaidQuotes(db, pubkey, maxPayments),
-      );
-      // Also the row of the recipient.
-      expect(rowsRead).toBe(maxPayments + 1);
-      expect(pagesRead).toBeLessThan(maxPayments + 30);
-    }
-  });
-
   it('reads one row for each listed quote that it finds by its id', async () => {
     const rows = await database.db
       .selectFrom('quotes')
@@ -181,17 +161,6 @@ describe.each([
     // Also the row of the recipient, twice.
     expect(rowsRead).toBe(ids.length + 2);
     expect(pagesRead).toBeLessThan(5 * ids.length);
-  });
-
-  it('reads one row for a verify token, and none for an unknown token', async () => {
-    for (const [token, rows] of [
-      [verifyToken, 1],
-      ['0'.repeat(64), 0],
-    ] as const) {
-      const cost = await measureQueryCost(database.db, (db) => findQuoteByVerifyToken(db, token));
-      expect(cost.rowsRead).toBe(rows);
-      expect(cost.pagesRead).toBeLessThan(10);
-    }
   });
 
   it.each([
@@ -225,15 +194,6 @@ function measurePage(options: {
     listPaidQuotes(db, recipient, { sinceSeconds, limit: 50, offset }, nowMs),
   );
 }
-
-it('finds a quote by its exact verify token only', async () => {
-  const expected = { request: quote.request, state: 'UNPAID' };
-  expect(await findQuoteByVerifyToken(database.db, verifyToken)).toMatchObject(expected);
-  const hash = createHash('sha256').update(verifyToken).digest('hex');
-  for (const wrongToken of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
-    expect(await findQuoteByVerifyToken(database.db, wrongToken), wrongToken).toBeNull();
-  }
-});
 
 it('finds the watched mints with a few index entries per mint', async () => {
   await sql`vacuum analyze quotes`.execute(database.db);
@@ -294,20 +254,6 @@ describe('a query for due zap receipts', () => {
     // For each claimed delivery, the query selects, locks and updates a row, and reads its receipt and its quote.
     expect(claimCost.rowsRead).toBeLessThanOrEqual(10 * claim.limit);
   });
-});
-
-it('counts the recent zap receipts of a recipient only up to the limit', async () => {
-  const nowMs = Date.now();
-  await insertZapReceipts(database, { events: 300, relays: [], createdAtMs: nowMs });
-  const { pubkey: recipient } = await database.db
-    .selectFrom('zap_receipts')
-    .select('pubkey')
-    .orderBy('quote', 'desc')
-    .executeTakeFirstOrThrow();
-  const count = (db: typeof database.db) => countReceiptsSince(db, [recipient], nowMs - 1, 20);
-  expect(await count(database.db)).toEqual(new Map([[recipient, 20]]));
-  const { rowsRead } = await measureQueryCost(database.db, count);
-  expect(rowsRead).toBeLessThanOrEqual(2 * 20);
 });
 
 it('reads no recent rows when it deletes old history', async () => {

@@ -57,10 +57,6 @@ it.each<[string, () => BlockingPoint | Promise<BlockingPoint>]>([
     () => blockWrites(database, 'zap_receipts', 'insert into zap_receipts '),
   ],
   [
-    'after a relay received the receipt, which the relay did not store',
-    () => blockAtFirstRelay('ignore', () => firstRelay.receiveCounts.size > 0),
-  ],
-  [
     'after a relay stored the receipt and before the relay confirmed it',
     () => blockAtFirstRelay('store_and_ignore', () => firstRelay.events.size > 0),
   ],

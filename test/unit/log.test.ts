@@ -121,17 +121,6 @@ describe('log output', () => {
     const [code] = await once(child, 'exit');
     expect(code).toBe(0);
   });
-
-  it('contains every line if the reader starts late', async () => {
-    const child = startProgram(
-      '',
-      `for (let line = 0; line < 5_000; line += 1) log.info({ line, filler: 'x'.repeat(100) });
-      (await import('node:fs')).writeSync(3, 'logged all lines');`,
-    );
-    await once(child.stdio[3] as Readable, 'data');
-    const lines = (await toText(child.stdout as Readable)).trimEnd().split('\n');
-    expect(lines.map((line) => JSON.parse(line).line)).toEqual([...Array(5_000).keys()]);
-  });
 });
 
 /** Starts a program that can use the variable `log`, and file descriptor 3 to report results. */

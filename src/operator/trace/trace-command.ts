@@ -99,7 +99,7 @@ function parseTime(option: string, text: string): number {
   return timeMs;
 }
 
-export function traceToText(trace: TraceResult): string {
+function traceToText(trace: TraceResult): string {
   switch (trace.outcome) {
     case 'payments':
       return trace.payments.map((payment) => paymentToText(payment, trace.nowMs)).join('\n');

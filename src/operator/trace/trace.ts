@@ -22,7 +22,7 @@ import {
 /** A quote whose id is null if the id must stay secret. */
 export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
 
-export type PaymentStatus =
+type PaymentStatus =
   /** `untilMs`: when the invoice expires or polling the mint ends, in milliseconds since 1970. */
   | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
   | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };

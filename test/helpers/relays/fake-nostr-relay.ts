@@ -74,8 +74,8 @@ export class FakeNostrRelay {
   /** How many times the relay received each event, by id. */
   readonly receiveCounts = new Map<string, number>();
   readonly authEvents: Event[] = [];
-  /** Numbers of TCP connections: opened in total, open now, and the highest number open at the same time. */
-  readonly connections = { opened: 0, open: 0, maxOpen: 0 };
+  /** Numbers of TCP connections: opened in total, and open now. */
+  readonly connections = { opened: 0, open: 0 };
 
   readonly #changes = new EventEmitter().setMaxListeners(0);
   readonly #verifyEvent: EventVerifier;
@@ -180,7 +180,6 @@ export class FakeNostrRelay {
     const { connections } = this;
     connections.opened += 1;
     connections.open += 1;
-    connections.maxOpen = Math.max(connections.maxOpen, connections.open);
     this.#sockets.add(socket);
     socket.on('error', () => undefined);
     socket.once('close', () => {

@@ -34,10 +34,6 @@ export interface TestEnvironment {
     wallet: RecipientClient,
     amountSat: number,
   ): Promise<{ pr: string; verify: string }>;
-  requestAndPayInvoice(
-    wallet: RecipientClient,
-    amountSat: number,
-  ): Promise<{ pr: string; verify: string }>;
   close(): Promise<void>;
 }
 
@@ -69,11 +65,6 @@ export async function createTestEnvironment(
     origin,
     newWallet: () => new RecipientClient(origin, options.overrides?.clock),
     requestInvoice,
-    requestAndPayInvoice: async (wallet, amountSat) => {
-      const invoice = await requestInvoice(wallet, amountSat);
-      mint.pay(invoice.pr);
-      return invoice;
-    },
     close: async () => {
       await service.stop();
       await database.close();

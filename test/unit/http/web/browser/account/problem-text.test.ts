@@ -3,7 +3,6 @@ import type { ErrorCode } from '../../../../../../src/errors.ts';
 import { ApiError } from '../../../../../../src/http/web/browser/account/api-client.ts';
 import {
   describePaymentProblem,
-  describeProblem,
   findTokenProblem,
 } from '../../../../../../src/http/web/browser/account/problem-text.ts';
 
@@ -14,33 +13,6 @@ const NO_RESPONSE = new TypeError('Failed to fetch');
 function refusal(status: number, code: ErrorCode | null, message: string) {
   return new ApiError(status, code, message, new Headers());
 }
-
-describe('describeProblem', () => {
-  it.each<[string, Error, string]>([
-    [
-      'no response',
-      NO_RESPONSE,
-      'The server did not respond. Check your internet connection and try again.',
-    ],
-    [
-      'a rate limit of a proxy',
-      refusal(429, null, 'Too many.'),
-      'Too many. Try again in a minute.',
-    ],
-    [
-      'an expired session',
-      refusal(401, 'unauthorized', 'Unauthorized.'),
-      'Unauthorized. Sign out and sign in again, and check the clock of your device.',
-    ],
-    [
-      'a taken name',
-      refusal(409, 'name_taken', 'It is taken.'),
-      'It is taken. Choose another name.',
-    ],
-  ])('explains %s', (_case, error, text) => {
-    expect(describeProblem(error)).toBe(text);
-  });
-});
 
 describe('describePaymentProblem', () => {
   it.each<[string, Error, RegExp]>([
