@@ -80,6 +80,22 @@ describe('the schedule', () => {
     expect(mint.countPolls('other')).toBeLessThanOrEqual(1);
   });
 
+  it('polls old quotes although more young quotes than fit into its batches are due', async () => {
+    mint.maxBatchSize = 100;
+    watch(createQuoteIds(300, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
+    watch(createQuoteIds(5_000, 'young'));
+    await poll(4 * SECOND_MS);
+    const polled = new Set(mint.batches.flat());
+    expect(createQuoteIds(300, 'old').filter((quoteId) => polled.has(quoteId))).toHaveLength(300);
+  });
+
+  it('sends at most 15 batches a minute to a mint that has refused some, without a backlog', async () => {
+    mint.hasRefused = true;
+    watch(createQuoteIds(50), { isJustCreated: true });
+    await poll(MINUTE_MS);
+    expect(mint.batches.length).toBeLessThanOrEqual(15);
+  });
+
   it('polls a backlog of 10,001 quotes within 5 s, the youngest first', async () => {
     mint.maxBatchSize = 1_000;
     watch(createQuoteIds(10_000), { createdAtMs: nowMs - 5 * HOUR_MS });
@@ -139,6 +155,15 @@ describe('a report', () => {
     quotes.putBackReports(failed);
     await poller.poll();
     expect(quotes.takeReports(10)).toEqual(failed);
+  });
+
+  it('is kept again if the database lost a payment and the quote is unpaid again', async () => {
+    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    await poll(0);
+    watch(['paid']);
+    pay('paid');
+    await poll(5 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'paid', state: 'PAID' }]);
   });
 
   it('of a payment is kept although a wallet has failed six times to mint its ecash', async () => {
@@ -299,6 +324,17 @@ describe('a mint that rejects batches', () => {
     pay('id-3');
     await poll(10 * SECOND_MS);
     expect(reports).toMatchObject([{ quoteId: 'id-3', state: 'PAID' }]);
+  });
+
+  it('gets none while it refuses them for a minute, and the 16 most urgent quotes are read alone', async () => {
+    watch(createQuoteIds(3));
+    watch(createQuoteIds(30, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
+    mint.batchResult = { outcome: 'rate_limited', retryAfterMs: MINUTE_MS };
+    await poll(0);
+    await poll(SECOND_MS / 4);
+    expect(mint.batches).toHaveLength(1);
+    expect(mint.reads).toHaveLength(16);
+    expect(mint.reads.slice(0, 3).toSorted()).toEqual(createQuoteIds(3));
   });
 
   it('is asked alone for an id that it omits from batches', async () => {
