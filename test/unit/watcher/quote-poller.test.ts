@@ -91,7 +91,10 @@ describe('the schedule', () => {
 
   it('sends at most 15 batches a minute to a mint that has refused some, without a backlog', async () => {
     mint.hasRefused = true;
-    watch(createQuoteIds(50), { isJustCreated: true });
+    for (const quoteId of createQuoteIds(3)) {
+      watch([quoteId], { isJustCreated: true });
+      nowMs += 1.25 * SECOND_MS;
+    }
     await poll(MINUTE_MS);
     expect(mint.batches.length).toBeLessThanOrEqual(15);
   });
