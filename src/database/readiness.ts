@@ -19,7 +19,7 @@ type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>
 
 const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
 
-interface ReadinessDeps {
+interface ReadinessOptions {
   queryMigrations: () => ReturnType<typeof readMigrationStatus>;
   isListening: () => boolean;
   isWritable: () => boolean;
@@ -27,7 +27,7 @@ interface ReadinessDeps {
 }
 
 export class Readiness {
-  readonly #deps: ReadinessDeps;
+  readonly #deps: ReadinessOptions;
   #phase: 'starting' | 'serving' | 'stopping' = 'starting';
   /**
    * The current database query. It takes ten seconds if the server has vanished, and seconds if all connections are busy.
@@ -37,7 +37,7 @@ export class Readiness {
   #databaseChecks = DATABASE_UNREACHABLE;
   #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(deps: ReadinessDeps) {
+  constructor(deps: ReadinessOptions) {
     this.#deps = deps;
   }
 

@@ -10,7 +10,7 @@ import type {
 import {
   type FailedResult,
   type MintRequest,
-  type MintRequestDeps,
+  type MintRequestContext,
   sendMintRequest,
 } from './mint-client.ts';
 import type { RequestResult } from './route-rate-limiter.ts';
@@ -27,9 +27,9 @@ export interface SwapOptions {
  * normalised. If the result of a swap is `unavailable` without `isUnsent`, the mint may have executed the swap.
  */
 export class EcashClient {
-  readonly #deps: MintRequestDeps;
+  readonly #deps: MintRequestContext;
 
-  constructor(deps: MintRequestDeps) {
+  constructor(deps: MintRequestContext) {
     this.#deps = deps;
   }
 

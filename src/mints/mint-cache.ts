@@ -20,7 +20,7 @@ const FAILURE_TTL_MS = 15_000;
 /** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
 const MAX_CACHED_MINTS = 5_000;
 
-interface MintInfoCacheDeps {
+interface MintInfoCacheOptions {
   client: Pick<MintClient, 'readInfo'>;
   loadInfo: (mintUrl: string) => Promise<MintInfo | null>;
   /** Called when the info is new or has changed, and daily. */
@@ -44,11 +44,11 @@ interface CacheEntry {
  * in the background. After a restart, uses stored info, so that invoices do not depend on a mint's `/v1/info`.
  */
 export class MintInfoCache {
-  readonly #deps: MintInfoCacheDeps;
+  readonly #deps: MintInfoCacheOptions;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
   readonly #pendingRequests = new Map<string, Promise<MintInfo | null>>();
 
-  constructor(deps: MintInfoCacheDeps) {
+  constructor(deps: MintInfoCacheOptions) {
     this.#deps = deps;
   }
 

@@ -83,9 +83,9 @@ const UNKNOWN_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
 
 /** Sends requests about quotes and about a mint's info (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
 export class MintClient {
-  readonly #deps: MintRequestDeps;
+  readonly #deps: MintRequestContext;
 
-  constructor(deps: MintRequestDeps) {
+  constructor(deps: MintRequestContext) {
     this.#deps = deps;
   }
 
@@ -227,7 +227,7 @@ export interface MintRequest<Result> extends RequestWait {
   parseRejection?: (response: Extract<GuardedResponse, { outcome: 'responded' }>) => Result | null;
 }
 
-export interface MintRequestDeps {
+export interface MintRequestContext {
   fetch: Pick<GuardedFetch, 'request'>;
   clock: Clock;
   /** Absent in a command that sends each mint a single request. */
@@ -239,7 +239,7 @@ export interface MintRequestDeps {
  * every route. Sends nothing if the limiter does not allow it within `maxWaitMs`.
  */
 export async function sendMintRequest<Result extends RequestResult>(
-  deps: MintRequestDeps,
+  deps: MintRequestContext,
   request: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
   const { mintUrl, route } = request;
@@ -260,7 +260,7 @@ export async function sendMintRequest<Result extends RequestResult>(
 }
 
 async function send<Result>(
-  { fetch, clock }: MintRequestDeps,
+  { fetch, clock }: MintRequestContext,
   { mintUrl, path, body, maxResponseBytes, parse, parseRejection }: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
   const response = await fetch.request({

@@ -42,7 +42,7 @@ export interface FinishedMintRequest {
   durationMs: number;
 }
 
-export interface MintRateLimiterDeps {
+export interface MintRateLimiterOptions {
   monotonicMs: () => number;
   timing?: Partial<RateLimiterTiming>;
   onRequestFinished?: (request: FinishedMintRequest) => void;
@@ -72,11 +72,11 @@ const MIN_RETRY_AFTER_MS = 1_000;
  * {@link RouteRateLimiter} has the rules; this class queues the clients that wait.
  */
 export class MintRateLimiter {
-  readonly #deps: MintRateLimiterDeps;
+  readonly #deps: MintRateLimiterOptions;
   readonly #timing: RateLimiterTiming;
   readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({ max: MAX_TRACKED_MINTS });
 
-  constructor(deps: MintRateLimiterDeps) {
+  constructor(deps: MintRateLimiterOptions) {
     this.#deps = deps;
     this.#timing = { ...RATE_LIMITER_TIMING, ...deps.timing };
   }

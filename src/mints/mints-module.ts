@@ -7,13 +7,13 @@ import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
 import type { MintPolicy } from './mint-policy.ts';
-import { MintRateLimiter, type MintRateLimiterDeps } from './mint-rate-limiter.ts';
+import { MintRateLimiter, type MintRateLimiterOptions } from './mint-rate-limiter.ts';
 import { loadMintInfo, saveMintInfo } from './mint-store.ts';
 import { QuoteCreator } from './quote-creator.ts';
 import { WatchBudget } from './watch-budget.ts';
 
 interface MintsModuleOptions
-  extends Pick<MintRateLimiterDeps, 'monotonicMs' | 'onRequestFinished'> {
+  extends Pick<MintRateLimiterOptions, 'monotonicMs' | 'onRequestFinished'> {
   db: Db;
   policy: MintPolicy;
   egress: Egress;

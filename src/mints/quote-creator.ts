@@ -13,7 +13,7 @@ const MAX_CACHED_MINTS = 5_000;
 
 type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
-interface QuoteCreatorDeps {
+interface QuoteCreatorContext {
   client: Pick<MintClient, 'createQuote'>;
   /** How long a payer may wait before the last request is sent. */
   payerMaxWaitMs: number;
@@ -26,13 +26,13 @@ interface QuoteCreatorDeps {
  * descriptions that the mint would reject.
  */
 export class QuoteCreator {
-  readonly #deps: QuoteCreatorDeps;
+  readonly #deps: QuoteCreatorContext;
   /** By mint: the length of the shortest description that it rejected recently. Shorter ones are still sent. */
   readonly #shortestRejectedBytes: LRUCache<string, number>;
   /** By mint: the length of the longest description that it accepted recently. It also accepts shorter ones. */
   readonly #longestAcceptedBytes: LRUCache<string, number>;
 
-  constructor(deps: QuoteCreatorDeps) {
+  constructor(deps: QuoteCreatorContext) {
     this.#deps = deps;
     const options = {
       max: MAX_CACHED_MINTS,

@@ -3,7 +3,7 @@ import {
   type AcquireResult,
   type FinishedMintRequest,
   MintRateLimiter,
-  type MintRateLimiterDeps,
+  type MintRateLimiterOptions,
   type RequestSlot,
 } from '../../../src/mints/mint-rate-limiter.ts';
 
@@ -16,7 +16,10 @@ export function createTestMintRateLimiter(timing: Partial<RateLimiterTiming> = {
     monotonicMs: () => performance.now(),
     timing,
     onRequestFinished: (request) => finishedRequests.push(request),
-    log: { info: captureLogEntry, warn: captureLogEntry } as unknown as MintRateLimiterDeps['log'],
+    log: {
+      info: captureLogEntry,
+      warn: captureLogEntry,
+    } as unknown as MintRateLimiterOptions['log'],
   });
   return { limiter, finishedRequests, logEntries };
 }
