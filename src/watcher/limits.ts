@@ -33,8 +33,11 @@ export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
 /** So many batches in a row fail before the mint gets none, although it reads single quotes. */
 export const FAILED_BATCHES_BEFORE_PAUSE = 5;
 
-/** How long a quote waits whose reads failed, because the mint may fail for this quote only, or may be down. */
-export const FAILED_READ_RETRY = { initialMs: 2 * SECOND_MS, maxMs: MINUTE_MS };
+/**
+ * How many poll intervals a quote waits whose reads failed, because the mint may fail for this quote only. If the mint
+ * is down instead, payments must be found within 15 s of its recovery.
+ */
+export const FAILED_READ_RETRY_POLLS = { first: 2, max: 8 };
 
 /** The part of each batch that is kept for other quotes, so that young ones cannot delay them forever. */
 export const SHARE_OF_OTHERS = 0.25;

@@ -184,7 +184,7 @@ export class QuotePoller {
 
   /** @returns whether the mint responded */
   async #readOne(quote: QuoteWatch): Promise<boolean> {
-    const { mintUrl, quotes, client, monotonicMs } = this.#context;
+    const { mintUrl, quotes, client, minPollIntervalMs, monotonicMs } = this.#context;
     const { quoteId } = quote;
     const sentAtMs = monotonicMs();
     const result = await client.readQuote(mintUrl, quoteId);
@@ -200,7 +200,7 @@ export class QuotePoller {
         quotes.handlePolled(quote, { quoteId, state: 'UNPAID' }, sentAtMs);
         return true;
       case 'unavailable':
-        quotes.retryLater(quote);
+        quotes.retryLater(quote, minPollIntervalMs);
         return false;
       case 'rate_limited':
         this.#readsPausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);

@@ -11,7 +11,7 @@ import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
-  FAILED_READ_RETRY,
+  FAILED_READ_RETRY_POLLS,
   MAX_SUBSCRIPTION_DELAY_MS,
   MAX_UNSUBSCRIBED_QUOTES,
   MIN_CLOCK_JUMP_MS,
@@ -234,10 +234,14 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /** Does not poll a quote for a while, because reading it failed. */
-  retryLater(quote: QuoteWatch): void {
+  retryLater(quote: QuoteWatch, pollIntervalMs: number): void {
+    const { first, max } = FAILED_READ_RETRY_POLLS;
     quote.failedReads += 1;
-    const delayMs = computeBackoffMs(quote.failedReads, FAILED_READ_RETRY);
-    quote.notBeforeMs = this.#monotonicMs() + delayMs;
+    const delayMs = computeBackoffMs(quote.failedReads, {
+      initialMs: first * pollIntervalMs,
+      maxMs: max * pollIntervalMs,
+    });
+    quote.notBeforeMs = Math.floor(this.#monotonicMs() + delayMs);
   }
 
   /** Records that the mint responded to a poll, which was sent at `sentAtMs`. */
