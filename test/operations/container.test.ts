@@ -49,6 +49,16 @@ describe('Dockerfile', () => {
     expect(readImageEnv()['HOST']).toBe('0.0.0.0');
   });
 
+  it('has only the source and package files in its build context', () => {
+    const topLevelEntries = new Set(buildContext.map((file) => file.split('/')[0]));
+    expect([...topLevelEntries].toSorted()).toEqual(
+      [
+        ...['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json'],
+        ...['scripts', 'src', 'tsconfig.json'],
+      ].toSorted(),
+    );
+  });
+
   it('builds a service that becomes healthy, serves the pages and stops cleanly, without development packages', async () => {
     const webDir = await runBuildStage('web');
     const appDir = await runBuildStage('dependencies');
