@@ -13,13 +13,13 @@ const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 const PRUNE_BATCH_SIZE = 500;
 
 /** Creates the job that prunes history and truncates SQLite's WAL file. */
-export function createMaintenanceJob(deps: {
+export function createMaintenanceJob(context: {
   db: Db;
   checkpoint: () => Promise<void>;
   clock: () => number;
   log: Logger;
 }): BackgroundJob {
-  const { db, checkpoint, clock, log } = deps;
+  const { db, checkpoint, clock, log } = context;
   return new BackgroundJob({
     work: async (signal) => {
       await pruneHistory(db, clock(), signal);

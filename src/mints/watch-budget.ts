@@ -16,8 +16,9 @@ import type { MintPolicy } from './mint-policy.ts';
 const ALL_SITES = 'all';
 
 /**
- * Limits the quotes that are watched: at the operator's mints, the unpaid ones per process; at the mints that users chose,
- * a fixed number per site ({@link MintPolicy.getSite}) for all processes together.
+ * Limits the quotes that are watched: at the operator's mints, the unpaid ones per process; at the mints that users
+ * chose, a number per site ({@link MintPolicy.getSite}) for all processes together. It shrinks once half of the total of
+ * all sites is used.
  */
 export class WatchBudget {
   readonly #policy: MintPolicy;

@@ -68,37 +68,38 @@ export async function countPayments(
 }
 
 /** Returns a recipient's matching payments, newest first. Reads all of them if few match. */
-export async function searchPayments(
+export function searchPayments(
   db: Db,
   pubkey: string,
   filter: QuoteFilter | null,
   limit: number,
 ): Promise<TracedQuote[]> {
-  const rows = await selectQuotes(db)
-    .where('pubkey', '=', pubkey)
-    .where('paid_at', 'is not', null)
-    .where(matches(filter, 'paid_at'))
-    .orderBy('paid_at', 'desc')
-    .orderBy('created_at', 'desc')
-    .limit(limit)
-    .execute();
-  return rows.map(toTracedQuote);
+  return searchQuotes(db, pubkey, true, filter, limit);
 }
 
 /** Returns a recipient's matching unpaid quotes, also expired ones, newest first. Reads all of them if few match. */
-export async function searchUnpaidQuotes(
+export function searchUnpaidQuotes(
   db: Db,
   pubkey: string,
   filter: QuoteFilter | null,
   limit: number,
 ): Promise<TracedQuote[]> {
+  return searchQuotes(db, pubkey, false, filter, limit);
+}
+
+async function searchQuotes(
+  db: Db,
+  pubkey: string,
+  isPaid: boolean,
+  filter: QuoteFilter | null,
+  limit: number,
+): Promise<TracedQuote[]> {
   const rows = await selectQuotes(db)
     .where('pubkey', '=', pubkey)
-    .where('paid_at', 'is', null)
-    .where(matches(filter, 'created_at'))
-    // All values are null, but PostgreSQL uses the order of the index only with this.
+    .where('paid_at', isPaid ? 'is not' : 'is', null)
+    .where(matches(filter, isPaid ? 'paid_at' : 'created_at'))
+    // The order of an index. The planner uses it only with both keys, even if all values of `paid_at` are null.
     .orderBy('paid_at', 'desc')
-    // With another sort key, the planner would not use the order of the index without statistics.
     .orderBy('created_at', 'desc')
     .limit(limit)
     .execute();
