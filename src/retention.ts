@@ -12,19 +12,15 @@ const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 /** Rows per statement. Small, so that no statement holds its locks for long. */
 const PRUNE_BATCH_SIZE = 500;
 
-/** Creates the job that prunes history and truncates SQLite's WAL file. */
+/** Creates the job that prunes history. */
 export function createMaintenanceJob(context: {
   db: Db;
-  checkpoint: () => Promise<void>;
   clock: () => number;
   log: Logger;
 }): BackgroundJob {
-  const { db, checkpoint, clock, log } = context;
+  const { db, clock, log } = context;
   return new BackgroundJob({
-    work: async (signal) => {
-      await pruneHistory(db, clock(), signal);
-      await checkpoint();
-    },
+    work: (signal) => pruneHistory(db, clock(), signal),
     intervalMs: MAINTENANCE_INTERVAL_MS,
     onError: (error) =>
       log.warn(

@@ -6,8 +6,8 @@ import { type Config, readJournalStream, VERSION } from './config.ts';
 import { isAccessibleToOtherUsers } from './database/data-dir.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { loadOrGenerateSecret } from './database/generated-secret.ts';
-import { readMigrationStatus } from './database/migration-store.ts';
-import type { NotificationSubscription } from './database/postgres-notifications.ts';
+import { areMigrationsApplied } from './database/migration-store.ts';
+import type { NotificationSubscription } from './database/notifications.ts';
 import { Readiness } from './database/readiness.ts';
 import { createHttp } from './http/app.ts';
 import { JwtIssuer } from './http/jwt.ts';
@@ -179,13 +179,12 @@ export async function startService(
   });
   const maintenance = createMaintenanceJob({
     db,
-    checkpoint: () => database.checkpoint(),
     clock,
     log,
   });
   let notifications: NotificationSubscription | null = null;
   const readiness = new Readiness({
-    queryMigrations: () => readMigrationStatus(db),
+    areMigrationsApplied: () => areMigrationsApplied(db),
     isListening: () => notifications?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,

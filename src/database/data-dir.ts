@@ -5,20 +5,17 @@ import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
 import { DATA_DIR_LOCK_TIMEOUT_MS } from './limits.ts';
 
-/** Only the service's user may read the data, because the id of an unlocked quote is enough to take its money. */
-const PRIVATE_DIR_MODE = 0o700;
+/** The id of an unlocked quote is enough to take its money, so only the service's user may read the data. */
 const PRIVATE_FILE_MODE = 0o600;
-
-const GROUP_AND_OTHER_PERMISSIONS = 0o077;
 
 export function sqliteFilePath(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
 }
 
-/** Creates the data directory and its database file if they are missing. @throws OperatorError if it is unusable */
+/** Also creates the database file, as a private file. @throws OperatorError if the directory is unusable */
 export function createDataDir(dataDir: string): void {
   try {
-    fs.mkdirSync(dataDir, { recursive: true, mode: PRIVATE_DIR_MODE });
+    fs.mkdirSync(dataDir, { recursive: true, mode: 0o700 });
     fs.accessSync(dataDir, fs.constants.W_OK | fs.constants.X_OK);
     fs.closeSync(fs.openSync(sqliteFilePath(dataDir), 'a', PRIVATE_FILE_MODE));
   } catch (error) {
@@ -78,25 +75,20 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
   return [dataDir, ...files].some((file) => {
     // Does not throw if SQLite deletes its journal after `readdirSync`.
     const stats = fs.statSync(file, { throwIfNoEntry: false });
-    return stats !== undefined && (stats.mode & GROUP_AND_OTHER_PERMISSIONS) !== 0;
+    return stats !== undefined && (stats.mode & 0o077) !== 0;
   });
 }
 
 /**
- * Locks a data directory for this service. Uses a lock of SQLite, because Node has no file locks. The operating
- * system releases the lock when the process ends, even after a crash.
+ * Locks a data directory for this service, and returns a function that releases the lock. Uses a lock of SQLite,
+ * because Node has no file locks. The operating system releases it when the process ends, even after a crash.
  *
- * @returns a function that releases the lock
  * @throws OperatorError if another service holds the lock or the disk fails
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
   const lock = new DatabaseSync(file, { timeout: DATA_DIR_LOCK_TIMEOUT_MS, open: false });
-  const release = () => {
-    if (lock.isOpen) {
-      lock.close();
-    }
-  };
+  const release = () => lock.isOpen && lock.close();
   try {
     // Created as a private file, because any user who can read the file can lock it.
     fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE_MODE));

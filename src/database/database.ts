@@ -14,6 +14,7 @@ import {
   SERVICE_BUSY_TIMEOUT_MS,
 } from './limits.ts';
 import { compareMigrations } from './migration-store.ts';
+import { createSqliteNotifications, type Listen, listenOnPostgres } from './notifications.ts';
 import {
   assertRequiredSettings,
   assertUtf8,
@@ -21,22 +22,19 @@ import {
   createMigrationPool,
   createPool,
   type PoolOptions,
-  type PoolStats,
   prepareConnection,
-  readPoolStats,
 } from './postgres.ts';
-import { type Listen, listenOnPostgres } from './postgres-notifications.ts';
 import { PostgresPool } from './postgres-pool.ts';
 import type { DatabaseSchema } from './schema.ts';
 import { SqliteConnection, type SqliteConnectionOptions } from './sqlite-connection.ts';
 import { createSqliteDialect, SqliteDriver } from './sqlite-dialect.ts';
-import { SqliteNotifications } from './sqlite-notifications.ts';
 import { SqliteWorker } from './sqlite-worker.ts';
 
 export interface Database {
   db: Kysely<DatabaseSchema>;
   listen: Listen;
-  poolStats(): PoolStats | null;
+  /** Null for SQLite. */
+  poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
   /** Returns the bytes that unprivileged processes can write to the disk of SQLite; null for PostgreSQL. */
   readFreeDiskBytes(): Promise<number | null>;
   /**
@@ -44,11 +42,6 @@ export interface Database {
    * PostgreSQL is unreachable or read-only.
    */
   isWritable(): boolean;
-  /**
-   * Truncates the WAL file of SQLite, unless another process is reading. SQLite itself truncates it only after a
-   * write that has no concurrent readers.
-   */
-  checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -57,22 +50,22 @@ export interface PostgresLocation {
   url: string;
   /**
    * Leads to the server itself, if `url` leads to a pooler that shares connections between transactions. Used for
-   * everything that needs a session: LISTEN and migrations. Default: `url`.
+   * everything that needs a session: LISTEN and migrations.
    */
   listenUrl?: string | undefined;
 }
 
 export type DatabaseLocation = PostgresLocation | { kind: 'sqlite'; dataDir: string };
 
-/** Called when a migration starts, with one line of text that has no line break. */
+/** Receives a line without a line break when a migration starts. */
 type OnProgress = (line: string) => void;
 
+/** Called when a connection breaks or the disk of SQLite fails. The database keeps retrying. */
 type OnError = (error: Error) => void;
 
 /**
  * Opens the database for a service and applies pending migrations.
  *
- * @param onError called when a connection breaks or the disk of SQLite fails; the database keeps retrying
  * @throws OperatorError if the server cannot be reached or another service uses the data directory
  */
 export async function openDatabase(
@@ -83,50 +76,42 @@ export async function openDatabase(
   if (location.kind === 'sqlite') {
     return openSqliteForService(location.dataDir, onError, onProgress);
   }
-  const database = await openPostgres(location, onError, {
-    allowLongQueries: false,
-    allowReadOnly: false,
-  });
+  const options = { allowLongQueries: false, allowReadOnly: false };
+  const database = await openPostgres(location, onError, options);
   return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
 /**
  * Opens the database for an operator command, even if a service uses it. Creates nothing and applies no migration.
  *
- * @param onError as for {@link openDatabase}
  * @throws OperatorError if the database does not exist or migrations are pending
  */
 export async function openExistingDatabase(
   location: DatabaseLocation,
   onError: OnError,
 ): Promise<Database> {
-  return prepareOrClose(
-    await openForInspection(location, onError, { allowLongQueries: true }),
-    assertMigrated,
-  );
+  const database = await openForInspection(location, onError, true);
+  return prepareOrClose(database, assertMigrated);
 }
 
 /**
  * Opens the database to inspect it, whatever migrations it has, and even if the server is read-only.
  *
- * @param onError as for {@link openDatabase}
  * @throws OperatorError if the database does not exist or cannot be reached
  */
 export async function openForInspection(
   location: DatabaseLocation,
   onError: OnError,
-  { allowLongQueries = false } = {},
+  allowLongQueries = false,
 ): Promise<Database> {
-  switch (location.kind) {
-    case 'postgres':
-      return openPostgres(location, onError, { allowLongQueries, allowReadOnly: true });
-    case 'sqlite':
-      assertDatabaseExists(location.dataDir);
-      return openSqliteFile(sqliteFilePath(location.dataDir), onError, {
-        mode: 'write',
-        busyTimeoutMs: allowLongQueries ? COMMAND_BUSY_TIMEOUT_MS : SERVICE_BUSY_TIMEOUT_MS,
-      });
+  if (location.kind === 'postgres') {
+    return openPostgres(location, onError, { allowLongQueries, allowReadOnly: true });
   }
+  assertDatabaseExists(location.dataDir);
+  return openSqliteFile(sqliteFilePath(location.dataDir), onError, {
+    mode: 'write',
+    busyTimeoutMs: allowLongQueries ? COMMAND_BUSY_TIMEOUT_MS : SERVICE_BUSY_TIMEOUT_MS,
+  });
 }
 
 async function openSqliteForService(
@@ -167,6 +152,10 @@ async function openSqliteFile(
   onError: OnError,
   writerOptions: Omit<SqliteConnectionOptions, 'file'>,
 ): Promise<Database> {
+  const notifications = createSqliteNotifications(async () => {
+    const { rows } = await sql<{ data_version: number }>`pragma data_version`.execute(db);
+    return rows[0]?.data_version ?? 0;
+  });
   let writer: SqliteWorker | null = null;
   let driver: SqliteDriver;
   try {
@@ -175,28 +164,23 @@ async function openSqliteFile(
       writer,
       openReader: () =>
         new SqliteConnection({ file, mode: 'read', busyTimeoutMs: READ_BUSY_TIMEOUT_MS }),
-      onNotification: (channel, payload) => notifications.emit(channel, payload),
-      onFailure: onError,
+      onNotification: notifications.emit,
+      onFailure: throttleErrorReports(onError),
     });
   } catch (error) {
     await writer?.close();
     throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
   const db = new Kysely<DatabaseSchema>({ dialect: createSqliteDialect(driver) });
-  const notifications = new SqliteNotifications(async () => {
-    const { rows } = await sql<{ data_version: number }>`pragma data_version`.execute(db);
-    return rows[0]?.data_version ?? 0;
-  });
   return {
     db,
-    listen: (listener) => notifications.listen(listener),
+    listen: notifications.listen,
     poolStats: () => null,
     readFreeDiskBytes: async () => {
       const { bavail, bsize } = await statfs(file);
       return bavail * bsize;
     },
     isWritable: () => driver.isWritable,
-    checkpoint: () => driver.checkpoint(),
     // Not `db.destroy`, which does not close a driver that no query has used.
     close: () => driver.destroy(),
   };
@@ -221,11 +205,11 @@ async function openPostgres(
   options: PoolOptions,
 ): Promise<Database> {
   const report = throttleErrorReports(onError);
-  const pool = createPool(url, report, options);
+  const pool = createPool(url, report, options.allowLongQueries);
   const hasSessions = listenUrl === undefined;
   const checkConnection = async (client: pg.PoolClient) => {
     if (hasSessions) {
-      await prepareConnection(client, options);
+      await prepareConnection(client, options.allowLongQueries);
     }
     // The lists of a standby may be stale.
     if (!options.allowReadOnly) {
@@ -245,20 +229,23 @@ async function openPostgres(
     reportError: report,
     shouldPrepare: hasSessions,
   });
-  const db = new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: connections }) });
   return {
-    db,
+    db: new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: connections }) }),
     listen: (listener) =>
       listenOnPostgres(listenUrl ?? url, listener, {
         onConnectionError: report,
         // The pool may still be connected to the old server, which lacks what is read after the reconnection.
         onDisconnect: () => connections.replaceConnections(),
       }),
-    poolStats: () => readPoolStats(pool),
+    poolStats: () => ({
+      idle: pool.idleCount,
+      busy: pool.totalCount - pool.idleCount,
+      waiting: pool.waitingCount,
+      max: pool.options.max,
+    }),
     readFreeDiskBytes: async () => null,
     isWritable: () => connections.isReachable,
-    checkpoint: async () => undefined,
-    close: () => waitAtMost(CLOSE_TIMEOUT_MS, closePool(db, pool)),
+    close: () => waitAtMost(CLOSE_TIMEOUT_MS, pool.ending ? null : pool.end()),
   };
 }
 
@@ -279,14 +266,6 @@ async function assertUsable(
     throw new OperatorError(
       `${settingName}: the database cannot be reached (${rootCauseMessage(error)}).`,
     );
-  }
-}
-
-/** Ends the pool, which Kysely does only if a query has used it. */
-async function closePool(db: Kysely<DatabaseSchema>, pool: pg.Pool): Promise<void> {
-  await db.destroy();
-  if (!pool.ending) {
-    await pool.end();
   }
 }
 

@@ -1,20 +1,12 @@
-import { ERROR_REPORT_INTERVAL_MS } from './limits.ts';
-
-// Result codes of SQLite (https://sqlite.org/rescode.html).
+// The result codes of SQLite (https://sqlite.org/rescode.html).
 const BUSY = 5;
 const CONSTRAINT = 19;
 
-/** The codes of wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
+/** Wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const STATEMENT_ERROR_CODES = [1, 18, CONSTRAINT, 20, 21, 25];
-
-const PRIMARY_CODE_MASK = 0xff;
 
 export function isSqliteBusy(error: unknown): boolean {
   return sqliteResultCode(error) === BUSY;
-}
-
-export function isSqliteConstraintViolation(error: unknown): boolean {
-  return sqliteResultCode(error) === CONSTRAINT;
 }
 
 /** Whether the database is locked, damaged, or on a full or broken disk. False if the statement is wrong. */
@@ -23,27 +15,25 @@ export function isSqliteFailure(error: unknown): boolean {
   return code !== null && !STATEMENT_ERROR_CODES.includes(code);
 }
 
-export class SqliteError extends Error {
-  readonly errcode: number | null;
-
-  constructor(message: string, errcode: number | null) {
-    super(message);
-    this.errcode = errcode;
-  }
-}
-
 /** Returns the primary result code, or null if the error is not from SQLite. */
 export function sqliteResultCode(error: unknown): number | null {
   return error instanceof Error && 'errcode' in error && error.errcode !== null
-    ? Number(error.errcode) & PRIMARY_CODE_MASK
+    ? Number(error.errcode) & 0xff
     : null;
 }
 
-/** Returns a function that passes at most one error per {@link ERROR_REPORT_INTERVAL_MS} to `report`. */
+export function isConstraintViolation(error: unknown): boolean {
+  // PostgreSQL's error class `integrity_constraint_violation`.
+  const isPostgresViolation =
+    error instanceof Error && 'code' in error && String(error.code).startsWith('23');
+  return isPostgresViolation || sqliteResultCode(error) === CONSTRAINT;
+}
+
+/** Passes on at most one error in ten seconds: while the database is unavailable, every request fails. */
 export function throttleErrorReports(report: (error: Error) => void): (error: Error) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (error) => {
-    if (performance.now() - reportedAtMs >= ERROR_REPORT_INTERVAL_MS) {
+    if (performance.now() - reportedAtMs >= 10_000) {
       reportedAtMs = performance.now();
       report(error);
     }

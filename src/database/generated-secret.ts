@@ -3,11 +3,6 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { OperatorError } from '../errors.ts';
 
-/** As long as the keys that are derived from it (HS256, AES-256). */
-const SECRET_BYTES = 32;
-
-const MIN_SECRET_LENGTH = 32;
-
 type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
 
 /**
@@ -26,7 +21,7 @@ export function readGeneratedSecret(dataDir: string, name: GeneratedSecretName):
     }
     throw new OperatorError(`${file}: cannot be read (${(error as Error).message}).`);
   }
-  if (secret.length < MIN_SECRET_LENGTH) {
+  if (secret.length < 32) {
     // A new treasury secret could not decrypt the stored ecash.
     const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
     throw new OperatorError(
@@ -36,20 +31,15 @@ export function readGeneratedSecret(dataDir: string, name: GeneratedSecretName):
   return secret;
 }
 
-/**
- * Reads a secret from the data directory. On first use, generates it in a file that only its owner can read.
- *
- * @throws OperatorError as {@link readGeneratedSecret}
- */
+/** Generates the secret on first use. @throws OperatorError as {@link readGeneratedSecret} */
 export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName): string {
   const stored = readGeneratedSecret(dataDir, name);
   if (stored !== null) {
     return stored;
   }
   const file = path.join(dataDir, name);
-  const temporaryFile = `${file}.new`;
-  const secret = randomBytes(SECRET_BYTES).toString('hex');
-  fs.writeFileSync(temporaryFile, secret, { mode: 0o600, flush: true });
-  fs.renameSync(temporaryFile, file);
+  const secret = randomBytes(32).toString('hex');
+  fs.writeFileSync(`${file}.new`, secret, { mode: 0o600, flush: true });
+  fs.renameSync(`${file}.new`, file);
   return secret;
 }

@@ -14,16 +14,14 @@ interface PostgresPoolOptions {
   checkConnection: (client: pg.PoolClient) => Promise<void>;
   /** Receives the error of each failure, and of each attempt to connect. */
   reportError: (error: Error) => void;
-  /**
-   * Parsing and planning most statements takes longer than running them. False behind a pooler that shares connections
-   * between transactions: PgBouncer before 1.21 cannot prepare statements there.
-   */
+  /** False behind a pooler that shares connections: PgBouncer before 1.21 cannot prepare statements there. */
   shouldPrepare: boolean;
 }
 
 /** The attempts to reach a server after a failure. They end when a connection works. */
 interface Recovery {
   startedAtMs: number;
+  lastError: Error;
   waiters: Set<() => void>;
 }
 
@@ -33,6 +31,7 @@ interface Recovery {
  * repeats a query.
  */
 export class PostgresPool implements KyselyPool {
+  readonly options = {};
   readonly #pool: pg.Pool;
   readonly #options: PostgresPoolOptions;
   readonly #statementNames = new Map<string, string>();
@@ -40,7 +39,6 @@ export class PostgresPool implements KyselyPool {
   #generation = 0;
   readonly #generations = new WeakMap<pg.PoolClient, number>();
   #recovery: Recovery | null = null;
-  #lastError: Error | null = null;
   #waitingCount = 0;
 
   constructor(pool: pg.Pool, options: PostgresPoolOptions) {
@@ -48,21 +46,12 @@ export class PostgresPool implements KyselyPool {
     this.#options = options;
   }
 
-  get options(): pg.PoolOptions {
-    return this.#pool.options;
-  }
-
   /** False from a failure until a new connection works. True if all connections are merely busy. */
   get isReachable(): boolean {
     return this.#recovery === null;
   }
 
-  /**
-   * Takes a connection from the pool. Waits up to {@link CONNECT_TIMEOUT_MS} for a starting server, and as long again
-   * for a free connection.
-   *
-   * @throws DatabaseUnavailableError
-   */
+  /** Waits for a starting server, and then for a free connection. @throws DatabaseUnavailableError */
   async connect(): Promise<PostgresPoolClient> {
     if (this.#waitingCount >= MAX_WAITING_QUERIES) {
       throw new DatabaseUnavailableError(new Error('too many queries wait for a connection'));
@@ -141,39 +130,35 @@ export class PostgresPool implements KyselyPool {
     recovery.waiters.delete(resolve);
     clearTimeout(timeout);
     if (this.#recovery === recovery) {
-      throw new DatabaseUnavailableError(this.#lastError);
+      throw new DatabaseUnavailableError(recovery.lastError);
     }
   }
 
   #startRecovery(error: Error): void {
-    this.#recordError(error);
+    this.#options.reportError(error);
     if (this.#recovery === null) {
-      this.#recovery = { startedAtMs: performance.now(), waiters: new Set() };
-      void this.#recover(this.#recovery.waiters);
+      this.#recovery = { startedAtMs: performance.now(), lastError: error, waiters: new Set() };
+      void this.#recover(this.#recovery);
     }
   }
 
   /** Opens one connection at a time. The first attempt also closes all idle stale connections. */
-  async #recover(waiters: ReadonlySet<() => void>): Promise<void> {
+  async #recover(recovery: Recovery): Promise<void> {
     for (let failures = 1; !this.#pool.ending; failures += 1) {
       try {
         (await this.#takeConnection()).release();
         break;
       } catch (error) {
-        this.#recordError(error as Error);
+        recovery.lastError = error as Error;
+        this.#options.reportError(recovery.lastError);
         const pauseMs = computeBackoffMs(failures, RECONNECT_BACKOFF);
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }
     this.#recovery = null;
-    for (const resolve of waiters) {
+    for (const resolve of recovery.waiters) {
       resolve();
     }
-  }
-
-  #recordError(error: Error): void {
-    this.#lastError = error;
-    this.#options.reportError(error);
   }
 
   /** Wraps a connection for one query or transaction. */
@@ -194,21 +179,19 @@ export class PostgresPool implements KyselyPool {
         return { command, rowCount, rows };
       } catch (cause) {
         const error = cause as Error;
-        switch (classifyError(error)) {
-          case 'statement':
-            throw error;
-          case 'query':
-            this.#options.reportError(error);
-            throw new DatabaseUnavailableError(error);
-          case 'connection':
-            this.#options.reportError(error);
-            connectionError = new DatabaseUnavailableError(error);
-            throw connectionError;
-          case 'server':
-            this.#reportServerFailure(client, error);
-            connectionError = new DatabaseUnavailableError(error);
-            throw connectionError;
+        const failedPart = classifyError(error);
+        if (failedPart === 'statement') {
+          throw error;
         }
+        // Other queries on the same server may fail later. They show nothing about the connections opened since.
+        if (failedPart === 'server' && !this.#isStale(client)) {
+          this.#generation += 1;
+          this.#startRecovery(error);
+        } else {
+          this.#options.reportError(error);
+        }
+        connectionError = new DatabaseUnavailableError(error);
+        throw connectionError;
       }
     };
     return {
@@ -216,14 +199,6 @@ export class PostgresPool implements KyselyPool {
       // The pool closes a broken or stale connection.
       release: () => client.release(connectionError !== null || this.#isStale(client)),
     };
-  }
-
-  #reportServerFailure(client: pg.PoolClient, error: Error): void {
-    // Other queries on the same server may fail later. They show nothing about the connections opened since.
-    if (!this.#isStale(client)) {
-      this.#generation += 1;
-      this.#startRecovery(error);
-    }
   }
 
   /** Returns the name of a prepared statement, which is the same on every connection; null if there are too many. */
@@ -237,10 +212,8 @@ export class PostgresPool implements KyselyPool {
   }
 }
 
-/** What is wrong: the statement, this one query, this connection, or the server of all connections. */
-type FailedPart = 'statement' | 'query' | 'connection' | 'server';
-
-function classifyError(error: Error): FailedPart {
+/** What is wrong: the statement, this connection, or the server of all connections. */
+function classifyError(error: Error): 'statement' | 'connection' | 'server' {
   if (isBusyError(error)) {
     return 'connection';
   }
@@ -248,7 +221,7 @@ function classifyError(error: Error): FailedPart {
   if (code === null || SERVER_FAILURE_CODE.test(code)) {
     return 'server';
   }
-  return QUERY_FAILURE_CODE.test(code) ? 'query' : 'statement';
+  return QUERY_FAILURE_CODE.test(code) ? 'connection' : 'statement';
 }
 
 /** The errors of `pg.Pool` and of PgBouncer if all connections stay in use. */
@@ -262,8 +235,5 @@ function isBusyError(error: Error): boolean {
  */
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
 
-/**
- * The codes for a query that took longer than the statement timeout (57014), or that failed because the disk or the
- * memory of the server is full (class 53) or broken (58030).
- */
+/** The statement timeout (57014), and a full (class 53) or broken (58030) disk or memory of the server. */
 const QUERY_FAILURE_CODE = /^(53...|57014|58030)$/;

@@ -5,21 +5,11 @@ import {
   COMMAND_STATEMENT_TIMEOUT_MS,
   CONNECT_TIMEOUT_MS,
   IDLE_TRANSACTION_TIMEOUT_MS,
-  KEEP_ALIVE_DELAY_MS,
   MAX_CONNECTIONS,
   MAX_LIFETIME_SECONDS,
   QUERY_TIMEOUT_MS,
   STATEMENT_TIMEOUT_MS,
 } from './limits.ts';
-
-const INT8_OID = 20;
-
-export interface PoolStats {
-  idle: number;
-  busy: number;
-  waiting: number;
-  max: number;
-}
 
 export interface PoolOptions {
   /** For operator commands: a transaction may raise the server's statement timeout, and may pause. */
@@ -27,38 +17,66 @@ export interface PoolOptions {
   allowReadOnly: boolean;
 }
 
-/**
- * Creates the pool of connections to a PostgreSQL server.
- *
- * @param onConnectionError receives the error of each broken connection; the pool replaces the connection
- */
+type OnError = (error: Error) => void;
+
+/** @param onConnectionError receives the error of each broken connection, which the pool replaces */
 export function createPool(
   url: string,
-  onConnectionError: (error: Error) => void,
-  { allowLongQueries }: Pick<PoolOptions, 'allowLongQueries'>,
+  onConnectionError: OnError,
+  allowLongQueries: boolean,
 ): pg.Pool {
-  const settings = {
+  return createPgPool(url, onConnectionError, {
     max: MAX_CONNECTIONS,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     ...(!allowLongQueries && { query_timeout: QUERY_TIMEOUT_MS }),
-  };
-  return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
+  });
 }
 
 /** Creates the pool for migrations, whose statements may take hours on large tables. */
-export function createMigrationPool(
-  url: string,
-  onConnectionError: (error: Error) => void,
-): pg.Pool {
+export function createMigrationPool(url: string, onConnectionError: OnError): pg.Pool {
   const settings = {
-    // One is enough, because Kysely first waits for its lock and then migrates.
+    // Kysely first waits for its lock and then migrates.
     max: 1,
-    // If this fails, the pool closes the connection.
-    onConnect: (client: pg.ClientBase) => setSessionSettings(client, {}),
+    onConnect: (client: pg.ClientBase) => setSessionSettings(client, 0, 0),
   };
-  return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
+  return createPgPool(url, onConnectionError, settings);
+}
+
+function createPgPool(url: string, onConnectionError: OnError, settings: pg.PoolConfig): pg.Pool {
+  const pool = new pg.Pool({ ...createClientConfig(url), ...settings });
+  // The pool itself handles only the errors of idle connections. An unhandled 'error' event ends the process.
+  pool.on('connect', (client) => client.on('error', onConnectionError));
+  pool.on('error', () => undefined);
+  return pool;
+}
+
+export function createClientConfig(url: string): pg.ClientConfig {
+  return {
+    connectionString: url,
+    application_name: 'nutpost',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    // Keeps firewalls from dropping idle connections. Node repeats the probe each second and gives up after ten.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    types: { getTypeParser },
+  };
+}
+
+/** Parses bigint columns as numbers, as SQLite does. All counters, amounts and times are below 2^53. */
+function getTypeParser(oid: number, format?: 'text' | 'binary') {
+  return oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format);
+}
+
+/**
+ * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
+ * clients would get them, so the role must have them there ({@link assertRequiredSettings}).
+ */
+export function prepareConnection(client: pg.ClientBase, allowLongQueries: boolean): Promise<void> {
+  return allowLongQueries
+    ? setSessionSettings(client, COMMAND_STATEMENT_TIMEOUT_MS, 0)
+    : setSessionSettings(client, STATEMENT_TIMEOUT_MS, IDLE_TRANSACTION_TIMEOUT_MS);
 }
 
 /** The defaults of PostgreSQL on which the queries rely. The server, the database or the role may have others. */
@@ -69,20 +87,16 @@ const REQUIRED_SETTINGS = {
   lock_timeout: '0',
 };
 
-/**
- * Sets all settings of a session on which the service relies, whatever the defaults of the server, the database and the
- * role are. Not in the pool's configuration, because PgBouncer rejects connections with unknown start parameters.
- *
- * @param timeouts none: statements may take hours
- */
+/** Not in the pool's configuration, because PgBouncer rejects unknown start parameters. A timeout of 0 means none. */
 async function setSessionSettings(
   client: pg.ClientBase,
-  timeouts: { statementMs?: number; idleTransactionMs?: number },
+  statementTimeoutMs: number,
+  idleTransactionTimeoutMs: number,
 ): Promise<void> {
   const settings = {
     ...REQUIRED_SETTINGS,
-    statement_timeout: `${timeouts.statementMs ?? 0}`,
-    idle_in_transaction_session_timeout: `${timeouts.idleTransactionMs ?? 0}`,
+    statement_timeout: `${statementTimeoutMs}`,
+    idle_in_transaction_session_timeout: `${idleTransactionTimeoutMs}`,
     idle_session_timeout: '0',
   };
   await queryInTime(
@@ -90,22 +104,6 @@ async function setSessionSettings(
     Object.entries(settings)
       .map(([name, value]) => `set ${name} = ${pg.escapeLiteral(value)}`)
       .join('; '),
-  );
-}
-
-/**
- * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
- * clients would get them, so the role must have them there ({@link assertRequiredSettings}).
- */
-export function prepareConnection(
-  client: pg.ClientBase,
-  { allowLongQueries }: Pick<PoolOptions, 'allowLongQueries'>,
-): Promise<void> {
-  return setSessionSettings(
-    client,
-    allowLongQueries
-      ? { statementMs: COMMAND_STATEMENT_TIMEOUT_MS }
-      : { statementMs: STATEMENT_TIMEOUT_MS, idleTransactionMs: IDLE_TRANSACTION_TIMEOUT_MS },
   );
 }
 
@@ -131,41 +129,6 @@ export async function assertRequiredSettings(client: pg.ClientBase): Promise<voi
   }
 }
 
-async function readSetting(client: pg.ClientBase, name: string): Promise<string | undefined> {
-  const [row] = await queryInTime<{ value: string }>(
-    client,
-    `select current_setting(${pg.escapeLiteral(name)}) as value`,
-  );
-  return row?.value;
-}
-
-/** Runs a query on a connection that is not used yet, whose server may have vanished. */
-async function queryInTime<Row extends pg.QueryResultRow>(
-  client: pg.ClientBase,
-  text: string,
-): Promise<Row[]> {
-  // The types of pg lack `query_timeout` for a single query.
-  const query = { text, query_timeout: CONNECT_TIMEOUT_MS };
-  return (await client.query<Row>(query)).rows;
-}
-
-function createPgPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
-  const pool = new pg.Pool(config);
-  // The pool itself handles only the errors of idle connections. An unhandled 'error' event ends the process.
-  pool.on('connect', (client) => client.on('error', onConnectionError));
-  pool.on('error', () => undefined);
-  return pool;
-}
-
-export function readPoolStats(pool: pg.Pool): PoolStats {
-  return {
-    idle: pool.idleCount,
-    busy: pool.totalCount - pool.idleCount,
-    waiting: pool.waitingCount,
-    max: pool.options.max,
-  };
-}
-
 /** Throws if the server is a standby, is read-only for another reason, or does not respond in time. */
 export async function assertWritable(client: pg.ClientBase): Promise<void> {
   if ((await readSetting(client, 'transaction_read_only')) !== 'off') {
@@ -173,18 +136,14 @@ export async function assertWritable(client: pg.ClientBase): Promise<void> {
   }
 }
 
-export function createClientConfig(url: string): pg.ClientConfig {
-  return {
-    connectionString: url,
-    application_name: 'nutpost',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
-    types: { getTypeParser },
-  };
+async function readSetting(client: pg.ClientBase, name: string): Promise<string | undefined> {
+  const text = `select current_setting(${pg.escapeLiteral(name)}) as value`;
+  return (await queryInTime(client, text)).rows[0]?.value;
 }
 
-/** Parses bigint columns as numbers, as SQLite does. All counters, amounts and times are below 2^53. */
-function getTypeParser(oid: number, format?: 'text' | 'binary') {
-  return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
+/** Runs a query on a connection that is not used yet, whose server may have vanished. */
+function queryInTime(client: pg.ClientBase, text: string): Promise<pg.QueryResult> {
+  // The types of pg lack `query_timeout` for a single query.
+  const query = { text, query_timeout: CONNECT_TIMEOUT_MS };
+  return client.query(query);
 }

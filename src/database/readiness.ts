@@ -1,7 +1,6 @@
 import { DatabaseUnavailableError } from '../errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { READINESS_CACHE_MS, READINESS_QUERY_TIMEOUT_MS } from './limits.ts';
-import type { readMigrationStatus } from './migration-store.ts';
 
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
@@ -15,30 +14,24 @@ export interface ReadinessStatus {
   };
 }
 
-type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>;
-
-const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
-
 interface ReadinessOptions {
-  queryMigrations: () => ReturnType<typeof readMigrationStatus>;
+  areMigrationsApplied: () => Promise<boolean>;
   isListening: () => boolean;
   isWritable: () => boolean;
   monotonicMs: () => number;
 }
 
-export class Readiness {
-  readonly #deps: ReadinessOptions;
-  #phase: 'starting' | 'serving' | 'stopping' = 'starting';
-  /**
-   * The current database query. It takes ten seconds if the server has vanished, and seconds if all connections are busy.
-   * A process that is only busy stays ready, because its requests would overload the other processes.
-   */
-  #pendingDatabaseCheck: Promise<void> | null = null;
-  #databaseChecks = DATABASE_UNREACHABLE;
-  #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;
+const UNREACHABLE = { database: 'failing', migrations: 'unknown' } as const;
 
-  constructor(deps: ReadinessOptions) {
-    this.#deps = deps;
+export class Readiness {
+  readonly #options: ReadinessOptions;
+  #phase: 'starting' | 'serving' | 'stopping' = 'starting';
+  #pendingCheck: Promise<void> | null = null;
+  #checkedAtMs = Number.NEGATIVE_INFINITY;
+  #lastCheck: Omit<ReadinessStatus['checks'], 'listen'> = UNREACHABLE;
+
+  constructor(options: ReadinessOptions) {
+    this.#options = options;
   }
 
   markServing(): void {
@@ -53,48 +46,35 @@ export class Readiness {
     return this.#phase === 'stopping';
   }
 
-  /**
-   * Returns within {@link READINESS_QUERY_TIMEOUT_MS}. If the database has not responded by then, uses its previous
-   * response; `listen` shows whether the server has vanished.
-   */
+  /** If the database does not respond in time, returns its previous check; `listen` shows whether it has vanished. */
   async getStatus(): Promise<ReadinessStatus> {
-    await this.#refreshDatabaseChecks();
-    const listen = this.#deps.isListening() ? 'ok' : 'failing';
-    const database = this.#deps.isWritable() ? this.#databaseChecks.database : 'failing';
-    const checks: ReadinessStatus['checks'] = { ...this.#databaseChecks, database, listen };
-    if (this.#phase !== 'serving') {
-      return { status: this.#phase, checks };
-    }
-    const isReady = Object.values(checks).every((result) => result === 'ok');
-    return { status: isReady ? 'ready' : 'failing', checks };
-  }
-
-  async #refreshDatabaseChecks(): Promise<void> {
-    const nowMs = this.#deps.monotonicMs();
-    if (this.#pendingDatabaseCheck === null) {
-      if (nowMs - this.#databaseCheckedAtMs < READINESS_CACHE_MS) {
-        return;
-      }
-      this.#databaseCheckedAtMs = nowMs;
-      this.#pendingDatabaseCheck = this.#queryDatabase();
+    const { isListening, isWritable, monotonicMs } = this.#options;
+    if (this.#pendingCheck === null && monotonicMs() - this.#checkedAtMs >= READINESS_CACHE_MS) {
+      this.#checkedAtMs = monotonicMs();
+      this.#pendingCheck = this.#checkDatabase();
     }
     // Otherwise the process is not ready anyway, and load balancers should know at once.
-    if (this.#deps.isListening()) {
-      await waitAtMost(READINESS_QUERY_TIMEOUT_MS, this.#pendingDatabaseCheck);
+    if (isListening()) {
+      await waitAtMost(READINESS_QUERY_TIMEOUT_MS, this.#pendingCheck);
     }
+    const listen = isListening() ? 'ok' : 'failing';
+    const database = isWritable() ? this.#lastCheck.database : 'failing';
+    const checks: ReadinessStatus['checks'] = { ...this.#lastCheck, database, listen };
+    const isReady = Object.values(checks).every((result) => result === 'ok');
+    const health = isReady ? 'ready' : 'failing';
+    return { status: this.#phase === 'serving' ? health : this.#phase, checks };
   }
 
-  async #queryDatabase(): Promise<void> {
+  async #checkDatabase(): Promise<void> {
+    const { areMigrationsApplied, isWritable } = this.#options;
     try {
-      const { isUpToDate, isWritable } = await this.#deps.queryMigrations();
-      this.#databaseChecks = {
-        database: isWritable ? 'ok' : 'failing',
-        migrations: isUpToDate ? 'ok' : 'failing',
-      };
+      const migrations = (await areMigrationsApplied()) ? 'ok' : 'failing';
+      this.#lastCheck = { database: 'ok', migrations };
     } catch (error) {
-      const isBusy = error instanceof DatabaseUnavailableError && this.#deps.isWritable();
-      this.#databaseChecks = isBusy ? this.#databaseChecks : DATABASE_UNREACHABLE;
+      // If the process is only busy, it stays ready, because its requests would overload the other processes.
+      const isBusy = error instanceof DatabaseUnavailableError && isWritable();
+      this.#lastCheck = isBusy ? this.#lastCheck : UNREACHABLE;
     }
-    this.#pendingDatabaseCheck = null;
+    this.#pendingCheck = null;
   }
 }

@@ -1,5 +1,4 @@
 import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
-import { isSqliteConstraintViolation } from './errors.ts';
 
 // SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
 
@@ -9,10 +8,7 @@ export function isSqlite(db: AnyDatabase): boolean {
   return db.getExecutor().adapter instanceof SqliteAdapter;
 }
 
-/**
- * Builds the condition that a column has one of these values. They are a single parameter, so that one prepared
- * statement serves any number of values.
- */
+/** Builds the condition that a column has one of these values, which are a single parameter of a prepared statement. */
 export function columnInValues<Value extends string | number>(
   db: AnyDatabase,
   column: string,
@@ -20,14 +16,10 @@ export function columnInValues<Value extends string | number>(
   values: readonly Value[],
 ): RawBuilder<boolean> {
   const rows = values.map((value) => ({ value }));
-  return columnInSubquery(
-    db,
-    column,
-    sql`select value from ${jsonRows(db, { value: type }, rows)} as listed`,
-  );
+  const listed = jsonRows(db, { value: type }, rows);
+  return columnInSubquery(db, column, sql`select value from ${listed} as listed`);
 }
 
-/** Builds the condition that a column has one of the values that a subquery returns. */
 export function columnInSubquery(
   db: AnyDatabase,
   column: string,
@@ -69,32 +61,16 @@ export function lockRows(
   return sql.raw(isSqlite(db) ? '' : lock);
 }
 
-/** Builds an expression for the current time of the database's clock, which all processes share, in ms since 1970. */
+/** Builds an expression for the time of the database's clock, which all processes share, in ms since 1970. */
 export function databaseNow(db: AnyDatabase): RawBuilder<number> {
   return isSqlite(db)
     ? sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }
 
-/** Like {@link databaseNow}, but evaluated once per statement, so that PostgreSQL can use an index on times. */
+/** Evaluated once per statement, so that PostgreSQL can use an index on times. */
 export function statementNow(db: AnyDatabase): RawBuilder<number> {
   return sql<number>`(select ${databaseNow(db)})`;
-}
-
-/** Builds an expression that is false if the server of the database is read-only, as a standby is. */
-export function acceptsWrites(db: AnyDatabase): RawBuilder<boolean> {
-  return isSqlite(db)
-    ? sql<boolean>`true`
-    : sql<boolean>`current_setting('transaction_read_only') = 'off'`;
-}
-
-/** PostgreSQL's error class `integrity_constraint_violation`. */
-const POSTGRES_CONSTRAINT_CODE = /^23/;
-
-export function isConstraintViolation(error: unknown): boolean {
-  const isPostgresViolation =
-    error instanceof Error && 'code' in error && POSTGRES_CONSTRAINT_CODE.test(String(error.code));
-  return isPostgresViolation || isSqliteConstraintViolation(error);
 }
 
 export function toFlag(value: boolean): 0 | 1 {

@@ -5,19 +5,15 @@ import {
   CHECKPOINT_PAGES,
   MAX_PREPARED_STATEMENTS,
   MAX_WAL_BYTES,
-  SQLITE_CACHE_KB,
   SQLITE_OPEN_TIMEOUT_MS,
 } from './limits.ts';
-
-export type SqliteNotification = readonly [channel: string, payload: string];
 
 export interface SqliteResult {
   rows: unknown[];
   changes: number | bigint;
-  insertId: number | bigint;
   /** Whether this statement committed changes. If so, the disk works. */
   hasCommittedChanges: boolean;
-  notifications: readonly SqliteNotification[];
+  notifications: [channel: string, payload: string][];
 }
 
 export interface SqliteConnectionOptions {
@@ -31,14 +27,14 @@ export interface SqliteConnectionOptions {
 export class SqliteConnection {
   readonly #database: DatabaseSync;
   readonly #busyTimeoutMs: number;
+  readonly #isReader: boolean;
   readonly #statements = new Map<string, { statement: StatementSync; returnsRows: boolean }>();
   readonly #totalChangesStatement: StatementSync;
-  #notifications: SqliteNotification[] = [];
-  /** The value of `total_changes()` at the last commit or rollback. */
+  #notifications: SqliteResult['notifications'] = [];
+  /** At the last commit or rollback. */
   #lastTotalChanges = 0;
   /** False after a timeout, until a write succeeds. Otherwise each queued write would wait for the whole timeout. */
   #shouldRetryWhenBusy = true;
-  readonly #isReader: boolean;
 
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
@@ -49,7 +45,7 @@ export class SqliteConnection {
         pragma synchronous = full;
         pragma foreign_keys = on;
         pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
-        pragma cache_size = -${SQLITE_CACHE_KB};
+        pragma cache_size = -16000; -- KB
         pragma journal_size_limit = ${MAX_WAL_BYTES};
         ${mode === 'switch to WAL' ? 'pragma journal_mode = wal;' : ''}
         -- Fails if the file is not a database.
@@ -69,7 +65,7 @@ export class SqliteConnection {
     });
   }
 
-  /** Executes a statement. @throws the error of `node:sqlite`, which has the result code as `errcode` */
+  /** @throws the error of `node:sqlite`, which has the result code as `errcode` */
   run(sql: string, parameters: readonly unknown[]): SqliteResult {
     try {
       const result = this.#retryWhileBusy(() =>
@@ -79,29 +75,23 @@ export class SqliteConnection {
         return { ...result, hasCommittedChanges: false, notifications: [] };
       }
       const notifications = this.#notifications;
-      this.#notifications = [];
-      const hasCommittedChanges = this.#countNewChanges() > 0;
+      const hasCommittedChanges = this.#endTransaction();
       this.#shouldRetryWhenBusy ||= hasCommittedChanges;
       return { ...result, hasCommittedChanges, notifications };
     } catch (error) {
       if (!this.#database.isTransaction) {
-        this.#discardPending();
+        this.#endTransaction();
       }
       throw error;
     }
   }
 
-  /** Rolls back the open transaction. If the disk is full, SQLite may have done so already. */
   rollback(): void {
+    // If the disk is full, SQLite may have rolled back already.
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
     }
-    this.#discardPending();
-  }
-
-  /** Moves the WAL into the database and truncates it, unless another connection is reading. */
-  checkpoint(): void {
-    this.#database.exec('pragma wal_checkpoint(truncate)');
+    this.#endTransaction();
   }
 
   close(): void {
@@ -110,11 +100,9 @@ export class SqliteConnection {
 
   #execute(sql: string, values: readonly SQLInputValue[]) {
     const { statement, returnsRows } = this.#prepare(sql);
-    if (returnsRows) {
-      return { rows: statement.all(...values), changes: 0, insertId: 0 };
-    }
-    const { changes, lastInsertRowid } = statement.run(...values);
-    return { rows: [], changes, insertId: lastInsertRowid };
+    return returnsRows
+      ? { rows: statement.all(...values), changes: 0 }
+      : { rows: [], changes: statement.run(...values).changes };
   }
 
   #prepare(sql: string) {
@@ -148,16 +136,13 @@ export class SqliteConnection {
     }
   }
 
-  #discardPending(): void {
+  /** Returns whether rows changed since the last call. */
+  #endTransaction(): boolean {
     this.#notifications = [];
-    this.#countNewChanges();
-  }
-
-  #countNewChanges(): number {
-    const changes = Number(this.#totalChangesStatement.get()?.['count']);
-    const newChanges = changes - this.#lastTotalChanges;
-    this.#lastTotalChanges = changes;
-    return newChanges;
+    const totalChanges = Number(this.#totalChangesStatement.get()?.['count']);
+    const hasChanges = totalChanges > this.#lastTotalChanges;
+    this.#lastTotalChanges = totalChanges;
+    return hasChanges;
   }
 }
 

@@ -10,8 +10,8 @@ import {
   type TransactionSettings,
 } from 'kysely';
 import { DatabaseUnavailableError } from '../errors.ts';
-import { isSqliteFailure, throttleErrorReports } from './errors.ts';
-import type { SqliteConnection, SqliteNotification, SqliteResult } from './sqlite-connection.ts';
+import { isSqliteFailure } from './errors.ts';
+import type { SqliteConnection, SqliteResult } from './sqlite-connection.ts';
 import type { SqliteWorker } from './sqlite-worker.ts';
 
 /** Matches statements that neither write nor notify. If a write matches by mistake, the reading connection fails. */
@@ -38,7 +38,7 @@ class NodeSqliteAdapter extends SqliteAdapter {
   }
 }
 
-/** Kysely acquires one for each query or transaction. All of them share the connections of {@link SqliteDriver}. */
+/** One query or transaction. All of them share the connections of {@link SqliteDriver}. */
 class SqliteSession implements DatabaseConnection {
   readonly #driver: SqliteDriver;
   snapshot: SqliteConnection | null = null;
@@ -47,13 +47,9 @@ class SqliteSession implements DatabaseConnection {
     this.#driver = driver;
   }
 
-  async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    const { rows, changes, insertId } = await this.#driver.execute(this, query);
-    return {
-      rows: rows as Row[],
-      numAffectedRows: BigInt(changes),
-      insertId: BigInt(insertId),
-    };
+  async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
+    const { rows, changes } = await this.#driver.execute(this, sql, parameters);
+    return { rows: rows as Row[], numAffectedRows: BigInt(changes) };
   }
 
   // biome-ignore lint/correctness/useYield: Kysely requires the method; the service streams no query.
@@ -65,8 +61,8 @@ class SqliteSession implements DatabaseConnection {
 interface SqliteDriverOptions {
   writer: SqliteWorker;
   openReader: () => SqliteConnection;
-  onNotification: (...notification: SqliteNotification) => void;
-  /** Called when the database or its disk fails, at most once in ten seconds. */
+  onNotification: (channel: string, payload: string) => void;
+  /** Called when the database or its disk fails. */
   onFailure: (error: Error) => void;
 }
 
@@ -76,9 +72,7 @@ interface SqliteDriverOptions {
  */
 export class SqliteDriver implements Driver {
   readonly #options: SqliteDriverOptions;
-  readonly #writer: SqliteWorker;
   readonly #reader: SqliteConnection;
-  readonly #reportError: (error: Error) => void;
   #closing: Promise<void> | null = null;
   #hasFailed = false;
   /** The transaction that uses the writing connection. `end` resolves when the transaction is over. */
@@ -86,14 +80,12 @@ export class SqliteDriver implements Driver {
 
   constructor(options: SqliteDriverOptions) {
     this.#options = options;
-    this.#writer = options.writer;
     this.#reader = options.openReader();
-    this.#reportError = throttleErrorReports(options.onFailure);
   }
 
   /** Whether the last write reached the disk and no write is stuck. */
   get isWritable(): boolean {
-    return !this.#hasFailed && !this.#writer.isStuck;
+    return !this.#hasFailed && !this.#options.writer.isStuck;
   }
 
   async init(): Promise<void> {}
@@ -104,7 +96,8 @@ export class SqliteDriver implements Driver {
 
   async execute(
     session: SqliteSession,
-    { sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>,
+    sql: string,
+    parameters: readonly unknown[] = [],
   ): Promise<SqliteResult> {
     const isInTransaction = this.#transaction?.session === session;
     const reader =
@@ -112,7 +105,7 @@ export class SqliteDriver implements Driver {
     if (reader !== null) {
       return this.#convertFailures(() => reader.run(sql, parameters));
     }
-    const result = await this.#withWriter(session, () => this.#writer.run(sql, parameters));
+    const result = await this.#withWriter(session, (writer) => writer.run(sql, parameters));
     this.#hasFailed &&= !result.hasCommittedChanges;
     for (const notification of result.notifications) {
       this.#options.onNotification(...notification);
@@ -123,22 +116,22 @@ export class SqliteDriver implements Driver {
   async beginTransaction(session: SqliteSession, { accessMode }: TransactionSettings) {
     if (accessMode === 'read only') {
       session.snapshot = await this.#convertFailures(this.#options.openReader);
-      await this.execute(session, { sql: 'begin', parameters: [] });
+      await this.execute(session, 'begin');
       return;
     }
-    await this.#withWriter(session, () => {
+    await this.#withWriter(session, (writer) => {
       this.#transaction = { session, end: Promise.withResolvers() };
       // Locks at once: a transaction that starts with a read cannot write after another process has written.
-      return this.#writer.run('begin immediate', []);
+      return writer.run('begin immediate', []);
     });
   }
 
   async commitTransaction(session: SqliteSession): Promise<void> {
-    await this.execute(session, { sql: 'commit', parameters: [] });
+    await this.execute(session, 'commit');
   }
 
   async rollbackTransaction(session: SqliteSession): Promise<void> {
-    await this.#convertFailures(() => (session.snapshot ?? this.#writer).rollback());
+    await this.#convertFailures(() => (session.snapshot ?? this.#options.writer).rollback());
   }
 
   async releaseConnection(session: SqliteSession): Promise<void> {
@@ -150,10 +143,6 @@ export class SqliteDriver implements Driver {
     }
   }
 
-  async checkpoint(): Promise<void> {
-    await this.#withWriter(null, () => this.#writer.checkpoint());
-  }
-
   destroy(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -162,14 +151,15 @@ export class SqliteDriver implements Driver {
   /** Closes the writer last, because closing the last connection runs a checkpoint, which blocks its thread. */
   async #close(): Promise<void> {
     this.#reader.close();
-    await this.#writer.close();
+    await this.#options.writer.close();
   }
 
-  async #withWriter<T>(session: SqliteSession | null, use: () => T | Promise<T>): Promise<T> {
+  /** Must not wait between the check and the use of the writer, which another session could take meanwhile. */
+  async #withWriter<T>(session: SqliteSession, use: (writer: SqliteWorker) => Promise<T>) {
     while (this.#transaction !== null && this.#transaction.session !== session) {
       await this.#transaction.end.promise;
     }
-    return this.#convertFailures(use);
+    return this.#convertFailures(() => use(this.#options.writer));
   }
 
   /** @throws DatabaseUnavailableError if the database is locked by another process, or it or its disk fails */
@@ -181,7 +171,7 @@ export class SqliteDriver implements Driver {
         throw error;
       }
       this.#hasFailed = true;
-      this.#reportError(error as Error);
+      this.#options.onFailure(error as Error);
       throw new DatabaseUnavailableError(error);
     }
   }

@@ -1,6 +1,6 @@
 import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { createWorkerEnvironment } from '../worker-environment.ts';
-import { SqliteError, sqliteResultCode } from './errors.ts';
+import { sqliteResultCode } from './errors.ts';
 import { SLOW_COMMIT_MS, SLOW_COMMIT_PAUSE_FRACTION, STUCK_AFTER_MS } from './limits.ts';
 import {
   SqliteConnection,
@@ -10,31 +10,25 @@ import {
 } from './sqlite-connection.ts';
 
 type WorkerRequest =
+  | { kind: 'open'; options: SqliteConnectionOptions }
   | { kind: 'run'; sql: string; parameters: readonly unknown[] }
-  | { kind: 'rollback' | 'checkpoint' | 'close' };
+  | { kind: 'rollback' | 'close' };
 
 type WorkerReply =
   | { result: SqliteResult | null }
   | { error: { message: string; errcode: number | null } };
 
-interface PendingReply extends PromiseWithResolvers<SqliteResult | null> {
-  sentAtMs: number;
-}
-
-/** `isSqliteWorker` tells this worker from the worker threads of tests that import this file. */
-type SqliteWorkerData = { isSqliteWorker: true; options: SqliteConnectionOptions };
-
 /** A connection to SQLite in its own thread, so that waiting for the disk does not block the event loop. */
 export class SqliteWorker {
   readonly #worker: Worker;
-  readonly #pending: PendingReply[] = [];
+  readonly #pending: (PromiseWithResolvers<SqliteResult | null> & { sentAtMs: number })[] = [];
   #isClosed = false;
 
-  /** @throws SqliteError if the file is not a database, or the disk fails */
+  /** @throws an error with an `errcode` if the file is not a database, or the disk fails */
   static async open(options: SqliteConnectionOptions): Promise<SqliteWorker> {
-    const worker = new SqliteWorker(options);
+    const worker = new SqliteWorker();
     try {
-      await worker.#waitForReply();
+      await worker.#send({ kind: 'open', options });
     } catch (error) {
       await worker.#terminate();
       throw error;
@@ -42,16 +36,17 @@ export class SqliteWorker {
     return worker;
   }
 
-  private constructor(options: SqliteConnectionOptions) {
+  private constructor() {
     // Without an 'error' listener, a bug in the worker ends the process.
     this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
-      workerData: { isSqliteWorker: true, options } satisfies SqliteWorkerData,
+      workerData: IS_SQLITE_WORKER,
       env: createWorkerEnvironment(),
     });
     this.#worker.on('message', (reply: WorkerReply) => {
       const pending = this.#pending.shift();
       if ('error' in reply) {
-        pending?.reject(new SqliteError(reply.error.message, reply.error.errcode));
+        const { message, errcode } = reply.error;
+        pending?.reject(Object.assign(new Error(message), { errcode }));
       } else {
         pending?.resolve(reply.result);
       }
@@ -69,10 +64,6 @@ export class SqliteWorker {
 
   async rollback(): Promise<void> {
     await this.#send({ kind: 'rollback' });
-  }
-
-  async checkpoint(): Promise<void> {
-    await this.#send({ kind: 'checkpoint' });
   }
 
   /** Whether a statement has been pending for so long that the disk probably does not respond. */
@@ -93,17 +84,10 @@ export class SqliteWorker {
     if (this.#isClosed) {
       throw new Error('the database is closed');
     }
+    const reply = Promise.withResolvers<SqliteResult | null>();
+    this.#pending.push({ ...reply, sentAtMs: performance.now() });
     this.#worker.postMessage(request);
-    return this.#waitForReply();
-  }
-
-  #waitForReply(): Promise<SqliteResult | null> {
-    const pending = {
-      ...Promise.withResolvers<SqliteResult | null>(),
-      sentAtMs: performance.now(),
-    };
-    this.#pending.push(pending);
-    return pending.promise;
+    return reply.promise;
   }
 
   async #terminate(): Promise<void> {
@@ -112,45 +96,36 @@ export class SqliteWorker {
   }
 }
 
-/** Runs in the worker thread. Sends one reply when the database is open, and then one for each request, in order. */
-function runWorker(port: MessagePort, options: SqliteConnectionOptions): void {
+/** Runs in the worker thread. Sends one reply for each request, in order. */
+function runWorker(port: MessagePort): void {
   let connection: SqliteConnection | null = null;
-
-  function reply(work: () => WorkerReply): void {
-    try {
-      port.postMessage(work());
-    } catch (error) {
-      port.postMessage({
-        error: { message: (error as Error).message, errcode: sqliteResultCode(error) },
-      });
-    }
-  }
-
-  reply(() => {
-    connection = new SqliteConnection(options);
-    return { result: null };
-  });
-
   port.on('message', (request: WorkerRequest) => {
     const startedAtMs = performance.now();
-    let hasCommittedChanges = false;
-    reply(() => {
-      if (request.kind !== 'run') {
+    let result: SqliteResult | null = null;
+    try {
+      if (request.kind === 'open') {
+        connection = new SqliteConnection(request.options);
+      } else if (request.kind === 'run') {
+        result = connection?.run(request.sql, request.parameters) ?? null;
+      } else {
         connection?.[request.kind]();
-        return { result: null };
       }
-      const result = connection?.run(request.sql, request.parameters) ?? null;
-      hasCommittedChanges = result?.hasCommittedChanges ?? false;
-      return { result };
-    });
+      port.postMessage({ result } satisfies WorkerReply);
+    } catch (error) {
+      const { message } = error as Error;
+      const reply: WorkerReply = { error: { message, errcode: sqliteResultCode(error) } };
+      port.postMessage(reply);
+    }
     const tookMs = performance.now() - startedAtMs;
-    if (hasCommittedChanges && tookMs >= SLOW_COMMIT_MS) {
+    if (result?.hasCommittedChanges && tookMs >= SLOW_COMMIT_MS) {
       sleepSync(tookMs * SLOW_COMMIT_PAUSE_FRACTION);
     }
   });
 }
 
-const data = workerData as SqliteWorkerData | null;
-if (parentPort !== null && data?.isSqliteWorker) {
-  runWorker(parentPort, data.options);
+/** The tests' own worker threads import this file too. */
+const IS_SQLITE_WORKER = 'nutpost SQLite worker';
+
+if (parentPort !== null && workerData === IS_SQLITE_WORKER) {
+  runWorker(parentPort);
 }

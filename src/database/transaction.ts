@@ -2,17 +2,17 @@ import { type Kysely, sql, type Transaction } from 'kysely';
 import type { DatabaseSchema } from './schema.ts';
 import { jsonRows } from './sql.ts';
 
-/** The database, or a transaction: what a query needs that is complete by itself. */
+/** The database, or a transaction. */
 export type Db = Kysely<DatabaseSchema>;
 
-/** An open transaction: what queries need that are only correct together with others. A `Db` is not assignable to it. */
+/** For queries that are only correct together with others. A `Db` is not assignable to it. */
 export type Tx = Transaction<DatabaseSchema>;
 
 export function transaction<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
   return db.transaction().execute(work);
 }
 
-/** Like {@link transaction}, but also rolls back if `work` returns false. Returns the result of `work`. */
+/** Also rolls back if `work` returns false. Returns the result of `work`. */
 export async function tryTransaction(db: Db, work: (tx: Tx) => Promise<boolean>): Promise<boolean> {
   const rollback = new Error('rollback');
   try {

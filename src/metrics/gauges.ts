@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../clock.ts';
-import type { PoolStats } from '../database/postgres.ts';
+import type { Database } from '../database/database.ts';
 import type { Readiness } from '../database/readiness.ts';
 import type { QuoteState } from '../database/schema.ts';
 import type { Logger } from '../log.ts';
@@ -31,7 +31,7 @@ export interface GaugeSources {
   readCounts: () => Promise<DatabaseCounts>;
   /** Null with PostgreSQL, whose disk is on another machine. */
   readFreeDiskBytes: () => Promise<number | null>;
-  poolStats: () => PoolStats | null;
+  poolStats: Database['poolStats'];
   quoteSockets: { count: number };
   mintSockets: { count: number };
   watcher: {

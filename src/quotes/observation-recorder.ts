@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import { isConstraintViolation } from '../database/sql.ts';
+import { isConstraintViolation } from '../database/errors.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import { listenOnPostgres } from '../../src/database/notifications.ts';
 import { createPool, prepareConnection } from '../../src/database/postgres.ts';
-import { listenOnPostgres } from '../../src/database/postgres-notifications.ts';
 import { PostgresPool } from '../../src/database/postgres-pool.ts';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -35,11 +35,10 @@ beforeEach(async () => {
   proxy = await InterruptibleProxy.start(new URL(server));
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
-  const options = { allowLongQueries: false };
   const pool = new PostgresPool(
-    createPool(url.href, () => undefined, options),
+    createPool(url.href, () => undefined, false),
     {
-      checkConnection: (client) => prepareConnection(client, options),
+      checkConnection: (client) => prepareConnection(client, false),
       reportError: () => undefined,
       shouldPrepare: true,
     },

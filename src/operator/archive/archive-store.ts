@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
-import { isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
+import { isConstraintViolation } from '../../database/errors.ts';
+import { isSqlite, jsonRows } from '../../database/sql.ts';
 import type { Tx } from '../../database/transaction.ts';
 import { ARCHIVE_ROWS_PER_PAGE } from '../limits.ts';
 import {

@@ -5,8 +5,6 @@ import { DatabaseUnavailableError } from '../../../src/errors.ts';
 // test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and failing
 // databases.
 
-const UP_TO_DATE = { isUpToDate: true, isWritable: true };
-
 it('stays ready while all connections are busy', async () => {
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
@@ -20,7 +18,7 @@ it('leaves a hanging query to the LISTEN connection, and starts no second query'
   const { readiness, fakes } = createReadiness();
   readiness.markServing();
   await readiness.getStatus();
-  const hangingQuery = Promise.withResolvers<typeof UP_TO_DATE>();
+  const hangingQuery = Promise.withResolvers<boolean>();
   fakes.queryStatus = () => hangingQuery.promise;
   fakes.nowMs += 60_000;
   const statuses = await Promise.all([readiness.getStatus(), readiness.getStatus()]);
@@ -29,7 +27,7 @@ it('leaves a hanging query to the LISTEN connection, and starts no second query'
   expect((await readiness.getStatus()).status).toBe('failing');
   expect(fakes.queryCount).toBe(2);
   fakes.isListening = true;
-  hangingQuery.resolve(UP_TO_DATE);
+  hangingQuery.resolve(true);
   expect((await readiness.getStatus()).status).toBe('ready');
 });
 
@@ -39,10 +37,10 @@ function createReadiness() {
     queryCount: 0,
     isListening: true,
     isWritable: true,
-    queryStatus: () => Promise.resolve(UP_TO_DATE),
+    queryStatus: () => Promise.resolve(true),
   };
   const readiness = new Readiness({
-    queryMigrations: () => {
+    areMigrationsApplied: () => {
       fakes.queryCount += 1;
       return fakes.queryStatus();
     },

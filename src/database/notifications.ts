@@ -8,10 +8,11 @@ import {
   HEARTBEAT_TIMEOUT_MS,
   LISTEN_CLOSE_TIMEOUT_MS,
   RECONNECT_BACKOFF,
+  VERSION_POLL_INTERVAL_MS,
 } from './limits.ts';
 import { assertWritable, createClientConfig } from './postgres.ts';
 
-export interface NotificationListener {
+interface NotificationListener {
   channels: Readonly<Record<string, (payload: string) => void>>;
   /**
    * Called after a broken connection was reopened. If the promise rejects, the connection is reopened again.
@@ -19,21 +20,9 @@ export interface NotificationListener {
    * @param sinceMs when the connection last worked, by `clock`; later notifications may have been lost
    */
   onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
-  /** Called with the error if a handler throws. Later notifications are still delivered. */
+  /** Called if a handler throws. Later notifications are still delivered. */
   onError: (error: unknown) => void;
   clock: Clock;
-}
-
-export function dispatchNotification(
-  { channels, onError }: NotificationListener,
-  channel: string,
-  payload: string,
-): void {
-  try {
-    channels[channel]?.(payload);
-  } catch (error) {
-    onError(error);
-  }
 }
 
 /** Starts to listen. Notifications that are sent after the promise resolves are delivered. */
@@ -45,10 +34,63 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-interface ConnectionCallbacks {
-  onConnectionError: (error: Error) => void;
-  /** Called when the connection breaks or its server becomes read-only. */
-  onDisconnect: () => void;
+/**
+ * Delivers the notifications of this process to itself, and reports changes by other processes as missed notifications.
+ *
+ * @param readVersion returns a number that changes when another process writes to the database
+ */
+export function createSqliteNotifications(readVersion: () => Promise<number>) {
+  const listeners = new Set<NotificationListener>();
+
+  const emit = (channel: string, payload: string) => {
+    for (const listener of listeners) {
+      dispatchNotification(listener, channel, payload);
+    }
+  };
+
+  const listen: Listen = async (listener) => {
+    listeners.add(listener);
+    const readSnapshot = async () => ({ atMs: listener.clock(), version: await readVersion() });
+    let lastSeen = await readSnapshot();
+    let currentCheck: Promise<void> | null = null;
+    const check = async () => {
+      try {
+        const current = await readSnapshot();
+        if (current.version !== lastSeen.version) {
+          await listener.onMissedNotifications(Math.min(lastSeen.atMs, current.atMs));
+        }
+        lastSeen = current;
+      } catch {
+        // The database is busy or its disk fails. The next check will report the change.
+      }
+      currentCheck = null;
+    };
+    const timer = setInterval(() => {
+      currentCheck ??= check();
+    }, VERSION_POLL_INTERVAL_MS);
+    return {
+      isConnected: true,
+      close: async () => {
+        clearInterval(timer);
+        listeners.delete(listener);
+        await currentCheck;
+      },
+    };
+  };
+
+  return { emit, listen };
+}
+
+function dispatchNotification(
+  { channels, onError }: NotificationListener,
+  channel: string,
+  payload: string,
+): void {
+  try {
+    channels[channel]?.(payload);
+  } catch (error) {
+    onError(error);
+  }
 }
 
 /**
@@ -58,7 +100,10 @@ interface ConnectionCallbacks {
 export async function listenOnPostgres(
   url: string,
   listener: NotificationListener,
-  { onConnectionError, onDisconnect }: ConnectionCallbacks,
+  {
+    onConnectionError,
+    onDisconnect,
+  }: { onConnectionError: (error: Error) => void; onDisconnect: () => void },
 ): Promise<NotificationSubscription> {
   const closeController = new AbortController();
   const { signal } = closeController;
@@ -128,8 +173,8 @@ export async function listenOnPostgres(
   }
 
   /**
-   * Waits until the connection ends. Returns its error, or null if it ended without one. Sends heartbeat queries,
-   * because a connection without notifications would not show that the server has vanished.
+   * Returns the error of the connection, or null if it ended without one. Sends heartbeat queries, because a connection
+   * without notifications would not show that the server has vanished.
    */
   async function waitForDisconnect(): Promise<Error | null> {
     const disconnected = Promise.withResolvers<Error | null>();
