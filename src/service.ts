@@ -125,7 +125,7 @@ export async function startService(
   const zaps = await createZapsModule({
     db,
     secretKey: config.zaps.secretKey,
-    relays: config.zaps.relays,
+    operatorRelays: config.zaps.relays,
     mintPolicy,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,

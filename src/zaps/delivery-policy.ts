@@ -1,21 +1,26 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { DeliveryState } from '../database/schema.ts';
-import type { HandshakeFailure } from '../net/request-failure.ts';
 import { toDisplayText } from '../untrusted-text.ts';
 import { MIN_RATE_LIMIT_BACKOFF_MS, RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
 
-/** Why a relay rejected an event (NIP-01, NIP-42). `final`: retries cannot succeed. `other`: retries may succeed. */
-export type RelayRejection = 'final' | 'auth_required' | 'rate_limited' | 'other';
+/** The result of publishing an event at a relay, with the relay's message or the reason of the failure, printable. */
+export interface PublishResult {
+  outcome: PublishOutcome;
+  message: string;
+}
 
-/** The result of publishing an event at a relay. `message` is the relay's message, made printable; may be empty. */
-export type PublishResult =
+type PublishOutcome =
   /** The relay stores the event, perhaps since an earlier attempt. */
-  | { outcome: 'accepted'; message: string }
-  | { outcome: 'rejected'; rejection: RelayRejection; message: string }
+  | 'accepted'
+  /** Retries cannot succeed. After all following outcomes, they may. */
+  | 'rejected'
+  | 'auth_required'
+  | 'rate_limited'
+  | 'error'
   /** The event was sent, so the relay may store it. */
-  | { outcome: 'no_response' }
+  | 'no_response'
   /** The event was not sent. */
-  | { outcome: 'unreachable'; reason: HandshakeFailure };
+  | 'unreachable';
 
 export interface DeliveryUpdate {
   state: Exclude<DeliveryState, 'given_up'>;
@@ -34,46 +39,41 @@ export interface RelayStatus {
 
 /** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
 export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
-  const [, rawPrefix = ''] = OK_MESSAGE_PREFIX.exec(untrustedMessage) ?? [];
-  const prefix = rawPrefix.toLowerCase().replace(/[_ ]/, '-');
-  const message = toDisplayText(untrustedMessage);
-  return isAccepted || prefix === 'duplicate'
-    ? { outcome: 'accepted', message }
-    : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
+  // The prefix ends with a colon (NIP-01), but some relays send only the prefix.
+  const [, prefix = ''] = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i.exec(untrustedMessage) ?? [];
+  const outcome = OUTCOME_BY_PREFIX.get(prefix.toLowerCase().replace(/[_ ]/, '-')) ?? 'error';
+  return {
+    outcome: isAccepted ? 'accepted' : outcome,
+    message: toDisplayText(untrustedMessage),
+  };
 }
 
-const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
-  ['blocked', 'final'],
-  ['invalid', 'final'],
-  ['pow', 'final'],
-  ['restricted', 'final'],
-  ['mute', 'final'],
+const OUTCOME_BY_PREFIX: ReadonlyMap<string, PublishOutcome> = new Map([
+  ['duplicate', 'accepted'],
+  ['blocked', 'rejected'],
+  ['invalid', 'rejected'],
+  ['pow', 'rejected'],
+  ['restricted', 'rejected'],
+  ['mute', 'rejected'],
   ['auth-required', 'auth_required'],
   ['rate-limited', 'rate_limited'],
 ]);
 
-/** The prefix ends with a colon (NIP-01), but some relays send only the prefix. */
-const OK_MESSAGE_PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
-
 export function computeDeliveryUpdate(
   previousAttempts: number,
-  result: PublishResult,
+  { outcome, message: lastResult }: PublishResult,
   nowMs: number,
 ): DeliveryUpdate {
-  const lastResult = describeResult(result);
-  if (result.outcome === 'unreachable') {
+  if (outcome === 'unreachable') {
     // Does not count as an attempt. The relay's own backoff delays the receipt.
     return { state: 'open', attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
   }
   const attempts = previousAttempts + 1;
-  if (result.outcome === 'accepted') {
-    return { state: 'accepted', attempts, nextAttemptAtMs: null, lastResult };
+  if (outcome === 'accepted' || outcome === 'rejected') {
+    return { state: outcome, attempts, nextAttemptAtMs: null, lastResult };
   }
-  if (result.outcome === 'rejected' && result.rejection === 'final') {
-    return { state: 'rejected', attempts, nextAttemptAtMs: null, lastResult };
-  }
-  const delayMs = computeBackoffMs(attempts, RECEIPT_BACKOFF);
-  return { state: 'open', attempts, nextAttemptAtMs: nowMs + delayMs, lastResult };
+  const nextAttemptAtMs = nowMs + computeBackoffMs(attempts, RECEIPT_BACKOFF);
+  return { state: 'open', attempts, nextAttemptAtMs, lastResult };
 }
 
 /**
@@ -85,30 +85,14 @@ export function computeRelayStatus(
   results: readonly PublishResult[],
   nowMs: number,
 ): RelayStatus {
-  const failedResult = results.find(
-    (result) =>
-      result.outcome === 'unreachable' || result.outcome === 'no_response' || isRateLimited(result),
+  const failure = results.find(({ outcome }) =>
+    ['unreachable', 'no_response', 'rate_limited'].includes(outcome),
   );
-  if (failedResult === undefined) {
+  if (failure === undefined) {
     return { failures: 0, backoffUntilMs: null, lastError: null };
   }
   const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
-  const minBackoffMs = isRateLimited(failedResult) ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
+  const minBackoffMs = failure.outcome === 'rate_limited' ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
   const backoffMs = Math.max(minBackoffMs, computeBackoffMs(failures, RELAY_BACKOFF));
-  return { failures, backoffUntilMs: nowMs + backoffMs, lastError: describeResult(failedResult) };
-}
-
-function isRateLimited(result: PublishResult): boolean {
-  return result.outcome === 'rejected' && result.rejection === 'rate_limited';
-}
-
-function describeResult(result: PublishResult): string {
-  switch (result.outcome) {
-    case 'unreachable':
-      return result.reason;
-    case 'no_response':
-      return 'no response';
-    default:
-      return result.message;
-  }
+  return { failures, backoffUntilMs: nowMs + backoffMs, lastError: failure.message };
 }

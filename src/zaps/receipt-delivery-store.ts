@@ -6,7 +6,7 @@ import type { DeliveryUpdate, RelayStatus } from './delivery-policy.ts';
 export interface DueRelay {
   url: string;
   failures: number;
-  /** When the relay last accepted a receipt; null if it never has. */
+  /** Null if the relay has never accepted a receipt. */
   acceptedAtMs: number | null;
 }
 
@@ -28,12 +28,7 @@ const UPDATE_COLUMNS = {
 
 // Times are in milliseconds since 1970.
 
-/**
- * Lists relays with open deliveries, in the order of their URLs. The recursive query needs only one index lookup per
- * relay.
- *
- * @param afterUrl the list starts after this URL; empty: at the first relay
- */
+/** Lists relays with open deliveries after this URL, in order. The recursive query needs one index lookup per relay. */
 export async function listWaitingRelays(
   db: Db,
   afterUrl: string,
@@ -52,8 +47,8 @@ export async function listWaitingRelays(
 }
 
 /**
- * Returns those of these relays to which receipts are due, except those that are in backoff. Relays with fewer
- * failures are first, then those that were used longest ago.
+ * Returns those of these relays to which receipts are due, except relays in backoff. Relays with fewer failures are
+ * first, then those that were used longest ago.
  */
 export async function findDueRelays(
   db: Db,
@@ -77,8 +72,8 @@ export async function findDueRelays(
 }
 
 /**
- * Claims due receipts of a relay. They become due again at `claimedUntilMs`, unless their results are recorded
- * before. Claims the receipts that became due last, so that new receipts do not wait behind a backlog.
+ * Claims the due receipts of a relay that became due last, so that new receipts do not wait behind a backlog. They
+ * become due again at `claimedUntilMs`, unless their results are recorded before.
  */
 export async function claimDueReceipts(
   db: Db,
@@ -105,23 +100,16 @@ export async function claimDueReceipts(
   return rows;
 }
 
-/**
- * Records the results of a batch.
- *
- * @param batch.updates `id` is the event id of the receipt
- * @param batch.relayStatus null if it did not change
- */
+/** @param batch.relayStatus null if it did not change */
 export async function recordDeliveryBatch(
   db: Db,
   relayUrl: string,
-  batch: {
-    updates: readonly (DeliveryUpdate & { id: string })[];
-    relayStatus: RelayStatus | null;
-    hasAccepted: boolean;
-  },
+  {
+    updates,
+    relayStatus,
+  }: { updates: readonly (DeliveryUpdate & { id: string })[]; relayStatus: RelayStatus | null },
   nowMs: number,
 ): Promise<void> {
-  const { updates, relayStatus, hasAccepted } = batch;
   await transaction(db, async (tx) => {
     await sql`
       update zap_receipt_deliveries as delivery set
@@ -139,7 +127,7 @@ export async function recordDeliveryBatch(
         backoff_until: relayStatus.backoffUntilMs,
         last_error: relayStatus.lastError,
         last_attempt_at: nowMs,
-        ...(hasAccepted && { accepted_at: nowMs }),
+        ...(updates.some(({ state }) => state === 'accepted') && { accepted_at: nowMs }),
       };
       await tx
         .insertInto('relays')
@@ -150,16 +138,8 @@ export async function recordDeliveryBatch(
   });
 }
 
-/**
- * Gives up overdue deliveries. If a receipt was never sent, the last error of the relay becomes the result.
- *
- * @returns whether more overdue deliveries may exist
- */
-export async function giveUpOverdueDeliveries(
-  db: Db,
-  nowMs: number,
-  limit: number,
-): Promise<boolean> {
+/** If a receipt was never sent, the last error of the relay becomes the result. @returns whether more may be overdue */
+export async function giveUpOverdueDeliveries(db: Db, nowMs: number, limit: number) {
   const { numAffectedRows } = await sql`
     with overdue as (
       select receipt, relay from zap_receipt_deliveries

@@ -16,7 +16,6 @@ import {
   MAX_RELAYS_PER_SITE,
   MAX_UNPROVEN_RELAYS,
   SCAN_INTERVAL_MS,
-  SHUTDOWN_GRACE_MS,
 } from './limits.ts';
 import {
   claimDueReceipts,
@@ -31,8 +30,8 @@ import { stripQuery } from './relay-url.ts';
 
 interface DeliveryContext {
   db: Db;
-  relayPool: Pick<RelayPool, 'publish' | 'close'>;
-  /** Normalised URLs. The limits do not apply to these relays. */
+  relayPool: RelayPool;
+  /** The limits do not apply to these relays. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   clock: Clock;
@@ -46,8 +45,8 @@ export class ReceiptDispatcher {
   #isStopping = false;
   /** Where the next scan continues; empty: at the first relay. */
   #lastScannedUrl = '';
-  /** The relays of new receipts, oldest first. Each scan looks at them, too, until they are due no longer or get a slot. */
-  #relaysOfNewReceipts = new Set<string>();
+  /** The relays of new receipts, oldest first, until they get a slot or are not due. */
+  #newUrls = new Set<string>();
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   readonly #provenSlots: SiteSemaphore;
   readonly #unprovenSlots: SiteSemaphore;
@@ -76,7 +75,7 @@ export class ReceiptDispatcher {
   /** Delivers receipts that were just stored immediately, instead of at the next scan. */
   wake(relayUrls: readonly string[]): void {
     for (const url of relayUrls) {
-      this.#relaysOfNewReceipts.add(url);
+      this.#newUrls.add(url);
     }
     void this.#scanJob.run();
   }
@@ -86,7 +85,7 @@ export class ReceiptDispatcher {
     this.#isStopping = true;
     await this.#scanJob.stop();
     const allEnded = Promise.all(this.#activeDeliveries.values());
-    await waitAtMost(SHUTDOWN_GRACE_MS, allEnded);
+    await waitAtMost(500, allEnded);
     await this.#context.relayPool.close();
     await allEnded;
   }
@@ -97,32 +96,36 @@ export class ReceiptDispatcher {
     const waitingUrls = await listWaitingRelays(db, this.#lastScannedUrl, MAX_RELAYS_PER_SCAN);
     const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
     this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
-    const newUrls = [...this.#relaysOfNewReceipts].reverse().slice(0, MAX_RELAYS_PER_SCAN);
-    this.#relaysOfNewReceipts.clear();
+    const newUrls = [...this.#newUrls].slice(-MAX_RELAYS_PER_SCAN);
+    this.#newUrls.clear();
     const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
     const dueRelays = await findDueRelays(db, clock(), [...urls]);
-    const newUrlsWithoutSlot: string[] = [];
-    for (const relay of sortNewestFirst(dueRelays, newUrls)) {
-      const { url } = relay;
-      const isProven = relay.acceptedAtMs !== null || operatorRelays.includes(url);
-      const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
-      const isBusy = this.#isStopping || this.#activeDeliveries.has(url);
-      if (!isBusy && slots.tryAcquire(url)) {
-        const delivery = this.#deliverToRelay(relay, isProven).finally(() => {
-          slots.release(url);
-          this.#activeDeliveries.delete(url);
-        });
-        this.#activeDeliveries.set(url, delivery);
-      } else if (newUrls.includes(url)) {
-        newUrlsWithoutSlot.push(url);
-      }
-    }
+    // Among relays with equally many failures, those of the newest receipts are first: payers can name any number of
+    // relays that never respond, and the others must not wait for all of them.
+    const ranks = new Map(newUrls.map((url, index) => [url, index]));
+    const rank = ({ url }: DueRelay) => ranks.get(url) ?? -1;
+    dueRelays.sort((a, b) => a.failures - b.failures || rank(b) - rank(a));
+    const delayed = dueRelays.filter((relay) => !this.#tryDeliver(relay));
+    const delayedUrls = new Set(delayed.map(({ url }) => url));
     // Receipts that were stored meanwhile are newer.
-    this.#relaysOfNewReceipts = new Set([
-      ...newUrlsWithoutSlot.reverse(),
-      ...this.#relaysOfNewReceipts,
-    ]);
+    this.#newUrls = new Set([...newUrls.filter((url) => delayedUrls.has(url)), ...this.#newUrls]);
     this.#outage.recordSuccess();
+  }
+
+  /** Starts a delivery, unless the relay is busy or there is no slot. Returns whether it did. */
+  #tryDeliver(relay: DueRelay): boolean {
+    const { url, acceptedAtMs } = relay;
+    const isProven = acceptedAtMs !== null || this.#context.operatorRelays.includes(url);
+    const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
+    if (this.#isStopping || this.#activeDeliveries.has(url) || !slots.tryAcquire(url)) {
+      return false;
+    }
+    const delivery = this.#deliverToRelay(relay, isProven).finally(() => {
+      slots.release(url);
+      this.#activeDeliveries.delete(url);
+    });
+    this.#activeDeliveries.set(url, delivery);
+    return true;
   }
 
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
@@ -156,27 +159,26 @@ export class ReceiptDispatcher {
   ): Promise<number> {
     const { db, relayPool, clock, log } = this.#context;
     const relay = stripQuery(url);
-    const receiptsWithResults = await Promise.all(
+    const published = await Promise.all(
       receipts.map(async (receipt) => ({
         ...receipt,
         result: await relayPool.publish(url, receipt),
       })),
     );
     const nowMs = clock();
-    const results = receiptsWithResults.map(({ result }) => result);
-    const acceptedReceipts = receiptsWithResults.filter(
-      ({ result }) => result.outcome === 'accepted',
-    );
-    // At shutdown, this process closes the connections itself, which is no failure of the relay.
-    const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
-    const updates = receiptsWithResults.map(({ id, attempts, result }) => ({
+    const updates = published.map(({ id, paymentHash, attempts, result }) => ({
       id,
+      paymentHash,
       ...computeDeliveryUpdate(attempts, result, nowMs),
     }));
-    const hasAccepted = acceptedReceipts.length > 0;
-    await recordDeliveryBatch(db, url, { updates, relayStatus, hasAccepted }, nowMs);
-    for (const { id, paymentHash } of acceptedReceipts) {
-      logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+    const results = published.map(({ result }) => result);
+    // At shutdown, this process closes the connections itself, which is no failure of the relay.
+    const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
+    await recordDeliveryBatch(db, url, { updates, relayStatus }, nowMs);
+    for (const { id, state, paymentHash } of updates) {
+      if (state === 'accepted') {
+        logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+      }
     }
     // Not logged for unproven relays, because payers may name hosts that are not relays.
     const level = isProven ? 'info' : 'debug';
@@ -201,14 +203,4 @@ export class ReceiptDispatcher {
       );
     }
   }
-}
-
-/**
- * Among relays with equally many failures, puts those of the newest receipts first: payers can name any number of
- * relays that never respond, and the others must not wait for all of them.
- */
-function sortNewestFirst(relays: readonly DueRelay[], newUrls: readonly string[]): DueRelay[] {
-  const ranks = new Map(newUrls.map((url, index) => [url, index]));
-  const rank = ({ url }: DueRelay) => ranks.get(url) ?? newUrls.length;
-  return relays.toSorted((a, b) => a.failures - b.failures || rank(a) - rank(b));
 }

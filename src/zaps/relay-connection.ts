@@ -55,7 +55,7 @@ export class RelayConnection {
   #authResult: Promise<PublishResult> | null = null;
   #idleTimer: NodeJS.Timeout | undefined;
   #hasOpened = false;
-  /** Why no more requests are sent; null while the connection can be used. */
+  /** Null while the connection can be used. */
   #closeReason: HandshakeFailure | null = null;
 
   constructor(url: string, socket: GuardedSocket, context: RelayContext) {
@@ -85,10 +85,11 @@ export class RelayConnection {
 
   /** Publishes an event. If the relay requires authentication, sends the event again after it. */
   async publish({ id, eventJson }: { id: string; eventJson: string }): Promise<PublishResult> {
+    // The timeout of the response starts after the handshake.
     await this.#handshakeEnded.promise;
     const message = `["EVENT",${eventJson}]`;
     const result = await this.#sendAndWaitForOk(id, message);
-    if (!isAuthRequired(result) || this.#authResult === null) {
+    if (result.outcome !== 'auth_required' || this.#authResult === null) {
       return result;
     }
     const auth = await this.#authResult;
@@ -96,7 +97,7 @@ export class RelayConnection {
       return auth;
     }
     const secondResult = await this.#sendAndWaitForOk(id, message);
-    if (isAuthRequired(secondResult)) {
+    if (secondResult.outcome === 'auth_required') {
       // The authenticated session has ended. Only a new connection authenticates again.
       this.close();
     }
@@ -128,12 +129,7 @@ export class RelayConnection {
   }
 
   /** @param id the event id or query id, which the response contains */
-  #sendRequest(
-    id: string,
-    message: string,
-    filter: Filter | null,
-    timeoutMs: number,
-  ): Promise<PublishResult | RelayQueryResult> {
+  #sendRequest(id: string, message: string, filter: Filter | null, timeoutMs: number) {
     const { promise, resolve } = Promise.withResolvers<PublishResult | RelayQueryResult>();
     if (this.#closeReason !== null) {
       resolve(this.#createFailure(this.#closeReason));
@@ -154,7 +150,7 @@ export class RelayConnection {
     try {
       this.#handleMessage(tryParseJson(text));
     } catch (error) {
-      // This is a bug. It must not enable a relay to crash the process.
+      // It must not enable a relay to crash the process.
       this.#context.log.error(
         { event: 'relay_message_failed', err: error },
         'bug: cannot handle a relay message; closing the connection',
@@ -204,7 +200,7 @@ export class RelayConnection {
     const event = signer.sign({ ...makeAuthEvent(this.url, challenge), created_at });
     this.#authResult = this.#sendAndWaitForOk(event.id, JSON.stringify(['AUTH', event]));
     void this.#authResult.then(({ outcome }) => {
-      if (outcome === 'rejected') {
+      if (outcome !== 'accepted') {
         this.close();
       }
     });
@@ -227,10 +223,7 @@ export class RelayConnection {
     }
   }
 
-  /**
-   * Disconnects, because the relay is probably dead. After the short timeout of a query, the relay may still respond to
-   * the other pending requests: then only the query ends.
-   */
+  /** Disconnects a relay that is probably dead. If it may still respond to other requests, only a query ends. */
   #onTimeout(id: string): void {
     const request = this.#pending.get(id);
     if (request?.filter && this.#pending.size > 1) {
@@ -258,10 +251,8 @@ export class RelayConnection {
   }
 
   #createFailure(reason: HandshakeFailure): PublishResult {
-    return this.#hasOpened ? { outcome: 'no_response' } : { outcome: 'unreachable', reason };
+    return this.#hasOpened
+      ? { outcome: 'no_response', message: 'no response' }
+      : { outcome: 'unreachable', message: reason };
   }
-}
-
-function isAuthRequired(result: PublishResult): boolean {
-  return result.outcome === 'rejected' && result.rejection === 'auth_required';
 }

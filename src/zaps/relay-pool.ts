@@ -5,8 +5,8 @@ import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_HOST } from './limits.ts';
 import { RelayConnection, type RelayContext, type RelayQueryResult } from './relay-connection.ts';
 
 /**
- * Shares one connection per relay URL. At the limits, closes the least recently used idle connection. The pool does
- * not limit the number of busy connections; its users do.
+ * Shares one connection per relay URL. At the limits, closes the least recently used idle connection. The dispatcher
+ * limits the busy ones.
  */
 export class RelayPool {
   readonly #connect: WebSocketConnector;
@@ -20,15 +20,10 @@ export class RelayPool {
     this.#context = context;
   }
 
-  /**
-   * Publishes an event. The promise never rejects because of the relay.
-   *
-   * @param url normalised
-   * @param event.eventJson the signed event, which is sent unchanged
-   */
+  /** @param event.eventJson the signed event, which is sent unchanged */
   async publish(url: string, event: { id: string; eventJson: string }): Promise<PublishResult> {
     return this.#isClosed
-      ? { outcome: 'unreachable', reason: 'closed' }
+      ? { outcome: 'unreachable', message: 'closed' }
       : this.#getConnection(url).publish(event);
   }
 
@@ -54,29 +49,22 @@ export class RelayPool {
 
   #getConnection(url: string): RelayConnection {
     const usable = [...this.#connections].filter(({ isUsable }) => isUsable);
-    let connection = usable.find((open) => open.url === url);
-    if (connection === undefined) {
-      closeIdleConnectionIfFull(usable, url);
-      connection = this.#open(url);
-    }
+    const connection = usable.find((open) => open.url === url) ?? this.#open(url, usable);
     this.#connections.delete(connection);
     this.#connections.add(connection);
     return connection;
   }
 
-  #open(url: string): RelayConnection {
+  #open(url: string, usable: readonly RelayConnection[]): RelayConnection {
+    const { host } = new URL(url);
+    const sameHost = usable.filter((each) => new URL(each.url).host === host);
+    if (sameHost.length >= MAX_CONNECTIONS_PER_HOST) {
+      sameHost.find(({ isIdle }) => isIdle)?.close();
+    } else if (usable.length >= MAX_CONNECTIONS) {
+      usable.find(({ isIdle }) => isIdle)?.close();
+    }
     const connection = new RelayConnection(url, this.#connect(url), this.#context);
     void connection.closed.then(() => this.#connections.delete(connection));
     return connection;
-  }
-}
-
-function closeIdleConnectionIfFull(connections: readonly RelayConnection[], url: string): void {
-  const { host } = new URL(url);
-  const sameHost = connections.filter((each) => new URL(each.url).host === host);
-  if (sameHost.length >= MAX_CONNECTIONS_PER_HOST) {
-    sameHost.find(({ isIdle }) => isIdle)?.close();
-  } else if (connections.length >= MAX_CONNECTIONS) {
-    connections.find(({ isIdle }) => isIdle)?.close();
   }
 }

@@ -10,11 +10,10 @@ import {
 } from './limits.ts';
 
 /**
- * Normalises the URL of a relay (see {@link normaliseServerUrl}), so that all spellings of a URL share one connection
- * and one delivery. Keeps the query, with which some relays identify their users.
+ * Normalises the URL of a relay, so that all its spellings share one connection and one delivery. Keeps the query, with
+ * which some relays identify their users. Returns null if the text is not the URL of a relay.
  *
- * @param options.allowPrivateNetworks for development: also accepts ws://, any port and private addresses
- * @returns null if the text is not the URL of a relay
+ * @param options.allowPrivateNetworks also accepts ws://, any port and private addresses
  */
 export function normaliseRelayUrl(
   untrustedText: string,
@@ -26,15 +25,14 @@ export function normaliseRelayUrl(
     plainProtocol: 'ws:',
     allowInsecure: allowPrivateNetworks,
   });
-  if (url === null || allowPrivateNetworks) {
-    return url;
-  }
-  return isForbiddenHost(new URL(url).hostname) ? null : url;
+  const isForbidden =
+    !allowPrivateNetworks && url !== null && isForbiddenHost(new URL(url).hostname);
+  return isForbidden ? null : url;
 }
 
 /**
- * Returns the usable relays of a zap request, normalised and without duplicates: at most {@link MAX_RELAYS_PER_ZAP},
- * and at most {@link MAX_RELAYS_PER_HOST} on one host. With private networks allowed, each port counts as a host.
+ * Returns the usable relays of a zap request, normalised and without duplicates. With private networks allowed, each
+ * port counts as a host.
  */
 export function extractReceiptRelays(
   tags: Tags,

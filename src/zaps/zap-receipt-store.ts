@@ -1,9 +1,7 @@
 import { sql } from 'kysely';
-import type { DeliveryState } from '../database/schema.ts';
 import { columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../limits.ts';
-import type { RelayStatus } from './delivery-policy.ts';
 import { GIVE_UP_AFTER_MS } from './limits.ts';
 
 export interface NewZapReceipt {
@@ -17,23 +15,9 @@ export interface NewZapReceipt {
   createdAtMs: number;
 }
 
-export interface TracedReceipt {
-  id: string;
-  createdAtMs: number;
-  deliveries: TracedDelivery[];
-}
+export type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>;
 
-export interface TracedDelivery {
-  relayUrl: string;
-  state: DeliveryState;
-  attempts: number;
-  lastResult: string | null;
-  lastAttemptAtMs: number | null;
-  nextAttemptAtMs: number | null;
-  giveUpAtMs: number;
-  /** Null if the relay is healthy or the delivery has ended. */
-  relayStatus: RelayStatus | null;
-}
+export type TracedDelivery = TracedReceipt['deliveries'][number];
 
 const RECEIPT_COLUMNS = {
   quote: 'bigint',
@@ -46,10 +30,7 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-export async function findZapRequests(
-  db: Db,
-  quotes: readonly number[],
-): Promise<Map<number, string>> {
+export async function findZapRequests(db: Db, quotes: readonly number[]) {
   const { rows } = await sql<{ id: number; zap_request: string }>`
     select id, zap_request from quotes
     where zap_request is not null
@@ -58,10 +39,7 @@ export async function findZapRequests(
   return new Map(rows.map((row) => [row.id, row.zap_request]));
 }
 
-export async function findUsedZapRequests(
-  db: Db,
-  zapRequestIds: readonly string[],
-): Promise<Set<string>> {
+export async function findUsedZapRequests(db: Db, zapRequestIds: readonly string[]) {
   const rows = await db
     .selectFrom('zap_receipts')
     .select('zap_request_id')
@@ -70,13 +48,13 @@ export async function findUsedZapRequests(
   return new Set(rows.map((row) => row.zap_request_id));
 }
 
-/** Counts the receipts of each recipient since a time (milliseconds since 1970). Stops counting at the limit. */
+/** Counts the receipts of each recipient since a time. Stops counting at the limit. */
 export async function countReceiptsSince(
   db: Db,
   pubkeys: readonly string[],
   sinceMs: number,
   limit: number,
-): Promise<Map<string, number>> {
+) {
   const wanted = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
   const { rows } = await sql<{ pubkey: string; count: number }>`
     select wanted.pubkey, (
@@ -91,27 +69,23 @@ export async function countReceiptsSince(
   return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
 }
 
-/**
- * Stores receipts, and makes them due at their relays immediately. Skips quotes and zap requests that already have a
- * receipt.
- */
+/** Makes the receipts due immediately. Skips quotes and zap requests that already have a receipt. */
 export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[]): Promise<void> {
   if (receipts.length === 0) {
     return;
   }
   const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
-  const { rows: insertedRows } = await sql<{ id: string; quote: number }>`
+  const { rows: insertedRows } = await sql<{ quote: number }>`
     insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
     select id, quote, pubkey, "zapRequestId", "eventJson", "createdAtMs"
     from ${jsonRows(tx, RECEIPT_COLUMNS, rows)} as signed
     where true
     on conflict do nothing
-    returning id, quote
+    returning quote
   `.execute(tx);
-  const isInserted = ({ id, quote }: NewZapReceipt) =>
-    insertedRows.some((row) => row.id === id && row.quote === quote);
+  const insertedQuotes = new Set(insertedRows.map(({ quote }) => quote));
   const deliveries = receipts
-    .filter(isInserted)
+    .filter(({ quote }) => insertedQuotes.has(quote))
     .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
       relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
     );
@@ -122,8 +96,8 @@ export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[])
   `.execute(tx);
 }
 
-/** Finds the receipt of a quote (`quotes.id`). Returns null if the quote has none, or the receipt was pruned. */
-export async function findReceiptOfQuote(db: Db, quote: number): Promise<TracedReceipt | null> {
+/** @param quote `quotes.id` */
+export async function findReceiptOfQuote(db: Db, quote: number) {
   const receipt = await db
     .selectFrom('zap_receipts')
     .select(['id', 'created_at as createdAtMs'])
@@ -155,6 +129,7 @@ export async function findReceiptOfQuote(db: Db, quote: number): Promise<TracedR
     deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
       ...delivery,
       lastResult: delivery.lastResult || null,
+      /** Null if the relay is healthy or the delivery has ended. */
       relayStatus:
         delivery.state === 'open' && failures
           ? { failures, backoffUntilMs, lastError: lastError || null }
@@ -163,11 +138,7 @@ export async function findReceiptOfQuote(db: Db, quote: number): Promise<TracedR
   };
 }
 
-/**
- * Deletes receipts older than {@link HISTORY_RETENTION_MS}, with their deliveries.
- *
- * @returns whether more old receipts may exist
- */
+/** Deletes old receipts with their deliveries. @returns whether more old receipts may exist */
 export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from zap_receipts where id in (

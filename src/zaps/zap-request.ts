@@ -2,7 +2,6 @@ import type { Event } from 'nostr-tools';
 import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
 import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
 import {
-  MAX_CLOSING_BRACES,
   MAX_COORDINATE_BYTES,
   MAX_ZAP_REQUEST_AGE_MINUTES,
   MAX_ZAP_REQUEST_BYTES,
@@ -20,7 +19,7 @@ export interface ZapRequestRules {
 export type ZapRequestResult =
   /** `json` is the event exactly as its sender signed it. The receipt contains it unchanged. */
   | { outcome: 'valid'; json: string }
-  /** It is for another key. The payment is an ordinary one, without a receipt. */
+  /** The payment is an ordinary one, without a receipt. */
   | { outcome: 'other_recipient' }
   /** `reason` contains no text from the request. */
   | { outcome: 'rejected'; reason: string };
@@ -32,7 +31,7 @@ export type ZapRequestResult =
  * @param candidates the possible meanings of the parameter (see {@link decodeQueryValueCandidates}). Each may still
  *   be encoded, because some wallets encode zap requests twice. Returns the first valid candidate, or the rejection
  *   of the first candidate if none is valid
- * @param verifyEvent checks id and signature; called last, because it is expensive
+ * @param verifyEvent called last, because it is expensive
  */
 export function validateZapRequest(
   candidates: readonly string[],
@@ -135,12 +134,11 @@ function findViolation(
   return null;
 }
 
-/** Returns the length of a text in JSON, without its quotation marks. */
+/** Of a text in JSON, without its quotation marks. */
 function jsonByteLength(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - '""'.length;
 }
 
-/** @param violation continues the sentence */
 function rejected(violation: string): ZapRequestResult {
   return { outcome: 'rejected', reason: `The zap request ${violation}.` };
 }
@@ -153,10 +151,8 @@ function decodeCandidate(candidate: string): string[] {
 }
 
 /**
- * Escapes the `&` in a zap request. `encodeURI`, which an example of NIP-57 uses, leaves them as they are, so that the
- * rest of the JSON looks like further parameters.
- *
- * @param url of a request
+ * Escapes the `&` in the zap request of a URL. `encodeURI`, which an example of NIP-57 uses, leaves them as they are, so
+ * that the rest of the JSON looks like further parameters.
  */
 export function escapeZapRequestAmpersands(url: string): string {
   const parameter = /[?&]nostr=/.exec(url);
@@ -165,10 +161,8 @@ export function escapeZapRequestAmpersands(url: string): string {
   }
   const start = parameter.index + parameter[0].length;
   const rest = url.slice(start);
-  for (const { index, 0: brace } of [...rest.matchAll(CLOSING_BRACE)].slice(
-    0,
-    MAX_CLOSING_BRACES,
-  )) {
+  // Each attempt to parse takes time.
+  for (const { index, 0: brace } of rest.matchAll(CLOSING_BRACE).take(4)) {
     const json = rest.slice(0, index + brace.length);
     const texts = decodeQueryValueCandidates(json).flatMap(decodeCandidate);
     if (texts.some((text) => tryParseJson(text) !== undefined)) {

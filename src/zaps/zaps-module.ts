@@ -13,7 +13,7 @@ interface ZapsModuleOptions {
   db: Db;
   /** Signs zap receipts; hex. Null: payments get no receipts. */
   secretKey: string | null;
-  relays: readonly string[];
+  operatorRelays: readonly string[];
   mintPolicy: MintPolicy;
   /** Per recipient; 0: no limit. */
   maxReceiptsPerHour: number;
@@ -25,40 +25,21 @@ interface ZapsModuleOptions {
 }
 
 export async function createZapsModule(options: ZapsModuleOptions) {
-  const { relays: operatorRelays, allowPrivateNetworks, clock, monotonicMs, log } = options;
+  const { secretKey, mintPolicy, connect, clock, log } = options;
   const verifyEvent = await loadEventVerifier();
-  const signer = options.secretKey === null ? null : await loadEventSigner(options.secretKey);
-  const relayPool = new RelayPool(options.connect, { signer, verifyEvent, clock, log });
-  const receiptDispatcher = new ReceiptDispatcher({
-    db: options.db,
-    relayPool,
-    operatorRelays,
-    allowPrivateNetworks,
-    clock,
-    log,
-  });
+  const signer = secretKey === null ? null : await loadEventSigner(secretKey);
+  const relayPool = new RelayPool(connect, { signer, verifyEvent, clock, log });
+  const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
   return {
     /** Returns the public key that signs the receipts of payments at a mint, hex. Null if they get no receipts. */
     getZapPubkey: (mintUrl: string) =>
-      signer && options.mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
+      signer && mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
     verifyEvent,
     receiptSigning: signer && {
-      signReceipts: createReceiptSigner({
-        signer,
-        mintPolicy: options.mintPolicy,
-        maxReceiptsPerHour: options.maxReceiptsPerHour,
-        operatorRelays,
-        allowPrivateNetworks,
-        log,
-      }),
+      signReceipts: createReceiptSigner({ ...options, signer }),
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,
-    recipientRelays: new RelayListCache({
-      relayPool,
-      operatorRelays,
-      allowPrivateNetworks,
-      monotonicMs,
-    }),
+    recipientRelays: new RelayListCache({ ...options, relayPool }),
   };
 }

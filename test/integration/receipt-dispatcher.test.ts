@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { createLogger, type Logger } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
 import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
@@ -103,7 +103,7 @@ describe('the dispatcher', () => {
     const relay = await startFakeRelay();
     const logs = new LogCapture('info');
     await insertDueReceipts(1, relay);
-    const dispatcher = await createDispatcher({ log: logs.log });
+    const dispatcher = await createDispatcher(logs.log);
     dispatcher.start();
     await waitForDeliveryCounts(relay.url, { accepted: 1 });
     await relay.stop();
@@ -156,18 +156,12 @@ describe('the dispatcher', () => {
 });
 
 /** Creates a dispatcher with its own connections, as in a separate process. */
-async function createDispatcher({
-  log = createLogger('silent'),
-  relayPool,
-}: {
-  log?: Logger;
-  relayPool?: Pick<RelayPool, 'publish' | 'close'>;
-} = {}) {
+async function createDispatcher(log = createLogger('silent')) {
   const connect = createGuardedWebSocketConnector({
     allowPrivateNetworks: true,
     handshakeTimeoutMs: RESPONSE_TIMEOUT_MS,
   });
-  const realRelayPool = new RelayPool(connect, {
+  const relayPool = new RelayPool(connect, {
     signer,
     verifyEvent: await loadEventVerifier(),
     clock: clock.now,
@@ -178,7 +172,7 @@ async function createDispatcher({
     db: database.db,
     clock: clock.now,
     log,
-    relayPool: relayPool ?? realRelayPool,
+    relayPool,
     operatorRelays: [],
     allowPrivateNetworks: true,
   });

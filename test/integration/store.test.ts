@@ -207,12 +207,7 @@ describe('the store of zap receipt deliveries', () => {
     recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
   const recordBatch = (url: string, batch: Partial<Parameters<typeof recordDeliveryBatch>[2]>) =>
-    recordDeliveryBatch(
-      db,
-      url,
-      { updates: [], relayStatus: null, hasAccepted: false, ...batch },
-      CREATED_AT_MS,
-    );
+    recordDeliveryBatch(db, url, { updates: [], relayStatus: null, ...batch }, CREATED_AT_MS);
 
   it('ignores a result of a delivery that the relay has already accepted', async () => {
     const [receipt] = await insertReceipts(1, [RELAY_URL]);

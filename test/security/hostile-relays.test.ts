@@ -106,7 +106,7 @@ it.each([
   const egress = openTestEgress();
   expect(await openPool({ connect: egress.connect }).publish(url, signTextNote())).toEqual({
     outcome: 'unreachable',
-    reason: 'response too large',
+    message: 'response too large',
   });
 });
 
