@@ -64,7 +64,7 @@ export const MIN_CLOCK_JUMP_MS = 10 * SECOND_MS;
 export const REPORTS_WITHOUT_PAUSE = 4;
 
 /** How long further reports of a quote are ignored, because each costs a transaction. */
-export const REPORT_PAUSE = { initialMs: MINUTE_MS, maxMs: 60 * MINUTE_MS };
+export const REPORT_PAUSE = { initialMs: 10 * MINUTE_MS, maxMs: 60 * MINUTE_MS };
 
 /** Several renewals may fail before the lease expires. */
 export const LEASE_RENEWAL_INTERVAL_MS = 3 * SECOND_MS;

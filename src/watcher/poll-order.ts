@@ -8,8 +8,6 @@ export const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
 export interface PollableQuote extends DueItem {
   /** The heap that contains it; null while it is being polled. */
   heap: HeapName | null;
-  /** Whether it may just have been paid. */
-  isYoung: boolean;
   /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
   batchLimit: number;
 }
@@ -36,8 +34,9 @@ export class PollOrder<Quote extends PollableQuote> {
     );
   }
 
-  add(quote: Quote): void {
-    quote.heap = quote.isYoung ? 'young' : 'others';
+  /** @param isYoung whether it may just have been paid */
+  add(quote: Quote, isYoung: boolean): void {
+    quote.heap = isYoung ? 'young' : 'others';
     if (quote.batchLimit < NO_BATCH_LIMIT) {
       quote.heap = quote.batchLimit === 0 ? 'alone' : 'suspect';
     }

@@ -46,10 +46,8 @@ export interface QuoteWatch extends WatchedQuote, PollableQuote {
   firstPostWatchResponseAtMs: number | null;
   /** The newest report that is not recorded yet. */
   report: SourcedObservation | null;
-  /** How many reports changed the state or were rejected, and of the last report: when it was recorded, and how. */
-  recordedReports: number;
-  lastRecordedAtMs: number;
-  wasRejected: boolean;
+  /** How many reports changed the state or were rejected, and the last report; null before the first one. */
+  recorded: { news: number; lastAtMs: number; wasRejected: boolean } | null;
 }
 
 /**
@@ -145,7 +143,6 @@ export class WatchedQuotes implements SubscribableQuotes {
       dueAtMs: 0,
       heap: null,
       heapIndex: -1,
-      isYoung: false,
       lastPolledAtMs: nowMs - (isJustCreated ? 0 : longestIntervalMs()),
       stateSinceMs: nowMs,
       notBeforeMs: 0,
@@ -155,9 +152,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       isCovered: false,
       firstPostWatchResponseAtMs: null,
       report: null,
-      recordedReports: 0,
-      lastRecordedAtMs: 0,
-      wasRejected: false,
+      recorded: null,
     };
     this.#quotes.set(quoteId, added);
     this.#unpaidCount += Number(state === 'UNPAID');
@@ -348,9 +343,11 @@ export class WatchedQuotes implements SubscribableQuotes {
       }
       // A payment may have been reported while the end of the watch was recorded.
       if (result?.isWatched || (result !== undefined && quote.report !== null)) {
-        quote.recordedReports += Number(result.hasStateChanged || result.isRejected);
-        quote.lastRecordedAtMs = this.#monotonicMs();
-        quote.wasRejected = result.isRejected;
+        quote.recorded = {
+          news: (quote.recorded?.news ?? 0) + Number(result.hasStateChanged || result.isRejected),
+          lastAtMs: this.#monotonicMs(),
+          wasRejected: result.isRejected,
+        };
         this.#setState(quote, result);
       } else {
         this.#remove(quote);
@@ -384,7 +381,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     const { outcome } = decideTransition(known, observation.state, shouldEnd);
     const isOutdated = quote.report !== null && outcome === 'state_regression';
     // Of a mint that reports INFLIGHT and PAID in turn, PAID is kept: wallets do not see an INFLIGHT quote as paid.
-    const isExempt = isLaterState(observation.state, known) && !quote.wasRejected;
+    const isExempt = isLaterState(observation.state, known) && !quote.recorded?.wasRejected;
     const isPaused = !isExempt && this.#isReportPaused(quote);
     if ((outcome === 'unchanged' && !shouldEnd) || isOutdated || isPaused) {
       return;
@@ -395,11 +392,12 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /** A mint that keeps changing or contradicting a state is recorded ever less often. */
-  #isReportPaused({ recordedReports, lastRecordedAtMs }: QuoteWatch): boolean {
-    const excess = recordedReports - REPORTS_WITHOUT_PAUSE;
+  #isReportPaused({ recorded }: QuoteWatch): boolean {
+    const excess = (recorded?.news ?? 0) - REPORTS_WITHOUT_PAUSE;
     return (
+      recorded !== null &&
       excess >= 0 &&
-      this.#monotonicMs() < lastRecordedAtMs + computeBackoffMs(excess + 1, REPORT_PAUSE)
+      this.#monotonicMs() < recorded.lastAtMs + computeBackoffMs(excess + 1, REPORT_PAUSE)
     );
   }
 
@@ -447,8 +445,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     const isProofFirst = needsProof && proofAtMs < nowMs + dueInMs;
     const dueAtMs = isProofFirst ? proofAtMs : nowMs + dueInMs;
     quote.dueAtMs = Math.ceil(Math.max(dueAtMs, quote.notBeforeMs));
-    quote.isYoung = isUrgent || isProofFirst;
-    this.#order.add(quote);
+    this.#order.add(quote, isUrgent || isProofFirst);
   }
 
   /** Schedules all quotes anew if the wall clock was set, because the schedule depends on their age. */

@@ -32,7 +32,7 @@ const WARM_UP_MS = 10_000;
 const MAX_MEASUREMENTS = 12;
 const MEASUREMENT_MS = 5_000;
 
-/** Of one core. */
+/** Of one core, beyond a service without quotes, which runs at the same time. */
 const MAX_CPU_SHARE = 0.05;
 
 const PAYMENT_COUNT = 100;
@@ -49,19 +49,16 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
     Array.from({ length: MINT_COUNT }, (_, index) => HOSTILE_BEHAVIOURS[index % 3] ?? 'fails'),
   );
   await insertUnpaidQuotes(dataDir, hostileUrls);
-  const service = new NutpostProcess('serve', {
-    DATA_DIR: dataDir,
-    DEFAULT_MINT_URL: mint.url,
-    METRICS_PORT: '0',
-  });
-  const origin = await service.waitForOrigin();
-  const metricsUrl = /"metricsUrl":"([^"]+)"/.exec(service.stdout)?.[1] ?? '';
+  const idle = await startService(mint.url, path.join(dataDir, 'idle'));
+  const { origin, metricsUrl } = await startService(mint.url, dataDir);
   await delay(WARM_UP_MS);
   let cpuShare = Number.POSITIVE_INFINITY;
   for (let i = 0; i < MAX_MEASUREMENTS && cpuShare >= MAX_CPU_SHARE; i += 1) {
-    const startSeconds = await readCpuSeconds(metricsUrl);
+    const readSeconds = async () =>
+      (await readCpuSeconds(metricsUrl)) - (await readCpuSeconds(idle.metricsUrl));
+    const startSeconds = await readSeconds();
     await delay(MEASUREMENT_MS);
-    const usedSeconds = (await readCpuSeconds(metricsUrl)) - startSeconds;
+    const usedSeconds = (await readSeconds()) - startSeconds;
     cpuShare = Math.min(cpuShare, usedSeconds / (MEASUREMENT_MS / 1_000));
   }
   const delaysMs = await measureUpdateDelays(origin, mint);
@@ -70,6 +67,16 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
     delaysMs.toSorted((one, other) => one - other)[Math.ceil(PAYMENT_COUNT * 0.99) - 1],
   ).toBeLessThan(MAX_UPDATE_DELAY_P99_MS);
 });
+
+async function startService(mintUrl: string, dataDir: string) {
+  const service = new NutpostProcess('serve', {
+    DATA_DIR: dataDir,
+    DEFAULT_MINT_URL: mintUrl,
+    METRICS_PORT: '0',
+  });
+  const origin = await service.waitForOrigin();
+  return { origin, metricsUrl: /"metricsUrl":"([^"]+)"/.exec(service.stdout)?.[1] ?? '' };
+}
 
 async function insertUnpaidQuotes(dataDir: string, mintUrls: readonly string[]): Promise<void> {
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
