@@ -6,7 +6,7 @@ import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventVerifier } from '../nostr/events.ts';
 import type { InvoiceContext } from '../quotes/issue-invoice.ts';
-import type { QuoteSubscribers } from '../quotes/quote-subscribers.ts';
+import type { QuoteSubscribers } from '../quotes/update-sender.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
 import type { UsernameContext } from '../usernames/register-username.ts';
 import type { RelayListCache } from '../zaps/relay-list-cache.ts';

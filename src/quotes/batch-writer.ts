@@ -5,23 +5,20 @@ import { waitAtMost } from '../wait-at-most.ts';
 /** A database that does not respond must not delay the shutdown. */
 const FINAL_WRITE_TIMEOUT_MS = 1_000;
 
-export interface BatchWriterOptions<Item> {
-  write: (items: readonly Item[]) => Promise<void>;
-  /** Called with the items that were not written. */
-  onError: (error: unknown, items: readonly Item[]) => void;
-  /** The time before each write, during which items are collected. */
-  delayMs: number;
-  maxBatchSize?: number;
-}
-
 /** Writes items in batches, one batch at a time. An item that the database rejects fails alone. */
 export class BatchWriter<Item> {
-  readonly #options: BatchWriterOptions<Item>;
+  readonly #options;
   readonly #stopController = new AbortController();
   readonly #queue: Item[] = [];
   #writing: Promise<void> | null = null;
 
-  constructor(options: BatchWriterOptions<Item>) {
+  /** Each write comes `delayMs` after its first item. `onError` gets the items that were not written. */
+  constructor(options: {
+    write: (items: readonly Item[]) => Promise<void>;
+    onError: (error: unknown, items: readonly Item[]) => void;
+    delayMs: number;
+    maxBatchSize?: number;
+  }) {
     this.#options = options;
   }
 
@@ -46,7 +43,6 @@ export class BatchWriter<Item> {
     this.#writing = null;
   }
 
-  /** Repeats a batch that the database rejected, item by item. */
   async #write(items: readonly Item[]): Promise<void> {
     const { write, onError } = this.#options;
     try {

@@ -1,7 +1,6 @@
 import { bech32 } from '@scure/base';
 import { MAX_QUOTE_LIFETIME_SECONDS } from './limits.ts';
 
-/** The fields of a BOLT 11 invoice that this service uses. */
 export interface DecodedInvoice {
   /** 64 hex characters. */
   paymentHash: string;
@@ -30,10 +29,8 @@ export function decodeInvoice(request: string): DecodedInvoice | null {
 }
 
 const HUMAN_READABLE_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
-
 const MSAT_PER_BITCOIN = 100_000_000_000n;
 const MAX_AMOUNT_MSAT = 21_000_000n * MSAT_PER_BITCOIN;
-
 const MULTIPLIER_DIVISORS: Readonly<Record<string, bigint>> = {
   m: 1_000n,
   u: 1_000_000n,
@@ -53,23 +50,16 @@ function parseAmountMsat(groups: Record<string, string | undefined>): number | n
   return isValid ? Number(amountMsat) : 'invalid';
 }
 
-/** A bech32 word has five bits. */
-const WORD_BASE = 32;
+// Words are bech32 characters of five bits.
 const TIMESTAMP_WORDS = 7;
 const SIGNATURE_WORDS = 104;
 const FIELD_HEADER_WORDS = 3; // one for the type of a field, two for its length
 const FIELD_TYPE_PAYMENT_HASH = 1;
 const FIELD_TYPE_EXPIRY = 6;
-const PAYMENT_HASH_BYTES = 32;
-const DEFAULT_EXPIRY_SECONDS = 3600; // for an invoice without an expiry field
+const DEFAULT_EXPIRY_SECONDS = 3600;
 
-/**
- * Parses the fields between the timestamp and the signature. If a field is repeated, uses the first value. Returns
- * null if a field is longer than the rest of the invoice, or the payment hash is missing.
- */
-function parseTaggedFields(
-  words: readonly number[],
-): { paymentHash: string; expirySeconds: number } | null {
+/** Returns null if a field is longer than the invoice or the payment hash is missing. Uses the first of repeated fields. */
+function parseTaggedFields(words: readonly number[]) {
   const fieldsEnd = words.length - SIGNATURE_WORDS;
   let paymentHash: string | null = null;
   let expirySeconds: number | null = null;
@@ -83,7 +73,7 @@ function parseTaggedFields(
     }
     if (type === FIELD_TYPE_PAYMENT_HASH && paymentHash === null) {
       const hash = bech32.fromWordsUnsafe(words.slice(valueStart, valueEnd));
-      if (hash?.length !== PAYMENT_HASH_BYTES) {
+      if (hash?.length !== 32) {
         return null;
       }
       paymentHash = Buffer.from(hash).toString('hex');
@@ -98,7 +88,7 @@ function parseTaggedFields(
 }
 
 function wordsToNumber(words: readonly number[], start: number, end: number): number {
-  return words.slice(start, end).reduce((number, word) => number * WORD_BASE + word, 0);
+  return words.slice(start, end).reduce((number, word) => number * 32 + word, 0);
 }
 
 /** A larger `expiry` is in milliseconds, which some mints return by mistake. */
@@ -106,15 +96,13 @@ const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
 /**
  * Returns when a new quote expires, in Unix seconds: at the mint's `expiry` (NUT-23), or at the expiry of the invoice
- * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation. The result is at most a
- * year after `nowSeconds`.
+ * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation.
  */
 export function resolveQuoteExpirySeconds(
   expiry: number | null,
-  invoice: DecodedInvoice,
+  { createdAtSeconds, expiresAtSeconds }: DecodedInvoice,
   nowSeconds: number,
 ): number {
-  const { createdAtSeconds, expiresAtSeconds } = invoice;
   const unitsPerSecond = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
   const mintExpirySeconds = Math.floor(Number(expiry) / unitsPerSecond);
   const expirySeconds = mintExpirySeconds > createdAtSeconds ? mintExpirySeconds : expiresAtSeconds;

@@ -9,6 +9,25 @@ import {
 } from './quote-state.ts';
 import type { QuoteChange, StoredQuote } from './watched-quote-store.ts';
 
+export type ObservationSource = 'socket' | 'poll';
+
+export interface SourcedObservation extends QuoteObservation {
+  source: ObservationSource;
+  /** Whether the service stops watching the quote if this observation changes nothing. */
+  shouldEndWatch?: boolean;
+}
+
+/** What an observation means for a stored quote. */
+export interface Decision {
+  quote: StoredQuote;
+  observation: SourcedObservation;
+  transition: QuoteTransition;
+  /** Why the observation is rejected. */
+  anomaly: RejectionReason | null;
+  /** What to write. */
+  change: QuoteChange | null;
+}
+
 /** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
 export function decideObservation(
   quote: StoredQuote,
@@ -19,11 +38,8 @@ export function decideObservation(
   const shouldEndWatch = observation.shouldEndWatch === true;
   const isCredible = hasStoredAmountAndInvoice(quote, observation);
   const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
-  const transition = decideTransition(
-    quote.state,
-    isCredible ? observation.state : currentState,
-    shouldEndWatch,
-  );
+  const observedState = isCredible ? observation.state : currentState;
+  const transition = decideTransition(quote.state, observedState, shouldEndWatch);
   let anomaly: Decision['anomaly'] = null;
   if (!isCredible) {
     anomaly = 'amount_or_invoice_mismatch';
@@ -44,54 +60,11 @@ export function decideObservation(
   return { quote, observation, transition, anomaly, change };
 }
 
-export type ObservationSource = 'socket' | 'poll';
-
-export interface SourcedObservation extends QuoteObservation {
-  source: ObservationSource;
-  /** Whether the service stops watching the quote if this observation changes nothing. */
-  shouldEndWatch?: boolean;
-}
-
-/** The state of a quote after an observation was recorded. */
-export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
-  isWatched: boolean;
-  hasStateChanged: boolean;
-  /** Whether the observation contradicts the stored quote. */
-  isRejected: boolean;
-  source: ObservationSource;
-}
-
-/** What an observation means for a stored quote. */
-export interface Decision {
-  quote: StoredQuote;
-  observation: SourcedObservation;
-  transition: QuoteTransition;
-  /** Why the observation is rejected; null if it is accepted. */
-  anomaly: RejectionReason | null;
-  /** What to write; null if nothing changed. */
-  change: QuoteChange | null;
-}
-
-export function toRecordedQuote(decision: Decision): RecordedQuote {
-  const { quote, observation, transition, anomaly, change } = decision;
-  return {
-    quoteId: quote.quoteId,
-    state: change?.state ?? quote.state,
-    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
-    isWatched: (change ?? quote).watchUntilMs !== null,
-    hasStateChanged: 'state' in transition,
-    isRejected: anomaly !== null,
-    source: observation.source,
-  };
-}
-
 /** An imported quote may have no invoice to compare. */
 function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObservation): boolean {
-  return (
-    (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
-    (quote.request === '' ||
-      (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
-  );
+  const { amountSat = quote.amountSat, request = quote.request } = observation;
+  const isSameInvoice = request.toLowerCase() === quote.request.toLowerCase();
+  return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
 }
 
 function advancePaymentCounter(
@@ -108,10 +81,29 @@ function advancePaymentCounter(
   return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
 }
 
-export function toQuoteEvents(
-  { quote, observation, transition, anomaly }: Decision,
-  atMs: number,
-): NewQuoteEvent[] {
+/** The state of a quote after an observation was recorded. */
+export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
+  isWatched: boolean;
+  hasStateChanged: boolean;
+  isRejected: boolean;
+  source: ObservationSource;
+}
+
+export function toRecordedQuote(decision: Decision): RecordedQuote {
+  const { quote, observation, transition, anomaly, change } = decision;
+  return {
+    quoteId: quote.quoteId,
+    state: change?.state ?? quote.state,
+    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
+    isWatched: (change ?? quote).watchUntilMs !== null,
+    hasStateChanged: 'state' in transition,
+    isRejected: anomaly !== null,
+    source: observation.source,
+  };
+}
+
+export function toQuoteEvents(decision: Decision, atMs: number): NewQuoteEvent[] {
+  const { quote, observation, transition, anomaly } = decision;
   const { state: reportedState, source } = observation;
   const common = { quoteRowId: quote.id, atMs };
   const events: NewQuoteEvent[] = [];

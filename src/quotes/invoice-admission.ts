@@ -15,13 +15,12 @@ import {
   MAX_COUNTED_KEYS,
   OPEN_INVOICE_AGE_LIMITS_MS,
   OPEN_INVOICES_RETRY_AFTER_MS,
-  PREFIX_HASH_HEX_LENGTH,
 } from './limits.ts';
 import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.ts';
 
 /**
  * How many invoices payers may request; 0: no limit. For the prefixes of an address, multiples apply
- * ({@link AddressPrefixes}). Open invoices are the unpaid invoices of the last hour, counted across all processes.
+ * ({@link AddressPrefixes}). Open invoices are the unpaid ones of the last hour, counted across all processes.
  */
 export interface InvoiceLimits {
   /** Per address. */
@@ -31,41 +30,28 @@ export interface InvoiceLimits {
   maxOpenInvoicesPerRecipientAndAddress: number;
 }
 
-interface AdmissionRequest {
-  /** The recipient's key, hex. */
-  pubkey: string;
-  /** Of the payer's address. */
-  prefixes: AddressPrefixes;
-  mintUrl: string;
-}
-
-/** Until it is disposed of, the request counts as an open invoice. */
-interface AdmittedRequest extends Disposable {
-  /** To store with the quote. */
-  addressHashes: string;
-}
-
-interface InvoiceAdmissionContext {
-  db: Db;
-  watchBudget: WatchBudget;
-  limits: InvoiceLimits;
-  /** The key for hashing addresses is derived from this secret. */
-  secret: string;
-  clock: Clock;
-  monotonicMs: () => number;
-}
+/** 32 bits for each prefix, enough to tell the prefixes of an attack apart. */
+const HASH_HEX_LENGTH = 8;
 
 /**
  * Decides whether a payer gets an invoice, by three checks: the requests of the payer's address, the open invoices of
  * the recipient, of the address and of both together, and the quotes that are watched at the mint's site.
  */
 export class InvoiceAdmission {
-  readonly #context: InvoiceAdmissionContext;
+  readonly #context;
   readonly #requestLimiter: FixedWindowRateLimiter;
   readonly #inFlight = new KeyedCounter();
   readonly #hashKey: Buffer;
 
-  constructor(context: InvoiceAdmissionContext) {
+  constructor(context: {
+    db: Db;
+    watchBudget: WatchBudget;
+    limits: InvoiceLimits;
+    /** The key for hashing addresses is derived from this secret. */
+    secret: string;
+    clock: Clock;
+    monotonicMs: () => number;
+  }) {
     const { limits, secret, monotonicMs } = context;
     this.#context = context;
     this.#requestLimiter = new FixedWindowRateLimiter(
@@ -76,11 +62,7 @@ export class InvoiceAdmission {
     this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
-  /**
-   * Counts a request. Call this method before any other work for the request.
-   *
-   * @throws RequestError if the address sent too many requests within a minute
-   */
+  /** Call it before any other work for a request. Throws RequestError if the address sent too many within a minute. */
   countRequest(prefixes: AddressPrefixes): void {
     const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {
@@ -88,79 +70,73 @@ export class InvoiceAdmission {
     }
   }
 
-  /** @throws RequestError if too many invoices are open, or too many quotes are watched at the mint's site */
-  async admit(request: AdmissionRequest): Promise<AdmittedRequest> {
-    const { watchBudget } = this.#context;
-    const { pubkey, prefixes, mintUrl } = request;
+  /**
+   * Returns the hashes to store with the quote. Until the result is disposed of, the request counts as an open invoice.
+   *
+   * @throws RequestError if too many invoices are open, or too many quotes are watched at the mint's site
+   */
+  async admit(
+    pubkey: string,
+    prefixes: AddressPrefixes,
+    mintUrl: string,
+  ): Promise<Disposable & { addressHashes: string }> {
+    const { db, watchBudget, limits, clock } = this.#context;
     const mintShare = watchBudget.getShare(mintUrl);
-    const inFlight = this.#countInFlight(request);
+    const addressKeys = prefixes.map(({ key }) => key);
+    const pairKeys = addressKeys.map((key) => `${pubkey} ${key}`);
+    const count = (key: string) => this.#inFlight.get(key);
+    const inFlight: OpenInvoiceCounts = {
+      perRecipient: count(pubkey),
+      perPair: pairKeys.map(count),
+      perAddress: addressKeys.map(count),
+    };
     // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
-    assertRoom(prefixes, inFlight, this.#context.limits, mintShare);
+    assertRoom(prefixes, inFlight, limits, mintShare);
     using stack = new DisposableStack();
-    for (const key of [pubkey, ...toPairKeys(request), ...prefixes.map(({ key }) => key)]) {
+    for (const key of [pubkey, ...pairKeys, ...addressKeys]) {
       this.#inFlight.increment(key);
       stack.defer(() => this.#inFlight.decrement(key));
     }
-    const addressHashes = this.#hashPrefixes(prefixes);
+    const addressHashes = this.#hashPrefixes(addressKeys);
+    const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
     // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The requests
     // of several processes may exceed the limit by the number of their requests in flight.
-    const open = await this.#countOpenInvoices(request, addressHashes, mintShare);
-    assertRoom(prefixes, addCounts(inFlight, open), this.#context.limits, mintShare);
+    const open = await countOpenInvoices(
+      db,
+      {
+        pubkey,
+        // The longest first, like the prefixes.
+        addressHashes: prefixes.map((_, i) =>
+          addressHashes.slice(0, (prefixes.length - i) * HASH_HEX_LENGTH),
+        ),
+      },
+      {
+        perRecipient: limits.maxOpenInvoicesPerRecipient,
+        perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
+        perAddress: prefixes.map((prefix) =>
+          computeBound(prefix, limits.maxOpenInvoicesPerAddress, mintShare),
+        ),
+      },
+      OPEN_INVOICE_AGE_LIMITS_MS,
+      clock(),
+    );
+    assertRoom(prefixes, addCounts(inFlight, open), limits, mintShare);
     watchBudget.add(mintUrl);
     const inFlightCounts = stack.move();
     return { addressHashes, [Symbol.dispose]: () => inFlightCounts.dispose() };
   }
 
-  #countInFlight(request: AdmissionRequest): OpenInvoiceCounts {
-    const count = (key: string) => this.#inFlight.get(key);
-    return {
-      perRecipient: count(request.pubkey),
-      perPair: toPairKeys(request).map(count),
-      perAddress: request.prefixes.map(({ key }) => count(key)),
-    };
-  }
-
-  #countOpenInvoices(
-    { pubkey, prefixes }: AdmissionRequest,
-    addressHashes: string,
-    mintShare: number,
-  ): Promise<OpenInvoiceCounts> {
-    const { db, limits, clock } = this.#context;
-    const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
-    const payer = {
-      pubkey,
-      // The longest first, like the prefixes.
-      addressHashes: prefixes.map((_, i) =>
-        addressHashes.slice(0, addressHashes.length - i * PREFIX_HASH_HEX_LENGTH),
-      ),
-    };
-    const bounds = {
-      perRecipient: limits.maxOpenInvoicesPerRecipient,
-      perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
-      perAddress: prefixes.map((prefix) =>
-        computeBound(prefix, limits.maxOpenInvoicesPerAddress, mintShare),
-      ),
-    };
-    return countOpenInvoices(db, payer, bounds, OPEN_INVOICE_AGE_LIMITS_MS, clock());
-  }
-
   /**
-   * Returns the hashes of the prefixes, the shortest first, so that all addresses of a prefix have the same beginning.
-   * The hashes have a secret key, so that the database does not reveal addresses.
+   * Puts the shortest prefix first, so that all addresses of a prefix have the same beginning. The hashes have a secret
+   * key, so that the database does not reveal addresses.
    */
-  #hashPrefixes(prefixes: AddressPrefixes): string {
-    const hashes = prefixes.map(({ key }) =>
-      createHmac('sha256', this.#hashKey)
-        .update(key)
-        .digest('hex')
-        .slice(0, PREFIX_HASH_HEX_LENGTH),
-    );
-    return hashes.reverse().join('');
+  #hashPrefixes(keys: readonly string[]): string {
+    const toHash = (key: string) => createHmac('sha256', this.#hashKey).update(key).digest('hex');
+    return keys
+      .map((key) => toHash(key).slice(0, HASH_HEX_LENGTH))
+      .reverse()
+      .join('');
   }
-}
-
-function toPairKeys({ pubkey, prefixes }: AdmissionRequest): string[] {
-  return prefixes.map(({ key }) => `${pubkey} ${key}`);
 }
 
 function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoiceCounts {
@@ -173,23 +149,16 @@ function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoic
   };
 }
 
-/**
- * @param mintShare the share of its bound that each address may use, which shrinks as the watched quotes of the mint's
- *   site fill up
- */
+/** @param mintShare the share of its bound that each address may use, as the watched quotes of the mint's site fill up */
 function assertRoom(
   prefixes: AddressPrefixes,
-  counts: OpenInvoiceCounts,
+  { perRecipient, perPair, perAddress }: OpenInvoiceCounts,
   limits: InvoiceLimits,
   mintShare: number,
 ): void {
-  const {
-    maxOpenInvoicesPerRecipient: maxPerRecipient,
-    maxOpenInvoicesPerRecipientAndAddress: maxPerPair,
-    maxOpenInvoicesPerAddress: maxPerAddress,
-  } = limits;
-  const { perRecipient, perPair, perAddress } = counts;
-  const recipientShare = computeShare(perRecipient, maxPerRecipient);
+  const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
+  const maxPerAddress = limits.maxOpenInvoicesPerAddress;
+  const recipientShare = computeShare(perRecipient, limits.maxOpenInvoicesPerRecipient);
   const refuse = (message: string) => rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
   if (!hasRoom(prefixes, perPair, maxPerPair)) {
     throw refuse('You have too many unpaid invoices for this recipient.');

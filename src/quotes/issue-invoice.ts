@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
+import { toFlag } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
@@ -9,9 +10,8 @@ import type { CreatedQuote } from '../mints/quote-responses.ts';
 import { type AddressPrefixes, toQueueGroup } from '../net/address-prefixes.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
-import { type DecodedInvoice, decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
+import { decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
-import { VERIFY_TOKEN_BYTES } from './limits.ts';
 import {
   chooseInvoiceDescription,
   type InvoiceText,
@@ -23,14 +23,13 @@ import type { QuoteAnnouncement } from './process-notifications.ts';
 import { addQuoteEvents } from './quote-event-store.ts';
 import { computeUnpaidWatchUntilMs } from './quote-state.ts';
 import type { NewQuote } from './quote-store.ts';
-import type { QuoteWriter } from './quote-writer.ts';
 
-/** What issues invoices. */
 export interface InvoiceContext {
   db: Db;
   mints: Mints;
   admission: InvoiceAdmission;
-  quoteWriter: QuoteWriter;
+  /** Resolves after the commit with the row id, or with null if the quote id is already stored for its mint. */
+  storeQuote: (quote: NewQuote) => Promise<number | null>;
   /** The amounts that the operator allows. */
   operatorRange: SendableRange;
   /** Called after the commit, before the payer receives the invoice. */
@@ -50,7 +49,7 @@ export type InvoiceOutcome =
 
 export interface Invoice {
   request: string;
-  /** The token of the verify URL (LUD-21): 64 lower-case hex characters. */
+  /** Of the verify URL (LUD-21): 64 lower-case hex characters. */
   verifyToken: string;
 }
 
@@ -81,16 +80,13 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
       throw mintUnavailableError();
     }
     assertSendableAmount(order.amountMsat, resolveSendableRange(context, mintInfo));
-    using admitted = await admission.admit({ pubkey, mintUrl, prefixes: order.prefixes });
+    using admitted = await admission.admit(pubkey, order.prefixes, mintUrl);
     const quoteRequestedAtMs = monotonicMs();
     const createdQuote = await createQuote(context, order, mintInfo);
     const mintMs = infoMs + monotonicMs() - quoteRequestedAtMs;
-    const invoice = await storeQuote(context, order, createdQuote, admitted.addressHashes);
-    onInvoiceFinished({
-      outcome: 'issued',
-      mintMs,
-      serviceMs: monotonicMs() - startedAtMs - mintMs,
-    });
+    const invoice = await commitQuote(context, order, createdQuote, admitted.addressHashes);
+    const serviceMs = monotonicMs() - startedAtMs - mintMs;
+    onInvoiceFinished({ outcome: 'issued', mintMs, serviceMs });
     return invoice;
   } catch (error) {
     onInvoiceFinished({ outcome: error instanceof RequestError ? error.code : 'failed' });
@@ -99,10 +95,8 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
 }
 
 /**
- * Returns the amounts that payers may send: the operator's range, narrowed to the limits of the recipient's mint
- * (LUD-06, NUT-06). If the mint has never responded, only the operator's range applies.
- *
- * @throws RequestError if the mint does not accept payments
+ * Returns the operator's range, narrowed to the limits of the recipient's mint (NUT-06) if that has ever responded.
+ * Throws RequestError if the mint does not accept payments.
  */
 export async function getSendableRange(
   context: InvoiceContext,
@@ -150,15 +144,15 @@ async function createQuote(
   throw mintUnavailableError();
 }
 
-async function storeQuote(
-  { db, quoteWriter, onQuoteCreated, clock, log }: InvoiceContext,
+async function commitQuote(
+  { db, storeQuote, onQuoteCreated, clock, log }: InvoiceContext,
   order: InvoiceOrder,
   createdQuote: CreatedQuote,
   addressHashes: string,
 ): Promise<Invoice> {
   const { pubkey, mintUrl } = order.recipient;
   const quote = toVerifiedQuote(order, createdQuote, addressHashes, clock());
-  const id = quote && (await quoteWriter.insert(quote));
+  const id = quote && (await storeQuote(quote));
   if (quote === null || id === null) {
     log.warn(
       { event: 'mint_quote_rejected', mintUrl, state: createdQuote.state },
@@ -191,12 +185,14 @@ function toVerifiedQuote(
   // Anyone who learns the id of an unlocked quote can mint its ecash. If a quote is locked to another key, the owner
   // of that key can (NUT-20).
   const expectedLock = recipient.lockQuotes ? toQuoteLockPubkey(recipient.pubkey) : null;
+  const { quoteId, request } = createdQuote;
   if (
     invoice?.amountMsat !== amountMsat ||
     (createdQuote.amountSat ?? amountSat) !== amountSat ||
     createdQuote.pubkey !== expectedLock ||
     createdQuote.state !== 'UNPAID' ||
-    doesInvoiceRevealId(createdQuote, invoice)
+    // Every payer would learn the id from the invoice.
+    [invoice.paymentHash, request.toLowerCase()].includes(quoteId.toLowerCase())
   ) {
     return null;
   }
@@ -204,14 +200,14 @@ function toVerifiedQuote(
   const expiresAtMs = resolveQuoteExpirySeconds(createdQuote.expiry, invoice, nowSeconds) * 1000;
   return {
     mintUrl: recipient.mintUrl,
-    quoteId: createdQuote.quoteId,
+    quoteId,
     pubkey: recipient.pubkey,
-    request: createdQuote.request,
+    request,
     amountSat,
-    isLocked: recipient.lockQuotes,
+    locked: toFlag(recipient.lockQuotes),
     createdAtMs: nowMs,
     expiresAtMs,
-    verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
+    verifyToken: randomBytes(32).toString('hex'),
     paymentHash: invoice.paymentHash,
     watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs: nowMs, expiresAtMs }),
     addressHashes,
@@ -219,14 +215,6 @@ function toVerifiedQuote(
     comment,
     zapRequest,
   };
-}
-
-/** Whether every payer learns the quote's id from the invoice. The payer could mint the ecash of an unlocked quote. */
-function doesInvoiceRevealId(
-  { quoteId, request }: CreatedQuote,
-  { paymentHash }: DecodedInvoice,
-): boolean {
-  return [paymentHash, request.toLowerCase()].includes(quoteId.toLowerCase());
 }
 
 /** Does not round the amount, because wallets require an invoice for exactly the requested millisatoshis. */

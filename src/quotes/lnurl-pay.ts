@@ -13,12 +13,7 @@ export interface SendableRange {
   maxMsat: number;
 }
 
-/**
- * Narrows the operator's range to the limits of the recipient's mint, and to whole sats.
- *
- * @param mintInfo null if unknown
- * @returns the range, or null if it is empty
- */
+/** Narrows the operator's range to the limits of the recipient's mint, and to whole sats. Returns null if it is empty. */
 export function narrowSendableRange(
   { minMsat, maxMsat }: SendableRange,
   mintInfo: MintInfo | null,
@@ -36,12 +31,7 @@ export function formatLnurlText(address: string, template: string): string {
   return template.replaceAll('{address}', address);
 }
 
-/**
- * Returns the LNURL `metadata` with a `text/plain` entry (LUD-06), and the entries `text/identifier` and, if the address
- * has a tag, `text/tag` (LUD-16).
- *
- * @param address without its tag
- */
+/** Returns the LNURL `metadata` (LUD-06, LUD-16). The address is without its tag. */
 export function buildLnurlMetadata(address: string, tag: string | null, template: string): string {
   return JSON.stringify([
     ['text/plain', formatLnurlText(address, template)],
@@ -70,13 +60,11 @@ export interface InvoiceText {
   lnurlMetadata: string;
   /** The `text/plain` entry of the metadata. */
   plainText: string;
-  /** The tag of the address (LUD-16). */
   tag: string | null;
-  /** The payer's comment (LUD-12). */
   comment: string | null;
   /** The exact zap request as signed (NIP-57); null if the payment is not a zap. */
   zapRequest: string | null;
-  /** Why a payment with a zap request is an ordinary one; null if there is none, or it is a zap. */
+  /** Why a payment with a zap request is not a zap; null if it is one, or has none. */
   receiptRefusal: ReceiptRefusal | null;
 }
 
@@ -98,7 +86,6 @@ export function chooseInvoiceDescription(
 
 /** White space, control characters, and lone surrogates, for which mints reject the whole request. */
 const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
-
 const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
 
 /** Returns the text as one line that fits into an invoice; empty if it has no visible character. */

@@ -12,7 +12,7 @@ import {
   toQuoteEvents,
   toRecordedQuote,
 } from './decide-observation.ts';
-import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
+import { encodePayloads, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
 import { isPaidQuoteState } from './quote-state.ts';
 import {
@@ -21,6 +21,38 @@ import {
   lockQuotesById,
   type StoredQuote,
 } from './watched-quote-store.ts';
+
+export interface RecordingContext {
+  db: Db;
+  anomalies: Pick<MintAnomalyCounter, 'report'>;
+  /** Null if zaps are disabled. */
+  zaps: {
+    signReceipts: SignReceipts;
+    /** Called after the commit. */
+    onReceiptsCreated: (relayUrls: readonly string[]) => void;
+  } | null;
+  clock: Clock;
+  log: Logger;
+}
+
+/** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
+export type SignReceipts = (
+  tx: Tx,
+  mintUrl: string,
+  payments: readonly RecordedPayment[],
+  nowMs: number,
+) => Promise<ReceiptSigningResult>;
+
+export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
+  quoteRowId: number;
+  paidAtMs: number;
+}
+
+export interface ReceiptSigningResult {
+  /** With the id of the signed event, hex. */
+  signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
+  refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
+}
 
 /**
  * Records what a mint reports about quotes, over its WebSocket and in polls, in one transaction. Reports may arrive in
@@ -55,39 +87,6 @@ export async function recordObservations(
   }
 }
 
-export interface RecordingContext {
-  db: Db;
-  anomalies: Pick<MintAnomalyCounter, 'report'>;
-  /** Null if zaps are disabled. */
-  zaps: {
-    signReceipts: SignReceipts;
-    /** Called after the commit, with the relays of the receipts. */
-    onReceiptsCreated: (relayUrls: readonly string[]) => void;
-  } | null;
-  clock: Clock;
-  log: Logger;
-}
-
-/** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
-export type SignReceipts = (
-  tx: Tx,
-  mintUrl: string,
-  payments: readonly RecordedPayment[],
-  nowMs: number,
-) => Promise<ReceiptSigningResult>;
-
-export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
-  quoteRowId: number;
-  /** Milliseconds since 1970. */
-  paidAtMs: number;
-}
-
-export interface ReceiptSigningResult {
-  /** With the id of the signed event, hex. */
-  signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
-  refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
-}
-
 /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
 async function recordInTransaction(
   { zaps, clock }: RecordingContext,
@@ -97,9 +96,8 @@ async function recordInTransaction(
 ): Promise<{ decisions: Decision[]; receipts: ReceiptSigningResult }> {
   const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
   const quoteIds = [...observationsById.keys()];
-  const unpaid = (await findQuotesById(tx, mintUrl, quoteIds)).filter(
-    ({ state }) => !isPaidQuoteState(state),
-  );
+  const found = await findQuotesById(tx, mintUrl, quoteIds);
+  const unpaid = found.filter(({ state }) => !isPaidQuoteState(state));
   const lockedCounters = await lockPaymentCounters(
     tx,
     unpaid.map(({ pubkey }) => pubkey),
@@ -112,6 +110,7 @@ async function recordInTransaction(
     const observation = observationsById.get(quote.quoteId) as SourcedObservation;
     return decideObservation(quote, observation, counters, nowMs);
   });
+  const changes = decisions.flatMap(({ change }) => change ?? []);
   const payments = decisions.flatMap(({ quote, change }): RecordedPayment[] => {
     const { id: quoteRowId, request, paymentHash, pubkey } = quote;
     const paidAtMs = change?.payment?.paidAtMs;
@@ -119,10 +118,7 @@ async function recordInTransaction(
   });
   const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
-  await applyQuoteChanges(
-    tx,
-    decisions.flatMap(({ change }) => change ?? []),
-  );
+  await applyQuoteChanges(tx, changes);
   await savePaymentCounters(
     tx,
     lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
@@ -136,13 +132,13 @@ async function recordInTransaction(
       ? { signed: [], refused: [] }
       : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
   const updates = decisions.flatMap(({ quote, transition, change }) => {
+    const { id, pubkey, quoteId } = quote;
     const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
-    if (!('state' in transition) || paidAtMs === null) {
-      return [];
-    }
-    return [{ ...quote, listedAtMs: paidAtMs > nowMs ? paidAtMs : null }];
+    const listedAtMs = paidAtMs !== null && paidAtMs > nowMs ? paidAtMs : null;
+    const isUpdate = 'state' in transition && paidAtMs !== null;
+    return isUpdate ? [{ id, pubkey, quoteId, listedAtMs }] : [];
   });
-  await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates(updates));
+  await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads(updates));
   return { decisions, receipts };
 }
 

@@ -10,20 +10,16 @@ export interface OpenInvoiceCounts {
 
 const HOUR_MS = 60 * 60_000;
 
-/**
- * The hour of an invoice, as in the index `quotes_open_by_address`. The invoices of a prefix and an hour are a range of
- * the index, so a count reads no older ones.
- */
+/** As in the index `quotes_open_by_address`, in which the invoices of a prefix and an hour are a range. */
 const CREATED_HOUR = sql.raw(`created_at / ${HOUR_MS}`);
 
 /**
  * Counts the open invoices of a recipient, of the prefixes of an address, and of both together. Stops counting at the
- * limits; a limit of 0 counts nothing. An invoice is open while its quote is UNPAID or INFLIGHT and has not expired.
- * These quotes have the hashes of an address.
+ * limits; a limit of 0 counts nothing. Only quotes that are UNPAID or INFLIGHT and watched have address hashes.
  *
  * @param payer.addressHashes the hashes of each prefix and of all shorter ones, the longest prefix first
  * @param limits.perPair the limit of the shortest prefix
- * @param ageLimitsMs an invoice is open for at least `min` and at most `max`, whenever it expires; `max` is an hour
+ * @param ageLimitsMs `max` is at most an hour
  */
 export async function countOpenInvoices(
   db: Db,

@@ -20,21 +20,16 @@ const LISTED_FIELDS = [
   'zapRequest',
 ] as const satisfies (keyof Quote)[];
 
-/** A quote in the list of its recipient. */
 export type ListedQuote = Pick<Quote, (typeof LISTED_FIELDS)[number]> & {
   state: PaidQuoteState;
   paidAtMs: number;
 };
 
 interface PaidPage {
+  /** Only payments later than this Unix time. */
   sinceSeconds: number | null;
   limit: number;
   offset: number;
-}
-
-interface PaymentSum {
-  payments: number;
-  amountSat: number;
 }
 
 /** The largest JavaScript date. */
@@ -44,8 +39,6 @@ const MAX_DATE_SECONDS = 8_640_000_000_000;
  * Returns one page of a recipient's paid quotes, the newest payment first, and the total. The first page lists new
  * payments. Other pages do not: a wallet that continues to read could get some payments of a second, and would
  * ignore the others later.
- *
- * @param page.sinceSeconds only payments later than this Unix time
  */
 export async function listPaidQuotes(
   db: Db,
@@ -128,15 +121,8 @@ export async function findListedQuotes(
   return rows;
 }
 
-/**
- * Adds up a recipient's newest payments, and those of them that are not ISSUED. `total` is the number of all
- * payments.
- */
-export async function summarisePaidQuotes(
-  db: Db,
-  pubkey: string,
-  maxPayments: number,
-): Promise<{ total: number; all: PaymentSum; waiting: PaymentSum }> {
+/** Adds up a recipient's newest payments, and those of them that are not ISSUED. `total` counts all payments. */
+export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: number) {
   const { rows } = await sql<{
     total: number;
     payments: number;

@@ -13,13 +13,9 @@ export const NEW_QUOTES_CHANNEL = 'nutpost_new_quotes';
 /** Announces that an import added quotes to watch. The payload is empty. */
 export const WATCH_RESCAN_CHANNEL = 'nutpost_watch_rescan';
 
-/** PostgreSQL's limit is 8,000 bytes. The longest entry has fewer than 3,000. */
-const MAX_PAYLOAD_BYTES = 7_900;
-
 const quoteUpdateSchema = z.object({
   /** `quotes.id`. */
   id: z.int(),
-  /** The recipient's key, hex. */
   pubkey: z.string(),
   quoteId: z.string(),
   /** When the payment will be listed, and the update sent (milliseconds since 1970); null: at once. */
@@ -40,27 +36,21 @@ const quoteAnnouncementSchema = z.object({
 /** A new quote. Times in milliseconds since 1970. */
 export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
 
-export function encodeQuoteUpdates(updates: readonly QuoteUpdate[]): string[] {
-  return packPayloads(
-    updates.map(({ id, pubkey, quoteId, listedAtMs }) => ({ id, pubkey, quoteId, listedAtMs })),
-  );
-}
-
 /** Returns an empty list if the payload is invalid. */
 export function decodeQuoteUpdates(payload: string): QuoteUpdate[] {
   return z.array(quoteUpdateSchema).safeParse(tryParseJson(payload)).data ?? [];
 }
 
-export function encodeQuoteAnnouncements(quotes: readonly QuoteAnnouncement[]): string[] {
-  return packPayloads(quotes);
-}
-
+/** Returns an empty list if the payload is invalid. */
 export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
   return z.array(quoteAnnouncementSchema).safeParse(tryParseJson(payload)).data ?? [];
 }
 
+/** PostgreSQL's limit is 8,000 bytes. The longest entry has fewer than 3,000. */
+const MAX_PAYLOAD_BYTES = 7_900;
+
 /** Packs entries into as few payloads as PostgreSQL's limit allows. */
-function packPayloads(entries: readonly unknown[]): string[] {
+export function encodePayloads(entries: readonly (QuoteUpdate | QuoteAnnouncement)[]): string[] {
   const payloads: string[][] = [];
   let payloadBytes = Number.POSITIVE_INFINITY;
   for (const entry of entries.map((each) => JSON.stringify(each))) {
@@ -76,24 +66,19 @@ function packPayloads(entries: readonly unknown[]): string[] {
 }
 
 /**
- * Several announcements share a transaction, because PostgreSQL commits transactions with notifications one by one.
- * The delay is shorter than a payer needs to pay the invoice.
- */
-const ANNOUNCEMENT_BATCH_DELAY_MS = 30;
-
-/**
- * Creates the writer of announcements. It announces a new quote to the process that watches the quote's mint, so that
- * this process subscribes to the quote immediately. If an announcement is lost, the next rescan finds the quote.
+ * Creates the writer of announcements to the process that watches a quote's mint, so that it subscribes to the quote
+ * immediately. If an announcement is lost, the next rescan finds the quote.
  */
 export function createQuoteAnnouncer(db: Db, log: Logger): BatchWriter<QuoteAnnouncement> {
   return new BatchWriter({
     write: (quotes) =>
-      transaction(db, (tx) => notify(tx, NEW_QUOTES_CHANNEL, encodeQuoteAnnouncements(quotes))),
+      transaction(db, (tx) => notify(tx, NEW_QUOTES_CHANNEL, encodePayloads(quotes))),
     onError: (error) =>
       log.warn(
         { event: 'quote_announcement_failed', err: error },
         'could not announce new quotes to other processes; their rescan will find them',
       ),
-    delayMs: ANNOUNCEMENT_BATCH_DELAY_MS,
+    // PostgreSQL commits transactions with notifications one by one. Shorter than a payer needs to pay the invoice.
+    delayMs: 30,
   });
 }

@@ -6,7 +6,7 @@ import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
 
-/** Most quotes have fewer than five events. A mint that alternates between states must not fill the disk. */
+/** A mint that alternates between states must not fill the disk. */
 const MAX_EVENTS_PER_KIND = 20;
 
 /** Why a report of the mint was rejected. */
@@ -14,25 +14,17 @@ export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
 
 /** Why a zap gets no receipt. */
 export type ReceiptRefusal =
-  /** The zap request is for another key than the address. */
   | 'zap_request_for_other_key'
-  /** The operator does not trust the mint (`ZAP_MINTS`). */
   | 'mint_not_in_zap_mints'
-  /** The zap request is so old that an earlier receipt for it may have been deleted. */
+  /** An earlier receipt for it may have been deleted. */
   | 'zap_request_too_old'
-  /** The zap request already has a receipt. */
   | 'zap_request_reused'
-  /** The recipient has reached `LIMIT_ZAP_RECEIPTS`. */
   | 'too_many_receipts';
 
-/** An entry in the history of a quote, for `nutpost trace`. */
-export type QuoteEvent = {
-  /** Milliseconds since 1970. */
-  atMs: number;
-} & (
+/** An entry in the history of a quote, for `nutpost trace`. `atMs`: milliseconds since 1970. */
+export type QuoteEvent = { atMs: number } & (
   | { kind: 'state'; from: QuoteState; to: QuoteState; source: 'socket' | 'poll' }
   | { kind: 'observation_rejected'; reason: RejectionReason; reportedState: ObservedState }
-  /** An `update` was sent to this many sockets of the recipient. */
   | { kind: 'update_sent'; socketCount: number }
   | { kind: 'receipt_refused'; reason: ReceiptRefusal }
 );
@@ -49,8 +41,8 @@ const COLUMNS = {
 } as const;
 
 /**
- * Stores events. Ignores those beyond the first {@link MAX_EVENTS_PER_KIND} of a kind per quote. Stores only the
- * first rejected observation for each reason, because the mint repeats it with every poll.
+ * Stores the first {@link MAX_EVENTS_PER_KIND} events of each kind of a quote. Stores only the first rejected
+ * observation for each reason, because the mint repeats it with every poll.
  *
  * @returns the payment hashes (hex) by `quotes.id`, for the quotes of the stored events
  */
@@ -78,7 +70,7 @@ export async function addQuoteEvents(
   return new Map(rows.map(({ quote, hash }) => [quote, hash]));
 }
 
-/** Lists the events of a quote, oldest first. */
+/** Returns the oldest first. */
 export async function listQuoteEvents(db: Db, quoteRowId: number): Promise<QuoteEvent[]> {
   const rows = await db
     .selectFrom('quote_events')

@@ -20,11 +20,10 @@ export interface QuoteStatus {
   state: QuoteState;
   createdAtMs: number;
   expiresAtMs: number;
-  /** Null before the payment was recorded. */
   paidAtMs: number | null;
 }
 
-/** The states after the payment. A recipient's list shows quotes in these states. */
+/** Of quotes in a recipient's list. */
 export type PaidQuoteState = Extract<QuoteState, 'INFLIGHT' | 'PAID' | 'ISSUED'>;
 
 export function isPaidQuoteState(state: QuoteState): state is PaidQuoteState {
@@ -37,7 +36,6 @@ export function isLaterState(state: QuoteState, than: QuoteState): boolean {
   return STATE_ORDER.indexOf(state) > STATE_ORDER.indexOf(than);
 }
 
-/** Returns when the watch period of an unpaid quote ends (milliseconds since 1970). */
 export function computeUnpaidWatchUntilMs(
   quote: Pick<QuoteStatus, 'createdAtMs' | 'expiresAtMs'>,
 ): number {
@@ -59,23 +57,14 @@ export function computeWatchUntilMs(quote: QuoteStatus): number | null {
 }
 
 /**
- * What an observation means for a stored quote.
- *
- * - `payment_received`: the mint reports the payment for the first time. The quote enters the recipient's list.
- * - `state_changed`: a quote that is in the recipient's list changed its state.
- * - `expired`: the mint still reports the quote as unpaid, long after the invoice expired.
- * - `unchanged`: the mint reports nothing new.
- * - `state_regression`: the mint reports an earlier state, which is impossible. A paid quote never becomes unpaid.
+ * What an observation means for a stored quote. With `payment_received` it enters the recipient's list, where
+ * `state_changed` is possible. A `state_regression`, to an earlier state, is impossible at an honest mint.
  */
 export type QuoteTransition =
   | { outcome: 'payment_received' | 'state_changed' | 'expired'; state: QuoteState }
   | { outcome: 'unchanged' | 'state_regression' };
 
-/**
- * Decides what an observation changes.
- *
- * @param shouldEndWatch whether the service no longer waits for a late payment
- */
+/** @param shouldEndWatch whether the service no longer waits for a late payment */
 export function decideTransition(
   current: QuoteState,
   observed: ObservedState,
@@ -97,11 +86,9 @@ export function decideTransition(
 }
 
 /**
- * Returns the `paidAt` of a recipient's next payment: now, but never in a second that wallets may have seen, because
- * some ignore payments that are not later than the newest one they know. Never decreases, because the order of the
- * list depends on it.
- *
- * @returns milliseconds since 1970
+ * Returns the `paidAt` of a recipient's next payment (milliseconds since 1970): now, but never in a second that wallets
+ * may have seen, because some ignore payments that are not later than the newest one they know. Never decreases,
+ * because the order of the list depends on it.
  */
 export function computePaidAtMs(
   { lastPaidAtMs, listedUntilMs }: { lastPaidAtMs: number | null; listedUntilMs: number },
@@ -110,10 +97,7 @@ export function computePaidAtMs(
   return Math.max(nowMs, lastPaidAtMs ?? 0, listedUntilMs);
 }
 
-/**
- * Returns the date of a zap receipt in milliseconds since 1970: the payment's `paidAt`, but at most
- * {@link MAX_AHEAD_MS} ahead of the clock, because relays reject future events.
- */
+/** Returns the date of a zap receipt: the payment's, but hardly ahead of the clock, because relays reject future events. */
 export function computeReceiptCreatedAtMs(paidAtMs: number, nowMs: number): number {
   return Math.min(paidAtMs, nowMs + MAX_AHEAD_MS);
 }

@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { jsonRows, toFlag } from '../database/sql.ts';
+import { jsonRows } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
+import { BatchWriter } from './batch-writer.ts';
 import type { QuoteStatus } from './quote-state.ts';
 
-/** A stored quote. Times in milliseconds since 1970. */
+/** A row of `quotes`. Times in milliseconds since 1970. */
 export interface Quote extends QuoteStatus {
-  /** `quotes.id`. */
   id: number;
   mintUrl: string;
   quoteId: string;
@@ -16,19 +16,16 @@ export interface Quote extends QuoteStatus {
   paymentHash: string | null;
   amountSat: number;
   locked: 0 | 1;
-  /** When the watch period ends; null if the quote is not watched. */
+  /** Null if the quote is not watched. */
   watchUntilMs: number | null;
-  /** The tag of the address (LUD-16). */
   tag: string | null;
-  /** The payer's comment (LUD-12). */
   comment: string | null;
   /** The payer's signed event, byte for byte (NIP-57). */
   zapRequest: string | null;
 }
 
 /** A quote that a mint has just created. */
-export interface NewQuote extends Omit<Quote, 'id' | 'state' | 'paidAtMs' | 'locked'> {
-  isLocked: boolean;
+export interface NewQuote extends Omit<Quote, 'id' | 'state' | 'paidAtMs'> {
   paymentHash: string;
   watchUntilMs: number;
   verifyToken: string;
@@ -67,7 +64,7 @@ export function fieldsSql(fields: readonly (keyof Quote)[]): RawBuilder<unknown>
   return sql.join(fields.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`));
 }
 
-const NEW_QUOTE_COLUMNS = {
+const INSERTED_COLUMNS = {
   mint_url: 'text',
   quote_id: 'text',
   pubkey: 'text',
@@ -100,7 +97,7 @@ export async function insertQuotes(
     pubkey: quote.pubkey,
     request: quote.request,
     amount_sat: quote.amountSat,
-    locked: toFlag(quote.isLocked),
+    locked: quote.locked,
     created_at: quote.createdAtMs,
     expires_at: quote.expiresAtMs,
     verify_token_hash: hash('sha256', quote.verifyToken),
@@ -111,10 +108,10 @@ export async function insertQuotes(
     comment: quote.comment,
     zap_request: quote.zapRequest,
   }));
-  const columns = sql.join(Object.keys(NEW_QUOTE_COLUMNS).map((column) => sql.ref(column)));
+  const columns = sql.join(Object.keys(INSERTED_COLUMNS).map((column) => sql.ref(column)));
   const inserted = await sql<{ id: number; mintUrl: string; quoteId: string }>`
     insert into quotes (${columns}, state)
-    select ${columns}, 'UNPAID' from ${jsonRows(db, NEW_QUOTE_COLUMNS, rows)} as added
+    select ${columns}, 'UNPAID' from ${jsonRows(db, INSERTED_COLUMNS, rows)} as added
     where true
     on conflict (mint_url, quote_id) do nothing
     returning id, mint_url as "mintUrl", quote_id as "quoteId"
@@ -128,10 +125,45 @@ export async function insertQuotes(
   });
 }
 
+function toQuoteKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {
+  return `${mintUrl} ${quoteId}`;
+}
+
+function compareStrings(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
 /**
- * Finds what a payer may know about a quote by the token of its verify URL (LUD-21). Only the hash of the token is
- * stored.
+ * Creates a function that stores a quote and resolves after the commit, like {@link insertQuotes}. Quotes that arrive
+ * during a commit share the next one, because a commit, which waits for the disk, takes much longer than an insert.
  */
+export function createQuoteWriter(db: Db): (quote: NewQuote) => Promise<number | null> {
+  const writer = new BatchWriter<{ quote: NewQuote } & PromiseWithResolvers<number | null>>({
+    write: async (batch) => {
+      const ids = await insertQuotes(
+        db,
+        batch.map(({ quote }) => quote),
+      );
+      for (const [i, { resolve }] of batch.entries()) {
+        resolve(ids[i] ?? null);
+      }
+    },
+    onError: (error, batch) => {
+      for (const { reject } of batch) {
+        reject(error);
+      }
+    },
+    delayMs: 0,
+    maxBatchSize: 100,
+  });
+  return (quote) => {
+    const result = Promise.withResolvers<number | null>();
+    writer.add({ quote, ...result });
+    return result.promise;
+  };
+}
+
+/** Finds what a payer may know about a quote by the token of its verify URL (LUD-21), of which only a hash is stored. */
 export async function findQuoteByVerifyToken(db: Db, token: string) {
   const row = await db
     .selectFrom('quotes')
@@ -139,12 +171,4 @@ export async function findQuoteByVerifyToken(db: Db, token: string) {
     .where('verify_token_hash', '=', hash('sha256', token))
     .executeTakeFirst();
   return row ?? null;
-}
-
-function toQuoteKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {
-  return `${mintUrl} ${quoteId}`;
-}
-
-function compareStrings(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
 }

@@ -5,10 +5,6 @@ import { BatchWriter } from './batch-writer.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
 import { addQuoteEvents, listUpdatesSince } from './quote-event-store.ts';
 import { MAX_AHEAD_MS } from './quote-state.ts';
-import type { QuoteSubscribers } from './quote-subscribers.ts';
-
-/** One write per second is cheap, and the history may be late. */
-const HISTORY_BATCH_DELAY_MS = 1_000;
 
 /**
  * Changes that this process missed may be dated this long before it missed them. The process that records a change
@@ -28,11 +24,11 @@ interface UpdateContext {
 export class UpdateSender {
   readonly #context: UpdateContext;
   /**
-   * The timers of updates for payments that are not listed yet, by `quotes.id`. They run even if the recipient has no
-   * socket, because a wallet that connects now does not find the payment in the list.
+   * By `quotes.id`, for payments that are not listed yet. They run even if the recipient has no socket, because a
+   * wallet that connects now does not find the payment in the list.
    */
   readonly #timers = new Map<number, NodeJS.Timeout>();
-  readonly #history: BatchWriter<SentUpdate>;
+  readonly #history: ReturnType<typeof createHistoryWriter>;
 
   constructor(context: UpdateContext) {
     this.#context = context;
@@ -91,30 +87,18 @@ export class UpdateSender {
   }
 }
 
-interface SentUpdate {
-  /** `quotes.id`. */
-  id: number;
-  pubkey: string;
-  atMs: number;
-  socketCount: number;
-}
-
 /** Creates the writer of sent updates to the history of the quotes and to the service's log. */
-function createHistoryWriter({ db, log }: UpdateContext): BatchWriter<SentUpdate> {
-  return new BatchWriter({
+function createHistoryWriter({ db, log }: UpdateContext) {
+  return new BatchWriter<{ id: number; pubkey: string; atMs: number; socketCount: number }>({
     write: async (updates) => {
+      const kind = 'update_sent';
       const paymentHashes = await addQuoteEvents(
         db,
-        updates.map(({ id, atMs, socketCount }) => ({
-          quoteRowId: id,
-          atMs,
-          kind: 'update_sent',
-          socketCount,
-        })),
+        updates.map(({ id, atMs, socketCount }) => ({ quoteRowId: id, atMs, kind, socketCount })),
       );
       for (const { id, pubkey, socketCount } of updates) {
         const detail = { pubkey, sockets: socketCount };
-        logMilestone(log, 'update_sent', paymentHashes.get(id) ?? null, detail);
+        logMilestone(log, kind, paymentHashes.get(id) ?? null, detail);
       }
     },
     onError: (error) =>
@@ -122,6 +106,57 @@ function createHistoryWriter({ db, log }: UpdateContext): BatchWriter<SentUpdate
         { event: 'update_log_failed', err: error },
         'could not record which updates were sent; the updates themselves were sent',
       ),
-    delayMs: HISTORY_BATCH_DELAY_MS,
+    // The history may be late.
+    delayMs: 1_000,
   });
+}
+
+/** A wallet's socket that has authenticated for a key. */
+export interface QuoteSubscriber {
+  /** Returns whether the connection accepted the update. */
+  sendUpdate(quoteId: string): boolean;
+  /** Closes the socket, because its key has too many sockets. */
+  evict(): void;
+}
+
+/** The authenticated sockets of this process by key, the oldest first. */
+export class QuoteSubscribers {
+  readonly #byPubkey = new Map<string, Set<QuoteSubscriber>>();
+  readonly #maxPerKey: number;
+
+  /** @param maxPerKey 0: no limit */
+  constructor(maxPerKey: number) {
+    this.#maxPerKey = maxPerKey;
+  }
+
+  /**
+   * Beyond the limit, evicts the key's oldest socket, which is the likeliest to be dead: a phone that changes networks
+   * leaves a half-open connection behind.
+   */
+  add(pubkey: string, subscriber: QuoteSubscriber): void {
+    const subscribers = this.#byPubkey.getOrInsertComputed(pubkey, () => new Set());
+    subscribers.add(subscriber);
+    const [oldest] = subscribers;
+    if (this.#maxPerKey > 0 && subscribers.size > this.#maxPerKey) {
+      oldest?.evict();
+    }
+  }
+
+  remove(pubkey: string, subscriber: QuoteSubscriber): void {
+    const subscribers = this.#byPubkey.get(pubkey);
+    subscribers?.delete(subscriber);
+    if (subscribers?.size === 0) {
+      this.#byPubkey.delete(pubkey);
+    }
+  }
+
+  listPubkeys(): string[] {
+    return [...this.#byPubkey.keys()];
+  }
+
+  /** Sends an update to every socket of a key. Returns how many accepted it. */
+  sendUpdate(pubkey: string, quoteId: string): number {
+    const subscribers = [...(this.#byPubkey.get(pubkey) ?? [])];
+    return subscribers.filter((subscriber) => subscriber.sendUpdate(quoteId)).length;
+  }
 }

@@ -12,7 +12,6 @@ const WATCHED_FIELDS = [
   'paidAtMs',
 ] as const satisfies (keyof Quote)[];
 
-/** What the watcher keeps in memory about a quote. */
 export type WatchedQuote = Pick<Quote, (typeof WATCHED_FIELDS)[number]>;
 
 const STORED_FIELDS = [
@@ -24,29 +23,19 @@ const STORED_FIELDS = [
   'watchUntilMs',
 ] as const satisfies (keyof Quote)[];
 
-/** What the recorder needs to know about a quote. */
 export type StoredQuote = Pick<Quote, (typeof STORED_FIELDS)[number]>;
 
 /** A change to a quote whose row the transaction has locked. */
 export interface QuoteChange extends Pick<StoredQuote, 'id' | 'state' | 'watchUntilMs'> {
-  /** The position of a new payment in the recipient's list; null if the payment is not new. */
+  /** The position of a new payment in the recipient's list. */
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
 
-/** A mint with quotes to watch. */
 export interface WatchedMint {
   mintUrl: string;
-  /** The process that holds the lease of the mint; null if no process holds it. */
+  /** The process that holds the lease of the mint. */
   ownerProcessId: string | null;
 }
-
-const CHANGE_COLUMNS = {
-  id: 'bigint',
-  state: 'text',
-  watch_until: 'bigint',
-  paid_at: 'bigint',
-  paid_seq: 'bigint',
-} as const;
 
 /** Returns every mint with watched quotes. Reads one index entry per mint. */
 export async function listWatchedMints(db: Db): Promise<WatchedMint[]> {
@@ -68,7 +57,6 @@ export async function listWatchedMints(db: Db): Promise<WatchedMint[]> {
   return rows;
 }
 
-/** Counts the watched quotes of each of these mints. */
 export async function countWatchedByMint(
   db: Db,
   mintUrls: readonly string[],
@@ -93,36 +81,25 @@ export async function findMaxQuoteId(db: Db): Promise<number> {
 
 /** Returns the first watched quotes of all mints whose `quotes.id` is greater than `afterId`. */
 export async function listWatchedAfter(db: Db, afterId: number, limit: number) {
-  return await db
-    .selectFrom('quotes')
-    .select(selectFields([...WATCHED_FIELDS, 'mintUrl']))
-    .where('id', '>', afterId)
-    .where('watch_until', 'is not', null)
-    .orderBy('id')
-    .limit(limit)
-    .execute();
+  return await selectWatched(db, afterId, limit).orderBy('id').execute();
 }
 
 /** Like {@link listWatchedAfter}, for one mint. */
-export async function listWatchedByMint(
-  db: Db,
-  mintUrl: string,
-  afterId: number,
-  limit: number,
-): Promise<WatchedQuote[]> {
-  return await db
-    .selectFrom('quotes')
-    .select(selectFields(WATCHED_FIELDS))
-    .where('mint_url', '=', mintUrl)
-    .where('watch_until', 'is not', null)
-    .where('id', '>', afterId)
-    .orderBy('mint_url')
-    .orderBy('id')
-    .limit(limit)
-    .execute();
+export async function listWatchedByMint(db: Db, mintUrl: string, afterId: number, limit: number) {
+  const watched = selectWatched(db, afterId, limit).where('mint_url', '=', mintUrl);
+  return await watched.orderBy('mint_url').orderBy('id').execute();
 }
 
-/** Returns the quotes of a mint with these ids. Unknown ids are left out. */
+function selectWatched(db: Db, afterId: number, limit: number) {
+  return db
+    .selectFrom('quotes')
+    .select(selectFields([...WATCHED_FIELDS, 'mintUrl']))
+    .where('watch_until', 'is not', null)
+    .where('id', '>', afterId)
+    .limit(limit);
+}
+
+/** Returns the quotes of a mint with these ids. Leaves out unknown ids. */
 export async function findQuotesById(
   db: Db,
   mintUrl: string,
@@ -159,10 +136,17 @@ export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[])
     paid_seq: payment?.paidSeq ?? null,
   }));
   const ids = rows.map(({ id }) => id);
+  const columns = {
+    id: 'bigint',
+    state: 'text',
+    watch_until: 'bigint',
+    paid_at: 'bigint',
+    paid_seq: 'bigint',
+  } as const;
   // Materialized, so that SQLite parses the JSON only once.
   await sql`
     with changed as materialized (
-      select * from ${jsonRows(tx, CHANGE_COLUMNS, rows)} as given
+      select * from ${jsonRows(tx, columns, rows)} as given
     )
     update quotes set
       state = changed.state,

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { Logger } from '../../log.ts';
-import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/quote-subscribers.ts';
+import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/update-sender.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { renderError } from '../errors.ts';
 import {

@@ -1,5 +1,5 @@
 import { notify } from '../../database/transaction.ts';
-import { encodeQuoteUpdates, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-notifications.ts';
+import { encodePayloads, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-notifications.ts';
 import { isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../recipients/user-store.ts';
 import { formatCount } from '../format.ts';
@@ -59,7 +59,7 @@ async function importBatch(run: ImportRun, batch: readonly ParsedNpubcashQuote[]
     await savePaymentCounters(tx, plan.counters);
     // One update for each recipient is enough, because the wallet then reads its whole list.
     const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));
-    await notify(tx, QUOTE_UPDATES_CHANNEL, encodeQuoteUpdates([...updates.values()]));
+    await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads([...updates.values()]));
     for (const quote of batch) {
       const kind = isPaidQuoteState(quote.state) ? 'payments' : 'invoices';
       run.count(kind, !existingKeys.has(toQuoteKey(quote)));

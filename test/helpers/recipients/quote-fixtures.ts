@@ -34,7 +34,7 @@ export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = 
     pubkey,
     request: `lnbc1${quoteId}`,
     amountSat: 21,
-    isLocked: false,
+    locked: 0,
     createdAtMs,
     expiresAtMs,
     verifyToken: randomBytes(32).toString('hex'),
