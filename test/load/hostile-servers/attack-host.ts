@@ -11,16 +11,12 @@ import { TestMintWebSocketServer } from '../../../demo/test-mint/websocket-serve
 import { flood } from '../../helpers/mints/fake-hostile-mint.ts';
 import { createDiffieHellmanServer, SessionTicketServer, type TlsIdentity } from './tls-attacks.ts';
 
-export type HostAttack =
-  | 'slow handshakes'
-  | 'simultaneous handshakes'
-  | 'session tickets'
-  | 'bytes that are no body';
+/** Returns an address of an attacker. Each address is a site. */
+export const getAttackAddress = (group: number, host: number) => `11.0.${group}.${host}`;
+
+export const getAttackPort = (group: number) => 8_000 + group;
 
 type ConnectionHandler = (connection: Socket) => void;
-
-/** RFC 6455 section 1.3. */
-const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 
 const FILLING_BYTES = 8_192;
 /** A text message of that length. */
@@ -36,21 +32,20 @@ const HOLD_MS = 4_000;
 const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
 
 /** The first bytes that a server sends, and the bytes that it then repeats. None of them belong to a body. */
-const HTTP_FLOODS: readonly (readonly [start: string, repeated: string])[] = [
+const HTTP_FLOODS = [
   [`${CHUNKED}1;a=`, 'b'],
   [CHUNKED, '0'],
   ['', '\r\n'],
   ['', 'HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n'],
   [`${CHUNKED}0\r\n`, 'X-More: more\r\n'],
-];
+] as const;
 
 /**
  * A host that is an honest mint under each path of one number (`/1`), until it attacks all clients that connect. It
  * listens on all addresses.
  */
 export class AttackHost {
-  /** Of the last attack. Includes what the system has buffered for the client. */
-  readonly report = { connections: 0, maxBytesPerConnection: 0 };
+  #attackedConnections: Socket[] = [];
   readonly #connections = new Set<Socket>();
   readonly #attack: ConnectionHandler;
   readonly #beHonest: ConnectionHandler;
@@ -64,21 +59,22 @@ export class AttackHost {
   }
 
   private constructor(identity: TlsIdentity, attack: HostAttack) {
-    this.#attack = createAttack(attack, identity);
+    this.#attack = ATTACKS[attack](identity);
     this.#beHonest = createHonestMint(identity);
   }
 
-  /** Closes all connections. The report continues until the next attack. */
+  /** Of the last attack. Includes what the system has buffered for the client. */
+  get maxBytesPerConnection(): number {
+    return Math.max(0, ...this.#attackedConnections.map(({ bytesWritten }) => bytesWritten));
+  }
+
+  /** Closes all connections. */
   setAttacking(isAttacking: boolean): void {
     this.#isAttacking = isAttacking;
-    if (isAttacking) {
-      Object.assign(this.report, { connections: 0, maxBytesPerConnection: 0 });
-    }
+    this.#attackedConnections = isAttacking ? [] : this.#attackedConnections;
     for (const connection of this.#connections) {
-      this.#countBytes(connection);
       connection.destroy();
     }
-    this.#connections.clear();
   }
 
   #handleConnection(connection: Socket): void {
@@ -86,16 +82,11 @@ export class AttackHost {
     connection.on('error', () => undefined);
     connection.once('close', () => this.#connections.delete(connection));
     if (this.#isAttacking) {
-      this.report.connections += 1;
-      connection.once('close', () => this.#countBytes(connection));
+      this.#attackedConnections.push(connection);
       this.#attack(connection);
     } else {
       this.#beHonest(connection);
     }
-  }
-
-  #countBytes({ bytesWritten }: Socket): void {
-    this.report.maxBytesPerConnection = Math.max(this.report.maxBytesPerConnection, bytesWritten);
   }
 }
 
@@ -113,18 +104,17 @@ function createHonestMint(identity: TlsIdentity): ConnectionHandler {
   return (connection) => server.emit('connection', connection);
 }
 
-function createAttack(attack: HostAttack, identity: TlsIdentity): ConnectionHandler {
-  switch (attack) {
-    case 'slow handshakes':
-      return createDiffieHellmanServer(identity, SLOW_HANDSHAKE_BITS);
-    case 'simultaneous handshakes':
-      return holdConnections(createDiffieHellmanServer(identity, SHORT_HANDSHAKE_BITS));
-    case 'session tickets':
-      return takeTurns([true, false].map((hasData) => createTicketFlood(identity, hasData)));
-    case 'bytes that are no body':
-      return takeTurns(HTTP_FLOODS.map((bytes) => createHttpFlood(identity, bytes)));
-  }
-}
+export type HostAttack = keyof typeof ATTACKS;
+
+const ATTACKS = {
+  'slow handshakes': (identity) => createDiffieHellmanServer(identity, SLOW_HANDSHAKE_BITS),
+  'simultaneous handshakes': (identity) =>
+    holdConnections(createDiffieHellmanServer(identity, SHORT_HANDSHAKE_BITS)),
+  'session tickets': (identity) =>
+    takeTurns([true, false].map((hasData) => createTicketFlood(identity, hasData))),
+  'bytes that are no body': (identity) =>
+    takeTurns(HTTP_FLOODS.map((bytes) => createHttpFlood(identity, bytes))),
+} satisfies Record<string, (identity: TlsIdentity) => ConnectionHandler>;
 
 /** Handles each connection with the next of the handlers. */
 function takeTurns(handlers: readonly ConnectionHandler[]): ConnectionHandler {
@@ -175,11 +165,14 @@ function startResponse(request: string): { head: string; data: Buffer } {
   const filling = ' '.repeat(FILLING_BYTES);
   const key = /^sec-websocket-key: *(\S+)/im.exec(request)?.[1];
   if (key === undefined) {
-    const head = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
-    return { head, data: Buffer.from(`${FILLING_BYTES.toString(16)}\r\n${filling}\r\n`) };
+    return {
+      head: CHUNKED,
+      data: Buffer.from(`${FILLING_BYTES.toString(16)}\r\n${filling}\r\n`),
+    };
   }
+  // RFC 6455 section 1.3.
   const accept = createHash('sha1')
-    .update(key + WEBSOCKET_GUID)
+    .update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
     .digest('base64');
   const head =
     'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +

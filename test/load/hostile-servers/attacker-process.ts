@@ -6,9 +6,8 @@ import {
   RecipientClient,
 } from '../../helpers/recipients/recipient-client.ts';
 import { buildZapQuery, createZapRequest } from '../../helpers/relays/zap-requests.ts';
-import { AttackHost, type HostAttack } from './attack-host.ts';
+import { AttackHost, getAttackAddress, getAttackPort, type HostAttack } from './attack-host.ts';
 import { startDnsFloodServer } from './dns-flood-server.ts';
-import { getAttackAddress, getAttackPort, NAME_SERVER } from './namespace.ts';
 import type { TlsIdentity } from './tls-attacks.ts';
 
 /** A client at one address, and the servers that it names. */
@@ -20,15 +19,11 @@ export interface AttackerOptions {
   serviceOrigin: string;
 }
 
-/**
- * What an attacker must do: create quotes at its mints, attack until `stop`, or let its mints be honest again. It sends
- * an {@link AttackerReport} when it has done that.
- */
-export type AttackerCommand = 'watch quotes' | 'attack' | 'stop';
+export type AttackerCommand = 'attack' | 'stop';
 
+/** The attacker sends it when it is prepared, and when it has executed a command. */
 export interface AttackerReport {
-  connections: number;
-  /** The most bytes that the client took on one connection. Includes what the system buffers. */
+  /** What the client took. Includes what the system buffers. */
   maxBytesPerConnection: number;
 }
 
@@ -48,15 +43,13 @@ const QUOTES_PER_MINT = 2;
 const WATCHED_HOST = 1;
 /** A zap request can name 20 relays, two of them on one host. */
 const RELAY_HOSTS = Array.from({ length: 10 }, (_, index) => 2 + index);
-/** Each request names the next of these. */
-const REQUESTED_HOSTS = Array.from({ length: 200 }, (_, index) => 20 + index);
+const FIRST_REQUESTED_HOST = 20;
+const REQUESTED_HOSTS = 200;
 
 const AMOUNT_MSAT = 1_000;
 
-/** Real attackers have machines of their own. These must not take the cores from the service. */
-const LOWEST_PRIORITY = 19;
-
-setPriority(LOWEST_PRIORITY);
+// Real attackers have machines of their own. These must not take the cores from the service.
+setPriority(19);
 process.once('disconnect', () => process.exit());
 process.once('message', (options: AttackerOptions) => void runAttacker(options));
 
@@ -64,26 +57,20 @@ async function runAttacker(options: AttackerOptions): Promise<void> {
   const { attack, group, identity } = options;
   const host =
     attack === 'DNS answers'
-      ? await startDnsFloodServer(NAME_SERVER)
+      ? await startDnsFloodServer()
       : await AttackHost.start(getAttackPort(group), identity, attack);
+  const report = ({ maxBytesPerConnection }: AttackerReport) =>
+    process.send?.({ maxBytesPerConnection });
   const attacker = new AttackingClient(options);
-  const commands = {
-    'watch quotes': () => attacker.watchQuotes(),
-    attack: () => {
-      host.setAttacking(true);
-      attacker.start();
-    },
-    stop: () => {
-      host.setAttacking(false);
-      attacker.stop();
-    },
-  };
-  const execute = async (command: AttackerCommand) => {
-    await commands[command]();
-    process.send?.(host.report satisfies AttackerReport);
-  };
-  process.on('message', (command: AttackerCommand) => void execute(command));
-  process.send?.(host.report);
+  if (attack !== 'DNS answers') {
+    await attacker.createWatchedQuotes();
+  }
+  process.on('message', (command: AttackerCommand) => {
+    host.setAttacking(command === 'attack');
+    attacker[command]();
+    report(host);
+  });
+  report(host);
 }
 
 class AttackingClient {
@@ -102,22 +89,21 @@ class AttackingClient {
     this.#zapRecipient = new RecipientClient(options.serviceOrigin);
   }
 
-  async watchQuotes(): Promise<void> {
+  async createWatchedQuotes(): Promise<void> {
     for (let mint = 1; mint <= WATCHED_MINTS; mint += 1) {
       const wallet = new RecipientClient(this.#options.serviceOrigin);
-      const status = await this.#chooseMint(wallet, `${this.#getHost(WATCHED_HOST)}/${mint}`);
+      await this.#chooseMint(wallet, `${this.#getHost(WATCHED_HOST)}/${mint}`);
       for (let quote = 0; quote < QUOTES_PER_MINT; quote += 1) {
-        const { body } = await this.#send(
-          `/.well-known/lnurlp/${wallet.npub}?amount=${AMOUNT_MSAT}`,
-        );
-        if (status !== 200 || body.pr === undefined) {
+        const path = `/.well-known/lnurlp/${wallet.npub}?amount=${AMOUNT_MSAT}`;
+        const { body } = await this.#send(path);
+        if (body.pr === undefined) {
           throw new Error(`the service created no quote: ${JSON.stringify(body)}`);
         }
       }
     }
   }
 
-  start(): void {
+  attack(): void {
     this.#timers = [
       setInterval(() => this.#nameMint(), 1_000 / REQUESTS_PER_SECOND),
       setInterval(() => this.#nameRelays(), 1_000 / ZAPS_PER_SECOND),
@@ -133,7 +119,7 @@ class AttackingClient {
 
   #nameMint(): void {
     this.#requestCount += 1;
-    const host = REQUESTED_HOSTS[this.#requestCount % REQUESTED_HOSTS.length] ?? 0;
+    const host = FIRST_REQUESTED_HOST + (this.#requestCount % REQUESTED_HOSTS);
     const mintUrl = `${this.#getHost(host)}/${this.#requestCount}`;
     this.#chooseMint(this.#mintChooser, mintUrl).catch(() => undefined);
   }
@@ -144,10 +130,10 @@ class AttackingClient {
     const { text } = createZapRequest({
       recipient: this.#zapRecipient.pubkey,
       amountMsat: AMOUNT_MSAT,
-      relays: RELAY_HOSTS.flatMap((host) => [
-        `${this.#getHost(host)}/${this.#requestCount}`.replace('https:', 'wss:'),
-        `${this.#getHost(host)}/${this.#requestCount}/2`.replace('https:', 'wss:'),
-      ]),
+      relays: RELAY_HOSTS.flatMap((host) => {
+        const url = `${this.#getHost(host)}/${this.#requestCount}`.replace('https:', 'wss:');
+        return [url, `${url}/2`];
+      }),
     });
     const path = `/.well-known/lnurlp/${this.#zapRecipient.npub}?${buildZapQuery(text, AMOUNT_MSAT)}`;
     this.#send(path).then(
@@ -156,17 +142,11 @@ class AttackingClient {
     );
   }
 
-  async #chooseMint(wallet: RecipientClient, mintUrl: string): Promise<number> {
+  async #chooseMint(wallet: RecipientClient, mintUrl: string): Promise<void> {
     const path = '/api/v2/user/mint';
-    const { status } = await this.#send(path, {
-      method: 'PATCH',
-      headers: {
-        authorization: wallet.signRequest(path, 'PATCH'),
-        'content-type': 'application/json',
-      },
-      body: JSON.stringify({ mint_url: mintUrl }),
-    });
-    return status;
+    const headers = { authorization: wallet.signRequest(path, 'PATCH') };
+    const body = JSON.stringify({ mint_url: mintUrl });
+    await this.#send(path, { method: 'PATCH', headers, body });
   }
 
   #send(path: string, init: RequestInit = {}): Promise<ApiResponse> {

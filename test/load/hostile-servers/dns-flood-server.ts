@@ -5,6 +5,9 @@ import { createServer } from 'node:net';
 const HEADER_BYTES = 12;
 const QUESTION_TYPES = { A: 1, AAAA: 28 };
 
+/** The only name server of the namespace. */
+export const NAME_SERVER = '127.0.0.1';
+
 /** Flags of a response (RFC 1035 section 4.1.1). The client repeats a truncated one over TCP. */
 const FLAGS_TRUNCATED = 0x8380;
 const FLAGS_FOUND = 0x8180;
@@ -12,26 +15,18 @@ const FLAGS_FOUND = 0x8180;
 const PORT = 53;
 const MAX_MESSAGE_BYTES = 65_535;
 
-export interface DnsFloodServer {
-  readonly report: { connections: number; maxBytesPerConnection: number };
-  /** Does nothing: it is always hostile. */
-  setAttacking(isAttacking: boolean): void;
-}
-
 /**
  * Starts a DNS server that answers every query with as many addresses as fit into a response over TCP: 4,000 IPv4
  * addresses or 2,300 IPv6 addresses.
  */
-export async function startDnsFloodServer(host: string): Promise<DnsFloodServer> {
-  const report = { connections: 0, maxBytesPerConnection: 0 };
+export async function startDnsFloodServer() {
   const udp = createSocket('udp4');
   udp.on('message', (query, { address, port }) => {
     udp.send(encodeResponse(query, FLAGS_TRUNCATED, []), port, address);
   });
-  udp.bind(PORT, host);
+  udp.bind(PORT, NAME_SERVER);
   const tcp = createServer((connection) => {
     connection.on('error', () => connection.destroy());
-    report.connections += 1;
     connection.on('data', (data: Buffer) => {
       const query = data.subarray(2);
       const type = query.readUInt16BE(findQuestionEnd(query) - 4);
@@ -42,16 +37,16 @@ export async function startDnsFloodServer(host: string): Promise<DnsFloodServer>
       connection.write(Buffer.concat([length, response]));
     });
   });
-  tcp.listen(PORT, host);
+  tcp.listen(PORT, NAME_SERVER);
   await Promise.all([once(udp, 'listening'), once(tcp, 'listening')]);
-  return { report, setAttacking: () => undefined };
+  // It is always hostile.
+  return { maxBytesPerConnection: 0, setAttacking: () => undefined };
 }
 
 /** Private addresses: the service checks all of them, and connects to none. */
 const IPV4_RECORDS = createRecords(QUESTION_TYPES.A, Buffer.of(10, 0, 0, 0));
 const IPV6_RECORDS = createRecords(QUESTION_TYPES.AAAA, Buffer.from(`fd${'00'.repeat(15)}`, 'hex'));
 
-/** Creates different records that refer to the name in the question. */
 function createRecords(type: number, firstAddress: Buffer): Buffer[] {
   const recordBytes = 12 + firstAddress.length;
   const count = Math.floor((MAX_MESSAGE_BYTES - 300) / recordBytes);

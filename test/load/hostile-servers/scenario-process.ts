@@ -5,17 +5,18 @@ import { connect } from 'node:net';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
-import { fileURLToPath } from 'node:url';
 import { TestMint } from '../../../demo/test-mint.ts';
 import { runProgram } from '../../../scripts/debian-packages.ts';
 import { ServiceProcess } from '../../faults/service-process.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
+import { getAttackAddress } from './attack-host.ts';
 import type {
   AttackerCommand,
   AttackerOptions,
   AttackerReport,
   ZapInvoice,
 } from './attacker-process.ts';
+import { NAME_SERVER } from './dns-flood-server.ts';
 import {
   type CostOfOtherMints,
   type Measurements,
@@ -23,28 +24,26 @@ import {
   prepareHonestClients,
   type ReachableMint,
 } from './honest-clients.ts';
-import { getAttackAddress, prepareNamespace } from './namespace.ts';
 import type { TlsIdentity } from './tls-attacks.ts';
+
+/**
+ * `node scenario-process.ts FOLDER ATTACK...`: starts the service, honest mints and the attackers, and sends the cost
+ * of a mint that a user chose. Then it executes commands. It must run in a network namespace of its own.
+ */
 
 export type AttackName = AttackerOptions['attack'];
 
-/** Measures the service during an attack, if any. If `isRestarted`, the service is killed and restarted first. */
+/** Measures the service during an attack. If `isRestarted`, the service is killed and restarted first. */
 export interface ScenarioCommand {
-  attack: AttackName | null;
-  isRestarted?: boolean;
+  attack: AttackName;
+  isRestarted: boolean;
 }
 
 export interface ScenarioResult extends Measurements {
   /** Resident memory: growth from the start of the attack to its highest value. */
   memoryGrowthMb: number;
-  /** CPU time of the service during the attack, as a share of one core. */
-  cpuShare: number;
-  attacker: AttackerReport | null;
+  maxBytesPerConnection: number;
 }
-
-const PROJECT = path.resolve(import.meta.dirname, '../../..');
-
-const ATTACKER_PROCESS = fileURLToPath(import.meta.resolve('./attacker-process.ts'));
 
 const OPERATOR_ADDRESS = '11.0.0.1';
 const OTHER_ADDRESSES = ['11.0.0.2', '11.0.0.3'];
@@ -52,7 +51,7 @@ const MINT_PORT = 8_000;
 const SERVICE_PORT = 3_000;
 const HOSTS_PER_GROUP = 250;
 
-const MEASUREMENT_MS = 4_000;
+const MEASUREMENT_MS = 3_000;
 
 /** Lets the attack reach its full strength, and a restarted service subscribe to its quotes. */
 const WARM_UP_MS = 1_000;
@@ -61,8 +60,7 @@ const RESTART_WARM_UP_MS = 3_000;
 /** A service that does not respond any more recovers when the attack ends, and the measurement fails. */
 const MAX_ATTACK_MS = 70_000;
 
-// This process runs in a namespace of its own. It needs a folder, and the attacks that it will be told to run.
-const folder = process.argv[2] ?? '';
+const [, , folder = '', ...attackNames] = process.argv;
 const certificateFile = path.join(folder, 'certificates.pem');
 let service: ServiceProcess;
 let operatorMint: TestMint;
@@ -70,34 +68,42 @@ const otherMints: ReachableMint[] = [];
 const attackers = new Map<AttackName, ChildProcess>();
 
 process.once('disconnect', () => process.exit());
-const cost = await start(process.argv.slice(3) as AttackName[]);
+const cost = await start(attackNames as AttackName[]);
 process.on('message', (command: ScenarioCommand) => {
   void run(command).then((result) => process.send?.(result));
 });
 process.send?.(cost);
 
+/** Gives public addresses to this machine, because the service refuses others, and replaces the name servers. */
+function prepareNamespace(): void {
+  execFileSync('ip', ['link', 'set', 'lo', 'up']);
+  execFileSync('ip', ['address', 'add', '11.0.0.0/16', 'dev', 'lo']);
+  const file = path.join(folder, 'resolv.conf');
+  writeFileSync(file, `nameserver ${NAME_SERVER}\n`);
+  execFileSync('mount', ['--bind', file, '/etc/resolv.conf']);
+}
+
 /** As the Dockerfile does. Without a cache, each thread loads the compiler of TypeScript, which takes 10 MB. */
 function fillCompileCaches(): void {
-  const run = (...args: string[]) =>
-    execFileSync(process.execPath, args, {
-      cwd: PROJECT,
-      env: { NODE_COMPILE_CACHE: 'node_modules/.cache/nutpost' },
-    });
-  run('bin/nutpost.js', '--version');
-  run('--heap-growing-percent=50', 'src/net/network-thread-worker.ts');
+  for (const args of [
+    ['bin/nutpost.js', '--version'],
+    ['--heap-growing-percent=50', 'src/net/network-thread-worker.ts'],
+  ]) {
+    const env = { NODE_COMPILE_CACHE: 'node_modules/.cache/nutpost' };
+    execFileSync(process.execPath, args, { env });
+  }
 }
 
 async function start(attacks: readonly AttackName[]): Promise<CostOfOtherMints> {
-  prepareNamespace(folder);
+  prepareNamespace();
   const mintIdentity = await createIdentity([OPERATOR_ADDRESS, ...OTHER_ADDRESSES]);
-  const attackerIdentities: TlsIdentity[] = [];
-  for (let group = 1; group <= attacks.length; group += 1) {
-    attackerIdentities.push(
-      await createIdentity(
-        Array.from({ length: HOSTS_PER_GROUP }, (_, host) => getAttackAddress(group, host)),
+  const attackerIdentities = await Promise.all(
+    attacks.map((_, index) =>
+      createIdentity(
+        Array.from({ length: HOSTS_PER_GROUP }, (_, host) => getAttackAddress(index + 1, host)),
       ),
-    );
-  }
+    ),
+  );
   const identities = [mintIdentity, ...attackerIdentities];
   writeFileSync(certificateFile, identities.map(({ cert }) => cert).join(''));
   const defaultMint = await startMint(OPERATOR_ADDRESS, mintIdentity);
@@ -131,42 +137,37 @@ async function start(attacks: readonly AttackName[]): Promise<CostOfOtherMints> 
     () => readMemoryMb('VmRSS'),
   );
   await Promise.all(
-    attacks.map(async (attack, index) => {
+    attacks.map((attack, index) => {
       const identity = attackerIdentities[index] as TlsIdentity;
-      const options = { attack, group: index + 1, identity, serviceOrigin: service.origin };
-      attackers.set(attack, await startAttacker(options));
+      return startAttacker({ attack, group: index + 1, identity, serviceOrigin: service.origin });
     }),
   );
   return cost;
 }
 
-async function run({ attack, isRestarted = false }: ScenarioCommand): Promise<ScenarioResult> {
-  const attacker = attack === null ? null : (attackers.get(attack) as ChildProcess);
+async function run({ attack, isRestarted }: ScenarioCommand): Promise<ScenarioResult> {
+  const attacker = attackers.get(attack) as ChildProcess;
   const measure = await prepareHonestClients(service.origin, operatorMint, otherMints);
-  resetPeakMemory();
+  // The highest resident memory starts again from the current one (proc(5)).
+  writeFileSync(`/proc/${service.pid}/clear_refs`, '5');
   const memoryBeforeMb = readMemoryMb('VmRSS');
-  if (attacker !== null) {
-    await command(attacker, 'attack');
-  }
+  await command(attacker, 'attack');
   if (isRestarted) {
     await service.kill();
     service.start();
     await service.waitUntilReady();
   }
   await delay(isRestarted ? RESTART_WARM_UP_MS : WARM_UP_MS);
-  const cpuBefore = readCpuSeconds();
-  const startedAtMs = performance.now();
   const measured = measure(MEASUREMENT_MS);
   await Promise.race([measured, delay(MAX_ATTACK_MS)]);
-  const cpuShare = (readCpuSeconds() - cpuBefore) / ((performance.now() - startedAtMs) / 1_000);
   const memoryGrowthMb = readMemoryMb('VmHWM') - memoryBeforeMb;
-  const report = attacker === null ? null : await command(attacker, 'stop');
-  return { ...(await measured), memoryGrowthMb, cpuShare, attacker: report };
+  const { maxBytesPerConnection } = await command(attacker, 'stop');
+  return { ...(await measured), memoryGrowthMb, maxBytesPerConnection };
 }
 
 /** Creates a self-signed certificate for servers at IPv4 addresses. */
 async function createIdentity(addresses: readonly string[]): Promise<TlsIdentity> {
-  const keyFile = path.join(folder, 'key.pem');
+  const keyFile = path.join(folder, `${addresses[0]}.pem`);
   const names = addresses.map((address) => `IP:${address}`).join(',');
   const { stdout: cert } = await runProgram('openssl', [
     ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', keyFile, '-days', '2'],
@@ -189,10 +190,9 @@ async function startMint(host: string, identity: TlsIdentity): Promise<Reachable
   return { mint, url: `https://${host}:${MINT_PORT}` };
 }
 
-async function startAttacker(options: AttackerOptions): Promise<ChildProcess> {
-  const attacker = fork(ATTACKER_PROCESS);
-  attacker.send(options);
-  await once(attacker, 'message');
+async function startAttacker(options: AttackerOptions): Promise<void> {
+  const attacker = fork(path.join(import.meta.dirname, 'attacker-process.ts'));
+  await command(attacker, options);
   attacker.once('exit', () => {
     throw new Error(`the attacker ended: ${options.attack}`);
   });
@@ -201,38 +201,23 @@ async function startAttacker(options: AttackerOptions): Promise<ChildProcess> {
       operatorMint.pay(message.pr);
     }
   });
-  if (options.attack !== 'DNS answers') {
-    await command(attacker, 'watch quotes');
-  }
-  return attacker;
+  attackers.set(options.attack, attacker);
 }
 
-async function command(attacker: ChildProcess, name: AttackerCommand): Promise<AttackerReport> {
-  attacker.send(name);
+async function command(
+  attacker: ChildProcess,
+  message: AttackerCommand | AttackerOptions,
+): Promise<AttackerReport> {
+  attacker.send(message);
   for (;;) {
-    const [message]: [ZapInvoice | AttackerReport] = (await once(attacker, 'message')) as never;
-    if ('connections' in message) {
-      return message;
+    const [reply]: [ZapInvoice | AttackerReport] = (await once(attacker, 'message')) as never;
+    if (!('pr' in reply)) {
+      return reply;
     }
   }
 }
 
-/** Returns the current resident memory, or the highest since {@link resetPeakMemory} (proc(5)). */
 function readMemoryMb(field: 'VmRSS' | 'VmHWM'): number {
   const status = readFileSync(`/proc/${service.pid}/status`, 'utf8');
   return Number(new RegExp(`^${field}:\\s*(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
-}
-
-function resetPeakMemory(): void {
-  writeFileSync(`/proc/${service.pid}/clear_refs`, '5');
-}
-
-/** User and system time (proc(5)). A tick is a hundredth of a second on Linux. */
-function readCpuSeconds(): number {
-  const stat = readFileSync(`/proc/${service.pid}/stat`, 'utf8');
-  const [utime = '0', stime = '0'] = stat
-    .slice(stat.lastIndexOf(')') + 2)
-    .split(' ')
-    .slice(11, 13);
-  return (Number(utime) + Number(stime)) / 100;
 }
