@@ -4,9 +4,8 @@ import { type Db, notify, snapshot, type Tx, transaction } from '../../database/
 import { OperatorError } from '../../errors.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { type CommandIo, createCommandResult, type OperatorCommand } from '../command.ts';
-import { formatCount, formatNumber, joinLines } from '../format.ts';
-import { ARCHIVE_ROWS_PER_INSERT } from '../limits.ts';
+import type { CommandIo, OperatorCommand } from '../command.ts';
+import { formatCount, formatNumber, formatTime, joinLines } from '../format.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveHeader,
@@ -26,6 +25,8 @@ import {
   readArchivePages,
   resetSequencesAndAnalyze,
 } from './archive-store.ts';
+
+const ROWS_PER_INSERT = 500;
 
 export const exportCommand: OperatorCommand = {
   name: 'export',
@@ -57,41 +58,34 @@ export const importCommand: OperatorCommand = {
         );
       }
       const rowCounts = await importArchive(db, readLines(io.stdin), io);
-      return createCommandResult(true, formatRowCounts('Imported', rowCounts));
+      return { exitCode: 0, stdout: formatRowCounts('Imported', rowCounts), stderr: '' };
     };
   },
 };
 
-/** @throws the abort reason of `io.signal` */
 async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<ArchiveRowCounts> {
   await disableTimeouts(tx);
   const columns = await loadArchiveColumns(tx);
-  const rowCounts = await countArchiveRows(tx);
+  const rows = await countArchiveRows(tx);
   const header: ArchiveHeader = {
     archive: 'nutpost',
     nutpost: VERSION,
-    made_at: new Date(nowMs).toISOString(),
-    rows: rowCounts,
+    made_at: formatTime(nowMs),
+    rows,
   };
   await io.write(`${JSON.stringify(header)}\n`);
   let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
     for await (const page of readArchivePages(tx, columns, table)) {
-      io.signal.throwIfAborted();
       await io.write(page.map((row) => `${JSON.stringify({ table, row })}\n`).join(''));
       exportedCount += page.length;
-      io.reportProgress(formatProgress('Exported', exportedCount, rowCounts));
+      io.reportProgress(formatProgress('Exported', exportedCount, rows));
     }
   }
-  return rowCounts;
+  return rows;
 }
 
-/**
- * Fills an empty database from an archive, in one transaction.
- *
- * @param lines the lines of the archive, without line breaks
- * @throws OperatorError, or the abort reason of `io.signal`
- */
+/** Fills an empty database in one transaction. */
 async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
@@ -128,7 +122,7 @@ async function insertRows(
   io: CommandIo,
 ): Promise<void> {
   const columns = await loadArchiveColumns(tx);
-  const insertedCounts = new Map<ArchiveTable, number>();
+  const missingCounts = { ...header.rows };
   let lineNumber = 1;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
@@ -138,15 +132,14 @@ async function insertRows(
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
       throw createLineError(lineNumber, problem, header);
     }
-    insertedCounts.set(table, (insertedCounts.get(table) ?? 0) + rows.length);
+    missingCounts[table] -= rows.length;
     io.reportProgress(formatProgress('Imported', lineNumber - 1, header.rows));
   }
-  for (const table of ARCHIVE_TABLES) {
-    const [count, total] = [insertedCounts.get(table) ?? 0, header.rows[table]];
-    if (count !== total) {
-      const problem = `is the last one, with ${count} of ${total} rows of ${table}`;
-      throw createLineError(lineNumber, problem, header);
-    }
+  const table = ARCHIVE_TABLES.find((each) => missingCounts[each] !== 0);
+  if (table !== undefined) {
+    const total = header.rows[table];
+    const problem = `is the last one, with ${total - missingCounts[table]} of ${total} rows of ${table}`;
+    throw createLineError(lineNumber, problem, header);
   }
 }
 
@@ -157,10 +150,8 @@ function createLineError(lineNumber: number, problem: string, { nutpost }: Archi
   );
 }
 
-async function* readBatches(
-  lines: AsyncIterable<string>,
-  header: ArchiveHeader,
-): AsyncGenerator<{ table: ArchiveTable; rows: ArchiveRow[] }> {
+/** Yields the rows in batches of one table. */
+async function* readBatches(lines: AsyncIterable<string>, header: ArchiveHeader) {
   let batch: { table: ArchiveTable; rows: ArchiveRow[] } = { table: ARCHIVE_TABLES[0], rows: [] };
   let lineNumber = 1;
   for await (const line of lines) {
@@ -169,7 +160,7 @@ async function* readBatches(
     if (parsed === undefined) {
       throw createLineError(lineNumber, 'is not a row of an archive', header);
     }
-    if (batch.rows.length >= ARCHIVE_ROWS_PER_INSERT || batch.table !== parsed.table) {
+    if (batch.rows.length >= ROWS_PER_INSERT || batch.table !== parsed.table) {
       yield batch;
       batch = { table: parsed.table, rows: [] };
     }
@@ -205,7 +196,7 @@ function sumRowCounts(rows: ArchiveRowCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);
 }
 
-/** Yields the lines of a UTF-8 stream, without line breaks. @throws OperatorError if the stream is not UTF-8 */
+/** Yields the lines without line breaks. */
 async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let partialLine = '';

@@ -1,10 +1,8 @@
 import { z } from 'zod';
 
-// An archive contains the database as lines of JSON, for backups and for moving to another database. The first line
-// is the header. Every other line is a row of a table, as an object with a key for each column. The format is the
-// same for PostgreSQL and SQLite.
+// An archive is lines of JSON, the same for PostgreSQL and SQLite: a header, then a line for each row of a table.
 
-/** The tables in the order of an archive. A row comes after the rows that it references. */
+/** In the order of an archive: a row comes after the rows that it references. */
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
@@ -29,17 +27,15 @@ export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> 
   username_purchases: ['lease_holder', 'lease_expires_at'],
 };
 
-export type ArchiveRowCounts = Record<ArchiveTable, number>;
-
 export const archiveHeaderSchema = z.strictObject({
   archive: z.literal('nutpost'),
-  /** The version that wrote the archive. */
   nutpost: z.string().regex(/^[\w.+-]{1,40}$/),
   made_at: z.iso.datetime(),
   rows: z.record(z.enum(ARCHIVE_TABLES), z.int().min(0)),
 });
 
 export type ArchiveHeader = z.infer<typeof archiveHeaderSchema>;
+export type ArchiveRowCounts = ArchiveHeader['rows'];
 
 export const archiveLineSchema = z.strictObject({
   table: z.enum(ARCHIVE_TABLES),

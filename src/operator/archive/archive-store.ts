@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from 'kysely';
 import { isConstraintViolation } from '../../database/errors.ts';
 import { isSqlite, jsonRows } from '../../database/sql.ts';
 import type { Tx } from '../../database/transaction.ts';
-import { ARCHIVE_ROWS_PER_PAGE } from '../limits.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveRow,
@@ -11,30 +10,27 @@ import {
   EXCLUDED_COLUMNS,
 } from './archive-format.ts';
 
+const ROWS_PER_PAGE = 1_000;
+
 /** Tables into which a running service inserts rows even if it has no users. */
 const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
-
-const IDENTITY_TABLES = ['quotes', 'quote_events'];
 
 /** The primary keys of tables whose primary key is not the first column. */
 const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
   zap_receipt_deliveries: ['receipt', 'relay'],
 };
 
-/** The archived columns of each table, in table order. */
-export type ArchiveColumns = ReadonlyMap<string, Record<string, 'text' | 'bigint'>>;
+type ColumnTypes = Record<string, 'text' | 'bigint'>;
+type ArchiveColumns = Record<string, ColumnTypes>;
 
 export async function loadArchiveColumns(tx: Tx): Promise<ArchiveColumns> {
   const tables = await tx.introspection.getTables();
-  return new Map(
+  return Object.fromEntries(
     ARCHIVE_TABLES.map((table) => {
-      const excluded = EXCLUDED_COLUMNS[table] ?? [];
       const columns = tables.find(({ name }) => name === table)?.columns ?? [];
-      const archived = columns.filter(({ name }) => !excluded.includes(name));
-      const types = archived.map(
-        ({ name, dataType }) =>
-          [name, dataType.toLowerCase() === 'text' ? 'text' : 'bigint'] as const,
-      );
+      const types = columns
+        .filter(({ name }) => !EXCLUDED_COLUMNS[table]?.includes(name))
+        .map(({ name, dataType }) => [name, /^text$/i.test(dataType) ? 'text' : 'bigint'] as const);
       return [table, Object.fromEntries(types)];
     }),
   );
@@ -53,14 +49,14 @@ export async function* readArchivePages(
   columns: ArchiveColumns,
   table: ArchiveTable,
 ): AsyncGenerator<ArchiveRow[]> {
-  const names = Object.keys(columns.get(table) ?? {});
+  const names = Object.keys(columns[table] ?? {});
   const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
   const key = columnList(keyNames);
   let cursorCondition: RawBuilder<unknown> = sql``;
   for (;;) {
     const { rows } = await sql<ArchiveRow>`
       select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
-      order by ${key} limit ${ARCHIVE_ROWS_PER_PAGE}
+      order by ${key} limit ${ROWS_PER_PAGE}
     `.execute(tx);
     const lastRow = rows.at(-1);
     if (lastRow === undefined) {
@@ -79,7 +75,6 @@ export async function lockArchiveTables(tx: Tx): Promise<void> {
   }
 }
 
-/** Empties the {@link SELF_POPULATED_TABLES}, then returns the tables that still have rows. */
 export async function clearSelfPopulatedAndListFilled(tx: Tx): Promise<ArchiveTable[]> {
   for (const table of SELF_POPULATED_TABLES) {
     await sql`delete from ${sql.table(table)}`.execute(tx);
@@ -88,18 +83,14 @@ export async function clearSelfPopulatedAndListFilled(tx: Tx): Promise<ArchiveTa
   return ARCHIVE_TABLES.filter((table) => counts[table] > 0);
 }
 
-/**
- * Inserts rows into a table.
- *
- * @returns null, or why the database rejected the rows (without their values); the caller must then roll back
- */
+/** Returns null, or why the database rejected the rows (without their values); the caller must then roll back. */
 export async function insertArchiveRows(
   tx: Tx,
   allColumns: ArchiveColumns,
   table: ArchiveTable,
   rows: readonly ArchiveRow[],
 ): Promise<string | null> {
-  const columns = allColumns.get(table) ?? {};
+  const columns = allColumns[table] ?? {};
   if (rows.some((row) => !matchesColumnTypes(row, columns))) {
     return 'other columns or types';
   }
@@ -119,13 +110,12 @@ export async function insertArchiveRows(
   }
 }
 
-/** On PostgreSQL, sets each sequence to the largest id and updates the planner's statistics. Omitted on SQLite. */
+/** Does nothing on SQLite: without statistics, SQLite uses the indexes that the queries need. */
 export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   if (isSqlite(tx)) {
-    // nutpost never updates SQLite's statistics. Without statistics, SQLite uses the indexes that the queries need.
     return;
   }
-  for (const table of IDENTITY_TABLES) {
+  for (const table of ['quotes', 'quote_events']) {
     await sql`
       select setval(${`${table}_id_seq`}, max(id))
       from ${sql.table(table)} having max(id) is not null
@@ -136,7 +126,7 @@ export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   }
 }
 
-/** Allows long statements in the transaction, and long waits for input or output between statements. */
+/** Allows long statements, and long waits for input or output between them. */
 export async function disableTimeouts(tx: Tx): Promise<void> {
   if (!isSqlite(tx)) {
     await sql`set local statement_timeout = 0`.execute(tx);
@@ -149,10 +139,7 @@ function columnList(names: readonly string[]): RawBuilder<unknown> {
 }
 
 /** Checks the types, because the two databases convert mismatched values differently. */
-function matchesColumnTypes(
-  row: ArchiveRow,
-  columns: Readonly<Record<string, 'text' | 'bigint'>>,
-): boolean {
+function matchesColumnTypes(row: ArchiveRow, columns: ColumnTypes): boolean {
   const entries = Object.entries(columns);
   return (
     Object.keys(row).length === entries.length &&

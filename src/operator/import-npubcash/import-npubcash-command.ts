@@ -1,15 +1,13 @@
 import { parseArgs } from 'node:util';
 import { notify, transaction } from '../../database/transaction.ts';
 import { WATCH_RESCAN_CHANNEL } from '../../quotes/process-notifications.ts';
-import { createCommandResult, type OperatorCommand, UsageError } from '../command.ts';
+import { type OperatorCommand, UsageError } from '../command.ts';
 import { formatCount, formatNumber, formatSat, joinLines } from '../format.ts';
 import { importQuotes } from './import-quotes.ts';
 import { ImportRun, type ImportSummary } from './import-run.ts';
 import { importBlocks, importUsers } from './import-users.ts';
 import { type NpubcashProofTotal, NpubcashSource } from './npubcash-source.ts';
 import { SKIP_REASON_TEXTS, type SkipReason } from './parse-npubcash-rows.ts';
-
-const POSTGRES_URL = /^postgres(?:ql)?:\/\//;
 
 export const importNpubcashCommand: OperatorCommand = {
   name: 'import-npubcash',
@@ -26,7 +24,7 @@ export const importNpubcashCommand: OperatorCommand = {
     });
     const isDryRun = values['dry-run'];
     const [url = ''] = positionals;
-    if (!POSTGRES_URL.test(url) || positionals.length > 1) {
+    if (!/^postgres(?:ql)?:\/\//.test(url) || positionals.length > 1) {
       throw new UsageError(
         'Give the URL of the npubcash database, such as postgres://user@host:5432/npubcash.',
       );
@@ -38,11 +36,11 @@ export const importNpubcashCommand: OperatorCommand = {
       await importUsers(run, source);
       await importQuotes(run, source);
       if (!isDryRun) {
-        // Other processes, which watch the mints of these quotes, then start to watch the quotes too.
         await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
       }
       const proofTotals = await source.readProofTotals();
-      return createCommandResult(true, formatSummary(run.summary, proofTotals, isDryRun));
+      const stdout = formatSummary(run.summary, proofTotals, isDryRun);
+      return { exitCode: 0, stdout, stderr: '' };
     };
   },
 };

@@ -3,14 +3,15 @@ import { encodePayloads, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-noti
 import { isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../recipients/user-store.ts';
 import { formatCount } from '../format.ts';
-import { NPUBCASH_QUOTES_PER_TRANSACTION } from '../limits.ts';
 import type { ImportRun } from './import-run.ts';
 import { findExistingQuotes, insertImportedQuotes } from './npubcash-import-store.ts';
 import type { NpubcashSource } from './npubcash-source.ts';
 import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
 import { isSamePaidSecond, planQuoteImport, toQuoteKey } from './plan-quote-import.ts';
 
-/** Imports the payments of each recipient in the order of payment, then all other quotes, the oldest first. */
+/** A transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
+const QUOTES_PER_TRANSACTION = 500;
+
 export async function importQuotes(run: ImportRun, source: NpubcashSource): Promise<void> {
   const { allowHttpMints, clock, io } = run.options;
   const seenKeys = new Set<string>();
@@ -29,10 +30,7 @@ export async function importQuotes(run: ImportRun, source: NpubcashSource): Prom
       }
       seenKeys.add(toQuoteKey(quote));
       // planQuoteImport needs all payments of the same second in one transaction.
-      if (
-        batch.length >= NPUBCASH_QUOTES_PER_TRANSACTION &&
-        !isSamePaidSecond(batch.at(-1), quote)
-      ) {
+      if (batch.length >= QUOTES_PER_TRANSACTION && !isSamePaidSecond(batch.at(-1), quote)) {
         await importBatch(run, batch);
         batch = [];
       }
@@ -48,10 +46,8 @@ async function importBatch(run: ImportRun, batch: readonly ParsedNpubcashQuote[]
   await run.transaction(async (tx) => {
     // Locks the counters before reading the quotes, because another import may be adding the same quotes.
     const paidQuotes = batch.filter(({ state }) => isPaidQuoteState(state));
-    const counters = await lockPaymentCounters(
-      tx,
-      paidQuotes.map(({ pubkey }) => pubkey),
-    );
+    const pubkeys = paidQuotes.map(({ pubkey }) => pubkey);
+    const counters = await lockPaymentCounters(tx, pubkeys);
     const existingKeys = new Set((await findExistingQuotes(tx, batch)).map(toQuoteKey));
     const newQuotes = batch.filter((quote) => !existingKeys.has(toQuoteKey(quote)));
     const plan = planQuoteImport(newQuotes, counters, run.options.clock());

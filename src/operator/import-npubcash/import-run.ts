@@ -3,42 +3,30 @@ import { type Db, type Tx, tryTransaction } from '../../database/transaction.ts'
 import type { CommandIo } from '../command.ts';
 import type { SkipReason } from './parse-npubcash-rows.ts';
 
-interface ImportRunOptions {
-  db: Db;
-  io: CommandIo;
-  clock: Clock;
-  allowHttpMints: boolean;
-  /** Whether to roll every transaction back. */
-  isDryRun: boolean;
-}
-
-interface ImportCount {
-  added: number;
-  existing: number;
-}
-
 export type ImportSummary = ImportRun['summary'];
 
-/**
- * One run of the import, in many short transactions. It never overwrites stored data, so after an interruption the
- * next run continues.
- */
+/** Many short transactions, which never overwrite stored data: after an interruption the next run continues. */
 export class ImportRun {
-  readonly options: Readonly<ImportRunOptions>;
+  readonly options: Readonly<{
+    db: Db;
+    io: CommandIo;
+    clock: Clock;
+    allowHttpMints: boolean;
+    isDryRun: boolean;
+  }>;
   readonly summary = {
-    users: createCount(),
-    names: createCount(),
-    blocks: createCount(),
-    payments: createCount(),
-    invoices: createCount(),
-    /** Added payments that are listed as paid now, because wallets would miss them at their time at npubcash. */
+    users: { added: 0, existing: 0 },
+    names: { added: 0, existing: 0 },
+    blocks: { added: 0, existing: 0 },
+    payments: { added: 0, existing: 0 },
+    invoices: { added: 0, existing: 0 },
     changedTimeCount: 0,
     watchedCount: 0,
     skippedByReason: {} as Partial<Record<SkipReason, number>>,
   };
   #skippedLines = '';
 
-  constructor(options: ImportRunOptions) {
+  constructor(options: ImportRun['options']) {
     this.options = options;
   }
 
@@ -63,8 +51,4 @@ export class ImportRun {
     this.#skippedLines += `skipped ${sourceRow}: ${reason}\n`;
     this.summary.skippedByReason[reason] = (this.summary.skippedByReason[reason] ?? 0) + 1;
   }
-}
-
-function createCount(): ImportCount {
-  return { added: 0, existing: 0 };
 }

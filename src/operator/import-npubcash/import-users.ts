@@ -15,6 +15,7 @@ import {
   isMintUrlAllowed,
   parseNpubcashMintUrl,
   parseNpubcashPubkey,
+  type SkipReason,
 } from './parse-npubcash-rows.ts';
 
 /** Imports blocks, unless the operator has ever blocked the recipient here: a block may have been removed since. */
@@ -44,13 +45,10 @@ export async function importUsers(run: ImportRun, source: NpubcashSource): Promi
   let readCount = 0;
   for await (const rows of source.readUsers()) {
     await run.transaction(async (tx) => {
-      const users = rows.flatMap((row) => parseUser(run, row) ?? []);
-      await lockPaymentCounters(
-        tx,
-        users.map(({ pubkey }) => pubkey),
-      );
-      for (const user of users) {
-        await importUser(run, tx, user);
+      const pubkeys = rows.flatMap((row) => parseNpubcashPubkey(row.pubkey) ?? []);
+      await lockPaymentCounters(tx, pubkeys);
+      for (const row of rows) {
+        await importUser(run, tx, row);
       }
       await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
     });
@@ -59,63 +57,61 @@ export async function importUsers(run: ImportRun, source: NpubcashSource): Promi
   }
 }
 
-/** A row of `l_users`, in which settings that cannot be imported are null. */
-type ParsedUser = NpubcashUser & { pubkey: string };
-
-/** Returns null if the key is invalid. */
-function parseUser(run: ImportRun, row: NpubcashUser): ParsedUser | null {
-  const sourceRow = `l_users ${row.id}`;
+async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<void> {
+  const skip = (reason: SkipReason) => run.skip(`l_users ${row.id}`, reason);
   const pubkey = parseNpubcashPubkey(row.pubkey);
   if (pubkey === null) {
-    run.skip(sourceRow, 'bad_pubkey');
-    return null;
+    skip('bad_pubkey');
+    return;
   }
-  let mintUrl = parseNpubcashMintUrl(row.mintUrl);
-  if (row.mintUrl !== null && mintUrl === null) {
-    run.skip(sourceRow, 'bad_mint_url');
-  } else if (mintUrl !== null && !isMintUrlAllowed(mintUrl, run.options.allowHttpMints)) {
-    run.skip(sourceRow, 'mint_url_not_allowed');
-    mintUrl = null;
+  let rowMintUrl = parseNpubcashMintUrl(row.mintUrl);
+  if (row.mintUrl !== null && rowMintUrl === null) {
+    skip('bad_mint_url');
+  } else if (rowMintUrl !== null && !isMintUrlAllowed(rowMintUrl, run.options.allowHttpMints)) {
+    skip('mint_url_not_allowed');
+    rowMintUrl = null;
   }
-  const name = parseUsername(row.name ?? '');
-  if (row.name !== null && name === null) {
-    run.skip(sourceRow, 'bad_name');
-  }
-  return { ...row, pubkey, mintUrl, name };
-}
-
-async function importUser(run: ImportRun, tx: Tx, user: ParsedUser): Promise<void> {
-  const { pubkey, name } = user;
-  const sourceRow = `l_users ${user.id}`;
   const stored = await findUserByPubkey(tx, pubkey);
-  const mintUrl = stored?.mintUrl ?? user.mintUrl;
-  const lockQuotes = stored?.lockQuotes ?? user.lockQuotes;
+  const mintUrl = stored?.mintUrl ?? rowMintUrl;
+  const lockQuotes = stored?.lockQuotes ?? row.lockQuotes;
   const isChanged = mintUrl !== (stored?.mintUrl ?? null) || lockQuotes !== stored?.lockQuotes;
   if (isChanged) {
     await saveUserSettings(tx, pubkey, { lockQuotes, ...(mintUrl !== null && { mintUrl }) });
   }
   run.count('users', isChanged);
-  if (mintUrl !== (user.mintUrl ?? mintUrl) || lockQuotes !== user.lockQuotes) {
-    run.skip(sourceRow, 'settings_kept');
+  if (mintUrl !== (rowMintUrl ?? mintUrl) || lockQuotes !== row.lockQuotes) {
+    skip('settings_kept');
   }
+  if (row.name !== null) {
+    const storedName = stored?.name ?? null;
+    const skipReason = await importName(run, tx, { pubkey, storedName, sourceName: row.name });
+    if (skipReason === null) {
+      run.count('names', storedName === null);
+    } else {
+      skip(skipReason);
+    }
+  }
+}
+
+/** Returns null if the key has the name now. */
+async function importName(
+  run: ImportRun,
+  tx: Tx,
+  names: { pubkey: string; storedName: string | null; sourceName: string },
+): Promise<SkipReason | null> {
+  const { pubkey, storedName, sourceName } = names;
+  const name = parseUsername(sourceName);
   if (name === null) {
-    return;
+    return 'bad_name';
   }
-  const hasNoName = stored === null || stored.name === null;
-  if (!hasNoName && stored.name !== name) {
-    run.skip(sourceRow, 'has_another_name');
-    return;
+  if (storedName !== null) {
+    return storedName === name ? null : 'has_another_name';
   }
-  // The operator has released it, for example because it pretends to be somebody else.
-  if (hasNoName && (await findUsername(tx, name))?.status === 'released') {
-    run.skip(sourceRow, 'name_released');
-    return;
+  // The operator has released it, for example because it pretends to be another person.
+  if ((await findUsername(tx, name))?.status === 'released') {
+    return 'name_released';
   }
   // The grace period does not matter: the key has no other name that this would release.
   const claim = { pubkey, nowMs: run.options.clock(), graceMs: 0 };
-  if (hasNoName && !(await claimUsername(tx, name, claim))) {
-    run.skip(sourceRow, 'name_taken');
-    return;
-  }
-  run.count('names', hasNoName);
+  return (await claimUsername(tx, name, claim)) ? null : 'name_taken';
 }

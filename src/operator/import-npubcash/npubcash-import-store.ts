@@ -1,28 +1,18 @@
 import { sql } from 'kysely';
-import type { QuoteState } from '../../database/schema.ts';
 import { jsonRows, toFlag } from '../../database/sql.ts';
 import type { Tx } from '../../database/transaction.ts';
 import type { QuoteUpdate } from '../../quotes/process-notifications.ts';
+import type { ParsedNpubcashQuote } from './parse-npubcash-rows.ts';
 
 interface QuoteKey {
   mintUrl: string;
   quoteId: string;
 }
 
-/** A quote that an npubcash server created. Times are in milliseconds since 1970. */
-export interface ImportedQuote extends QuoteKey {
-  pubkey: string;
-  request: string;
-  paymentHash: string | null;
-  amountSat: number;
-  state: QuoteState;
-  isLocked: boolean;
-  createdAtMs: number;
-  expiresAtMs: number;
-  zapRequest: string | null;
-  /** The payment time and the position in the recipient's list. Null if the quote is not paid. */
+export interface ImportedQuote extends ParsedNpubcashQuote {
+  /** Null if the quote is not paid. */
   payment: { paidAtMs: number; paidSeq: number } | null;
-  /** When the service stops polling the mint. Null: the quote is not watched. */
+  /** Null if the quote is not watched. */
   watchUntilMs: number | null;
 }
 

@@ -1,9 +1,8 @@
 import pg from 'pg';
 import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
-import { NPUBCASH_ROWS_PER_PAGE } from '../limits.ts';
 
-/** A row of `l_users`. Like in the other row types, `pubkey` was converted to lower case, but not validated. */
+/** A row of `l_users`. As in the other row types, `pubkey` is in lower case, but not validated. */
 export interface NpubcashUser {
   id: number;
   pubkey: string | null;
@@ -29,12 +28,6 @@ export interface NpubcashQuote {
   zapRequest: string | null;
 }
 
-export interface NpubcashBlock {
-  pubkey: string | null;
-  reason: string | null;
-  createdAtMs: number | null;
-}
-
 export interface NpubcashProofTotal {
   state: string | null;
   proofCount: number;
@@ -49,11 +42,10 @@ export class NpubcashSource implements AsyncDisposable {
     this.#client = client;
   }
 
-  /** @throws OperatorError if the database cannot be reached or does not belong to an npubcash server */
   static async open(url: string): Promise<NpubcashSource> {
     const source = new NpubcashSource(await connect(url));
     try {
-      await source.#beginTransactionAndCheckTables();
+      await source.#beginAndCheckTables();
       return source;
     } catch (error) {
       await source[Symbol.asyncDispose]();
@@ -71,10 +63,7 @@ export class NpubcashSource implements AsyncDisposable {
       from proofs group by state order by state`);
   }
 
-  /**
-   * Reads all users. Rows in lower case come first: if two rows differ only in case, the importer takes the first one,
-   * and npubcash looks users up in lower case.
-   */
+  /** If two rows differ only in case, the one in lower case comes first, because npubcash uses that one. */
   readUsers(): AsyncGenerator<NpubcashUser[]> {
     return this.#fetchPages<NpubcashUser>(`
       select id, lower(pubkey) as pubkey, nullif(name, '') as name, nullif(mint_url, '') as "mintUrl",
@@ -83,39 +72,36 @@ export class NpubcashSource implements AsyncDisposable {
       order by name = lower(name) desc nulls last, pubkey = lower(pubkey) desc, id`);
   }
 
-  async *readBlocks(): AsyncGenerator<NpubcashBlock[]> {
+  async *readBlocks() {
     if (this.#hasBlocks) {
-      yield* this.#fetchPages<NpubcashBlock>(`
+      yield* this.#fetchPages<
+        Record<'pubkey' | 'reason', string | null> & { createdAtMs: number | null }
+      >(`
         select lower(pubkey) as pubkey, reason, ${toMillisecondsSql('created_at')} as "createdAtMs"
         from recipient_blocks order by pubkey`);
     }
   }
 
-  /**
-   * Reads the paid quotes, grouped by recipient and ordered by payment time (payments without a time last). Then
-   * reads all other quotes, the oldest first.
-   */
+  /** First the paid quotes of each recipient by payment time (those without one last), then the others by age. */
   async *readQuotes(): AsyncGenerator<NpubcashQuote[]> {
     const isPaid = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
-    yield* this.#readQuotesWhere(
-      `where ${isPaid} order by lower(pubkey) collate "C", paid_at, created_at, id`,
-    );
-    yield* this.#readQuotesWhere(`where ${isPaid} is not true order by created_at, id`);
+    for (const condition of [
+      `${isPaid} order by lower(pubkey) collate "C", paid_at, created_at, id`,
+      `${isPaid} is not true order by created_at, id`,
+    ]) {
+      yield* this.#fetchPages<NpubcashQuote>(`
+        select id, unit, mint_url as "mintUrl", payment_request as request, quote_id as "quoteId",
+          amount as "amountSat", lower(pubkey) as pubkey, state, locked,
+          ${toMillisecondsSql('created_at')} as "createdAtMs",
+          ${toMillisecondsSql('expires_at')} as "expiresAtMs",
+          ${toMillisecondsSql('paid_at')} as "paidAtMs",
+          ${ZAP_REQUEST_SQL} as "zapRequest"
+        from mint_quotes where ${condition}`);
+    }
   }
 
-  #readQuotesWhere(condition: string): AsyncGenerator<NpubcashQuote[]> {
-    return this.#fetchPages<NpubcashQuote>(`
-      select id, unit, mint_url as "mintUrl", payment_request as request, quote_id as "quoteId",
-        amount as "amountSat", lower(pubkey) as pubkey, state, locked,
-        ${toMillisecondsSql('created_at')} as "createdAtMs",
-        ${toMillisecondsSql('expires_at')} as "expiresAtMs",
-        ${toMillisecondsSql('paid_at')} as "paidAtMs",
-        ${ZAP_REQUEST_SQL} as "zapRequest"
-      from mint_quotes ${condition}`);
-  }
-
-  /** Begins the transaction that cursors need, without timeouts that could end it. Then checks the tables. */
-  async #beginTransactionAndCheckTables(): Promise<void> {
+  /** Cursors need a transaction. Timeouts could end it. */
+  async #beginAndCheckTables(): Promise<void> {
     await this.#query(`
       begin read only;
       set local statement_timeout = 0;
@@ -123,10 +109,10 @@ export class NpubcashSource implements AsyncDisposable {
     const rows = await this.#query<{ name: string }>(
       'select tablename as name from pg_tables where schemaname = current_schema()',
     );
-    const tables = new Set(rows.map(({ name }) => name));
-    this.#hasBlocks = tables.has('recipient_blocks');
+    const tables = rows.map(({ name }) => name);
+    this.#hasBlocks = tables.includes('recipient_blocks');
     const missingTables = ['l_users', 'mint_quotes', 'proofs'].filter(
-      (table) => !tables.has(table),
+      (table) => !tables.includes(table),
     );
     if (missingTables.length > 0) {
       throw new OperatorError(
@@ -138,7 +124,7 @@ export class NpubcashSource implements AsyncDisposable {
   async *#fetchPages<Row>(query: string): AsyncGenerator<Row[]> {
     await this.#query(`declare page no scroll cursor for ${query}`);
     for (;;) {
-      const rows = await this.#query<Row>(`fetch ${NPUBCASH_ROWS_PER_PAGE} from page`);
+      const rows = await this.#query<Row>('fetch 200 from page');
       if (rows.length === 0) {
         break;
       }

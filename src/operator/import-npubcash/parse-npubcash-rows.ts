@@ -4,8 +4,6 @@ import { normaliseMintUrl } from '../../net/server-url.ts';
 import { decodeInvoice } from '../../quotes/bolt11.ts';
 import { computeUnpaidWatchUntilMs, isPaidQuoteState } from '../../quotes/quote-state.ts';
 import { isOnCurve } from '../../recipients/lightning-address.ts';
-import { MAX_INVOICE_LIFETIME_MS } from '../limits.ts';
-import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { NpubcashQuote } from './npubcash-source.ts';
 
 /** Why a row of an npubcash server is not imported, or imported only in part. */
@@ -29,22 +27,16 @@ export const SKIP_REASON_TEXTS = {
 
 export type SkipReason = keyof typeof SKIP_REASON_TEXTS;
 
-export interface ParsedNpubcashQuote extends Omit<ImportedQuote, 'payment' | 'watchUntilMs'> {
-  /** When npubcash recorded the payment. Null: the quote is unpaid, or the time is unknown. */
-  paidAtMs: number | null;
-  isMintAllowed: boolean;
-}
-
-const HEX_PUBKEY = /^[0-9a-f]{64}$/;
+export type ParsedNpubcashQuote = Exclude<ReturnType<typeof parseNpubcashQuote>, SkipReason>;
 
 const QUOTE_STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
 
-/** Returns the key, or null if it is not a valid key. A key that is not on the curve has no secret key. */
+/** Returns null for an invalid key. A key that is not on the curve has no secret key. */
 export function parseNpubcashPubkey(pubkey: string | null): string | null {
-  return pubkey !== null && HEX_PUBKEY.test(pubkey) && isOnCurve(pubkey) ? pubkey : null;
+  return pubkey !== null && /^[0-9a-f]{64}$/.test(pubkey) && isOnCurve(pubkey) ? pubkey : null;
 }
 
-/** Normalises a mint URL. Accepts plain http, because a recipient may use a mint that this service cannot use. */
+/** Accepts plain http, because a recipient may use a mint that this service cannot use. */
 export function parseNpubcashMintUrl(text: string | null): string | null {
   return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
 }
@@ -53,16 +45,11 @@ export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
   return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
 }
 
-/**
- * Validates and normalises a quote.
- *
- * @param context.allowHttp whether this service sends requests to mints over plain http
- * @returns the quote, or the reason why it cannot be imported
- */
+/** Returns the reason if the quote cannot be imported. */
 export function parseNpubcashQuote(
   row: NpubcashQuote,
   { allowHttp, nowMs }: { allowHttp: boolean; nowMs: number },
-): ParsedNpubcashQuote | SkipReason {
+) {
   const pubkey = parseNpubcashPubkey(row.pubkey);
   const mintUrl = parseNpubcashMintUrl(row.mintUrl);
   const sourceState = QUOTE_STATES.find((each) => each === row.state);
@@ -93,9 +80,8 @@ export function parseNpubcashQuote(
   }
   const invoice = decodeInvoice(request);
   const createdAtMs =
-    row.createdAtMs ?? row.paidAtMs ?? secondsToMs(invoice?.createdAtSeconds) ?? nowMs;
-  const invoiceExpiresAtMs = secondsToMs(invoice?.expiresAtSeconds);
-  const expiresAtMs = resolveExpiresAtMs(row, createdAtMs, invoiceExpiresAtMs, isPaid);
+    row.createdAtMs ?? row.paidAtMs ?? (invoice === null ? nowMs : invoice.createdAtSeconds * 1000);
+  const expiresAtMs = resolveExpiresAtMs(row, createdAtMs, invoice, isPaid);
   // An expired quote may have been paid since. Importing it as unpaid makes the service check it at its mint.
   const mayBePaid =
     row.paidAtMs !== null || computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }) > nowMs;
@@ -115,6 +101,7 @@ export function parseNpubcashQuote(
     isLocked: row.locked ?? false,
     createdAtMs,
     expiresAtMs,
+    /** When npubcash recorded the payment. Null: the quote is unpaid, or the time is unknown. */
     paidAtMs: isPaid ? row.paidAtMs : null,
     zapRequest: row.zapRequest,
     isMintAllowed,
@@ -128,17 +115,15 @@ export function parseNpubcashQuote(
 function resolveExpiresAtMs(
   { expiresAtMs }: NpubcashQuote,
   createdAtMs: number,
-  invoiceExpiresAtMs: number | undefined,
+  invoice: { expiresAtSeconds: number } | null,
   isPaid: boolean,
 ): number {
   if (expiresAtMs !== null && isPaid) {
     return expiresAtMs;
   }
+  const invoiceExpiresAtMs = invoice === null ? createdAtMs : invoice.expiresAtSeconds * 1000;
   const isValid = expiresAtMs !== null && expiresAtMs > createdAtMs;
-  const candidateMs = isValid ? expiresAtMs : (invoiceExpiresAtMs ?? createdAtMs);
-  return Math.min(candidateMs, createdAtMs + MAX_INVOICE_LIFETIME_MS);
-}
-
-function secondsToMs(seconds: number | undefined): number | undefined {
-  return seconds === undefined ? undefined : seconds * 1000;
+  // No invoice is valid for longer than a year. A later expiry is an error in the row.
+  const maxExpiresAtMs = createdAtMs + 365 * 24 * 60 * 60_000;
+  return Math.min(isValid ? expiresAtMs : invoiceExpiresAtMs, maxExpiresAtMs);
 }

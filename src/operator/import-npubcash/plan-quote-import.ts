@@ -7,19 +7,11 @@ import type { PaymentCounter } from '../../recipients/user-store.ts';
 import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { ParsedNpubcashQuote } from './parse-npubcash-rows.ts';
 
-export interface QuoteImportPlan {
-  quotes: ImportedQuote[];
-  counters: PaymentCounter[];
-  changedTimeCount: number;
-}
-
 /**
- * Decides the payment times and positions of new quotes.
- *
- * Wallets remember the newest payment time that they have seen, in whole seconds, and ignore payments that are not
- * later. A payment therefore keeps its time only if wallets have not seen that second, and it is not earlier than a
- * stored payment of the recipient. Every other payment is listed as paid now. Payments that shared a second at npubcash
- * still share a second.
+ * Decides the payment times and positions of new quotes. Wallets ignore payments that are not later than the newest
+ * second that they have seen. So a payment keeps its time only if wallets have not seen that second, and no stored
+ * payment of the recipient is later. Every other payment is listed as paid now. Payments that shared a second at
+ * npubcash still share a second.
  *
  * @param newQuotes ordered by payment time; must contain either all or none of a recipient's payments in one second
  * @param storedCounters the counters of the recipients of paid quotes
@@ -28,7 +20,7 @@ export function planQuoteImport(
   newQuotes: readonly ParsedNpubcashQuote[],
   storedCounters: readonly PaymentCounter[],
   nowMs: number,
-): QuoteImportPlan {
+): { quotes: ImportedQuote[]; counters: PaymentCounter[]; changedTimeCount: number } {
   const stored = new Map(storedCounters.map((counter) => [counter.pubkey, counter]));
   const planned = new Map<string, PaymentCounter>();
   let changedTimeCount = 0;
@@ -74,10 +66,7 @@ function choosePaidAtMs(
   return canKeepTime ? paidAtMs : computePaidAtMs(counter, nowMs);
 }
 
-/**
- * Returns when to stop watching a quote (milliseconds since 1970), or null to never watch it. The service checks
- * every watched quote at least once, even if the time is in the past. An old PAID quote is not watched.
- */
+/** Null: not watched. The service checks every watched quote at least once, even if the time is in the past. */
 function computeImportWatchUntilMs(
   quote: ParsedNpubcashQuote,
   paidAtMs: number | null,

@@ -5,10 +5,7 @@ import {
   type ParsedNpubcashQuote,
   parseNpubcashQuote,
 } from '../../../src/operator/import-npubcash/parse-npubcash-rows.ts';
-import {
-  planQuoteImport,
-  type QuoteImportPlan,
-} from '../../../src/operator/import-npubcash/plan-quote-import.ts';
+import { planQuoteImport } from '../../../src/operator/import-npubcash/plan-quote-import.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import { createInvoice } from '../../operations/npubcash/npubcash-database.ts';
 
@@ -158,10 +155,7 @@ function createPaidQuote(paidAtMs: number | null): ParsedNpubcashQuote {
 }
 
 /** Plans an import for a recipient who has seven stored payments, which a wallet has seen. */
-function planImport(
-  quotes: readonly ParsedNpubcashQuote[],
-  lastPaidAtMs: number | null,
-): QuoteImportPlan {
+function planImport(quotes: readonly ParsedNpubcashQuote[], lastPaidAtMs: number | null) {
   const listedUntilMs = (Math.floor((lastPaidAtMs ?? 0) / 1000) + 1) * 1000;
   const counters = [{ pubkey, paidCount: 7, lastPaidAtMs, listedUntilMs }];
   return planQuoteImport(quotes, counters, NOW_MS);
