@@ -5,15 +5,9 @@ import { ConfigError, isRunByNpm, readCommandConfig, readConfig, VERSION } from 
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
-import type { CommandResult } from './operator/command.ts';
+import { type CommandResult, parseArguments } from './operator/command.ts';
 import { ProcessIo } from './operator/command-io.ts';
-import {
-  COMMAND_NAMES,
-  COMMANDS_USAGE,
-  parseArguments,
-  parseCommand,
-  runOperatorCommand,
-} from './operator/commands.ts';
+import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
 import { runDoctor } from './operator/doctor/doctor.ts';
 import {
   DOCTOR_USAGE,
@@ -53,15 +47,12 @@ async function dispatch(command: string): Promise<void> {
   const run = builtInCommands.get(command);
   if (run !== undefined) {
     await run();
-  } else if (COMMAND_NAMES.includes(command)) {
-    await runOperatorCommandByName(command);
   } else if (['help', '--help', '-h'].includes(command)) {
     process.stdout.write(USAGE);
   } else if (command === '--version') {
     process.stdout.write(`${VERSION}\n`);
   } else {
-    process.stderr.write(`Unknown command: ${command}\n\n${USAGE}`);
-    process.exitCode = 2;
+    await runOperatorCommandByName(command);
   }
 }
 
@@ -92,7 +83,7 @@ async function migrate(): Promise<void> {
   if (parseOptions(MIGRATE_USAGE, {}) === null) {
     return;
   }
-  const terminal = openTerminal();
+  const terminal = new ProcessIo(process);
   const onProgress = (line: string) => terminal.reportProgress(line);
   const database = await openDatabase(readCommandConfig().database, () => undefined, onProgress);
   await database.close();
@@ -101,11 +92,13 @@ async function migrate(): Promise<void> {
 
 async function runOperatorCommandByName(command: string): Promise<void> {
   const parsed = parseCommand([command, ...args]);
-  printResult(
-    'run' in parsed
-      ? await runOperatorCommand(readCommandConfig(), parsed, openTerminal())
-      : parsed,
-  );
+  if (parsed === null) {
+    printResult({ exitCode: 2, stdout: '', stderr: `Unknown command: ${command}\n\n${USAGE}` });
+  } else if (typeof parsed === 'function') {
+    printResult(await runOperatorCommand(readCommandConfig(), parsed, new ProcessIo(process)));
+  } else {
+    printResult(parsed);
+  }
 }
 
 /** Runs even if settings are invalid or the database is missing. */
@@ -115,7 +108,7 @@ async function doctor(): Promise<void> {
     printResult(parsed);
     return;
   }
-  const terminal = openTerminal();
+  const terminal = new ProcessIo(process);
   const findings = await runDoctor((line) => terminal.reportProgress(line));
   printResult(renderFindings(findings, parsed, Date.now()));
 }
@@ -138,10 +131,6 @@ async function demo(): Promise<void> {
     return demoFinished;
   });
   await demoFinished;
-}
-
-function openTerminal(): ProcessIo {
-  return new ProcessIo(process, () => performance.now());
 }
 
 function printResult({ stdout, stderr, exitCode }: CommandResult): void {

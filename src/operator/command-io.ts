@@ -1,20 +1,17 @@
 import { once } from 'node:events';
 import { OperatorError } from '../errors.ts';
-import { PROGRESS_INTERVAL_MS } from './limits.ts';
 
-type StandardStreams = Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
+const PROGRESS_INTERVAL_MS = 10_000;
 
 export class ProcessIo {
-  readonly #streams: StandardStreams;
-  readonly #monotonicMs: () => number;
+  readonly #streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
   readonly #closeController = new AbortController();
   #lastProgressAtMs: number;
 
-  constructor(streams: StandardStreams, monotonicMs: () => number) {
+  constructor(streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>) {
     this.#streams = streams;
-    this.#monotonicMs = monotonicMs;
     // A terminal shows the first progress line immediately.
-    this.#lastProgressAtMs = streams.stderr.isTTY ? -Infinity : monotonicMs();
+    this.#lastProgressAtMs = streams.stderr.isTTY ? -Infinity : performance.now();
     streams.stdout.on('error', (error: NodeJS.ErrnoException) => {
       const problem =
         error.code === 'EPIPE' ? 'was closed' : `could not be written (${error.message})`;
@@ -35,7 +32,7 @@ export class ProcessIo {
     return this.#closeController.signal;
   }
 
-  /** Resolves when standard output can take more. @throws OperatorError if standard output was closed or its disk is full */
+  /** Resolves when standard output can take more. @throws the abort reason of `signal` */
   async write(text: string): Promise<void> {
     this.signal.throwIfAborted();
     if (!this.#streams.stdout.write(text)) {
@@ -45,11 +42,10 @@ export class ProcessIo {
     }
   }
 
-  /** Shows one line of progress. Drops lines that follow the last one too soon. @param line without a line break */
+  /** Shows a line of progress, unless the last one is recent. */
   reportProgress(line: string): void {
-    const nowMs = this.#monotonicMs();
-    if (nowMs - this.#lastProgressAtMs >= PROGRESS_INTERVAL_MS) {
-      this.#lastProgressAtMs = nowMs;
+    if (performance.now() - this.#lastProgressAtMs >= PROGRESS_INTERVAL_MS) {
+      this.#lastProgressAtMs = performance.now();
       this.#streams.stderr.write(`${line}\n`);
     }
   }

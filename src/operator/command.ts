@@ -4,9 +4,8 @@ import type { TreasuryContext } from '../usernames/treasury.ts';
 import type { ProcessIo } from './command-io.ts';
 import { formatJson, joinLines } from './format.ts';
 
-/** The exit code of a command, and what to print after it has finished. */
+/** What a command prints after it has finished. Exit codes: 0 success, 1 failure, 2 wrong arguments. */
 export interface CommandResult {
-  /** 0: success. 1: failure. 2: wrong arguments. */
   exitCode: number;
   stdout: string;
   stderr: string;
@@ -17,7 +16,6 @@ export interface CommandContext {
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */
   openTreasury: () => TreasuryContext;
-  /** Whether this service sends requests to mints over plain http, which is for development. */
   allowHttpMints: boolean;
   clock: Clock;
 }
@@ -28,13 +26,8 @@ export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise
 
 export interface OperatorCommand {
   name: string;
-  /** The lines of the usage text, each indented and with a line break. */
   usage: string;
-  /**
-   * Parses the arguments. Runs before the database is opened.
-   *
-   * @throws UsageError, or an error of `parseArgs` from node:util
-   */
+  /** Runs before the database is opened. @throws UsageError, or an error of `parseArgs` from node:util */
   parse(args: string[]): CommandHandler;
 }
 
@@ -42,7 +35,28 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Returns the only operand, trimmed. @throws UsageError unless there is exactly one operand */
+/** Calls `parse`. Returns the usage text instead for `--help` and for wrong arguments. */
+export function parseArguments<T>(
+  usageLines: string,
+  args: readonly string[],
+  parse: () => T,
+): T | CommandResult {
+  const usage = `Usage: nutpost <command>\n\n${usageLines}`;
+  if (args.includes('--help') || args.includes('-h')) {
+    return { exitCode: 0, stdout: usage, stderr: '' };
+  }
+  try {
+    return parse();
+  } catch (error) {
+    const isParseError =
+      error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS_/.test(String(error.code));
+    if (error instanceof UsageError || isParseError) {
+      return { exitCode: 2, stdout: '', stderr: `${error.message}\n\n${usage}` };
+    }
+    throw error;
+  }
+}
+
 export function requireSingleOperand(
   [operand = '', ...others]: string[],
   usageMessage: string,
@@ -54,35 +68,26 @@ export function requireSingleOperand(
 }
 
 /** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
-const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
-
 export function parseAmountSat(text: string): number {
-  if (!AMOUNT_SAT_PATTERN.test(text)) {
+  if (!/^[1-9]\d{0,15}$/.test(text)) {
     throw new UsageError(`--amount must be a whole number of sats (got '${text}').`);
   }
   return Number(text);
 }
 
-/** Prints an object as JSON on standard output. Prints the text of a failed command on standard error. */
-export function createCommandResult(isSuccess: boolean, output: string | object): CommandResult {
-  if (typeof output === 'string' && !isSuccess) {
-    return { exitCode: 1, stdout: '', stderr: output };
-  }
-  const stdout = typeof output === 'string' ? output : formatJson(output);
-  return { exitCode: isSuccess ? 0 : 1, stdout, stderr: '' };
-}
-
 export interface CommandReport {
   isSuccess: boolean;
-  /** For scripts (`--json`). */
   json: object;
-  /** For people. */
   lines: string[];
 }
 
+/** Prints the report for scripts (`--json`) on standard output, or for people: a failure on standard error. */
 export function createReportResult(
   { isSuccess, json, lines }: CommandReport,
   isJson: boolean,
 ): CommandResult {
-  return createCommandResult(isSuccess, isJson ? json : joinLines(...lines));
+  const text = isJson ? formatJson(json) : joinLines(...lines);
+  return isSuccess || isJson
+    ? { exitCode: isSuccess ? 0 : 1, stdout: text, stderr: '' }
+    : { exitCode: 1, stdout: '', stderr: text };
 }

@@ -3,6 +3,7 @@ import type { ExpiringEcash } from '../usernames/treasury-store.ts';
 
 const LABEL_WIDTH = 12;
 
+/** Omits rows without a value. */
 export function formatFields(...rows: [label: string, value: string | null | undefined][]) {
   return rows
     .filter(([, value]) => value)
@@ -13,7 +14,7 @@ export function joinLines(...lines: string[]): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Returns the npub. If the user has a name, returns the name, then the npub in parentheses. */
+/** Such as `npub1...`, or `alice (npub1...)` for a user with a name. */
 export function pubkeyToText(pubkey: string, name: string | null): string {
   const npub = nip19.npubEncode(pubkey);
   return name === null ? npub : `${name} (${npub})`;
@@ -36,10 +37,19 @@ export function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Such as `2026-08-01T12:00:00.000Z (in 12 s)`. */
+/** Such as `2026-08-01T12:00:00.000Z (in 12 s)` or `... (3 days ago)`: the largest unit that fits twice. */
 export function formatTimeWithDistance(atMs: number, nowMs: number): string {
-  return `${formatTime(atMs)} (${formatDistance(atMs - nowMs)})`;
+  const seconds = Math.round(Math.abs(atMs - nowMs) / 1000);
+  const [unit, unitSeconds] = DISTANCE_UNITS.find(([, size]) => seconds >= 2 * size) ?? ['s', 1];
+  const length = `${Math.round(seconds / unitSeconds)} ${unit}`;
+  return `${formatTime(atMs)} (${atMs > nowMs ? `in ${length}` : `${length} ago`})`;
 }
+
+const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
+  ['days', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+];
 
 /** Such as `21 sat at https://mint.example expire 2026-08-01T12:00:00.000Z (in 3 days)`. */
 export function formatExpiry(
@@ -50,24 +60,7 @@ export function formatExpiry(
   return `${formatSat(amountSat)} at ${mintUrl} ${verb} ${formatTimeWithDistance(expiresAtMs, nowMs)}`;
 }
 
-const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
-  ['days', 86_400],
-  ['h', 3_600],
-  ['min', 60],
-];
-
-/** Such as `in 12 s` or `3 days ago`. Uses the largest unit that fits into the distance at least twice. */
-function formatDistance(ms: number): string {
-  const seconds = Math.round(Math.abs(ms) / 1000);
-  const [unit, unitSeconds] = DISTANCE_UNITS.find(([, size]) => seconds >= 2 * size) ?? ['s', 1];
-  const length = `${Math.round(seconds / unitSeconds)} ${unit}`;
-  return ms > 0 ? `in ${length}` : `${length} ago`;
-}
-
-/**
- * Formats a value for `--json`. Omits null fields, writes times in ISO 8601 (`createdAtMs` becomes `createdAt`), and
- * adds the npub to each public key.
- */
+/** For `--json`: omits null fields, writes `createdAtMs` as `createdAt` (ISO 8601), and adds the npub to each pubkey. */
 export function formatJson(value: object): string {
   return `${JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), 2)}\n`;
 }
@@ -78,16 +71,12 @@ function convertFields(value: unknown): unknown {
   }
   const converted: Record<string, unknown> = {};
   for (const [key, field] of Object.entries(value)) {
-    if (field === null || field === undefined) {
-      continue;
-    }
     if (key === 'pubkey') {
       converted['npub'] = nip19.npubEncode(field);
     }
-    if (key.endsWith('Ms')) {
-      converted[key.slice(0, -'Ms'.length)] = formatTime(field);
-    } else {
-      converted[key] = field;
+    if (field !== null && field !== undefined) {
+      const isTime = key.endsWith('Ms');
+      converted[isTime ? key.slice(0, -'Ms'.length) : key] = isTime ? formatTime(field) : field;
     }
   }
   return converted;

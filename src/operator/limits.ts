@@ -1,32 +1,8 @@
-// All commands
-
-/** Interval of the lines that show the progress of a long command. */
-export const PROGRESS_INTERVAL_MS = 10_000;
-
-// user
-
 /** Characters of the reason of a block, which the output shows in one line. */
 export const MAX_REASON_LENGTH = 500;
 
 /** The output shows a larger number as "more than 1,000". */
 export const MAX_COUNTED_OPEN_QUOTES = 1_000;
-
-// trace
-
-/** The most quotes shown. Several quotes match only if mints reuse a payment hash or quote id. */
-export const MAX_TRACED_MATCHES = 5;
-
-// export, import, import-npubcash: one or two megabytes of memory, but few statements
-
-export const ARCHIVE_ROWS_PER_PAGE = 1_000;
-export const ARCHIVE_ROWS_PER_INSERT = 500;
-export const NPUBCASH_ROWS_PER_PAGE = 200;
-
-/** One transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
-export const NPUBCASH_QUOTES_PER_TRANSACTION = 500;
-
-/** No invoice is valid for longer than a year. A later expiry is an error in the row. */
-export const MAX_INVOICE_LIFETIME_MS = 365 * 24 * 60 * 60_000;
 
 // doctor
 
@@ -39,7 +15,7 @@ export const PROBLEM_CLOCK_SKEW_MS = 15_000;
 /** The oldest version that the tests cover. */
 export const MIN_POSTGRES_MAJOR_VERSION = 15;
 
-/** Ten connections for queries, one for LISTEN, and one for migrations. */
+/** Ten for queries, one for LISTEN, and one for migrations. */
 export const MAX_CONNECTIONS_PER_PROCESS = 12;
 
 /** Notifications arrive within milliseconds. */

@@ -7,16 +7,13 @@ import {
   readTreasuryOverview,
   readWithdrawalToken,
   type TreasuryContext,
-  type TreasuryOverview,
   type WithdrawalOrder,
   type WithdrawalResult,
   withdrawFromTreasury,
 } from '../usernames/treasury.ts';
-import { listWithdrawals, type MintBalance, type Withdrawal } from '../usernames/treasury-store.ts';
+import { listWithdrawals, type MintBalance } from '../usernames/treasury-store.ts';
 import {
   type CommandReport,
-  type CommandResult,
-  createCommandResult,
   createReportResult,
   type OperatorCommand,
   parseAmountSat,
@@ -60,51 +57,51 @@ export const treasuryCommand: OperatorCommand = {
     if (action !== 'token' && operands.length > 0) {
       throw new UsageError(`Unexpected argument: ${operands[0]}`);
     }
-    const runAction = createActionRunner(action, operands, values);
+    const runAction = parseAction(action, operands, values);
     return async ({ openTreasury }) => {
       const treasury = openTreasury();
-      return (await isTreasuryUnused(treasury))
-        ? createCommandResult(
-            false,
-            'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n',
-          )
-        : runAction(treasury);
+      if (await isTreasuryUnused(treasury)) {
+        return { exitCode: 1, stdout: '', stderr: NO_SECRET_TEXT };
+      }
+      const { token, ...report } = await runAction(treasury);
+      // Without `--json`, only the token is on standard output, so that it can be piped.
+      return token === undefined || values.json
+        ? createReportResult(report, values.json)
+        : { exitCode: 0, stdout: `${token}\n`, stderr: joinLines(...report.lines) };
     };
   },
 };
 
-function createActionRunner(
+const NO_SECRET_TEXT =
+  'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n';
+
+type ActionReport = CommandReport & { token?: string };
+
+function parseAction(
   action: string | undefined,
   operands: string[],
-  { json, amount, mint }: { json: boolean; amount?: string; mint?: string },
-): (treasury: TreasuryContext) => Promise<CommandResult> {
+  options: { amount?: string; mint?: string },
+): (treasury: TreasuryContext) => Promise<ActionReport> {
   switch (action) {
     case undefined:
-      return async (treasury) =>
-        createReportResult(reportOverview(await readTreasuryOverview(treasury)), json);
+      return reportOverview;
     case 'withdraw': {
-      const order = parseWithdrawalOrder(amount, mint);
-      return async (treasury) => {
-        const result = await withdrawFromTreasury(treasury, order);
-        return createTokenResult(result, withdrawalResultToLines(result), json);
-      };
+      const order = parseWithdrawalOrder(options);
+      return async (treasury) => reportWithdrawal(await withdrawFromTreasury(treasury, order));
     }
     case 'withdrawals':
-      return async (treasury) =>
-        createReportResult(reportWithdrawals(await listWithdrawals(treasury.db, MAX_LISTED)), json);
+      return reportWithdrawals;
     case 'token': {
-      const id = requireSingleOperand(
-        operands,
-        `Give one withdrawal id; ${LIST_WITHDRAWALS_ADVICE}`,
-      );
+      const listAdvice = '`nutpost treasury withdrawals` lists all ids.';
+      const id = requireSingleOperand(operands, `Give one withdrawal id; ${listAdvice}`);
       return async (treasury) => {
         const withdrawal = await readWithdrawalToken(treasury, id);
-        if (withdrawal === null) {
-          const text = `No withdrawal has this id; ${LIST_WITHDRAWALS_ADVICE}`;
-          return createTokenResult({ outcome: 'not_found' }, [text], json);
-        }
-        const text = `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`;
-        return createTokenResult({ outcome: 'token', ...withdrawal }, [text], json);
+        return withdrawal === null
+          ? reportToken({ outcome: 'not_found' }, `No withdrawal has this id; ${listAdvice}`)
+          : reportToken(
+              { outcome: 'token', ...withdrawal },
+              `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`,
+            );
       };
     }
     default:
@@ -112,47 +109,31 @@ function createActionRunner(
   }
 }
 
-const LIST_WITHDRAWALS_ADVICE = '`nutpost treasury withdrawals` lists all ids.';
-
-function parseWithdrawalOrder(
-  amount: string | undefined,
-  mint: string | undefined,
-): WithdrawalOrder {
-  const amountSat = amount === undefined ? null : parseAmountSat(amount);
+function parseWithdrawalOrder({
+  amount,
+  mint,
+}: {
+  amount?: string;
+  mint?: string;
+}): WithdrawalOrder {
   const mintUrl = mint === undefined ? null : normaliseMintUrl(mint, { allowHttp: true });
   if (mint !== undefined && mintUrl === null) {
     throw new UsageError(`--mint must be a URL such as https://mint.example (got '${mint}').`);
   }
-  return { mintUrl, amountSat };
+  return { mintUrl, amountSat: amount === undefined ? null : parseAmountSat(amount) };
 }
 
-/**
- * Without `--json`, prints only the token on standard output, so that it can be piped, and `lines` on standard error.
- */
-function createTokenResult(
-  result: { outcome: string; token?: string },
-  lines: string[],
-  isJson: boolean,
-): CommandResult {
-  const { token } = result;
-  return isJson || token === undefined
-    ? createReportResult({ isSuccess: token !== undefined, json: result, lines }, isJson)
-    : { exitCode: 0, stdout: `${token}\n`, stderr: joinLines(...lines) };
-}
-
-function reportOverview(overview: TreasuryOverview): CommandReport {
+async function reportOverview(treasury: TreasuryContext): Promise<CommandReport> {
+  const overview = await readTreasuryOverview(treasury);
   const { nowMs, secretProblem, balances, expiring, sales, openPurchases } = overview;
+  const balancesTitle = secretProblem === null ? 'Can be withdrawn' : 'Cannot be withdrawn';
   return {
     isSuccess: secretProblem === null,
     json: overview,
     lines: [
       ...(secretProblem === null ? [] : [`${secretProblem.message}. ${secretProblem.advice}`, '']),
-      ...(balances.length === 0
-        ? [NO_ECASH_TEXT]
-        : [
-            secretProblem === null ? 'Can be withdrawn' : 'Cannot be withdrawn',
-            ...balances.map(balanceToText),
-          ]),
+      balances.length === 0 ? NO_ECASH_TEXT : balancesTitle,
+      ...balances.map(balanceToText),
       ...expiring.map((ecash) => `  ${formatExpiry(ecash, nowMs)}`),
       `${formatCount(sales.namesSold, 'name')} sold for ${formatSat(sales.paidSat)}, before mint fees`,
       ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
@@ -165,15 +146,14 @@ const NO_ECASH_TEXT = 'The treasury has no ecash to withdraw.';
 
 function purchaseToLines(purchase: OpenPurchaseSummary, nowMs: number): string[] {
   const { id, name, paidSat, createdAtMs, attempts, reason, nextAttemptAtMs } = purchase;
-  const failures =
-    attempts === 0 ? '' : ` after ${formatCount(attempts, 'failed attempt')} (${reason})`;
   const nextAttempt =
-    attempts === 0 || nextAttemptAtMs === null
+    nextAttemptAtMs === null
       ? ''
       : `; next attempt ${formatTimeWithDistance(nextAttemptAtMs, nowMs)}`;
+  const failures = ` after ${formatCount(attempts, 'failed attempt')} (${reason})${nextAttempt}`;
   return [
     `  purchase ${id} of ${name} for ${formatSat(paidSat)}`,
-    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${failures}${nextAttempt}`,
+    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${attempts === 0 ? '' : failures}`,
   ];
 }
 
@@ -181,38 +161,51 @@ function balanceToText({ mintUrl, amountSat, proofCount }: MintBalance): string 
   return `  ${formatSat(amountSat)} at ${mintUrl} (${formatCount(proofCount, 'proof')})`;
 }
 
-function reportWithdrawals(withdrawals: readonly Withdrawal[]): CommandReport {
+async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport> {
+  const stored = await listWithdrawals(db, MAX_LISTED);
+  const withdrawals = stored.map(({ sealedProofs: _, ...withdrawal }) => withdrawal);
   const lines = withdrawals.map(
     ({ id, mintUrl, amountSat, createdAtMs }) =>
       `${formatTime(createdAtMs)}  ${id}  ${formatSat(amountSat)} at ${mintUrl}`,
   );
   return {
     isSuccess: true,
-    json: { withdrawals: withdrawals.map(({ sealedProofs: _, ...withdrawal }) => withdrawal) },
+    json: { withdrawals },
     lines: lines.length === 0 ? ['No withdrawals yet.'] : lines,
   };
 }
 
-function withdrawalResultToLines(result: WithdrawalResult): string[] {
+function reportToken(
+  result: { outcome: string; token?: string },
+  ...lines: string[]
+): ActionReport {
+  const { token } = result;
+  return { isSuccess: token !== undefined, json: result, lines, ...(token && { token }) };
+}
+
+function reportWithdrawal(result: WithdrawalResult): ActionReport {
   switch (result.outcome) {
     case 'token':
-      return [
+      return reportToken(
+        result,
         `A token of ${formatSat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
         ...(result.leftSat === 0 ? [] : [`${formatSat(result.leftSat)} left at the mint.`]),
-      ];
+      );
     case 'empty':
-      return [NO_ECASH_TEXT];
+      return reportToken(result, NO_ECASH_TEXT);
     case 'choose_mint':
-      return [
+      return reportToken(
+        result,
         'The treasury has ecash at several mints; choose one with --mint:',
         ...result.balances.map(balanceToText),
-      ];
+      );
     case 'not_exact':
-      return [
+      return reportToken(
+        result,
         `The stored proofs do not add up to exactly ${formatSat(result.requestedSat)} in one token; the next` +
           ` lower amount is ${formatSat(result.availableSat)}.`,
-      ];
+      );
     case 'conflict':
-      return ['Another withdrawal took the ecash at the same time. Try again.'];
+      return reportToken(result, 'Another withdrawal took the ecash at the same time. Try again.');
   }
 }

@@ -30,12 +30,7 @@ import {
   pubkeyToText,
 } from './format.ts';
 import { MAX_COUNTED_OPEN_QUOTES, MAX_REASON_LENGTH } from './limits.ts';
-import { countPayments, searchUnpaidQuotes } from './trace/trace-store.ts';
-
-/** Includes line breaks. The output shows a reason in one line. */
-const CONTROL_CHARACTER_PATTERN = /\p{Cc}/u;
-
-const HEX_PUBKEY = /^[0-9a-f]{64}$/i;
+import { countPayments, searchQuotes } from './trace/trace-store.ts';
 
 export const userCommand: OperatorCommand = {
   name: 'user',
@@ -70,9 +65,30 @@ export const userCommand: OperatorCommand = {
 
 type UserIdentifier = Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>;
 
-interface ResolvedUser {
-  pubkey: string;
-  user: StoredUser | null;
+/** Parses a key in hex, or what people enter for a Lightning address. 64 hex characters are always a key. */
+function parseUserIdentifier(operands: string[]): UserIdentifier {
+  const { localPart } = parseAddressInput(
+    requireSingleOperand(operands, 'Give one npub, key (hex) or name.'),
+  );
+  const isHexKey = /^[0-9a-f]{64}$/i.test(localPart);
+  const identifier = parseRecipientAddress(
+    isHexKey ? nip19.npubEncode(localPart.toLowerCase()) : localPart,
+  );
+  if (identifier.kind === 'pubkey' || identifier.kind === 'name') {
+    return identifier;
+  }
+  throw new UsageError(
+    'This is not a valid npub, key (hex) or name: it may be cut off or mistyped.',
+  );
+}
+
+/** The output shows the reason in one line. */
+function parseReason(text: string): string {
+  const reason = text.trim();
+  if (reason === '' || reason.length > MAX_REASON_LENGTH || /\p{Cc}/u.test(reason)) {
+    throw new UsageError(`Give a reason in one line of at most ${MAX_REASON_LENGTH} characters.`);
+  }
+  return reason;
 }
 
 async function runAction(
@@ -82,52 +98,15 @@ async function runAction(
   reason: string | null,
   nowMs: number,
 ): Promise<CommandReport> {
-  let resolved: ResolvedUser;
+  const run = (pubkey: string, user: StoredUser | null) =>
+    action === 'show'
+      ? reportUser(db, pubkey, user, nowMs)
+      : changeBlock(db, pubkey, user, { action, reason, nowMs });
   if (identifier.kind === 'pubkey') {
-    const { pubkey } = identifier;
-    resolved = { pubkey, user: await findUserByPubkey(db, pubkey) };
-  } else {
-    const user = await findUserByName(db, identifier.name);
-    if (user === null) {
-      return reportUnusedName(db, identifier.name);
-    }
-    resolved = { pubkey: user.pubkey, user };
+    return run(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
   }
-  return action === 'show'
-    ? reportUser(db, resolved, nowMs)
-    : changeBlock(db, resolved, action, reason, nowMs);
-}
-
-/** Parses a key in hex, or what people enter for a Lightning address. 64 hex characters are always a key. */
-function parseUserIdentifier(operands: string[]): UserIdentifier {
-  const { localPart } = parseAddressInput(
-    requireSingleOperand(operands, 'Give one npub, key (hex) or name.'),
-  );
-  const address = HEX_PUBKEY.test(localPart)
-    ? nip19.npubEncode(localPart.toLowerCase())
-    : localPart;
-  const identifier = parseRecipientAddress(address);
-  switch (identifier.kind) {
-    case 'invalid_npub':
-      throw new UsageError('This is not a valid npub: it may be cut off or mistyped.');
-    case 'unknown':
-      throw new UsageError('This is not a valid npub, key (hex) or name.');
-    case 'pubkey':
-    case 'name':
-      return identifier;
-  }
-}
-
-function parseReason(text: string): string {
-  const reason = text.trim();
-  if (
-    reason === '' ||
-    reason.length > MAX_REASON_LENGTH ||
-    CONTROL_CHARACTER_PATTERN.test(reason)
-  ) {
-    throw new UsageError(`Give a reason in one line of at most ${MAX_REASON_LENGTH} characters.`);
-  }
-  return reason;
+  const user = await findUserByName(db, identifier.name);
+  return user === null ? reportUnusedName(db, identifier.name) : run(user.pubkey, user);
 }
 
 /** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
@@ -141,18 +120,12 @@ async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
   return { isSuccess: false, json: { outcome: 'name_not_in_use', name, ...stored }, lines: [text] };
 }
 
-/**
- * Blocks or unblocks a key, even a key without stored data. The service creates no new invoices for a blocked key.
- * Earlier invoices can still be paid and collected.
- *
- * @param reason shown only to the operator; null keeps the reason of an earlier block
- */
+/** A block without a reason keeps the reason of an earlier block. */
 async function changeBlock(
   db: Db,
-  { pubkey, user }: ResolvedUser,
-  action: 'block' | 'unblock',
-  reason: string | null,
-  nowMs: number,
+  pubkey: string,
+  user: StoredUser | null,
+  { action, reason, nowMs }: { action: 'block' | 'unblock'; reason: string | null; nowMs: number },
 ): Promise<CommandReport> {
   const earlierBlock = user?.block ?? null;
   // The block that is now in force or was removed.
@@ -185,32 +158,32 @@ function blockToText({ sinceMs, reason }: RecipientBlock): string {
   return `since ${formatTime(sinceMs)}${reason === null ? ', without a reason' : `: ${reason}`}`;
 }
 
-/** Reports the stored data of a user. Sends no request to a mint. */
 async function reportUser(
   db: Db,
-  { pubkey, user }: ResolvedUser,
+  pubkey: string,
+  user: StoredUser | null,
   nowMs: number,
 ): Promise<CommandReport> {
   const usernames = await listUsernamesOfKey(db, pubkey);
   const { paymentCount, lastPaidAtMs } = await countPayments(db, pubkey);
-  const unpaid = await searchUnpaidQuotes(db, pubkey, null, MAX_COUNTED_OPEN_QUOTES + 1);
+  const unpaid = await searchQuotes(db, pubkey, 'unpaid', null, MAX_COUNTED_OPEN_QUOTES + 1);
   const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
+  const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
+  const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
   const purchases = await countPurchasesByState(db, pubkey);
   const { open, completed, failed } = purchases;
-  if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
-    const npub = nip19.npubEncode(pubkey);
+  if (user === null && usernames.length + openQuoteCount + open + completed + failed === 0) {
     return {
       isSuccess: false,
       json: { outcome: 'not_found', pubkey },
-      lines: [`The database has no data of ${npub}. The key can be paid anyway.`],
+      lines: [
+        `The database has no data of ${nip19.npubEncode(pubkey)}. The key can be paid anyway.`,
+      ],
     };
   }
-  const { name = null, mintUrl = null, lockQuotes = null, block = null } = user ?? {};
-  const formerBlock = user?.formerBlock ?? null;
-  const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
-  const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
-  const lastPaid =
-    lastPaidAtMs === null ? '' : `, the last at ${formatTimeWithDistance(lastPaidAtMs, nowMs)}`;
+  const formatAt = (ms: number) => formatTimeWithDistance(ms, nowMs);
+  const locking = user?.lockQuotes ? 'on' : 'off';
+  const { name, mintUrl, lockQuotes, block, formerBlock } = user ?? NO_SETTINGS;
   return {
     isSuccess: true,
     json: {
@@ -231,8 +204,12 @@ async function reportUser(
         ['Key', pubkey],
         ...usernames.map((username) => toUsernameField(username, nowMs)),
         ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
-        ['Locking', lockQuotesToText(lockQuotes)],
-        ['Payments', `${formatNumber(paymentCount)}${lastPaid}`],
+        ['Locking', lockQuotes === null ? SERVICE_DEFAULT_TEXT : locking],
+        [
+          'Payments',
+          formatNumber(paymentCount) +
+            (lastPaidAtMs === null ? '' : `, the last at ${formatAt(lastPaidAtMs)}`),
+        ],
         [
           'Open quotes',
           `${hasMoreOpenQuotes ? 'more than ' : ''}${formatNumber(openQuoteCount)} (not paid yet)`,
@@ -247,21 +224,16 @@ async function reportUser(
         [
           'Unblocked',
           formerBlock &&
-            `${formatTimeWithDistance(formerBlock.untilMs, nowMs)}; it was blocked ${blockToText(formerBlock)}`,
+            `${formatAt(formerBlock.untilMs)}; it was blocked ${blockToText(formerBlock)}`,
         ],
       ),
     ],
   };
 }
 
-const SERVICE_DEFAULT_TEXT = '(the default of the service)';
+const NO_SETTINGS = { name: null, mintUrl: null, lockQuotes: null, block: null, formerBlock: null };
 
-function lockQuotesToText(lockQuotes: boolean | null): string {
-  if (lockQuotes === null) {
-    return SERVICE_DEFAULT_TEXT;
-  }
-  return lockQuotes ? 'on' : 'off';
-}
+const SERVICE_DEFAULT_TEXT = '(the default of the service)';
 
 function toUsernameField(
   { name, status, statusSinceMs, graceEndsAtMs, purchaseId }: StoredUsername,

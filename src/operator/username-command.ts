@@ -52,7 +52,13 @@ export const nameCommand: OperatorCommand = {
     if (action === 'show' && values['in-use'] !== undefined) {
       throw new UsageError('--in-use is only for `name reserve` and `name release`.');
     }
-    const name = parseNameOperand(operands);
+    const name = parseUsername(requireSingleOperand(operands, 'Give one name.'));
+    if (name === null) {
+      throw new UsageError(
+        `This is not a valid name. A name has ${MIN_USERNAME_LENGTH} to ${MAX_USERNAME_LENGTH} letters` +
+          ' (a to z) and digits, and does not begin with npub1.',
+      );
+    }
     const isTakeoverAllowed = values['in-use'] ?? false;
     return async (context) => {
       const report = await (action === 'show'
@@ -63,23 +69,10 @@ export const nameCommand: OperatorCommand = {
   },
 };
 
-function parseNameOperand(operands: string[]): string {
-  const username = parseUsername(requireSingleOperand(operands, 'Give one name.'));
-  if (username === null) {
-    throw new UsageError(
-      `This is not a valid name. A name has ${MIN_USERNAME_LENGTH} to ${MAX_USERNAME_LENGTH} letters` +
-        ' (a to z) and digits, and does not begin with npub1.',
-    );
-  }
-  return username;
-}
-
-/** A name and what is stored about it. A free name may still have the row of its former owner. */
+/** A free name may still have the row of its former owner, and a name on a list of reserved names may be in use. */
 interface UsernameRecord extends Partial<StoredUsername> {
-  /** In lower case. */
   name: string;
   availability: UsernameAvailability;
-  /** The list of reserved names that contains the name. A listed name can nevertheless be in use. */
   reservedList: 'built_in' | 'setting' | null;
 }
 
@@ -99,11 +92,9 @@ async function readUsernameRecord(
   if (isReservedUsername(name, reservedNames)) {
     reservedList = isReservedUsername(name, []) ? 'built_in' : 'setting';
   }
-  let availability = resolveAvailability(stored, nowMs);
-  if (availability === 'free' && reservedList !== null) {
-    availability = 'reserved';
-  }
-  return { ...stored, name, availability, reservedList };
+  const availability = resolveAvailability(stored, nowMs);
+  const isReserved = availability === 'free' && reservedList !== null;
+  return { ...stored, name, availability: isReserved ? 'reserved' : availability, reservedList };
 }
 
 async function showUsername(
@@ -112,58 +103,49 @@ async function showUsername(
 ): Promise<CommandReport> {
   const nowMs = clock();
   const record = await readUsernameRecord(db, name, reservedNames, nowMs);
+  const { availability, status, statusSinceMs, graceEndsAtMs, reservedList } = record;
+  const listText = reservedList && RESERVED_LIST_TEXTS[reservedList];
+  const stateTexts: Record<UsernameAvailability, string> = {
+    free: 'is free',
+    in_use: 'is in use',
+    pending: 'is being bought',
+    in_grace: 'was released: only its former owner can reclaim it, free of charge',
+    reserved: listText ? `is reserved: ${listText}` : 'is reserved',
+  };
+  const fields = (sinceMs: number) =>
+    formatFields(
+      [HOLDER_LABELS[availability] ?? 'Former owner', npubOf(record)],
+      ['Key', record.pubkey],
+      [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(sinceMs, nowMs)],
+      ['Grace until', graceEndsAtMs ? formatTimeWithDistance(graceEndsAtMs, nowMs) : null],
+      ['Purchase', record.purchaseId],
+      ['Once free', listText && availability !== 'reserved' ? `still reserved: ${listText}` : null],
+    );
   return {
     isSuccess: true,
     json: { outcome: 'found', nowMs, ...record },
-    lines: [`${name} ${availabilityToText(record)}.`, ...storedUsernameToLines(record, nowMs)],
+    lines: [
+      `${name} ${stateTexts[availability]}.`,
+      ...(statusSinceMs === undefined ? [] : fields(statusSinceMs)),
+    ],
   };
 }
 
-function availabilityToText({ availability, reservedList }: UsernameRecord): string {
-  switch (availability) {
-    case 'free':
-      return 'is free';
-    case 'in_use':
-      return 'is in use';
-    case 'pending':
-      return 'is being bought';
-    case 'in_grace':
-      return 'was released: only its former owner can reclaim it, free of charge';
-    case 'reserved':
-      return `is reserved${reservedList === null ? '' : `: ${RESERVED_LIST_TEXTS[reservedList]}`}`;
-  }
-}
-
-function storedUsernameToLines(record: UsernameRecord, nowMs: number): string[] {
-  const { availability, status, statusSinceMs, graceEndsAtMs, reservedList } = record;
-  if (statusSinceMs === undefined) {
-    return [];
-  }
-  const holderLabels: Partial<Record<UsernameAvailability, string>> = {
-    in_use: 'Owner',
-    pending: 'Buyer',
-  };
-  const remainsReserved = reservedList !== null && availability !== 'reserved';
-  return formatFields(
-    [holderLabels[availability] ?? 'Former owner', npubOf(record)],
-    ['Key', record.pubkey],
-    [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(statusSinceMs, nowMs)],
-    ['Grace until', graceEndsAtMs ? formatTimeWithDistance(graceEndsAtMs, nowMs) : null],
-    ['Purchase', record.purchaseId],
-    ['Once free', remainsReserved ? `still reserved: ${RESERVED_LIST_TEXTS[reservedList]}` : null],
-  );
-}
+const HOLDER_LABELS: Partial<Record<UsernameAvailability, string>> = {
+  in_use: 'Owner',
+  pending: 'Buyer',
+};
 
 type Action = 'reserve' | 'release';
 
 const SUCCESS_OUTCOMES = ['reserved', 'released', 'already_reserved', 'already_free'] as const;
 
+/** `conflict`: the name changed at the same time. */
 type ChangeOutcome =
   | (typeof SUCCESS_OUTCOMES)[number]
   | 'in_use'
   | 'pending'
   | 'on_reserved_list'
-  /** The name changed at the same time, so this change was not made. */
   | 'conflict';
 
 async function changeUsername(
@@ -176,8 +158,7 @@ async function changeUsername(
   const { outcome, before } = await transaction(db, async (tx) => {
     const record = await readUsernameRecord(tx, name, reservedNames, nowMs);
     const rejection = checkChange(action, record, isTakeoverAllowed);
-    const result = rejection ?? (await applyChange(tx, action, record, nowMs));
-    return { outcome: result, before: record };
+    return { outcome: rejection ?? (await applyChange(tx, action, record, nowMs)), before: record };
   });
   return {
     isSuccess: SUCCESS_OUTCOMES.some((each) => each === outcome),
@@ -186,7 +167,7 @@ async function changeUsername(
   };
 }
 
-/** Returns the outcome if the change must not be made, or null if it can be made. */
+/** Returns null if the change can be made. */
 function checkChange(
   action: Action,
   { availability, status, reservedList }: UsernameRecord,
@@ -237,10 +218,10 @@ function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Ac
   const byWhom = `by ${npubOf(before)} ${since}`;
   switch (outcome) {
     case 'reserved':
-      return `${name} is now reserved.${previousHolderToText(before)}`;
+      return `${name} is now reserved.${previousHolderToText(before, since)}`;
     case 'released': {
       const result = listText === '' ? 'is now free.' : `stays reserved: ${listText}.`;
-      return `${name} ${result}${previousHolderToText(before)}`;
+      return `${name} ${result}${previousHolderToText(before, since)}`;
     }
     case 'already_reserved':
       return `${name} is already reserved (${status === 'reserved' ? since : listText}).`;
@@ -260,24 +241,21 @@ function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Ac
   }
 }
 
-/** Describes who held the name before the change. */
-function previousHolderToText(before: UsernameRecord): string {
+function previousHolderToText(before: UsernameRecord, since: string): string {
   const npub = npubOf(before);
-  const since = formatTime(before.statusSinceMs ?? 0);
   switch (before.availability) {
     case 'in_use':
-      return ` It was taken away from ${npub}, who had it since ${since} and can now be paid by npub only.`;
+      return ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
     case 'in_grace':
       return ` ${npub} had it before and could have reclaimed it until ${formatTime(before.graceEndsAtMs ?? 0)}.`;
     case 'reserved':
-      return ` It was reserved since ${since}.`;
-    case 'free':
-    case 'pending':
+      return ` It was reserved ${since}.`;
+    default:
       return '';
   }
 }
 
-/** Returns the npub of the owner, the former owner or the buyer. Empty if there is none. */
+/** Returns the npub of the owner, the former owner or the buyer. */
 function npubOf({ pubkey }: UsernameRecord): string {
   return pubkey ? nip19.npubEncode(pubkey) : '';
 }

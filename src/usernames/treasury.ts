@@ -20,8 +20,6 @@ import {
   readActiveTreasuryKeyId,
 } from './treasury-store.ts';
 
-export type TreasuryOverview = Awaited<ReturnType<typeof readTreasuryOverview>>;
-
 export interface WithdrawalOrder {
   /** Normalised; null for the only mint with ecash. */
   mintUrl: string | null;

@@ -15,7 +15,7 @@ export interface NewZapReceipt {
   createdAtMs: number;
 }
 
-export type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>;
+type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>;
 
 export type TracedDelivery = TracedReceipt['deliveries'][number];
 

@@ -184,8 +184,8 @@ describe('nutpost treasury on SQLite', () => {
 
 async function runTreasury(...args: string[]): Promise<CommandResult> {
   const command = parseCommand(['treasury', ...args]);
-  if (!('run' in command)) {
-    return command;
+  if (typeof command !== 'function') {
+    return command ?? expect.fail('unknown command');
   }
   const { db, clock } = fixture;
   const context = {
@@ -195,5 +195,5 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
     openTreasury: () => fixture.openTreasury(),
     allowHttpMints: true,
   };
-  return command.run(context, new FakeTerminal());
+  return command(context, new FakeTerminal());
 }

@@ -9,11 +9,7 @@ import {
 } from '../../src/metrics/database-counts-store.ts';
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
-import {
-  findTracedQuotes,
-  searchPayments,
-  searchUnpaidQuotes,
-} from '../../src/operator/trace/trace-store.ts';
+import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import {
   findListedQuotes,
@@ -146,10 +142,10 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['reads the size of the database', (tx) => readDatabaseSize(tx)],
   ['traces a payment hash', (tx) => findTracedQuotes(tx, 'payment_hash', 'hash', 5)],
   ['traces a quote id', (tx) => findTracedQuotes(tx, 'quote_id', 'id-1', 5)],
-  ["traces a recipient's payments", (tx) => searchPayments(tx, pubkey, null, 10)],
-  ["searches a recipient's payments", (tx) => searchPayments(tx, pubkey, FILTER, 10)],
-  ["searches a recipient's unpaid quotes", (tx) => searchUnpaidQuotes(tx, pubkey, FILTER, 10)],
-  ["traces a recipient's open quotes", (tx) => searchUnpaidQuotes(tx, pubkey, null, 10)],
+  ["traces a recipient's payments", (tx) => searchQuotes(tx, pubkey, 'paid', null, 10)],
+  ["searches a recipient's payments", (tx) => searchQuotes(tx, pubkey, 'paid', FILTER, 10)],
+  ["searches a recipient's unpaid quotes", (tx) => searchQuotes(tx, pubkey, 'unpaid', FILTER, 10)],
+  ["traces a recipient's open quotes", (tx) => searchQuotes(tx, pubkey, 'unpaid', null, 10)],
 ];
 
 describe.skipIf(isPostgres)('SQLite', () => {

@@ -2,11 +2,7 @@ import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Db } from '../../src/database/transaction.ts';
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
-import {
-  findTracedQuotes,
-  searchPayments,
-  searchUnpaidQuotes,
-} from '../../src/operator/trace/trace-store.ts';
+import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import { findListedQuotes, listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
@@ -110,8 +106,12 @@ describe.each([
   it.each([
     [1, 'a payment hash', (db: Db) => findTracedQuotes(db, 'payment_hash', paymentHash, 5)],
     [1, 'a quote id', (db: Db) => findTracedQuotes(db, 'quote_id', quoteId, 5)],
-    [10, 'the payments of a recipient', (db: Db) => searchPayments(db, pubkey, null, 10)],
-    [11, 'the open quotes of a recipient', (db: Db) => searchUnpaidQuotes(db, pubkey, null, 11)],
+    [10, 'the payments of a recipient', (db: Db) => searchQuotes(db, pubkey, 'paid', null, 10)],
+    [
+      11,
+      'the open quotes of a recipient',
+      (db: Db) => searchQuotes(db, pubkey, 'unpaid', null, 11),
+    ],
   ])('reads at most %i rows for a trace of %s', async (maxRows, _name, call) => {
     const cost = await measureQueryCost(database.db, call);
     // The number is not exact, because PostgreSQL 15 rounds the average rows per loop.

@@ -1,7 +1,6 @@
 import { parseArgs } from 'node:util';
 import { redact } from '../../redaction.ts';
-import type { CommandResult } from '../command.ts';
-import { parseArguments } from '../commands.ts';
+import { type CommandResult, parseArguments } from '../command.ts';
 import { formatCount, formatJson, joinLines } from '../format.ts';
 import type { Finding, FindingArea, FindingLevel } from './finding.ts';
 

@@ -1,10 +1,9 @@
 import { parseArgs } from 'node:util';
-import type { QuoteState } from '../../database/schema.ts';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
-  createCommandResult,
+  createReportResult,
   type OperatorCommand,
   parseAmountSat,
   requireSingleOperand,
@@ -16,7 +15,6 @@ import {
   formatSat,
   formatTime,
   formatTimeWithDistance,
-  joinLines,
   pubkeyToText,
 } from '../format.ts';
 import {
@@ -26,7 +24,6 @@ import {
   runTrace,
   type TraceResult,
 } from './trace.ts';
-import type { TraceIdentifier } from './trace-identifier.ts';
 import type { QuoteFilter } from './trace-store.ts';
 
 export const traceCommand: OperatorCommand = {
@@ -55,22 +52,21 @@ export const traceCommand: OperatorCommand = {
       positionals,
       'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
     );
-    const limit = parseLimit(values.limit);
+    if (!/^[1-9]\d{0,4}$/.test(values.limit)) {
+      throw new UsageError(`--limit must be a number from 1 to 99999 (got '${values.limit}').`);
+    }
+    const limit = Number(values.limit);
     const filter = parseFilter(values);
     return async (context) => {
       const trace = await runTrace({ ...context, reveal: values.reveal, limit, filter }, text);
-      const isFound = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      return createCommandResult(isFound, values.json ? trace : traceToText(trace));
+      const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
+      return createReportResult(
+        { isSuccess, json: trace, lines: traceToLines(trace) },
+        values.json,
+      );
     };
   },
 };
-
-function parseLimit(text: string): number {
-  if (!/^[1-9]\d{0,4}$/.test(text)) {
-    throw new UsageError(`--limit must be a number from 1 to 99999 (got '${text}').`);
-  }
-  return Number(text);
-}
 
 function parseFilter(values: {
   since?: string;
@@ -91,34 +87,37 @@ function parseFilter(values: {
 const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
 
 function parseTime(option: string, text: string): number {
-  const isDate = !text.includes('T');
-  const timeMs = Date.parse(isDate || text.endsWith('Z') ? text : `${text}Z`);
+  // JavaScript reads a date as UTC, but a time without `Z` as local time.
+  const timeMs = Date.parse(!text.includes('T') || text.endsWith('Z') ? text : `${text}Z`);
   if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
     throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
   }
   return timeMs;
 }
 
-function traceToText(trace: TraceResult): string {
+function traceToLines(trace: TraceResult): string[] {
   switch (trace.outcome) {
     case 'payments':
-      return trace.payments.map((payment) => paymentToText(payment, trace.nowMs)).join('\n');
+      return trace.payments.flatMap((payment, index) => [
+        ...(index === 0 ? [] : ['']),
+        ...paymentToLines(payment, trace.nowMs),
+      ]);
     case 'recipient':
-      return recipientToText(trace);
+      return recipientToLines(trace);
     case 'not_found':
-      return `Not found: ${trace.triedKinds.map((kind) => NOT_FOUND_TEXTS[kind]).join(', ')}.\n`;
+      return [`Not found: ${trace.triedKinds.map((kind) => NOT_FOUND_TEXTS[kind]).join(', ')}.`];
     case 'invalid_invoice':
-      return 'This is not a valid invoice: it may be cut off or mistyped.\n';
+      return ['This is not a valid invoice: it may be cut off or mistyped.'];
     case 'invalid_npub':
-      return 'This is not a valid npub: it may be cut off or mistyped.\n';
+      return ['This is not a valid npub: it may be cut off or mistyped.'];
     case 'invalid_quote_id':
-      return 'This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.\n';
+      return ['This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.'];
     case 'not_a_recipient':
-      return '--since, --until and --amount need a recipient: an npub, a name or an address.\n';
+      return ['--since, --until and --amount need a recipient: an npub, a name or an address.'];
   }
 }
 
-const NOT_FOUND_TEXTS: Readonly<Record<TraceIdentifier['kind'], string>> = {
+const NOT_FOUND_TEXTS = {
   payment_hash: 'no payment has this payment hash',
   pubkey: 'no recipient has this key',
   name: 'no recipient has this name',
@@ -126,40 +125,39 @@ const NOT_FOUND_TEXTS: Readonly<Record<TraceIdentifier['kind'], string>> = {
   quote_id: 'no quote has this id',
 };
 
-function paymentToText(payment: PaymentTrace, nowMs: number): string {
-  return joinLines(
+function paymentToLines(payment: PaymentTrace, nowMs: number): string[] {
+  const { quoteId, isZap, events } = payment;
+  const hiddenQuoteId = '(hidden: anyone who has it can take the money; see --reveal)';
+  return [
     `${formatSat(payment.amountSat)} for ${pubkeyToText(payment.pubkey, payment.recipientName)}`,
     ...formatFields(
       ['State', `${payment.state}: ${QUOTE_STATE_TEXTS[payment.state]}`],
       ['Mint', payment.mintUrl],
       ['Last answer', payment.watchUntilMs === null ? null : lastAnswerToText(payment, nowMs)],
-      [
-        'Quote id',
-        payment.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)',
-      ],
+      ['Quote id', quoteId ?? hiddenQuoteId],
       ['Locked', payment.locked ? "yes: only the recipient's key can collect it" : 'no'],
       ['Payment hash', payment.paymentHash ?? '(unknown)'],
       ['Created', formatTimeWithDistance(payment.createdAtMs, nowMs)],
       ['Expires', formatTimeWithDistance(payment.expiresAtMs, nowMs)],
       ['Tag', payment.tag],
-      ['Zap', payment.isZap ? 'yes' : null],
+      ['Zap', isZap ? 'yes' : null],
       ['Comment', payment.hasComment ? '(hidden: only the recipient may read it)' : null],
     ),
     '',
     'What happened',
-    ...historyToText(payment),
+    ...historyToLines(payment),
     '',
     'What happens next',
-    ...[...pollingToText(payment, nowMs), ...paymentStatusToText(payment, nowMs)].map(
+    ...[...pollingToLines(payment, nowMs), ...paymentStatusToLines(payment, nowMs)].map(
       (line) => `  ${line}`,
     ),
-    ...(payment.isZap || payment.events.some(({ kind }) => kind === 'receipt_refused')
-      ? receiptToText(payment, nowMs)
+    ...(isZap || events.some(({ kind }) => kind === 'receipt_refused')
+      ? ['', ...receiptToLines(payment, nowMs)]
       : []),
-  );
+  ];
 }
 
-const QUOTE_STATE_TEXTS: Readonly<Record<QuoteState, string>> = {
+const QUOTE_STATE_TEXTS = {
   UNPAID: 'not reported as paid',
   EXPIRED: 'not reported as paid until long after its expiry',
   INFLIGHT: 'it was paid and is being collected',
@@ -175,17 +173,15 @@ function lastAnswerToText({ mintContact }: PaymentTrace, nowMs: number): string 
     : `${lastAnswer}; polls fail since ${formatTimeWithDistance(failingSinceMs, nowMs)}${formatReason(failure)}`;
 }
 
-function historyToText({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
+function historyToLines({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
+  const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
   const entries: [atMs: number, text: string][] = [
     [createdAtMs, 'The mint created the quote, and the payer received its invoice.'],
   ];
-  const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
   if (paidAtMs !== null && !hasPaymentEvent) {
     entries.push([paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`]);
   }
-  for (const event of events) {
-    entries.push([event.atMs, eventToText(event)]);
-  }
+  entries.push(...events.map((event): [number, string] => [event.atMs, eventToText(event)]));
   return entries.map(([atMs, text]) => `  ${formatTime(atMs)}  ${text}`);
 }
 
@@ -213,34 +209,30 @@ function eventToText(event: QuoteEvent): string {
   }
 }
 
-function pollingToText(payment: PaymentTrace, nowMs: number): string[] {
-  const { watchUntilMs, leaseHolder } = payment;
+function pollingToLines({ watchUntilMs, leaseHolder }: PaymentTrace, nowMs: number): string[] {
   if (watchUntilMs === null) {
     return [];
   }
-  const lines = [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`];
-  if (leaseHolder === null) {
-    lines.push('No process watches this mint at the moment: is the service running?');
-  } else if (leaseHolder.isAlive) {
-    lines.push(`Process ${leaseHolder.processId} watches this mint.`);
-  } else {
-    lines.push(
-      `Process ${leaseHolder.processId} watched this mint but has stopped responding: is the service running?`,
-    );
+  let watcher = 'No process watches this mint at the moment: is the service running?';
+  if (leaseHolder !== null) {
+    watcher = leaseHolder.isAlive
+      ? `Process ${leaseHolder.processId} watches this mint.`
+      : `Process ${leaseHolder.processId} watched this mint but has stopped responding: is the service running?`;
   }
-  return lines;
+  return [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`, watcher];
 }
 
-function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
-  const { expiresAtMs, paymentStatus, events } = payment;
+function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
+  const { expiresAtMs, paymentStatus, events, mintContact } = payment;
+  const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
+  const mintOutage = mintContact?.failure
+    ? ['If the payer has paid, the payment is recorded when the mint answers again.']
+    : [];
   switch (paymentStatus.kind) {
     case 'awaiting_payment':
-      return [
-        `The payer can pay the invoice until ${formatTimeWithDistance(paymentStatus.untilMs, nowMs)}.`,
-        ...mintOutageToText(payment),
-      ];
+      return [`The payer can pay the invoice until ${expiresAt}.`, ...mintOutage];
     case 'awaiting_late_payment':
-      return ['A late payment can still arrive.', ...mintOutageToText(payment)];
+      return ['A late payment can still arrive.', ...mintOutage];
     case 'given_up':
       return [
         'Nothing: the mint is no longer polled. A payer who can prove the payment must contact the' +
@@ -248,8 +240,7 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
       ];
     case 'being_collected':
       return ['The mint is signing: the quote becomes ISSUED, or PAID again if that fails.'];
-    case 'awaiting_collection': {
-      const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
+    case 'awaiting_collection':
       return [
         ...(events.some(({ kind }) => kind === 'update_sent')
           ? []
@@ -261,7 +252,6 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
           ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
           : `The quote expired at ${expiresAt}; some mints reject it now.`,
       ];
-    }
     case 'left_uncollected':
       return [
         "The mint is no longer polled. The payment stays in the recipient's list, and the wallet can" +
@@ -272,25 +262,17 @@ function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
   }
 }
 
-function mintOutageToText({ mintContact }: PaymentTrace): string[] {
-  return mintContact?.failure
-    ? ['If the payer has paid, the payment is recorded when the mint answers again.']
-    : [];
-}
-
-function receiptToText(payment: PaymentTrace, nowMs: number): string[] {
+function receiptToLines(payment: PaymentTrace, nowMs: number): string[] {
   const { receipt } = payment;
   if (receipt === null) {
-    return ['', 'Zap receipt', `  ${missingReceiptToText(payment, nowMs)}`];
+    return ['Zap receipt', `  ${missingReceiptToText(payment, nowMs)}`];
   }
-  const { id, createdAtMs, deliveries } = receipt;
   return [
-    '',
-    `Zap receipt ${id}`,
-    `  Created ${formatTimeWithDistance(createdAtMs, nowMs)}`,
-    ...(deliveries.length === 0
+    `Zap receipt ${receipt.id}`,
+    `  Created ${formatTimeWithDistance(receipt.createdAtMs, nowMs)}`,
+    ...(receipt.deliveries.length === 0
       ? ['  No relays: the zap request names no usable relay, and ZAP_RELAYS is empty.']
-      : deliveries.flatMap((delivery) => deliveryToText(delivery, nowMs))),
+      : receipt.deliveries.flatMap((delivery) => deliveryToLines(delivery, nowMs))),
   ];
 }
 
@@ -316,14 +298,14 @@ function missingReceiptToText({ paidAtMs, events }: PaymentTrace, nowMs: number)
     : 'None was created: ZAP_SECRET_KEY was not set, or the log has the reason.';
 }
 
-const DELIVERY_STATE_TEXTS: Readonly<Record<TracedDelivery['state'], string>> = {
+const DELIVERY_STATE_TEXTS = {
   accepted: 'Accepted',
   rejected: 'Rejected',
   given_up: 'Given up',
   open: 'Not delivered yet',
 };
 
-function deliveryToText(delivery: TracedDelivery, nowMs: number): string[] {
+function deliveryToLines(delivery: TracedDelivery, nowMs: number): string[] {
   const { state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
   const lastAttempt =
     lastAttemptAtMs === null || attempts === 0
@@ -349,33 +331,25 @@ function formatReason(reason: string | null): string {
   return reason === null ? '' : `: ${reason}`;
 }
 
-function recipientToText(recipient: RecipientTrace): string {
-  const { pubkey, name, payments, paymentCount, openQuotes, hasMoreOpenQuotes, search } = recipient;
-  const [paymentsTitle, openQuotesTitle] =
+function recipientToLines(recipient: RecipientTrace): string[] {
+  const { payments, paymentCount, openQuotes, hasMoreOpenQuotes, search } = recipient;
+  const matching = search === null ? '' : 'matching ';
+  const more = hasMoreOpenQuotes ? 'More than ' : '';
+  const paymentsTitle =
     search === null
-      ? [
-          `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}`,
-          countToText(openQuotes, hasMoreOpenQuotes, 'unpaid quote'),
-        ]
-      : [
-          countToText(payments, search.hasMorePayments, 'matching payment'),
-          countToText(openQuotes, hasMoreOpenQuotes, 'matching unpaid quote'),
-        ];
-  return joinLines(
-    pubkeyToText(pubkey, name),
+      ? `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}`
+      : `${search.hasMorePayments ? 'More than ' : ''}${formatCount(payments.length, 'matching payment')}`;
+  return [
+    pubkeyToText(recipient.pubkey, recipient.name),
     '',
     `${paymentsTitle}, with the time of payment:`,
     ...payments.map((quote) => quoteToText(quote, quote.paidAtMs ?? quote.createdAtMs)),
     '',
-    `${openQuotesTitle}, with the time of creation:`,
+    `${more}${formatCount(openQuotes.length, `${matching}unpaid quote`)}, with the time of creation:`,
     ...openQuotes.map((quote) => quoteToText(quote, quote.createdAtMs)),
     '',
     '`nutpost trace <payment hash>` shows more about a payment. --limit lists more; --since, --until and --amount search, also for expired invoices.',
-  );
-}
-
-function countToText(listed: readonly unknown[], hasMore: boolean, noun: string): string {
-  return `${hasMore ? 'More than ' : ''}${formatCount(listed.length, noun)}`;
+  ];
 }
 
 function quoteToText(quote: RedactedQuote, atMs: number): string {

@@ -15,27 +15,22 @@ export type ParsedTraceIdentifier =
   | { outcome: 'read'; candidates: TraceIdentifier[] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
 
-const LIGHTNING_SCHEME = /^lightning:/i;
-
-/** Such a text is a payment hash, a key or a verify token. In theory it can also be a name or a quote id. */
-const HEX_32_BYTES_PATTERN = /^[0-9a-f]{64}$/i;
-
-/** Ends a verify URL (LUD-21), or the URL of an invoice page. */
+/** A verify URL (LUD-21), or the URL of an invoice page. */
 const VERIFY_URL_PATTERN = /\/(?:verify|invoice)\/([0-9a-f]{64})$/i;
 
-/** Recognises a damaged invoice. The required length is above that of any name and below that of any invoice. */
+/** A damaged invoice: longer than any name. */
 const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
 
-/** Visible ASCII characters, because nutpost stores no other quote ids (NUT-04 does not restrict them). */
+/** nutpost stores no other quote ids (NUT-04 does not restrict them). */
 const QUOTE_ID_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
 
 /**
- * Parses the operand of `nutpost trace`: a payment hash, an invoice (with or without `lightning:`), a verify URL, a key
- * in hex, a quote id, or what people enter for a Lightning address (with any host).
+ * Parses a payment hash, an invoice (with or without `lightning:`), a verify URL, a key in hex, a quote id, or what
+ * people enter for a Lightning address (with any host).
  */
 export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const trimmed = text.trim();
-  const request = trimmed.replace(LIGHTNING_SCHEME, '');
+  const request = trimmed.replace(/^lightning:/i, '');
   const invoice = decodeInvoice(request.toLowerCase());
   if (invoice !== null) {
     return toCandidates({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
@@ -48,17 +43,18 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
     return toCandidates({ kind: 'verify_token', token });
   }
   const recipient = parseRecipientAddress(parseAddressInput(trimmed).localPart);
+  const quoteIds: TraceIdentifier[] = QUOTE_ID_PATTERN.test(trimmed)
+    ? [{ kind: 'quote_id', quoteId: trimmed }]
+    : [];
   switch (recipient.kind) {
     case 'pubkey':
       return toCandidates(recipient);
     case 'invalid_npub':
       return { outcome: 'invalid_npub' };
     case 'name':
-      return toCandidates(...hexCandidates(trimmed), recipient, ...quoteIdCandidates(trimmed));
+      return toCandidates(...hexCandidates(trimmed), recipient, ...quoteIds);
     case 'unknown':
-      return QUOTE_ID_PATTERN.test(trimmed)
-        ? toCandidates(...quoteIdCandidates(trimmed))
-        : { outcome: 'invalid_quote_id' };
+      return quoteIds.length > 0 ? toCandidates(...quoteIds) : { outcome: 'invalid_quote_id' };
   }
 }
 
@@ -66,17 +62,14 @@ function toCandidates(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
   return { outcome: 'read', candidates };
 }
 
+/** In theory such a text is also a name or a quote id. */
 function hexCandidates(text: string): TraceIdentifier[] {
   const hex = text.toLowerCase();
-  return HEX_32_BYTES_PATTERN.test(text)
+  return /^[0-9a-f]{64}$/.test(hex)
     ? [
         { kind: 'payment_hash', paymentHash: hex },
         { kind: 'pubkey', pubkey: hex },
         { kind: 'verify_token', token: hex },
       ]
     : [];
-}
-
-function quoteIdCandidates(text: string): TraceIdentifier[] {
-  return QUOTE_ID_PATTERN.test(text) ? [{ kind: 'quote_id', quoteId: text }] : [];
 }

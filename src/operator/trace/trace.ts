@@ -1,56 +1,23 @@
 import { hash } from 'node:crypto';
 import type { QuoteState } from '../../database/schema.ts';
-import { findMintContact, type MintContact } from '../../mints/mint-store.ts';
-import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import { findMintContact } from '../../mints/mint-store.ts';
 import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
-import { findReceiptOfQuote, type TracedReceipt } from '../../zaps/zap-receipt-store.ts';
+import { findReceiptOfQuote } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
-import { MAX_TRACED_MATCHES } from '../limits.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import {
   countPayments,
   findMintLeaseHolder,
   findTracedQuotes,
-  type MintLeaseHolder,
   type QuoteFilter,
-  searchPayments,
-  searchUnpaidQuotes,
+  searchQuotes,
   type TracedQuote,
 } from './trace-store.ts';
 
-/** A quote whose id is null if the id must stay secret. */
-export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
-
-type PaymentStatus =
-  /** `untilMs`: when the invoice expires or polling the mint ends, in milliseconds since 1970. */
-  | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
-  | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
-
-export interface PaymentTrace extends RedactedQuote {
-  recipientName: string | null;
-  /** Oldest first. Events older than the retention period may have been deleted. */
-  events: QuoteEvent[];
-  paymentStatus: PaymentStatus;
-  /** The process that polls the mint. Null if there is none or the quote is not watched. */
-  leaseHolder: MintLeaseHolder | null;
-  /** When the mint last answered a poll. Null if that is unknown or the quote is not watched. */
-  mintContact: MintContact | null;
-  receipt: TracedReceipt | null;
-}
-
-export interface RecipientTrace {
-  outcome: 'recipient';
-  nowMs: number;
-  pubkey: string;
-  name: string | null;
-  payments: RedactedQuote[];
-  paymentCount: number;
-  /** The quotes that can still be paid or, in a search, all unpaid quotes. */
-  openQuotes: RedactedQuote[];
-  hasMoreOpenQuotes: boolean;
-  search: (QuoteFilter & { hasMorePayments: boolean }) | null;
-}
+export type RedactedQuote = ReturnType<typeof redactQuote>;
+export type PaymentTrace = Awaited<ReturnType<typeof traceQuote>>;
+export type RecipientTrace = NonNullable<Awaited<ReturnType<typeof traceRecipient>>>;
 
 export type TraceResult =
   | { outcome: 'payments'; nowMs: number; payments: PaymentTrace[] }
@@ -66,11 +33,7 @@ interface TraceContext extends Pick<CommandContext, 'db' | 'clock'> {
   filter: QuoteFilter | null;
 }
 
-/**
- * Finds a payment, or a recipient's newest payments. Changes nothing and sends no request to a mint.
- *
- * @param text see {@link parseTraceIdentifier}
- */
+/** Finds a payment, or a recipient's newest payments. Changes nothing and sends no request to a mint. */
 export async function runTrace(context: TraceContext, text: string): Promise<TraceResult> {
   const parsed = parseTraceIdentifier(text);
   if (parsed.outcome !== 'read') {
@@ -95,7 +58,6 @@ async function traceIdentifier(
   context: TraceContext,
   identifier: TraceIdentifier,
 ): Promise<TraceResult | null> {
-  const { db } = context;
   switch (identifier.kind) {
     case 'payment_hash':
       return traceQuotes(context, 'payment_hash', identifier.paymentHash);
@@ -106,46 +68,46 @@ async function traceIdentifier(
     case 'pubkey':
       return traceRecipient(context, identifier.pubkey);
     case 'name': {
-      const user = await findUserByName(db, identifier.name);
+      const user = await findUserByName(context.db, identifier.name);
       return user === null ? null : traceRecipient(context, user.pubkey);
     }
   }
 }
 
 async function traceQuotes(
-  { db, clock, reveal }: TraceContext,
+  context: TraceContext,
   column: 'payment_hash' | 'quote_id' | 'verify_token_hash',
   value: string,
 ): Promise<TraceResult | null> {
-  const nowMs = clock();
-  const quotes = await findTracedQuotes(db, column, value, MAX_TRACED_MATCHES);
-  const payments: PaymentTrace[] = [];
-  for (const quote of quotes) {
-    const { mintUrl, pubkey, isZap } = quote;
-    const isWatched = quote.watchUntilMs !== null;
-    const events = await listQuoteEvents(db, quote.id);
-    payments.push({
-      ...redactQuote(quote, reveal),
-      recipientName: (await findUserByPubkey(db, pubkey))?.name ?? null,
-      // Sorts again, because `update_sent` events are stored with a delay.
-      events: events.toSorted((a, b) => a.atMs - b.atMs),
-      paymentStatus: derivePaymentStatus(quote, nowMs),
-      leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
-      mintContact: isWatched ? await findMintContact(db, mintUrl) : null,
-      receipt: isZap ? await findReceiptOfQuote(db, quote.id) : null,
-    });
-  }
+  const nowMs = context.clock();
+  // Several quotes match only if mints reuse a payment hash or quote id.
+  const quotes = await findTracedQuotes(context.db, column, value, 5);
+  const payments = await Promise.all(quotes.map((quote) => traceQuote(context, quote, nowMs)));
   return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };
 }
 
-async function traceRecipient(
-  { db, clock, reveal, limit, filter }: TraceContext,
-  pubkey: string,
-): Promise<TraceResult | null> {
+async function traceQuote({ db, reveal }: TraceContext, quote: TracedQuote, nowMs: number) {
+  const { id, mintUrl, pubkey, isZap, watchUntilMs } = quote;
+  const isWatched = watchUntilMs !== null;
+  const events = await listQuoteEvents(db, id);
+  return {
+    ...redactQuote(quote, reveal),
+    recipientName: (await findUserByPubkey(db, pubkey))?.name ?? null,
+    // Sorts again, because `update_sent` events are stored with a delay.
+    events: events.toSorted((a, b) => a.atMs - b.atMs),
+    paymentStatus: derivePaymentStatus(quote, nowMs),
+    leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
+    mintContact: isWatched ? await findMintContact(db, mintUrl) : null,
+    receipt: isZap ? await findReceiptOfQuote(db, id) : null,
+  };
+}
+
+async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext, pubkey: string) {
   const user = await findUserByPubkey(db, pubkey);
   const { paymentCount } = await countPayments(db, pubkey);
-  const payments = await searchPayments(db, pubkey, filter, limit + 1);
-  const unpaidQuotes = await searchUnpaidQuotes(db, pubkey, filter, limit + 1);
+  const payments = await searchQuotes(db, pubkey, 'paid', filter, limit + 1);
+  const unpaidQuotes = await searchQuotes(db, pubkey, 'unpaid', filter, limit + 1);
+  // A search also finds the quotes that can no longer be paid.
   const openQuotes = unpaidQuotes.filter((quote) => filter !== null || quote.watchUntilMs !== null);
   if (user === null && paymentCount === 0 && openQuotes.length === 0) {
     return null;
@@ -153,7 +115,7 @@ async function traceRecipient(
   const redactListed = (quotes: readonly TracedQuote[]) =>
     quotes.slice(0, limit).map((quote) => redactQuote(quote, reveal));
   return {
-    outcome: 'recipient',
+    outcome: 'recipient' as const,
     nowMs: clock(),
     pubkey,
     name: user?.name ?? null,
@@ -166,9 +128,14 @@ async function traceRecipient(
 }
 
 /** Hides the id of an unlocked quote, because anyone who has the id can mint the ecash (NUT-04). */
-function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean): RedactedQuote {
+function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean) {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
+
+/** `untilMs`: when the invoice expires or polling the mint ends. */
+type PaymentStatus =
+  | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
+  | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
 
 export function derivePaymentStatus(
   quote: { state: QuoteState; expiresAtMs: number; watchUntilMs: number | null },

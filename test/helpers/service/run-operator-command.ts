@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import type { Database } from '../../../src/database/database.ts';
 import type { CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
@@ -24,11 +25,11 @@ export async function runOperatorCommand(
     terminal = new FakeTerminal(),
   }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
-  const command = parseCommand(argv);
+  const command = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
   const openTreasury = () => ({ db, sealer: null, clock });
   const context = { db, clock, reservedNames, openTreasury, allowHttpMints: true };
-  const result = 'run' in command ? await command.run(context, terminal) : command;
+  const result = typeof command === 'function' ? await command(context, terminal) : command;
   await waitForNotificationDelivery(database);
   return result;
 }

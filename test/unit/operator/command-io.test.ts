@@ -27,11 +27,8 @@ it.each([
   expect(io.signal.aborted).toBe(true);
 });
 
-function createIo({ stdinProperties = {}, stderrProperties = {} } = {}) {
+function createIo() {
   const stdout = new PassThrough();
-  const stderr = Object.assign(new PassThrough({ encoding: 'utf8' }), stderrProperties);
-  const stdin = Object.assign(new PassThrough(), stdinProperties);
-  const clock = { nowMs: 5 };
-  const streams = { stdin, stdout, stderr } as unknown as NodeJS.Process;
-  return { io: new ProcessIo(streams, () => clock.nowMs), clock, stdout, stderr };
+  const streams = { stdout, stderr: new PassThrough() } as unknown as NodeJS.Process;
+  return { io: new ProcessIo(streams), stdout };
 }
