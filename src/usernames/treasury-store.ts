@@ -7,32 +7,15 @@ export interface SealedProof {
   y: string;
   mintUrl: string;
   amountSat: number;
-  /** When the mint stops accepting the proof, in milliseconds since 1970; null if never. */
+  /** When the mint stops accepting the proof; null if never. */
   expiresAtMs: number | null;
-  /** The whole proof, encrypted. */
+  /** The whole proof. */
   sealed: string;
 }
 
-/** Ecash of a mint that expires at the same time. */
-export interface ExpiringEcash {
-  mintUrl: string;
-  amountSat: number;
-  expiresAtMs: number;
-}
-
-export interface MintBalance {
-  mintUrl: string;
-  amountSat: number;
-  proofCount: number;
-}
-
-export interface Withdrawal {
-  id: string;
-  mintUrl: string;
-  amountSat: number;
-  createdAtMs: number;
-  sealedProofs: string;
-}
+export type ExpiringEcash = Awaited<ReturnType<typeof listExpiringEcash>>[number];
+export type MintBalance = Awaited<ReturnType<typeof listBalances>>[number];
+export type Withdrawal = Awaited<ReturnType<typeof listWithdrawals>>[number];
 
 /** Adds proofs, and skips proofs that are already stored. */
 export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]): Promise<void> {
@@ -52,38 +35,18 @@ export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]):
   `.execute(db);
 }
 
-/** Lists the amounts of all proofs of a mint, largest first. */
-export async function listTreasuryProofAmounts(
-  db: Db,
-  mintUrl: string,
-): Promise<{ y: string; amount: number; expiresAtMs: number | null }[]> {
+/** Lists the proofs of a mint, largest first. */
+export async function listTreasuryProofs(db: Db, mintUrl: string) {
   return await db
     .selectFrom('treasury_proofs')
-    .select(['y', 'amount_sat as amount', 'expires_at as expiresAtMs'])
+    .select(['y', 'amount_sat as amount', 'expires_at as expiresAtMs', 'proof as sealed'])
     .where('mint_url', '=', mintUrl)
     .orderBy('amount_sat', 'desc')
     .orderBy('y')
     .execute();
 }
 
-/** Reads proofs, largest first. Skips proofs that were withdrawn. */
-export async function findTreasuryProofs(
-  db: Db,
-  ys: readonly string[],
-): Promise<Pick<SealedProof, 'y' | 'sealed'>[]> {
-  return await db
-    .selectFrom('treasury_proofs')
-    .select(['y', 'proof as sealed'])
-    .where(columnInValues(db, 'y', 'text', ys))
-    .orderBy('amount_sat', 'desc')
-    .orderBy('y')
-    .execute();
-}
-
-/**
- * Moves proofs from the treasury into a withdrawal. Returns false if some proofs are missing: the caller must roll
- * the transaction back.
- */
+/** Returns false if some proofs are missing: the caller must roll the transaction back. */
 export async function moveProofsToWithdrawal(
   tx: Tx,
   withdrawal: Withdrawal,
@@ -106,12 +69,12 @@ export async function moveProofsToWithdrawal(
   return removed.numDeletedRows === BigInt(ys.length);
 }
 
-export async function findWithdrawal(db: Db, id: string): Promise<Withdrawal | undefined> {
+export async function findWithdrawal(db: Db, id: string) {
   return await selectWithdrawals(db).where('id', '=', id).executeTakeFirst();
 }
 
 /** Lists withdrawals, newest first. */
-export async function listWithdrawals(db: Db, limit: number): Promise<Withdrawal[]> {
+export async function listWithdrawals(db: Db, limit: number) {
   return await selectWithdrawals(db)
     .orderBy('created_at', 'desc')
     .orderBy('id')
@@ -119,7 +82,7 @@ export async function listWithdrawals(db: Db, limit: number): Promise<Withdrawal
     .execute();
 }
 
-export async function listBalances(db: Db): Promise<MintBalance[]> {
+export async function listBalances(db: Db) {
   const rows = await db
     .selectFrom('treasury_proofs')
     .select((select) => [
@@ -135,7 +98,7 @@ export async function listBalances(db: Db): Promise<MintBalance[]> {
 }
 
 /** Lists what expires before a time, or has expired, soonest first. */
-export async function listExpiringEcash(db: Db, beforeMs: number): Promise<ExpiringEcash[]> {
+export async function listExpiringEcash(db: Db, beforeMs: number) {
   const rows = await db
     .selectFrom('treasury_proofs')
     .select((select) => [
@@ -151,12 +114,7 @@ export async function listExpiringEcash(db: Db, beforeMs: number): Promise<Expir
   return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
 }
 
-/**
- * Makes a treasury secret the one that all processes use.
- *
- * @param keyId identifies the secret
- * @returns false if stored ecash can only be opened with another secret
- */
+/** Makes a secret the one that all processes use. Returns false if stored ecash needs another one. */
 export async function activateTreasuryKey(db: Db, keyId: string): Promise<boolean> {
   await db
     .insertInto('treasury_key')
@@ -171,13 +129,12 @@ export async function activateTreasuryKey(db: Db, keyId: string): Promise<boolea
   return true;
 }
 
-/** Returns the id of the key that all processes use; null if no process has used a treasury secret. */
 export async function readActiveTreasuryKeyId(db: Db): Promise<string | null> {
   const row = await db.selectFrom('treasury_key').select('key_id').executeTakeFirst();
   return row?.key_id ?? null;
 }
 
-/** Whether ecash or an open purchase is stored. Both are sealed with the treasury secret. */
+/** Whether anything is stored that the service cannot use without its treasury secret. */
 export async function hasSealedData(db: Db): Promise<boolean> {
   const { rows } = await sql`
     select 1 where exists (select 1 from treasury_proofs)

@@ -9,12 +9,11 @@ import { EXPIRY_WARNING_MS, MAX_LISTED, MAX_WITHDRAWAL_PROOFS } from './limits.t
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
 import { openProof, type Sealer } from './sealer.ts';
 import {
-  findTreasuryProofs,
   findWithdrawal,
   hasSealedData,
   listBalances,
   listExpiringEcash,
-  listTreasuryProofAmounts,
+  listTreasuryProofs,
   type MintBalance,
   moveProofsToWithdrawal,
   readActiveTreasuryKeyId,
@@ -33,12 +32,11 @@ export type WithdrawalResult =
   | { outcome: 'token'; id: string; token: string; amountSat: number; leftSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
-  /** No proofs that fit in one token add up to the requested amount. `availableSat` is the nearest lower amount. */
+  /** `availableSat` is the nearest lower amount that proofs in one token add up to. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
   /** A concurrent withdrawal took the ecash. */
   | { outcome: 'conflict' };
 
-/** The operator's ecash, which can be withdrawn as `cashuB` tokens. */
 export interface TreasuryContext {
   db: Db;
   /** Null without a treasury secret. */
@@ -58,7 +56,6 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
     /** Why the balances cannot be withdrawn; null if they can. */
     secretProblem: await findTreasuryProblem(sealer, db),
     balances: await listBalances(db),
-    /** Within {@link EXPIRY_WARNING_MS}, or already. */
     expiring: await listExpiringEcash(db, nowMs + EXPIRY_WARNING_MS),
     sales: await readTotalSales(db),
     openPurchases: await listOpenPurchases(db, MAX_LISTED),
@@ -66,11 +63,8 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
 }
 
 /**
- * Makes a token of stored proofs, without a request to the mint. One transaction removes the proofs and stores the
- * token, so that a crash loses no ecash. Keeps expired proofs until no others are left, because a mint would reject
- * the whole token.
- *
- * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the ecash
+ * Makes a token of stored proofs. One transaction removes the proofs and stores the token, so that a crash loses no
+ * ecash. Keeps expired proofs until no others are left, because a mint would reject the whole token.
  */
 export async function withdrawFromTreasury(
   { db, sealer: optionalSealer, clock }: TreasuryContext,
@@ -88,37 +82,30 @@ export async function withdrawFromTreasury(
     return { outcome: 'choose_mint', balances };
   }
   const { mintUrl } = balance;
-  const proofAmounts = await listTreasuryProofAmounts(db, mintUrl);
+  const stored = await listTreasuryProofs(db, mintUrl);
   const nowMs = clock();
-  const valid = proofAmounts.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
-  const withdrawnProofs = selectProofs(valid.length > 0 ? valid : proofAmounts, requestedSat).slice(
-    0,
-    MAX_WITHDRAWAL_PROOFS,
-  );
-  const amountSat = sumAmounts(withdrawnProofs);
+  const valid = stored.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
+  const selected = selectProofs(valid.length > 0 ? valid : stored, requestedSat);
+  const withdrawn = selected.slice(0, MAX_WITHDRAWAL_PROOFS);
+  const amountSat = sumAmounts(withdrawn);
   if (requestedSat !== null && amountSat !== requestedSat) {
     return { outcome: 'not_exact', requestedSat, availableSat: amountSat };
   }
-  const ys = withdrawnProofs.map(({ y }) => y);
-  const storedProofs = await findTreasuryProofs(db, ys);
-  const proofs = await Promise.all(storedProofs.map((each) => openProof(sealer, each)));
+  const proofs = await Promise.all(withdrawn.map((proof) => openProof(sealer, proof)));
   const id = randomUUID();
   const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
   const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
+  const ys = withdrawn.map(({ y }) => y);
   const isWithdrawn =
     ys.length > 0 && (await tryTransaction(db, (tx) => moveProofsToWithdrawal(tx, withdrawal, ys)));
   if (!isWithdrawn) {
     return { outcome: 'conflict' };
   }
-  const leftSat = sumAmounts(proofAmounts) - amountSat;
+  const leftSat = sumAmounts(stored) - amountSat;
   return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
 }
 
-/**
- * Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown.
- *
- * @throws OperatorError if the treasury secret is missing, or is not the one that sealed the token
- */
+/** Returns the token of an earlier withdrawal, which may have been redeemed; null if the id is unknown. */
 export async function readWithdrawalToken(
   { db, sealer }: TreasuryContext,
   id: string,
@@ -139,11 +126,7 @@ function requireSealer(sealer: Sealer | null): Sealer {
   return sealer;
 }
 
-/**
- * Returns why a treasury secret cannot open the stored ecash; null if it can, or if nothing is stored.
- *
- * @param sealer null without a treasury secret
- */
+/** Returns why the treasury secret cannot open the stored ecash; null if it can, or if nothing is stored. */
 export async function findTreasuryProblem(
   sealer: Sealer | null,
   db: Db,
@@ -168,8 +151,8 @@ const MISSING_SECRET = {
 };
 
 /**
- * Selects proofs that are worth at most an amount, or all proofs if the amount is null. Takes the largest proofs
- * first. If any proofs add up to the exact amount, these do, because the amounts of proofs are powers of two.
+ * Selects proofs that are worth at most an amount; all if it is null. If any proofs add up to exactly the amount, these
+ * do, because the amounts of proofs are powers of two.
  */
 function selectProofs<T extends { amount: number }>(
   largestFirst: readonly T[],
