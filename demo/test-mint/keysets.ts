@@ -12,8 +12,6 @@ export interface KeysetRotation {
   inputFeePpk?: number;
   /** In Unix seconds. Default: the new keyset does not expire. */
   finalExpirySeconds?: number;
-  /** Whether the mint also signs with the previous keyset. */
-  keepsPreviousActive?: boolean;
 }
 
 interface MintKeyset {
@@ -49,9 +47,8 @@ export class TestMintKeysets {
   rotate({
     inputFeePpk = this.#active.summary.input_fee_ppk,
     finalExpirySeconds,
-    keepsPreviousActive = false,
   }: KeysetRotation): string {
-    this.#active.summary.active = keepsPreviousActive;
+    this.#active.summary.active = false;
     this.#active = this.#create(inputFeePpk, finalExpirySeconds);
     return this.#active.summary.id;
   }

@@ -13,8 +13,11 @@ import {
   unblockUser,
 } from '../recipients/user-store.ts';
 import { countPurchasesByState } from '../usernames/purchase-store.ts';
-import type { StoredUsername } from '../usernames/username-availability.ts';
-import { findUsername, listUsernamesOfKey } from '../usernames/username-store.ts';
+import {
+  findUsername,
+  listUsernamesOfKey,
+  type StoredUsername,
+} from '../usernames/username-store.ts';
 import {
   type CommandReport,
   createReportResult,

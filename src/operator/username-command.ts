@@ -9,15 +9,13 @@ import {
 } from '../recipients/lightning-address.ts';
 import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
 import {
-  resolveAvailability,
-  type StoredUsername,
-  type UsernameAvailability,
-} from '../usernames/username-availability.ts';
-import {
   findUsername,
   freeUsername,
   reserveUsername,
+  resolveAvailability,
   revokeUsername,
+  type StoredUsername,
+  type UsernameAvailability,
 } from '../usernames/username-store.ts';
 import {
   type CommandContext,

@@ -15,9 +15,7 @@ import { PURCHASE_LEASE_MS } from './limits.ts';
 /** An open purchase, for the run that completes it. */
 export interface OpenPurchase {
   id: string;
-  /** Hex. */
   pubkey: string;
-  /** In lower case. */
   name: string;
   mintUrl: string;
   sealedProofs: string;
@@ -32,19 +30,7 @@ export interface OpenPurchase {
   leaseHolder: string;
 }
 
-/** An open purchase, for the operator. */
-export interface OpenPurchaseSummary {
-  id: string;
-  name: string;
-  mintUrl: string;
-  /** The face value of the token. */
-  paidSat: number;
-  createdAtMs: number;
-  attempts: number;
-  /** Why the last attempt did not complete the purchase, in a few words; null before the first attempt has ended. */
-  reason: string | null;
-  nextAttemptAtMs: number | null;
-}
+export type OpenPurchaseSummary = Awaited<ReturnType<typeof listOpenPurchases>>[number];
 
 /** Records a purchase whose swap is sent next. */
 export async function insertPurchase(
@@ -73,12 +59,7 @@ export async function insertPurchase(
     .execute();
 }
 
-/**
- * Records which proofs pay for a purchase.
- *
- * @param secretHashes see `hashSecret`
- * @returns false if some of them pay for another purchase: the caller must roll the transaction back
- */
+/** Returns false if some proofs pay for another purchase: the caller must roll the transaction back. */
 export async function claimProofs(
   tx: Tx,
   id: string,
@@ -97,7 +78,7 @@ export async function claimProofs(
   return inserted.numAffectedRows === BigInt(secretHashes.length);
 }
 
-/** Whether one of these proofs pays or paid for the name of this key. */
+/** Whether one of these proofs pays or paid for the name of the key. */
 export async function hasPaidForName(
   db: Db,
   { pubkey, name, secretHashes }: { pubkey: string; name: string; secretHashes: readonly string[] },
@@ -117,11 +98,7 @@ export async function hasPaidForName(
   return purchase !== undefined;
 }
 
-/**
- * Acquires the leases of the purchases that have been due longest. Skips those with a lease.
- *
- * @param leaseHolder identifies the run
- */
+/** Acquires the leases of the purchases that have been due longest. Skips those with a lease. */
 export async function acquireDuePurchases(
   db: Db,
   leaseHolder: string,
@@ -165,51 +142,31 @@ export async function acquireDuePurchases(
  * Renews the lease and records that a swap is sent next, although the mint reports the token as unspent. Otherwise a
  * run that was paused could send a swap after another run has undone the purchase.
  */
-export function recordSwapRequest(
-  db: Db,
-  { id, leaseHolder }: OpenPurchase,
-  nowMs: number,
-): Promise<boolean> {
-  return updateLeased(db, id, leaseHolder, {
+export function recordSwapRequest(db: Db, purchase: OpenPurchase, nowMs: number): Promise<boolean> {
+  return updateLeased(db, purchase, {
     lease_expires_at: nowMs + PURCHASE_LEASE_MS,
     first_unanswered_at: sql<number>`coalesce(first_unanswered_at, ${nowMs})`,
     last_unanswered_at: nowMs,
   });
 }
 
-/**
- * Releases the lease and sets when the next attempt is due.
- *
- * @param retry.lastUnansweredAtMs if given, replaces the time that {@link recordSwapRequest} recorded
- */
+/** Releases the lease and sets when the next attempt is due. */
 export async function schedulePurchaseRetry(
   db: Db,
-  { id, leaseHolder }: OpenPurchase,
-  retry: {
-    attempts: number;
-    reason: string;
-    nextAttemptAtMs: number;
-    lastUnansweredAtMs?: number | null;
-  },
+  purchase: OpenPurchase,
+  retry: PurchaseChange,
 ): Promise<void> {
-  await updateLeased(db, id, leaseHolder, {
-    lease_holder: null,
-    lease_expires_at: null,
-    attempts: retry.attempts,
-    reason: retry.reason,
-    next_attempt_at: retry.nextAttemptAtMs,
-    ...(retry.lastUnansweredAtMs !== undefined && { last_unanswered_at: retry.lastUnansweredAtMs }),
-  });
+  await updateLeased(db, purchase, { ...retry, lease_holder: null, lease_expires_at: null });
 }
 
 /** Stores all output plans and renews the lease. Must be called before the newest plan is sent to the mint. */
 export function saveOutputPlans(
   db: Db,
-  { id, leaseHolder }: OpenPurchase,
+  purchase: OpenPurchase,
   outputPlans: readonly OutputPlan[],
   nowMs: number,
 ): Promise<boolean> {
-  return updateLeased(db, id, leaseHolder, {
+  return updateLeased(db, purchase, {
     outputs: JSON.stringify(outputPlans),
     lease_expires_at: nowMs + PURCHASE_LEASE_MS,
     last_unanswered_at: nowMs,
@@ -217,18 +174,16 @@ export function saveOutputPlans(
 }
 
 /**
- * Closes a purchase. The proofs of a completed purchase stay recorded, so that they cannot pay for another one; those
- * of a failed purchase can.
- *
- * @param failureReason in a few words; null if the purchase is completed
+ * Closes a purchase, which is completed if the reason is null. The proofs of a completed purchase stay recorded, so that
+ * they cannot pay for another one; those of a failed purchase can.
  */
 export async function closePurchase(
   tx: Tx,
-  { id, leaseHolder }: OpenPurchase,
+  purchase: OpenPurchase,
   failureReason: string | null,
   nowMs: number,
 ): Promise<boolean> {
-  const isClosed = await updateLeased(tx, id, leaseHolder, {
+  const isClosed = await updateLeased(tx, purchase, {
     state: failureReason === null ? 'completed' : 'failed',
     reason: failureReason,
     closed_at: nowMs,
@@ -238,17 +193,12 @@ export async function closePurchase(
     lease_expires_at: null,
   });
   if (isClosed && failureReason !== null) {
-    await tx.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
+    await tx.deleteFrom('username_purchase_proofs').where('purchase', '=', purchase.id).execute();
   }
   return isClosed;
 }
 
-/**
- * Deletes purchases that failed longer ago than {@link HISTORY_RETENTION_MS}.
- *
- * @param limit how many to delete at most
- * @returns whether more of them may exist
- */
+/** Deletes old failed purchases. Returns whether more of them may exist. */
 export async function pruneFailedPurchases(db: Db, limit: number): Promise<boolean> {
   const pruned = await db
     .deleteFrom('username_purchases')
@@ -265,7 +215,7 @@ export async function pruneFailedPurchases(db: Db, limit: number): Promise<boole
 }
 
 /** Lists open purchases, oldest first. */
-export async function listOpenPurchases(db: Db, limit: number): Promise<OpenPurchaseSummary[]> {
+export async function listOpenPurchases(db: Db, limit: number) {
   return await db
     .selectFrom('username_purchases')
     .select([
@@ -285,7 +235,7 @@ export async function listOpenPurchases(db: Db, limit: number): Promise<OpenPurc
 }
 
 /** Counts the sold names, and adds up the face values of the tokens that paid for them. */
-export async function readTotalSales(db: Db): Promise<{ namesSold: number; paidSat: number }> {
+export async function readTotalSales(db: Db) {
   const row = await db
     .selectFrom('username_purchases')
     .select((select) => [
@@ -308,11 +258,12 @@ export async function countPurchasesByState(db: Db, pubkey: string) {
   return { open: 0, completed: 0, failed: 0, ...counts };
 }
 
+type PurchaseChange = UpdateObject<DatabaseSchema, 'username_purchases'>;
+
 async function updateLeased(
   db: Db,
-  id: string,
-  leaseHolder: string,
-  change: UpdateObject<DatabaseSchema, 'username_purchases'>,
+  { id, leaseHolder }: OpenPurchase,
+  change: PurchaseChange,
 ): Promise<boolean> {
   const updated = await db
     .updateTable('username_purchases')

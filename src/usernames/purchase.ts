@@ -7,7 +7,7 @@ import type { Proof } from '../mints/ecash.ts';
 import type { SwapOptions } from '../mints/ecash-client.ts';
 import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
-import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, RECOVERY_BATCH_SIZE, UNDO_AFTER_MS } from './limits.ts';
+import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, UNDO_AFTER_MS } from './limits.ts';
 import {
   acquireDuePurchases,
   claimProofs,
@@ -20,6 +20,7 @@ import {
 } from './purchase-store.ts';
 import {
   findSwapResult,
+  OUTDATED_PLAN_REASONS,
   planSwap,
   restoreOutputs,
   type SwapContext,
@@ -38,7 +39,6 @@ export interface PurchaseContext extends SwapContext {
 }
 
 export interface PurchaseOrder {
-  /** Hex. */
   pubkey: string;
   /** In lower case. */
   name: string;
@@ -68,7 +68,7 @@ export type PurchaseResult =
   | { outcome: 'pending' };
 
 /** Another request has the name, or the token pays or paid for another purchase. Nothing was stored. */
-export type PurchaseConflict = { outcome: 'name_not_free' } | { outcome: 'token_used' };
+type PurchaseConflict = { outcome: 'name_not_free' } | { outcome: 'token_used' };
 
 /**
  * Buys a name: holds it and writes the purchase to the journal, redeems the token, and assigns the name. The recovery
@@ -78,7 +78,7 @@ export async function startPurchase(
   context: PurchaseContext,
   order: PurchaseOrder,
 ): Promise<PurchaseResult | PurchaseConflict | { outcome: 'mint_busy'; retryAfterMs: number }> {
-  const { mintUrl, addressGroup, payment } = order;
+  const { pubkey, name, mintUrl, addressGroup, payment } = order;
   const outputPlan = await planSwap(context, mintUrl, payment.proofs);
   if (typeof outputPlan === 'string') {
     return { outcome: 'failed', reason: outputPlan };
@@ -91,39 +91,32 @@ export async function startPurchase(
   const id = randomUUID();
   const purchase: OpenPurchase = {
     id,
-    pubkey: order.pubkey,
-    name: order.name,
+    pubkey,
+    name,
     mintUrl,
     leaseHolder: randomUUID(),
-    sealedProofs: await context.sealer.seal(sealContext(id), payment.proofs),
+    sealedProofs: await context.sealer.seal(`purchase ${id}`, payment.proofs),
     outputPlans: [outputPlan],
     attempts: 0,
     firstUnansweredAtMs: null,
     lastUnansweredAtMs: null,
   };
   const conflict = await journalPurchase(context, purchase, order);
-  return (
-    conflict ??
-    (await finishOrRetry(context, purchase, async () => {
-      const result = await redeemToken(context, purchase, payment.proofs, {
-        maxWaitMs: 0,
-        addressGroup,
-      });
-      return result.outcome === 'unknown' && !result.wasSent
-        ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
-        : applySwapResult(context, purchase, result, { isRejectionFinal: true });
-    }))
-  );
+  if (conflict !== null) {
+    return conflict;
+  }
+  return await finishOrRetry(context, purchase, async () => {
+    const options = { maxWaitMs: 0, addressGroup };
+    const result = await redeemToken(context, purchase, payment.proofs, options);
+    return result.outcome === 'unknown' && !result.wasSent
+      ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
+      : applySwapResult(context, purchase, result, { isRejectionFinal: true });
+  });
 }
 
 /** Continues open purchases that are due. Each needs its lease, so that one process at a time works on it. */
 export async function resumeDuePurchases(context: PurchaseContext): Promise<void> {
-  const due = await acquireDuePurchases(
-    context.db,
-    randomUUID(),
-    context.clock(),
-    RECOVERY_BATCH_SIZE,
-  );
+  const due = await acquireDuePurchases(context.db, randomUUID(), context.clock(), 10);
   await Promise.all(
     due.map((purchase) =>
       finishOrRetry(context, purchase, () => resumePurchase(context, purchase)),
@@ -163,9 +156,8 @@ async function resumePurchase(
   purchase: OpenPurchase,
 ): Promise<PurchaseResult> {
   const { db, sealer, clock } = context;
-  const { id, mintUrl, outputPlans, lastUnansweredAtMs } = purchase;
-  const inputs = (await sealer.open(sealContext(id), purchase.sealedProofs)) as Proof[];
-  const swap = { id, mintUrl, inputs, outputPlans };
+  const { id, sealedProofs, firstUnansweredAtMs, lastUnansweredAtMs } = purchase;
+  const inputs = (await sealer.open(`purchase ${id}`, sealedProofs)) as Proof[];
   // A request in transit could still spend the token after a rejection, or after the mint has reported it as unspent.
   const isNothingInTransit =
     lastUnansweredAtMs === null || clock() - lastUnansweredAtMs >= MAX_TRANSIT_MS;
@@ -174,24 +166,24 @@ async function resumePurchase(
     result.outcome === 'rejected' && result.reason === 'pending'
       ? scheduleRetry(context, purchase, 'pending at the mint')
       : applySwapResult(context, purchase, result, { isRejectionFinal: isNothingInTransit });
-  const earlierResult = await findSwapResult(context, swap);
+  const earlierResult = await findSwapResult(context, { ...purchase, inputs });
   if (earlierResult !== null) {
     return finish(earlierResult);
   }
-  if (isUndoDue(purchase)) {
+  const unansweredMs = (lastUnansweredAtMs ?? 0) - (firstUnansweredAtMs ?? Infinity);
+  if (unansweredMs >= UNDO_AFTER_MS) {
     // A further swap could be executed after the purchase was undone.
     if (!isNothingInTransit) {
       return scheduleRetry(context, purchase, 'waiting for the last request to end');
     }
-    const restoredResult = await restoreOutputs(context, swap);
+    const restoredResult = await restoreOutputs(context, { ...purchase, inputs });
     return restoredResult === null
       ? failPurchaseAndFreeName(context, purchase, 'no_response')
       : finish(restoredResult);
   }
-  if (!(await recordSwapRequest(db, purchase, clock()))) {
-    return PENDING;
-  }
-  return finish(await redeemToken(context, purchase, inputs));
+  return (await recordSwapRequest(db, purchase, clock()))
+    ? finish(await redeemToken(context, purchase, inputs))
+    : PENDING;
 }
 
 /** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */
@@ -201,34 +193,21 @@ async function redeemToken(
   inputs: readonly Proof[],
   options: SwapOptions = {},
 ): Promise<SwapResult> {
-  const { id, mintUrl, outputPlans } = purchase;
-  const swap = { id, mintUrl, inputs, outputPlans };
-  const result = await sendSwap(context, swap, options);
+  const result = await sendSwap(context, { ...purchase, inputs }, options);
   if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {
     return result;
   }
-  const areKeysetsRejected = result.reason !== 'unbalanced';
-  const plan = await planSwap(context, mintUrl, inputs, {
-    shouldRefresh: true,
-    rejectedKeysetIds: areKeysetsRejected ? outputPlans.map(({ keysetId }) => keysetId) : [],
-  });
+  const plan = await planSwap(context, purchase.mintUrl, inputs, true);
   if (typeof plan === 'string') {
     return plan === 'fee_exceeds_value'
       ? result
       : { outcome: 'unknown', reason: 'the mint does not respond', wasSent: true };
   }
-  const extendedPlans = [...outputPlans, plan];
-  const isSaved = await saveOutputPlans(context.db, purchase, extendedPlans, context.clock());
-  return isSaved
-    ? sendSwap(context, { ...swap, outputPlans: extendedPlans }, options)
+  const outputPlans = [...purchase.outputPlans, plan];
+  return (await saveOutputPlans(context.db, purchase, outputPlans, context.clock()))
+    ? sendSwap(context, { ...purchase, inputs, outputPlans }, options)
     : { outcome: 'unknown', reason: 'another run has taken over', wasSent: true };
 }
-
-const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
-  'keyset_inactive',
-  'keyset_expired',
-  'unbalanced',
-];
 
 const PENDING = { outcome: 'pending' } as const;
 
@@ -331,8 +310,9 @@ async function scheduleRetry(
   await schedulePurchaseRetry(db, purchase, {
     reason,
     attempts,
-    nextAttemptAtMs,
-    ...(isAnswered && { lastUnansweredAtMs }),
+    next_attempt_at: nextAttemptAtMs,
+    // Replaces the time of the last request, which the mint has answered.
+    ...(isAnswered && { last_unanswered_at: lastUnansweredAtMs }),
   });
   // Not every attempt is logged: a mint may be down for days.
   if (Number.isInteger(Math.log2(attempts))) {
@@ -343,16 +323,4 @@ async function scheduleRetry(
     );
   }
   return PENDING;
-}
-
-function isUndoDue({ firstUnansweredAtMs, lastUnansweredAtMs }: OpenPurchase): boolean {
-  return (
-    firstUnansweredAtMs !== null &&
-    lastUnansweredAtMs !== null &&
-    lastUnansweredAtMs - firstUnansweredAtMs >= UNDO_AFTER_MS
-  );
-}
-
-function sealContext(purchaseId: string): string {
-  return `purchase ${purchaseId}`;
 }

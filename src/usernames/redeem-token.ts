@@ -7,9 +7,7 @@ import type { KeysetCache } from './ecash/keyset-cache.ts';
 import {
   computeInputFeeSat,
   computeY,
-  deriveOutputSeed,
   deriveOutputs,
-  getExpiryMs,
   mapInSlices,
   planOutputs,
   selectOutputKeyset,
@@ -44,34 +42,50 @@ export type SwapResult =
   /** Neither done nor rejected. `wasSent`: the mint may have received the request of this call. */
   | { outcome: 'unknown'; reason: string; wasSent: boolean };
 
+/** The mint has changed its keysets or fees. */
+export const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
+  'keyset_inactive',
+  'keyset_expired',
+  'unbalanced',
+];
+
 /** Sends the swap with the newest output plan. Sending it again is safe: the mint executes it only once. */
 export async function sendSwap(
   context: SwapContext,
   swap: Swap,
   options: SwapOptions = {},
 ): Promise<SwapResult> {
-  const { client, keysetCache } = context;
+  const { client, keysetCache, treasurySecret } = context;
   const { mintUrl, inputs, outputPlans } = swap;
   const plan = outputPlans.at(-1) as OutputPlan;
   const keys = await keysetCache.getKeys(mintUrl, plan.keysetId);
   if (keys === null) {
-    return unknownResult(KEYS_UNAVAILABLE);
+    return KEYS_UNAVAILABLE;
   }
-  const outputs = await derivePlannedOutputs(context, swap, outputPlans.length - 1);
+  const outputs = await deriveOutputs(treasurySecret, swap, outputPlans.length - 1);
   const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, options);
   switch (response.outcome) {
     case 'signed': {
       const proofs = await outputs.unblind(response.signatures, keys);
-      return proofs === null
-        ? { ...unknownResult('the mint sent wrong signatures'), wasSent: true }
-        : doneResult(proofs, plan);
+      return toResult(proofs, plan, 'the mint sent wrong signatures');
     }
-    case 'rejected':
-      return explainRejection(context, swap, response.reason);
+    case 'rejected': {
+      const { reason } = response;
+      if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
+        return { outcome: 'rejected', reason };
+      }
+      // The swap may nevertheless be done, for example if a proxy sent the request twice.
+      const result = (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
+      return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
+    }
     case 'rate_limited':
-      return unknownResult(describeFailure(response));
+      return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
     case 'unavailable':
-      return { ...unknownResult(describeFailure(response)), wasSent: !response.isUnsent };
+      return {
+        outcome: 'unknown',
+        reason: describeFailure(response),
+        wasSent: !response.isUnsent,
+      };
   }
 }
 
@@ -80,36 +94,36 @@ export async function findSwapResult(context: SwapContext, swap: Swap): Promise<
   const ys = await mapInSlices(swap.inputs, computeY);
   const response = await context.client.checkState(swap.mintUrl, ys);
   if (response.outcome !== 'found') {
-    return unknownResult(describeFailure(response));
+    return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
   }
   const states = [...response.states.values()];
   if (states.every((state) => state === 'UNSPENT')) {
     return null;
   }
-  const restoredResult = await restoreOutputs(context, swap);
   const reason = states.includes('SPENT') ? 'spent' : 'pending';
-  return restoredResult ?? { outcome: 'rejected', reason };
+  return (await restoreOutputs(context, swap)) ?? { outcome: 'rejected', reason };
 }
 
 /** @returns null if the mint has signed no output of any plan */
-export async function restoreOutputs(context: SwapContext, swap: Swap): Promise<SwapResult | null> {
-  const { client, keysetCache } = context;
+export async function restoreOutputs(
+  { client, keysetCache, treasurySecret }: SwapContext,
+  swap: Swap,
+): Promise<SwapResult | null> {
   for (const [index, plan] of swap.outputPlans.entries()) {
     const keys = await keysetCache.getKeys(swap.mintUrl, plan.keysetId);
     if (keys === null) {
-      return unknownResult(KEYS_UNAVAILABLE);
+      return KEYS_UNAVAILABLE;
     }
-    const outputs = await derivePlannedOutputs(context, swap, index);
+    const outputs = await deriveOutputs(treasurySecret, swap, index);
     const response = await client.restore(swap.mintUrl, outputs.blindedMessages);
     if (response.outcome !== 'found') {
-      return unknownResult(describeFailure(response));
+      return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
     }
     if (response.restored.length > 0) {
-      const signatures = outputs.orderSignatures(response.restored);
-      const proofs = signatures === null ? null : await outputs.unblind(signatures, keys);
-      return proofs === null
-        ? unknownResult('the mint restored wrong signatures')
-        : doneResult(proofs, plan);
+      const byOutput = new Map(response.restored.map(({ B_, signature }) => [B_, signature]));
+      const signatures = outputs.blindedMessages.flatMap(({ B_ }) => byOutput.get(B_) ?? []);
+      const proofs = await outputs.unblind(signatures, keys);
+      return toResult(proofs, plan, 'the mint restored wrong signatures');
     }
   }
   return null;
@@ -118,20 +132,19 @@ export async function restoreOutputs(context: SwapContext, swap: Swap): Promise<
 /**
  * Plans the outputs of a swap. They are worth the value of the proofs minus the mint's fee (NUT-02).
  *
- * @param options.shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
- * @param options.rejectedKeysetIds keysets to avoid
+ * @param shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
  * @returns `mint_unreachable` also if the mint has no usable keyset in sat
  */
 export async function planSwap(
   { keysetCache, clock }: SwapContext,
   mintUrl: string,
   proofs: readonly Proof[],
-  options: { shouldRefresh?: boolean; rejectedKeysetIds?: readonly string[] } = {},
+  shouldRefresh = false,
 ): Promise<OutputPlan | 'fee_exceeds_value' | 'mint_unreachable'> {
-  const keysets = await (options.shouldRefresh
+  const keysets = await (shouldRefresh
     ? keysetCache.refreshKeysets(mintUrl)
     : keysetCache.getKeysets(mintUrl));
-  const keyset = keysets && selectOutputKeyset(keysets, clock(), options.rejectedKeysetIds);
+  const keyset = keysets && selectOutputKeyset(keysets, clock());
   const keys = keyset && (await keysetCache.getKeys(mintUrl, keyset.id));
   const ids = new Set(keysets?.map(({ id }) => id));
   if (!keysets || !keyset || !keys || !proofs.every(({ id }) => ids.has(id))) {
@@ -141,41 +154,18 @@ export async function planSwap(
   return outputSat <= 0 ? 'fee_exceeds_value' : planOutputs(outputSat, keys, keyset);
 }
 
-/** A rejected swap may nevertheless be done, for example if a proxy sent the request twice. */
-async function explainRejection(
-  context: SwapContext,
-  swap: Swap,
-  reason: SwapRejectionReason,
-): Promise<SwapResult> {
-  const rejected: SwapResult = { outcome: 'rejected', reason };
-  switch (reason) {
-    case 'keyset_inactive':
-    case 'keyset_expired':
-    case 'unbalanced':
-    case 'invalid':
-      return rejected;
-    case 'spent':
-    case 'pending':
-    case 'outputs_signed':
-    case 'other': {
-      const result = (await findSwapResult(context, swap)) ?? rejected;
-      return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
-    }
-  }
-}
+const KEYS_UNAVAILABLE: SwapResult = {
+  outcome: 'unknown',
+  reason: 'the keys of the mint could not be read',
+  wasSent: false,
+};
 
-function derivePlannedOutputs({ treasurySecret }: SwapContext, swap: Swap, planIndex: number) {
-  const seed = deriveOutputSeed(treasurySecret, swap.id, planIndex);
-  return deriveOutputs(seed, swap.outputPlans[planIndex] as OutputPlan);
-}
-
-const KEYS_UNAVAILABLE = 'the keys of the mint could not be read';
-
-function doneResult(proofs: Proof[], plan: OutputPlan): SwapResult {
-  const expiryMs = getExpiryMs(plan);
-  return { outcome: 'done', proofs, expiresAtMs: Number.isFinite(expiryMs) ? expiryMs : null };
-}
-
-function unknownResult(reason: string) {
-  return { outcome: 'unknown' as const, reason, wasSent: false };
+function toResult(
+  proofs: Proof[] | null,
+  { finalExpiry }: OutputPlan,
+  failureReason: string,
+): SwapResult {
+  return proofs === null
+    ? { outcome: 'unknown', reason: failureReason, wasSent: true }
+    : { outcome: 'done', proofs, expiresAtMs: finalExpiry ? finalExpiry * 1000 : null };
 }

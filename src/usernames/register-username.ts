@@ -10,28 +10,19 @@ import {
   type DecodedToken,
   decodeToken,
   encodePaymentRequest,
-  type TokenRejection,
   validateToken,
 } from './ecash/cashu-token.ts';
 import type { KeysetCache } from './ecash/keyset-cache.ts';
-import { REPEAT_AFTER_SECONDS } from './limits.ts';
-import {
-  type PurchaseContext,
-  type PurchaseFailureReason,
-  type PurchaseOrder,
-  startPurchase,
-} from './purchase.ts';
+import { type PurchaseContext, type PurchaseFailureReason, startPurchase } from './purchase.ts';
 import { hasPaidForName } from './purchase-store.ts';
-import { decideClaim, resolveAvailability } from './username-availability.ts';
-import { claimUsername, findUsername } from './username-store.ts';
+import { type ClaimDecision, claimUsername, decideClaim, findUsername } from './username-store.ts';
 
-/** The price of usernames, and which names can be bought. */
 export interface UsernamePolicy {
   /** 0 if names cost nothing; null if names are not for sale. */
   priceSat: number | null;
   /** The only mint whose ecash is accepted, normalised. */
   mintUrl: string;
-  /** The operator's reserved names, in lower case. The built-in reserved names are separate. */
+  /** The operator's reserved names, in lower case, besides the built-in ones. */
   reserved: readonly string[];
   /** How long a released name stays reserved for its previous owner. */
   graceMs: number;
@@ -49,13 +40,12 @@ export interface UsernameContext {
 }
 
 export interface RegistrationRequest {
-  /** Hex. */
   pubkey: string;
   /** As the client wrote it. */
   username: string;
   /** A `cashuA` or `cashuB` token; null if the client sent none. */
   token: string | null;
-  /** See {@link PurchaseOrder}. */
+  /** The prefix of the buyer's address, which gets a share of the mint's rate limit. */
   addressGroup: string;
 }
 
@@ -73,10 +63,11 @@ export type RegistrationResult =
  */
 export async function registerUsername(
   context: UsernameContext,
-  { pubkey, username, token, addressGroup }: RegistrationRequest,
+  request: RegistrationRequest,
 ): Promise<RegistrationResult> {
   const { db, policy, clock } = context;
-  const name = parseUsername(username);
+  const { pubkey, token } = request;
+  const name = parseUsername(request.username);
   if (name === null) {
     throw new RequestError(
       'name_invalid',
@@ -93,7 +84,7 @@ export async function registerUsername(
       return OWNED;
     case 'buying':
       // A wallet that repeats the request with another token would later take 201 as a sign that it was spent.
-      throw token === null || (await isPayment(context, { pubkey, name, token }))
+      throw token === null || (await isPayment(context, pubkey, name, token))
         ? inProgressError('Your purchase of this username is in progress.')
         : new RequestError(
             'token_not_used',
@@ -101,7 +92,7 @@ export async function registerUsername(
           );
     case 'reclaimable':
       // Repeating the request that bought a name must not reclaim the name after its user has released it.
-      return token !== null && (await isPayment(context, { pubkey, name, token }))
+      return token !== null && (await isPayment(context, pubkey, name, token))
         ? OWNED
         : claimFreeOfCharge(context, pubkey, name);
     case 'free':
@@ -112,7 +103,7 @@ export async function registerUsername(
         throw new RequestError(...OBSTACLE_ERRORS[obstacle]);
       }
       return policy.priceSat
-        ? buyUsername(context, { pubkey, name, token, addressGroup, priceSat: policy.priceSat })
+        ? buyUsername(context, request, name, policy.priceSat)
         : claimFreeOfCharge(context, pubkey, name);
     }
   }
@@ -121,12 +112,7 @@ export async function registerUsername(
 /** Why a key that has no claim to a name cannot buy it. */
 type NameObstacle = 'not_for_sale' | 'reserved' | 'taken';
 
-/**
- * Finds out whether a key that has no claim to a name can buy it.
- *
- * @param username as the client wrote it
- * @returns the name in lower case, or null if it is invalid; and why it cannot be bought, or null if it can
- */
+/** Finds out why a key that has no claim to a name cannot buy it; null if it can. Returns the name in lower case. */
 export async function checkUsernameAvailability(
   { db, policy, clock }: UsernameContext,
   username: string,
@@ -135,15 +121,14 @@ export async function checkUsernameAvailability(
   if (name === null) {
     return { name, obstacle: 'invalid' };
   }
-  const availability = resolveAvailability(await findUsername(db, name), clock());
-  const isUnclaimed = availability === 'free' || availability === 'reserved';
-  return { name, obstacle: findObstacle(policy, name, isUnclaimed ? availability : 'taken') };
+  const claim = decideClaim(await findUsername(db, name), null, clock());
+  return { name, obstacle: findObstacle(policy, name, claim) };
 }
 
 function findObstacle(
   { priceSat, reserved }: UsernamePolicy,
   name: string,
-  claim: 'free' | 'taken' | 'reserved',
+  claim: ClaimDecision,
 ): NameObstacle | null {
   if (claim === 'reserved') {
     return 'reserved';
@@ -154,7 +139,7 @@ function findObstacle(
   if (isReservedUsername(name, reserved)) {
     return 'reserved';
   }
-  return claim === 'taken' ? 'taken' : null;
+  return claim === 'free' ? null : 'taken';
 }
 
 const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof RequestError>> = {
@@ -168,7 +153,9 @@ const OWNED = { outcome: 'owned' } as const;
 /** Whether the token pays or paid for the name of this key. */
 async function isPayment(
   { db }: UsernameContext,
-  { pubkey, name, token }: { pubkey: string; name: string; token: string },
+  pubkey: string,
+  name: string,
+  token: string,
 ): Promise<boolean> {
   const decoded = decodeToken(token);
   return (
@@ -196,10 +183,12 @@ async function claimFreeOfCharge(
 
 async function buyUsername(
   context: UsernameContext,
-  order: Omit<RegistrationRequest, 'username'> & { name: string; priceSat: number },
+  { pubkey, token, addressGroup }: RegistrationRequest,
+  name: string,
+  priceSat: number,
 ): Promise<RegistrationResult> {
-  const { pubkey, name, token, addressGroup, priceSat } = order;
-  const { mintUrl } = context.policy;
+  const { purchases, policy } = context;
+  const { mintUrl } = policy;
   const requirePayment = (message: string): RegistrationResult => ({
     outcome: 'payment_required',
     request: encodePaymentRequest(priceSat, mintUrl),
@@ -208,16 +197,16 @@ async function buyUsername(
   if (token === null) {
     return requirePayment(`This username costs ${priceSat} sat. Pay the request in X-Cashu.`);
   }
-  const { purchases } = context;
   if (purchases === null) {
     throw new Error('usernames have a price, but there is no treasury secret');
   }
   const decoded = decodeToken(token);
-  const payment =
-    decoded.outcome === 'rejected'
-      ? decoded
-      : await validatePayment(context, purchases.keysetCache, decoded, priceSat);
-  if ('reason' in payment) {
+  if (decoded.outcome === 'rejected') {
+    return requirePayment(decoded.reason);
+  }
+  await requireRestoreSupport(context);
+  const payment = await validatePayment(context, purchases.keysetCache, decoded, priceSat);
+  if (payment.outcome !== 'valid') {
     return requirePayment(payment.reason);
   }
   const result = await startPurchase(purchases, {
@@ -226,7 +215,7 @@ async function buyUsername(
     priceSat,
     mintUrl,
     addressGroup,
-    payment,
+    payment: { ...payment, secretHashes: decoded.secretHashes },
   });
   switch (result.outcome) {
     case 'completed':
@@ -241,7 +230,7 @@ async function buyUsername(
       throw mintError(result.retryAfterMs);
     case 'failed': {
       const message = TOKEN_FAILURE_MESSAGES[result.reason];
-      if (message === null) {
+      if (message === undefined) {
         throw mintError();
       }
       return requirePayment(message);
@@ -249,8 +238,8 @@ async function buyUsername(
   }
 }
 
-/** What is wrong with the token; null if the mint is to blame. */
-const TOKEN_FAILURE_MESSAGES: Record<PurchaseFailureReason, string | null> = {
+/** What is wrong with the token. For the other reasons, the mint is to blame. */
+const TOKEN_FAILURE_MESSAGES: Partial<Record<PurchaseFailureReason, string>> = {
   fee_exceeds_value: 'The mint’s fee would use up the whole token.',
   spent: 'The token has already been spent.',
   pending: 'The token is being spent elsewhere.',
@@ -258,49 +247,37 @@ const TOKEN_FAILURE_MESSAGES: Record<PurchaseFailureReason, string | null> = {
   invalid: 'The mint does not accept the token.',
   outputs_signed: 'The mint does not accept the token.',
   other: 'The mint does not accept the token.',
-  // The mint seems to apply other keysets or fees than it lists.
-  keyset_inactive: null,
-  unbalanced: null,
-  mint_unreachable: null,
-  no_response: null,
 };
 
-/**
- * Checks whether a token pays for a username, as far as that is possible without redeeming it.
- *
- * @throws RequestError (`unavailable`) if the mint does not respond, or cannot restore ecash
- */
+/** Checks whether a token pays for a username, as far as that is possible without redeeming it. */
 async function validatePayment(
-  context: UsernameContext,
+  { policy: { mintUrl }, allowHttpMints: allowHttp, clock }: UsernameContext,
   keysetCache: KeysetCache,
   token: DecodedToken,
   priceSat: number,
-): Promise<PurchaseOrder['payment'] | TokenRejection> {
-  const { policy, allowHttpMints: allowHttp, clock } = context;
-  const { mintUrl } = policy;
-  const requirements = { mintUrl, allowHttp, priceSat, nowMs: clock() };
-  await requireRestoreSupport(context);
+) {
   const keysets = await keysetCache.getKeysets(mintUrl);
   if (keysets === null) {
     throw mintError();
   }
-  let result = await validateToken(token, { ...requirements, keysets });
-  if (result.outcome === 'unknown_keyset') {
-    const refreshedKeysets = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;
-    result = await validateToken(token, { ...requirements, keysets: refreshedKeysets });
+  const requirements = { mintUrl, allowHttp, priceSat, nowMs: clock(), keysets };
+  const result = await validateToken(token, requirements);
+  if (result.outcome !== 'unknown_keyset') {
+    return result;
   }
-  return result.outcome === 'valid'
-    ? { ...result, secretHashes: token.secretHashes }
-    : { outcome: 'rejected', reason: result.reason };
+  const refreshed = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;
+  return await validateToken(token, { ...requirements, keysets: refreshed });
 }
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
-async function requireRestoreSupport(context: UsernameContext): Promise<void> {
-  const { policy, mintInfoCache, log } = context;
+async function requireRestoreSupport({
+  policy,
+  mintInfoCache,
+  log,
+}: UsernameContext): Promise<void> {
   const { mintUrl } = policy;
-  const cached = await mintInfoCache.get(mintUrl);
-  const info = cached?.supportsRestore === true ? cached : await mintInfoCache.refresh(mintUrl);
-  if (info?.supportsRestore === true) {
+  const info = await mintInfoCache.get(mintUrl);
+  if (info?.supportsRestore) {
     return;
   }
   if (info !== null) {
@@ -318,7 +295,7 @@ function nameChangedError(): RequestError {
 
 function inProgressError(message: string): RequestError {
   const advice = 'Repeat the request with the same token in a moment.';
-  return new RequestError('purchase_in_progress', `${message} ${advice}`, REPEAT_AFTER_SECONDS);
+  return new RequestError('purchase_in_progress', `${message} ${advice}`, 3);
 }
 
 /** @param retryAfterMs null: unknown */

@@ -2,10 +2,43 @@ import { sql } from 'kysely';
 import type { UsernameStatus } from '../database/schema.ts';
 import { lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import { decideClaim, type StoredUsername } from './username-availability.ts';
 
 // `usernames` has a row for every name that is not free. A name in use is also in `users.name`: a foreign key connects
 // the two columns, and each change writes both in one transaction.
+
+/** The key is that of the owner, the buyer or the previous owner; null if the operator reserved the name. */
+export type StoredUsername = Awaited<ReturnType<typeof listUsernamesOfKey>>[number];
+
+/** Whether a name is available, independent of the key that requests it. */
+export type UsernameAvailability = 'free' | 'in_use' | 'pending' | 'in_grace' | 'reserved';
+
+export function resolveAvailability(
+  stored: StoredUsername | null,
+  nowMs: number,
+): UsernameAvailability {
+  if (stored === null) {
+    return 'free';
+  }
+  if (stored.status !== 'released') {
+    return stored.status;
+  }
+  return (stored.graceEndsAtMs ?? 0) > nowMs ? 'in_grace' : 'free';
+}
+
+export type ClaimDecision = ReturnType<typeof decideClaim>;
+
+/**
+ * Decides whether a key can have a name. `reclaimable`: the key released it, and gets it back free of charge until its
+ * grace period ends. `buying`: a purchase of the name by the key is in progress.
+ */
+export function decideClaim(stored: StoredUsername | null, pubkey: string | null, nowMs: number) {
+  const availability = resolveAvailability(stored, nowMs);
+  if (availability === 'free' || availability === 'reserved') {
+    return availability;
+  }
+  const ownClaims = { in_use: 'owned', pending: 'buying', in_grace: 'reclaimable' } as const;
+  return stored?.pubkey === pubkey ? ownClaims[availability] : 'taken';
+}
 
 /** @param name in lower case */
 export async function findUsername(db: Db, name: string): Promise<StoredUsername | null> {
@@ -13,7 +46,7 @@ export async function findUsername(db: Db, name: string): Promise<StoredUsername
 }
 
 /** Lists the names that a key uses, is buying or can reclaim. */
-export async function listUsernamesOfKey(db: Db, pubkey: string): Promise<StoredUsername[]> {
+export async function listUsernamesOfKey(db: Db, pubkey: string) {
   return await selectUsernames(db).where('pubkey', '=', pubkey).orderBy('name').execute();
 }
 
@@ -26,7 +59,6 @@ export function holdUsername(
   return insertOrReplaceExpired(db, name, createRow(pubkey, 'pending', nowMs, purchaseId));
 }
 
-/** Frees a name that {@link holdUsername} holds for a purchase. */
 export async function releaseHeldUsername(db: Db, name: string, purchaseId: string): Promise<void> {
   await db
     .deleteFrom('usernames')
@@ -114,7 +146,7 @@ export function reserveUsername(db: Db, name: string, nowMs: number): Promise<bo
   return insertOrReplaceExpired(db, name, createRow(null, 'reserved', nowMs, null));
 }
 
-/** Frees a name that is reserved or in its grace period. Returns false if the name has another status. */
+/** Frees a reserved or released name. Returns false if the name has another status. */
 export async function freeUsername(db: Db, name: string): Promise<boolean> {
   const deleted = await db
     .deleteFrom('usernames')
@@ -124,10 +156,7 @@ export async function freeUsername(db: Db, name: string): Promise<boolean> {
   return deleted.numDeletedRows === 1n;
 }
 
-/**
- * Takes a name away from its owner, without a grace period. The name is free, and its row shows the former owner.
- * Returns false if the name is not in use.
- */
+/** Takes a name away from its owner, without a grace period. Returns false if the name is not in use. */
 export async function revokeUsername(tx: Tx, name: string, nowMs: number): Promise<boolean> {
   const updated = await tx
     .updateTable('users')
@@ -167,7 +196,6 @@ async function lockKeyAndReadName(tx: Tx, pubkey: string) {
     .executeTakeFirst();
 }
 
-/** @returns false if the name is not free */
 async function insertOrReplaceExpired(db: Db, name: string, row: UsernameRow): Promise<boolean> {
   const replaced = await db
     .updateTable('usernames')
@@ -189,12 +217,7 @@ async function insertIfAbsent(db: Db, name: string, row: UsernameRow): Promise<b
   return inserted.numInsertedOrUpdatedRows === 1n;
 }
 
-async function startGracePeriod(
-  tx: Tx,
-  name: string,
-  nowMs: number,
-  graceMs: number,
-): Promise<void> {
+async function startGracePeriod(tx: Tx, name: string, nowMs: number, graceMs: number) {
   await tx
     .updateTable('usernames')
     .set({ status: 'released', since: nowMs, until: nowMs + graceMs, purchase: null })

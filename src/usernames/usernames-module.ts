@@ -8,7 +8,6 @@ import { EcashClient } from '../mints/ecash-client.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { KeysetCache } from './ecash/keyset-cache.ts';
-import { RECOVERY_INTERVAL_MS } from './limits.ts';
 import { type PurchaseContext, resumeDuePurchases } from './purchase.ts';
 import type { UsernameContext, UsernamePolicy } from './register-username.ts';
 import { Sealer } from './sealer.ts';
@@ -16,7 +15,6 @@ import { findTreasuryProblem } from './treasury.ts';
 import { activateTreasuryKey } from './treasury-store.ts';
 
 interface TreasurySettings {
-  /** `TREASURY_SECRET`; null if it is not set. */
   treasurySecret: string | null;
   usernames: Pick<UsernamePolicy, 'priceSat' | 'graceMs'>;
   database: { kind: 'sqlite'; dataDir: string } | { kind: 'postgres' };
@@ -31,11 +29,7 @@ interface PurchaseOptions {
   log: Logger;
 }
 
-/**
- * Constructs the sale of usernames, and the job that resumes interrupted purchases.
- *
- * @throws OperatorError if the treasury secret is missing or not the one that sealed the stored ecash
- */
+/** Constructs the sale of usernames, and the job that resumes interrupted purchases. */
 export async function createUsernamesModule(
   options: PurchaseOptions & {
     settings: { usernames: UsernamePolicy };
@@ -59,12 +53,10 @@ export async function createUsernamesModule(
   const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({
     work: async () => {
-      if (purchases !== null) {
-        await resumeDuePurchases(purchases);
-      }
+      await (purchases && resumeDuePurchases(purchases));
       outage.recordSuccess();
     },
-    intervalMs: options.recoveryIntervalMs ?? RECOVERY_INTERVAL_MS,
+    intervalMs: options.recoveryIntervalMs ?? 2_000,
     onError: (err) => {
       const level = outage.recordFailure() ? 'warn' : 'debug';
       log[level](
@@ -76,10 +68,7 @@ export async function createUsernamesModule(
   return { context, start: () => recovery.start(), stop: () => recovery.stop() };
 }
 
-/**
- * Constructs what redeems the tokens that pay for usernames. Returns null without a treasury secret, which selling
- * usernames requires.
- */
+/** Returns null without a treasury secret, which selling usernames requires. */
 export function createPurchaseContext(options: PurchaseOptions): PurchaseContext | null {
   const { settings, db, mints, clock, monotonicMs, log } = options;
   const treasurySecret = findTreasurySecret(settings);
@@ -99,10 +88,6 @@ export function createPurchaseContext(options: PurchaseOptions): PurchaseContext
   };
 }
 
-/**
- * @returns null without a treasury secret
- * @throws OperatorError if the file of the secret is damaged
- */
 export function createTreasurySealer(settings: TreasurySettings): Sealer | null {
   const treasurySecret = findTreasurySecret(settings);
   return treasurySecret === null ? null : new Sealer(treasurySecret);
@@ -116,9 +101,8 @@ function findTreasurySecret({ treasurySecret, database }: TreasurySettings): str
 }
 
 /**
- * Checks that the treasury secret opens the stored ecash. Without the right secret, open purchases could not be
- * completed, and ecash would be sealed with several secrets. With SQLite, generates a secret when usernames first have
- * a price.
+ * Checks that the treasury secret opens the stored ecash, so that ecash is never sealed with several secrets. With
+ * SQLite, generates a secret when usernames first have a price.
  */
 async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<void> {
   const { usernames, database } = settings;

@@ -1,12 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Keyset, KeysetKeys } from '../../mints/ecash.ts';
 import type { EcashClient } from '../../mints/ecash-client.ts';
-import {
-  KEYSETS_MAX_AGE_MS,
-  KEYSETS_REFRESH_INTERVAL_MS,
-  MAX_CACHED_KEYSETS,
-  MAX_KEYSET_LISTS,
-} from '../limits.ts';
+import { KEYSETS_MAX_AGE_MS, KEYSETS_REFRESH_INTERVAL_MS } from '../limits.ts';
 import { verifyKeysetKeys } from './proofs.ts';
 
 interface KeysetList {
@@ -26,7 +21,7 @@ export class KeysetCache {
   constructor(client: EcashClient, monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
     this.#lists = new LRUCache({
-      max: MAX_KEYSET_LISTS,
+      max: 100,
       fetchMethod: async (mintUrl, known) => {
         const response = await client.readKeysets(mintUrl);
         return response.outcome === 'found'
@@ -35,7 +30,7 @@ export class KeysetCache {
       },
     });
     this.#keys = new LRUCache({
-      max: MAX_CACHED_KEYSETS,
+      max: 500,
       fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
         const keyset = (await this.getKeysets(mintUrl))?.find(({ id }) => id === keysetId);
         const result = keyset && (await client.readKeys(mintUrl, keysetId));
@@ -46,26 +41,25 @@ export class KeysetCache {
     });
   }
 
-  getKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#getList(mintUrl, KEYSETS_MAX_AGE_MS);
-  }
-
-  /** Requests the list again, after a keyset was unknown or inactive. Returns the last list if it is recent. */
-  refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#getList(mintUrl, KEYSETS_REFRESH_INTERVAL_MS);
-  }
-
-  /** Returns the keys of a keyset that the mint lists. Also returns null if the keys do not match the keyset's id. */
-  async getKeys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
-    const context = { mintUrl, keysetId };
-    return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
-  }
-
-  async #getList(mintUrl: string, maxAgeMs: number): Promise<readonly Keyset[] | null> {
+  async getKeysets(
+    mintUrl: string,
+    maxAgeMs = KEYSETS_MAX_AGE_MS,
+  ): Promise<readonly Keyset[] | null> {
     const isRecent = (list: KeysetList | undefined) =>
       list !== undefined && this.#monotonicMs() - list.fetchedAtMs < maxAgeMs;
     const known = this.#lists.get(mintUrl);
     const list = isRecent(known) ? known : await this.#lists.fetch(mintUrl, { forceRefresh: true });
     return list !== undefined && isRecent(list) ? list.keysets : null;
+  }
+
+  /** Requests the list again, after a keyset was unknown or inactive. Returns the last list if it is recent. */
+  refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.getKeysets(mintUrl, KEYSETS_REFRESH_INTERVAL_MS);
+  }
+
+  /** Also returns null if the mint does not list the keyset, or the keys do not match its id. */
+  async getKeys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
+    const context = { mintUrl, keysetId };
+    return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
   }
 }

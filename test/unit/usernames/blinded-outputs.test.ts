@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { BlindSignature, Keyset } from '../../../src/mints/ecash.ts';
+import type { BlindSignature, Keyset, OutputPlan } from '../../../src/mints/ecash.ts';
 import {
-  deriveOutputSeed,
   deriveOutputs,
   selectOutputKeyset,
   verifyKeysetKeys,
@@ -11,27 +10,24 @@ import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 const NOW_MS = Date.parse('2026-11-21T10:00:00Z');
 const TREASURY_SECRET = 'a treasury secret of more than 32 characters';
 
-describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', async (version) => {
+describe.each([0, 1] as const)('the outputs for a keyset id of version %i', async (version) => {
   const mint = new FakeMintKeyset({ version });
   const otherMint = new FakeMintKeyset({ version });
-  const plan = { keysetId: mint.keyset.id, amounts: [1, 2, 8] };
-  const outputs = await deriveOutputs(deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0), plan);
+  const swap = createSwap('purchase 1', { keysetId: mint.keyset.id, amounts: [1, 2, 8] });
+  const outputs = await deriveOutputs(TREASURY_SECRET, swap, 0);
   const signatures = outputs.blindedMessages.map((message) => mint.sign(message));
 
-  it('derives the same outputs from an equal seed and plan', async () => {
-    const derivedAgain = await deriveOutputs(
-      deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
-      structuredClone(plan),
-    );
+  it('are the same if they are derived again', async () => {
+    const derivedAgain = await deriveOutputs(TREASURY_SECRET, structuredClone(swap), 0);
     expect(derivedAgain.blindedMessages).toEqual(outputs.blindedMessages);
     expect(await derivedAgain.unblind(signatures, mint.keys)).toEqual(
       await outputs.unblind(signatures, mint.keys),
     );
   });
 
-  it('unblinds signatures into valid proofs', async () => {
+  it('turn signatures into valid proofs', async () => {
     const proofs = await outputs.unblind(signatures, mint.keys);
-    expect(proofs?.map(({ amount }) => amount)).toEqual(plan.amounts);
+    expect(proofs?.map(({ amount }) => amount)).toEqual([1, 2, 8]);
     expect(proofs?.every((proof) => mint.verifyProof(proof))).toBe(true);
   });
 
@@ -44,11 +40,11 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
       'a signature that is not on the curve',
       changeFirst(signatures, { C_: `02${'f'.repeat(64)}` }),
     ],
-  ])('returns no proofs for %s', async (_case, mintSignatures) => {
+  ])('turn into no proofs for %s', async (_case, mintSignatures) => {
     expect(await outputs.unblind(mintSignatures, mint.keys)).toBeNull();
   });
 
-  it('returns no proofs if the keys belong to another keyset', async () => {
+  it('turn into no proofs if the keys belong to another keyset', async () => {
     const signaturesWithOtherId = signatures.map((signature) => ({
       ...signature,
       id: otherMint.keys.id,
@@ -56,28 +52,17 @@ describe.each([0, 1] as const)('BlindedOutputs for a keyset id of version %i', a
     expect(await outputs.unblind(signatures, otherMint.keys)).toBeNull();
     expect(await outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
   });
-
-  it('sorts restored signatures, and returns null if a signature is missing', () => {
-    const restored = signatures.map((signature, index) => ({
-      B_: outputs.blindedMessages[index]?.B_ ?? '',
-      signature,
-    }));
-    expect(outputs.orderSignatures(restored.toReversed())).toEqual(signatures);
-    expect(outputs.orderSignatures(restored.slice(1))).toBeNull();
-    expect(outputs.orderSignatures([])).toBeNull();
-  });
 });
 
 it('derives different outputs for each treasury secret, swap and plan', async () => {
-  const { id: keysetId } = new FakeMintKeyset().keyset;
-  const seeds = [
-    deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 0),
-    deriveOutputSeed(TREASURY_SECRET, 'purchase 1', 1),
-    deriveOutputSeed(TREASURY_SECRET, 'purchase 11', 0),
-    deriveOutputSeed(`${TREASURY_SECRET}!`, 'purchase 1', 0),
-  ];
-  const plan = { keysetId, amounts: [1, 1] };
-  const derived = await Promise.all(seeds.map((seed) => deriveOutputs(seed, plan)));
+  const plan = { keysetId: new FakeMintKeyset().keyset.id, amounts: [1, 1] };
+  const swap = createSwap('purchase 1', plan, plan);
+  const derived = await Promise.all([
+    deriveOutputs(TREASURY_SECRET, swap, 0),
+    deriveOutputs(TREASURY_SECRET, swap, 1),
+    deriveOutputs(TREASURY_SECRET, createSwap('purchase 11', plan), 0),
+    deriveOutputs(`${TREASURY_SECRET}!`, swap, 0),
+  ]);
   const outputs = derived.flatMap(({ blindedMessages }) => blindedMessages);
   expect(new Set(outputs.map(({ B_ }) => B_)).size).toBe(outputs.length);
 });
@@ -102,12 +87,10 @@ describe('selectOutputKeyset', () => {
     ['the keyset that lasts longest', [expiring('a', 60, 0), expiring('b', 90, 9)], idOf('b')],
     ['a keyset that does not expire', [expiring('a', 60, 0), keyset('b', 9)], idOf('b')],
     ['a keyset that has not expired', [expiring('a', 0, 0), expiring('b', 1, 9)], idOf('b')],
-    ['a keyset that was not rejected', [keyset('f', 0), expiring('a', 60, 9)], idOf('a')],
-    ['a rejected keyset without another', [keyset('f', 0), expiring('a', 0, 9)], idOf('f')],
+    ['the cheapest that lasts longest', [expiring('a', 60, 1), expiring('b', 60, 0)], idOf('b')],
     ['null for an unknown id version', [keyset('a', 0, { id: `02${'a'.repeat(64)}` })], null],
   ])('returns %s', (_case, keysets, expected) => {
-    const rejectedIds = [idOf('f')];
-    expect(selectOutputKeyset(keysets, NOW_MS, rejectedIds)?.id ?? null).toBe(expected);
+    expect(selectOutputKeyset(keysets, NOW_MS)?.id ?? null).toBe(expected);
   });
 });
 
@@ -131,6 +114,10 @@ describe('verifyKeysetKeys', () => {
     expect(verifyKeysetKeys({ ...keyset, inputFeePpk: 1 }, keys)).toBe(false);
   });
 });
+
+function createSwap(id: string, ...outputPlans: OutputPlan[]) {
+  return { id, outputPlans };
+}
 
 function changeFirst(
   mintSignatures: BlindSignature[],
