@@ -165,7 +165,7 @@ class Wallet {
   /** Opens a connection for the request, as a wallet does that was in the background. */
   async #readList(quoteId: string): Promise<void> {
     const nowSeconds = Math.floor(Date.now() / 1000);
-    const token = issuer.issue(this.#client.pubkey, USER_AGENT, nowSeconds);
+    const token = await issuer.issue(this.#client.pubkey, USER_AGENT, nowSeconds);
     const startedAtMs = performance.now();
     const client = new Client(this.#proxyUrl, { localAddress: this.#localAddress });
     try {

@@ -63,8 +63,8 @@ export const measureDeepList: Benchmark = async (serverUrl, options) => {
 
 /** Reads the two pages alternately, so that a disturbance affects both times. */
 async function readPages(service: Server, seconds: number): Promise<PageTimes> {
-  const headersByUser = Array.from({ length: LARGE_USERS.userCount }, (_, user) =>
-    createWalletHeaders(user),
+  const headersByUser = await Promise.all(
+    Array.from({ length: LARGE_USERS.userCount }, (_, user) => createWalletHeaders(user)),
   );
   const times: PageTimes = { deepMs: [], firstMs: [] };
   const endsAtMs = performance.now() + seconds * 1000;

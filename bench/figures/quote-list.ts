@@ -27,11 +27,13 @@ export const measureQuoteList: Benchmark = async (serverUrl, options) => {
     addPaidQuotes(db, PAID_USERS),
   );
   await using dataDir = await copyToDataDir(database);
-  const requests = Array.from({ length: PAID_USERS.userCount }, (_, user) => ({
-    path: '/api/v2/wallet/quotes',
-    headers: createWalletHeaders(user),
-    expectedText: expectedQuoteText(user, PAID_USERS.paymentsPerUser),
-  }));
+  const requests = await Promise.all(
+    Array.from({ length: PAID_USERS.userCount }, async (_, user) => ({
+      path: '/api/v2/wallet/quotes',
+      headers: await createWalletHeaders(user),
+      expectedText: expectedQuoteText(user, PAID_USERS.paymentsPerUser),
+    })),
+  );
   const startServiceOn = (used: ServiceDatabase) => async (stack: AsyncDisposableStack) => ({
     server: stack.use(await startNutpost(mint.readyMessage.url, used)),
     requests,

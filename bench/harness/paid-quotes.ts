@@ -45,9 +45,9 @@ export function expectedQuoteText(user: number, seq: number): string {
 }
 
 /** Returns the headers that authenticate a user's wallet. */
-export function createWalletHeaders(user: number): Record<string, string> {
+export async function createWalletHeaders(user: number): Promise<Record<string, string>> {
   const pubkey = user.toString(16).padStart(64, '0');
   const issuer = new JwtIssuer(JWT_SECRET, null);
-  const token = issuer.issue(pubkey, USER_AGENT, Math.floor(Date.now() / 1000));
+  const token = await issuer.issue(pubkey, USER_AGENT, Math.floor(Date.now() / 1000));
   return { authorization: `Bearer ${token}`, 'user-agent': USER_AGENT };
 }

@@ -1,11 +1,8 @@
 import { infoRoutes } from './api/info.ts';
-import { nameRoutes } from './api/names.ts';
 import { QuoteSocketServer, type QuoteSocketTiming } from './api/quote-socket-server.ts';
-import { findQuotesRoute, quoteRoutes } from './api/quotes.ts';
-import { tokenRoutes } from './api/token.ts';
-import { userRoutes } from './api/user.ts';
-import { usernameRoutes } from './api/username.ts';
-import { walletSummaryRoutes } from './api/wallet-summary.ts';
+import { quoteRoutes } from './api/quotes.ts';
+import { tokenRoutes, userRoutes } from './api/user.ts';
+import { nameRoutes, usernameRoutes } from './api/username.ts';
 import { Authenticator } from './authenticator.ts';
 import type { RequestObserver } from './common-hooks.ts';
 import type { HttpContext } from './context.ts';
@@ -13,14 +10,12 @@ import { documentSecurity, registerOpenApi } from './openapi.ts';
 import { docsRoutes } from './routes/docs.ts';
 import { healthRoutes } from './routes/health.ts';
 import { lnurlRoutes } from './routes/lnurl.ts';
-import { lnurlVerifyRoutes } from './routes/lnurl-verify.ts';
 import { nip05Routes } from './routes/nip05.ts';
 import { close, createServer, listen } from './server.ts';
 import { sendErrorPage } from './web/error-page.ts';
 import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 
 interface HttpSettings {
-  /** IP addresses and CIDRs. */
   trustProxy: readonly string[];
   /** Null: the pages are switched off. */
   web: WebSettings | null;
@@ -28,7 +23,7 @@ interface HttpSettings {
   observer: RequestObserver;
 }
 
-/** Creates the HTTP server with all routes. It does not listen yet. */
+/** Does not listen yet. */
 export async function createHttp(
   context: HttpContext,
   { trustProxy, web: webSettings, socketTiming, observer }: HttpSettings,
@@ -48,7 +43,6 @@ export async function createHttp(
 
   // For payers and name lookups.
   await app.register(lnurlRoutes, context);
-  await app.register(lnurlVerifyRoutes, context);
   await app.register(nip05Routes, context);
 
   // For wallets, without authentication. Clients of the quote socket authenticate after the handshake.
@@ -72,8 +66,6 @@ export async function createHttp(
     scope.addHook('onRequest', rateLimiter.limitByPubkey);
     scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
     await scope.register(quoteRoutes, context);
-    await scope.register(findQuotesRoute, context);
-    await scope.register(walletSummaryRoutes, context);
     await scope.register(userRoutes, context);
     await scope.register(usernameRoutes, context);
   });

@@ -14,7 +14,7 @@ declare module 'fastify' {
   }
 }
 
-/** Authenticates requests. Its hooks protect the routes of the scope that adds them. */
+/** Its hooks protect the routes of the scope that adds them. */
 export class Authenticator {
   readonly #context: HttpContext;
 
@@ -22,24 +22,9 @@ export class Authenticator {
     this.#context = context;
   }
 
-  readonly requireNip98OrJwt = async (request: FastifyRequest): Promise<void> => {
-    const { scheme, credential } = parseAuthorizationHeader(request);
-    if (scheme === 'nostr') {
-      this.#authenticateWithNip98(credential, request);
-    } else if (scheme === 'bearer') {
-      await this.#authenticateWithJwt(credential, request);
-    } else {
-      throw unauthorized('Authorization with Nostr (NIP-98) or Bearer is required.');
-    }
-  };
+  readonly requireNip98 = (request: FastifyRequest) => this.#authenticate(request, false);
 
-  readonly requireNip98 = async (request: FastifyRequest): Promise<void> => {
-    const { scheme, credential } = parseAuthorizationHeader(request);
-    if (scheme !== 'nostr') {
-      throw unauthorized('Authorization with Nostr (NIP-98) is required.');
-    }
-    this.#authenticateWithNip98(credential, request);
-  };
+  readonly requireNip98OrJwt = (request: FastifyRequest) => this.#authenticate(request, true);
 
   /** Rejects a body that does not match the hash in the NIP-98 event. Must run after the body was read. */
   readonly requireMatchingPayloadHash = async (request: FastifyRequest): Promise<void> => {
@@ -49,11 +34,7 @@ export class Authenticator {
     }
   };
 
-  /**
-   * Verifies a NIP-98 event (base64) for a path on any of the public origins.
-   *
-   * @throws RequestError (`unauthorized`)
-   */
+  /** Verifies a NIP-98 event (base64) for a path on any of the public origins. @throws RequestError */
   verifyNip98Event(
     encoded: string,
     pathname: string,
@@ -70,22 +51,26 @@ export class Authenticator {
     return result;
   }
 
-  #authenticateWithNip98(encoded: string, request: FastifyRequest): void {
-    const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
-    const { pubkey, payloadHash } = this.verifyNip98Event(encoded, pathname, request.method);
-    request.pubkey = pubkey;
-    request.signedPayloadHash = payloadHash;
-  }
-
-  async #authenticateWithJwt(token: string, request: FastifyRequest): Promise<void> {
-    assertCredentialLength(token);
-    const { jwt, clock } = this.#context;
-    const userAgent = request.headers['user-agent'];
-    const pubkey = await jwt.verify(token, userAgent, toUnixSeconds(clock()));
-    if (pubkey === null) {
-      throw unauthorized('The token is invalid or expired.');
+  async #authenticate(request: FastifyRequest, allowsJwt: boolean): Promise<void> {
+    const { authorization = '', 'user-agent': userAgent } = request.headers;
+    const [, scheme = '', credential = ''] = /^(\S+)\s+(\S+)\s*$/.exec(authorization) ?? [];
+    if (scheme.toLowerCase() === 'nostr') {
+      const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
+      const event = this.verifyNip98Event(credential, pathname, request.method);
+      request.pubkey = event.pubkey;
+      request.signedPayloadHash = event.payloadHash;
+    } else if (allowsJwt && scheme.toLowerCase() === 'bearer') {
+      assertCredentialLength(credential);
+      const { jwt, clock } = this.#context;
+      const pubkey = await jwt.verify(credential, userAgent, toUnixSeconds(clock()));
+      if (pubkey === null) {
+        throw unauthorized('The token is invalid or expired.');
+      }
+      request.pubkey = pubkey;
+    } else {
+      const schemes = allowsJwt ? 'Nostr (NIP-98) or Bearer' : 'Nostr (NIP-98)';
+      throw unauthorized(`Authorization with ${schemes} is required.`);
     }
-    request.pubkey = pubkey;
   }
 }
 
@@ -93,12 +78,6 @@ function assertCredentialLength(credential: string): void {
   if (credential.length > MAX_CREDENTIAL_LENGTH) {
     throw unauthorized(`The authorization is longer than ${MAX_CREDENTIAL_LENGTH} characters.`);
   }
-}
-
-function parseAuthorizationHeader({ headers }: FastifyRequest) {
-  const [, scheme = '', credential = ''] =
-    /^(\S+)\s+(\S+)\s*$/.exec(headers.authorization ?? '') ?? [];
-  return { scheme: scheme.toLowerCase(), credential };
 }
 
 function unauthorized(message: string): RequestError {

@@ -4,13 +4,13 @@ import { type CountedKey, FixedWindowRateLimiter } from '../fixed-window-rate-li
 import { toAddressPrefixes } from '../net/address-prefixes.ts';
 import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_LIMITS } from './limits.ts';
 
-/** Limits per process. 0 means no limit. For the prefixes of an address, multiples apply ({@link toAddressPrefixes}). */
+/** Limits per process, each per address and per public key. 0 means no limit. */
 export interface ClientLimits {
-  /** Per address and per public key. Includes all requests. */
+  /** Includes all requests. */
   requestsPerMinute: number;
-  /** Per address and per public key. Each change causes a request to a mint. */
+  /** Each change causes a request to a mint. */
   settingChangesPerMinute: number;
-  /** Per address and per public key. Each purchase causes a swap at the mint. */
+  /** Each purchase causes a swap at the mint. */
   usernamePurchasesPerMinute: number;
   /** Concurrent quote sockets. */
   maxSockets: number;
@@ -18,17 +18,7 @@ export interface ClientLimits {
   socketMessagesPerSecond: number;
 }
 
-type RateLimitCategory = 'requests' | 'changes' | 'purchases' | keyof typeof ROUTE_LIMITS;
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** An additional limit for an expensive route. */
-    rateLimitCategory?: RateLimitCategory;
-    isRateLimitExempt?: true;
-  }
-}
-
-const MESSAGES: Record<RateLimitCategory, string> = {
+const MESSAGES = {
   requests: 'Too many requests',
   changes: 'Too many changes',
   purchases: 'Too many requests for usernames',
@@ -38,11 +28,21 @@ const MESSAGES: Record<RateLimitCategory, string> = {
   pages: 'Too many requests for pages',
 };
 
+type RateLimitCategory = keyof typeof MESSAGES;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** An additional limit for an expensive route. */
+    rateLimitCategory?: RateLimitCategory;
+    isRateLimitExempt?: true;
+  }
+}
+
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
 /**
  * Limits requests by address before anything is parsed, and by public key after authentication. No client can use up
- * the limit of another client's key. Each process counts its own requests.
+ * the limit of another client's key.
  */
 export class ClientRateLimiter {
   readonly #byAddress: Limiters;
@@ -87,10 +87,8 @@ function enforceLimits(
   keys: readonly CountedKey[],
   suffix: string,
 ): void {
-  const { rateLimitCategory } = routeOptions.config;
-  const categories: RateLimitCategory[] =
-    rateLimitCategory === undefined ? ['requests'] : ['requests', rateLimitCategory];
-  for (const category of categories) {
+  const { rateLimitCategory = 'requests' } = routeOptions.config;
+  for (const category of new Set<RateLimitCategory>(['requests', rateLimitCategory])) {
     const retryAfterMs = limiters[category].consume(keys);
     if (retryAfterMs !== null) {
       throw rateLimitError(`${MESSAGES[category]} ${suffix}.`, retryAfterMs);

@@ -6,15 +6,14 @@ import { RequestError } from '../errors.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import type { HttpContext } from './context.ts';
 import { CORS_HEADERS } from './errors.ts';
-import { MIN_COUNTED_LENGTH } from './limits.ts';
 import { READY_PATH } from './routes/health.ts';
-import { UnreadResponses } from './unread-responses.ts';
+import { limitUnreadResponses } from './unread-responses.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** Whether the request failed because of a bug or the database, and not because of a client or a mint. */
     hasInternalError: boolean;
-    /** The bytes of the body; null if the request has no body. */
+    /** Null if the request has no body. */
     rawBody: Buffer | null;
   }
 }
@@ -22,7 +21,7 @@ declare module 'fastify' {
 export interface RequestObserver {
   /** Called with the address of the first reverse proxy that the operator does not trust. */
   onUntrustedProxy: (proxy: string) => void;
-  /** Called after each response. `route` is the route pattern, without the values in the path. */
+  /** `route` is the route pattern, without the values in the path. */
   onResponse: (response: {
     method: string;
     route: string;
@@ -34,12 +33,6 @@ export interface RequestObserver {
 
 const REQUEST_ID_HEADER = 'x-request-id';
 
-/** Allows UUIDs, hex and numbers. Other characters could forge log text. */
-const SAFE_REQUEST_ID = /^[\w.:-]{1,64}$/;
-
-/** Ranges of addresses that no client on the internet has, so they belong to the operator's own proxy. */
-const PRIVATE_RANGES = new Set<string>(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
-
 /** Adds what all requests have: headers, a log line, a metric, a body parser, and a hint about the reverse proxy. */
 export function addCommonHooks(
   app: FastifyInstance,
@@ -50,6 +43,7 @@ export function addCommonHooks(
   app.decorateRequest('hasInternalError', false);
   app.decorateRequest('pubkey', '');
   app.decorateRequest('signedPayloadHash', null);
+  app.decorateRequest('rawBody', null);
   app.addHook('onRequest', (request, reply, done) => {
     setCommonHeaders(request, reply);
     const proxy = hasWarnedAboutProxy ? null : findUntrustedProxy(request);
@@ -64,11 +58,8 @@ export function addCommonHooks(
     }
     done();
   });
-  const unreadResponses = new UnreadResponses();
-  app.addHook('onSend', (request, reply, payload, done) => {
-    if (typeof payload === 'string' && payload.length >= MIN_COUNTED_LENGTH) {
-      unreadResponses.add(request, reply, payload.length);
-    }
+  limitUnreadResponses(app);
+  app.addHook('onSend', (_request, reply, _payload, done) => {
     if (readiness.isStopping) {
       // The client then reconnects, and the load balancer can choose another process.
       reply.header('connection', 'close');
@@ -93,7 +84,6 @@ export function addCommonHooks(
     done();
   });
   // Parses every body as JSON, whatever its content type, and stores the bytes for the NIP-98 payload hash.
-  app.decorateRequest('rawBody', null);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
     request.rawBody = Buffer.from(body);
@@ -104,7 +94,6 @@ export function addCommonHooks(
   });
 }
 
-/** Sets the headers that every response has. */
 export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.headers(CORS_HEADERS);
   reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
@@ -114,8 +103,9 @@ export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): 
 /** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */
 export function chooseRequestId({ headers }: IncomingMessage, hasTrustedProxy: boolean): string {
   const id = headers[REQUEST_ID_HEADER];
-  const isUsable = hasTrustedProxy && typeof id === 'string' && SAFE_REQUEST_ID.test(id);
-  return isUsable ? id : randomUUID();
+  // Other characters could forge log text.
+  const isSafe = typeof id === 'string' && /^[\w.:-]{1,64}$/.test(id);
+  return hasTrustedProxy && isSafe ? id : randomUUID();
 }
 
 /** Returns the address of the request's reverse proxy if `TRUST_PROXY` does not contain it; otherwise null. */
@@ -126,5 +116,7 @@ function findUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string
   }
   // Dual-stack sockets report IPv4 addresses as `::ffff:127.0.0.1`.
   const address = ipaddr.process(ip);
-  return PRIVATE_RANGES.has(address.range()) ? address.toString() : null;
+  // No client on the internet has these addresses, so they belong to the operator's own proxy.
+  const privateRanges = ['loopback', 'private', 'uniqueLocal', 'linkLocal'];
+  return privateRanges.includes(address.range()) ? address.toString() : null;
 }

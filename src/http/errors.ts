@@ -4,55 +4,11 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type { z } from 'zod';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { redact } from '../redaction.ts';
-import { normaliseRequestPath, recordRouteMethods, toMethodError } from './routed-paths.ts';
+import { normaliseRequestPath, recordRoutedPaths, toMethodError } from './routed-paths.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
 /** Browser wallets on any origin may read all responses, including errors. */
 export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
-
-/**
- * The formats of error responses. `verify` is LNURL's format with the message "Not found" for every invalid
- * request. `any` has the fields of all formats, for requests without a readable path.
- */
-export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
-
-interface RenderedError {
-  code: ErrorCode;
-  status: number;
-  message: string;
-  body: z.infer<typeof apiError> | z.infer<typeof lnurlError>;
-  /** The id that is in the message and in the log; null for an expected error. */
-  errorId: string | null;
-  /** The value of the `Retry-After` header; null for no header. */
-  retryAfterSeconds: number | null;
-}
-
-const STATUS_BY_CODE: Record<ErrorCode, number> = {
-  invalid: 400,
-  unauthorized: 401,
-  payment_required: 402,
-  not_found: 404,
-  method_not_allowed: 405,
-  timeout: 408,
-  too_large: 413,
-  rate_limited: 429,
-  internal: 500,
-  unavailable: 500,
-  mint_unusable: 400,
-  locking_unsupported: 400,
-  name_invalid: 400,
-  name_reserved: 400,
-  name_taken: 409,
-  name_not_for_sale: 400,
-  token_not_used: 409,
-  // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
-  // clients know that a request with 503 and `Retry-After` can be repeated.
-  database_unavailable: 503,
-  purchase_in_progress: 503,
-};
-
-/** Long enough to find one log line, short enough to read aloud. */
-const ERROR_ID_BYTES = 4;
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -71,7 +27,7 @@ export function registerErrorHandlers(
   app: FastifyInstance,
   sendErrorPage: ErrorPageSender | null,
 ): void {
-  recordRouteMethods(app);
+  recordRoutedPaths(app);
   app.decorate('sendErrorPage', sendErrorPage);
   app.setErrorHandler(sendError);
   app.setNotFoundHandler((request, reply) =>
@@ -120,6 +76,12 @@ function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';
 }
 
+/**
+ * `verify` is LNURL's format with the message "Not found" for every invalid request. `any` has the fields of all
+ * formats, for requests without a readable path.
+ */
+export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
+
 export function getErrorFormat(url: string): ErrorFormat {
   const path = normaliseRequestPath(url);
   if (path.startsWith('/.well-known/nostr.json')) {
@@ -130,6 +92,19 @@ export function getErrorFormat(url: string): ErrorFormat {
   }
   return path.startsWith('/.well-known/lnurlp') ? 'lnurl' : 'api';
 }
+
+interface ClassifiedError {
+  code: ErrorCode;
+  status: number;
+  message: string;
+  /** The id that is in the message and in the log; null for an expected error. */
+  errorId: string | null;
+  retryAfterSeconds: number | null;
+}
+
+type RenderedError = ClassifiedError & {
+  body: z.infer<typeof apiError> | z.infer<typeof lnurlError>;
+};
 
 export function renderError(error: unknown, format: ErrorFormat): RenderedError {
   const classified = classifyError(error);
@@ -155,6 +130,53 @@ export function renderError(error: unknown, format: ErrorFormat): RenderedError 
   }
 }
 
+/** Redacts the message, because it may contain text from clients and mints. */
+function classifyError(error: unknown): ClassifiedError {
+  if (error instanceof RequestError) {
+    const { code, message, retryAfterSeconds } = error;
+    const status = STATUS_BY_CODE[code];
+    return { code, status, message: redact(message), errorId: null, retryAfterSeconds };
+  }
+  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
+    // Fastify would use statuses that the API does not document.
+    const status = ERRORS_REPORTED_AS_400.includes(error.code) ? 400 : error.statusCode;
+    const message =
+      describeInvalidFields(error) ?? FRAMEWORK_MESSAGES[error.code] ?? 'The request is not valid.';
+    const code = status === STATUS_BY_CODE.too_large ? 'too_large' : 'invalid';
+    return { code, status, message: redact(message), errorId: null, retryAfterSeconds: null };
+  }
+  // Long enough to find one log line, short enough to read aloud.
+  const errorId = randomBytes(4).toString('hex');
+  const message = `The server could not complete the request. (id: ${errorId})`;
+  return { code: 'internal', status: 500, message, errorId, retryAfterSeconds: null };
+}
+
+const STATUS_BY_CODE: Record<ErrorCode, number> = {
+  invalid: 400,
+  unauthorized: 401,
+  payment_required: 402,
+  not_found: 404,
+  method_not_allowed: 405,
+  timeout: 408,
+  too_large: 413,
+  rate_limited: 429,
+  internal: 500,
+  unavailable: 500,
+  mint_unusable: 400,
+  locking_unsupported: 400,
+  name_invalid: 400,
+  name_reserved: 400,
+  name_taken: 409,
+  name_not_for_sale: 400,
+  token_not_used: 409,
+  // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
+  // clients know that a request with 503 and `Retry-After` can be repeated.
+  database_unavailable: 503,
+  purchase_in_progress: 503,
+};
+
+const ERRORS_REPORTED_AS_400 = ['FST_ERR_MAX_PARAM_LENGTH', 'FST_ERR_CTP_INVALID_MEDIA_TYPE'];
+
 /** Replaces Fastify's messages, which are vague or repeat the client's input. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
@@ -163,36 +185,8 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
-/** For these errors, Fastify would use statuses that the API does not document. */
-const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
-  'FST_ERR_MAX_PARAM_LENGTH',
-  'FST_ERR_CTP_INVALID_MEDIA_TYPE',
-]);
-
-/** Chooses the status and the message. Redacts the message, because it may contain text from clients and mints. */
-function classifyError(error: unknown): Omit<RenderedError, 'body'> {
-  if (error instanceof RequestError) {
-    const { code, message, retryAfterSeconds } = error;
-    const status = STATUS_BY_CODE[code];
-    return { code, status, message: redact(message), errorId: null, retryAfterSeconds };
-  }
-  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
-    const status = ERRORS_REPORTED_AS_400.has(error.code) ? 400 : error.statusCode;
-    const message = describeInvalidFields(error) ?? FRAMEWORK_MESSAGES[error.code];
-    const text = redact(message ?? 'The request is not valid.');
-    const code = status === STATUS_BY_CODE.too_large ? 'too_large' : 'invalid';
-    return { code, status, message: text, errorId: null, retryAfterSeconds: null };
-  }
-  const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
-  const message = `The server could not complete the request. (id: ${errorId})`;
-  return { code: 'internal', status: 500, message, errorId, retryAfterSeconds: null };
-}
-
 /** Returns `field: message` for each field that failed its schema; undefined for other errors. */
-function describeInvalidFields({
-  validation,
-  validationContext,
-}: FastifyError): string | undefined {
+function describeInvalidFields({ validation, validationContext }: FastifyError) {
   const problems = validation?.map(({ instancePath, message }) => {
     const field = instancePath.replace(/^\//, '').replaceAll('/', '.');
     return `${field || (validationContext ?? 'request')}: ${message}`;

@@ -3,20 +3,16 @@
 /** Connections besides quote sockets. More than a process can serve, but fewer than its file descriptors. */
 export const MAX_HTTP_CONNECTIONS = 10_000;
 
-/**
- * Connections that wait in the kernel, which may have a lower limit (`net.core.somaxconn`). Node accepts one connection
- * in each turn of its event loop, so they pile up while it is busy. Beyond Node's default of 511, the kernel would drop
- * them, and clients would wait for seconds or get ECONNRESET.
- */
+/** They pile up while the process is busy. With Node's default of 511, clients would wait or get ECONNRESET. */
 export const MAX_UNACCEPTED_CONNECTIONS = 4_096;
 
-/** How long a rejected connection stays open, so that the client can read the response. */
+/** A rejected connection stays open for a while, so that the client can read the response. */
 export const REJECTED_CONNECTION_LINGER_MS = 1_000;
 
 /** At shutdown, the connections of clients are closed after this time. */
 export const CLIENT_DEADLINE_MS = 4_000;
 
-/** In bytes. The longest valid body of most routes contains a mint URL. */
+/** The longest valid body of most routes contains a mint URL. */
 export const MAX_BODY_BYTES = 32 * 1024;
 
 /** Includes the request line. Node's 16 KiB are too small for a long token in `X-Cashu`. */
@@ -25,7 +21,7 @@ export const MAX_HEADER_BYTES = 64 * 1024;
 /** Longer than the longest URL, so that each route itself rejects long names and tokens. */
 export const MAX_PATH_PARAMETER_LENGTH = 128 * 1024;
 
-/** Unread responses, in UTF-16 code units. Room for about 90 of the longest lists of quotes, which have 0.7 MB each. */
+/** In UTF-16 code units. Room for about 90 of the longest lists of quotes, which have 0.7 MB each. */
 export const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
 /** Shorter responses fit into the buffers of the operating system, or take little memory. */
@@ -42,10 +38,7 @@ export const ROUTE_LIMITS = {
   names: 120,
   /** A response has up to 1,000 quotes, twenty times as many as a page of the list. */
   lookups: 60,
-  /**
-   * Enough for a room of people behind one address who scan the same QR code; their wallets open no pages. A client
-   * that requests all of them in one packet occupies the event loop for about 130 ms.
-   */
+  /** Enough for a room of people who scan the same QR code. All of them at once take the event loop for about 130 ms. */
   pages: 120,
 } as const;
 
@@ -67,16 +60,13 @@ export const MAX_FOUND_QUOTES = 1_000;
 /** Payments in a summary. SQLite takes about 2 ms for so many, during which the process does nothing else. */
 export const MAX_COUNTED_PAYMENTS = 2_000;
 
-/** How long a client of the quote socket may take to authenticate. */
-export const SOCKET_AUTH_TIMEOUT_MS = 15_000;
-
-/** The time between two WebSocket pings. A client that has not responded by the next ping is disconnected. */
+/** A client of the quote socket that has not responded to a ping by the next one is disconnected. */
 export const SOCKET_HEARTBEAT_INTERVAL_MS = 30_000;
 
 /** `Retry-After` of the limits on quote sockets. Dead connections are closed within two heartbeat intervals. */
 export const SOCKET_LIMIT_RETRY_MS = 60_000;
 
-/** How many seconds of messages a client may send at once. A wallet that wakes up sends several messages together. */
+/** A wallet that wakes up sends several messages together. */
 export const SOCKET_BURST_SECONDS = 2;
 
 /** About 400 updates. A client with more unread data does not read. */

@@ -89,13 +89,10 @@ type OpenApiResponse = { headers?: Record<string, { required?: boolean }> };
 
 /** Marks response headers as required and removes unused components. */
 function postProcessDocument(document: OpenApiDocument): OpenApiDocument {
-  const responses = Object.values(document.paths)
-    .flatMap((operations) => Object.values(operations))
-    .flatMap(({ responses }) => Object.values(responses));
-  for (const { headers = {} } of responses) {
-    for (const header of Object.values(headers)) {
-      header.required = true;
-    }
+  const operations = Object.values(document.paths).flatMap((path) => Object.values(path));
+  const responses = operations.flatMap((operation) => Object.values(operation.responses));
+  for (const header of responses.flatMap(({ headers = {} }) => Object.values(headers))) {
+    header.required = true;
   }
   // The library also adds an input variant of each component. No request uses these variants.
   document.components.schemas = Object.fromEntries(

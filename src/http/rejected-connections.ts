@@ -6,10 +6,7 @@ import { REJECTED_CONNECTION_LINGER_MS } from './limits.ts';
 
 // Responses to what Node's HTTP parser rejects, before there is a request that Fastify could answer.
 
-/** The latest response on each connection. */
 const latestResponses = new WeakMap<Socket, ServerResponse>();
-
-const rejectedSockets = new WeakSet<Socket>();
 
 /** Must be called for a server whose `clientError` is handled by {@link handleClientError}. */
 export function recordLatestResponses(server: Server): void {
@@ -19,6 +16,8 @@ export function recordLatestResponses(server: Server): void {
 export function hasPendingResponse(socket: Socket): boolean {
   return latestResponses.get(socket)?.writableFinished === false;
 }
+
+const rejectedSockets = new WeakSet<Socket>();
 
 /** Responds to a malformed request, once per connection and after pending responses. Then closes the connection. */
 export function handleClientError(error: { code: string }, socket: Socket): void {
@@ -32,8 +31,8 @@ export function handleClientError(error: { code: string }, socket: Socket): void
     return;
   }
   rejectedSockets.add(socket);
-  const rejection = REJECTIONS[error.code] ?? MALFORMED_REQUEST;
-  const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
+  const sendRejection = () =>
+    sendErrorAndClose(socket, 'any', ...(REJECTIONS[error.code] ?? MALFORMED_REQUEST));
   if (!failedWhileReadingBody && response?.writableFinished === false) {
     response.once('finish', sendRejection);
   } else {
@@ -42,42 +41,37 @@ export function handleClientError(error: { code: string }, socket: Socket): void
 }
 
 export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
-  const format = getErrorFormat(request.url ?? '/');
-  sendErrorAndClose(socket, format, { ...MALFORMED_REQUEST, message: `${error.message}.` });
+  const [status, code] = MALFORMED_REQUEST;
+  sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), status, code, `${error.message}.`);
 }
 
-interface Rejection {
-  statusLine: string;
-  code: ErrorCode;
-  message: string;
-}
+type Rejection = [statusLine: string, code: ErrorCode, message: string];
 
-const MALFORMED_REQUEST: Rejection = {
-  statusLine: '400 Bad Request',
-  code: 'invalid',
-  message: 'The request is not valid HTTP.',
-};
+const MALFORMED_REQUEST: Rejection = [
+  '400 Bad Request',
+  'invalid',
+  'The request is not valid HTTP.',
+];
 
 const REJECTIONS: Record<string, Rejection> = {
-  HPE_HEADER_OVERFLOW: {
-    statusLine: '431 Request Header Fields Too Large',
-    code: 'too_large',
-    message: 'The request’s headers are too large.',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    statusLine: '408 Request Timeout',
-    code: 'timeout',
-    message: 'The request took too long to arrive.',
-  },
+  HPE_HEADER_OVERFLOW: [
+    '431 Request Header Fields Too Large',
+    'too_large',
+    'The request’s headers are too large.',
+  ],
+  ERR_HTTP_REQUEST_TIMEOUT: [
+    '408 Request Timeout',
+    'timeout',
+    'The request took too long to arrive.',
+  ],
 };
 
 function sendErrorAndClose(
   socket: Socket,
   format: ErrorFormat,
-  { statusLine, code, message }: Rejection,
+  ...[statusLine, code, message]: Rejection
 ): void {
-  const { body } = renderError(new RequestError(code, message), format);
-  const text = JSON.stringify(body);
+  const text = JSON.stringify(renderError(new RequestError(code, message), format).body);
   const headers = {
     ...CORS_HEADERS,
     'content-type': 'application/json; charset=utf-8',

@@ -3,15 +3,13 @@ import { RequestError } from '../errors.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The methods of the routes, by path pattern. */
-    routeMethods: Map<string, { pattern: RegExp; methods: string[] }>;
+    routedPaths: { pattern: RegExp; methods: string[] }[];
   }
 }
 
 /** Must be called before the routes are registered. */
-export function recordRouteMethods(app: FastifyInstance): void {
-  const routeMethods: FastifyInstance['routeMethods'] = new Map();
-  app.decorate('routeMethods', routeMethods);
+export function recordRoutedPaths(app: FastifyInstance): void {
+  app.decorate('routedPaths', []);
   app.addHook('onRoute', ({ url, method }) => {
     // Preflights have a route for all paths. A path that begins with a name is known only if the recipient exists.
     if (url !== '*' && !url.startsWith('/:')) {
@@ -19,8 +17,7 @@ export function recordRouteMethods(app: FastifyInstance): void {
         .split('/')
         .map((part) => (part.startsWith(':') ? '[^/]+' : RegExp.escape(part)));
       const pattern = new RegExp(`^${parts.join('/')}/?$`);
-      const methods = routeMethods.get(url)?.methods ?? [];
-      routeMethods.set(url, { pattern, methods: [...methods, method].flat() });
+      app.routedPaths.push({ pattern, methods: [method].flat() });
     }
   });
 }
@@ -35,10 +32,9 @@ export function toMethodError(
     return error;
   }
   const path = normaliseRequestPath(raw.url ?? '/');
-  const methods = [...server.routeMethods.values()].flatMap((route) =>
-    route.pattern.test(path) ? route.methods : [],
-  );
-  if (methods.length === 0 || methods.includes(method)) {
+  const routes = server.routedPaths.filter(({ pattern }) => pattern.test(path));
+  const methods = new Set(routes.flatMap((route) => route.methods));
+  if (methods.size === 0 || methods.has(method)) {
     return error;
   }
   const allowed = [...methods, 'OPTIONS'].join(', ');

@@ -28,6 +28,10 @@ export function successEnvelope<Data extends z.ZodType>(data: Data) {
   return z.object({ error: z.literal(false), data });
 }
 
+export function success<Data>(data: Data) {
+  return { error: false as const, data };
+}
+
 export const unixSeconds = z.number().meta({ type: 'integer' });
 
 export const nonNegativeInteger = z.number().min(0).meta({ type: 'integer' });
@@ -47,19 +51,8 @@ export const userResponse = successEnvelope(z.object({ user: userSchema })).meta
   description: 'The user’s current settings.',
 });
 
-/** Renders the user resource. */
-export function renderUser(user: Recipient): z.infer<typeof userResponse> {
-  return {
-    error: false,
-    data: {
-      user: {
-        pubkey: user.pubkey,
-        name: user.name ?? undefined,
-        mintUrl: user.mintUrl,
-        lockQuote: user.lockQuotes,
-      },
-    },
-  };
+export function renderUser({ pubkey, name, mintUrl, lockQuotes }: Recipient) {
+  return success({ user: { pubkey, name: name ?? undefined, mintUrl, lockQuote: lockQuotes } });
 }
 
 export const apiError = z
@@ -92,9 +85,7 @@ const ERROR_DESCRIPTIONS = {
   400: { description: 'The request is invalid or incomplete.' },
   401: {
     description: 'The authorization is missing, invalid or expired.',
-    headers: {
-      'WWW-Authenticate': { type: 'string', description: 'The supported schemes.' },
-    },
+    headers: { 'WWW-Authenticate': { type: 'string', description: 'The supported schemes.' } },
   },
   413: { description: 'The body is too large.' },
   429: {
@@ -113,7 +104,7 @@ const ERROR_DESCRIPTIONS = {
   },
 } as const;
 
-/** Returns schemas for the error responses of a route. Includes the statuses that every route can have. */
+/** Includes the statuses that every route can have. */
 export function errorResponses<
   Schema extends z.ZodType,
   Status extends keyof typeof ERROR_DESCRIPTIONS,

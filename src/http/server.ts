@@ -36,11 +36,7 @@ import {
 /** Creates the HTTP server without routes. Authenticated routes must add the rate limiter's `limitByPubkey` hook. */
 export async function createServer(
   context: HttpContext,
-  {
-    trustProxy,
-    sendErrorPage,
-    observer,
-  }: {
+  options: {
     /** IP addresses and CIDRs. */
     trustProxy: readonly string[];
     sendErrorPage: ErrorPageSender | null;
@@ -48,6 +44,7 @@ export async function createServer(
   },
 ) {
   const { log, limits, monotonicMs } = context;
+  const { trustProxy } = options;
   const hasTrustedProxy = trustProxy.length > 0;
   const app: FastifyInstance = Fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -103,9 +100,9 @@ export async function createServer(
     },
     clientErrorHandler: handleClientError,
   });
-  registerErrorHandlers(app, sendErrorPage);
+  registerErrorHandlers(app, options.sendErrorPage);
   recordLatestResponses(app.server);
-  addCommonHooks(app, context, observer);
+  addCommonHooks(app, context, options.observer);
   limitConnections(app, limits.maxSockets, log);
 
   const rateLimiter = new ClientRateLimiter(limits, monotonicMs);
@@ -122,18 +119,16 @@ export async function createServer(
   app.addHook('onRequest', rateLimiter.limitByAddress);
   // In its own scope, because the plugin would also add headers to all other responses.
   await app.register(async (scope) => {
-    await scope.register(cors, CORS_PREFLIGHT_OPTIONS);
+    await scope.register(cors, {
+      origin: '*',
+      methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
+      // Without `allowedHeaders`, the response repeats the requested names. Tracing libraries add headers.
+      maxAge: 86_400,
+      strictPreflight: false,
+    });
   });
   return { app, rateLimiter };
 }
-
-const CORS_PREFLIGHT_OPTIONS = {
-  origin: '*',
-  methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
-  // All: `allowedHeaders` is missing, so the response repeats the requested names. Tracing libraries add headers.
-  maxAge: 86_400,
-  strictPreflight: false,
-};
 
 /** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
 function limitConnections({ server }: FastifyInstance, maxSockets: number, log: Logger): void {
@@ -149,7 +144,7 @@ function limitConnections({ server }: FastifyInstance, maxSockets: number, log: 
   );
 }
 
-/** Listens on a host and a port (0 for any free port). Returns the URL. */
+/** @param port 0 for any free port */
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();

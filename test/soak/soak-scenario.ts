@@ -253,7 +253,7 @@ export class SoakScenario {
   async #renewTokens(): Promise<void> {
     const nowSeconds = Math.floor(this.service.now() / 1000);
     for (const [i, recipient] of this.#recipients.entries()) {
-      const token = this.#jwt.issue(recipient.wallet.pubkey, USER_AGENT, nowSeconds);
+      const token = await this.#jwt.issue(recipient.wallet.pubkey, USER_AGENT, nowSeconds);
       recipient.headers = {
         authorization: `Bearer ${token}`,
         'user-agent': USER_AGENT,

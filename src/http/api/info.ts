@@ -1,7 +1,13 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { HttpContext } from '../context.ts';
-import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
+import {
+  apiError,
+  errorResponses,
+  nonNegativeInteger,
+  success,
+  successEnvelope,
+} from '../schemas.ts';
 
 /** The response changes only with the configuration. */
 const CACHE_CONTROL = 'public, max-age=300';
@@ -52,6 +58,6 @@ export const infoRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { user
       : { enabled: true, payment: { amount: priceSat, unit: 'sat', mints: [mintUrl] } };
   app.get('/api/v2/info', { schema }, async (_, reply) => {
     reply.header('cache-control', CACHE_CONTROL);
-    return { error: false, data: { version: 2, features: { username } } } as const;
+    return success({ version: 2 as const, features: { username } });
   });
 };

@@ -7,11 +7,7 @@ import { KeyedCounter } from '../../keyed-counter.ts';
 import { computeShare, hasRoom, toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { Authenticator } from '../authenticator.ts';
 import type { HttpContext } from '../context.ts';
-import {
-  SOCKET_AUTH_TIMEOUT_MS,
-  SOCKET_HEARTBEAT_INTERVAL_MS,
-  SOCKET_LIMIT_RETRY_MS,
-} from '../limits.ts';
+import { SOCKET_HEARTBEAT_INTERVAL_MS, SOCKET_LIMIT_RETRY_MS } from '../limits.ts';
 import { unwrapMarkdown } from '../openapi.ts';
 import { normaliseRequestPath } from '../routed-paths.ts';
 import { apiError, errorResponses } from '../schemas.ts';
@@ -19,9 +15,6 @@ import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
 const QUOTE_SOCKET_METHOD = 'GET';
-
-/** RFC 6455 close code. */
-const GOING_AWAY = 1001;
 
 const schema = {
   operationId: 'openQuoteSocket',
@@ -50,13 +43,13 @@ accepted. After a close, reconnect with exponential backoff.
   },
 };
 
-/** Tests shorten the default times. */
+/** Tests shorten the times. */
 export interface QuoteSocketTiming {
   authTimeoutMs?: number | undefined;
   heartbeatIntervalMs?: number | undefined;
 }
 
-/** Serves the quote socket, a WebSocket that notifies a user's wallets about changed quotes. */
+/** Serves the WebSocket that notifies a user's wallets about changed quotes. */
 export class QuoteSocketServer {
   readonly #context: HttpContext;
   readonly #socketOptions: QuoteSocketOptions;
@@ -69,18 +62,18 @@ export class QuoteSocketServer {
   constructor(
     context: HttpContext,
     authenticator: Authenticator,
-    { authTimeoutMs, heartbeatIntervalMs }: QuoteSocketTiming,
+    {
+      authTimeoutMs = 15_000,
+      heartbeatIntervalMs = SOCKET_HEARTBEAT_INTERVAL_MS,
+    }: QuoteSocketTiming,
   ) {
     this.#context = context;
     this.#socketOptions = {
-      authTimeoutMs: authTimeoutMs ?? SOCKET_AUTH_TIMEOUT_MS,
-      heartbeatIntervalMs: heartbeatIntervalMs ?? SOCKET_HEARTBEAT_INTERVAL_MS,
-      messagesPerSecond: context.limits.socketMessagesPerSecond,
+      context,
+      authTimeoutMs,
+      heartbeatIntervalMs,
       verifyChallengeResponse: (encoded) =>
         authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, QUOTE_SOCKET_METHOD).pubkey,
-      subscribers: context.subscribers,
-      monotonicMs: context.monotonicMs,
-      log: context.log,
       onClosed: (socket) => this.#openSockets.delete(socket),
     };
   }
@@ -103,7 +96,6 @@ export class QuoteSocketServer {
     });
   }
 
-  /** Closes all sockets with an error message, so that wallets reconnect. */
   closeAll(): void {
     this.#isClosing = true;
     for (const socket of this.#openSockets) {
@@ -111,7 +103,7 @@ export class QuoteSocketServer {
     }
   }
 
-  /** Counts a connection until it closes. Throws if a limit is reached, and the handshake gets an HTTP response. */
+  /** Counts a connection until it closes. Throws if a limit is reached, so that the handshake gets a response. */
   #admitConnection(request: FastifyRequest): void {
     const { socket } = request.raw;
     // A closed socket emits no `close` event, so it would count for ever.
@@ -122,12 +114,10 @@ export class QuoteSocketServer {
     const prefixes = toAddressPrefixes(request.ip);
     const counts = prefixes.map(({ key }) => this.#connectionsByPrefix.get(key));
     const share = computeShare(this.#connectionCount, maxSockets);
-    const refuse = (message: string) => rateLimitError(message, SOCKET_LIMIT_RETRY_MS);
-    if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
-      throw refuse('There are too many connections from this address.');
-    }
-    if (share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
-      throw refuse('There are too many connections.');
+    const hasAddressRoom = hasRoom(prefixes, counts, maxSocketsPerAddress);
+    if (!hasAddressRoom || share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
+      const suffix = hasAddressRoom ? '' : ' from this address';
+      throw rateLimitError(`There are too many connections${suffix}.`, SOCKET_LIMIT_RETRY_MS);
     }
     this.#connectionCount += 1;
     for (const { key } of prefixes) {
@@ -163,8 +153,10 @@ async function detachHandshakeResponse({ ws }: FastifyRequest, { raw }: FastifyR
   }
 }
 
+/** Sends an error message, so that wallets reconnect. */
 function closeForRestart(socket: QuoteSocket): void {
-  socket.closeWithError('The server is restarting. Please reconnect.', GOING_AWAY);
+  // "Going away" in RFC 6455.
+  socket.closeWithError('The server is restarting. Please reconnect.', 1001);
 }
 
 /** Whether to upgrade a request. Other upgrades are ignored, because some programs always request HTTP/2. */

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
-import type { Logger } from '../../log.ts';
-import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/update-sender.ts';
+import type { QuoteSubscriber } from '../../quotes/update-sender.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
+import type { HttpContext } from '../context.ts';
 import { renderError } from '../errors.ts';
 import {
   MAX_SOCKET_MESSAGE_ELEMENTS,
@@ -16,18 +16,13 @@ const POLICY_VIOLATION = 1008;
 
 const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().optional() });
 
-/** Shared by all sockets. */
 export interface QuoteSocketOptions {
+  context: HttpContext;
   authTimeoutMs: number;
   heartbeatIntervalMs: number;
-  /** Includes control frames. 0 means no limit. */
-  messagesPerSecond: number;
   /** Returns the key that signed the challenge. @throws RequestError */
   verifyChallengeResponse: (encoded: string) => string;
-  subscribers: QuoteSubscribers;
   onClosed: (socket: QuoteSocket) => void;
-  monotonicMs: () => number;
-  log: Logger;
 }
 
 /** The connection of one client, which receives a challenge, authenticates and receives updates. */
@@ -37,8 +32,8 @@ export class QuoteSocket implements QuoteSubscriber {
   readonly #authTimer: NodeJS.Timeout;
   readonly #heartbeatTimer: NodeJS.Timeout;
   #pubkey: string | null = null;
-  /** When the next message is due if the client keeps to the permitted rate (a token bucket as GCRA). */
-  #nextMessageDueMs = 0;
+  #burstStartMs = 0;
+  #burstLength = 0;
   #pendingPing: Buffer | null = null;
 
   constructor(
@@ -56,7 +51,11 @@ export class QuoteSocket implements QuoteSubscriber {
     connection.on('message', (data) => this.#handleMessage(String(data)));
     // The library responds with pongs, which fill the send buffer if the client does not read.
     connection.on('ping', () => this.#admitMessage() && this.#enforceSendBuffer());
-    connection.on('pong', (data) => this.#handlePong(data));
+    connection.on('pong', (data) => {
+      if (this.#admitMessage() && this.#pendingPing?.equals(data) === true) {
+        this.#pendingPing = null;
+      }
+    });
     connection.once('close', () => {
       this.#cleanUp();
       options.onClosed(this);
@@ -93,9 +92,8 @@ export class QuoteSocket implements QuoteSubscriber {
     if (!this.#admitMessage()) {
       return;
     }
-    const message = clientMessageSchema.safeParse(
-      tryParseJson(text, MAX_SOCKET_MESSAGE_ELEMENTS),
-    ).data;
+    const json = tryParseJson(text, MAX_SOCKET_MESSAGE_ELEMENTS);
+    const message = clientMessageSchema.safeParse(json).data;
     // Older clients send other messages, which are ignored.
     if (message?.type === 'ping') {
       this.#send('pong');
@@ -104,46 +102,42 @@ export class QuoteSocket implements QuoteSubscriber {
     }
   }
 
-  #handlePong(data: Buffer): void {
-    if (this.#admitMessage() && this.#pendingPing?.equals(data) === true) {
-      this.#pendingPing = null;
-    }
-  }
-
   #authenticate(payload: unknown): void {
     const encoded = typeof payload === 'string' ? /^Nostr\s+(\S+)\s*$/i.exec(payload)?.[1] : null;
-    const { verifyChallengeResponse, subscribers, log } = this.#options;
+    const { verifyChallengeResponse, context } = this.#options;
     try {
       this.#pubkey = verifyChallengeResponse(encoded ?? '');
       clearTimeout(this.#authTimer);
-      subscribers.add(this.#pubkey, this);
+      context.subscribers.add(this.#pubkey, this);
       this.#send('challenge-success');
     } catch (error) {
       const { message, errorId } = renderError(error, 'api');
       if (errorId !== null) {
-        log.error({ event: 'quote_socket_failed', err: error, errorId }, 'quote socket failed');
+        context.log.error(
+          { event: 'quote_socket_failed', err: error, errorId },
+          'quote socket failed',
+        );
       }
       this.closeWithError(message, POLICY_VIOLATION);
     }
   }
 
-  /** Counts a message. Returns true if the socket is open and the rate limit is not exceeded. */
+  /** Counts a message or control frame. Returns whether the socket is open and within the rate limit. */
   #admitMessage(): boolean {
-    const { messagesPerSecond, monotonicMs } = this.#options;
-    if (messagesPerSecond > 0) {
-      const intervalMs = 1_000 / messagesPerSecond;
-      const nowMs = monotonicMs();
-      const dueMs = Math.max(this.#nextMessageDueMs, nowMs);
-      // The tolerance of half an interval prevents rounding from rejecting the last message of a burst.
-      if (dueMs - nowMs > SOCKET_BURST_SECONDS * 1_000 - intervalMs / 2) {
-        // Stops reading too, because a single chunk may contain ten thousand messages.
-        if (!this.#connection.isPaused) {
-          this.closeWithError('Too many messages.', POLICY_VIOLATION);
-          this.#connection.pause();
-        }
-        return false;
+    const { limits, monotonicMs } = this.#options.context;
+    if (monotonicMs() - this.#burstStartMs >= SOCKET_BURST_SECONDS * 1_000) {
+      this.#burstStartMs = monotonicMs();
+      this.#burstLength = 0;
+    }
+    this.#burstLength += 1;
+    const maxLength = SOCKET_BURST_SECONDS * limits.socketMessagesPerSecond;
+    if (maxLength > 0 && this.#burstLength > maxLength) {
+      // Stops reading too, because a single chunk may contain ten thousand messages.
+      if (!this.#connection.isPaused) {
+        this.closeWithError('Too many messages.', POLICY_VIOLATION);
+        this.#connection.pause();
       }
-      this.#nextMessageDueMs = dueMs + intervalMs;
+      return false;
     }
     return this.#connection.readyState === WebSocket.OPEN;
   }
@@ -174,7 +168,7 @@ export class QuoteSocket implements QuoteSubscriber {
     clearTimeout(this.#authTimer);
     clearInterval(this.#heartbeatTimer);
     if (this.#pubkey !== null) {
-      this.#options.subscribers.remove(this.#pubkey, this);
+      this.#options.context.subscribers.remove(this.#pubkey, this);
     }
   }
 }

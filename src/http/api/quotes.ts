@@ -3,16 +3,26 @@ import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
 import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
-import type { ListedQuote } from '../../quotes/paid-list-store.ts';
-import { findListedQuotes, listPaidQuotes } from '../../quotes/paid-list-store.ts';
+import {
+  findListedQuotes,
+  type ListedQuote,
+  listPaidQuotes,
+  summarisePaidQuotes,
+} from '../../quotes/paid-list-store.ts';
 import type { HttpContext } from '../context.ts';
-import { MAX_FOUND_QUOTES, MAX_PAGE_SIZE, MAX_REQUESTED_PAGE_SIZE } from '../limits.ts';
+import {
+  MAX_COUNTED_PAYMENTS,
+  MAX_FOUND_QUOTES,
+  MAX_PAGE_SIZE,
+  MAX_REQUESTED_PAGE_SIZE,
+} from '../limits.ts';
 import {
   apiError,
   errorResponses,
   jsonBody,
   nonNegativeInteger,
   queryInteger,
+  success,
   successEnvelope,
   unixSeconds,
 } from '../schemas.ts';
@@ -64,7 +74,7 @@ const listQuotesResponse = successEnvelope(z.object({ quotes: z.array(quoteSchem
   })
   .meta({ description: 'Newest payment first.' });
 
-const schema = {
+const listSchema = {
   operationId: 'listQuotes',
   tags: ['Wallets'],
   summary: 'List the user’s payments',
@@ -85,29 +95,6 @@ const schema = {
       .meta({ default: 0, description: 'Number of newest quotes to skip.' }),
   }),
   response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
-};
-
-export const quoteRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
-  app.get('/api/v2/wallet/quotes', { schema }, async (request) => {
-    const { since, offset } = request.query;
-    const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
-    const { quotes, total } = await listPaidQuotes(
-      db,
-      request.pubkey,
-      { sinceSeconds: since ?? null, limit, offset },
-      clock(),
-    );
-    return {
-      error: false as const,
-      data: { quotes: quotes.map(renderQuote) },
-      metadata: {
-        total,
-        limit,
-        since,
-        offset: offset === 0 ? undefined : offset,
-      },
-    };
-  });
 };
 
 const findSchema = {
@@ -140,29 +127,78 @@ function isIdList(value: unknown): value is string[] {
   );
 }
 
-/** `POST /api/v2/wallet/quotes/missing`. Unlike other responses, it has no `data`: cdk wallets read `quotes`. */
-export const findQuotesRoute: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
-  app.post(
-    '/api/v2/wallet/quotes/missing',
-    {
-      schema: findSchema,
-      bodyLimit: MAX_ID_LIST_BYTES,
-      config: { rateLimitCategory: 'lookups' },
-    },
-    async (request, reply) => {
-      const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
-      const found: string[] = [];
-      // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
-      for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
-        const part = ids.slice(start, start + MAX_PAGE_SIZE);
-        const quotes = await findListedQuotes(db, request.pubkey, part, clock());
-        found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
-        await yieldToEventLoop();
-      }
-      reply.type('application/json; charset=utf-8');
-      return reply.send(`{"error":false,"quotes":[${found.join()}]}` as never);
-    },
-  );
+const paymentSumShape = {
+  payments: nonNegativeInteger.describe('Number of payments.'),
+  amount: nonNegativeInteger.describe('Sats.'),
+};
+
+const walletSummary = z
+  .object({
+    ...paymentSumShape,
+    waiting: z
+      .object(paymentSumShape)
+      .describe('The payments among them that are PAID or INFLIGHT, so not yet minted.'),
+    complete: z.boolean().describe('False if the user has older payments, which are not included.'),
+  })
+  .meta({ id: 'WalletSummary', description: 'The totals of the user’s payments.' });
+
+const summarySchema = {
+  operationId: 'summariseQuotes',
+  tags: ['Wallets'],
+  summary: 'Get the totals of the user’s payments',
+  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments.`,
+  response: {
+    200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
+    ...errorResponses(apiError, 401, 500, 503),
+  },
+};
+
+/** The payments of the authenticated user. */
+export const quoteRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
+  app.get('/api/v2/wallet/quotes', { schema: listSchema }, async (request) => {
+    const { since, offset } = request.query;
+    const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
+    const page = { sinceSeconds: since ?? null, limit, offset };
+    const { quotes, total } = await listPaidQuotes(db, request.pubkey, page, clock());
+    return {
+      ...success({ quotes: quotes.map(renderQuote) }),
+      metadata: { total, limit, since, offset: offset === 0 ? undefined : offset },
+    };
+  });
+
+  const findOptions = {
+    schema: findSchema,
+    bodyLimit: MAX_ID_LIST_BYTES,
+    config: { rateLimitCategory: 'lookups' },
+  } as const;
+  // Unlike other responses, it has no `data`: cdk wallets read `quotes`.
+  app.post('/api/v2/wallet/quotes/missing', findOptions, async (request, reply) => {
+    const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
+    const found: string[] = [];
+    // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
+    for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
+      const part = ids.slice(start, start + MAX_PAGE_SIZE);
+      const quotes = await findListedQuotes(db, request.pubkey, part, clock());
+      found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
+      await yieldToEventLoop();
+    }
+    reply.type('application/json; charset=utf-8');
+    return reply.send(`{"error":false,"quotes":[${found.join()}]}` as never);
+  });
+
+  app.get('/api/v2/wallet/summary', { schema: summarySchema }, async (request) => {
+    const { total, all, waiting } = await summarisePaidQuotes(
+      db,
+      request.pubkey,
+      MAX_COUNTED_PAYMENTS,
+    );
+    return success({
+      payments: all.payments,
+      amount: all.amountSat,
+      waiting: { payments: waiting.payments, amount: waiting.amountSat },
+      complete: all.payments === total,
+    });
+  });
 };
 
 function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {

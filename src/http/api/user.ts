@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { toUnixSeconds } from '../../clock.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
 import { setMint, setQuoteLocking } from '../../recipients/recipient-settings.ts';
 import type { HttpContext } from '../context.ts';
@@ -9,9 +10,31 @@ import {
   jsonBody,
   nonNegativeInteger,
   renderUser,
+  success,
   successEnvelope,
   userResponse,
 } from '../schemas.ts';
+
+const getTokenSchema = {
+  operationId: 'getToken',
+  tags: ['Wallets'],
+  summary: 'Get a JWT',
+  description: 'The token is valid for 30 minutes and only with the `User-Agent` of this request.',
+  response: {
+    200: successEnvelope(z.object({ token: z.string() })).meta({ description: 'The JWT.' }),
+    ...errorResponses(apiError, 400, 401, 500, 503),
+  },
+};
+
+/** `GET /api/v2/auth/nip98`: exchanges a NIP-98 signature for a JWT. */
+export const tokenRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { jwt, clock }) => {
+  app.get('/api/v2/auth/nip98', { schema: getTokenSchema }, async (request) => {
+    const userAgent = request.headers['user-agent'];
+    return success({
+      token: await jwt.issue(request.pubkey, userAgent, toUnixSeconds(clock())),
+    });
+  });
+};
 
 const getUserSchema = {
   operationId: 'getUser',
@@ -88,7 +111,6 @@ const setLockingSchema = {
   response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
 };
 
-/** The user's settings, addresses and mint. */
 export const userRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
   const { recipients, mintInfoCache, publicOrigins } = context;
   app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
@@ -99,33 +121,29 @@ export const userRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, contex
     const localParts = listLocalParts(await recipients.getByPubkey(request.pubkey)).toReversed();
     const hosts = new Set(publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)));
     const addresses = [...hosts].flatMap((host) => localParts.map((part) => `${part}@${host}`));
-    return { error: false as const, data: { addresses } };
+    return success({ addresses });
   });
 
   app.get('/api/v2/user/mint', { schema: getMintSchema }, async (request) => {
     const { mintUrl } = await recipients.getByPubkey(request.pubkey);
     const info = await mintInfoCache.get(mintUrl);
-    const mint = {
-      url: mintUrl,
-      name: info?.name ?? undefined,
-      description: info?.description ?? undefined,
-      supportsLocking: info?.supportsLocking,
-      minAmount: info?.minAmountSat ?? undefined,
-      maxAmount: info?.maxAmountSat ?? undefined,
-    };
-    return { error: false as const, data: { mint } };
+    return success({
+      mint: {
+        url: mintUrl,
+        name: info?.name ?? undefined,
+        description: info?.description ?? undefined,
+        supportsLocking: info?.supportsLocking,
+        minAmount: info?.minAmountSat ?? undefined,
+        maxAmount: info?.maxAmountSat ?? undefined,
+      },
+    });
   });
 
-  app.patch(
-    '/api/v2/user/mint',
-    { schema: chooseMintSchema, config: { rateLimitCategory: 'changes' } },
-    async (request) => renderUser(await setMint(context, request.pubkey, request.body.mint_url)),
+  const config = { rateLimitCategory: 'changes' } as const;
+  app.patch('/api/v2/user/mint', { schema: chooseMintSchema, config }, async (request) =>
+    renderUser(await setMint(context, request.pubkey, request.body.mint_url)),
   );
-
-  app.patch(
-    '/api/v2/user/lock',
-    { schema: setLockingSchema, config: { rateLimitCategory: 'changes' } },
-    async (request) =>
-      renderUser(await setQuoteLocking(context, request.pubkey, request.body.lockQuotes)),
+  app.patch('/api/v2/user/lock', { schema: setLockingSchema, config }, async (request) =>
+    renderUser(await setQuoteLocking(context, request.pubkey, request.body.lockQuotes)),
   );
 };

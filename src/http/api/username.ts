@@ -3,11 +3,64 @@ import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
-import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
-import { registerUsername, type UsernameContext } from '../../usernames/register-username.ts';
-import { apiError, errorResponses, jsonBody, renderUser, userResponse } from '../schemas.ts';
+import { checkUsernameAvailability, registerUsername } from '../../usernames/register-username.ts';
+import type { HttpContext } from '../context.ts';
+import {
+  apiError,
+  errorResponses,
+  jsonBody,
+  renderUser,
+  success,
+  successEnvelope,
+  userResponse,
+} from '../schemas.ts';
 
-const schema = {
+const nameAvailability = z
+  .object({
+    name: z.string().optional().describe('The name in lower case; absent if it is invalid.'),
+    available: z.boolean(),
+    reason: z
+      .enum(['invalid', 'reserved', 'taken', 'not_for_sale'])
+      .optional()
+      .describe(
+        'Why the name is not available. `taken` includes names that are held for a purchase or for their ' +
+          'previous owner.',
+      ),
+  })
+  .meta({ id: 'NameAvailability', description: 'Whether a username can be bought.' });
+
+const checkSchema = {
+  operationId: 'checkName',
+  tags: ['Wallets'],
+  summary: 'Check whether a username is available',
+  description:
+    'For a check while the user types. The response does not depend on the user: a name that the user ' +
+    'already has is taken. An available name is not held for anyone.',
+  params: z.object({ name: z.string().describe('A username, in upper or lower case.') }),
+  response: {
+    200: successEnvelope(nameAvailability).meta({
+      description: 'Whether the name is available, also if it is invalid.',
+      headers: { 'Cache-Control': { const: 'no-store' } },
+    }),
+    ...errorResponses(apiError, 400, 500, 503),
+  },
+};
+
+/** `GET /api/v2/names/{name}`: reveals no more than an attempt to buy the name. */
+export const nameRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { usernames }) => {
+  const options = { schema: checkSchema, config: { rateLimitCategory: 'names' } } as const;
+  app.get('/api/v2/names/:name', options, async (request, reply) => {
+    const { name, obstacle } = await checkUsernameAvailability(usernames, request.params.name);
+    reply.header('cache-control', 'no-store');
+    return success({
+      name: name ?? undefined,
+      available: obstacle === null,
+      reason: obstacle ?? undefined,
+    });
+  });
+};
+
+const buySchema = {
   operationId: 'buyUsername',
   tags: ['Wallets'],
   summary: 'Buy a username',
@@ -43,29 +96,22 @@ const schema = {
 };
 
 /** `POST /api/v2/user/username`. */
-export const usernameRoutes: FastifyPluginAsyncZod<{
-  recipients: RecipientDirectory;
-  usernames: UsernameContext;
-}> = async (app, { recipients, usernames }) => {
-  app.post(
-    '/api/v2/user/username',
-    { schema, config: { rateLimitCategory: 'purchases' } },
-    async (request, reply) => {
-      const { pubkey, body, headers } = request;
-      const token = headers['x-cashu']?.trim() || null;
-      const { username } = body;
-      const result = await registerUsername(usernames, {
-        pubkey,
-        username,
-        token,
-        addressGroup: toQueueGroup(toAddressPrefixes(request.ip)),
-      });
-      if (result.outcome === 'payment_required') {
-        reply.header('x-cashu', result.request);
-        throw new RequestError('payment_required', result.message);
-      }
-      reply.code(201);
-      return renderUser(await recipients.getByPubkey(pubkey));
-    },
-  );
+export const usernameRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+  const { recipients, usernames } = context;
+  const options = { schema: buySchema, config: { rateLimitCategory: 'purchases' } } as const;
+  app.post('/api/v2/user/username', options, async (request, reply) => {
+    const { pubkey, body, headers } = request;
+    const result = await registerUsername(usernames, {
+      pubkey,
+      username: body.username,
+      token: headers['x-cashu']?.trim() || null,
+      addressGroup: toQueueGroup(toAddressPrefixes(request.ip)),
+    });
+    if (result.outcome === 'payment_required') {
+      reply.header('x-cashu', result.request);
+      throw new RequestError('payment_required', result.message);
+    }
+    reply.code(201);
+    return renderUser(await recipients.getByPubkey(pubkey));
+  });
 };

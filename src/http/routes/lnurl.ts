@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
@@ -11,6 +11,7 @@ import {
   type InvoiceText,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
+import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
 import type { HttpContext } from '../context.ts';
@@ -50,7 +51,7 @@ const invoiceResponse = z
   })
   .meta({ id: 'LnurlInvoiceResponse', description: 'An invoice (LUD-06).' });
 
-const schema = {
+const paySchema = {
   operationId: 'payAddress',
   tags: ['Payers'],
   summary: 'Pay a Lightning address',
@@ -87,10 +88,40 @@ const schema = {
   },
 };
 
-/** `GET /.well-known/lnurlp/{user}` returns payment terms or an invoice (LUD-06, LUD-16). */
+const verifyResponse = z
+  .object({
+    status: z.literal('OK'),
+    settled: z.boolean().describe('Whether the service has recorded the payment.'),
+    preimage: z.null().describe('Always null: only the mint knows it.'),
+    pr: z.string().describe('The BOLT11 invoice.'),
+  })
+  .meta({ id: 'LnurlVerifyResponse', description: 'The status of an invoice (LUD-21).' });
+
+const verifySchema = {
+  operationId: 'verifyPayment',
+  tags: ['Payers'],
+  summary: 'Check whether an invoice was paid',
+  description:
+    'Returns the recorded state without a request to the mint. The URL keeps working after the invoice expires.',
+  params: z.object({
+    token: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/)
+      .describe('From the `verify` URL of an invoice.'),
+  }),
+  response: {
+    200: z.union([verifyResponse, lnurlError]).meta({
+      description: 'The status of the invoice, or `Not found` for an unknown or malformed token.',
+      headers: { 'Cache-Control': { const: 'no-store' } },
+    }),
+    ...errorResponses(lnurlError, 500, 503),
+  },
+};
+
+/** What payers' wallets request (LUD-06, LUD-16, LUD-21). */
 export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
-  const { recipients, invoices, publicOrigins, descriptionTemplate } = context;
-  app.get('/.well-known/lnurlp/:user', { schema }, async (request) => {
+  const { db, recipients, invoices, publicOrigins, descriptionTemplate } = context;
+  app.get('/.well-known/lnurlp/:user', { schema: paySchema }, async (request) => {
     const { amount, comment } = request.query;
     const origin = publicOrigins.getOriginForRequest(request);
     const { recipient, account, tag } = await recipients.resolveAddress(request.params.user);
@@ -127,9 +158,23 @@ export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, conte
       verify: `${origin}/lnurl/verify/${invoice.verifyToken}`,
     };
   });
+
+  // In a hook, so that validation errors also have the header.
+  const onRequest = async (_request: FastifyRequest, reply: FastifyReply) => {
+    reply.header('cache-control', 'no-store');
+  };
+  app.get('/lnurl/verify/:token', { schema: verifySchema, onRequest }, async (request) => {
+    const quote = await findQuoteByVerifyToken(db, request.params.token);
+    if (quote === null) {
+      throw new RequestError('invalid', 'Not found');
+    }
+    // INFLIGHT is not settled.
+    const settled = quote.state === 'PAID' || quote.state === 'ISSUED';
+    return { status: 'OK' as const, settled, preimage: null, pr: quote.request };
+  });
 };
 
-/** Returns the zap request (NIP-57), byte for byte as it was signed, if the payment is a zap. Throws RequestError. */
+/** Returns the zap request (NIP-57), byte for byte as it was signed. @throws RequestError */
 function readZapRequestParameter(
   { url }: FastifyRequest,
   { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
