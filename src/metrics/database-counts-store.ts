@@ -3,40 +3,10 @@ import type { QuoteState } from '../database/schema.ts';
 import { isSqlite } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 
-export interface WatchedQuoteCount {
-  mintUrl: string;
-  state: QuoteState;
-  count: number;
-}
-
-export interface RelayOutboxCount {
-  relayUrl: string;
-  pendingDeliveries: number;
-  earliestDueAtMs: number;
-}
-
-export interface PurchaseCounts {
-  open: number;
-  completed: number;
-  failed: number;
-  oldestOpenCreatedAtMs: number | null;
-}
-
-export interface DatabaseSize {
-  bytes: number;
-  /** About, if there are many. */
-  users: number;
-}
-
-export interface DatabaseCounts {
-  watchedQuotes: WatchedQuoteCount[];
-  outboxes: RelayOutboxCount[];
-  purchases: PurchaseCounts;
-  size: DatabaseSize;
-}
+export type DatabaseCounts = Awaited<ReturnType<typeof readDatabaseCounts>>;
 
 /** Runs one query after another, so that only one connection is in use. */
-export async function readDatabaseCounts(db: Db, processId: string): Promise<DatabaseCounts> {
+export async function readDatabaseCounts(db: Db, processId: string) {
   return {
     watchedQuotes: await countWatchedQuotes(db, processId),
     outboxes: await countPendingDeliveries(db),
@@ -46,8 +16,8 @@ export async function readDatabaseCounts(db: Db, processId: string): Promise<Dat
 }
 
 /** Counts the watched quotes of the mints that a process has leased. */
-export async function countWatchedQuotes(db: Db, processId: string): Promise<WatchedQuoteCount[]> {
-  const { rows } = await sql<WatchedQuoteCount>`
+export async function countWatchedQuotes(db: Db, processId: string) {
+  const { rows } = await sql<{ mintUrl: string; state: QuoteState; count: number }>`
     select mint_url as "mintUrl", state, count(*) as count from quotes
     where watch_until is not null
       and mint_url in (select mint_url from mint_leases where process_id = ${processId})
@@ -56,7 +26,7 @@ export async function countWatchedQuotes(db: Db, processId: string): Promise<Wat
   return rows;
 }
 
-export async function countPendingDeliveries(db: Db): Promise<RelayOutboxCount[]> {
+export async function countPendingDeliveries(db: Db) {
   return db
     .selectFrom('zap_receipt_deliveries')
     .select(({ fn }) => [
@@ -69,30 +39,31 @@ export async function countPendingDeliveries(db: Db): Promise<RelayOutboxCount[]
     .execute();
 }
 
-/** Reads no table that grows. */
-export async function readDatabaseSize(db: Db): Promise<DatabaseSize> {
+/** Reads no table that grows, so the number of users is an estimate if there are many. */
+export async function readDatabaseSize(db: Db) {
   const { rows } = await (isSqlite(db)
     ? // Users are never deleted.
-      sql<DatabaseSize>`
+      sql<{ bytes: number; users: number }>`
           select page_count * page_size as bytes,
             (select coalesce(max(rowid), 0) from users) as users
           from pragma_page_count, pragma_page_size`
-    : sql<DatabaseSize>`
+    : sql<{ bytes: number; users: number }>`
           select pg_database_size(current_database()) as bytes,
             case when reltuples < 10000 then (select count(*) from users) else reltuples::bigint end as users
           from pg_class where oid = 'users'::regclass`
   ).execute(db);
-  return rows[0] as DatabaseSize;
+  return rows[0] ?? { bytes: 0, users: 0 };
 }
 
-async function countPurchases(db: Db): Promise<PurchaseCounts> {
-  const { rows } = await sql<PurchaseCounts>`
-    select
-      count(*) filter (where state = 'open') as open,
-      count(*) filter (where state = 'completed') as completed,
-      count(*) filter (where state = 'failed') as failed,
-      min(created_at) filter (where state = 'open') as "oldestOpenCreatedAtMs"
-    from username_purchases
-  `.execute(db);
-  return rows[0] ?? { open: 0, completed: 0, failed: 0, oldestOpenCreatedAtMs: null };
+async function countPurchases(db: Db) {
+  const { oldestOpenAtMs, ...byState } = await db
+    .selectFrom('username_purchases')
+    .select(({ fn }) => [
+      fn.countAll<number>().filterWhere('state', '=', 'open').as('open'),
+      fn.countAll<number>().filterWhere('state', '=', 'completed').as('completed'),
+      fn.countAll<number>().filterWhere('state', '=', 'failed').as('failed'),
+      fn.min<number | null>('created_at').filterWhere('state', '=', 'open').as('oldestOpenAtMs'),
+    ])
+    .executeTakeFirstOrThrow();
+  return { byState, oldestOpenAtMs };
 }

@@ -7,11 +7,6 @@ import type { Metrics } from './metrics.ts';
 
 const METRICS_PATH = '/metrics';
 
-/** A Prometheus server needs one connection. The others are for a second server and for manual requests. */
-const MAX_CONNECTIONS = 32;
-
-const REQUEST_TIMEOUT_MS = 10_000;
-
 /** Serves the metrics on a separate port, because they are only for the operator. @throws OperatorError */
 export async function startMetricsServer(
   { host, port }: { host: string; port: number },
@@ -19,10 +14,11 @@ export async function startMetricsServer(
   log: Logger,
 ) {
   const server = createServer(
-    { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
+    { requestTimeout: 10_000, headersTimeout: 10_000 },
     (request, response) => void handleRequest(request, response, metrics, log),
   );
-  server.maxConnections = MAX_CONNECTIONS;
+  // A Prometheus server needs one.
+  server.maxConnections = 32;
   try {
     await once(server.listen({ host, port }), 'listening');
   } catch (error) {

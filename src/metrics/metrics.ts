@@ -6,18 +6,10 @@ import type { ObservationSource, RecordedQuote } from '../quotes/decide-observat
 import type { InvoiceOutcome } from '../quotes/issue-invoice.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
-/** Default gauges of prom-client. promtool rejects their names, because only counters may end in `_total`. */
-const MISNAMED_DEFAULT_METRICS = [
-  'nodejs_active_handles_total',
-  'nodejs_active_requests_total',
-  'nodejs_active_resources_total',
-];
-
 const DURATION_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
 
-/** Requests with other methods are labelled `other`. */
 const LABELLED_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
 
 const INVOICE_OUTCOMES: readonly InvoiceOutcome['outcome'][] = [
@@ -38,8 +30,9 @@ export class Metrics {
 
   constructor({ version, mintPolicy }: { version: string; mintPolicy: MintPolicy }) {
     collectDefaultMetrics({ register: this.#registry });
-    for (const name of MISNAMED_DEFAULT_METRICS) {
-      this.#registry.removeSingleMetric(name);
+    // promtool rejects these names, because only counters may end in `_total`.
+    for (const name of ['handles', 'requests', 'resources']) {
+      this.#registry.removeSingleMetric(`nodejs_active_${name}_total`);
     }
     new Gauge({
       name: 'nutpost_build_info',
@@ -85,8 +78,7 @@ export class Metrics {
   }
 
   recordInvoiceRequest(result: InvoiceOutcome): void {
-    const { outcome } = result;
-    this.#metrics.invoices.inc({ outcome });
+    this.#metrics.invoices.inc({ outcome: result.outcome });
     if (result.outcome === 'issued') {
       this.#metrics.invoiceSeconds.observe({ part: 'mint' }, result.mintMs / 1_000);
       this.#metrics.invoiceSeconds.observe({ part: 'service' }, result.serviceMs / 1_000);
@@ -150,7 +142,7 @@ function createMetrics(registry: Registry) {
     httpRequests: counter('http_requests', 'HTTP requests.', ['method', 'route', 'status']),
     httpFailures: counter(
       'http_failures',
-      'HTTP requests that failed because of a bug or the database; each is logged as an error.',
+      'HTTP requests that failed because of a bug or the database; each is logged.',
     ),
     httpSeconds: histogram('http_request', 'Time until the response was sent.', ['route']),
     invoices: counter('invoices', 'Invoice requests by outcome: issued, or the kind of error.', [

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { ReadinessStatus } from '../../../src/database/readiness.ts';
-import type { WatchedQuoteCount } from '../../../src/metrics/database-counts-store.ts';
+import type { DatabaseCounts } from '../../../src/metrics/database-counts-store.ts';
 import type { GaugeSources } from '../../../src/metrics/gauges.ts';
 import { Metrics } from '../../../src/metrics/metrics.ts';
 import { createMintPolicy } from '../../helpers/mints/mint-policy.ts';
@@ -69,12 +69,11 @@ it('reports the failed check and the previous counts while the database is unava
 
 /** Returns a function that scrapes the metrics of a process with these values. */
 function createScraper(values: {
-  quoteCounts?: readonly WatchedQuoteCount[];
+  quoteCounts?: DatabaseCounts['watchedQuotes'];
   delays?: ReturnType<GaugeSources['watcher']['listDelays']>;
   /** In seconds, by mint URL. */
   cooldowns?: Record<string, number>;
   isDatabaseDown?: () => boolean;
-  waitForCount?: () => Promise<void>;
   monotonicMs?: () => number;
 }): () => Promise<MetricsScrape> {
   const {
@@ -82,7 +81,6 @@ function createScraper(values: {
     delays = [],
     cooldowns = {},
     isDatabaseDown = () => false,
-    waitForCount = async () => undefined,
     monotonicMs = () => 0,
   } = values;
   const metrics = new Metrics({ version: '1.2.3', mintPolicy: MINT_POLICY });
@@ -90,14 +88,13 @@ function createScraper(values: {
     readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
     getUntrustedProxy: () => null,
     readCounts: async () => {
-      await waitForCount();
       if (isDatabaseDown()) {
         throw new Error('unavailable');
       }
       return {
-        watchedQuotes: [...quoteCounts],
+        watchedQuotes: quoteCounts,
         outboxes: [],
-        purchases: { open: 0, completed: 0, failed: 0, oldestOpenCreatedAtMs: null },
+        purchases: { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null },
         size: { bytes: 0, users: 0 },
       };
     },
