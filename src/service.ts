@@ -38,7 +38,7 @@ import {
 import { createMaintenanceJob } from './retention.ts';
 import { type ShutdownStage, shutDown } from './shutdown.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
-import { createWatcherModule } from './watcher/watcher-module.ts';
+import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
 /** At shutdown, requests to mints are aborted after this time, so that clients get a response before they are disconnected. */
@@ -147,7 +147,7 @@ export async function startService(
     monotonicMs,
     log,
   });
-  const watcher = createWatcherModule({
+  const watcher = new WatchCoordinator({
     db,
     mints,
     getUntrustedProxy,

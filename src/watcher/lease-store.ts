@@ -9,7 +9,6 @@ const LEASE_DURATION_MS = 15_000;
  * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
  * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
  *
- * @param status see `watch_processes`
  * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
  */
 export async function renewProcessLease(
@@ -46,17 +45,12 @@ export async function renewProcessLease(
 }
 
 /** Returns the number of processes, and how many unpaid quotes the process that has most of them watches. */
-export async function readWatchProcesses(
-  db: Db,
-): Promise<{ count: number; maxUnpaidQuotes: number }> {
-  const { count, maxUnpaidQuotes } = await db
-    .selectFrom('watch_processes')
-    .select(({ fn }) => [
-      fn.countAll<number>().as('count'),
-      fn.max<number | null>('unpaid_quotes').as('maxUnpaidQuotes'),
-    ])
-    .executeTakeFirstOrThrow();
-  return { count, maxUnpaidQuotes: maxUnpaidQuotes ?? 0 };
+export async function readWatchProcesses(db: Db) {
+  const { rows } = await sql<{ count: number; maxUnpaidQuotes: number }>`
+    select count(*) as count, coalesce(max(unpaid_quotes), 0) as "maxUnpaidQuotes"
+    from watch_processes
+  `.execute(db);
+  return rows[0] ?? { count: 0, maxUnpaidQuotes: 0 };
 }
 
 /** Claims free mints. Returns the mints that no other process claimed first. */

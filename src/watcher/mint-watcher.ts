@@ -13,7 +13,12 @@ import type { RecordedQuote, SourcedObservation } from '../quotes/decide-observa
 import { type RecordingContext, recordObservations } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
-import { MAX_RECORDING_WAIT_MS, PAGE_SIZE, SCAN_INTERVAL_MS } from './limits.ts';
+import {
+  MAX_RECORDING_WAIT_MS,
+  MIN_POLL_INTERVAL_MS,
+  PAGE_SIZE,
+  SCAN_INTERVAL_MS,
+} from './limits.ts';
 import { QuotePoller } from './quote-poller.ts';
 import { WatchedQuotes } from './watched-quotes.ts';
 
@@ -22,11 +27,9 @@ export interface WatchContext {
   mints: Mints;
   db: Db;
   recording: RecordingContext;
-  /** For transactions that record reports. Each of the operator's mints has its own. */
-  recordingSlots: SiteSemaphore;
   /** Called with the quotes whose state changed, after the commit. */
   onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
-  minPollIntervalMs: number;
+  minPollIntervalMs: number | undefined;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
@@ -40,6 +43,7 @@ export class MintWatcher {
   readonly #context: WatchContext;
   readonly #mintUrl: string;
   readonly #limits: MintLimits;
+  readonly #recordingSlots: SiteSemaphore;
   /** Other mints share a limited number of polls ({@link PollTurns}). */
   readonly #isOperatorMint: boolean;
   readonly #quotes: WatchedQuotes;
@@ -54,10 +58,12 @@ export class MintWatcher {
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  constructor(mintUrl: string, context: WatchContext) {
-    const { mints, minPollIntervalMs, clock, monotonicMs } = context;
+  /** @param recordingSlots for transactions that record reports; each of the operator's mints has its own */
+  constructor(mintUrl: string, context: WatchContext, recordingSlots: SiteSemaphore) {
+    const { mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS, clock, monotonicMs } = context;
     this.#context = context;
     this.#mintUrl = mintUrl;
+    this.#recordingSlots = recordingSlots;
     this.#outage = new OutageTracker(monotonicMs);
     this.#limits = mints.policy.getLimits(mintUrl);
     this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
@@ -67,28 +73,26 @@ export class MintWatcher {
       monotonicMs,
       onReport: () => this.#startRecording(),
     });
-    this.#poller = new QuotePoller(
-      {
-        mintUrl,
-        quotes: this.#quotes,
-        client: mints.pollClient,
-        limiter: mints.limiter,
-        getMaxBatchSize: async () =>
-          (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-        limits: this.#limits,
-        minPollIntervalMs,
-        clock,
-        monotonicMs,
-      },
-      Math.random() * minPollIntervalMs,
-    );
+    this.#poller = new QuotePoller({
+      mintUrl,
+      quotes: this.#quotes,
+      client: mints.pollClient,
+      limiter: mints.limiter,
+      getMaxBatchSize: async () =>
+        (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+      limits: this.#limits,
+      minPollIntervalMs,
+      firstPollDelayMs: Math.random() * minPollIntervalMs,
+      clock,
+      monotonicMs,
+    });
   }
 
   get contact(): MintContact {
     return this.#poller.contact;
   }
 
-  /** Whether a quote is due at a mint that a user chose. Such a mint is polled only when it is its turn. */
+  /** Whether a quote is due at a mint that a user chose, which is polled only when it is its turn. */
   get isWaitingForTurn(): boolean {
     return !this.#isOperatorMint && this.#canPoll();
   }
@@ -111,15 +115,12 @@ export class MintWatcher {
     this.#subscription?.subscribe();
   }
 
-  /** Makes the next tick read all quotes again. After a failover, for example, memory and database may differ. */
+  /** Makes the next tick read all quotes again. After a failover, memory and database may differ. */
   reload(): void {
     this.#isLoaded = false;
   }
 
-  /**
-   * Loads the quotes, opens the subscription and records reports, if these are due. Also polls, if the operator named
-   * the mint. Does not wait for the results. Called every second.
-   */
+  /** Does what is due, without waiting for the results. Called every second. */
   tick(): void {
     if (!this.#isLoaded) {
       this.#loading ??= this.#load();
@@ -131,7 +132,7 @@ export class MintWatcher {
     }
   }
 
-  /** Polls the mint if a quote is due and the mint may be polled. Does not wait for the results. */
+  /** Polls the mint if a quote is due and the mint may be polled. */
   poll(): void {
     if (this.#canPoll()) {
       clearTimeout(this.#pollTimer);
@@ -166,7 +167,6 @@ export class MintWatcher {
     this.#loading = null;
   }
 
-  /** Opens the subscription if the mint's info announces NUT-17. */
   async #openSubscription(): Promise<void> {
     const { mints, monotonicMs, log } = this.#context;
     if (this.#subscription !== null) {
@@ -226,16 +226,15 @@ export class MintWatcher {
     }
   }
 
-  /** Records what the mint has reported. If a report cannot be recorded, the next tick tries again. */
+  /** If a report cannot be recorded, the next tick tries again. */
   async #recordReports(): Promise<void> {
-    const { recordingSlots } = this.#context;
     while (
       this.#quotes.hasReports() &&
-      (await recordingSlots.acquireWithin(this.#mintUrl, MAX_RECORDING_WAIT_MS))
+      (await this.#recordingSlots.acquireWithin(this.#mintUrl, MAX_RECORDING_WAIT_MS))
     ) {
       const reports = this.#quotes.takeReports(this.#limits.maxRecordBatchSize);
       const isRecorded = await this.#record(reports);
-      recordingSlots.release(this.#mintUrl);
+      this.#recordingSlots.release(this.#mintUrl);
       if (!isRecorded) {
         break;
       }
@@ -245,8 +244,7 @@ export class MintWatcher {
 
   /**
    * Records reports in one transaction; one by one if the database rejects it, so that no report blocks the others.
-   *
-   * @returns whether all are recorded; the others are kept
+   * Keeps those that cannot be recorded, and returns whether there are none.
    */
   async #record(reports: readonly SourcedObservation[]): Promise<boolean> {
     const { recording, onQuotesChanged } = this.#context;

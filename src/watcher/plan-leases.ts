@@ -2,10 +2,8 @@ import type { WatchedMint } from '../quotes/watched-quote-store.ts';
 
 /** After this time without an owner, any process claims a mint, even beyond its share. */
 const ORPHAN_TIMEOUT_MS = 5_000;
-
 /** A process releases mints only if it has this many times its share, because each new owner reopens a WebSocket. */
 const SHARE_TOLERANCE_FACTOR = 1.25;
-
 /** Limited, so that not all new owners open their WebSockets at the same moment. */
 const MAX_RELEASES_PER_SCAN = 10;
 
@@ -13,8 +11,6 @@ const MAX_RELEASES_PER_SCAN = 10;
  * Plans which free mints this process claims and which of its mints it releases, so that all processes watch about
  * the same number of mints.
  *
- * @param watched every mint with watched quotes
- * @param processCount includes this process
  * @param freeSinceMs when each free mint was first seen without an owner, by the clock of `nowMs`
  */
 export function planLeases(

@@ -6,7 +6,7 @@ import { SHARE_OF_OTHERS } from './limits.ts';
 export const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
 
 export interface PollableQuote extends DueItem {
-  /** The heap that contains it; null while it is being polled. */
+  /** Null while it is being polled. */
   heap: HeapName | null;
   /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
   batchLimit: number;
@@ -50,7 +50,14 @@ export class PollOrder<Quote extends PollableQuote> {
     }
   }
 
-  takeBatch(max: number, untilMs: number): Quote[] {
+  /** Takes quotes that are due until then for a batch, those that batches cannot contain, or any, to read them alone. */
+  take(kind: 'batch' | 'alone' | 'any', max: number, untilMs: number): Quote[] {
+    if (kind === 'alone') {
+      return this.#take('alone', max, untilMs);
+    }
+    if (kind === 'any') {
+      return this.#takeYoungFirst(max, untilMs, ['others', 'suspect', 'alone']);
+    }
     this.#isSuspectsTurn = !this.#isSuspectsTurn;
     const suspects = this.#isSuspectsTurn ? this.#take('suspect', max, untilMs) : [];
     if (suspects.length > 0) {
@@ -58,16 +65,6 @@ export class PollOrder<Quote extends PollableQuote> {
     }
     const others = this.#takeYoungFirst(max, untilMs, ['others']);
     return others.length > 0 ? others : this.#take('suspect', max, untilMs);
-  }
-
-  /** Takes quotes that batches cannot contain. */
-  takeAlone(max: number, untilMs: number): Quote[] {
-    return this.#take('alone', max, untilMs);
-  }
-
-  /** Takes any quotes, to read each of them alone. */
-  takeAny(max: number, untilMs: number): Quote[] {
-    return this.#takeYoungFirst(max, untilMs, ['others', 'suspect', 'alone']);
   }
 
   #takeYoungFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): Quote[] {

@@ -6,18 +6,15 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /**
- * When the watch period of a quote is over, the service stops watching it only after the mint has reported the
- * unchanged state twice, at least this long apart. The first report may be wrong: this process's clock may have jumped
- * ahead, or the mint's Lightning node may have been offline.
+ * After the watch period of a quote, the service stops watching it when the mint has reported the unchanged state twice,
+ * at least this long apart: this process's clock may have jumped ahead, or the mint's Lightning node been offline.
  */
-const WATCH_END_CONFIRMATION_MS = HOUR_MS;
+export const WATCH_END_CONFIRMATION_MS = HOUR_MS;
 
 /** A payment that was sent just before the expiry may take this long to arrive. */
 const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
-
 /** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
-
 /** Short, because wallets treat an INFLIGHT quote (paid, the mint is signing) as unpaid. */
 const MIN_INFLIGHT_INTERVAL_MS = 3 * SECOND_MS;
 const MAX_INFLIGHT_INTERVAL_MS = HOUR_MS;
@@ -30,14 +27,12 @@ interface PollStep {
   coveredIntervalMs: number;
 }
 
-/** The last step of every list. */
 const LAST_STEP: PollStep = {
   untilMs: Number.POSITIVE_INFINITY,
   intervalMs: 2 * HOUR_MS,
   coveredIntervalMs: 4 * HOUR_MS,
 };
 
-/** Steps by the time since the creation. */
 const UNPAID_STEPS: readonly PollStep[] = [
   { untilMs: MINUTE_MS, intervalMs: 4 * SECOND_MS, coveredIntervalMs: 20 * SECOND_MS },
   { untilMs: YOUNG_QUOTE_AGE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: MINUTE_MS },
@@ -46,14 +41,13 @@ const UNPAID_STEPS: readonly PollStep[] = [
   LAST_STEP,
 ];
 
-/** Steps by the time since the expiry. */
 const EXPIRED_STEPS: readonly PollStep[] = [
   { untilMs: 10 * MINUTE_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
   { untilMs: HOUR_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 20 * MINUTE_MS },
   LAST_STEP,
 ];
 
-/** Steps by the time since the payment. Wallets that are online mint the ecash immediately. */
+/** Wallets that are online mint the ecash immediately. */
 const PAID_STEPS: readonly PollStep[] = [
   { untilMs: 2 * MINUTE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: 45 * SECOND_MS },
   { untilMs: HOUR_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
@@ -70,25 +64,7 @@ const MAX_URGENT_INTERVAL_MS = 4 * SECOND_MS;
  */
 const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
 
-/**
- * Returns whether the service stops watching a quote after a response without a state change.
- *
- * @param sinceFirstPostWatchResponseMs time since the mint's first response after the watch period
- * @param isCrowded whether the mint has many watched quotes
- */
-export function shouldEndWatch(
-  quote: QuoteStatus,
-  nowMs: number,
-  sinceFirstPostWatchResponseMs: number,
-  isCrowded: boolean,
-): boolean {
-  return (
-    isWatchPeriodOver(quote, nowMs, isCrowded) &&
-    sinceFirstPostWatchResponseMs >= WATCH_END_CONFIRMATION_MS
-  );
-}
-
-/** Returns whether the watch period is over. {@link shouldEndWatch} decides when the service stops watching. */
+/** @param isCrowded whether the mint has many watched quotes */
 export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: boolean): boolean {
   const watchUntilMs = computeWatchUntilMs(quote) ?? 0;
   return isCrowded && quote.state === 'UNPAID'
@@ -97,7 +73,6 @@ export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: 
 }
 
 export interface PollContext {
-  /** The time since the quote was last polled. */
   sincePollMs: number;
   /** How long the current state had been known at the last poll. */
   stateAgeAtPollMs: number;
@@ -105,12 +80,7 @@ export interface PollContext {
   isCovered: boolean;
 }
 
-/**
- * Returns when a quote should be polled, in milliseconds from now (negative: it is overdue), and whether it goes before
- * quotes that are not urgent.
- *
- * @param nowMs milliseconds since 1970
- */
+/** Returns when a quote should be polled, in milliseconds from now, and whether it goes before other quotes. */
 export function computeNextPoll(
   quote: QuoteStatus,
   nowMs: number,
@@ -126,7 +96,7 @@ export function computeNextPoll(
     : { dueInMs, isUrgent: intervalMs <= MAX_URGENT_INTERVAL_MS };
 }
 
-/** Returns the time from one poll of a quote to the next. If the quote is INFLIGHT, it grows with the state's age. */
+/** If the quote is INFLIGHT, the interval grows with the state's age. */
 export function computePollIntervalMs(
   quote: QuoteStatus,
   nowMs: number,

@@ -14,29 +14,15 @@ import {
   FAILED_BATCHES_BEFORE_PAUSE,
   FAILED_POLLS_BEFORE_OUTAGE,
   LONG_BATCH_PAUSE_MS,
-  LOOK_AHEAD_MS,
   SINGLE_READ_CONCURRENCY,
   SLOW_POLL_FACTOR,
   UNADVERTISED_MAX_BATCH_SIZE,
 } from './limits.ts';
 import type { QuoteWatch, WatchedQuotes } from './watched-quotes.ts';
 
-export interface QuotePollerContext {
-  mintUrl: string;
-  quotes: WatchedQuotes;
-  client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
-  limiter: Pick<MintRateLimiter, 'hasRefusedLately'>;
-  /** Returns the batch size that the mint advertises (NUT-29); null if it advertises none. */
-  getMaxBatchSize: () => Promise<number | null>;
-  limits: Pick<MintLimits, 'maxPollBatchSize' | 'maxRequestsPerPoll'>;
-  minPollIntervalMs: number;
-  clock: Clock;
-  monotonicMs: () => number;
-}
-
 /** Polls the due quotes of one mint, in batches (NUT-29) or one by one (NUT-23). */
 export class QuotePoller {
-  readonly #context: QuotePollerContext;
+  readonly #context;
   #nextPollAtMs: number;
   #batchesPausedUntilMs = Number.NEGATIVE_INFINITY;
   #readsPausedUntilMs = Number.NEGATIVE_INFINITY;
@@ -45,23 +31,35 @@ export class QuotePoller {
   #failedPolls = 0;
   #contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
 
-  /** @param firstPollDelayMs random, so that a process does not poll all its mints at the same moment after a start */
-  constructor(context: QuotePollerContext, firstPollDelayMs = 0) {
+  constructor(context: {
+    mintUrl: string;
+    quotes: WatchedQuotes;
+    client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
+    limiter: Pick<MintRateLimiter, 'hasRefusedLately'>;
+    /** Returns the batch size that the mint advertises (NUT-29). */
+    getMaxBatchSize: () => Promise<number | null>;
+    limits: Pick<MintLimits, 'maxPollBatchSize' | 'maxRequestsPerPoll'>;
+    minPollIntervalMs: number;
+    /** Random, so that a process does not poll all its mints at the same moment after a start. */
+    firstPollDelayMs: number;
+    clock: Clock;
+    monotonicMs: () => number;
+  }) {
     this.#context = context;
-    this.#nextPollAtMs = context.monotonicMs() + firstPollDelayMs;
+    this.#nextPollAtMs = context.monotonicMs() + context.firstPollDelayMs;
   }
 
-  /** When the mint last answered, and whether the last request failed. A new object after each request. */
+  /** A new object after each request. */
   get contact(): MintContact {
     return this.#contact;
   }
 
-  /** Returns the milliseconds until the mint may be polled again; 0 if it may be polled now. */
+  /** Returns 0 if the mint may be polled now. */
   getWaitMs(): number {
     return Math.max(0, this.#nextPollAtMs - this.#context.monotonicMs());
   }
 
-  /** Polls the due quotes: with a batch, and the quotes that batches cannot contain with requests of their own. */
+  /** Polls due quotes with a batch, and those that batches cannot contain with requests of their own. */
   async poll(): Promise<void> {
     const { quotes, limiter, limits, mintUrl, minPollIntervalMs, monotonicMs } = this.#context;
     const sentAtMs = monotonicMs();
@@ -73,9 +71,9 @@ export class QuotePoller {
     if (shouldBatch) {
       const requests = await this.#pollBatch();
       const maxReads = Math.min(SINGLE_READ_CONCURRENCY, limits.maxRequestsPerPoll - requests);
-      await this.#readEach(this.#canRead ? quotes.takeAlone(maxReads) : []);
+      await this.#readEach(this.#canRead ? quotes.take('alone', maxReads) : []);
     } else {
-      await this.#readEach(quotes.takeAny(limits.maxRequestsPerPoll));
+      await this.#readEach(quotes.take('any', limits.maxRequestsPerPoll));
       this.#pauseUntil(Math.min(this.#readsPausedUntilMs, this.#batchesPausedUntilMs));
     }
     this.#failedPolls = this.#contact.failure === null ? 0 : this.#failedPolls + 1;
@@ -98,7 +96,7 @@ export class QuotePoller {
     const { mintUrl, quotes, client, limits, getMaxBatchSize, monotonicMs } = this.#context;
     const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
     const maxSize = Math.min(mintMaxSize, limits.maxPollBatchSize);
-    const batch = quotes.takeBatch(maxSize, LOOK_AHEAD_MS);
+    const batch = quotes.take('batch', maxSize);
     const [first] = batch;
     if (first === undefined) {
       return 0;
@@ -118,9 +116,15 @@ export class QuotePoller {
         case 'unsupported':
           this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
           return 1;
-        case 'rate_limited':
-          this.#pauseBatches(result.retryAfterMs);
+        case 'rate_limited': {
+          const pausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);
+          if ((result.retryAfterMs ?? 0) > LONG_BATCH_PAUSE_MS) {
+            this.#batchesPausedUntilMs = pausedUntilMs;
+          } else {
+            this.#pauseUntil(pausedUntilMs);
+          }
           return 1;
+        }
         case 'rejected':
           // The mint may not know one of the ids (NUT-29).
           await this.#readOne(first);
@@ -130,20 +134,16 @@ export class QuotePoller {
           // The mint may be too slow for so many quotes, or may be down. If it reads one quote, it is not down.
           if (await this.#readOne(first)) {
             quotes.halveBatch(batch);
-            this.#recordFailedBatch();
+            // Quotes are read alone if batches keep failing: their route pauses longer after each failure.
+            this.#failedBatches += 1;
+            if (this.#failedBatches >= FAILED_BATCHES_BEFORE_PAUSE) {
+              this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
+            }
           }
           return 2;
       }
     } finally {
       quotes.putBack(batch);
-    }
-  }
-
-  /** Quotes are read alone if batches keep failing: their route pauses longer after each failure. */
-  #recordFailedBatch(): void {
-    this.#failedBatches += 1;
-    if (this.#failedBatches >= FAILED_BATCHES_BEFORE_PAUSE) {
-      this.#batchesPausedUntilMs = this.#context.monotonicMs() + BATCH_RETRY_DELAY_MS;
     }
   }
 
@@ -205,15 +205,6 @@ export class QuotePoller {
       case 'rate_limited':
         this.#readsPausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);
         return false;
-    }
-  }
-
-  #pauseBatches(retryAfterMs: number | null): void {
-    const untilMs = this.#context.monotonicMs() + (retryAfterMs ?? 0);
-    if (retryAfterMs !== null && retryAfterMs > LONG_BATCH_PAUSE_MS) {
-      this.#batchesPausedUntilMs = untilMs;
-    } else {
-      this.#pauseUntil(untilMs);
     }
   }
 

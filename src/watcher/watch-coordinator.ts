@@ -1,10 +1,7 @@
 import { BackgroundJob } from '../background-job.ts';
-import type { Db } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
-import type { Logger } from '../log.ts';
-import type { MintPolicy } from '../mints/mint-policy.ts';
 import { type MintContact, saveMintContacts } from '../mints/mint-store.ts';
-import type { WatchBudget } from '../mints/watch-budget.ts';
+import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import {
@@ -13,7 +10,6 @@ import {
   listWatchedAfter,
   listWatchedMints,
   type WatchedMint,
-  type WatchedQuote,
 } from '../quotes/watched-quote-store.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import {
@@ -30,36 +26,31 @@ import {
   PAGE_SIZE,
   RESCAN_INTERVAL_MS,
   RESCAN_OVERLAP_ROWS,
+  SCAN_INTERVAL_MS,
   SHUTDOWN_RELEASE_TIMEOUT_MS,
+  USER_MINT_RECORDINGS,
 } from './limits.ts';
-import type { MintWatcher } from './mint-watcher.ts';
+import { MintWatcher, type WatchContext } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
-
-const MAX_LOGGED_SITES = 10;
 
 interface MintEntry {
   watcher: MintWatcher;
   site: string;
   /** When the mint last had watched quotes, by the monotonic clock. */
   lastNeededAtMs: number;
-  /** What is stored about the mint's last answer; null if this process has not stored it. */
+  /** What this process has stored about the mint's last answer. */
   storedContact: MintContact | null;
 }
 
-export interface CoordinatorContext {
-  db: Db;
+interface CoordinatorContext extends WatchContext {
   /** Unique among all current and earlier processes. */
   processId: string;
-  mintPolicy: MintPolicy;
-  watchBudget: Pick<WatchBudget, 'setCounts'>;
   /** Returns the address of a reverse proxy that `TRUST_PROXY` does not contain, for the doctor. */
   getUntrustedProxy: () => string | null;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
-  scanIntervalMs: number;
-  monotonicMs: () => number;
-  log: Logger;
+  scanIntervalMs: number | undefined;
 }
 
 /**
@@ -68,7 +59,7 @@ export interface CoordinatorContext {
  */
 export class WatchCoordinator {
   readonly #context: CoordinatorContext;
-  readonly #createMintWatcher: (mintUrl: string) => MintWatcher;
+  readonly #recordingSlots: SiteSemaphore;
   readonly #renewalJob: BackgroundJob;
   readonly #scanJob: BackgroundJob;
   /** By mint URL. Of the mints that users chose, those that were polled last are at the end. */
@@ -79,7 +70,7 @@ export class WatchCoordinator {
   #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
   /** When each free mint was first seen without an owner. */
   #freeSinceMs: ReadonlyMap<string, number> = new Map();
-  /** The largest `quotes.id` that was read. */
+  /** The largest `quotes.id` that was read. Infinite at first: the mint watchers load the older rows. */
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isWatchBudgetLow = false;
@@ -88,19 +79,20 @@ export class WatchCoordinator {
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  constructor(context: CoordinatorContext, createMintWatcher: (mintUrl: string) => MintWatcher) {
+  constructor(context: CoordinatorContext) {
     this.#context = context;
-    this.#createMintWatcher = createMintWatcher;
+    this.#recordingSlots = context.mints.policy.createSlots(USER_MINT_RECORDINGS);
     this.#outage = new OutageTracker(context.monotonicMs);
+    const onError = (error: unknown) => this.#logFailure(error);
     this.#renewalJob = new BackgroundJob({
       work: () => this.#renewProcessLease(),
       intervalMs: LEASE_RENEWAL_INTERVAL_MS,
-      onError: (error) => this.#logFailure(error),
+      onError,
     });
     this.#scanJob = new BackgroundJob({
       work: () => this.#scanMints(),
-      intervalMs: context.scanIntervalMs,
-      onError: (error) => this.#logFailure(error),
+      intervalMs: context.scanIntervalMs ?? SCAN_INTERVAL_MS,
+      onError,
     });
   }
 
@@ -110,15 +102,12 @@ export class WatchCoordinator {
   }
 
   get mintCounts(): { watched: number; unresponsive: number } {
-    const entries = [...this.#mints.values()];
-    const unresponsive = entries.filter(({ watcher }) => watcher.contact.failure !== null).length;
-    return { watched: entries.length, unresponsive };
+    const delays = this.listDelays();
+    const unresponsive = delays.filter(({ failingSinceMs }) => failingSinceMs !== null).length;
+    return { watched: delays.length, unresponsive };
   }
 
-  /**
-   * Returns of each watched mint how long its most overdue quote has been due, and since when polls fail (milliseconds
-   * since 1970; null if the last one succeeded).
-   */
+  /** Returns how long the most overdue quote of each mint has been due, and since when its polls fail (ms since 1970). */
   listDelays(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
     return [...this.#mints].map(([mintUrl, { watcher }]) => ({
       mintUrl,
@@ -157,9 +146,7 @@ export class WatchCoordinator {
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#scanJob.stop();
-    for (const mintUrl of this.#mints.keys()) {
-      this.#releaseMint(mintUrl);
-    }
+    this.#releaseAll();
     const allReleased = Promise.all(this.#releasing.values());
     await waitAtMost(SHUTDOWN_RELEASE_TIMEOUT_MS, allReleased);
     await this.#renewalJob.stop();
@@ -169,24 +156,23 @@ export class WatchCoordinator {
   }
 
   async #renewProcessLease(): Promise<void> {
-    const { db, processId, getUntrustedProxy } = this.#context;
+    const { db, processId, getUntrustedProxy, log } = this.#context;
     const wasAlive = await renewProcessLease(db, processId, {
       untrustedProxy: getUntrustedProxy(),
       unpaidQuotes: this.#countUnpaid(),
     });
     if (!wasAlive && this.#mints.size > 0) {
-      this.#context.log.warn(
+      log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
         'lease expired; releasing all mints',
       );
-      for (const mintUrl of this.#mints.keys()) {
-        this.#releaseMint(mintUrl);
-      }
+      this.#releaseAll();
     }
   }
 
   async #scanMints(): Promise<void> {
-    const watched = await listWatchedMints(this.#context.db);
+    const { db, monotonicMs } = this.#context;
+    const watched = await listWatchedMints(db);
     const { mine, release } = await this.#balanceLeases(watched);
     this.#logRecovery();
     if (this.#isStopping) {
@@ -194,20 +180,20 @@ export class WatchCoordinator {
     }
     for (const mintUrl of mine) {
       if (!this.#releasing.has(mintUrl)) {
-        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = this.#context.monotonicMs();
+        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = monotonicMs();
       }
     }
     this.#tickWatchers();
     for (const [mintUrl, { lastNeededAtMs }] of this.#mints) {
-      const isIdle = this.#context.monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
+      const isIdle = monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
       if (isIdle || release.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
         this.#releaseMint(mintUrl);
       }
     }
-    if (this.#context.monotonicMs() >= this.#nextRescanAtMs) {
+    if (monotonicMs() >= this.#nextRescanAtMs) {
       await this.#countWatched(watched);
       await this.#readNewRows();
-      this.#nextRescanAtMs = this.#context.monotonicMs() + RESCAN_INTERVAL_MS;
+      this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
     }
     await this.#storeContacts();
   }
@@ -222,11 +208,9 @@ export class WatchCoordinator {
       watched
         .filter(({ ownerProcessId }) => isIncluded(ownerProcessId))
         .map(({ mintUrl }) => mintUrl);
+    const free = listMints((owner) => owner === null);
     this.#freeSinceMs = new Map(
-      listMints((owner) => owner === null).map((mintUrl) => [
-        mintUrl,
-        this.#freeSinceMs.get(mintUrl) ?? nowMs,
-      ]),
+      free.map((mintUrl) => [mintUrl, this.#freeSinceMs.get(mintUrl) ?? nowMs]),
     );
     const processes = await readWatchProcesses(db);
     this.#maxUnpaidStored = processes.maxUnpaidQuotes;
@@ -260,30 +244,30 @@ export class WatchCoordinator {
     if (existing !== undefined) {
       return existing;
     }
-    const watcher = this.#createMintWatcher(mintUrl);
-    const entry = {
-      watcher,
-      site: this.#context.mintPolicy.getSite(mintUrl),
-      lastNeededAtMs: this.#context.monotonicMs(),
+    const { mints, monotonicMs } = this.#context;
+    const entry: MintEntry = {
+      watcher: new MintWatcher(mintUrl, this.#context, this.#recordingSlots),
+      site: mints.policy.getSite(mintUrl),
+      lastNeededAtMs: monotonicMs(),
       storedContact: null,
     };
     this.#mints.set(mintUrl, entry);
-    watcher.tick();
+    entry.watcher.tick();
     return entry;
   }
 
   /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
-    const { db, mintPolicy, watchBudget, log } = this.#context;
+    const { db, mints, log } = this.#context;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
-    const userMints = mintUrls.filter((mintUrl) => !mintPolicy.isOperatorMint(mintUrl));
-    const lowSites = watchBudget.setCounts(
+    const userMints = mintUrls.filter((mintUrl) => !mints.policy.isOperatorMint(mintUrl));
+    const lowSites = mints.watchBudget.setCounts(
       await countWatchedByMint(db, userMints),
       Math.max(this.#countUnpaid(), this.#maxUnpaidStored),
     );
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
       log.warn(
-        { event: 'watch_budget_low', sites: lowSites.slice(0, MAX_LOGGED_SITES) },
+        { event: 'watch_budget_low', sites: lowSites.slice(0, 10) },
         'few further quotes can be watched at the mints of these sites; payers may be refused',
       );
     }
@@ -297,11 +281,10 @@ export class WatchCoordinator {
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
   async #readNewRows(): Promise<void> {
     const { db } = this.#context;
-    // Initially, `#lastReadId` is infinite: the mint watchers load the older rows. After a failover of PostgreSQL, the
-    // largest id may be smaller than the last id that was read.
+    // After a failover of PostgreSQL, the largest id may be smaller than the last id that was read.
     const readUpToId = Math.min(this.#lastReadId, await findMaxQuoteId(db));
     let afterId = readUpToId - RESCAN_OVERLAP_ROWS;
-    let page: (WatchedQuote & { mintUrl: string })[];
+    let page: Awaited<ReturnType<typeof listWatchedAfter>>;
     do {
       page = await listWatchedAfter(db, afterId, PAGE_SIZE);
       for (const [mintUrl, quotes] of Map.groupBy(page, (quote) => quote.mintUrl)) {
@@ -314,18 +297,14 @@ export class WatchCoordinator {
 
   /** Stores for operator commands when mints last answered. */
   async #storeContacts(): Promise<void> {
-    const changed = [...this.#mints].flatMap(([mintUrl, entry]) =>
-      isContactOutdated(entry.storedContact, entry.watcher.contact)
-        ? [{ mintUrl, entry, contact: entry.watcher.contact }]
-        : [],
+    const outdated = [...this.#mints].filter(([, { storedContact, watcher }]) =>
+      isContactOutdated(storedContact, watcher.contact),
     );
-    if (changed.length > 0) {
-      await saveMintContacts(
-        this.#context.db,
-        changed.map(({ mintUrl, contact }) => ({ mintUrl, ...contact })),
-      );
-      for (const { entry, contact } of changed) {
-        entry.storedContact = contact;
+    if (outdated.length > 0) {
+      const contacts = outdated.map(([mintUrl, { watcher }]) => ({ mintUrl, ...watcher.contact }));
+      await saveMintContacts(this.#context.db, contacts);
+      for (const [i, [, entry]] of outdated.entries()) {
+        entry.storedContact = contacts[i] ?? null;
       }
     }
   }
@@ -343,6 +322,12 @@ export class WatchCoordinator {
       entry.watcher.poll();
       this.#mints.delete(mintUrl);
       this.#mints.set(mintUrl, entry);
+    }
+  }
+
+  #releaseAll(): void {
+    for (const mintUrl of this.#mints.keys()) {
+      this.#releaseMint(mintUrl);
     }
   }
 

@@ -12,6 +12,7 @@ import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
   FAILED_READ_RETRY_POLLS,
+  LOOK_AHEAD_MS,
   MAX_SUBSCRIPTION_DELAY_MS,
   MAX_UNSUBSCRIBED_QUOTES,
   MIN_CLOCK_JUMP_MS,
@@ -24,7 +25,7 @@ import {
   computeNextPoll,
   computePollIntervalMs,
   isWatchPeriodOver,
-  shouldEndWatch,
+  WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
 
 /**
@@ -55,10 +56,7 @@ export interface QuoteWatch extends WatchedQuote, PollableQuote {
  * what the mint has reported and must still be recorded.
  */
 export class WatchedQuotes implements SubscribableQuotes {
-  readonly #isOperatorMint: boolean;
-  readonly #clock: Clock;
-  readonly #monotonicMs: () => number;
-  readonly #onReport: () => void;
+  readonly #context;
   readonly #quotes = new Map<string, QuoteWatch>();
   readonly #order = new PollOrder<QuoteWatch>();
   /** The newest is last. */
@@ -70,19 +68,19 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** The difference between the two clocks. */
   #clockOffsetMs: number;
 
-  constructor(options: {
+  constructor(context: {
     isOperatorMint: boolean;
     clock: Clock;
     monotonicMs: () => number;
     /** Called when a report must be recorded. */
     onReport: () => void;
   }) {
-    const { isOperatorMint, clock, monotonicMs, onReport } = options;
-    this.#isOperatorMint = isOperatorMint;
-    this.#clock = clock;
-    this.#onReport = onReport;
-    this.#monotonicMs = () => Math.floor(monotonicMs());
-    this.#clockOffsetMs = clock() - monotonicMs();
+    this.#context = context;
+    this.#clockOffsetMs = context.clock() - this.#monotonicMs();
+  }
+
+  #monotonicMs(): number {
+    return Math.floor(this.#context.monotonicMs());
   }
 
   get unpaidCount(): number {
@@ -90,9 +88,8 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /**
-   * Adds quotes, the newest last. A quote that was just created is due after its poll interval, any other quote
-   * immediately. A known quote takes the state that was read from the database: if that is outdated, the next poll
-   * corrects it.
+   * Adds quotes. A quote that was just created is due after its poll interval, any other quote immediately. A known
+   * quote takes the state that was read from the database: if that is outdated, the next poll corrects it.
    */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
     const added: QuoteWatch[] = [];
@@ -104,23 +101,17 @@ export class WatchedQuotes implements SubscribableQuotes {
         this.#setState(known, quote);
       }
     }
-    if (isJustCreated) {
-      for (const quote of added) {
-        this.#unsubscribed.add(quote);
-      }
-    } else if (added.length > 0) {
-      this.#addUnsubscribed(added);
+    this.#addUnsubscribed(added, !isJustCreated);
+  }
+
+  /** Leaves the oldest quotes to polls. Quotes that were just created are the newest, and need no sorting. */
+  #addUnsubscribed(quotes: readonly QuoteWatch[], needsSorting: boolean): void {
+    for (const quote of quotes) {
+      this.#unsubscribed.add(quote);
     }
-    this.#limitUnsubscribed();
-  }
-
-  #addUnsubscribed(quotes: readonly QuoteWatch[]): void {
-    const inOrder = [...quotes, ...this.#unsubscribed].sort((one, other) => one.id - other.id);
-    this.#unsubscribed = new Set(inOrder);
-  }
-
-  /** Leaves the oldest quotes to polls. */
-  #limitUnsubscribed(): void {
+    if (needsSorting && quotes.length > 0) {
+      this.#unsubscribed = new Set([...this.#unsubscribed].sort((one, other) => one.id - other.id));
+    }
     const excess = Math.max(0, this.#unsubscribed.size - MAX_UNSUBSCRIBED_QUOTES);
     for (const quote of this.#unsubscribed.values().take(excess)) {
       this.#unsubscribed.delete(quote);
@@ -131,7 +122,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     const nowMs = this.#monotonicMs();
     // The longest possible interval, so that the quote is due.
     const longestIntervalMs = () =>
-      computePollIntervalMs(quote, this.#clock(), { stateAgeAtPollMs: 0, isCovered: true });
+      computePollIntervalMs(quote, this.#context.clock(), { stateAgeAtPollMs: 0, isCovered: true });
     const { id, quoteId, state, createdAtMs, expiresAtMs, paidAtMs } = quote;
     const added: QuoteWatch = {
       id,
@@ -178,26 +169,17 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   hasDue(): boolean {
     const nowMs = this.#monotonicMs();
-    this.#handleClockJump(this.#clock() - nowMs);
+    this.#handleClockJump(this.#context.clock() - nowMs);
     return this.#order.firstDueAtMs <= nowMs;
   }
 
-  /**
-   * Takes quotes for a batch that are due now or within `lookAheadMs`. The caller must pass those that were not polled
-   * to {@link putBack}.
-   */
-  takeBatch(max: number, lookAheadMs: number): QuoteWatch[] {
-    return this.#order.takeBatch(max, this.#monotonicMs() + lookAheadMs);
-  }
-
-  /** Like {@link takeBatch}, for quotes that batches cannot contain. */
-  takeAlone(max: number): QuoteWatch[] {
-    return this.#order.takeAlone(max, this.#monotonicMs());
-  }
-
-  /** Like {@link takeBatch}, while all quotes are read alone. */
-  takeAny(max: number): QuoteWatch[] {
-    return this.#order.takeAny(max, this.#monotonicMs());
+  /** Takes due quotes, see {@link PollOrder.take}. The caller must pass them to {@link putBack} after the poll. */
+  take(kind: 'batch' | 'alone' | 'any', max: number): QuoteWatch[] {
+    return this.#order.take(
+      kind,
+      max,
+      this.#monotonicMs() + (kind === 'batch' ? LOOK_AHEAD_MS : 0),
+    );
   }
 
   putBack(quotes: readonly QuoteWatch[]): void {
@@ -283,8 +265,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = false;
       this.#reschedule(quote);
     }
-    this.#addUnsubscribed(lost);
-    this.#limitUnsubscribed();
+    this.#addUnsubscribed(lost, true);
   }
 
   /**
@@ -301,7 +282,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       this.#reschedule(quote);
     }
     const isLater = isLaterState(observation.state, quote.report?.state ?? quote.state);
-    if (isLater || (this.#isOperatorMint && observation.state !== 'UNPAID')) {
+    if (isLater || (this.#context.isOperatorMint && observation.state !== 'UNPAID')) {
       this.#report(quote, observation, 'socket', false);
     }
   }
@@ -388,7 +369,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
     quote.report = { ...observation, source, shouldEndWatch: shouldEnd };
     this.#reported.add(quote);
-    this.#onReport();
+    this.#context.onReport();
   }
 
   /** A mint that keeps changing or contradicting a state is recorded ever less often. */
@@ -404,13 +385,12 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Call it for each response of the mint. */
   #recordResponseAndDecideEnd(quote: QuoteWatch): boolean {
     const isCrowded = this.#quotes.size > CROWDED_QUOTES;
-    if (!isWatchPeriodOver(quote, this.#clock(), isCrowded)) {
+    if (!isWatchPeriodOver(quote, this.#context.clock(), isCrowded)) {
       quote.firstPostWatchResponseAtMs = null;
       return false;
     }
     quote.firstPostWatchResponseAtMs ??= this.#monotonicMs();
-    const sinceMs = this.#monotonicMs() - quote.firstPostWatchResponseAtMs;
-    return shouldEndWatch(quote, this.#clock(), sinceMs, isCrowded);
+    return this.#monotonicMs() >= quote.firstPostWatchResponseAtMs + WATCH_END_CONFIRMATION_MS;
   }
 
   #setState(quote: QuoteWatch, { state, paidAtMs }: Pick<WatchedQuote, 'state' | 'paidAtMs'>) {
@@ -435,7 +415,7 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   #schedule(quote: QuoteWatch): void {
     const nowMs = this.#monotonicMs();
-    const { dueInMs, isUrgent } = computeNextPoll(quote, this.#clock(), {
+    const { dueInMs, isUrgent } = computeNextPoll(quote, this.#context.clock(), {
       sincePollMs: nowMs - quote.lastPolledAtMs,
       stateAgeAtPollMs: quote.lastPolledAtMs - quote.stateSinceMs,
       isCovered: this.#isSubscriptionReliable && quote.isCovered,

@@ -1,4 +1,5 @@
 import { beforeEach, expect, it } from 'vitest';
+import type { Tx } from '../../src/database/transaction.ts';
 import { createLogger } from '../../src/log.ts';
 import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { Mints } from '../../src/mints/mints-module.ts';
@@ -84,14 +85,18 @@ function createWatcher(
   signReceipts: (pubkeys: readonly string[]) => void = () => undefined,
 ): MintWatcher {
   const log = createLogger('silent');
-  return new MintWatcher(mintUrl, {
+  const context = {
     mints: createFakeMints(createMintPolicy(MINT_URL)),
     db: database.db,
     recording: {
       db: database.db,
       anomalies: new MintAnomalyCounter(log),
       zaps: {
-        signReceipts: async (_tx, _mintUrl, payments) => {
+        signReceipts: async (
+          _tx: Tx,
+          _mintUrl: string,
+          payments: readonly { pubkey: string }[],
+        ) => {
           signReceipts(payments.map(({ pubkey }) => pubkey));
           return { signed: [], refused: [] };
         },
@@ -100,13 +105,13 @@ function createWatcher(
       clock: Date.now,
       log,
     },
-    recordingSlots,
     onQuotesChanged: () => undefined,
     minPollIntervalMs: 0,
     clock: Date.now,
     monotonicMs: () => performance.now(),
     log,
-  });
+  };
+  return new MintWatcher(mintUrl, context, recordingSlots);
 }
 
 /** Ticks until exactly these quotes are stored as paid. */

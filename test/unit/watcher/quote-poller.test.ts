@@ -43,6 +43,7 @@ beforeEach(() => {
     getMaxBatchSize: async () => mint.maxBatchSize,
     limits: OPERATOR_MINT_LIMITS,
     minPollIntervalMs: MIN_POLL_INTERVAL_MS,
+    firstPollDelayMs: 0,
     clock,
     monotonicMs: now,
   });
