@@ -57,12 +57,7 @@ describe('an acceptable token', () => {
 });
 
 describe('an unacceptable token', () => {
-  const keysetsWithSameShortId = ['0', '1'].map((end) => ({
-    ...keysetV1.keyset,
-    id: `01${'ab'.repeat(7)}${'0'.repeat(49)}${end}`,
-  }));
   const OTHER_MINT_PART = { mint: 'https://other.example', proofs: [PROOF] };
-  const ONE_SAT_PROOF = { ...PROOF_V0, amount: 1 };
 
   it.each<[string, string]>([
     ['from another mint', cashuB({ mint: 'https://other.example' })],
@@ -76,10 +71,6 @@ describe('an unacceptable token', () => {
     ['contains no ecash', cashuA({ proofs: [] })],
     ['contains no ecash', jsonToken({ token: [] })],
     [
-      'keyset id of the token is ambiguous',
-      cashuA({ proofs: [{ ...PROOF, id: `01${'ab'.repeat(7)}` }] }),
-    ],
-    [
       'contains the same proof twice',
       cashuA({ proofs: [PROOF, { ...PROOF_V0, secret: PROOF.secret }] }),
     ],
@@ -88,10 +79,10 @@ describe('an unacceptable token', () => {
       cashuA({ proofs: Array(MAX_TOKEN_PROOFS + 1).fill(withoutDleq(PROOF_V0)) }),
     ],
     ['at most 64 proofs and 16 KB', `cashuA${'A'.repeat(MAX_TOKEN_LENGTH)}`],
-    ['an amount that is not a whole number', cashuB({ proofs: [{ ...PROOF, amount: 2n ** 63n }] })],
+    ['cannot be read', cashuB({ proofs: [{ ...PROOF, amount: 2n ** 63n }] })],
     [
-      'an amount that is not a whole number',
-      cashuA({ proofs: [{ ...PROOF, amount: Number.MAX_SAFE_INTEGER }, ONE_SAT_PROOF] }),
+      'at most 9 sat',
+      cashuA({ proofs: [{ ...PROOF, amount: Number.MAX_SAFE_INTEGER }, PROOF_V0] }),
     ],
     ['cannot be read', cashuA({ proofs: [null] })],
     ['not a Cashu token', ''],
@@ -101,40 +92,33 @@ describe('an unacceptable token', () => {
     await expectRejected(token, reason);
   });
 
-  it.each([0, -8, 0.5, 2 ** 53, null, [8], '8.0', '0x8'])(
-    'rejects a proof with the amount %j',
-    async (amount) => {
-      await expectRejected(cashuA({ proofs: [{ ...PROOF, amount }] }), 'an amount');
-    },
-  );
-
-  it.each<[string, object]>([
-    ['a signature that is not on the curve', { C: `02${'f'.repeat(64)}` }],
-    ['an empty secret', { secret: '' }],
-    ['a secret with a lone surrogate', { secret: '\ud800' }],
-  ])('rejects a proof with %s', async (_case, change) => {
+  it.each([
+    ...[0, -8, 0.5, 2 ** 53, null, [8], '8.0', '0x8'].map((amount) => ({ amount })),
+    { C: `02${'f'.repeat(64)}` },
+    { secret: '' },
+    { secret: '\ud800' },
+  ])('cannot read a proof with %j', async (change) => {
     await expectRejected(cashuA({ proofs: [{ ...PROOF, ...change }] }), 'cannot be read');
   });
 
-  it.each([`01${'0'.repeat(14)}`, PROOF.id.slice(0, 14), '', '__proto__'])(
+  const AMBIGUOUS_ID = `01${'ab'.repeat(7)}`;
+
+  it.each([AMBIGUOUS_ID, `01${'0'.repeat(14)}`, PROOF.id.slice(0, 14), '', '__proto__'])(
     'returns unknown_keyset for the keyset id %j',
     async (id) => {
-      const { outcome } = await validate(cashuA({ proofs: [{ ...PROOF, id }] }));
-      expect(outcome).toBe('unknown_keyset');
+      const keysets = ['0', '1'].map((end) => `${AMBIGUOUS_ID}${'0'.repeat(49)}${end}`);
+      const token = cashuA({ proofs: [{ ...PROOF, id }] });
+      const others = keysets.map((each) => ({ ...keysetV1.keyset, id: each }));
+      expect((await validate(token, 8, [...KEYSETS, ...others])).outcome).toBe('unknown_keyset');
     },
   );
 
-  const PUBLIC_KEY = `02${'1'.repeat(64)}`;
-
   it.each([
-    ['locked to a public key', createP2PKsecret(PUBLIC_KEY)],
-    ['locked to a hash', createHTLCsecret('ab'.repeat(32))],
-    ['with an expired lock', createP2PKsecret(PUBLIC_KEY, [['locktime', '1']])],
-  ])('rejects a proof %s as locked', async (_case, secret) => {
-    await expectRejected(
-      cashuA({ proofs: [PROOF, withoutDleq(keysetV1.createProof(8, secret))] }),
-      'token is locked',
-    );
+    ['a public key', createP2PKsecret(`02${'1'.repeat(64)}`)],
+    ['a hash', createHTLCsecret('ab'.repeat(32))],
+  ])('rejects a proof that is locked to %s', async (_case, secret) => {
+    const locked = withoutDleq(keysetV1.createProof(8, secret));
+    await expectRejected(cashuA({ proofs: [PROOF, locked] }), 'token is locked');
   });
 
   it('does not quote the token in the reason', async () => {
@@ -151,7 +135,7 @@ describe('an unacceptable token', () => {
   });
 
   async function expectRejected(token: string, reason: string): Promise<void> {
-    expect(await validate(token, 8, [...KEYSETS, ...keysetsWithSameShortId])).toEqual({
+    expect(await validate(token)).toEqual({
       outcome: 'rejected',
       reason: expect.stringContaining(reason),
     });
@@ -172,7 +156,7 @@ describe('hostile input', () => {
         const bytes = Buffer.from(payloadOf(token), 'base64url');
         const index = position % bytes.length;
         bytes[index] = (bytes[index] ?? 0) ^ xorMask;
-        decodeToken(versionOf(token) + bytes.toString('base64url'));
+        decodeToken(token.slice(0, 'cashuA'.length) + bytes.toString('base64url'));
       }),
       { numRuns: 2000 },
     );
@@ -199,7 +183,6 @@ describe('hostile input', () => {
 });
 
 describe('the accepted value', () => {
-  const freeKeyset = keysetV1;
   const expensiveKeyset = new FakeMintKeyset({ inputFeePpk: 1_500 });
   const tokenOf = (keyset: FakeMintKeyset, amountsSat: number[]) =>
     cashuA({
@@ -216,24 +199,21 @@ describe('the accepted value', () => {
     { priceSat: 10, maxSat: 11 },
     { priceSat: 20, maxSat: 22 },
   ])('for a price of $priceSat sat is at most $maxSat sat', async ({ priceSat, maxSat }) => {
-    for (const valueSat of [priceSat, maxSat]) {
-      expect((await validate(tokenOf(freeKeyset, [valueSat]), priceSat)).outcome).toBe('valid');
-    }
-    for (const valueSat of [priceSat - 1, maxSat + 1].filter((sat) => sat > 0)) {
-      expect(await validate(tokenOf(freeKeyset, [valueSat]), priceSat)).toEqual({
-        outcome: 'rejected',
-        reason: `The token is worth ${valueSat} sat; the username costs ${priceSat} sat, and at most ${maxSat} sat are accepted.`,
-      });
-    }
+    const outcomeOf = async (sat: number) =>
+      (await validate(tokenOf(keysetV1, [sat]), priceSat)).outcome;
+    expect(await Promise.all([priceSat, maxSat].map(outcomeOf))).toEqual(['valid', 'valid']);
+    expect(await Promise.all([priceSat - 1, maxSat + 1].map(outcomeOf))).toEqual([
+      'rejected',
+      'rejected',
+    ]);
   });
 
   it('is higher by the mint’s fee for the token, which some wallets add', async () => {
-    const keysets = [expensiveKeyset.keyset];
+    const outcomeOf = async (amountsSat: number[]) =>
+      (await validate(tokenOf(expensiveKeyset, amountsSat), 10, [expensiveKeyset.keyset])).outcome;
     // Two proofs cost 3 sat.
-    const atMost = await validate(tokenOf(expensiveKeyset, [8, 6]), 10, keysets);
-    expect(atMost.outcome).toBe('valid');
-    const tooMuch = await validate(tokenOf(expensiveKeyset, [8, 7]), 10, keysets);
-    expect(tooMuch.outcome).toBe('rejected');
+    expect(await outcomeOf([8, 6])).toBe('valid');
+    expect(await outcomeOf([8, 7])).toBe('rejected');
   });
 });
 
@@ -267,10 +247,6 @@ function jsonToken(value: unknown): string {
 function rawToken(version: 'A' | 'B', content: string): string {
   const bytes = Buffer.from(content, version === 'A' ? 'utf8' : 'hex');
   return `cashu${version}${bytes.toString('base64url')}`;
-}
-
-function versionOf(token: string): string {
-  return token.slice(0, 'cashuA'.length);
 }
 
 function payloadOf(token: string): string {
