@@ -4,9 +4,9 @@ import { initNostrWasm } from 'nostr-wasm';
 
 export type EventVerifier = (event: Event) => boolean;
 
-let wasmLoaded: Promise<void> | null = null;
+let wasmLoaded: Promise<void> | undefined;
 
-/** Loads the WebAssembly code that signs and verifies events. It is four times as fast as JavaScript. */
+/** WebAssembly is four times as fast as JavaScript. */
 function loadNostrWasm(): Promise<void> {
   wasmLoaded ??= initNostrWasm().then(setNostrWasm);
   return wasmLoaded;
@@ -19,11 +19,7 @@ export async function loadEventVerifier(): Promise<EventVerifier> {
 
 export type EventSigner = Awaited<ReturnType<typeof loadEventSigner>>;
 
-/**
- * Creates a signer of events (NIP-01). If it signs the same event again, the id is the same, but not the signature.
- *
- * @param secretKey a valid key, hex
- */
+/** Creates a signer of events. If it signs an event again, the id is the same, but not the signature. */
 export async function loadEventSigner(secretKey: string) {
   await loadNostrWasm();
   const secretKeyBytes = Buffer.from(secretKey, 'hex');

@@ -3,9 +3,6 @@ import { tryParseJson } from '../untrusted-text.ts';
 import { type NostrEvent, nostrEventSchema } from './event-schema.ts';
 import type { EventVerifier } from './events.ts';
 
-/** How far the time of an event may differ from the current time, in the past or in the future (NIP-98). */
-const NIP98_TOLERANCE_SECONDS = 60;
-
 const HTTP_AUTH_KIND = 27_235;
 
 /** Matches an origin and a path, without credentials, query or fragment. */
@@ -20,8 +17,8 @@ export interface Nip98Expectation {
   nowSeconds: number;
 }
 
-export type Nip98Result =
-  /** `payloadHash` is the `payload` tag, the signed hash of the body; null if absent. */
+/** `payloadHash` is the `payload` tag, the signed hash of the body; null if absent. */
+type Nip98Result =
   | { outcome: 'valid'; pubkey: string; payloadHash: string | null }
   | { outcome: 'rejected'; reason: string };
 
@@ -43,7 +40,7 @@ export function verifyNip98(
   if (event.kind !== HTTP_AUTH_KIND) {
     return rejected(`The authorization event must be of kind ${HTTP_AUTH_KIND}.`);
   }
-  if (Math.abs(expected.nowSeconds - event.created_at) > NIP98_TOLERANCE_SECONDS) {
+  if (Math.abs(expected.nowSeconds - event.created_at) > 60) {
     return rejected('The authorization event is too old or too far in the future.');
   }
   // The first tag of each name counts.

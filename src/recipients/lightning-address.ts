@@ -4,7 +4,6 @@ import * as nip19 from 'nostr-tools/nip19';
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
 
-/** What the part of a Lightning address before the `@` identifies: a key, or the owner of a username. */
 export type RecipientAddress =
   | { kind: 'pubkey'; pubkey: string }
   | { kind: 'name'; name: string }
@@ -26,19 +25,16 @@ export function parseRecipientAddress(localPart: string): RecipientAddress {
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 
-/** The characters of LUD-16. The length is that of the longest username. */
+/** The characters of LUD-16. */
 const TAGGED_LOCAL_PART = /^([^+]*)\+([a-z0-9._+-]{1,64})$/i;
 
-/**
- * Splits `alice+shop` into the account `alice` and the tag `shop` (LUD-16). The tag is in lower case. A text without a
- * valid tag is an account, which only exists if it has no `+`.
- */
+/** Splits `alice+shop` into account and tag (LUD-16). An account with a `+`, from an invalid tag, does not exist. */
 export function splitAddressTag(localPart: string): { account: string; tag: string | null } {
   const [, account = localPart, tag = null] = TAGGED_LOCAL_PART.exec(localPart) ?? [];
   return { account, tag: tag === null ? null : tag.toLowerCase() };
 }
 
-/** Returns what may precede the `@` in the addresses of a recipient, in lower case: the npub and the username. */
+/** Returns what may precede the `@` in the addresses of a recipient, in lower case. */
 export function listLocalParts(user: { pubkey: string; name: string | null }): string[] {
   const npub = nip19.npubEncode(user.pubkey);
   return user.name === null ? [npub] : [npub, user.name];
@@ -76,15 +72,9 @@ const USERNAME_PATTERN = new RegExp(
 /** A secret key (NIP-19) that a user pastes into the wrong field must not become a public username. */
 const NSEC_PATTERN = /^nsec1[a-z0-9]{58}$/;
 
-/**
- * Parses a username in upper or lower case. It consists of letters and digits, does not start
- * with `npub1` and is not an nsec.
- *
- * @returns the name in lower case, or null if it is not allowed
- */
+/** Returns the name in lower case; null if it is not allowed. */
 export function parseUsername(text: string): string | null {
-  // Tested before `toLowerCase`, which turns some other characters into ASCII letters, such as the Kelvin sign into
-  // k.
+  // Tested before `toLowerCase`, which turns some other characters into ASCII letters, such as the Kelvin sign into k.
   if (!USERNAME_PATTERN.test(text)) {
     return null;
   }
@@ -97,45 +87,32 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   // Common mailbox names (RFC 2142).
   ['info', 'marketing', 'sales', 'support', 'abuse', 'noc', 'security', 'postmaster'],
   ['hostmaster', 'usenet', 'news', 'webmaster', 'www', 'uucp', 'ftp'],
-  // Names that prove control of the domain to a certificate authority (CA/Browser Forum, 3.2.2.4.4), or imply it.
+  // Names that prove control of the domain to a certificate authority (CA/Browser Forum, 3.2.2.4.4).
   ['admin', 'administrator', 'administration', 'sysadmin', 'ssladmin', 'root', 'superuser'],
   ['operator', 'moderator', 'mod', 'staff', 'team', 'owner', 'official', 'system', 'daemon'],
-  // Automated mail.
   ['noreply', 'donotreply', 'mailerdaemon', 'mail', 'email', 'mailer', 'bounce', 'bounces'],
-  // Support and legal contacts.
   ['help', 'helpdesk', 'contact', 'feedback', 'press', 'media', 'legal', 'privacy', 'terms'],
   ['dmca', 'copyright', 'compliance', 'trust', 'safety', 'status', 'report', 'service', 'services'],
-  // Payments and refunds.
   ['billing', 'invoice', 'invoices', 'payment', 'payments', 'pay', 'payout', 'payouts', 'refund'],
   ['refunds', 'finance', 'accounting', 'accounts', 'account', 'donate', 'donation', 'donations'],
   ['checkout', 'escrow', 'bank', 'exchange', 'swap', 'faucet', 'cashier'],
-  // This service and its technology.
   ['nutpost', 'wallet', 'wallets', 'mint', 'mints', 'treasury', 'reserve', 'lightning', 'bitcoin'],
   ['btc', 'sat', 'sats', 'lnurl', 'lnurlp', 'lnurlw', 'lnd', 'cln', 'bolt11', 'bolt12'],
   ['cashu', 'ecash', 'token', 'tokens', 'nostr', 'nip05', 'npub', 'nsec', 'relay', 'relays'],
   ['zap', 'zaps', 'zapper', 'nutzap', 'nutzaps'],
-  // Host names, and names that programs look up.
   ['api', 'app', 'apps', 'web', 'website', 'server', 'host', 'localhost', 'localdomain', 'smtp'],
   ['imap', 'pop3', 'dns', 'ns1', 'ns2', 'ntp', 'cdn', 'static', 'assets', 'proxy', 'gateway'],
   ['autoconfig', 'autodiscover', 'wpad', 'isatap', 'wellknown', 'docs'],
   ['login', 'logout', 'signin', 'signup', 'register', 'password'],
   ['verify', 'settings', 'auth', 'oauth', 'user', 'users', 'anonymous'],
   ['nobody', 'everyone', 'somebody', 'unknown', 'null', 'undefined', 'none', 'void', 'default'],
-  // Paths of this service, and files and pages that programs and people look for at a site's root.
   ['health', 'ready', 'metrics', 'home', 'index', 'robots', 'sitemap', 'favicon', 'manifest'],
 ].flat();
 
-/**
- * Looks like a key: l and i look like the 1 of an npub, and 64 hexadecimal digits are how programs write a key. Such a
- * name that already has an owner still resolves.
- */
+/** Looks like an npub, or like a key in hex. Such a name that already has an owner still resolves. */
 const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
 
-/**
- * Returns whether a name is not for sale. All names are in lower case.
- *
- * @param operatorReservedNames reserved besides the built-in ones
- */
+/** All names are in lower case. */
 export function isReservedUsername(
   name: string,
   operatorReservedNames: readonly string[],

@@ -9,7 +9,6 @@ import {
   type RecipientAddress,
   splitAddressTag,
 } from './lightning-address.ts';
-import { CACHE_TTL_MS, MAX_CACHED_RECIPIENTS } from './limits.ts';
 import {
   findUserByName,
   findUserByPubkey,
@@ -31,7 +30,7 @@ export interface Recipient {
 /** Whom a Lightning address names. The texts are in lower case. */
 export interface ResolvedAddress {
   recipient: Recipient;
-  /** What precedes the `@` of the recipient's address: the address without its tag. */
+  /** The part of the address before the `@`, without its tag. */
   account: string;
   /** For the recipient to tell payments apart (LUD-16). */
   tag: string | null;
@@ -41,7 +40,6 @@ type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
 
 interface DirectoryContext {
   db: Db;
-  /** For recipients who have not changed the settings. */
   defaults: RecipientSettings;
   monotonicMs: () => number;
   log: Pick<Logger, 'info'>;
@@ -50,7 +48,7 @@ interface DirectoryContext {
 /** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
 export class RecipientDirectory {
   readonly #context: DirectoryContext;
-  /** By local part, as {@link listLocalParts} returns it. */
+  /** By local part, as {@link listLocalParts} returns it. A full cache uses about 5 MB. */
   readonly #cache: LRUCache<string, Recipient>;
   /** If it changes during a database read, the result of the read may be outdated. */
   #invalidationCount = 0;
@@ -58,8 +56,9 @@ export class RecipientDirectory {
   constructor(context: DirectoryContext) {
     this.#context = context;
     this.#cache = new LRUCache({
-      max: MAX_CACHED_RECIPIENTS,
-      ttl: CACHE_TTL_MS,
+      max: 10_000,
+      // How long an old setting applies if the notification about its change is lost.
+      ttl: 5_000,
       ttlResolution: 0,
       perf: { now: context.monotonicMs },
     });
@@ -71,9 +70,9 @@ export class RecipientDirectory {
   }
 
   /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
-  async findByName(name: string): Promise<Recipient | null> {
-    const username = parseUsername(name);
-    return username === null ? null : this.#findUnblocked({ kind: 'name', name: username });
+  async findByName(text: string): Promise<Recipient | null> {
+    const name = parseUsername(text);
+    return name === null ? null : this.#findUnblocked({ kind: 'name', name });
   }
 
   /**
@@ -113,31 +112,29 @@ export class RecipientDirectory {
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
-    const { before, saved } = await transaction(this.#context.db, async (tx) => {
-      const earlier = await findUserByPubkey(tx, pubkey);
-      const user = await saveUserSettings(tx, pubkey, settings);
-      assertAllowed(this.#toRecipient(pubkey, user));
-      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(user));
-      return { before: this.#toRecipient(pubkey, earlier), saved: user };
+    const { db, log } = this.#context;
+    const [before, saved] = await transaction(db, async (tx) => {
+      const earlier = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
+      await saveUserSettings(tx, pubkey, settings);
+      const later = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
+      assertAllowed(later);
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(later));
+      return [earlier, later];
     });
     // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
       this.invalidate(localPart);
     }
-    const recipient = this.#toRecipient(pubkey, saved);
-    this.#logChange(before, recipient);
-    return recipient;
-  }
-
-  #logChange(before: Recipient, { pubkey, mintUrl, lockQuotes }: Recipient): void {
+    const { mintUrl, lockQuotes } = saved;
     // Wallets also send settings that do not change.
     if (mintUrl !== before.mintUrl || lockQuotes !== before.lockQuotes) {
       const old = { oldMintUrl: before.mintUrl, oldLockQuotes: before.lockQuotes };
-      this.#context.log.info(
+      log.info(
         { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...old },
         'user changed the mint or the locking of quotes',
       );
     }
+    return saved;
   }
 
   /** @param localPart {@link ALL_RECIPIENTS} clears the cache */
@@ -150,26 +147,31 @@ export class RecipientDirectory {
     }
   }
 
-  /** @throws RequestError if the address is a malformed npub */
   async #findUnblocked(address: RecipientAddress): Promise<Recipient | null> {
-    if (address.kind === 'invalid_npub') {
-      throw new RequestError('invalid', 'Invalid recipient.');
+    const { db } = this.#context;
+    switch (address.kind) {
+      case 'invalid_npub':
+        throw new RequestError('invalid', 'Invalid recipient.');
+      case 'unknown':
+        return null;
+      case 'pubkey': {
+        const user = await findUserByPubkey(db, address.pubkey);
+        return user?.block ? null : this.#toRecipient(address.pubkey, user);
+      }
+      case 'name': {
+        const user = await findUserByName(db, address.name);
+        return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
+      }
     }
-    if (address.kind === 'pubkey') {
-      const user = await findUserByPubkey(this.#context.db, address.pubkey);
-      return user?.block ? null : this.#toRecipient(address.pubkey, user);
-    }
-    const user =
-      address.kind === 'name' ? await findUserByName(this.#context.db, address.name) : null;
-    return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
   }
 
   #toRecipient(pubkey: string, user: StoredUser | null): Recipient {
+    const { defaults } = this.#context;
     return {
       pubkey,
       name: user?.name ?? null,
-      mintUrl: user?.mintUrl ?? this.#context.defaults.mintUrl,
-      lockQuotes: user?.lockQuotes ?? this.#context.defaults.lockQuotes,
+      mintUrl: user?.mintUrl ?? defaults.mintUrl,
+      lockQuotes: user?.lockQuotes ?? defaults.lockQuotes,
     };
   }
 }
@@ -180,10 +182,7 @@ export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<voi
   await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
 }
 
-/**
- * Announces Lightning addresses whose recipient, settings or block changed. The payload is the part of the address
- * before the `@`, or {@link ALL_RECIPIENTS}.
- */
+/** The payload is the local part of an address, or {@link ALL_RECIPIENTS}. */
 export const RECIPIENT_CHANGES_CHANNEL = 'nutpost_address_changes';
 
 /** The payload after an import, which may change any recipient. */

@@ -10,12 +10,7 @@ interface SettingsContext {
   mintPolicy: MintPolicy;
 }
 
-/**
- * Sets the mint for a recipient's future payments.
- *
- * @param text the mint's URL as the client wrote it
- * @throws RequestError if the mint is unusable, or does not support locking while locking is on
- */
+/** Sets the mint for a recipient's future payments. */
 export async function setMint(
   { recipients, mintInfoCache, mintPolicy }: SettingsContext,
   pubkey: string,
@@ -36,8 +31,6 @@ export async function setMint(
 /**
  * Turns the locking of a recipient's future quotes on or off (NUT-20). Turning it off does not contact the mint, so
  * that an unresponsive mint cannot prevent it.
- *
- * @throws RequestError if the recipient's mint does not support locking, or is changed at the same time
  */
 export async function setQuoteLocking(
   { recipients, mintInfoCache }: SettingsContext,

@@ -2,9 +2,8 @@ import { sql } from 'kysely';
 import { columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
-/** The operator blocked the recipient, so payers get no new invoices for this recipient. */
+/** Payers get no new invoices for a recipient that the operator has blocked. */
 export interface RecipientBlock {
-  /** Milliseconds since 1970. */
   sinceMs: number;
   reason: string | null;
 }
@@ -29,16 +28,6 @@ export interface PaymentCounter {
   /** New payments are dated at or after this time. */
   listedUntilMs: number;
 }
-
-const COLUMNS = [
-  'pubkey',
-  'name',
-  'mint_url as mintUrl',
-  'lock_quotes',
-  'blocked_at',
-  'block_reason as reason',
-  'unblocked_at',
-] as const;
 
 /** Returns null if nothing was ever stored for this key. */
 export function findUserByPubkey(db: Db, pubkey: string): Promise<StoredUser | null> {
@@ -89,23 +78,21 @@ export async function saveUserSettings(
   tx: Tx,
   pubkey: string,
   { mintUrl, lockQuotes }: { mintUrl?: string; lockQuotes?: boolean },
-): Promise<StoredUser> {
+): Promise<void> {
   const changes = {
     ...(mintUrl !== undefined && { mint_url: mintUrl }),
     ...(lockQuotes !== undefined && { lock_quotes: toFlag(lockQuotes) }),
   };
-  const row = await tx
+  await tx
     .insertInto('users')
     .values({ pubkey, ...changes })
     .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
-    .returning(COLUMNS)
-    .executeTakeFirstOrThrow();
-  return toStoredUser(row);
+    .execute();
 }
 
 /**
- * Creates the missing payment counters of these recipients, and locks all of them until the transaction ends.
- * Creates and locks them in a fixed order, so that concurrent transactions never deadlock.
+ * Locks the payment counters of these recipients until the transaction ends, and creates missing ones. Does both in a
+ * fixed order, so that concurrent transactions never deadlock.
  */
 export async function lockPaymentCounters(
   tx: Tx,
@@ -163,21 +150,23 @@ async function findUser(
   column: 'pubkey' | 'name',
   value: string,
 ): Promise<StoredUser | null> {
-  const users = db.selectFrom('users').select(COLUMNS);
-  const row = await users.where(column, '=', value).executeTakeFirst();
-  return row === undefined ? null : toStoredUser(row);
-}
-
-interface UserRow
-  extends Omit<StoredUser, 'lockQuotes' | 'block' | 'formerBlock'>,
-    Pick<RecipientBlock, 'reason'> {
-  lock_quotes: 0 | 1 | null;
-  blocked_at: number | null;
-  unblocked_at: number | null;
-}
-
-function toStoredUser(row: UserRow): StoredUser {
-  const { lock_quotes, blocked_at: sinceMs, unblocked_at: untilMs, reason, ...user } = row;
+  const row = await db
+    .selectFrom('users')
+    .select([
+      'pubkey',
+      'name',
+      'mint_url as mintUrl',
+      'lock_quotes',
+      'blocked_at as sinceMs',
+      'block_reason as reason',
+      'unblocked_at as untilMs',
+    ])
+    .where(column, '=', value)
+    .executeTakeFirst();
+  if (row === undefined) {
+    return null;
+  }
+  const { lock_quotes, sinceMs, untilMs, reason, ...user } = row;
   return {
     ...user,
     lockQuotes: lock_quotes === null ? null : lock_quotes === 1,
