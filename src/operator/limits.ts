@@ -18,9 +18,6 @@ export const MIN_POSTGRES_MAJOR_VERSION = 15;
 /** Ten for queries, one for LISTEN, and one for migrations. */
 export const MAX_CONNECTIONS_PER_PROCESS = 12;
 
-/** Notifications arrive within milliseconds. */
-export const NOTIFICATION_TIMEOUT_MS = 3_000;
-
 /** Room for a quarter of a million invoices of 2 KB each. */
 export const MIN_FREE_MEBIBYTES = 512;
 
@@ -32,8 +29,6 @@ export const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
 
 /** Users can choose any number of mints. */
 export const MAX_CHECKED_USER_MINTS = 20;
-
-export const RELAY_RESPONSE_TIMEOUT_MS = 10_000;
 
 /** The response of nutpost is below 1 kB, but a response of another server may be long. */
 export const MAX_ORIGIN_RESPONSE_BYTES = 1024 * 1024;

@@ -2,14 +2,10 @@ import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { MAX_OK_CLOCK_SKEW_MS, PROBLEM_CLOCK_SKEW_MS } from '../limits.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
-const DATE_HEADER_RESOLUTION_MS = 1_000;
-
 /**
  * Compares this machine's clock with that of another machine.
  *
- * @param dateHeader the time of the other machine, as in a `Date` header
- * @param times the time of this machine (milliseconds since 1970) before the request and after the response
- * @returns no finding if the header is missing or invalid
+ * @param dateHeader the time of the other machine; without it, or if it is invalid, there is no finding
  */
 export function* checkClockSkew(
   remoteName: string,
@@ -20,27 +16,26 @@ export function* checkClockSkew(
   if (Number.isNaN(remoteMs)) {
     return;
   }
-  // The other machine wrote the header between the two times and rounded it down, so the skew is only known to be
-  // between a minimum and a maximum. Report the smallest skew in that range.
-  const minSkewMs = sentAtMs - remoteMs - DATE_HEADER_RESOLUTION_MS;
-  const maxSkewMs = receivedAtMs - remoteMs;
-  const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(maxSkewMs, 0);
+  // The other machine wrote the header between the two times and rounded it down to a second, so the skew is only
+  // known to be between a minimum and a maximum. Report the smallest skew in that range.
+  const minSkewMs = sentAtMs - remoteMs - 1_000;
+  const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(receivedAtMs - remoteMs, 0);
   const absoluteSkewMs = Math.abs(skewMs);
   if (absoluteSkewMs < MAX_OK_CLOCK_SKEW_MS) {
     yield ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
-  } else {
-    const report = absoluteSkewMs < PROBLEM_CLOCK_SKEW_MS ? warning : problem;
-    yield report(
-      'clock.time',
-      `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,
-      'Synchronise the clock by NTP (`timedatectl set-ntp true`). If it differs from only one other machine, the clock of that machine is wrong.',
-    );
+    return;
   }
+  const report = absoluteSkewMs < PROBLEM_CLOCK_SKEW_MS ? warning : problem;
+  yield report(
+    'clock.time',
+    `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,
+    'Synchronise the clock by NTP (`timedatectl set-ntp true`). If it differs from only one other machine, the clock of that machine is wrong.',
+  );
 }
 
-/** Wraps `fetch` so that each response also checks the clock. Adds the results to `findings`. */
+/** Wraps `fetch` so that each response also checks the clock. */
 export function withClockCheck(
-  fetch: Pick<GuardedFetch, 'request'>,
+  fetch: GuardedFetch,
   findings: Finding[],
 ): Pick<GuardedFetch, 'request'> {
   return {

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
-import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import type { Config } from '../../config.ts';
 import {
@@ -23,7 +22,6 @@ import {
   MAX_CONNECTIONS_PER_PROCESS,
   MIN_FREE_MEBIBYTES,
   MIN_POSTGRES_MAJOR_VERSION,
-  NOTIFICATION_TIMEOUT_MS,
 } from '../limits.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { findSessionProblem } from './check-sessions.ts';
@@ -54,88 +52,96 @@ export interface DatabaseReport {
 /** Reports an unreadable database as a finding, so that the other checks still run. */
 export async function checkDatabase(config: Config): Promise<DatabaseReport> {
   const { database: location } = config;
+  const isPostgres = location.kind === 'postgres';
   try {
-    return await (location.kind === 'postgres'
-      ? checkPostgres(config, location)
-      : checkSqlite(config, path.resolve(location.dataDir)));
+    const finding = isPostgres ? null : findUnusableDataDir(path.resolve(location.dataDir));
+    if (finding !== null) {
+      return { findings: [finding], serviceState: null };
+    }
+    const database = await openForInspection(
+      // Without prepared statements, which would fail if the URL leads to a pooler.
+      isPostgres ? { ...location, listenUrl: location.listenUrl ?? location.url } : location,
+      // The query on a broken connection fails too, and reports the error.
+      () => undefined,
+    );
+    try {
+      return await (isPostgres
+        ? checkPostgres(config, location, database)
+        : checkSqlite(config, path.resolve(location.dataDir), database));
+    } finally {
+      await database.close();
+    }
   } catch (error) {
     const [reason = ''] = rootCauseMessage(error).split('\n');
-    const advice = location.kind === 'postgres' ? CHECK_SERVER_ADVICE : RESTORE_BACKUP_ADVICE;
+    const advice = isPostgres ? CHECK_SERVER_ADVICE : RESTORE_BACKUP_ADVICE;
     const finding = problem('database.reachable', reason.replace(/\.$/, ''), advice);
     return { findings: [finding], serviceState: null };
   }
 }
 
-async function checkPostgres(config: Config, location: PostgresLocation): Promise<DatabaseReport> {
-  // Without prepared statements, which would fail if the URL leads to a pooler.
-  const listenUrl = location.listenUrl ?? location.url;
-  const database = await openForInspection({ ...location, listenUrl }, ignoreError);
-  try {
-    const sentAtMs = Date.now();
-    const postgres = await readPostgres(database.db);
-    const times = { sentAtMs, receivedAtMs: Date.now() };
-    const schema = await readSchema(database.db);
-    const sessionProblem = await findSessionProblem(location);
-    // Without a session the notification would be lost, and a standby cannot send one.
-    const canNotify = !postgres.isReadOnly && sessionProblem === null;
-    const findings = [
-      ...(await checkTreasurySecret(config, database.db, schema)),
-      ok('database.reachable', `PostgreSQL ${postgres.version}`),
-      ...checkPostgresSettings(postgres),
-      ...(sessionProblem === null ? [] : [sessionProblem]),
-      ...(canNotify ? [await checkNotifications(database)] : []),
-      ...checkSchema(schema),
-      ...checkClockSkew('the database', new Date(postgres.nowMs).toUTCString(), times),
-    ];
-    return { findings, serviceState: schema.serviceState };
-  } finally {
-    await database.close();
-  }
+async function checkPostgres(
+  config: Config,
+  location: PostgresLocation,
+  database: Database,
+): Promise<DatabaseReport> {
+  const sentAtMs = Date.now();
+  const postgres = await readPostgres(database.db);
+  const times = { sentAtMs, receivedAtMs: Date.now() };
+  const schema = await readSchema(database.db);
+  const sessionProblem = await findSessionProblem(location);
+  // Without a session the notification would be lost, and a standby cannot send one.
+  const canNotify = !postgres.isReadOnly && sessionProblem === null;
+  const findings = [
+    ...(await checkTreasurySecret(config, database.db, schema)),
+    ok('database.reachable', `PostgreSQL ${postgres.version}`),
+    ...checkPostgresSettings(postgres),
+    ...(sessionProblem === null ? [] : [sessionProblem]),
+    ...(canNotify ? [await checkNotifications(database)] : []),
+    ...checkSchema(schema),
+    ...checkClockSkew('the database', new Date(postgres.nowMs).toUTCString(), times),
+  ];
+  return { findings, serviceState: schema.serviceState };
 }
 
-async function checkSqlite(config: Config, dataDir: string): Promise<DatabaseReport> {
+function findUnusableDataDir(dataDir: string): Finding | null {
   const accessProblem = findDataDirProblem(dataDir);
   if (accessProblem !== null) {
-    const finding = problem(
+    return problem(
       'database.data_dir',
       `DATA_DIR: ${dataDir} cannot be used (${accessProblem})`,
       'Run this command as the user that runs the service, and make that user the owner of the directory.',
     );
-    return { findings: [finding], serviceState: null };
   }
-  const file = sqliteFilePath(dataDir);
-  if (!fs.existsSync(file)) {
-    const message = `No database in ${dataDir} yet; the first start creates it`;
-    return { findings: [ok('database.reachable', message)], serviceState: null };
-  }
-  const database = await openForInspection({ kind: 'sqlite', dataDir }, ignoreError);
-  try {
-    const { version, corruption } = await readSqlite(database.db);
-    const reachable = ok('database.reachable', `SQLite ${version} in ${file}`);
-    if (corruption !== null) {
-      const message = `The database is damaged (${corruption})`;
-      const damage = problem('database.damage', message, RESTORE_BACKUP_ADVICE);
-      return { findings: [reachable, damage], serviceState: null };
-    }
-    const schema = await readSchema(database.db);
-    const { bavail, bsize } = await statfs(dataDir);
-    const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
-    const findings = [
-      ...(await checkTreasurySecret(config, database.db, schema)),
-      reachable,
-      ...checkDataDir(dataDir, { hasLoosePermissions, freeBytes: bavail * bsize }),
-      ...checkSchema(schema),
-    ];
-    return { findings, serviceState: schema.serviceState };
-  } finally {
-    await database.close();
-  }
+  return fs.existsSync(sqliteFilePath(dataDir))
+    ? null
+    : ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`);
 }
 
-/** The query on a broken connection fails too, and reports the error. */
-function ignoreError(): void {}
+async function checkSqlite(
+  config: Config,
+  dataDir: string,
+  { db, readFreeDiskBytes }: Database,
+): Promise<DatabaseReport> {
+  const { version, corruption } = await readSqlite(db);
+  const reachable = ok('database.reachable', `SQLite ${version} in ${sqliteFilePath(dataDir)}`);
+  if (corruption !== null) {
+    const message = `The database is damaged (${corruption})`;
+    const damage = problem('database.damage', message, RESTORE_BACKUP_ADVICE);
+    return { findings: [reachable, damage], serviceState: null };
+  }
+  const schema = await readSchema(db);
+  const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
+  const freeBytes = (await readFreeDiskBytes()) ?? 0;
+  const findings = [
+    ...(await checkTreasurySecret(config, db, schema)),
+    reachable,
+    ...checkDataDir(dataDir, { hasLoosePermissions, freeBytes }),
+    ...checkSchema(schema),
+  ];
+  return { findings, serviceState: schema.serviceState };
+}
 
-/** Checks that the treasury secret is readable and opens the stored ecash, which needs current tables. */
+/** Needs current tables. */
 async function checkTreasurySecret(
   config: Config,
   db: Db,
@@ -232,20 +238,19 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
     clock: Date.now,
   });
   let [isCommitted, isReceived] = [false, false];
-  const send = async () => {
-    await transaction(db, async (tx) => {
+  try {
+    transaction(db, async (tx) => {
       // Without a write, the commit would not wait for a synchronous standby.
       await writeToWal(tx);
       await notify(tx, channel, ['']);
-    });
-    isCommitted = true;
-  };
-  try {
-    send().catch(received.reject);
+    }).then(() => {
+      isCommitted = true;
+    }, received.reject);
     const receiving = received.promise.then(() => {
       isReceived = true;
     });
-    await waitAtMost(NOTIFICATION_TIMEOUT_MS, receiving);
+    // Notifications arrive within milliseconds.
+    await waitAtMost(3_000, receiving);
   } catch (error) {
     return problem(
       'database.notifications',
@@ -271,21 +276,17 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
       );
 }
 
-function* checkSchema({
-  missingMigrations,
-  unknownMigrations,
-  serviceState,
-}: SchemaReport): Generator<Finding> {
-  if (unknownMigrations.length > 0) {
+function* checkSchema({ missing, unknown, serviceState }: SchemaReport): Generator<Finding> {
+  if (unknown.length > 0) {
     yield problem(
       'database.migrations',
-      `The database was migrated by a newer version of nutpost (${unknownMigrations.at(-1)}); this version does not start with it`,
+      `The database was migrated by a newer version of nutpost (${unknown.at(-1)}); this version does not start with it`,
       'Run the newer version, or restore the backup from before the upgrade.',
     );
-  } else if (missingMigrations.length > 0) {
+  } else if (missing.length > 0) {
     yield warning(
       'database.migrations',
-      `Pending migrations: ${missingMigrations.length} (the first is ${missingMigrations[0]})`,
+      `Pending migrations: ${missing.length} (the first is ${missing[0]})`,
       'Run `nutpost migrate`, or start the service, which applies them.',
     );
   } else {

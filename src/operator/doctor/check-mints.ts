@@ -2,7 +2,7 @@ import type { Config } from '../../config.ts';
 import { describeFailure, type MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
-import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
+import { narrowSendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
 import { MAX_CHECKED_USER_MINTS } from '../limits.ts';
@@ -23,7 +23,7 @@ export async function checkMints(
  * Checks the mints that users chose and whose payments the service awaits. Any user can choose a mint that does not
  * respond, so such a mint is no problem of the installation.
  *
- * @param watchedMints the mints with open or recently paid quotes, the most important first
+ * @param watchedMints the most important first
  */
 export async function checkUserMints(
   mintPolicy: MintPolicy,
@@ -32,30 +32,8 @@ export async function checkUserMints(
 ): Promise<Finding[]> {
   const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
   const checked = userMints.slice(0, MAX_CHECKED_USER_MINTS);
-  const reasons = await Promise.all(
-    checked.map(async (mintUrl) => {
-      const response = await client.readInfo(mintUrl);
-      switch (response.outcome) {
-        case 'found':
-        case 'rate_limited':
-          return null;
-        case 'invalid':
-          return 'no mint responds';
-        case 'unavailable':
-          return describeFailure(response);
-      }
-    }),
-  );
-  const failures = checked.flatMap((mintUrl, index) => {
-    const reason = reasons[index] ?? null;
-    return reason === null
-      ? []
-      : warning(
-          'mint.user_mints',
-          `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
-          'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
-        );
-  });
+  const results = await Promise.all(checked.map((mintUrl) => checkUserMint(mintUrl, client)));
+  const failures = results.filter((finding) => finding !== null);
   const okCount = checked.length - failures.length;
   if (okCount === 0) {
     return failures;
@@ -65,8 +43,17 @@ export async function checkUserMints(
   return [...failures, ok('mint.user_mints', message)];
 }
 
-function sellsUsernames({ usernames }: Config): boolean {
-  return (usernames.priceSat ?? 0) > 0;
+async function checkUserMint(mintUrl: string, client: MintClient): Promise<Finding | null> {
+  const response = await client.readInfo(mintUrl);
+  if (response.outcome === 'found' || response.outcome === 'rate_limited') {
+    return null;
+  }
+  const reason = response.outcome === 'invalid' ? 'no mint responds' : describeFailure(response);
+  return warning(
+    'mint.user_mints',
+    `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
+    'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
+  );
 }
 
 async function* checkMint(
@@ -81,7 +68,7 @@ async function* checkMint(
       if (mintUrl === config.defaultMintUrl) {
         yield* checkPayments(mintUrl, response.info, config);
       }
-      if (sellsUsernames(config) && mintUrl === config.usernames.mintUrl) {
+      if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
         yield checkUsernamePayments(mintUrl, response.info);
       }
       break;
@@ -96,7 +83,7 @@ async function* checkMint(
       yield warning(
         'mint.rate_limit',
         `${mintUrl} rejects requests from this machine as too many (status 429)`,
-        LIFT_LIMIT_ADVICE,
+        'Ask its operator to lift the limit for your IP address (MINT_RATE_LIMIT in Nutshell, or the proxy).',
       );
       break;
     case 'unavailable':
@@ -107,9 +94,6 @@ async function* checkMint(
       );
   }
 }
-
-const LIFT_LIMIT_ADVICE =
-  'Ask the operator of the mint to lift the limit for your IP address (MINT_RATE_LIMIT in Nutshell, or the proxy).';
 
 function* checkPayments(
   mintUrl: string,
@@ -124,7 +108,21 @@ function* checkPayments(
     );
     return;
   }
-  yield checkAmounts(mintUrl, info, { minMsat: minSendableMsat, maxMsat: maxSendableMsat });
+  const range = narrowSendableRange({ minMsat: minSendableMsat, maxMsat: maxSendableMsat }, info);
+  if (range === null) {
+    const minSat = formatNumber(info.minAmountSat ?? 1);
+    const maxSat = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
+    yield problem(
+      'mint.amounts',
+      `${mintUrl} accepts ${minSat} to ${maxSat} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
+      'Change these settings, or choose another mint.',
+    );
+  } else {
+    const [minSat, maxSat] = [range.minMsat, range.maxMsat].map((msat) =>
+      formatNumber(msat / 1_000),
+    );
+    yield ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
+  }
   if (info.supportsLocking) {
     yield ok('mint.locking', `${mintUrl} locks quotes to keys (NUT-20)`);
   } else if (defaultLockQuotes) {
@@ -140,36 +138,18 @@ function* checkPayments(
       'Inform your users, or choose a mint that supports it.',
     );
   }
+  const [socket, batches] = ['a WebSocket (NUT-17)', 'checks in batches (NUT-29)'];
   const missingFeatures = [
-    ...(info.subscriptionKind !== null ? [] : ['a WebSocket (NUT-17)']),
-    ...(info.batchCheck === null ? ['checks in batches (NUT-29)'] : []),
+    ...(info.subscriptionKind === null ? [socket] : []),
+    ...(info.batchCheck === null ? [batches] : []),
   ];
-  if (missingFeatures.length === 0) {
-    const message = `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`;
-    yield ok('mint.updates', message);
-  } else {
-    yield warning(
-      'mint.updates',
-      `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
-      'A newer version of the mint may offer it.',
-    );
-  }
-}
-
-function checkAmounts(mintUrl: string, info: MintInfo, configuredRange: SendableRange): Finding {
-  const range = narrowSendableRange(configuredRange, info);
-  if (range === null) {
-    const minSat = formatNumber(info.minAmountSat ?? 1);
-    const maxSat = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
-    return problem(
-      'mint.amounts',
-      `${mintUrl} accepts ${minSat} to ${maxSat} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
-      'Change these settings, or choose another mint.',
-    );
-  }
-  const minSat = formatNumber(range.minMsat / 1_000);
-  const maxSat = formatNumber(range.maxMsat / 1_000);
-  return ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
+  yield missingFeatures.length === 0
+    ? ok('mint.updates', `${mintUrl} has ${socket} and ${batches}`)
+    : warning(
+        'mint.updates',
+        `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
+        'A newer version of the mint may offer it.',
+      );
 }
 
 function checkUsernamePayments(mintUrl: string, info: MintInfo): Finding {

@@ -7,44 +7,39 @@ import { type Finding, getUnreachableAdvice, ok, problem, warning } from './find
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
 
 /** How a connection to this machine's own public address fails if the router does not support NAT hairpinning. */
-const HAIRPIN_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
+const HAIRPIN_REASONS = ['timed out', 'connection refused'];
 
 const HAIRPIN_ADVICE =
   'If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
 
-export interface OriginCheckInput {
-  origins: readonly string[];
-  /** The public key of `ZAP_SECRET_KEY`, hex; null if users of the default mint cannot receive zaps. */
-  zapPubkey: string | null;
-  /** If true, problems become warnings, because no origin can respond. */
-  isServiceStopped: boolean;
-}
+const START_SERVICE_ADVICE =
+  'No process of the service is running: start the service, then run `nutpost doctor` again.';
 
 /**
  * Sends one LNURL discovery request to each public origin, as a payer would. The response of nutpost contains the
  * origin of the request and the zap key, which show whether the public origin leads to this service.
+ *
+ * @param input.zapPubkey the public key of `ZAP_SECRET_KEY`; null if users of the default mint cannot receive zaps
+ * @param input.isServiceStopped if true, problems become warnings, because no origin can respond
  */
 export async function checkOrigins(
-  { origins, zapPubkey, isServiceStopped }: OriginCheckInput,
+  input: { origins: readonly string[]; zapPubkey: string | null; isServiceStopped: boolean },
   fetch: Pick<GuardedFetch, 'request'>,
 ): Promise<Finding[]> {
   return Promise.all(
-    origins.map(async (origin) => {
+    input.origins.map(async (origin) => {
       const response = await fetch.request({
         method: 'GET',
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
         maxBodyBytes: MAX_ORIGIN_RESPONSE_BYTES,
       });
-      const finding = evaluateResponse(origin, response, zapPubkey);
-      return finding.level === 'problem' && isServiceStopped
+      const finding = evaluateResponse(origin, response, input.zapPubkey);
+      return finding.level === 'problem' && input.isServiceStopped
         ? warning(finding.check, finding.message, START_SERVICE_ADVICE)
         : finding;
     }),
   );
 }
-
-const START_SERVICE_ADVICE =
-  'No process of the service is running: start the service, then run `nutpost doctor` again.';
 
 function evaluateResponse(
   origin: string,
@@ -53,10 +48,11 @@ function evaluateResponse(
 ): Finding {
   if (response.outcome === 'unreachable') {
     const { reason } = response;
+    const hairpinAdvice = HAIRPIN_REASONS.includes(reason) ? ` ${HAIRPIN_ADVICE}` : '';
     return problem(
       'origin.reachable',
       `${origin} cannot be reached from this machine: ${reason}`,
-      `${getUnreachableAdvice(reason)}${HAIRPIN_REASONS.has(reason) ? ` ${HAIRPIN_ADVICE}` : ''}`,
+      `${getUnreachableAdvice(reason)}${hairpinAdvice}`,
     );
   }
   const { status, headers, json } = response;
@@ -75,9 +71,6 @@ function evaluateResponse(
       'Set PUBLIC_ORIGINS to the target of the redirect: many wallets do not follow redirects.',
     );
   }
-  if (body['tag'] === 'payRequest') {
-    return evaluatePayRequest(origin, body, zapPubkey);
-  }
   if (body['status'] === 'ERROR') {
     return problem(
       'origin.discovery',
@@ -85,18 +78,13 @@ function evaluateResponse(
       'The findings about the database and the default mint usually explain it; the log of the service has details.',
     );
   }
-  return problem(
-    'origin.elsewhere',
-    `${origin} does not respond like nutpost (status ${status})`,
-    'Check its DNS name. The proxy must forward /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504: the proxy cannot reach the service).',
-  );
-}
-
-function evaluatePayRequest(
-  origin: string,
-  body: Readonly<Record<string, unknown>>,
-  zapPubkey: string | null,
-): Finding {
+  if (body['tag'] !== 'payRequest') {
+    return problem(
+      'origin.elsewhere',
+      `${origin} does not respond like nutpost (status ${status})`,
+      'Check its DNS name. The proxy must forward /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504: the proxy cannot reach the service).',
+    );
+  }
   const callback = String(body['callback']);
   if (!callback.startsWith(`${origin}/`)) {
     const callbackOrigin = URL.parse(callback)?.origin ?? callback;
@@ -106,12 +94,11 @@ function evaluatePayRequest(
       'Configure the proxy to forward the Host header as the client sent it, including the port. Restart the service after a change of PUBLIC_ORIGINS.',
     );
   }
-  if ((body['nostrPubkey'] ?? null) === zapPubkey) {
-    return ok('origin.reachable', `${origin} leads to this service`);
-  }
-  return problem(
-    'origin.zap_key',
-    `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
-    'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
-  );
+  return (body['nostrPubkey'] ?? null) === zapPubkey
+    ? ok('origin.reachable', `${origin} leads to this service`)
+    : problem(
+        'origin.zap_key',
+        `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
+        'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
+      );
 }

@@ -1,10 +1,6 @@
 import { setTimeoutAfterPendingIo, type WebSocketConnector } from '../../net/guarded-websocket.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { RELAY_RESPONSE_TIMEOUT_MS } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
-
-/** Requests one relay list (NIP-65). Every relay stores relay lists. */
-const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
 
 export async function checkRelays(
   relays: readonly string[],
@@ -15,13 +11,10 @@ export async function checkRelays(
   const report = failureReasons.includes(null) ? warning : problem;
   return relays.map((relay, index) => {
     const reason = failureReasons[index] ?? null;
+    const message = `${relay} cannot be used: ${reason}`;
     return reason === null
       ? ok('relay.reachable', `${relay} responds`)
-      : report(
-          'relay.reachable',
-          `${relay} cannot be used: ${reason}`,
-          getUnreachableAdvice(reason),
-        );
+      : report('relay.reachable', message, getUnreachableAdvice(reason));
   });
 }
 
@@ -38,8 +31,9 @@ function probeRelay(relay: string, connect: WebSocketConnector): Promise<string 
     finish(Array.isArray(tryParseJson(text)) ? null : 'it does not respond like a relay'),
   );
   socket.once('open', () => {
-    socket.send(PROBE_REQUEST);
-    setTimeoutAfterPendingIo(RELAY_RESPONSE_TIMEOUT_MS, () => finish('timed out'));
+    // Every relay stores relay lists (NIP-65).
+    socket.send(JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]));
+    setTimeoutAfterPendingIo(10_000, () => finish('timed out'));
   });
   return promise;
 }

@@ -4,8 +4,10 @@ import { rootCauseMessage } from '../../errors.ts';
 import { type Finding, problem } from './finding.ts';
 
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
-export async function findSessionProblem(location: PostgresLocation): Promise<Finding | null> {
-  const { url, listenUrl } = location;
+export async function findSessionProblem({
+  url,
+  listenUrl,
+}: PostgresLocation): Promise<Finding | null> {
   let database: ConnectionReport;
   try {
     database = await probeConnections(url);
@@ -20,33 +22,31 @@ export async function findSessionProblem(location: PostgresLocation): Promise<Fi
     return database.areShared
       ? problem(
           'database.pooler',
-          'DATABASE_URL leads to a pooler that shares connections between transactions: notifications (LISTEN), migrations and prepared statements do not work',
-          'Set DATABASE_LISTEN_URL to the URL of the server itself, of a proxy that always leads to the primary, or of a pooler in session mode (PgBouncer: pool_mode=session).',
+          `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`,
+          LISTEN_URL_ADVICE,
         )
       : null;
   }
+  const listenProblem = (message: string) =>
+    problem('database.listen_url', message, LISTEN_URL_ADVICE);
   let listening: ConnectionReport;
   try {
     listening = await probeConnections(listenUrl);
   } catch (error) {
-    return problem(
-      'database.listen_url',
+    return listenProblem(
       `DATABASE_LISTEN_URL: the database cannot be reached (${rootCauseMessage(error)})`,
-      'Check that this machine may connect to the server without the pooler, and check the host, user and password.',
     );
   }
   if (listening.areShared) {
-    return problem(
-      'database.listen_url',
-      'DATABASE_LISTEN_URL leads to a pooler that shares connections between transactions: notifications (LISTEN) and migrations do not work',
-      'Set it to the URL of the server itself, or of a pooler in session mode (PgBouncer: pool_mode=session).',
-    );
+    return listenProblem(`DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`);
   }
   return listening.databaseId === database.databaseId
     ? null
-    : problem(
-        'database.listen_url',
-        'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases',
-        'Set it to the server to which the pooler connects (the primary), with the same database name.',
-      );
+    : listenProblem('DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases');
 }
+
+const SHARED_TEXT =
+  'leads to a pooler that shares connections between transactions: notifications (LISTEN)';
+
+const LISTEN_URL_ADVICE =
+  'Set DATABASE_LISTEN_URL to the same database at the server itself, at a proxy that always leads to the primary, or at a pooler in session mode (PgBouncer: pool_mode=session), and check its host, user and password.';

@@ -2,22 +2,10 @@ import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { type Finding, ok, warning } from './finding.ts';
 
-const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
-
-/** Shorter names can resemble variables of other programs: `HOST` and `POST` differ by one letter. */
-const MIN_NAME_LENGTH_FOR_SUGGESTION = 8;
-
-/** The number of added and removed letters. A wrong letter is one removed and one added letter. */
-const MAX_EDIT_COUNT = 2;
-
-export interface SettingsCheckInput
-  extends Pick<
-    Config,
-    'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'zaps'
-  > {
-  configuredCount: number;
-  secrets: readonly string[];
-}
+export type SettingsCheckInput = Pick<
+  Config,
+  'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'zaps'
+> & { configuredCount: number; secrets: readonly string[] };
 
 export function* checkSettings(settings: SettingsCheckInput): Generator<Finding> {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
@@ -68,12 +56,9 @@ export function* checkSettings(settings: SettingsCheckInput): Generator<Finding>
   }
 }
 
-/**
- * Finds environment variables without effect that look like misspelt settings.
- *
- * @param variableNames the names of all environment variables
- * @param settingNames the names of all settings
- */
+const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
+
+/** Finds environment variables that have no effect and look like misspelt settings. */
 export function* checkUnknownSettings(
   variableNames: readonly string[],
   settingNames: readonly string[],
@@ -93,7 +78,8 @@ export function* checkUnknownSettings(
   }
 }
 
+/** A wrong letter is one removed and one added letter. A short name can be another program's: `POST`, not `PORT`. */
 function isLikelyMisspelling(name: string, setting: string): boolean {
   const editCount = diff(name, setting).filter(([operation]) => operation !== 0).length;
-  return name.length >= MIN_NAME_LENGTH_FOR_SUGGESTION && editCount <= MAX_EDIT_COUNT;
+  return name.length >= 8 && editCount <= 2;
 }

@@ -36,11 +36,7 @@ export async function findStartFailure(
   }
 }
 
-/**
- * Checks that the service can listen on its ports.
- *
- * @param isServiceStopped if false, the service itself may use the ports
- */
+/** @param isServiceStopped if false, the service itself may use the ports */
 export async function checkPorts(
   { host, port, metrics }: Config,
   isServiceStopped: boolean,
@@ -51,31 +47,23 @@ export async function checkPorts(
   ];
   const findings: Finding[] = [];
   for (const endpoint of endpoints) {
-    const error = await tryToListen(endpoint);
-    if (error !== null && (error.code !== 'EADDRINUSE' || isServiceStopped)) {
-      findings.push(
-        problem(
-          'settings.port',
-          `${endpoint.names}: cannot listen on ${endpoint.host}:${endpoint.port} (${error.message})`,
-          `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START}`,
-        ),
-      );
+    const server = createServer();
+    try {
+      await once(server.listen({ host: endpoint.host, port: endpoint.port }), 'listening');
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== 'EADDRINUSE' || isServiceStopped) {
+        findings.push(
+          problem(
+            'settings.port',
+            `${endpoint.names}: cannot listen on ${endpoint.host}:${endpoint.port} (${message})`,
+            `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START}`,
+          ),
+        );
+      }
+    } finally {
+      server.close();
     }
   }
   return findings;
-}
-
-async function tryToListen(endpoint: {
-  host: string;
-  port: number;
-}): Promise<NodeJS.ErrnoException | null> {
-  const server = createServer();
-  try {
-    await once(server.listen({ host: endpoint.host, port: endpoint.port }), 'listening');
-    return null;
-  } catch (error) {
-    return error as NodeJS.ErrnoException;
-  } finally {
-    server.close();
-  }
 }

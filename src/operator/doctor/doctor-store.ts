@@ -5,22 +5,14 @@ import type { Db, Tx } from '../../database/transaction.ts';
 import { listFailingMints } from '../../mints/mint-store.ts';
 import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import { EXPIRY_WARNING_MS } from '../../usernames/limits.ts';
-import { type ExpiringEcash, listExpiringEcash } from '../../usernames/treasury-store.ts';
+import { listExpiringEcash } from '../../usernames/treasury-store.ts';
 import { MAX_INTEGRITY_CHECK_BYTES } from '../limits.ts';
-
-export interface SchemaReport {
-  missingMigrations: readonly string[];
-  /** Applied migrations that this version does not have, because a newer version applied them. */
-  unknownMigrations: readonly string[];
-  /** Null unless exactly the migrations of this version are applied. */
-  serviceState: ServiceState | null;
-}
 
 export interface PostgresReport {
   version: string;
   majorVersion: number;
   nowMs: number;
-  /** Whether committed transactions survive a crash: `fsync`, `synchronous_commit`, `full_page_writes`. */
+  /** Whether committed transactions survive a crash. */
   isDurable: boolean;
   /** True for a standby server, a read-only database, or a user without the right to write. */
   isReadOnly: boolean;
@@ -31,22 +23,14 @@ export interface PostgresReport {
   usedConnections: number;
 }
 
-export interface ServiceState {
-  runningProcessCount: number;
-  untrustedProxies: string[];
-  /** The mints with open or recently paid quotes; first those that did not answer their last poll. */
-  watchedMints: string[];
-  expiringEcash: readonly ExpiringEcash[];
-}
+export type SchemaReport = Awaited<ReturnType<typeof readSchema>>;
+export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
-export async function readSchema(db: Db): Promise<SchemaReport> {
+/** `unknown`: migrations that only a newer version has. `serviceState`: null unless the tables are up to date. */
+export async function readSchema(db: Db) {
   const { missing, unknown } = await compareMigrations(db);
   const isCurrent = missing.length === 0 && unknown.length === 0;
-  return {
-    missingMigrations: missing,
-    unknownMigrations: unknown,
-    serviceState: isCurrent ? await readServiceState(db) : null,
-  };
+  return { missing, unknown, serviceState: isCurrent ? await readServiceState(db) : null };
 }
 
 /** Writes a message to PostgreSQL's WAL, which changes nothing. */
@@ -96,22 +80,19 @@ export async function readSqlite(db: Db): Promise<{ version: string; corruption:
   return { version, corruption: result === 'ok' ? null : result };
 }
 
-async function readServiceState(db: Db): Promise<ServiceState> {
+async function readServiceState(db: Db) {
   const running = await db
     .selectFrom('watch_processes')
     .select('untrusted_proxy')
     .where('lease_expires_at', '>', databaseNow(db))
     .execute();
   const failing = new Set(await listFailingMints(db));
-  const watched = await listWatchedMints(db);
-  const watchedMints = watched.map((each) => each.mintUrl);
+  const watched = (await listWatchedMints(db)).map(({ mintUrl }) => mintUrl);
   return {
     runningProcessCount: running.length,
-    untrustedProxies: [...new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? []))],
-    watchedMints: [
-      ...watchedMints.filter((url) => failing.has(url)),
-      ...watchedMints.filter((url) => !failing.has(url)),
-    ],
+    untrustedProxies: new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
+    /** First those that did not answer their last poll. */
+    watchedMints: watched.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
   };
 }

@@ -20,13 +20,7 @@ import { checkSettings, checkUnknownSettings } from './check-settings.ts';
 import { checkFiles, checkPorts } from './check-start.ts';
 import { type Finding, problem } from './finding.ts';
 
-/**
- * Checks everything that a service with these settings needs, before the first start or while the service runs.
- * Changes nothing and creates no file.
- *
- * @param onProgress receives progress lines, without line breaks
- * @param env default: the environment of this process
- */
+/** Checks everything that a service with these settings needs. Changes nothing and creates no file. */
 export async function runDoctor(
   onProgress: (line: string) => void,
   env?: EnvironmentVariables,
@@ -82,7 +76,7 @@ async function checkConnections(config: Config): Promise<Finding[]> {
   const clockFindings: Finding[] = [];
   const clockCheckingFetch = withClockCheck(fetch, clockFindings);
   const mintClient = new MintClient({ fetch: clockCheckingFetch, clock: Date.now });
-  // With PORT=0 the system chooses the port, so the address of the service is unknown.
+  // With PORT=0 the system chooses the port.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, userMints, relays, origins] = await Promise.all([

@@ -2,16 +2,13 @@ import type { RequestFailureReason } from '../../net/request-failure.ts';
 
 export type FindingArea = 'settings' | 'database' | 'clock' | 'mint' | 'relay' | 'origin';
 
-/** `warning`: everything works, but perhaps not for long or not for all users. `problem`: something does not work. */
-export type FindingLevel = 'ok' | 'warning' | 'problem';
-
 export interface Finding {
   /** A stable id for scripts. docs/operations/doctor.md lists all ids. */
   check: `${FindingArea}.${string}`;
-  level: FindingLevel;
+  /** `warning`: everything works, but perhaps not for long or not for all users. */
+  level: 'ok' | 'warning' | 'problem';
   /** One sentence, without its full stop. */
   message: string;
-  /** What the operator can do; null if nothing is wrong. */
   advice: string | null;
 }
 
@@ -27,11 +24,6 @@ export function problem(check: Finding['check'], message: string, advice: string
   return { check, level: 'problem', message, advice };
 }
 
-/**
- * Returns advice about an unreachable host.
- *
- * @param reason an {@link RequestFailureReason}; any other reason gets general advice
- */
 export function getUnreachableAdvice(reason: string): string {
   return (
     ADVICE_BY_REASON[reason as RequestFailureReason] ??
