@@ -134,123 +134,95 @@ const HOLDER_LABELS: Partial<Record<UsernameAvailability, string>> = {
   pending: 'Buyer',
 };
 
-type Action = 'reserve' | 'release';
-
-const SUCCESS_OUTCOMES = ['reserved', 'released', 'already_reserved', 'already_free'] as const;
-
-/** `conflict`: the name changed at the same time. */
-type ChangeOutcome =
-  | (typeof SUCCESS_OUTCOMES)[number]
-  | 'in_use'
-  | 'pending'
-  | 'on_reserved_list'
-  | 'conflict';
-
 async function changeUsername(
   { db, reservedNames, clock }: CommandContext,
-  action: Action,
+  action: 'reserve' | 'release',
   name: string,
   isTakeoverAllowed: boolean,
 ): Promise<CommandReport> {
   const nowMs = clock();
-  const { outcome, before } = await transaction(db, async (tx) => {
-    const record = await readUsernameRecord(tx, name, reservedNames, nowMs);
-    const rejection = checkChange(action, record, isTakeoverAllowed);
-    return { outcome: rejection ?? (await applyChange(tx, action, record, nowMs)), before: record };
+  return transaction(db, async (tx) => {
+    const before = await readUsernameRecord(tx, name, reservedNames, nowMs);
+    const change = await applyChange(tx, action, before, { isTakeoverAllowed, nowMs });
+    const { isSuccess, outcome, text } = change;
+    return { isSuccess, json: { outcome, nowMs, before }, lines: [`${name} ${text}`] };
   });
-  return {
-    isSuccess: SUCCESS_OUTCOMES.some((each) => each === outcome),
-    json: { outcome, nowMs, before },
-    lines: [changeToText(outcome, before, action)],
-  };
 }
 
-/** Returns null if the change can be made. */
-function checkChange(
-  action: Action,
-  { availability, status, reservedList }: UsernameRecord,
-  isTakeoverAllowed: boolean,
-): ChangeOutcome | null {
-  switch (availability) {
-    case 'pending':
-      return 'pending';
-    case 'in_use':
-      return isTakeoverAllowed ? null : 'in_use';
-    case 'free':
-      return action === 'release' ? 'already_free' : null;
-    case 'reserved':
-      if (action === 'reserve') {
-        return 'already_reserved';
-      }
-      return reservedList !== null && status !== 'reserved' ? 'on_reserved_list' : null;
-    case 'in_grace':
-      return null;
-  }
+interface Change {
+  isSuccess: boolean;
+  outcome: string;
+  text: string;
 }
 
-/** Each statement changes the name only if the name still has the status that was read. */
 async function applyChange(
   tx: Tx,
-  action: Action,
-  { name, availability }: UsernameRecord,
-  nowMs: number,
-): Promise<ChangeOutcome> {
-  if (availability === 'in_use') {
-    await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
-    if (!(await revokeUsername(tx, name, nowMs))) {
-      return 'conflict';
-    }
-  } else if (availability !== 'free' && !(await freeUsername(tx, name))) {
-    return 'conflict';
-  }
-  if (action === 'release') {
-    return 'released';
-  }
-  return (await reserveUsername(tx, name, nowMs)) ? 'reserved' : 'conflict';
-}
-
-function changeToText(outcome: ChangeOutcome, before: UsernameRecord, action: Action): string {
-  const { name, status, reservedList } = before;
-  const listText = reservedList === null ? '' : RESERVED_LIST_TEXTS[reservedList];
-  const since = `since ${formatTime(before.statusSinceMs ?? 0)}`;
-  const byWhom = `by ${npubOf(before)} ${since}`;
-  switch (outcome) {
-    case 'reserved':
-      return `${name} is now reserved.${previousHolderToText(before, since)}`;
-    case 'released': {
-      const result = listText === '' ? 'is now free.' : `stays reserved: ${listText}.`;
-      return `${name} ${result}${previousHolderToText(before, since)}`;
-    }
-    case 'already_reserved':
-      return `${name} is already reserved (${status === 'reserved' ? since : listText}).`;
-    case 'already_free':
-      return `${name} is already free.`;
-    case 'in_use':
-      return (
-        `${name} is in use ${byWhom}: nothing was changed.` +
-        ` \`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`
-      );
-    case 'pending':
-      return `${name} is being bought ${byWhom}: nothing was changed. Try again when the purchase has ended.`;
-    case 'on_reserved_list':
-      return `${name} stays reserved (${listText}): no command can release it.`;
-    case 'conflict':
-      return `${name} changed at the same time; nothing was done. Try again.`;
-  }
-}
-
-function previousHolderToText(before: UsernameRecord, since: string): string {
+  action: 'reserve' | 'release',
+  before: UsernameRecord,
+  { isTakeoverAllowed, nowMs }: { isTakeoverAllowed: boolean; nowMs: number },
+): Promise<Change> {
+  const { name, availability, status, reservedList } = before;
+  const listText = reservedList && RESERVED_LIST_TEXTS[reservedList];
   const npub = npubOf(before);
-  switch (before.availability) {
+  const since = `since ${formatTime(before.statusSinceMs ?? 0)}`;
+  let historyText = '';
+  switch (availability) {
+    case 'pending':
+      return reject(
+        'pending',
+        `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`,
+      );
     case 'in_use':
-      return ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
-    case 'in_grace':
-      return ` ${npub} had it before and could have reclaimed it until ${formatTime(before.graceEndsAtMs ?? 0)}.`;
+      if (!isTakeoverAllowed) {
+        return reject(
+          'in_use',
+          `is in use by ${npub} ${since}: nothing was changed.` +
+            ` \`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`,
+        );
+      }
+      historyText = ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
+      break;
+    case 'free':
+      if (action === 'release') {
+        return accept('already_free', 'is already free.');
+      }
+      break;
     case 'reserved':
-      return ` It was reserved ${since}.`;
-    default:
-      return '';
+      if (action === 'reserve') {
+        const reason = status === 'reserved' ? since : listText;
+        return accept('already_reserved', `is already reserved (${reason}).`);
+      }
+      if (status !== 'reserved') {
+        return reject(
+          'on_reserved_list',
+          `stays reserved (${listText}): no command can release it.`,
+        );
+      }
+      historyText = ` It was reserved ${since}.`;
+      break;
+    case 'in_grace':
+      historyText = ` ${npub} had it before and could have reclaimed it until ${formatTime(before.graceEndsAtMs ?? 0)}.`;
   }
+  // Each statement changes the name only if the name still has the status that was read.
+  const isFree =
+    availability === 'free' ||
+    (await (availability === 'in_use' ? revokeUsername(tx, name, nowMs) : freeUsername(tx, name)));
+  if (!isFree || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
+    return reject('conflict', 'changed at the same time; nothing was done. Try again.');
+  }
+  const releasedText = listText ? `stays reserved: ${listText}.` : 'is now free.';
+  return action === 'reserve'
+    ? accept('reserved', `is now reserved.${historyText}`)
+    : accept('released', `${releasedText}${historyText}`);
+}
+
+function accept(outcome: string, text: string): Change {
+  return { isSuccess: true, outcome, text };
+}
+
+function reject(outcome: string, text: string): Change {
+  return { isSuccess: false, outcome, text };
 }
 
 /** Returns the npub of the owner, the former owner or the buyer. */

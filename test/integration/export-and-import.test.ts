@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
-import { ARCHIVE_TABLES, EXCLUDED_COLUMNS } from '../../src/operator/archive/archive-format.ts';
+import { ARCHIVE_TABLES, EXCLUDED_COLUMNS } from '../../src/operator/archive/archive-store.ts';
 import {
   insertRowsInEveryTable,
   RECIPIENT_WITH_USERNAME,

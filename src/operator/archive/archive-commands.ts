@@ -14,8 +14,6 @@ import {
   type ArchiveTable,
   archiveHeaderSchema,
   archiveLineSchema,
-} from './archive-format.ts';
-import {
   clearSelfPopulatedAndListFilled,
   countArchiveRows,
   disableTimeouts,

@@ -1,13 +1,24 @@
 import { notify } from '../../database/transaction.ts';
 import { encodePayloads, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-notifications.ts';
-import { isPaidQuoteState } from '../../quotes/quote-state.ts';
-import { lockPaymentCounters, savePaymentCounters } from '../../recipients/user-store.ts';
+import {
+  computePaidAtMs,
+  computeWatchUntilMs,
+  isPaidQuoteState,
+} from '../../quotes/quote-state.ts';
+import {
+  lockPaymentCounters,
+  type PaymentCounter,
+  savePaymentCounters,
+} from '../../recipients/user-store.ts';
 import { formatCount } from '../format.ts';
 import type { ImportRun } from './import-run.ts';
-import { findExistingQuotes, insertImportedQuotes } from './npubcash-import-store.ts';
+import {
+  findExistingQuotes,
+  type ImportedQuote,
+  insertImportedQuotes,
+} from './npubcash-import-store.ts';
 import type { NpubcashSource } from './npubcash-source.ts';
 import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
-import { isSamePaidSecond, planQuoteImport, toQuoteKey } from './plan-quote-import.ts';
 
 /** A transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
 const QUOTES_PER_TRANSACTION = 500;
@@ -63,4 +74,70 @@ async function importBatch(run: ImportRun, batch: readonly ParsedNpubcashQuote[]
     run.summary.watchedCount += plan.quotes.filter((quote) => quote.watchUntilMs !== null).length;
     run.summary.changedTimeCount += plan.changedTimeCount;
   });
+}
+
+/**
+ * Decides the payment times and positions of new quotes. Wallets ignore payments that are not later than the newest
+ * second that they have seen. So a payment keeps its time only if wallets have not seen that second, and no stored
+ * payment of the recipient is later. Every other payment is listed as paid now. Payments that shared a second at
+ * npubcash still share a second.
+ *
+ * @param newQuotes ordered by payment time; must contain either all or none of a recipient's payments in one second
+ * @param storedCounters the counters of the recipients of paid quotes
+ */
+export function planQuoteImport(
+  newQuotes: readonly ParsedNpubcashQuote[],
+  storedCounters: readonly PaymentCounter[],
+  nowMs: number,
+): { quotes: ImportedQuote[]; counters: PaymentCounter[]; changedTimeCount: number } {
+  const stored = new Map(storedCounters.map((counter) => [counter.pubkey, counter]));
+  const planned = new Map<string, PaymentCounter>();
+  let changedTimeCount = 0;
+  const quotes = newQuotes.map((quote) => {
+    const { pubkey } = quote;
+    let payment: ImportedQuote['payment'] = null;
+    if (isPaidQuoteState(quote.state)) {
+      const counter = planned.get(pubkey) ?? stored.get(pubkey);
+      if (counter === undefined) {
+        throw new Error('a payment needs the counter of its recipient');
+      }
+      const paidAtMs = choosePaidAtMs(quote, counter, nowMs);
+      const paidSeq = counter.paidCount + 1;
+      payment = { paidAtMs, paidSeq };
+      planned.set(pubkey, { ...counter, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
+      changedTimeCount += paidAtMs === quote.paidAtMs ? 0 : 1;
+    }
+    const watchUntilMs = computeImportWatchUntilMs(quote, payment?.paidAtMs ?? null, nowMs);
+    return { ...quote, payment, watchUntilMs };
+  });
+  return { quotes, counters: [...planned.values()], changedTimeCount };
+}
+
+function choosePaidAtMs(
+  { paidAtMs }: ParsedNpubcashQuote,
+  counter: PaymentCounter,
+  nowMs: number,
+): number {
+  const canKeepTime =
+    paidAtMs !== null && paidAtMs <= nowMs && computePaidAtMs(counter, paidAtMs) === paidAtMs;
+  return canKeepTime ? paidAtMs : computePaidAtMs(counter, nowMs);
+}
+
+/** Null: not watched. The service checks every watched quote at least once, even if the time is in the past. */
+function computeImportWatchUntilMs(
+  quote: ParsedNpubcashQuote,
+  paidAtMs: number | null,
+  nowMs: number,
+): number | null {
+  const untilMs = quote.isMintAllowed ? computeWatchUntilMs({ ...quote, paidAtMs }) : null;
+  return quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs ? null : untilMs;
+}
+
+function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
+  return `${mintUrl} ${quoteId}`;
+}
+
+function isSamePaidSecond(a: ParsedNpubcashQuote | undefined, b: ParsedNpubcashQuote): boolean {
+  const toSecond = ({ paidAtMs }: ParsedNpubcashQuote) => paidAtMs && Math.floor(paidAtMs / 1000);
+  return a?.pubkey === b.pubkey && a.paidAtMs !== null && toSecond(a) === toSecond(b);
 }

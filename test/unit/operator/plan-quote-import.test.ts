@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { planQuoteImport } from '../../../src/operator/import-npubcash/import-quotes.ts';
 import type { NpubcashQuote } from '../../../src/operator/import-npubcash/npubcash-source.ts';
 import {
   type ParsedNpubcashQuote,
   parseNpubcashQuote,
 } from '../../../src/operator/import-npubcash/parse-npubcash-rows.ts';
-import { planQuoteImport } from '../../../src/operator/import-npubcash/plan-quote-import.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import { createInvoice } from '../../operations/npubcash/npubcash-database.ts';
 
