@@ -44,9 +44,7 @@ export const measureInvoice: Benchmark = async (serverUrl, options) => {
       const server = stack.use(await startNutpost(mint.readyMessage.url, database));
       return createTarget(server, database);
     };
-  const postgresRow = await compareThroughput(
-    { title: 'invoice', unit: '/s', minRatio: MIN_RATIO },
-    startServiceOn(() => createPostgresDatabase(serverUrl)),
+  return await compareThroughput(
     async (stack) => {
       const database = stack.use(await createPostgresDatabase(serverUrl));
       const env = { MINT_URL: mint.readyMessage.url, DATABASE_URL: database.url };
@@ -54,15 +52,18 @@ export const measureInvoice: Benchmark = async (serverUrl, options) => {
       const server = stack.use(await startFloor(FLOOR_PROGRAM, env, pubkeys));
       return createTarget(server, database);
     },
+    [
+      {
+        ...{ title: 'invoice', unit: '/s', minRatio: MIN_RATIO },
+        start: startServiceOn(() => createPostgresDatabase(serverUrl)),
+      },
+      {
+        ...{ title: 'invoice on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
+        start: startServiceOn(createDataDir),
+      },
+    ],
     options,
   );
-  const sqliteRow = await compareThroughput(
-    { title: 'invoice on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
-    startServiceOn(createDataDir),
-    startServiceOn(() => createPostgresDatabase(serverUrl)),
-    options,
-  );
-  return [postgresRow, sqliteRow];
 };
 
 /** Returns a problem if invoices are missing. Extra invoices are fine: the end of a run cuts off some responses. */

@@ -39,37 +39,48 @@ export interface LoadResult {
 /** Starts a server. Disposing of the stack stops it. */
 export type StartServer = (stack: AsyncDisposableStack) => Promise<LoadTarget>;
 
+interface ThroughputRow {
+  title: string;
+  /**
+   * `/CPU s` counts responses per second of the server's CPU time. Use it for fast requests, for which autocannon needs
+   * more CPU time than a bare server and would limit the rate.
+   */
+  unit: '/s' | '/CPU s';
+  minRatio: number;
+}
+
 /**
- * Measures the service and its floor alternately, with a new process for every run.
- *
- * @param row.unit `/CPU s` counts responses per second of the server's CPU time. Use it for fast requests, for
- *   which autocannon needs more CPU time than a bare server and would limit the rate.
+ * Measures servers alternately, with a new process for every run. Returns a row for each server but the first, which
+ * compares it with the server before.
  */
 export async function compareThroughput(
-  row: { title: string; unit: '/s' | '/CPU s'; minRatio: number },
-  service: StartServer,
   floor: StartServer,
+  comparisons: readonly (ThroughputRow & { start: StartServer })[],
   options: BenchmarkOptions,
-): Promise<ResultRow & { rssMb: number[] }> {
-  const results: Record<'service' | 'floor', LoadResult>[] = [];
+): Promise<(ResultRow & { rssMb: number[] })[]> {
+  const servers = [floor, ...comparisons.map(({ start }) => start)];
+  const results = servers.map((): LoadResult[] => []);
   for (let run = 0; run < options.runCount; run += 1) {
-    results.push({
-      service: await measureThroughput(service, options),
-      floor: await measureThroughput(floor, options),
-    });
+    for (const [index, start] of servers.entries()) {
+      results[index]?.push(await measureThroughput(start, options));
+    }
   }
-  const rateOf = (result: LoadResult) =>
-    row.unit === '/s' ? result.perSecond : result.perCpuSecond;
-  const serviceResults = results.map(({ service: result }) => result);
-  const floorResults = results.map(({ floor: result }) => result);
+  return comparisons.map((row, index) =>
+    toRow(row, results[index + 1] as LoadResult[], results[index] as LoadResult[]),
+  );
+}
+
+function toRow(row: ThroughputRow, service: readonly LoadResult[], floor: readonly LoadResult[]) {
+  const rateOf = (result: LoadResult | undefined) =>
+    (row.unit === '/s' ? result?.perSecond : result?.perCpuSecond) ?? Number.NaN;
   return {
     title: `${row.title}, ${CONNECTIONS} connections`,
     unit: row.unit,
-    runs: results.map((run) => ({ service: rateOf(run.service), floor: rateOf(run.floor) })),
+    runs: service.map((result, run) => ({ service: rateOf(result), floor: rateOf(floor[run]) })),
     bound: { minRatio: row.minRatio },
-    rssMb: serviceResults.map(({ rssMb }) => rssMb),
-    notes: [describeLoad('nutpost', serviceResults), describeLoad('floor', floorResults)],
-    problems: [...serviceResults, ...floorResults].flatMap(({ problems }) => problems),
+    rssMb: service.map(({ rssMb }) => rssMb),
+    notes: [describeLoad('nutpost', service), describeLoad('floor', floor)],
+    problems: [...service, ...floor].flatMap(({ problems }) => problems),
   };
 }
 
