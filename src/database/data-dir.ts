@@ -3,7 +3,6 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
-import { DATA_DIR_LOCK_TIMEOUT_MS } from './limits.ts';
 
 /** The id of an unlocked quote is enough to take its money, so only the service's user may read the data. */
 const PRIVATE_FILE_MODE = 0o600;
@@ -87,7 +86,8 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  const lock = new DatabaseSync(file, { timeout: DATA_DIR_LOCK_TIMEOUT_MS, open: false });
+  // Waits for a previous service that is still closing its database.
+  const lock = new DatabaseSync(file, { timeout: 3_000, open: false });
   const release = () => lock.isOpen && lock.close();
   try {
     // Created as a private file, because any user who can read the file can lock it.

@@ -7,12 +7,7 @@ import { OperatorError, rootCauseMessage } from '../errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { assertDatabaseExists, createDataDir, lockDataDir, sqliteFilePath } from './data-dir.ts';
 import { throttleErrorReports } from './errors.ts';
-import {
-  CLOSE_TIMEOUT_MS,
-  COMMAND_BUSY_TIMEOUT_MS,
-  READ_BUSY_TIMEOUT_MS,
-  SERVICE_BUSY_TIMEOUT_MS,
-} from './limits.ts';
+import { SERVICE_BUSY_TIMEOUT_MS } from './limits.ts';
 import { compareMigrations } from './migration-store.ts';
 import { createSqliteNotifications, type Listen, listenOnPostgres } from './notifications.ts';
 import {
@@ -21,7 +16,7 @@ import {
   assertWritable,
   createMigrationPool,
   createPool,
-  type PoolOptions,
+  type DatabaseUser,
   prepareConnection,
 } from './postgres.ts';
 import { PostgresPool } from './postgres-pool.ts';
@@ -76,8 +71,7 @@ export async function openDatabase(
   if (location.kind === 'sqlite') {
     return openSqliteForService(location.dataDir, onError, onProgress);
   }
-  const options = { allowLongQueries: false, allowReadOnly: false };
-  const database = await openPostgres(location, onError, options);
+  const database = await openPostgres(location, onError, 'service');
   return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
@@ -90,7 +84,7 @@ export async function openExistingDatabase(
   location: DatabaseLocation,
   onError: OnError,
 ): Promise<Database> {
-  const database = await openForInspection(location, onError, true);
+  const database = await openForInspection(location, onError);
   return prepareOrClose(database, assertMigrated);
 }
 
@@ -102,16 +96,13 @@ export async function openExistingDatabase(
 export async function openForInspection(
   location: DatabaseLocation,
   onError: OnError,
-  allowLongQueries = false,
 ): Promise<Database> {
   if (location.kind === 'postgres') {
-    return openPostgres(location, onError, { allowLongQueries, allowReadOnly: true });
+    return openPostgres(location, onError, 'command');
   }
   assertDatabaseExists(location.dataDir);
-  return openSqliteFile(sqliteFilePath(location.dataDir), onError, {
-    mode: 'write',
-    busyTimeoutMs: allowLongQueries ? COMMAND_BUSY_TIMEOUT_MS : SERVICE_BUSY_TIMEOUT_MS,
-  });
+  const file = sqliteFilePath(location.dataDir);
+  return openSqliteFile(file, onError, { mode: 'write', busyTimeoutMs: 30_000 });
 }
 
 async function openSqliteForService(
@@ -162,8 +153,8 @@ async function openSqliteFile(
     writer = await SqliteWorker.open({ file, ...writerOptions });
     driver = new SqliteDriver({
       writer,
-      openReader: () =>
-        new SqliteConnection({ file, mode: 'read', busyTimeoutMs: READ_BUSY_TIMEOUT_MS }),
+      // Reads block the main thread. They wait only while another process recovers the database after a crash.
+      openReader: () => new SqliteConnection({ file, mode: 'read', busyTimeoutMs: 50 }),
       onNotification: notifications.emit,
       onFailure: throttleErrorReports(onError),
     });
@@ -202,17 +193,17 @@ async function prepareOrClose(
 async function openPostgres(
   { url, listenUrl }: PostgresLocation,
   onError: OnError,
-  options: PoolOptions,
+  user: DatabaseUser,
 ): Promise<Database> {
   const report = throttleErrorReports(onError);
-  const pool = createPool(url, report, options.allowLongQueries);
+  const pool = createPool(url, report, user);
   const hasSessions = listenUrl === undefined;
   const checkConnection = async (client: pg.PoolClient) => {
     if (hasSessions) {
-      await prepareConnection(client, options.allowLongQueries);
+      await prepareConnection(client, user);
     }
     // The lists of a standby may be stale.
-    if (!options.allowReadOnly) {
+    if (user === 'service') {
       await assertWritable(client);
     }
   };
@@ -245,7 +236,7 @@ async function openPostgres(
     }),
     readFreeDiskBytes: async () => null,
     isWritable: () => connections.isReachable,
-    close: () => waitAtMost(CLOSE_TIMEOUT_MS, pool.ending ? null : pool.end()),
+    close: () => waitAtMost(2_000, pool.ending ? null : pool.end()),
   };
 }
 

@@ -3,13 +3,7 @@ import pg from 'pg';
 import { computeBackoffMs } from '../backoff.ts';
 import type { Clock } from '../clock.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import {
-  HEARTBEAT_INTERVAL_MS,
-  HEARTBEAT_TIMEOUT_MS,
-  LISTEN_CLOSE_TIMEOUT_MS,
-  RECONNECT_BACKOFF,
-  VERSION_POLL_INTERVAL_MS,
-} from './limits.ts';
+import { RECONNECT_BACKOFF } from './limits.ts';
 import { assertWritable, createClientConfig } from './postgres.ts';
 
 interface NotificationListener {
@@ -67,7 +61,7 @@ export function createSqliteNotifications(readVersion: () => Promise<number>) {
     };
     const timer = setInterval(() => {
       currentCheck ??= check();
-    }, VERSION_POLL_INTERVAL_MS);
+    }, 1_000);
     return {
       isConnected: true,
       close: async () => {
@@ -117,8 +111,9 @@ export async function listenOnPostgres(
     },
     close: async () => {
       closeController.abort();
+      // A server that does not respond must not delay the shutdown.
       await waitAtMost(
-        LISTEN_CLOSE_TIMEOUT_MS,
+        1_000,
         client.end().then(() => listening),
       );
     },
@@ -133,7 +128,8 @@ export async function listenOnPostgres(
     const newClient = new pg.Client({
       ...createClientConfig(url),
       application_name: 'nutpost listening',
-      query_timeout: HEARTBEAT_TIMEOUT_MS,
+      // A busy server may take seconds. If it vanishes, updates from other processes are late by this time.
+      query_timeout: 5_000,
     });
     // An unhandled 'error' event ends the process.
     newClient.on('error', () => undefined);
@@ -191,7 +187,7 @@ export async function listenOnPostgres(
         isHeartbeatPending = false;
         markAlive();
       }, disconnected.resolve);
-    }, HEARTBEAT_INTERVAL_MS);
+    }, 2_000);
     heartbeat.unref();
     const error = await disconnected.promise;
     clearInterval(heartbeat);

@@ -2,13 +2,7 @@ import type { PostgresPool as KyselyPool, PostgresPoolClient } from 'kysely';
 import pg from 'pg';
 import { computeBackoffMs } from '../backoff.ts';
 import { DatabaseUnavailableError } from '../errors.ts';
-import {
-  CONNECT_TIMEOUT_MS,
-  MAX_PREPARED_STATEMENTS,
-  MAX_WAITING_QUERIES,
-  MIN_CONNECT_WAIT_MS,
-  RECONNECT_BACKOFF,
-} from './limits.ts';
+import { CONNECT_TIMEOUT_MS, MAX_PREPARED_STATEMENTS, RECONNECT_BACKOFF } from './limits.ts';
 
 interface PostgresPoolOptions {
   checkConnection: (client: pg.PoolClient) => Promise<void>;
@@ -53,7 +47,8 @@ export class PostgresPool implements KyselyPool {
 
   /** Waits for a starting server, and then for a free connection. @throws DatabaseUnavailableError */
   async connect(): Promise<PostgresPoolClient> {
-    if (this.#waitingCount >= MAX_WAITING_QUERIES) {
+    // A waiting request holds about 10 KB. `pg.Pool` would not limit them.
+    if (this.#waitingCount >= 5_000) {
       throw new DatabaseUnavailableError(new Error('too many queries wait for a connection'));
     }
     this.#waitingCount += 1;
@@ -77,7 +72,7 @@ export class PostgresPool implements KyselyPool {
     const startedAtMs = performance.now();
     const outageMs = startedAtMs - (this.#recovery?.startedAtMs ?? startedAtMs);
     // In a long outage, queries must not pile up, and a shutdown must stay quick.
-    const waitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, MIN_CONNECT_WAIT_MS);
+    const waitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, 1_000);
     for (;;) {
       if (this.#recovery !== null) {
         await this.#waitForRecovery(this.#recovery, startedAtMs + waitMs);

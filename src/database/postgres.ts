@@ -1,36 +1,23 @@
 import pg from 'pg';
 import '../address-timeout.ts';
 import { OperatorError } from '../errors.ts';
-import {
-  COMMAND_STATEMENT_TIMEOUT_MS,
-  CONNECT_TIMEOUT_MS,
-  IDLE_TRANSACTION_TIMEOUT_MS,
-  MAX_CONNECTIONS,
-  MAX_LIFETIME_SECONDS,
-  QUERY_TIMEOUT_MS,
-  STATEMENT_TIMEOUT_MS,
-} from './limits.ts';
+import { CONNECT_TIMEOUT_MS, MAX_LIFETIME_SECONDS, STATEMENT_TIMEOUT_MS } from './limits.ts';
 
-export interface PoolOptions {
-  /** For operator commands: a transaction may raise the server's statement timeout, and may pause. */
-  allowLongQueries: boolean;
-  allowReadOnly: boolean;
-}
+/** Queries of operator commands may read whole tables, and may pause. They also work on a read-only server. */
+export type DatabaseUser = 'service' | 'command';
 
 type OnError = (error: Error) => void;
 
 /** @param onConnectionError receives the error of each broken connection, which the pool replaces */
-export function createPool(
-  url: string,
-  onConnectionError: OnError,
-  allowLongQueries: boolean,
-): pg.Pool {
+export function createPool(url: string, onConnectionError: OnError, user: DatabaseUser): pg.Pool {
   return createPgPool(url, onConnectionError, {
-    max: MAX_CONNECTIONS,
+    // Few enough for many processes on one server.
+    max: 10,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
-    ...(!allowLongQueries && { query_timeout: QUERY_TIMEOUT_MS }),
+    // For a server that has vanished or waits for a standby. Whether a commit succeeded is then unknown.
+    ...(user === 'service' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
   });
 }
 
@@ -73,10 +60,11 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
  * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
  * clients would get them, so the role must have them there ({@link assertRequiredSettings}).
  */
-export function prepareConnection(client: pg.ClientBase, allowLongQueries: boolean): Promise<void> {
-  return allowLongQueries
-    ? setSessionSettings(client, COMMAND_STATEMENT_TIMEOUT_MS, 0)
-    : setSessionSettings(client, STATEMENT_TIMEOUT_MS, IDLE_TRANSACTION_TIMEOUT_MS);
+export function prepareConnection(client: pg.ClientBase, user: DatabaseUser): Promise<void> {
+  // The row locks of a client that has vanished would block the payments of a recipient for ever.
+  return user === 'service'
+    ? setSessionSettings(client, STATEMENT_TIMEOUT_MS, 10_000)
+    : setSessionSettings(client, 30_000, 0);
 }
 
 /** The defaults of PostgreSQL on which the queries rely. The server, the database or the role may have others. */

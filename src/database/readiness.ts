@@ -1,6 +1,5 @@
 import { DatabaseUnavailableError } from '../errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { READINESS_CACHE_MS, READINESS_QUERY_TIMEOUT_MS } from './limits.ts';
 
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
@@ -49,13 +48,14 @@ export class Readiness {
   /** If the database does not respond in time, returns its previous check; `listen` shows whether it has vanished. */
   async getStatus(): Promise<ReadinessStatus> {
     const { isListening, isWritable, monotonicMs } = this.#options;
-    if (this.#pendingCheck === null && monotonicMs() - this.#checkedAtMs >= READINESS_CACHE_MS) {
+    // Any client may request `/health/ready`, so there is at most one query in a second.
+    if (this.#pendingCheck === null && monotonicMs() - this.#checkedAtMs >= 1_000) {
       this.#checkedAtMs = monotonicMs();
       this.#pendingCheck = this.#checkDatabase();
     }
     // Otherwise the process is not ready anyway, and load balancers should know at once.
     if (isListening()) {
-      await waitAtMost(READINESS_QUERY_TIMEOUT_MS, this.#pendingCheck);
+      await waitAtMost(2_000, this.#pendingCheck);
     }
     const listen = isListening() ? 'ok' : 'failing';
     const database = isWritable() ? this.#lastCheck.database : 'failing';

@@ -1,12 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { isSqliteBusy } from './errors.ts';
-import {
-  BUSY_RETRY_MS,
-  CHECKPOINT_PAGES,
-  MAX_PREPARED_STATEMENTS,
-  MAX_WAL_BYTES,
-  SQLITE_OPEN_TIMEOUT_MS,
-} from './limits.ts';
+import { MAX_PREPARED_STATEMENTS, MAX_WAL_BYTES } from './limits.ts';
 
 export interface SqliteResult {
   rows: unknown[];
@@ -39,12 +33,14 @@ export class SqliteConnection {
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
     this.#isReader = mode === 'read';
-    this.#database = new DatabaseSync(file, { timeout: SQLITE_OPEN_TIMEOUT_MS });
+    // Another process may be closing the database, or recovering it after a crash.
+    this.#database = new DatabaseSync(file, { timeout: 5_000 });
     try {
       this.#database.exec(`
         pragma synchronous = full;
         pragma foreign_keys = on;
-        pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
+        -- Pages of 4 KB. Checkpoints are rare, because invoices change mostly the same pages.
+        pragma wal_autocheckpoint = 4000;
         pragma cache_size = -16000; -- KB
         pragma journal_size_limit = ${MAX_WAL_BYTES};
         ${mode === 'switch to WAL' ? 'pragma journal_mode = wal;' : ''}
@@ -131,7 +127,8 @@ export class SqliteConnection {
           this.#shouldRetryWhenBusy = this.#isReader;
           throw error;
         }
-        sleepSync(BUSY_RETRY_MS);
+        // SQLite's own busy handler would wait for up to 100 ms.
+        sleepSync(2);
       }
     }
   }

@@ -1,7 +1,6 @@
 import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { createWorkerEnvironment } from '../worker-environment.ts';
 import { sqliteResultCode } from './errors.ts';
-import { SLOW_COMMIT_MS, SLOW_COMMIT_PAUSE_FRACTION, STUCK_AFTER_MS } from './limits.ts';
 import {
   SqliteConnection,
   type SqliteConnectionOptions,
@@ -69,7 +68,8 @@ export class SqliteWorker {
   /** Whether a statement has been pending for so long that the disk probably does not respond. */
   get isStuck(): boolean {
     const [oldest] = this.#pending;
-    return oldest !== undefined && performance.now() - oldest.sentAtMs > STUCK_AFTER_MS;
+    // Longer than any write waits for a lock.
+    return oldest !== undefined && performance.now() - oldest.sentAtMs > 6_000;
   }
 
   /** Closes the connection after all pending statements. Rejects later statements. */
@@ -117,8 +117,9 @@ function runWorker(port: MessagePort): void {
       port.postMessage(reply);
     }
     const tookMs = performance.now() - startedAtMs;
-    if (result?.hasCommittedChanges && tookMs >= SLOW_COMMIT_MS) {
-      sleepSync(tookMs * SLOW_COMMIT_PAUSE_FRACTION);
+    if (result?.hasCommittedChanges && tookMs >= 10) {
+      // Lets other processes take the lock.
+      sleepSync(tookMs / 20);
     }
   });
 }

@@ -1,27 +1,9 @@
-// The bounds of the HTTP server that operators do not set. config.ts has the others.
-
-/** Connections besides quote sockets. More than a process can serve, but fewer than its file descriptors. */
-export const MAX_HTTP_CONNECTIONS = 10_000;
-
-/** They pile up while the process is busy. With Node's default of 511, clients would wait or get ECONNRESET. */
-export const MAX_UNACCEPTED_CONNECTIONS = 4_096;
-
-/** A rejected connection stays open for a while, so that the client can read the response. */
-export const REJECTED_CONNECTION_LINGER_MS = 1_000;
+// Bounds that operators do not set. server.ts has those of Node's HTTP server and their reasons.
 
 /** At shutdown, the connections of clients are closed after this time. */
 export const CLIENT_DEADLINE_MS = 4_000;
 
-/** The longest valid body of most routes contains a mint URL. */
-export const MAX_BODY_BYTES = 32 * 1024;
-
-/** Includes the request line. Node's 16 KiB are too small for a long token in `X-Cashu`. */
-export const MAX_HEADER_BYTES = 64 * 1024;
-
-/** Longer than the longest URL, so that each route itself rejects long names and tokens. */
-export const MAX_PATH_PARAMETER_LENGTH = 128 * 1024;
-
-/** In UTF-16 code units. Room for about 90 of the longest lists of quotes, which have 0.7 MB each. */
+/** Unread responses, in UTF-16 code units. Room for about 90 of the longest lists of quotes. */
 export const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
 /** Shorter responses fit into the buffers of the operating system, or take little memory. */
@@ -51,20 +33,11 @@ export const MAX_COUNTED_KEYS = 20_000;
 /** Quotes per page of the list. */
 export const MAX_PAGE_SIZE = 50;
 
-/** The largest valid `limit` of a request for the list. */
-export const MAX_REQUESTED_PAGE_SIZE = 1_000;
-
 /** The most ids in a request for certain quotes. */
 export const MAX_FOUND_QUOTES = 1_000;
 
 /** Payments in a summary. SQLite takes about 2 ms for so many, during which the process does nothing else. */
 export const MAX_COUNTED_PAYMENTS = 2_000;
-
-/** A client of the quote socket that has not responded to a ping by the next one is disconnected. */
-export const SOCKET_HEARTBEAT_INTERVAL_MS = 30_000;
-
-/** `Retry-After` of the limits on quote sockets. Dead connections are closed within two heartbeat intervals. */
-export const SOCKET_LIMIT_RETRY_MS = 60_000;
 
 /** A wallet that wakes up sends several messages together. */
 export const SOCKET_BURST_SECONDS = 2;

@@ -64,10 +64,13 @@ export async function registerOpenApi(app: FastifyInstance): Promise<void> {
       components: { securitySchemes: SECURITY_SCHEMES },
     },
     convertConstToEnum: false,
-    transform: (route) =>
-      route.schema?.operationId === undefined
-        ? { schema: { hide: true }, url: route.url }
-        : transformRoute(route),
+    transform: (route) => {
+      if (route.schema?.operationId === undefined) {
+        return { schema: { hide: true }, url: route.url };
+      }
+      const tags = [route.url.startsWith('/api/') ? 'Wallets' : 'Payers'];
+      return transformRoute({ ...route, schema: { ...route.schema, tags } });
+    },
     transformObject: (document) =>
       postProcessDocument(addSchemaComponents(document) as OpenApiDocument),
   });

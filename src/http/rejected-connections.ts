@@ -2,7 +2,6 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { CORS_HEADERS, type ErrorFormat, getErrorFormat, renderError } from './errors.ts';
-import { REJECTED_CONNECTION_LINGER_MS } from './limits.ts';
 
 // Responses to what Node's HTTP parser rejects, before there is a request that Fastify could answer.
 
@@ -81,6 +80,6 @@ function sendErrorAndClose(
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
   // Destroying the socket now would reset the connection if data still arrives, and the response would be lost.
-  const deadline = setTimeout(() => socket.destroy(), REJECTED_CONNECTION_LINGER_MS).unref();
+  const deadline = setTimeout(() => socket.destroy(), 1_000).unref();
   socket.once('close', () => clearTimeout(deadline));
 }

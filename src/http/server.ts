@@ -17,15 +17,7 @@ import {
 } from './common-hooks.ts';
 import type { HttpContext } from './context.ts';
 import { type ErrorPageSender, registerErrorHandlers, sendError } from './errors.ts';
-import {
-  CLIENT_DEADLINE_MS,
-  MAX_BODY_BYTES,
-  MAX_HEADER_BYTES,
-  MAX_HTTP_CONNECTIONS,
-  MAX_PATH_PARAMETER_LENGTH,
-  MAX_UNACCEPTED_CONNECTIONS,
-  SOCKET_SERVER_OPTIONS,
-} from './limits.ts';
+import { CLIENT_DEADLINE_MS, SOCKET_SERVER_OPTIONS } from './limits.ts';
 import {
   handleClientError,
   handleHandshakeError,
@@ -52,7 +44,8 @@ export async function createServer(
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: hasTrustedProxy && [...trustProxy],
     genReqId: (request) => chooseRequestId(request, hasTrustedProxy),
-    bodyLimit: MAX_BODY_BYTES,
+    // The longest valid body of most routes contains a mint URL.
+    bodyLimit: 32 * 1024,
     requestTimeout: 30_000,
     // Closes connections whose client stopped reading; longer than any response takes.
     connectionTimeout: 120_000,
@@ -61,7 +54,8 @@ export async function createServer(
     // Serves requests that arrive during the shutdown.
     return503OnClosing: false,
     http: {
-      maxHeaderSize: MAX_HEADER_BYTES,
+      // Includes the request line. Node's 16 KiB are too small for a long token in `X-Cashu`.
+      maxHeaderSize: 64 * 1024,
       headersTimeout: 10_000,
       // With Node's default of 30 s, the server would notice timeouts up to 30 s late.
       connectionsCheckingInterval: 5_000,
@@ -77,7 +71,8 @@ export async function createServer(
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      maxParamLength: MAX_PATH_PARAMETER_LENGTH,
+      // Longer than the longest URL, so that each route itself rejects long names and tokens.
+      maxParamLength: 128 * 1024,
     },
     schemaController: {
       compilersFactory: {
@@ -135,7 +130,7 @@ function limitConnections({ server }: FastifyInstance, maxSockets: number, log: 
   if (maxSockets === 0) {
     return;
   }
-  server.maxConnections = maxSockets + MAX_HTTP_CONNECTIONS;
+  server.maxConnections = maxSockets + 10_000;
   server.once('drop', () =>
     log.warn(
       { event: 'connection_limit_reached', connections: server.maxConnections },
@@ -148,7 +143,8 @@ function limitConnections({ server }: FastifyInstance, maxSockets: number, log: 
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();
-  app.server.listen({ host, port, backlog: MAX_UNACCEPTED_CONNECTIONS });
+  // While the process is busy, connections pile up. With Node's default of 511, clients would wait or get ECONNRESET.
+  app.server.listen({ host, port, backlog: 4_096 });
   await once(app.server, 'listening');
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;

@@ -36,9 +36,9 @@ beforeEach(async () => {
   url = new URL(server);
   url.host = `127.0.0.1:${proxy.port}`;
   const pool = new PostgresPool(
-    createPool(url.href, () => undefined, false),
+    createPool(url.href, () => undefined, 'service'),
     {
-      checkConnection: (client) => prepareConnection(client, false),
+      checkConnection: (client) => prepareConnection(client, 'service'),
       reportError: () => undefined,
       shouldPrepare: true,
     },

@@ -38,7 +38,6 @@ const providerInfo = z
 
 const schema = {
   operationId: 'getInfo',
-  tags: ['Wallets'],
   summary: 'Get the provider’s features',
   response: {
     200: successEnvelope(providerInfo).meta({

@@ -7,7 +7,6 @@ import { KeyedCounter } from '../../keyed-counter.ts';
 import { computeShare, hasRoom, toAddressPrefixes } from '../../net/address-prefixes.ts';
 import type { Authenticator } from '../authenticator.ts';
 import type { HttpContext } from '../context.ts';
-import { SOCKET_HEARTBEAT_INTERVAL_MS, SOCKET_LIMIT_RETRY_MS } from '../limits.ts';
 import { unwrapMarkdown } from '../openapi.ts';
 import { normaliseRequestPath } from '../routed-paths.ts';
 import { apiError, errorResponses } from '../schemas.ts';
@@ -18,7 +17,6 @@ const QUOTE_SOCKET_METHOD = 'GET';
 
 const schema = {
   operationId: 'openQuoteSocket',
-  tags: ['Wallets'],
   summary: 'Receive notifications about changed quotes',
   // OpenAPI cannot describe WebSocket messages.
   description: unwrapMarkdown(`
@@ -62,10 +60,7 @@ export class QuoteSocketServer {
   constructor(
     context: HttpContext,
     authenticator: Authenticator,
-    {
-      authTimeoutMs = 15_000,
-      heartbeatIntervalMs = SOCKET_HEARTBEAT_INTERVAL_MS,
-    }: QuoteSocketTiming,
+    { authTimeoutMs = 15_000, heartbeatIntervalMs = 30_000 }: QuoteSocketTiming,
   ) {
     this.#context = context;
     this.#socketOptions = {
@@ -117,7 +112,8 @@ export class QuoteSocketServer {
     const hasAddressRoom = hasRoom(prefixes, counts, maxSocketsPerAddress);
     if (!hasAddressRoom || share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
       const suffix = hasAddressRoom ? '' : ' from this address';
-      throw rateLimitError(`There are too many connections${suffix}.`, SOCKET_LIMIT_RETRY_MS);
+      // Dead connections are closed within two heartbeat intervals.
+      throw rateLimitError(`There are too many connections${suffix}.`, 60_000);
     }
     this.#connectionCount += 1;
     for (const { key } of prefixes) {

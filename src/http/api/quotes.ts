@@ -10,12 +10,7 @@ import {
   summarisePaidQuotes,
 } from '../../quotes/paid-list-store.ts';
 import type { HttpContext } from '../context.ts';
-import {
-  MAX_COUNTED_PAYMENTS,
-  MAX_FOUND_QUOTES,
-  MAX_PAGE_SIZE,
-  MAX_REQUESTED_PAGE_SIZE,
-} from '../limits.ts';
+import { MAX_COUNTED_PAYMENTS, MAX_FOUND_QUOTES, MAX_PAGE_SIZE } from '../limits.ts';
 import {
   apiError,
   errorResponses,
@@ -76,7 +71,6 @@ const listQuotesResponse = successEnvelope(z.object({ quotes: z.array(quoteSchem
 
 const listSchema = {
   operationId: 'listQuotes',
-  tags: ['Wallets'],
   summary: 'List the user’s payments',
   description:
     'Read pages until `metadata.total` quotes have been read. Minted quotes stay in the list: wallets ' +
@@ -84,7 +78,7 @@ const listSchema = {
   // `meta` repeats the defaults, because zod cannot add them to the OpenAPI document.
   querystring: z.object({
     since: queryInteger(0).optional().describe('Only quotes paid later than this (Unix seconds).'),
-    limit: queryInteger(1, MAX_REQUESTED_PAGE_SIZE)
+    limit: queryInteger(1, 1_000)
       .default(MAX_PAGE_SIZE)
       .meta({
         default: MAX_PAGE_SIZE,
@@ -99,7 +93,6 @@ const listSchema = {
 
 const findSchema = {
   operationId: 'findQuotes',
-  tags: ['Wallets'],
   summary: 'Get payments by their quote ids',
   description:
     'Returns those quotes of the quote list whose ids are given, in any order. Leaves out all other ids.',
@@ -144,7 +137,6 @@ const walletSummary = z
 
 const summarySchema = {
   operationId: 'summariseQuotes',
-  tags: ['Wallets'],
   summary: 'Get the totals of the user’s payments',
   description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments.`,
   response: {

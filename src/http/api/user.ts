@@ -17,7 +17,6 @@ import {
 
 const getTokenSchema = {
   operationId: 'getToken',
-  tags: ['Wallets'],
   summary: 'Get a JWT',
   description: 'The token is valid for 30 minutes and only with the `User-Agent` of this request.',
   response: {
@@ -38,7 +37,6 @@ export const tokenRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { jwt
 
 const getUserSchema = {
   operationId: 'getUser',
-  tags: ['Wallets'],
   summary: 'Get the user’s settings',
   description: 'Returns the operator’s defaults if the user has saved no settings.',
   response: { 200: userResponse, ...errorResponses(apiError, 401, 500, 503) },
@@ -46,7 +44,6 @@ const getUserSchema = {
 
 const listAddressesSchema = {
   operationId: 'listAddresses',
-  tags: ['Wallets'],
   summary: 'List the user’s Lightning addresses',
   response: {
     200: successEnvelope(
@@ -77,7 +74,6 @@ const mintSchema = z
 
 const getMintSchema = {
   operationId: 'getMint',
-  tags: ['Wallets'],
   summary: 'Get information on the mint of future payments',
   description:
     'From a cache. `url` is the only field if the mint does not respond and never did. The mint chooses its ' +
@@ -92,7 +88,6 @@ const getMintSchema = {
 
 const chooseMintSchema = {
   operationId: 'chooseMint',
-  tags: ['Wallets'],
   summary: 'Choose the mint of future payments',
   description:
     'Existing quotes stay with their mint. Fails if the mint is unavailable, cannot receive sats over ' +
@@ -103,7 +98,6 @@ const chooseMintSchema = {
 
 const setLockingSchema = {
   operationId: 'setLocking',
-  tags: ['Wallets'],
   summary: 'Enable or disable locking of future quotes',
   description:
     'Only the owner of the key can mint a locked quote (NUT-20). Fails if the mint cannot lock quotes.',

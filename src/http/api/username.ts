@@ -31,7 +31,6 @@ const nameAvailability = z
 
 const checkSchema = {
   operationId: 'checkName',
-  tags: ['Wallets'],
   summary: 'Check whether a username is available',
   description:
     'For a check while the user types. The response does not depend on the user: a name that the user ' +
@@ -62,7 +61,6 @@ export const nameRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { user
 
 const buySchema = {
   operationId: 'buyUsername',
-  tags: ['Wallets'],
   summary: 'Buy a username',
   description:
     'Without a token, the response is 402 with a payment request in `X-Cashu`. The client pays it and ' +

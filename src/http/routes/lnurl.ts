@@ -53,7 +53,6 @@ const invoiceResponse = z
 
 const paySchema = {
   operationId: 'payAddress',
-  tags: ['Payers'],
   summary: 'Pay a Lightning address',
   description:
     'Without `amount`: the payment terms. With `amount`: an invoice. Invalid requests also return 200, as ' +
@@ -99,7 +98,6 @@ const verifyResponse = z
 
 const verifySchema = {
   operationId: 'verifyPayment',
-  tags: ['Payers'],
   summary: 'Check whether an invoice was paid',
   description:
     'Returns the recorded state without a request to the mint. The URL keeps working after the invoice expires.',

@@ -12,7 +12,6 @@ const nip05Response = z
 
 const schema = {
   operationId: 'lookUpName',
-  tags: ['Payers'],
   summary: 'Look up a username',
   description:
     'A failed lookup also has status 200, so clients must inspect the body before they use it.',
