@@ -9,7 +9,6 @@ const CLIENT_COUNT = 3;
 const ROUND_COUNT = 5;
 
 export interface ConnectionReport {
-  /** Identifies the running server and the database. */
   databaseId: string;
   areShared: boolean;
 }

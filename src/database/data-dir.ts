@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -22,11 +23,7 @@ export function createDataDir(dataDir: string): void {
   }
 }
 
-/**
- * Returns why this process must not use a data directory, or null if it can. Creates and opens nothing.
- *
- * @param dataDir absolute; may be missing, because the first start creates it
- */
+/** Returns why this process must not use a data directory, which may be missing; null if it can. Creates nothing. */
 export function findDataDirProblem(dataDir: string): string | null {
   if (!fs.existsSync(dataDir)) {
     return findAccessProblem(nearestExistingDir(dataDir));
@@ -78,12 +75,7 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
   });
 }
 
-/**
- * Locks a data directory for this service, and returns a function that releases the lock. Uses a lock of SQLite,
- * because Node has no file locks. The operating system releases it when the process ends, even after a crash.
- *
- * @throws OperatorError if another service holds the lock or the disk fails
- */
+/** Uses a lock of SQLite, because Node has no file locks. The operating system releases it even after a crash. */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
   // Waits for a previous service that is still closing its database.
@@ -104,4 +96,41 @@ export function lockDataDir(dataDir: string): () => void {
     );
   }
   return release;
+}
+
+type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
+
+/** Returns null if the file does not exist. @throws OperatorError if it cannot be read or is damaged */
+export function readGeneratedSecret(dataDir: string, name: GeneratedSecretName): string | null {
+  const file = path.join(dataDir, name);
+  let secret: string;
+  try {
+    secret = fs.readFileSync(file, 'utf8').trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      return null;
+    }
+    throw new OperatorError(`${file}: cannot be read (${(error as Error).message}).`);
+  }
+  if (secret.length < 32) {
+    // A new treasury secret could not decrypt the stored ecash.
+    const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
+    throw new OperatorError(
+      `${file}: the secret is too short, so the file is damaged. Restore it from a backup${removeHint}.`,
+    );
+  }
+  return secret;
+}
+
+/** Generates the secret on first use. @throws OperatorError as {@link readGeneratedSecret} */
+export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName): string {
+  const stored = readGeneratedSecret(dataDir, name);
+  if (stored !== null) {
+    return stored;
+  }
+  const file = path.join(dataDir, name);
+  const secret = randomBytes(32).toString('hex');
+  fs.writeFileSync(`${file}.new`, secret, { mode: 0o600, flush: true });
+  fs.renameSync(`${file}.new`, file);
+  return secret;
 }

@@ -28,14 +28,10 @@ import { SqliteWorker } from './sqlite-worker.ts';
 export interface Database {
   db: Kysely<DatabaseSchema>;
   listen: Listen;
-  /** Null for SQLite. */
   poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
   /** Returns the bytes that unprivileged processes can write to the disk of SQLite; null for PostgreSQL. */
   readFreeDiskBytes(): Promise<number | null>;
-  /**
-   * False while SQLite cannot write, because its disk is full or broken or another process holds the lock. False while
-   * PostgreSQL is unreachable or read-only.
-   */
+  /** False while the disk of SQLite fails or is locked, or while PostgreSQL is unreachable or read-only. */
   isWritable(): boolean;
   close(): Promise<void>;
 }
@@ -43,26 +39,18 @@ export interface Database {
 export interface PostgresLocation {
   kind: 'postgres';
   url: string;
-  /**
-   * Leads to the server itself, if `url` leads to a pooler that shares connections between transactions. Used for
-   * everything that needs a session: LISTEN and migrations.
-   */
+  /** The server itself, for LISTEN and migrations, if `url` leads to a pooler that shares connections. */
   listenUrl?: string | undefined;
 }
 
 export type DatabaseLocation = PostgresLocation | { kind: 'sqlite'; dataDir: string };
 
-/** Receives a line without a line break when a migration starts. */
 type OnProgress = (line: string) => void;
 
 /** Called when a connection breaks or the disk of SQLite fails. The database keeps retrying. */
 type OnError = (error: Error) => void;
 
-/**
- * Opens the database for a service and applies pending migrations.
- *
- * @throws OperatorError if the server cannot be reached or another service uses the data directory
- */
+/** Applies pending migrations. @throws OperatorError if the server or the data directory cannot be used */
 export async function openDatabase(
   location: DatabaseLocation,
   onError: OnError,
@@ -75,11 +63,7 @@ export async function openDatabase(
   return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
-/**
- * Opens the database for an operator command, even if a service uses it. Creates nothing and applies no migration.
- *
- * @throws OperatorError if the database does not exist or migrations are pending
- */
+/** Works while a service uses the database. @throws OperatorError if it does not exist or migrations are pending */
 export async function openExistingDatabase(
   location: DatabaseLocation,
   onError: OnError,
@@ -88,11 +72,7 @@ export async function openExistingDatabase(
   return prepareOrClose(database, assertMigrated);
 }
 
-/**
- * Opens the database to inspect it, whatever migrations it has, and even if the server is read-only.
- *
- * @throws OperatorError if the database does not exist or cannot be reached
- */
+/** Opens the database whatever migrations it has. @throws OperatorError if it does not exist or cannot be reached */
 export async function openForInspection(
   location: DatabaseLocation,
   onError: OnError,
@@ -240,7 +220,7 @@ async function openPostgres(
   };
 }
 
-/** Ends the pool if the server cannot be reached or must not be used. @throws OperatorError in that case */
+/** Otherwise ends the pool. @throws OperatorError */
 async function assertUsable(
   pool: pg.Pool,
   settingName: string,

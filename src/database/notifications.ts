@@ -8,11 +8,7 @@ import { assertWritable, createClientConfig } from './postgres.ts';
 
 interface NotificationListener {
   channels: Readonly<Record<string, (payload: string) => void>>;
-  /**
-   * Called after a broken connection was reopened. If the promise rejects, the connection is reopened again.
-   *
-   * @param sinceMs when the connection last worked, by `clock`; later notifications may have been lost
-   */
+  /** Called after a reconnect. `sinceMs`: when the connection last worked. If it rejects, the connection is reopened. */
   onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
   /** Called if a handler throws. Later notifications are still delivered. */
   onError: (error: unknown) => void;
@@ -28,11 +24,7 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-/**
- * Delivers the notifications of this process to itself, and reports changes by other processes as missed notifications.
- *
- * @param readVersion returns a number that changes when another process writes to the database
- */
+/** Delivers the notifications of this process to itself, and reports writes of other processes as missed ones. */
 export function createSqliteNotifications(readVersion: () => Promise<number>) {
   const listeners = new Set<NotificationListener>();
 
@@ -168,10 +160,7 @@ export async function listenOnPostgres(
     await client.end();
   }
 
-  /**
-   * Returns the error of the connection, or null if it ended without one. Sends heartbeat queries, because a connection
-   * without notifications would not show that the server has vanished.
-   */
+  /** Sends queries, because a connection without notifications would not show that its server has vanished. */
   async function waitForDisconnect(): Promise<Error | null> {
     const disconnected = Promise.withResolvers<Error | null>();
     client.once('error', disconnected.resolve);

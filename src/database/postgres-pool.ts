@@ -6,7 +6,6 @@ import { CONNECT_TIMEOUT_MS, MAX_PREPARED_STATEMENTS, RECONNECT_BACKOFF } from '
 
 interface PostgresPoolOptions {
   checkConnection: (client: pg.PoolClient) => Promise<void>;
-  /** Receives the error of each failure, and of each attempt to connect. */
   reportError: (error: Error) => void;
   /** False behind a pooler that shares connections: PgBouncer before 1.21 cannot prepare statements there. */
   shouldPrepare: boolean;
@@ -16,7 +15,6 @@ interface PostgresPoolOptions {
 interface Recovery {
   startedAtMs: number;
   lastError: Error;
-  waiters: Set<() => void>;
 }
 
 /**
@@ -117,22 +115,20 @@ export class PostgresPool implements KyselyPool {
   }
 
   async #waitForRecovery(recovery: Recovery, deadlineMs: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timeout = setTimeout(resolve, Math.max(0, deadlineMs - performance.now()));
     // Not a race with one promise for all: during an outage, it would keep a reaction for each query that gave up.
-    recovery.waiters.add(resolve);
-    await promise;
-    recovery.waiters.delete(resolve);
-    clearTimeout(timeout);
-    if (this.#recovery === recovery) {
-      throw new DatabaseUnavailableError(recovery.lastError);
+    while (this.#recovery === recovery) {
+      const remainingMs = deadlineMs - performance.now();
+      if (remainingMs <= 0) {
+        throw new DatabaseUnavailableError(recovery.lastError);
+      }
+      await new Promise((resolve) => setTimeout(resolve, Math.min(remainingMs, 50)));
     }
   }
 
   #startRecovery(error: Error): void {
     this.#options.reportError(error);
     if (this.#recovery === null) {
-      this.#recovery = { startedAtMs: performance.now(), lastError: error, waiters: new Set() };
+      this.#recovery = { startedAtMs: performance.now(), lastError: error };
       void this.#recover(this.#recovery);
     }
   }
@@ -151,12 +147,8 @@ export class PostgresPool implements KyselyPool {
       }
     }
     this.#recovery = null;
-    for (const resolve of recovery.waiters) {
-      resolve();
-    }
   }
 
-  /** Wraps a connection for one query or transaction. */
   #createQueryRunner(client: pg.PoolClient): PostgresPoolClient {
     // After a client-side error, such as a timeout, the next response may belong to the failed query. So all later
     // queries fail with this error, including a rollback, whose error is the only one that Kysely reports.
@@ -191,7 +183,6 @@ export class PostgresPool implements KyselyPool {
     };
     return {
       query: query as PostgresPoolClient['query'],
-      // The pool closes a broken or stale connection.
       release: () => client.release(connectionError !== null || this.#isStale(client)),
     };
   }

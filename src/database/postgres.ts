@@ -8,7 +8,6 @@ export type DatabaseUser = 'service' | 'command';
 
 type OnError = (error: Error) => void;
 
-/** @param onConnectionError receives the error of each broken connection, which the pool replaces */
 export function createPool(url: string, onConnectionError: OnError, user: DatabaseUser): pg.Pool {
   return createPgPool(url, onConnectionError, {
     // Few enough for many processes on one server.
@@ -95,7 +94,6 @@ async function setSessionSettings(
   );
 }
 
-/** @throws OperatorError if the database cannot store all text */
 export async function assertUtf8(client: pg.ClientBase): Promise<void> {
   const encoding = await readSetting(client, 'server_encoding');
   if (encoding !== 'UTF8') {

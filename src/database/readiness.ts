@@ -4,11 +4,8 @@ import { waitAtMost } from '../wait-at-most.ts';
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** The database can be reached, is not read-only, and its last write succeeded. */
     database: 'ok' | 'failing';
-    /** All migrations of this version were applied. `unknown` if the database cannot be reached. */
     migrations: 'ok' | 'failing' | 'unknown';
-    /** The database responds, and notifications from other processes arrive (LISTEN). */
     listen: 'ok' | 'failing';
   };
 }

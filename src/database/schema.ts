@@ -85,10 +85,7 @@ export interface DatabaseSchema {
     failure: string | null;
   };
   /** Which process watches a mint. Deleted with the row of the process. */
-  mint_leases: {
-    mint_url: string;
-    process_id: string;
-  };
+  mint_leases: { mint_url: string; process_id: string };
   /** The processes that watch mints. Leases expire by the database's clock. */
   watch_processes: {
     id: string;
@@ -139,15 +136,9 @@ export interface DatabaseSchema {
     last_unanswered_at: number | null;
   };
   /** The proofs that paid for a purchase, by the SHA-256 of their secrets. */
-  username_purchase_proofs: {
-    secret_hash: string;
-    purchase: string;
-  };
+  username_purchase_proofs: { secret_hash: string; purchase: string };
   /** One row: the id of the secret that sealed the stored ecash. */
-  treasury_key: {
-    id: 1;
-    key_id: string;
-  };
+  treasury_key: { id: 1; key_id: string };
   /** The operator's ecash that can be withdrawn. */
   treasury_proofs: {
     y: string;

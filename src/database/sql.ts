@@ -33,11 +33,7 @@ export function columnInSubquery(
 
 type JsonColumnType = 'text' | 'bigint';
 
-/**
- * Builds a subquery that returns these rows from a single parameter: `from ${jsonRows(...)} as added`.
- *
- * @param columns the type of each column; the names are also the keys of the rows
- */
+/** Builds a subquery that returns these rows from a single parameter: `from ${jsonRows(...)} as added`. */
 export function jsonRows<Column extends string>(
   db: AnyDatabase,
   columns: Readonly<Record<Column, JsonColumnType>>,

@@ -25,7 +25,6 @@ export class SqliteConnection {
   readonly #statements = new Map<string, { statement: StatementSync; returnsRows: boolean }>();
   readonly #totalChangesStatement: StatementSync;
   #notifications: SqliteResult['notifications'] = [];
-  /** At the last commit or rollback. */
   #lastTotalChanges = 0;
   /** False after a timeout, until a write succeeds. Otherwise each queued write would wait for the whole timeout. */
   #shouldRetryWhenBusy = true;

@@ -62,7 +62,6 @@ interface SqliteDriverOptions {
   writer: SqliteWorker;
   openReader: () => SqliteConnection;
   onNotification: (channel: string, payload: string) => void;
-  /** Called when the database or its disk fails. */
   onFailure: (error: Error) => void;
 }
 
@@ -83,7 +82,6 @@ export class SqliteDriver implements Driver {
     this.#reader = options.openReader();
   }
 
-  /** Whether the last write reached the disk and no write is stuck. */
   get isWritable(): boolean {
     return !this.#hasFailed && !this.#options.writer.isStuck;
   }

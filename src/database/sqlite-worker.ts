@@ -23,7 +23,6 @@ export class SqliteWorker {
   readonly #pending: (PromiseWithResolvers<SqliteResult | null> & { sentAtMs: number })[] = [];
   #isClosed = false;
 
-  /** @throws an error with an `errcode` if the file is not a database, or the disk fails */
   static async open(options: SqliteConnectionOptions): Promise<SqliteWorker> {
     const worker = new SqliteWorker();
     try {
@@ -65,10 +64,9 @@ export class SqliteWorker {
     await this.#send({ kind: 'rollback' });
   }
 
-  /** Whether a statement has been pending for so long that the disk probably does not respond. */
+  /** Whether a statement has been pending for longer than any write waits for a lock, so the disk does not respond. */
   get isStuck(): boolean {
     const [oldest] = this.#pending;
-    // Longer than any write waits for a lock.
     return oldest !== undefined && performance.now() - oldest.sentAtMs > 6_000;
   }
 

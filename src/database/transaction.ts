@@ -2,7 +2,6 @@ import { type Kysely, sql, type Transaction } from 'kysely';
 import type { DatabaseSchema } from './schema.ts';
 import { jsonRows } from './sql.ts';
 
-/** The database, or a transaction. */
 export type Db = Kysely<DatabaseSchema>;
 
 /** For queries that are only correct together with others. A `Db` is not assignable to it. */

@@ -17,13 +17,11 @@ import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 
 interface HttpSettings {
   trustProxy: readonly string[];
-  /** Null: the pages are switched off. */
   web: WebSettings | null;
   socketTiming: QuoteSocketTiming;
   observer: RequestObserver;
 }
 
-/** Does not listen yet. */
 export async function createHttp(
   context: HttpContext,
   { trustProxy, web: webSettings, socketTiming, observer }: HttpSettings,

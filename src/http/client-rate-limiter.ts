@@ -6,13 +6,11 @@ import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_LIMITS } from './limits.t
 
 /** Limits per process, each per address and per public key. 0 means no limit. */
 export interface ClientLimits {
-  /** Includes all requests. */
   requestsPerMinute: number;
   /** Each change causes a request to a mint. */
   settingChangesPerMinute: number;
   /** Each purchase causes a swap at the mint. */
   usernamePurchasesPerMinute: number;
-  /** Concurrent quote sockets. */
   maxSockets: number;
   maxSocketsPerAddress: number;
   socketMessagesPerSecond: number;
@@ -40,10 +38,7 @@ declare module 'fastify' {
 
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
-/**
- * Limits requests by address before anything is parsed, and by public key after authentication. No client can use up
- * the limit of another client's key.
- */
+/** Limits by address before anything is parsed, and by key after authentication, so that no client uses another’s. */
 export class ClientRateLimiter {
   readonly #byAddress: Limiters;
   readonly #byPubkey: Limiters;

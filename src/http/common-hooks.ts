@@ -13,7 +13,6 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Whether the request failed because of a bug or the database, and not because of a client or a mint. */
     hasInternalError: boolean;
-    /** Null if the request has no body. */
     rawBody: Buffer | null;
   }
 }
@@ -33,7 +32,6 @@ export interface RequestObserver {
 
 const REQUEST_ID_HEADER = 'x-request-id';
 
-/** Adds what all requests have: headers, a log line, a metric, a body parser, and a hint about the reverse proxy. */
 export function addCommonHooks(
   app: FastifyInstance,
   { log, readiness }: HttpContext,

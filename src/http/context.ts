@@ -1,3 +1,4 @@
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import type { Clock } from '../clock.ts';
 import type { Readiness } from '../database/readiness.ts';
 import type { Db } from '../database/transaction.ts';
@@ -14,7 +15,6 @@ import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
 import type { PublicOrigins } from './public-origins.ts';
 
-/** What the routes use. */
 export interface HttpContext {
   db: Db;
   clock: Clock;
@@ -35,11 +35,11 @@ export interface HttpContext {
   maxCommentLength: number;
   /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
   getZapPubkey: (mintUrl: string) => string | null;
-  /** Whether payments at some mints get zap receipts. */
   hasZaps: boolean;
   subscribers: QuoteSubscribers;
   usernames: UsernameContext;
   recipientRelays: RelayListCache;
-  /** For development: mints and relays may have private addresses and no TLS. */
   allowPrivateNetworks: boolean;
 }
+
+export type Routes = FastifyPluginAsyncZod<HttpContext>;

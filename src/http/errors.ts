@@ -35,7 +35,6 @@ export function registerErrorHandlers(
   );
 }
 
-/** Sends an error in the format of the request's path. */
 export function sendError(
   originalError: unknown,
   request: FastifyRequest,

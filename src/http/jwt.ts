@@ -20,7 +20,6 @@ export class JwtIssuer {
     this.#previousSecrets = previousSecret === null ? [] : [Buffer.from(previousSecret)];
   }
 
-  /** Returns a token for a public key (hex), valid for 30 minutes and bound to a `User-Agent`. */
   async issue(pubkey: string, userAgent: string | undefined, nowSeconds: number): Promise<string> {
     return new SignJWT({ ua: hashUserAgent(userAgent) })
       .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT' })
@@ -31,7 +30,6 @@ export class JwtIssuer {
       .sign(this.#secret);
   }
 
-  /** Returns the public key (hex) of the token's user, or null if the token is invalid or expired. */
   async verify(
     token: string,
     userAgent: string | undefined,

@@ -9,7 +9,6 @@ export class PublicOrigins {
     this.origins = origins;
   }
 
-  /** Sets the local address if no origin is configured. */
   setListeningPort(port: number): void {
     if (this.origins.length === 0) {
       this.origins = [`http://localhost:${port}`];

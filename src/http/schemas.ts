@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { ERROR_CODES } from '../errors.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 
-/** Parses a whole number in a query string. */
 export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER) {
   const error = ({ input }: { input?: unknown }) => {
     if (Array.isArray(input)) {
@@ -23,7 +22,6 @@ export function jsonBody<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.preprocess((body) => body ?? {}, z.object(shape, { error: 'must be a JSON object' }));
 }
 
-/** The envelope of a successful API response. */
 export function successEnvelope<Data extends z.ZodType>(data: Data) {
   return z.object({ error: z.literal(false), data });
 }
@@ -104,11 +102,19 @@ const ERROR_DESCRIPTIONS = {
   },
 } as const;
 
-/** Includes the statuses that every route can have. */
-export function errorResponses<
-  Schema extends z.ZodType,
-  Status extends keyof typeof ERROR_DESCRIPTIONS,
->(schema: Schema, ...statuses: Status[]): Record<Status | 429 | 431, Schema> {
+type ErrorStatus = keyof typeof ERROR_DESCRIPTIONS;
+
+/** The error responses of a route. Includes the statuses that every route can have. */
+export const apiErrors = <Status extends ErrorStatus>(...statuses: Status[]) =>
+  describeErrors(apiError, statuses);
+
+export const lnurlErrors = <Status extends ErrorStatus>(...statuses: Status[]) =>
+  describeErrors(lnurlError, statuses);
+
+function describeErrors<Schema extends z.ZodType, Status extends ErrorStatus>(
+  schema: Schema,
+  statuses: Status[],
+) {
   const responses = ([...statuses, 429, 431] as const).map((status) => {
     const body = status === 431 ? combinedError : schema;
     return [status, body.meta(ERROR_DESCRIPTIONS[status])];

@@ -29,7 +29,6 @@ import {
 export async function createServer(
   context: HttpContext,
   options: {
-    /** IP addresses and CIDRs. */
     trustProxy: readonly string[];
     sendErrorPage: ErrorPageSender | null;
     observer: RequestObserver;

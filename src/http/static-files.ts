@@ -3,7 +3,6 @@ import { gzip } from 'node:zlib';
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
-/** A file that is in memory once, for all requests. */
 export interface StaticFile {
   contentType: string;
   identity: Buffer;
@@ -20,12 +19,10 @@ const CONTENT_TYPES: Record<string, string> = {
   webp: 'image/webp',
 };
 
-/** The extensions of image files that {@link createStaticFile} accepts. */
 export const IMAGE_EXTENSIONS: readonly string[] = ['svg', 'png', 'webp'];
 
 const compress = promisify(gzip);
 
-/** @param extension without the dot; it determines the content type */
 export async function createStaticFile(
   content: string | Uint8Array,
   extension: string,
@@ -38,23 +35,16 @@ export async function createStaticFile(
   return { contentType, identity, gzip: await compress(identity) };
 }
 
-/** Sends a file, compressed if the client accepts it. */
 export function sendStaticFile(
   file: StaticFile,
-  request: FastifyRequest,
+  { headers }: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  const encoding = chooseEncoding(request);
-  reply.headers({
-    vary: 'Accept-Encoding',
-    'x-content-type-options': 'nosniff',
-    ...(encoding === 'gzip' && { 'content-encoding': encoding }),
-  });
-  return reply.type(file.contentType).send(file[encoding]);
-}
-
-/** Returns `gzip` only if the client names it. The first encoding of the list also applies to `*`. */
-function chooseEncoding({ headers }: FastifyRequest): 'identity' | 'gzip' {
-  const preferred = negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']);
-  return preferred === 'gzip' ? 'gzip' : 'identity';
+  // `gzip` only if the client names it: the first encoding of the list also applies to `*`.
+  const encoding = negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']);
+  reply.headers({ vary: 'Accept-Encoding', 'x-content-type-options': 'nosniff' });
+  if (encoding === 'gzip') {
+    reply.header('content-encoding', encoding);
+  }
+  return reply.type(file.contentType).send(encoding === 'gzip' ? file.gzip : file.identity);
 }

@@ -1,6 +1,6 @@
 import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
-import { loadOrGenerateSecret, readGeneratedSecret } from '../database/generated-secret.ts';
+import { loadOrGenerateSecret, readGeneratedSecret } from '../database/data-dir.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';

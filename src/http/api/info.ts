@@ -1,13 +1,6 @@
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { HttpContext } from '../context.ts';
-import {
-  apiError,
-  errorResponses,
-  nonNegativeInteger,
-  success,
-  successEnvelope,
-} from '../schemas.ts';
+import type { Routes } from '../context.ts';
+import { apiErrors, nonNegativeInteger, success, successEnvelope } from '../schemas.ts';
 
 /** The response changes only with the configuration. */
 const CACHE_CONTROL = 'public, max-age=300';
@@ -44,12 +37,11 @@ const schema = {
       description: 'The API version, and the price of usernames if they are for sale.',
       headers: { 'Cache-Control': { const: CACHE_CONTROL } },
     }),
-    ...errorResponses(apiError),
+    ...apiErrors(),
   },
 };
 
-/** `GET /api/v2/info`. */
-export const infoRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { usernames }) => {
+export const infoRoutes: Routes = async (app, { usernames }) => {
   const { priceSat, mintUrl } = usernames.policy;
   const username: z.infer<typeof usernameFeature> =
     priceSat === null

@@ -9,7 +9,7 @@ import type { Authenticator } from '../authenticator.ts';
 import type { HttpContext } from '../context.ts';
 import { unwrapMarkdown } from '../openapi.ts';
 import { normaliseRequestPath } from '../routed-paths.ts';
-import { apiError, errorResponses } from '../schemas.ts';
+import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
@@ -37,7 +37,7 @@ accepted. After a close, reconnect with exponential backoff.
 `),
   response: {
     101: z.null().meta({ description: 'The connection is now a WebSocket.' }),
-    ...errorResponses(apiError, 400),
+    ...apiErrors(400),
   },
 };
 
@@ -47,7 +47,6 @@ export interface QuoteSocketTiming {
   heartbeatIntervalMs?: number | undefined;
 }
 
-/** Serves the WebSocket that notifies a user's wallets about changed quotes. */
 export class QuoteSocketServer {
   readonly #context: HttpContext;
   readonly #socketOptions: QuoteSocketOptions;

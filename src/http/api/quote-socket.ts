@@ -25,7 +25,6 @@ export interface QuoteSocketOptions {
   onClosed: (socket: QuoteSocket) => void;
 }
 
-/** The connection of one client, which receives a challenge, authenticates and receives updates. */
 export class QuoteSocket implements QuoteSubscriber {
   readonly #connection: WebSocket;
   readonly #options: QuoteSocketOptions;

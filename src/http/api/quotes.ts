@@ -1,5 +1,4 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
 import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
@@ -9,11 +8,10 @@ import {
   listPaidQuotes,
   summarisePaidQuotes,
 } from '../../quotes/paid-list-store.ts';
-import type { HttpContext } from '../context.ts';
+import type { Routes } from '../context.ts';
 import { MAX_COUNTED_PAYMENTS, MAX_FOUND_QUOTES, MAX_PAGE_SIZE } from '../limits.ts';
 import {
-  apiError,
-  errorResponses,
+  apiErrors,
   jsonBody,
   nonNegativeInteger,
   queryInteger,
@@ -88,7 +86,7 @@ const listSchema = {
       .default(0)
       .meta({ default: 0, description: 'Number of newest quotes to skip.' }),
   }),
-  response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500, 503) },
+  response: { 200: listQuotesResponse, ...apiErrors(400, 401, 500, 503) },
 };
 
 const findSchema = {
@@ -107,7 +105,7 @@ const findSchema = {
     200: z
       .object({ error: z.literal(false), quotes: z.array(quoteSchema) })
       .meta({ description: 'The quotes that were found.' }),
-    ...errorResponses(apiError, 400, 401, 413, 500, 503),
+    ...apiErrors(400, 401, 413, 500, 503),
   },
 };
 
@@ -141,12 +139,11 @@ const summarySchema = {
   description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments.`,
   response: {
     200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
-    ...errorResponses(apiError, 401, 500, 503),
+    ...apiErrors(401, 500, 503),
   },
 };
 
-/** The payments of the authenticated user. */
-export const quoteRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { db, clock }) => {
+export const quoteRoutes: Routes = async (app, { db, clock }) => {
   app.get('/api/v2/wallet/quotes', { schema: listSchema }, async (request) => {
     const { since, offset } = request.query;
     const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);

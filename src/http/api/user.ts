@@ -1,12 +1,10 @@
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
 import { setMint, setQuoteLocking } from '../../recipients/recipient-settings.ts';
-import type { HttpContext } from '../context.ts';
+import type { Routes } from '../context.ts';
 import {
-  apiError,
-  errorResponses,
+  apiErrors,
   jsonBody,
   nonNegativeInteger,
   renderUser,
@@ -21,12 +19,12 @@ const getTokenSchema = {
   description: 'The token is valid for 30 minutes and only with the `User-Agent` of this request.',
   response: {
     200: successEnvelope(z.object({ token: z.string() })).meta({ description: 'The JWT.' }),
-    ...errorResponses(apiError, 400, 401, 500, 503),
+    ...apiErrors(400, 401, 500, 503),
   },
 };
 
 /** `GET /api/v2/auth/nip98`: exchanges a NIP-98 signature for a JWT. */
-export const tokenRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { jwt, clock }) => {
+export const tokenRoutes: Routes = async (app, { jwt, clock }) => {
   app.get('/api/v2/auth/nip98', { schema: getTokenSchema }, async (request) => {
     const userAgent = request.headers['user-agent'];
     return success({
@@ -39,7 +37,7 @@ const getUserSchema = {
   operationId: 'getUser',
   summary: 'Get the user’s settings',
   description: 'Returns the operator’s defaults if the user has saved no settings.',
-  response: { 200: userResponse, ...errorResponses(apiError, 401, 500, 503) },
+  response: { 200: userResponse, ...apiErrors(401, 500, 503) },
 };
 
 const listAddressesSchema = {
@@ -57,7 +55,7 @@ const listAddressesSchema = {
           ),
       }),
     ).meta({ description: 'All addresses of the user. Payments to them appear in the same list.' }),
-    ...errorResponses(apiError, 401, 500, 503),
+    ...apiErrors(401, 500, 503),
   },
 };
 
@@ -82,7 +80,7 @@ const getMintSchema = {
     200: successEnvelope(z.object({ mint: mintSchema })).meta({
       description: 'The user’s mint, or the operator’s default.',
     }),
-    ...errorResponses(apiError, 401, 500, 503),
+    ...apiErrors(401, 500, 503),
   },
 };
 
@@ -93,7 +91,7 @@ const chooseMintSchema = {
     'Existing quotes stay with their mint. Fails if the mint is unavailable, cannot receive sats over ' +
     'Lightning, or cannot lock quotes although the user enabled locking.',
   body: jsonBody({ mint_url: z.string({ error: 'must be a string' }).meta({ format: 'uri' }) }),
-  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
+  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500, 503) },
 };
 
 const setLockingSchema = {
@@ -102,10 +100,10 @@ const setLockingSchema = {
   description:
     'Only the owner of the key can mint a locked quote (NUT-20). Fails if the mint cannot lock quotes.',
   body: jsonBody({ lockQuotes: z.boolean({ error: 'must be true or false' }) }),
-  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500, 503) },
+  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500, 503) },
 };
 
-export const userRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+export const userRoutes: Routes = async (app, context) => {
   const { recipients, mintInfoCache, publicOrigins } = context;
   app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
     renderUser(await recipients.getByPubkey(request.pubkey)),

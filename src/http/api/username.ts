@@ -1,13 +1,12 @@
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import { checkUsernameAvailability, registerUsername } from '../../usernames/register-username.ts';
-import type { HttpContext } from '../context.ts';
+import type { Routes } from '../context.ts';
 import {
   apiError,
-  errorResponses,
+  apiErrors,
   jsonBody,
   renderUser,
   success,
@@ -41,12 +40,12 @@ const checkSchema = {
       description: 'Whether the name is available, also if it is invalid.',
       headers: { 'Cache-Control': { const: 'no-store' } },
     }),
-    ...errorResponses(apiError, 400, 500, 503),
+    ...apiErrors(400, 500, 503),
   },
 };
 
 /** `GET /api/v2/names/{name}`: reveals no more than an attempt to buy the name. */
-export const nameRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, { usernames }) => {
+export const nameRoutes: Routes = async (app, { usernames }) => {
   const options = { schema: checkSchema, config: { rateLimitCategory: 'names' } } as const;
   app.get('/api/v2/names/:name', options, async (request, reply) => {
     const { name, obstacle } = await checkUsernameAvailability(usernames, request.params.name);
@@ -89,12 +88,11 @@ const buySchema = {
       },
     }),
     409: apiError.meta({ description: 'The name is taken, or being bought with another token.' }),
-    ...errorResponses(apiError, 400, 401, 413, 500, 503),
+    ...apiErrors(400, 401, 413, 500, 503),
   },
 };
 
-/** `POST /api/v2/user/username`. */
-export const usernameRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+export const usernameRoutes: Routes = async (app, context) => {
   const { recipients, usernames } = context;
   const options = { schema: buySchema, config: { rateLimitCategory: 'purchases' } } as const;
   app.post('/api/v2/user/username', options, async (request, reply) => {

@@ -1,5 +1,4 @@
-import type { FastifyPluginAsync } from 'fastify';
-import type { HttpContext } from '../context.ts';
+import type { Routes } from '../context.ts';
 
 export const READY_PATH = '/health/ready';
 
@@ -7,11 +6,10 @@ export const READY_PATH = '/health/ready';
 const rateLimitConfig = { isRateLimitExempt: true } as const;
 
 /**
- * `/health/live` shows whether the process responds. `/health/ready` returns 503 if load balancers should use another
- * process. It ignores unresponsive mints, because other processes could not reach them either. Both are public, so
- * only the metrics contain versions and counts.
+ * A process stays ready if mints do not respond, because other processes could not reach them either. Only the metrics
+ * contain versions and counts, because both routes are public.
  */
-export const healthRoutes: FastifyPluginAsync<HttpContext> = async (app, { readiness }) => {
+export const healthRoutes: Routes = async (app, { readiness }) => {
   app.get('/health/live', { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
     return { status: 'live' };

@@ -1,5 +1,4 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
 import { RequestError } from '../../errors.ts';
@@ -14,11 +13,11 @@ import {
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import { decodeQueryValueCandidates } from '../../untrusted-text.ts';
 import { validateZapRequest } from '../../zaps/zap-request.ts';
-import type { HttpContext } from '../context.ts';
+import type { HttpContext, Routes } from '../context.ts';
 import {
-  errorResponses,
   hexPubkey,
   lnurlError,
+  lnurlErrors,
   nonNegativeInteger,
   queryInteger,
 } from '../schemas.ts';
@@ -83,7 +82,7 @@ const paySchema = {
     200: z
       .union([payRequestResponse, invoiceResponse, lnurlError])
       .meta({ description: 'The payment terms, an invoice, or an error.' }),
-    ...errorResponses(lnurlError, 500, 503),
+    ...lnurlErrors(500, 503),
   },
 };
 
@@ -112,12 +111,12 @@ const verifySchema = {
       description: 'The status of the invoice, or `Not found` for an unknown or malformed token.',
       headers: { 'Cache-Control': { const: 'no-store' } },
     }),
-    ...errorResponses(lnurlError, 500, 503),
+    ...lnurlErrors(500, 503),
   },
 };
 
 /** What payers' wallets request (LUD-06, LUD-16, LUD-21). */
-export const lnurlRoutes: FastifyPluginAsyncZod<HttpContext> = async (app, context) => {
+export const lnurlRoutes: Routes = async (app, context) => {
   const { db, recipients, invoices, publicOrigins, descriptionTemplate } = context;
   app.get('/.well-known/lnurlp/:user', { schema: paySchema }, async (request) => {
     const { amount, comment } = request.query;
@@ -178,7 +177,9 @@ function readZapRequestParameter(
   { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
   { verifyEvent, clock }: HttpContext,
 ): Pick<InvoiceText, 'zapRequest' | 'receiptRefusal'> {
-  const [encoded, ...more] = rawQueryValues(url, 'nostr').filter((value) => value !== '');
+  const [, query = ''] = /\?([^#]*)/.exec(url) ?? [];
+  const parameters = query.split('&').filter((parameter) => /^nostr=./.test(parameter));
+  const [encoded, ...more] = parameters.map((parameter) => parameter.slice('nostr='.length));
   if (encoded === undefined || zapPubkey === null) {
     return { zapRequest: null, receiptRefusal: null };
   }
@@ -196,13 +197,4 @@ function readZapRequestParameter(
     case 'rejected':
       throw new RequestError('invalid', result.reason);
   }
-}
-
-/** Returns the percent-encoded values of a query parameter. */
-function rawQueryValues(url: string, name: string): string[] {
-  const [, query = ''] = /\?([^#]*)/.exec(url) ?? [];
-  return query
-    .split('&')
-    .filter((parameter) => parameter.startsWith(`${name}=`))
-    .map((parameter) => parameter.slice(name.length + 1));
 }

@@ -1,7 +1,6 @@
-import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { HttpContext } from '../context.ts';
-import { apiError, errorResponses, hexPubkey } from '../schemas.ts';
+import type { Routes } from '../context.ts';
+import { apiError, apiErrors, hexPubkey } from '../schemas.ts';
 
 const nip05Response = z
   .object({
@@ -25,15 +24,11 @@ const schema = {
     200: z
       .union([nip05Response, apiError])
       .meta({ description: 'The public key and its relays, or the error of a failed lookup.' }),
-    ...errorResponses(apiError, 400),
+    ...apiErrors(400),
   },
 };
 
-/** `GET /.well-known/nostr.json`: resolves a username to its public key and relays (NIP-05). */
-export const nip05Routes: FastifyPluginAsyncZod<HttpContext> = async (
-  app,
-  { recipients, recipientRelays },
-) => {
+export const nip05Routes: Routes = async (app, { recipients, recipientRelays }) => {
   app.get('/.well-known/nostr.json', { schema }, async (request) => {
     const { name } = request.query;
     const recipient = name === undefined ? null : await recipients.findByName(name);

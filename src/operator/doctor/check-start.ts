@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { Config } from '../../config.ts';
-import { readGeneratedSecret } from '../../database/generated-secret.ts';
+import { readGeneratedSecret } from '../../database/data-dir.ts';
 import { OperatorError } from '../../errors.ts';
 // biome-ignore lint/style/noRestrictedImports: the service does not start with a logo that this function rejects
 import { loadBranding } from '../../http/web/branding.ts';
