@@ -31,7 +31,7 @@ export async function createHttp(
   const web = await loadWebPages(webSettings, context.log);
   const { app, rateLimiter } = await createServer(context, {
     trustProxy,
-    sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.branding.siteName, error)),
+    sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.siteName, error)),
     observer,
   });
   await registerOpenApi(app);

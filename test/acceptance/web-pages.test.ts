@@ -56,7 +56,7 @@ describe('every page', () => {
   );
 
   // During an upgrade, another process may answer the next request. It has no files of another version.
-  it.each(['home', 'payment', 'invoice', 'account'])('needs one script: %s.js', async (name) => {
+  it.each(['common', 'payment', 'invoice', 'account'])('needs one script: %s.js', async (name) => {
     const script = await (await open(`/assets/${name}.js`)).text();
     expect(script).not.toMatch(/(?:import|from)\s*\(?["'`]\.\//);
   });

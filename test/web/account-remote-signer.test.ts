@@ -67,7 +67,7 @@ it('explains what is wrong, and lets the user try again', async () => {
   const { signer, page, connect, waitForAccount } = await openSignIn();
   const waitForAlert = (hasText: string) => page.getByRole('alert').filter({ hasText }).waitFor();
   await connect('bunker://');
-  await waitForAlert('not complete');
+  await waitForAlert('not a complete address');
   await connect(signer.bunkerUrl.replace(/secret=[^&]+/, 'secret=guessed'));
   await waitForAlert('wrong secret');
   signer.refuses = true;

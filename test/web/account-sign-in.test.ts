@@ -60,10 +60,9 @@ it('waits for a user who takes time to approve the signature', async () => {
     requestCount += 1;
     return approval.promise;
   });
-  const button = page.getByRole('button', { name: EXTENSION_BUTTON });
-  await button.click();
+  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
   // The page does not ask twice at the same time.
-  await button.waitFor({ state: 'hidden' });
+  await page.getByRole('dialog', { name: 'Waiting for your extension.' }).waitFor();
   await expect.poll(() => requestCount).toBe(1);
   approval.resolve();
   await heading(page, 'Received payments').waitFor();

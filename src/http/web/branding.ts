@@ -18,18 +18,18 @@ export interface Branding {
   styleSheet: StaticFile;
 }
 
-/** Every page shows the logo, so a larger file would make the pages slow. */
+/** Every page shows the logo. */
 const MAX_LOGO_BYTES = 100_000;
 
 const DEFAULT_LOGO_FILE = fileURLToPath(new URL('browser/logo.svg', import.meta.url));
 
 /** Reads the operator's logo. Throws OperatorError if the file is missing or unsuitable. */
 export async function loadBranding(settings: BrandingSettings): Promise<Branding> {
-  const { siteName, accentColor } = settings;
+  const { siteName, logoFile, accentColor } = settings;
   const styleSheet = `:root{--accent:${accentColor};--on-accent:${chooseTextColor(accentColor)}}`;
   return {
     siteName,
-    logo: await loadLogo(settings.logoFile ?? DEFAULT_LOGO_FILE),
+    logo: await loadLogo(logoFile ?? DEFAULT_LOGO_FILE),
     styleSheet: await createStaticFile(styleSheet, 'css'),
   };
 }

@@ -1,7 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
-import { renderPage } from './layout.ts';
-import { setPageHeaders } from './page-headers.ts';
+import { sendPage } from './layout.ts';
 
 const TITLES: Record<number, string> = {
   404: 'Nothing here',
@@ -18,23 +17,15 @@ export function sendErrorPage(
 ): void {
   const isTemporary = status === 429 || status >= 500;
   const title = TITLES[status] ?? 'Something went wrong';
-  const page = {
-    title,
-    content: html`
-      <section class="card narrow">
-        <h1>${title}</h1>
-        <p>
-          ${status === 404 ? 'There is no page and no recipient at this address.' : message}
-        </p>
-        <p class="row">
-          ${isTemporary && html`<a class="button" href="">Try again</a>`}
-          <a class=${isTemporary ? 'button secondary' : 'button'} href="/">Go to the start page</a>
-        </p>
-      </section>
-    `,
-  };
-  setPageHeaders(reply);
-  // The same URL has a JSON response for other clients, and may soon have a page.
-  reply.header('cache-control', 'no-store');
-  void reply.code(status).send(renderPage(siteName, page));
+  const content = html`
+    <section class="card narrow">
+      <h1>${title}</h1>
+      <p>${status === 404 ? 'There is no page and no recipient at this address.' : message}</p>
+      <p class="row">
+        ${isTemporary && html`<a class="button" href="">Try again</a>`}
+        <a class=${isTemporary ? 'button secondary' : 'button'} href="/">Go to the start page</a>
+      </p>
+    </section>
+  `;
+  sendPage(reply.code(status), siteName, { title, content });
 }

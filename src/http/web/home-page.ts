@@ -1,31 +1,31 @@
 import { html } from 'htm/preact';
-import { type Page, Sats } from './layout.ts';
+import { Sats, Section } from './elements.ts';
+import type { Page } from './layout.ts';
 
-export interface HomePageData {
+interface HomePageData {
   siteName: string;
+  origin: string;
   host: string;
-  /** Sats; 0: usernames are free; null: usernames are not for sale. */
+  /** 0: usernames are free; null: usernames are not for sale. */
   usernamePriceSat: number | null;
   hasZaps: boolean;
-  url: string;
   problem: string | null;
 }
 
 export function homePage(data: HomePageData): Page {
-  const { host, siteName, problem } = data;
+  const { siteName, origin, host, problem } = data;
   return {
     title: 'Lightning addresses for Nostr',
     description: `Every Nostr key has a Lightning address at ${host}.`,
-    url: data.url,
-    script: 'home',
+    url: `${origin}/`,
+    script: 'common',
     content: html`
       <h1>Every Nostr key has a Lightning address</h1>
       <p class="lead">
         Pay <span class="breakable">npub1…@${host}</span> from any Lightning wallet. The recipient
         collects the payment as ecash in their own wallet; ${siteName} never holds the money.
       </p>
-      <section class="card" aria-labelledby="pay-title">
-        <h2 id="pay-title">Pay someone</h2>
+      <${Section} title="Pay someone">
         <form method="post" action="/">
           <label for="recipient">Name, npub or address</label>
           <div class="row">
@@ -38,25 +38,23 @@ export function homePage(data: HomePageData): Page {
               autocapitalize="none"
               spellcheck="false"
               placeholder=${`alice@${host}`}
-              aria-describedby=${problem === null ? undefined : 'recipient-problem'}
-              aria-invalid=${problem === null ? undefined : 'true'}
+              aria-describedby="recipient-problem"
+              aria-invalid=${problem !== null}
             />
             <button type="submit">Continue</button>
           </div>
           ${problem !== null && html`<p id="recipient-problem" class="problem" role="alert">${problem}</p>`}
         </form>
-      </section>
+      <//>
       <div class="columns">
-        <section class="card" aria-labelledby="receive-title">
-          <h2 id="receive-title">Receive payments</h2>
+        <${Section} title="Receive payments">
           <p>
             You need no registration: your key already has an address. Sign in to see your payments,
             choose your mint and get a username.
           </p>
           <p><a class="button" href="/account">Your account</a></p>
-        </section>
-        <section class="card" aria-labelledby="offer-title">
-          <h2 id="offer-title">What this server offers</h2>
+        <//>
+        <${Section} title="What this server offers">
           <dl class="facts">
             <div>
               <dt>Addresses</dt>
@@ -71,7 +69,7 @@ export function homePage(data: HomePageData): Page {
               <dd>${data.hasZaps ? 'Yes, with receipts on Nostr' : 'Not available'}</dd>
             </div>
           </dl>
-        </section>
+        <//>
       </div>
     `,
   };

@@ -1,23 +1,25 @@
 import { html } from 'htm/preact';
-import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
+import { CopyableText, QrCode, Sats } from './elements.ts';
+import { type Page, shortenAddress } from './layout.ts';
+import type { Payee } from './payment-page.ts';
 
 const RELOAD_SECONDS = 5;
 
-export interface InvoicePageData {
-  address: string;
-  paymentPath: string;
-  amountSat: number;
-  request: string;
-  verifyPath: string;
-  expiresAtMs: number;
-  status: 'paid' | 'waiting' | 'expired';
+interface InvoicePageData {
+  payee: Payee;
+  quote: { amountSat: number; request: string; state: string; expiresAtMs: number };
+  verifyToken: string;
+  nowMs: number;
 }
 
-/** Shows an invoice and its status. `invoice.ts` switches between the sections; without JavaScript, the page reloads. */
-export function invoicePage(data: InvoicePageData): Page {
-  const { address, paymentPath, status } = data;
+/** `invoice.ts` switches between the sections; without JavaScript, the page reloads. */
+export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageData): Page {
+  const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
+  const unpaidStatus = quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
+  const status = isPaid ? 'paid' : unpaidStatus;
+  const address = shortenAddress(payee.address);
   return {
-    title: `Invoice for ${address}`,
+    title: `Invoice for ${payee.address}`,
     script: 'invoice',
     ...(status === 'waiting' && {
       head: html`<noscript><meta http-equiv="refresh" content=${RELOAD_SECONDS} /></noscript>`,
@@ -27,30 +29,30 @@ export function invoicePage(data: InvoicePageData): Page {
         id="invoice"
         class="narrow"
         data-status=${status}
-        data-verify=${data.verifyPath}
-        data-expires-at=${data.expiresAtMs}
+        data-verify=${`/lnurl/verify/${verifyToken}`}
+        data-expires-at=${quote.expiresAtMs}
       >
-        <h1><${Sats} amount=${data.amountSat} /> <small>to ${shortenAddress(address)}</small></h1>
+        <h1><${Sats} amount=${quote.amountSat} /> <small>to ${address}</small></h1>
         <p id="status" role="status" class="visually-hidden"></p>
         <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
           <h2><span aria-hidden="true">✓</span> Paid</h2>
-          <p><span class="breakable">${shortenAddress(address)}</span> received your payment.</p>
+          <p><span class="breakable">${address}</span> received your payment.</p>
         </section>
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
-          <${WaitingInvoice} ...${data} />
+          <${WaitingInvoice} request=${quote.request} />
         </section>
         <section class="card" data-section="expired" hidden=${status !== 'expired'}>
           <h2>This invoice has expired</h2>
           <p>Do not pay it any more. If you have just paid it, the payment appears here.</p>
         </section>
-        <p><a href=${paymentPath}>Make another payment</a></p>
+        <p><a href=${`/${payee.localPart}`}>Make another payment</a></p>
       </div>
     `,
   };
 }
 
-function WaitingInvoice({ request }: InvoicePageData) {
+function WaitingInvoice({ request }: { request: string }) {
   const uri = `lightning:${request.toUpperCase()}`;
   return html`
     <h2>Waiting for the payment</h2>

@@ -1,7 +1,8 @@
+import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
-import { encodeQrCode, MAX_QR_CODE_BYTES } from './qr-code.ts';
+import { shortenNpub } from './elements.ts';
 
 export interface Page {
   title: string;
@@ -11,12 +12,39 @@ export interface Page {
   url?: string;
   /** The name of a file in browser/ without extension. */
   script?: string;
+  /** Origins besides this one that the script may connect to. */
+  connectSources?: string;
   head?: VNode;
   content: ComponentChildren;
 }
 
-/** Renders a whole document. All texts are escaped by the library. */
-export function renderPage(siteName: string, page: Page): string {
+export function sendPage(reply: FastifyReply, siteName: string, page: Page): FastifyReply {
+  setPageHeaders(reply, page.connectSources);
+  return reply.type('text/html; charset=utf-8').send(renderPage(siteName, page));
+}
+
+export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
+  const policy = [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    `connect-src 'self' ${connectSources}`.trim(),
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ];
+  reply.headers({
+    'content-security-policy': policy.join('; '),
+    // The path of an invoice page contains a secret token.
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    // The browser keeps a page, but asks whether it has changed (ETag). The URL of an error may soon have a page.
+    'cache-control': reply.statusCode >= 400 ? 'no-store' : 'no-cache',
+  });
+}
+
+function renderPage(siteName: string, page: Page): string {
   const { title, description, url, script } = page;
   return `<!doctype html>${renderToString(html`
     <html lang="en">
@@ -25,9 +53,8 @@ export function renderPage(siteName: string, page: Page): string {
         <title>${title} · ${siteName}</title>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
-        ${url === undefined && html`<meta name="robots" content="noindex" />`}
         ${description !== undefined && html`<meta name="description" content=${description} />`}
-        ${url !== undefined && html`<${OpenGraph} ...${{ siteName, title, description, url }} />`}
+        ${url === undefined ? html`<meta name="robots" content="noindex" />` : describePreview(siteName, page)}
         <link rel="stylesheet" href="/assets/style.css" />
         <link rel="stylesheet" href="/assets/brand.css" />
         <link rel="icon" href="/assets/logo" />
@@ -50,14 +77,7 @@ export function renderPage(siteName: string, page: Page): string {
   `)}`;
 }
 
-interface OpenGraphProps {
-  siteName: string;
-  title: string;
-  description: string | undefined;
-  url: string;
-}
-
-function OpenGraph({ siteName, title, description = '', url }: OpenGraphProps) {
+function describePreview(siteName: string, { title, description, url }: Page) {
   return html`
     <meta property="og:type" content="website" />
     <meta property="og:site_name" content=${siteName} />
@@ -68,51 +88,8 @@ function OpenGraph({ siteName, title, description = '', url }: OpenGraphProps) {
   `;
 }
 
-/** A QR code of an ASCII text, always dark on white, as scanners expect. */
-export function QrCode({ text, label }: { text: string; label: string }) {
-  // Mints choose the length of invoices.
-  if (text.length > MAX_QR_CODE_BYTES) {
-    return html`<p class="hint">This text is too long for a QR code.</p>`;
-  }
-  const { path, viewBox } = encodeQrCode(text);
-  return html`
-    <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
-      <path d=${path} />
-    </svg>
-  `;
-}
-
-interface CopyableTextProps {
-  id: string;
-  text: string;
-  label: string;
-  children?: ComponentChildren;
-}
-
-/** A text to copy, with a button that `common.ts` shows. */
-export function CopyableText({ id, text, label, children }: CopyableTextProps) {
-  return html`
-    <div class="copyable">
-      <code id=${id} class="breakable">${text}</code>
-      ${children}
-      <button type="button" class="secondary" data-copy=${id} hidden>${label}</button>
-    </div>
-  `;
-}
-
-/** An amount, which `common.ts` formats in the user's language. */
-export function Sats({ amount }: { amount: number }) {
-  const unit = amount === 1 ? 'sat' : 'sats';
-  return html`<data value=${amount} data-sats>${amount.toLocaleString('en')}</data> ${unit}`;
-}
-
-const NPUB_START_LENGTH = 12;
-const NPUB_END_LENGTH = 6;
-
 /** Shortens the npub of an address for headings. Usernames stay complete, because a shortened one could deceive. */
 export function shortenAddress(address: string): string {
   const [localPart = '', host = ''] = address.split('@');
-  return localPart.startsWith('npub1')
-    ? `${localPart.slice(0, NPUB_START_LENGTH)}…${localPart.slice(-NPUB_END_LENGTH)}@${host}`
-    : address;
+  return localPart.startsWith('npub1') ? `${shortenNpub(localPart)}@${host}` : address;
 }

@@ -1,12 +1,16 @@
 import { html } from 'htm/preact';
-import { CopyableText, type Page, QrCode, Sats, shortenAddress } from './layout.ts';
+import { buildLnurlUri, CopyableText, QrCode, Sats, Section } from './elements.ts';
+import { type Page, shortenAddress } from './layout.ts';
 
-export interface PaymentPageData {
+/** An address that a payer has opened. */
+export interface Payee {
+  origin: string;
+  /** In lower case, with the tag. */
+  localPart: string;
   address: string;
-  /** In lower case (LUD-01). */
-  lnurl: string;
-  url: string;
-  path: string;
+}
+
+interface PaymentFormState {
   minSat: number;
   maxSat: number;
   /** 0: payers cannot send comments. */
@@ -17,27 +21,25 @@ export interface PaymentPageData {
   problem: string | null;
 }
 
-export function paymentPage(data: PaymentPageData): Page {
-  const { address, lnurl, minSat, maxSat, problem } = data;
-  const uri = `lightning:${lnurl.toUpperCase()}`;
+export function paymentPage({ origin, localPart, address }: Payee, form: PaymentFormState): Page {
+  const { minSat, maxSat, problem } = form;
+  const uri = buildLnurlUri(origin, localPart);
   return {
     title: `Pay ${address}`,
     description: `Send sats to ${address} from any Lightning wallet.`,
-    url: data.url,
+    url: `${origin}/${localPart}`,
     script: 'payment',
     content: html`
       <h1><small>Pay</small> ${shortenAddress(address)}</h1>
       <div class="columns">
-        <section class="card" aria-labelledby="scan-title">
-          <h2 id="scan-title">Scan or copy</h2>
+        <${Section} title="Scan or copy">
           <${QrCode} text=${uri} label=${`QR code of the Lightning address ${address}`} />
           <${CopyableText} id="address" text=${address} label="Copy address">
             <a class="button secondary" href=${uri}>Open in wallet</a>
           <//>
-        </section>
-        <section class="card" aria-labelledby="invoice-title">
-          <h2 id="invoice-title">Or create an invoice</h2>
-          <form method="post" action=${data.path} id="payment-form">
+        <//>
+        <${Section} title="Or create an invoice">
+          <form method="post" action=${`/${localPart}`}>
             ${problem !== null && html`<p id="problem" class="problem" role="alert">${problem}</p>`}
             <label for="amount">Amount in sats</label>
             <input
@@ -49,24 +51,24 @@ export function paymentPage(data: PaymentPageData): Page {
               min=${minSat}
               max=${maxSat}
               step="1"
-              value=${data.amount}
+              value=${form.amount}
               autocomplete="off"
-              aria-describedby=${problem === null ? 'range' : 'range problem'}
-              aria-invalid=${problem === null ? undefined : 'true'}
+              aria-describedby="range problem"
+              aria-invalid=${problem !== null}
             />
             <p id="range" class="hint">
               From <${Sats} amount=${minSat} /> to <${Sats} amount=${maxSat} />
             </p>
-            ${data.maxCommentLength > 0 && html`<${CommentField} ...${data} />`}
-            <button type="submit">Create invoice</button>
+            ${form.maxCommentLength > 0 && html`<${CommentField} ...${form} />`}
+            <button type="submit" id="create-invoice">Create invoice</button>
           </form>
-        </section>
+        <//>
       </div>
     `,
   };
 }
 
-function CommentField({ comment, maxCommentLength }: PaymentPageData) {
+function CommentField({ comment, maxCommentLength }: PaymentFormState) {
   return html`
     <label for="comment">Comment (optional)</label>
     <textarea id="comment" name="comment" rows="2" maxlength=${maxCommentLength}>${comment}</textarea>

@@ -2,10 +2,11 @@ import { parseAddressInput } from '../../recipients/address-input.ts';
 import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
 
-export type RecipientFieldResult = { path: string } | { problem: string };
-
 /** Finds the payment page for what a payer entered ({@link parseAddressInput}), if it is on one of this server's hosts. */
-export function findPaymentPath(text: string, hosts: readonly string[]): RecipientFieldResult {
+export function findPaymentPath(
+  text: string,
+  hosts: readonly string[],
+): { path: string } | { problem: string } {
   if (containsSecretKey(text)) {
     return { problem: SECRET_KEY_WARNING };
   }
@@ -16,12 +17,13 @@ export function findPaymentPath(text: string, hosts: readonly string[]): Recipie
     };
   }
   const { kind } = parseRecipientAddress(localPart);
-  if (kind === 'pubkey' || kind === 'name') {
-    return { path: `/${localPart.toLowerCase()}` };
+  switch (kind) {
+    case 'pubkey':
+    case 'name':
+      return { path: `/${localPart.toLowerCase()}` };
+    case 'invalid_npub':
+      return { problem: 'This npub is not valid. Check that it is complete.' };
+    default:
+      return { problem: 'This is neither a username nor an npub.' };
   }
-  const problem =
-    kind === 'invalid_npub'
-      ? 'This npub is not valid. Check that it is complete.'
-      : 'This is neither a username nor an npub.';
-  return { problem };
 }

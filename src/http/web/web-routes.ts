@@ -14,28 +14,24 @@ import {
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
-import type { Recipient, ResolvedAddress } from '../../recipients/recipient-directory.ts';
+import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import type { HttpContext } from '../context.ts';
 import { type StaticFile, sendStaticFile } from '../static-files.ts';
 import { type Branding, type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles, loadBrowserFiles } from './browser-files.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
-import { type Page, renderPage } from './layout.ts';
-import { encodeLnurl } from './lnurl.ts';
-import { setPageHeaders } from './page-headers.ts';
-import { paymentPage } from './payment-page.ts';
+import { type Page, sendPage, setPageHeaders } from './layout.ts';
+import { type Payee, paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
-import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
+import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from './secret-key.ts';
 
 export interface WebSettings extends BrandingSettings {
   /** The relay through which remote signers connect to the account page (NIP-46). */
   signerRelay: string;
 }
 
-export interface WebPages extends Pick<WebSettings, 'signerRelay'> {
-  branding: Branding;
-}
+export type WebPages = Branding & Pick<WebSettings, 'signerRelay'>;
 
 /** Returns null if the operator switched the pages off, or the files for the browser are missing. */
 export async function loadWebPages(
@@ -53,15 +49,11 @@ export async function loadWebPages(
     );
     return null;
   }
-  return { branding: await loadBranding(settings), signerRelay: settings.signerRelay };
+  return { ...(await loadBranding(settings)), signerRelay: settings.signerRelay };
 }
 
 const formField = z.string().default('');
-
-/** The fields of a form; none if the request has no body. */
-function formBody<Shape extends z.ZodRawShape>(shape: Shape) {
-  return z.preprocess((body) => body ?? {}, z.object(shape));
-}
+const paymentParams = z.object({ address: z.string() });
 
 /**
  * The pages for people. They need no API of their own: forms without JavaScript create invoices like the LNURL route,
@@ -72,7 +64,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   { context, web },
 ) => {
   const { publicOrigins } = context;
-  const { siteName } = web.branding;
+  const { siteName } = web;
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
   // For clients that are not browsers, errors are the same as without the pages.
@@ -81,76 +73,78 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       reply.removeHeader('etag');
     }
   });
-  parseForms(app);
+  app.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string' },
+    (_request, body, done) => done(null, Object.fromEntries(new URLSearchParams(`${body}`))),
+  );
 
-  const send = (reply: FastifyReply, page: Page) => {
-    setPageHeaders(reply);
-    return reply.send(renderPage(siteName, page));
-  };
-
-  const renderHome = (request: FastifyRequest, problem: string | null) => {
+  const sendHome = (request: FastifyRequest, reply: FastifyReply, problem: string | null) => {
     const origin = publicOrigins.getOriginForRequest(request);
-    return homePage({
+    const page = homePage({
       siteName,
+      origin,
       host: publicOrigins.getHost(origin),
       usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
-      url: `${origin}/`,
       problem,
     });
+    return sendPage(reply, siteName, page);
   };
 
-  app.get('/', { config }, async (request, reply) => send(reply, renderHome(request, null)));
+  app.get('/', { config }, (request, reply) => sendHome(request, reply, null));
 
   app.post(
     '/',
-    { config, schema: { body: formBody({ recipient: formField }) } },
+    { config, schema: { body: z.object({ recipient: formField }).prefault({}) } },
     async (request, reply) => {
       const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
       const result = findPaymentPath(request.body.recipient, hosts);
       return 'path' in result
         ? reply.redirect(result.path, 303)
-        : send(reply.code(400), renderHome(request, result.problem));
+        : sendHome(request, reply.code(400), result.problem);
     },
   );
 
-  app.get('/account', { config }, async (_request, reply) => {
-    setPageHeaders(reply, { connectSources: listRelaySources(context.allowPrivateNetworks) });
-    return reply.send(renderPage(siteName, accountPage(web.signerRelay)));
-  });
+  app.get('/account', { config }, async (_request, reply) =>
+    sendPage(reply, siteName, accountPage(web.signerRelay, context.allowPrivateNetworks)),
+  );
 
-  const paymentParams = z.object({ address: z.string() });
+  const sendPayment = async (
+    reply: FastifyReply,
+    payee: ResolvedPayee,
+    form: { amount: string; comment: string; problem: string | null },
+  ) => {
+    const range = await getSatRange(payee, context);
+    const { maxCommentLength } = context;
+    return sendPage(reply, siteName, paymentPage(payee, { ...range, maxCommentLength, ...form }));
+  };
 
   app.get('/:address', { config, schema: { params: paymentParams } }, async (request, reply) => {
     const payee = await resolvePayee(request, request.params.address, context);
-    const form = { amount: '', comment: '', problem: null };
-    return send(reply, await renderPayment(payee, form, context));
+    return sendPayment(reply, payee, { amount: '', comment: '', problem: null });
   });
+
+  const paymentForm = z.object({ amount: formField, comment: formField }).prefault({});
 
   app.post(
     '/:address',
-    {
-      config,
-      schema: {
-        params: paymentParams,
-        body: formBody({ amount: formField, comment: formField }),
-      },
-    },
+    { config, schema: { params: paymentParams, body: paymentForm } },
     async (request, reply) => {
+      const { amount, comment } = request.body;
       const payee = await resolvePayee(request, request.params.address, context);
-      if (Object.values(request.body).some(containsSecretKey)) {
-        const form = { amount: '', comment: '', problem: SECRET_KEY_WARNING };
-        return send(reply.code(400), await renderPayment(payee, form, context));
-      }
       try {
         const verifyToken = await issueWebInvoice(payee, request.body, request, context);
         return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
       } catch (error) {
-        if (error instanceof RequestError && error.code === 'invalid') {
-          const form = { ...request.body, problem: error.message };
-          return send(reply.code(400), await renderPayment(payee, form, context));
+        if (!(error instanceof RequestError && error.code === 'invalid')) {
+          throw error;
         }
-        throw error;
+        return sendPayment(reply.code(400), payee, {
+          amount: removeSecretKeys(amount),
+          comment: removeSecretKeys(comment),
+          problem: error.message,
+        });
       }
     },
   );
@@ -165,29 +159,13 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       if (quote?.pubkey !== payee.recipient.pubkey) {
         throw notFoundError();
       }
-      const page = invoicePage({
-        address: payee.address,
-        paymentPath: `/${payee.localPart}`,
-        amountSat: quote.amountSat,
-        request: quote.request,
-        verifyPath: `/lnurl/verify/${token}`,
-        expiresAtMs: quote.expiresAtMs,
-        status: toInvoiceStatus(quote, context.clock()),
-      });
-      return send(reply, page);
+      const nowMs = context.clock();
+      return sendPage(reply, siteName, invoicePage({ payee, quote, verifyToken: token, nowMs }));
     },
   );
 
-  serveAssets(app, web.branding);
+  serveAssets(app, web);
 };
-
-function parseForms(app: FastifyInstance): void {
-  app.addContentTypeParser(
-    'application/x-www-form-urlencoded',
-    { parseAs: 'string' },
-    (_request, body, done) => done(null, Object.fromEntries(new URLSearchParams(`${body}`))),
-  );
-}
 
 function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void {
   let loading: Promise<ReadonlyMap<string, StaticFile>> | null = null;
@@ -208,11 +186,13 @@ function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void
   });
 }
 
-/** @param signerRelay the relay through which remote signers connect (NIP-46) */
-function accountPage(signerRelay: string): Page {
+/** @param allowInsecure relays may lack TLS */
+function accountPage(signerRelay: string, allowInsecure: boolean): Page {
   return {
     title: 'Your account',
     script: 'account',
+    // The relays of a remote signer. The user chooses them, so any host is allowed.
+    connectSources: allowInsecure ? 'wss: ws:' : 'wss:',
     content: html`
       <div id="account" data-signer-relay=${signerRelay}>
         <h1>Your account</h1>
@@ -226,25 +206,14 @@ function accountPage(signerRelay: string): Page {
   };
 }
 
-/** The sources of a remote signer's relays. The user chooses them, so any host is allowed. */
-function listRelaySources(allowInsecure: boolean): string[] {
-  return allowInsecure ? ['wss:', 'ws:'] : ['wss:'];
-}
-
-interface Payee extends ResolvedAddress {
-  /** In lower case, with the tag. */
-  localPart: string;
-  address: string;
-  host: string;
-  origin: string;
-}
+type ResolvedPayee = Payee & ResolvedAddress & { host: string };
 
 /** Throws the same error for invalid, unknown and blocked recipients. */
 async function resolvePayee(
   request: FastifyRequest,
   name: string,
   { recipients, publicOrigins }: HttpContext,
-): Promise<Payee> {
+): Promise<ResolvedPayee> {
   const resolved = await recipients.resolveAddress(name).catch((error: unknown) => {
     throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
   });
@@ -254,26 +223,29 @@ async function resolvePayee(
   return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
 }
 
-async function getSatRange(recipient: Recipient, { invoices }: HttpContext) {
+async function getSatRange({ recipient }: ResolvedPayee, { invoices }: HttpContext) {
   const { minMsat, maxMsat } = await getSendableRange(invoices, recipient);
   return { minSat: minMsat / MSAT_PER_SAT, maxSat: maxMsat / MSAT_PER_SAT };
 }
 
 /** Issues an invoice as the LNURL route does. Returns its verify token. Throws RequestError. */
 async function issueWebInvoice(
-  { recipient, account, tag, host }: Payee,
+  payee: ResolvedPayee,
   { amount, comment }: { amount: string; comment: string },
   request: FastifyRequest,
   context: HttpContext,
 ): Promise<string> {
+  const { recipient, account, tag, host } = payee;
   const { invoices, descriptionTemplate, maxCommentLength } = context;
-  const { minSat, maxSat } = await getSatRange(recipient, context);
+  if (containsSecretKey(amount) || containsSecretKey(comment)) {
+    throw new RequestError('invalid', SECRET_KEY_WARNING);
+  }
+  const { minSat, maxSat } = await getSatRange(payee, context);
   const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
   if (!(amountSat >= minSat && amountSat <= maxSat)) {
     const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
     throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
   }
-  const prefixes = toAddressPrefixes(request.ip);
   const address = `${account}@${host}`;
   const text = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
@@ -283,32 +255,9 @@ async function issueWebInvoice(
     zapRequest: null,
     receiptRefusal: null,
   };
+  const prefixes = toAddressPrefixes(request.ip);
   const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, text };
-  const invoice = await issueInvoice(invoices, order);
-  return invoice.verifyToken;
-}
-
-async function renderPayment(
-  { recipient, localPart, address, origin }: Payee,
-  form: { amount: string; comment: string; problem: string | null },
-  context: HttpContext,
-): Promise<Page> {
-  return paymentPage({
-    address,
-    lnurl: encodeLnurl(`${origin}/.well-known/lnurlp/${localPart}`),
-    url: `${origin}/${localPart}`,
-    path: `/${localPart}`,
-    ...(await getSatRange(recipient, context)),
-    maxCommentLength: context.maxCommentLength,
-    ...form,
-  });
-}
-
-function toInvoiceStatus(quote: { state: string; expiresAtMs: number }, nowMs: number) {
-  if (quote.state === 'PAID' || quote.state === 'ISSUED') {
-    return 'paid';
-  }
-  return quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
+  return (await issueInvoice(invoices, order)).verifyToken;
 }
 
 function notFoundError(): RequestError {

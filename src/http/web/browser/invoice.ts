@@ -1,4 +1,3 @@
-import './common.ts';
 import { find } from './common.ts';
 import { readRetryAfterMs } from './retry-after.ts';
 
@@ -11,13 +10,6 @@ const SLOW_POLL_INTERVAL_MS = 10_000;
 /** A connection may hang after the device slept or changed its network. */
 const RESPONSE_TIMEOUT_MS = 5_000;
 
-interface WebLn {
-  enable(): Promise<void>;
-  sendPayment(request: string): Promise<unknown>;
-}
-
-type Status = 'paid' | 'waiting' | 'expired';
-
 const invoice = find('invoice', HTMLElement);
 const statusText = find('status', HTMLElement);
 const connectionText = find('connection', HTMLElement);
@@ -27,7 +19,7 @@ const weblnProblem = find('webln-problem', HTMLElement);
 const expiresAtMs = Number(invoice.dataset['expiresAt']);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
-let status = invoice.dataset['status'] as Status;
+let status = invoice.dataset['status'];
 let countdownTimer: ReturnType<typeof setTimeout> | undefined;
 
 async function keepCurrent(): Promise<void> {
@@ -36,7 +28,7 @@ async function keepCurrent(): Promise<void> {
     try {
       const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
       const response = await fetch(verifyUrl, { cache: 'no-store', signal });
-      retryAfterMs = readRetryAfterMs(response, 0);
+      retryAfterMs = readRetryAfterMs(response.headers, 0);
       const body: { settled?: boolean } = await response.json();
       connectionText.hidden = true;
       if (body.settled === true) {
@@ -59,20 +51,17 @@ async function keepCurrent(): Promise<void> {
 }
 
 /** Ends early when the payer returns to the page. */
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    const finish = () => {
-      document.removeEventListener('visibilitychange', onVisibilityChange);
-      clearTimeout(timer);
-      resolve();
-    };
-    const onVisibilityChange = () => document.hidden || finish();
-    document.addEventListener('visibilitychange', onVisibilityChange);
-    const timer = setTimeout(finish, durationMs);
+async function pause(durationMs: number): Promise<void> {
+  const listening = new AbortController();
+  await new Promise<void>((resolve) => {
+    const onVisibilityChange = () => document.hidden || resolve();
+    document.addEventListener('visibilitychange', onVisibilityChange, listening);
+    setTimeout(resolve, durationMs);
   });
+  listening.abort();
 }
 
-function showStatus(newStatus: Status, announcement: string): void {
+function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {
   status = newStatus;
   invoice.dataset['status'] = newStatus;
   statusText.textContent = announcement;
@@ -93,11 +82,16 @@ function showCountdown(endMs: number): void {
 }
 
 function formatClock(seconds: number): string {
-  const hours = Math.floor(seconds / 3_600);
-  const parts = [Math.floor(seconds / 60) % 60, seconds % 60];
-  return (hours === 0 ? parts : [hours, ...parts])
-    .map((part) => String(part).padStart(2, '0'))
+  const units = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60, seconds % 60];
+  return units
+    .slice(units[0] === 0 ? 1 : 0)
+    .map((unit) => String(unit).padStart(2, '0'))
     .join(':');
+}
+
+interface WebLn {
+  enable(): Promise<void>;
+  sendPayment(request: string): Promise<unknown>;
 }
 
 function offerWebLn(): void {

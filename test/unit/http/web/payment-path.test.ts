@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { encodeLnurl } from '../../../../src/http/web/lnurl.ts';
+import { buildLnurlUri } from '../../../../src/http/web/elements.ts';
 import { findPaymentPath } from '../../../../src/http/web/payment-path.ts';
 
 const HOSTS = ['pay.example', 'www.example:8443'];
 const NPUB = 'npub10elfcs4fr0l0r8af98jlmgdh9c8tcxjvz9qkw038js35mp4dma8qzvjptg';
 
-const LNURL = encodeLnurl('https://pay.example/.well-known/lnurlp/alice');
+const LNURL_URI = buildLnurlUri('https://pay.example', 'alice');
 
 describe('the payment page', () => {
   it.each([
@@ -19,14 +19,14 @@ describe('the payment page', () => {
     ['a username after an @', '@alice', '/alice'],
     ['the URL of a payment page', 'https://pay.example/Alice?amount=21', '/alice'],
     ['the URL of an invoice page', 'https://pay.example/alice/invoice/abc', '/alice'],
-    ['an LNURL', `lightning:${LNURL.toUpperCase()}`, '/alice'],
+    ['an LNURL', LNURL_URI, '/alice'],
   ])('is found for %s', (_case, text, path) => {
     expect(findPaymentPath(text, HOSTS)).toEqual({ path });
   });
 
   it.each([
     ['another server', 'alice@other.example', /another server.*@pay\.example/],
-    ['an unreadable LNURL', `${LNURL}q`, /neither/],
+    ['an unreadable LNURL', `${LNURL_URI}q`, /neither/],
     ['a subdomain', 'alice@x.pay.example', /another server/],
     ['a wrong npub', NPUB.replace('npub10', 'npub11'), /npub is not valid/],
     ['a secret key', `nsec1${'q'.repeat(58)}`, /secret key/],

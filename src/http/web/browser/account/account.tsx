@@ -1,35 +1,27 @@
-import '../common.ts';
 import { render } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { find } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
-import { ApiClient, type User, type UserResponse } from './api-client.ts';
+import { ApiClient, type Session, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
+import { useFocusOnChange } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSection } from './payments-section.tsx';
 import { SignIn } from './sign-in.tsx';
 import type { Signer } from './signer.ts';
 import { UsernameSection } from './username-section.tsx';
 
-interface Session {
-  signer: Signer;
-  api: ApiClient;
-  user: User;
-}
-
 function Account({ signerRelay }: { signerRelay: string }) {
-  const [session, setSession] = useState<Session | null>(null);
+  const [session, setSession] = useState<{ signer: Signer; api: ApiClient; user: User } | null>(
+    null,
+  );
+  const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
   const signIn = async (signer: Signer, signal: AbortSignal) => {
     const api = new ApiClient(signer);
-    const { data } = await api.request<UserResponse>('/api/v2/user/info');
+    const { data } = await api.request<{ user: User }>('/api/v2/user/info');
     signal.throwIfAborted();
     setSession({ signer, api, user: data.user });
   };
-  // A change may finish after the user has signed out.
-  const changeUser = (user: User) =>
-    setSession((current) =>
-      current && current.api === session?.api ? { ...current, user } : current,
-    );
   const signOut = () => {
     session?.signer.close();
     setSession(null);
@@ -37,7 +29,9 @@ function Account({ signerRelay }: { signerRelay: string }) {
   return (
     <>
       <div class="row spread">
-        <Heading isSignedIn={session !== null} />
+        <h1 ref={heading} tabIndex={-1}>
+          Your account
+        </h1>
         {session !== null && (
           <button type="button" class="secondary" onClick={signOut}>
             Sign out
@@ -47,41 +41,26 @@ function Account({ signerRelay }: { signerRelay: string }) {
       {session === null ? (
         <SignIn signerRelay={signerRelay} onSigner={signIn} />
       ) : (
-        <Sections {...session} onUserChange={changeUser} />
+        <Sections
+          {...session}
+          onUserChange={(user) =>
+            // A change may finish after the user has signed out.
+            setSession((current) => (current?.api === session.api ? { ...current, user } : current))
+          }
+        />
       )}
     </>
   );
 }
 
-/** Gets the focus after the user signed in or out, because the used button is gone. */
-function Heading({ isSignedIn }: { isSignedIn: boolean }) {
-  const heading = useRef<HTMLHeadingElement>(null);
-  const wasSignedIn = useRef(isSignedIn);
-  useEffect(() => {
-    if (wasSignedIn.current !== isSignedIn) {
-      wasSignedIn.current = isSignedIn;
-      heading.current?.focus();
-    }
-  }, [isSignedIn]);
-  return (
-    <h1 ref={heading} tabIndex={-1}>
-      Your account
-    </h1>
-  );
-}
-
-interface SectionsProps extends Session {
-  onUserChange: (user: User) => void;
-}
-
-function Sections({ api, user, onUserChange }: SectionsProps) {
+function Sections(session: Session) {
   return (
     <>
-      <PaymentsSection api={api} />
-      <AddressesSection api={api} user={user} />
-      <UsernameSection api={api} user={user} onUserChange={onUserChange} />
-      <MintSection api={api} user={user} onUserChange={onUserChange} />
-      <CollectSection user={user} />
+      <PaymentsSection api={session.api} />
+      <AddressesSection {...session} />
+      <UsernameSection {...session} />
+      <MintSection {...session} />
+      <CollectSection user={session.user} />
     </>
   );
 }

@@ -1,14 +1,10 @@
-import type { ApiClient, User } from './api-client.ts';
-import { ActionableProblem, CopyableText, QrCode, Section, useLoaded } from './elements.tsx';
-import { locateAddress } from './lightning-address.ts';
+import { buildLnurlUri, CopyableText, QrCode, Section } from '../../elements.ts';
+import type { Session } from './api-client.ts';
+import { Problem, useLoaded } from './elements.tsx';
 
-interface AddressesResponse {
-  data: { addresses: string[] };
-}
-
-export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
+export function AddressesSection({ api, user }: Session) {
   const { data, problem, reload } = useLoaded(
-    () => api.request<AddressesResponse>('/api/v2/user/addresses'),
+    () => api.request<{ addresses: string[] }>('/api/v2/user/addresses'),
     // A new username adds addresses.
     [api, user.name],
   );
@@ -16,11 +12,7 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
   return (
     <Section title="Your addresses">
       <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
-      {problem !== null && (
-        <ActionableProblem action="Try again" onAction={reload}>
-          Your addresses could not be read. {problem}
-        </ActionableProblem>
-      )}
+      <Problem text={problem && `Your addresses could not be read. ${problem}`} onRetry={reload} />
       {first !== undefined && <Address address={first} />}
       {others.map((address) => (
         <details key={address} class="address">
@@ -33,16 +25,28 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
 }
 
 function Address({ address }: { address: string }) {
-  const { paymentPage, uri } = locateAddress(address, location.origin);
+  const [localPart = '', host = ''] = address.split('@');
+  const origin = `${chooseScheme(host)}//${host}`;
   return (
     <div class="columns">
-      <QrCode text={uri} label={`QR code of the Lightning address ${address}`} />
+      <QrCode
+        text={buildLnurlUri(origin, localPart)}
+        label={`QR code of the Lightning address ${address}`}
+      />
       <div>
         <CopyableText text={address} label="Copy address" />
         <p>
-          <a href={paymentPage}>Payment page</a>
+          <a href={`${origin}/${localPart}`}>Payment page</a>
         </p>
       </div>
     </div>
   );
+}
+
+/** Payers use HTTPS, except for onion services (LUD-16). Only a server for development lacks it. */
+function chooseScheme(host: string): string {
+  if (host === location.host) {
+    return location.protocol;
+  }
+  return host.endsWith('.onion') ? 'http:' : 'https:';
 }

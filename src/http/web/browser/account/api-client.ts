@@ -6,23 +6,14 @@ const TOKEN_PATH = '/api/v2/auth/nip98';
 /** The kind of events that authenticate HTTP requests (NIP-98). */
 const HTTP_AUTH_KIND = 27_235;
 
-/**
- * A connection may hang after the device slept or changed its network. The server itself waits for a mint for up to 15 s.
- */
+/** A connection may hang after the device slept. The server itself waits for a mint for up to 15 s. */
 const RESPONSE_TIMEOUT_MS = 20_000;
-
-/** The server's tokens are valid for 30 minutes. */
-const TOKEN_LIFETIME_MS = 25 * 60_000;
 
 export interface User {
   pubkey: string;
   name?: string;
   mintUrl: string;
   lockQuote: boolean;
-}
-
-export interface UserResponse {
-  data: { user: User };
 }
 
 /** A response with an error. The message is a sentence for the user. */
@@ -41,8 +32,8 @@ export class ApiError extends Error {
 }
 
 interface ApiRequest {
-  method?: 'GET' | 'POST' | 'PATCH';
-  body?: unknown;
+  method?: 'POST' | 'PATCH';
+  body?: object;
   headers?: Record<string, string>;
 }
 
@@ -54,38 +45,62 @@ export class ApiClient {
   readonly #signer: Signer;
   /** The key that signed first. */
   #pubkey: string | null = null;
-  #token: { value: Promise<string>; expiresAtMs: number } | null = null;
+  /** Concurrent requests share it, so that the user signs once. */
+  #token: Promise<string> | null = null;
 
   constructor(signer: Signer) {
     this.#signer = signer;
   }
 
-  /**
-   * Returns the body of a successful response.
-   *
-   * @throws ApiError; TypeError or TimeoutError if the server did not respond
-   */
-  async request<Body>(path: string, options: ApiRequest = {}): Promise<Body> {
+  /** Throws ApiError, SignerError, or, if the server did not respond, TypeError or TimeoutError. */
+  async request<Data>(path: string, options: ApiRequest = {}): Promise<ApiResponse<Data>> {
     let response = await this.#send(path, options);
     if (response.status === 401) {
       response = await this.#send(path, options);
     }
-    return readBody(response);
+    return readResponse(response);
   }
 
-  /**
-   * Signs a request (NIP-98).
-   *
-   * @returns the value of its `Authorization` header
-   * @throws SignerError
-   */
-  async signRequest(url: string, method: string): Promise<string> {
+  async #send(path: string, { method, body, headers }: ApiRequest): Promise<Response> {
+    this.#token ??= this.#requestToken();
+    const token = this.#token;
+    const response = await fetch(path, {
+      ...(method === undefined ? { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) } : { method }),
+      headers: {
+        authorization: `Bearer ${await token}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    // The token has expired. A concurrent request may have replaced it already.
+    if (response.status === 401 && this.#token === token) {
+      this.#token = null;
+    }
+    return response;
+  }
+
+  async #requestToken(): Promise<string> {
+    try {
+      const response = await fetch(TOKEN_PATH, {
+        headers: { authorization: await this.#signRequest(`${location.origin}${TOKEN_PATH}`) },
+        signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
+      });
+      return (await readResponse<{ token: string }>(response)).data.token;
+    } catch (error) {
+      this.#token = null;
+      throw error;
+    }
+  }
+
+  /** Returns the value of the `Authorization` header of a GET request (NIP-98). */
+  async #signRequest(url: string): Promise<string> {
     const event = await this.#signer.signEvent({
       kind: HTTP_AUTH_KIND,
       created_at: Math.floor(Date.now() / 1_000),
       tags: [
         ['u', url],
-        ['method', method],
+        ['method', 'GET'],
       ],
       content: '',
     });
@@ -96,51 +111,15 @@ export class ApiClient {
     }
     return `Nostr ${btoa(JSON.stringify(event))}`;
   }
-
-  async #send(path: string, { method = 'GET', body, headers = {} }: ApiRequest): Promise<Response> {
-    const token = this.#getToken();
-    const response = await fetch(path, {
-      method,
-      headers: {
-        accept: 'application/json',
-        authorization: `Bearer ${await token}`,
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-        ...headers,
-      },
-      ...(method === 'GET' && { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) }),
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    // A concurrent request may have replaced the token already.
-    if (response.status === 401 && this.#token?.value === token) {
-      this.#token = null;
-    }
-    return response;
-  }
-
-  /** Returns a valid JWT. Concurrent requests share it, so that the user signs once. */
-  #getToken(): Promise<string> {
-    if (this.#token === null || this.#token.expiresAtMs <= Date.now()) {
-      const value = this.#requestToken();
-      this.#token = { value, expiresAtMs: Date.now() + TOKEN_LIFETIME_MS };
-      value.catch(() => {
-        this.#token = null;
-      });
-    }
-    return this.#token.value;
-  }
-
-  async #requestToken(): Promise<string> {
-    const authorization = await this.signRequest(`${location.origin}${TOKEN_PATH}`, 'GET');
-    const response = await fetch(TOKEN_PATH, {
-      headers: { accept: 'application/json', authorization },
-      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
-    });
-    const { data } = await readBody<{ data: { token: string } }>(response);
-    return data.token;
-  }
 }
 
-async function readBody<Body>(response: Response): Promise<Body> {
+interface ApiResponse<Data> {
+  data: Data;
+  /** Of lists only. */
+  metadata: { total: number };
+}
+
+async function readResponse<Data>(response: Response): Promise<ApiResponse<Data>> {
   const body = await response.json().catch(() => null);
   if (!response.ok) {
     const message = body?.message ?? `The server responded with status ${response.status}.`;
@@ -151,4 +130,11 @@ async function readBody<Body>(response: Response): Promise<Body> {
     throw new TypeError('The response is not from this server.');
   }
   return body;
+}
+
+/** What the sections of the account page need. */
+export interface Session {
+  api: ApiClient;
+  user: User;
+  onUserChange: (user: User) => void;
 }

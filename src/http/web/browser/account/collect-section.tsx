@@ -1,6 +1,6 @@
 import { npubEncode } from 'nostr-tools/nip19';
+import { CopyableText, Section } from '../../elements.ts';
 import type { User } from './api-client.ts';
-import { CopyableText, Section } from './elements.tsx';
 
 /** The wallets that use the API of this server, and the lock setting that they need. */
 const WALLETS = [

@@ -1,80 +1,21 @@
-import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { encodeQrCode } from '../../qr-code.ts';
-import { CAN_COPY, copyText, formatNumber } from '../common.ts';
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { describeProblem } from './problem-text.ts';
 
-export function Section({ title, children }: { title: string; children: ComponentChildren }) {
-  const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
-  return (
-    <section class="card" aria-labelledby={id}>
-      <h2 id={id}>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
-/** A QR code, always dark on white, as scanners expect. */
-export function QrCode({ text, label }: { text: string; label: string }) {
-  const { path, viewBox } = encodeQrCode(text);
-  return (
-    <svg class="qr" role="img" aria-label={label} viewBox={viewBox} shape-rendering="crispEdges">
-      <path d={path} />
-    </svg>
-  );
-}
-
-export function CopyableText({ text, label }: { text: string; label: string }) {
-  return (
-    <div class="copyable">
-      <code class="breakable">{text}</code>
-      {CAN_COPY && (
-        <button
-          type="button"
-          class="secondary"
-          onClick={({ currentTarget }) => void copyText(text, currentTarget)}
-        >
-          {label}
-        </button>
-      )}
-    </div>
-  );
-}
-
-export function Sats({ amount }: { amount: number }) {
-  return (
-    <>
-      <data value={amount}>{formatNumber(amount)}</data> {amount === 1 ? 'sat' : 'sats'}
-    </>
-  );
-}
-
 /** An error, which screen readers announce. */
-export function Problem({ children }: { children: ComponentChildren }) {
-  return (
-    <p class="problem" role="alert">
-      {children}
-    </p>
-  );
-}
-
-export function ActionableProblem({
-  children,
-  action,
-  onAction,
-}: {
-  children: ComponentChildren;
-  action: string;
-  onAction: () => void;
-}) {
-  return (
+export function Problem({ text, onRetry }: { text: string | null; onRetry?: () => void }) {
+  return text === null ? null : (
     <>
-      <Problem>{children}</Problem>
-      <p>
-        <button type="button" class="secondary" onClick={onAction}>
-          {action}
-        </button>
+      <p class="problem" role="alert">
+        {text}
       </p>
+      {onRetry !== undefined && (
+        <p>
+          <button type="button" class="secondary" onClick={onRetry}>
+            Try again
+          </button>
+        </p>
+      )}
     </>
   );
 }
@@ -84,96 +25,127 @@ export function Status({ text }: { text: string | null }) {
   return <div role="status">{text !== null && <p class="notice">{text}</p>}</div>;
 }
 
-/** Submits its form. While the form is busy, the button keeps the focus, which a disabled button would lose. */
-export function SubmitButton({
-  isBusy,
-  busyLabel,
-  children,
-}: {
-  isBusy: boolean;
-  busyLabel: string;
-  children: ComponentChildren;
-}) {
-  return (
-    <button type="submit" aria-disabled={isBusy}>
-      {isBusy ? busyLabel : children}
-    </button>
-  );
+interface FieldFormProps {
+  id: string;
+  label: string;
+  value: string;
+  onText: (text: string) => void;
+  /** Further attributes of the field. With `rows`, it is a `textarea`. */
+  attributes: Record<string, unknown>;
+  hint?: string;
+  problem: string | null;
+  button: string;
+  /** The text of the button while an action is running. */
+  busyButton?: string | false;
+  isSecondary?: boolean;
+  onSubmit: () => unknown;
+  /** Further buttons. */
+  children?: ComponentChildren;
 }
 
-/** A form that the browser neither validates nor sends. */
-export function Form({
-  onSubmit,
-  children,
-}: {
-  onSubmit: (event: SubmitEvent) => unknown;
-  children: ComponentChildren;
-}) {
+/** A form with one field, which the browser neither validates nor sends. */
+export function FieldForm(props: FieldFormProps) {
+  const { id, label, value, attributes, hint, problem, button, busyButton = false } = props;
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    props.onSubmit();
+  };
   return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        void onSubmit(event);
-      }}
-    >
-      {children}
+    <form noValidate onSubmit={submit}>
+      <label for={id}>{label}</label>
+      <div class="row">
+        {h('rows' in attributes ? 'textarea' : 'input', {
+          id,
+          value,
+          autocomplete: 'off',
+          autocapitalize: 'none',
+          spellcheck: false,
+          'aria-invalid': problem !== null,
+          'aria-describedby': `${id}-hint ${id}-problem`,
+          onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) =>
+            props.onText(currentTarget.value),
+          ...attributes,
+        })}
+        {/* A disabled button would lose the focus. */}
+        <button
+          type="submit"
+          class={props.isSecondary === true ? 'secondary' : ''}
+          aria-disabled={busyButton !== false}
+        >
+          {busyButton === false ? button : busyButton}
+        </button>
+        {props.children}
+      </div>
+      {hint !== undefined && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+      <div id={`${id}-problem`}>
+        <Problem text={problem} />
+      </div>
     </form>
   );
 }
 
-/**
- * Runs an action of the user, one at a time.
- *
- * @returns whether the action is running, why it failed last, and a function that starts it
- */
+/** Runs an action of the user, one at a time. The action may return a text that says what has succeeded. */
 export function useAction<Arguments extends unknown[]>(
-  action: (...args: Arguments) => Promise<void>,
+  action: (...args: Arguments) => Promise<unknown>,
   describe = describeProblem,
 ) {
+  const [state, setState] = useState<{ problem: string | null; success: string | null }>(IDLE);
   const [isRunning, setIsRunning] = useState(false);
-  const [problem, setProblem] = useState<string | null>(null);
   const run = async (...args: Arguments) => {
     if (isRunning) {
       return;
     }
     setIsRunning(true);
-    setProblem(null);
+    setState(IDLE);
     try {
-      await action(...args);
+      const result = await action(...args);
+      setState({ problem: null, success: typeof result === 'string' ? result : null });
     } catch (error) {
-      setProblem(describe(error));
+      setState({ problem: describe(error), success: null });
     } finally {
       setIsRunning(false);
     }
   };
-  return { isRunning, problem, run };
+  return { ...state, isRunning, run };
 }
 
-/**
- * Requests something when the component appears, and again when a dependency changes.
- *
- * @returns the data (null until then), why the request failed, and a function that repeats it
- */
+const IDLE = { problem: null, success: null };
+
+/** Requests something when the component appears, and again when a dependency changes. */
 export function useLoaded<Data>(
   load: (signal: AbortSignal) => Promise<Data>,
   dependencies: readonly unknown[],
 ) {
-  const [state, setState] = useState<{ data: Data | null; problem: string | null }>({
-    data: null,
-    problem: null,
-  });
+  const [state, setState] = useState<{ data: Data | null; problem: string | null }>(NOT_LOADED);
   const [attempt, setAttempt] = useState(0);
   useEffect(() => {
     const controller = new AbortController();
-    const { signal } = controller;
-    setState({ data: null, problem: null });
-    load(signal).then(
-      (data) => signal.aborted || setState({ data, problem: null }),
-      (error: unknown) =>
-        signal.aborted || setState({ data: null, problem: describeProblem(error) }),
+    const show = (newState: typeof state) => controller.signal.aborted || setState(newState);
+    setState(NOT_LOADED);
+    load(controller.signal).then(
+      (data) => show({ data, problem: null }),
+      (error: unknown) => show({ data: null, problem: describeProblem(error) }),
     );
     return () => controller.abort();
   }, [...dependencies, attempt]);
   return { ...state, reload: () => setAttempt(attempt + 1) };
+}
+
+const NOT_LOADED = { data: null, problem: null };
+
+/** Returns a reference to an element that gets the focus when a value changes, because the used button is gone. */
+export function useFocusOnChange<Type extends HTMLElement>(value: unknown) {
+  const element = useRef<Type>(null);
+  const previous = useRef(value);
+  useEffect(() => {
+    if (previous.current !== value) {
+      previous.current = value;
+      element.current?.focus();
+    }
+  }, [value]);
+  return element;
 }

@@ -1,9 +1,8 @@
 import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
-import { type Payment, readPayer, readPayments, STATE_TEXTS } from './payments.ts';
+import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
 
 const PAGE_SIZE = 50;
-
 const DEFAULT_RETRY_SECONDS = 5;
 
 export async function exportPayments(
@@ -13,54 +12,40 @@ export async function exportPayments(
 ): Promise<void> {
   // A new payment moves the others to later pages, so that some are read twice.
   const payments = new Map<string, Payment>();
-  for (let offset = 0, total = 1; offset < total; offset += PAGE_SIZE) {
-    const page = await readPage(api, offset);
+  for (let offset = 0, total = 1; offset < total; ) {
+    try {
+      const { data, metadata } = await api.request<{ quotes: Payment[] }>(
+        `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
+      );
+      for (const payment of data.quotes) {
+        payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
+      }
+      ({ total } = metadata);
+      offset += PAGE_SIZE;
+      onProgress(payments.size, total);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 429)) {
+        throw error;
+      }
+      const retryAfterMs = readRetryAfterMs(error.headers, DEFAULT_RETRY_SECONDS);
+      await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
+    }
     signal.throwIfAborted();
-    for (const payment of page.payments) {
-      payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
-    }
-    ({ total } = page);
-    onProgress(payments.size, total);
   }
-  saveFile(`payments-${new Date().toISOString().slice(0, 10)}.csv`, [...payments.values()]);
+  const date = new Date().toISOString().slice(0, 10);
+  saveFile(`payments-${date}.csv`, formatPaymentsCsv([...payments.values()]));
 }
 
-/** Waits as long as the server demands if there are too many requests. */
-async function readPage(api: ApiClient, offset: number): ReturnType<typeof readPayments> {
-  try {
-    return await readPayments(api, offset, PAGE_SIZE);
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 429) {
-      throw error;
-    }
-    const retryAfterMs = readRetryAfterMs(error, DEFAULT_RETRY_SECONDS);
-    await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
-    return readPage(api, offset);
-  }
-}
-
-function saveFile(name: string, payments: readonly Payment[]): void {
-  const url = URL.createObjectURL(
-    new Blob([formatPaymentsCsv(payments)], { type: 'text/csv;charset=utf-8' }),
-  );
+function saveFile(name: string, content: string): void {
   const link = document.createElement('a');
-  link.href = url;
+  link.href = URL.createObjectURL(new Blob([content], { type: 'text/csv;charset=utf-8' }));
   link.download = name;
   link.click();
   // The browser has opened the file when the next task runs.
-  setTimeout(() => URL.revokeObjectURL(url), 0);
+  setTimeout(() => URL.revokeObjectURL(link.href), 0);
 }
 
-const HEADER = [
-  'time',
-  'amount_sat',
-  'state',
-  'mint',
-  'comment',
-  'zapper_npub',
-  'quote_expires',
-  'tag',
-];
+const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires,tag';
 
 /**
  * Spreadsheets evaluate texts that start with these characters as formulas. Some split lines at semicolons or tabs, not
@@ -78,12 +63,13 @@ export function formatPaymentsCsv(payments: readonly Payment[]): string {
       STATE_TEXTS[payment.state],
       payment.mintUrl,
       comment,
-      npub ?? '',
+      npub,
       formatTime(payment.expiresAt),
       payment.tag ?? '',
     ];
   });
-  return [HEADER, ...rows].map((row) => `${row.map(formatField).join(',')}\r\n`).join('');
+  const lines = [HEADER, ...rows.map((row) => row.map(formatField).join(','))];
+  return lines.map((line) => `${line}\r\n`).join('');
 }
 
 function formatTime(unixSeconds: number): string {

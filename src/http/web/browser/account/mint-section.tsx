@@ -1,15 +1,7 @@
 import { useState } from 'preact/hooks';
-import type { ApiClient, User, UserResponse } from './api-client.ts';
-import {
-  Form,
-  Problem,
-  Sats,
-  Section,
-  Status,
-  SubmitButton,
-  useAction,
-  useLoaded,
-} from './elements.tsx';
+import { Sats, Section } from '../../elements.ts';
+import type { Session, User } from './api-client.ts';
+import { FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
 
 /** The mint chooses its name and description. Missing fields are unknown. */
 interface Mint {
@@ -21,25 +13,19 @@ interface Mint {
   maxAmount?: number;
 }
 
-interface SettingsProps {
-  api: ApiClient;
-  user: User;
-  onUserChange: (user: User) => void;
-}
-
-export function MintSection(props: SettingsProps) {
+export function MintSection(session: Session) {
   return (
     <Section title="Your mint">
-      <CurrentMint api={props.api} mintUrl={props.user.mintUrl} />
-      <MintForm {...props} />
-      <LockSetting {...props} />
+      <CurrentMint {...session} />
+      <MintForm {...session} />
+      <LockSetting {...session} />
     </Section>
   );
 }
 
-function CurrentMint({ api, mintUrl }: { api: ApiClient; mintUrl: string }) {
+function CurrentMint({ api, user: { mintUrl } }: Session) {
   const { data, problem } = useLoaded(
-    () => api.request<{ data: { mint: Mint } }>('/api/v2/user/mint'),
+    () => api.request<{ mint: Mint }>('/api/v2/user/mint'),
     [api, mintUrl],
   );
   const mint = data?.data.mint ?? { url: mintUrl };
@@ -48,21 +34,20 @@ function CurrentMint({ api, mintUrl }: { api: ApiClient; mintUrl: string }) {
     <>
       <div class="mint">
         <span class="mint-badge" aria-hidden="true">
-          {chooseBadgeText(name)}
+          {/[\p{L}\p{N}]/u.exec(name)?.[0].toUpperCase() ?? '?'}
         </span>
         <div>
           <bdi class="mint-name">{name}</bdi>
           <code class="breakable">{mint.url}</code>
         </div>
       </div>
-      {data !== null && <MintFacts mint={mint} />}
-      {problem !== null && <Problem>{problem}</Problem>}
+      {data !== null && <MintFacts {...mint} />}
+      <Problem text={problem} />
     </>
   );
 }
 
-function MintFacts({ mint }: { mint: Mint }) {
-  const { name, description, supportsLocking, minAmount, maxAmount } = mint;
+function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }: Mint) {
   if (name === undefined && supportsLocking === undefined) {
     return <p class="hint">The mint has not responded yet, so nothing is known about it.</p>;
   }
@@ -90,71 +75,53 @@ function MintFacts({ mint }: { mint: Mint }) {
   );
 }
 
-function chooseBadgeText(name: string): string {
-  return /[\p{L}\p{N}]/u.exec(name)?.[0].toUpperCase() ?? '?';
+async function save({ api, onUserChange }: Session, path: string, body: object): Promise<User> {
+  const { data } = await api.request<{ user: User }>(path, { method: 'PATCH', body });
+  onUserChange(data.user);
+  return data.user;
 }
 
-function MintForm({ api, onUserChange }: Omit<SettingsProps, 'user'>) {
+function MintForm(session: Session) {
   const [url, setUrl] = useState('');
-  const [status, setStatus] = useState<string | null>(null);
-  const { isRunning, problem, run } = useAction(async () => {
-    setStatus(null);
-    const text = url.trim();
-    const body = { mint_url: text.includes('://') ? text : `https://${text}` };
-    const { data } = await api.request<UserResponse>('/api/v2/user/mint', {
-      method: 'PATCH',
-      body,
-    });
-    onUserChange(data.user);
+  const { isRunning, problem, success, run } = useAction(async () => {
+    const mint_url = url.includes('://') ? url.trim() : `https://${url.trim()}`;
+    const { mintUrl } = await save(session, '/api/v2/user/mint', { mint_url });
     setUrl('');
-    setStatus(`Saved. Future payments go to ${data.user.mintUrl}.`);
+    return `Saved. Future payments go to ${mintUrl}.`;
   });
   return (
-    <Form onSubmit={() => run()}>
-      <label for="mint-url">Choose another mint</label>
-      <div class="row">
-        <input
-          id="mint-url"
-          type="url"
-          value={url}
-          placeholder="https://mint.example"
-          autocomplete="off"
-          spellcheck={false}
-          aria-invalid={problem !== null}
-          aria-describedby="mint-url-hint mint-url-problem"
-          onInput={({ currentTarget }) => setUrl(currentTarget.value)}
-        />
-        <SubmitButton isBusy={isRunning} busyLabel="Checking the mint…">
-          Use this mint
-        </SubmitButton>
-      </div>
-      <p class="hint" id="mint-url-hint">
-        The server checks the mint before it saves it. The mint holds the money until you collect
-        it, so choose one that you trust. Payments that you already have stay at their mint.
-      </p>
-      <div id="mint-url-problem">{problem !== null && <Problem>{problem}</Problem>}</div>
-      <Status text={status} />
-    </Form>
+    <>
+      <FieldForm
+        id="mint-url"
+        label="Choose another mint"
+        value={url}
+        onText={setUrl}
+        attributes={{ type: 'url', placeholder: 'https://mint.example' }}
+        hint={
+          'The server checks the mint before it saves it. The mint holds the money until you collect it, so choose ' +
+          'one that you trust. Payments that you already have stay at their mint.'
+        }
+        problem={problem}
+        button="Use this mint"
+        busyButton={isRunning && 'Checking the mint…'}
+        onSubmit={run}
+      />
+      <Status text={success} />
+    </>
   );
 }
 
-function LockSetting({ api, user, onUserChange }: SettingsProps) {
-  const [status, setStatus] = useState<string | null>(null);
-  const { isRunning, problem, run } = useAction(async (lockQuotes: boolean) => {
-    setStatus(null);
-    const { data } = await api.request<UserResponse>('/api/v2/user/lock', {
-      method: 'PATCH',
-      body: { lockQuotes },
-    });
-    onUserChange(data.user);
-    setStatus(`Saved. New quotes are ${data.user.lockQuote ? 'locked' : 'not locked'}.`);
+function LockSetting(session: Session) {
+  const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
+    const { lockQuote } = await save(session, '/api/v2/user/lock', { lockQuotes });
+    return `Saved. New quotes are ${lockQuote ? 'locked' : 'not locked'}.`;
   });
   return (
     <>
       <label class="switch">
         <input
           type="checkbox"
-          checked={user.lockQuote}
+          checked={session.user.lockQuote}
           aria-disabled={isRunning}
           aria-describedby="lock-hint"
           onChange={({ currentTarget }) => void run(currentTarget.checked)}
@@ -165,8 +132,8 @@ function LockSetting({ api, user, onUserChange }: SettingsProps) {
         Only a wallet that signs with your Nostr key can collect a locked quote: wallets built with
         cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
       </p>
-      {problem !== null && <Problem>{problem}</Problem>}
-      <Status text={status} />
+      <Problem text={problem} />
+      <Status text={success} />
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
-import { CopyableText, Form, Problem, QrCode, Sats, SubmitButton, useAction } from './elements.tsx';
+import { CopyableText, QrCode, Sats } from '../../elements.ts';
+import { FieldForm, useAction } from './elements.tsx';
 import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
 
 interface PaymentFormProps {
@@ -12,20 +13,17 @@ interface PaymentFormProps {
   onCancel: () => void;
 }
 
-/** Shows a payment request, and takes the token that pays it. The token stays in its field until it was accepted. */
+/** Shows a payment request, and takes the token that pays it. */
 export function PaymentForm(props: PaymentFormProps) {
   const { priceSat, mintUrl, request, token, onToken, onSubmit, onCancel } = props;
   const [tokenProblem, setTokenProblem] = useState<string | null>(null);
-  const { isRunning, problem: paymentProblem, run } = useAction(onSubmit, describePaymentProblem);
-  const problem = tokenProblem ?? paymentProblem;
-  const submit = async () => {
+  const { isRunning, problem, run } = useAction(onSubmit, describePaymentProblem);
+  const submit = () => {
     // Some programs break long lines.
     const text = token.replace(/\s+/g, '');
     const newTokenProblem = findTokenProblem(text);
     setTokenProblem(newTokenProblem);
-    if (newTokenProblem === null) {
-      await run(text);
-    }
+    return newTokenProblem ?? run(text);
   };
   return (
     <div class="columns">
@@ -41,31 +39,23 @@ export function PaymentForm(props: PaymentFormProps) {
         <QrCode text={request} label="QR code of the payment request" />
         <CopyableText text={request} label="Copy request" />
       </div>
-      <Form onSubmit={submit}>
+      <div>
         <h4>2. Paste the token</h4>
-        <label for="token">Token from your wallet</label>
-        <textarea
+        <FieldForm
           id="token"
-          rows={5}
+          label="Token from your wallet"
           value={token}
-          readOnly={isRunning}
-          placeholder="cashuB…"
-          autocomplete="off"
-          autocapitalize="none"
-          spellcheck={false}
-          aria-invalid={problem !== null}
-          aria-describedby="token-hint token-problem"
-          onInput={({ currentTarget }) => onToken(currentTarget.value)}
-        />
-        <p class="hint" id="token-hint">
-          The token stays in this field until the name is yours. If something fails, you can use it
-          again: the server never spends a token twice.
-        </p>
-        <div id="token-problem">{problem !== null && <Problem>{problem}</Problem>}</div>
-        <div class="row">
-          <SubmitButton isBusy={isRunning} busyLabel="Buying…">
-            Buy
-          </SubmitButton>
+          onText={onToken}
+          attributes={{ rows: 5, readOnly: isRunning, placeholder: 'cashuB…' }}
+          hint={
+            'The token stays in this field until the name is yours. If something fails, you can use it again: the ' +
+            'server never spends a token twice.'
+          }
+          problem={tokenProblem ?? problem}
+          button="Buy"
+          busyButton={isRunning && 'Buying…'}
+          onSubmit={submit}
+        >
           <button
             type="button"
             class="secondary"
@@ -74,8 +64,8 @@ export function PaymentForm(props: PaymentFormProps) {
           >
             Choose another name
           </button>
-        </div>
-      </Form>
+        </FieldForm>
+      </div>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { formatNumber } from '../common.ts';
+import { Sats, Section, shortenNpub } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
-import { ActionableProblem, Problem, Sats, Section, useAction } from './elements.tsx';
+import { Problem, useAction } from './elements.tsx';
 import { exportPayments } from './export-payments.ts';
 import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
 import { PAGE_SIZE, type Summary, usePayments } from './use-payments.ts';
@@ -14,19 +14,27 @@ const LIVE_TEXTS = {
 };
 
 export function PaymentsSection({ api }: { api: ApiClient }) {
-  const { status, problem, page, newPayments, showPage, resume } = usePayments(api);
+  const { status, problem, page, arrivedCount, showPage, resume } = usePayments(api);
+  const obstacle =
+    status === 'paused'
+      ? 'This list no longer updates by itself.'
+      : 'Your payments could not be read.';
   return (
     <Section title="Received payments">
       <p class={status === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[status]}</p>
-      <Announcement payments={newPayments} />
-      {problem !== null && (
-        <ActionableProblem action="Try again" onAction={resume}>
-          {status === 'paused'
-            ? 'This list no longer updates by itself.'
-            : 'Your payments could not be read.'}{' '}
-          {problem}
-        </ActionableProblem>
-      )}
+      <div role="status" class="visually-hidden">
+        {page !== null && arrivedCount > 0 && (
+          <p key={page.total}>
+            {arrivedCount === 1 ? 'New payment' : `${arrivedCount.toLocaleString()} new payments`}
+            {arrivedCount === 1 && page.offset === 0 && (
+              <>
+                : <Sats amount={page.payments[0]?.amount ?? 0} />
+              </>
+            )}
+          </p>
+        )}
+      </div>
+      <Problem text={problem && `${obstacle} ${problem}`} onRetry={resume} />
       {page === null && problem === null && <p>Reading your payments…</p>}
       {page?.total === 0 && (
         <p>
@@ -37,7 +45,11 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       {page !== null && page.total > 0 && (
         <>
           <Totals summary={page.summary} />
-          <PaymentList payments={page.payments} />
+          <ul class="payments">
+            {page.payments.map((payment) => (
+              <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
+            ))}
+          </ul>
           <Pages {...page} onChoose={showPage} />
           <Export api={api} />
         </>
@@ -46,58 +58,32 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   );
 }
 
-function Announcement({ payments }: { payments: readonly Payment[] }) {
-  const [payment] = payments;
-  const count = payments.length;
-  return (
-    <div role="status" class="visually-hidden">
-      {payment !== undefined && (
-        <p key={payment.quoteId}>
-          {count > 1 && `${formatNumber(count)} new payments, the latest: `}
-          {count === 1 && 'New payment: '}
-          <Sats amount={payment.amount} />
-        </p>
-      )}
-    </div>
-  );
-}
-
 function Totals({ summary: { payments, amount, waiting, complete } }: { summary: Summary }) {
   return (
     <>
       <dl class="totals">
-        <div>
-          <dt>Received</dt>
-          <dd>
-            <Sats amount={amount} />
-          </dd>
-          <dd class="hint">{formatPayments(payments)}</dd>
-        </div>
-        <div>
-          <dt>Waiting to be collected</dt>
-          <dd>
-            <Sats amount={waiting.amount} />
-          </dd>
-          <dd class="hint">{formatPayments(waiting.payments)}</dd>
-        </div>
+        <Total title="Received" payments={payments} amount={amount} />
+        <Total title="Waiting to be collected" {...waiting} />
       </dl>
       {!complete && <p class="hint">Totals of your latest {formatPayments(payments)}.</p>}
     </>
   );
 }
 
-function formatPayments(count: number): string {
-  return `${formatNumber(count)} ${count === 1 ? 'payment' : 'payments'}`;
+function Total({ title, payments, amount }: { title: string; payments: number; amount: number }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>
+        <Sats amount={amount} />
+      </dd>
+      <dd class="hint">{formatPayments(payments)}</dd>
+    </div>
+  );
 }
 
-function PaymentList({ payments }: { payments: readonly Payment[] }) {
-  return (
-    <ul class="payments">
-      {payments.map((payment) => (
-        <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
-      ))}
-    </ul>
-  );
+function formatPayments(count: number): string {
+  return `${count.toLocaleString()} ${count === 1 ? 'payment' : 'payments'}`;
 }
 
 function PaymentItem({ payment }: { payment: Payment }) {
@@ -121,11 +107,9 @@ function PaymentItem({ payment }: { payment: Payment }) {
           {comment}
         </p>
       )}
-      {npub !== null && (
+      {npub !== '' && (
         <details>
-          <summary>
-            Zap from {npub.slice(0, 12)}…{npub.slice(-6)}
-          </summary>
+          <summary>Zap from {shortenNpub(npub)}</summary>
           <code class="breakable">{npub}</code>
         </details>
       )}
@@ -156,7 +140,7 @@ function Pages({ offset, total, payments, onChoose }: PagesProps) {
         Newer
       </button>
       <span>
-        {formatNumber(offset + 1)}–{formatNumber(end)} of {formatNumber(total)}
+        {(offset + 1).toLocaleString()}–{end.toLocaleString()} of {total.toLocaleString()}
       </span>
       <button
         type="button"
@@ -176,7 +160,7 @@ function Export({ api }: { api: ApiClient }) {
   useEffect(() => () => controller.current.abort(), []);
   const { isRunning, problem, run } = useAction(() =>
     exportPayments(api, controller.current.signal, (readCount, total) =>
-      setProgress(`Reading ${formatNumber(readCount)} of ${formatNumber(total)}…`),
+      setProgress(`Reading ${readCount.toLocaleString()} of ${total.toLocaleString()}…`),
     ),
   );
   return (
@@ -184,7 +168,7 @@ function Export({ api }: { api: ApiClient }) {
       <button type="button" class="secondary" disabled={isRunning} onClick={() => void run()}>
         {isRunning ? progress || 'Reading…' : 'Export as CSV'}
       </button>
-      {problem !== null && <Problem>The export failed. {problem}</Problem>}
+      <Problem text={problem && `The export failed. ${problem}`} />
     </>
   );
 }

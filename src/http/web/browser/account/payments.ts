@@ -1,5 +1,4 @@
 import { npubEncode } from 'nostr-tools/nip19';
-import type { ApiClient } from './api-client.ts';
 
 /** A payment, from `GET /api/v2/wallet/quotes`. */
 export interface Payment {
@@ -26,36 +25,15 @@ export const STATE_TEXTS: Record<Payment['state'], string> = {
   ISSUED: 'collected',
 };
 
-interface QuotesResponse {
-  data: { quotes: Payment[] };
-  metadata: { total: number };
-}
-
-export async function readPayments(
-  api: ApiClient,
-  offset: number,
-  limit: number,
-): Promise<{ payments: Payment[]; total: number }> {
-  const path = `/api/v2/wallet/quotes?limit=${limit}&offset=${offset}`;
-  const { data, metadata } = await api.request<QuotesResponse>(path);
-  return { payments: data.quotes, total: metadata.total };
-}
-
-/** Returns the payer's text (empty if there is none), and the zapper's key if the payment is a zap. */
-export function readPayer({ comment, zapRequest }: Pick<Payment, 'comment' | 'zapRequest'>): {
+/** Returns the payer's text, and the zapper's key if the payment is a zap; each is empty if there is none. */
+export function readPayer({ comment = '', zapRequest }: Payment): {
   comment: string;
-  npub: string | null;
+  npub: string;
 } {
-  const { content, pubkey } = parseObject(zapRequest);
-  const zapText = typeof content === 'string' ? content : '';
-  const isPubkey = typeof pubkey === 'string' && /^[0-9a-f]{64}$/.test(pubkey);
-  return { comment: comment ?? zapText, npub: isPubkey ? npubEncode(pubkey) : null };
-}
-
-function parseObject(json = ''): Record<string, unknown> {
   try {
-    return JSON.parse(json) ?? {};
+    const { content, pubkey } = JSON.parse(zapRequest ?? '');
+    return { comment: comment || `${content ?? ''}`, npub: npubEncode(pubkey) };
   } catch {
-    return {};
+    return { comment, npub: '' };
   }
 }

@@ -41,7 +41,8 @@ export function describePaymentProblem(error: unknown): string {
       'the same token: it is not spent twice.'
     );
   }
-  const { code, status, message } = error instanceof ApiError ? error : NO_API_ERROR;
+  const { code, status, message } =
+    error instanceof ApiError ? error : { code: null, status: 0, message: '' };
   if (code === 'payment_required') {
     return (
       `${message} The name was not bought. Paste another token that pays the request. If this token is still ` +
@@ -56,15 +57,16 @@ export function describePaymentProblem(error: unknown): string {
   }
   // A proxy may send no code.
   if (code === 'too_large' || status === 413 || status === 431) {
-    return TOKEN_TOO_LONG;
+    return (
+      'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
+      'consists of fewer parts.'
+    );
   }
   if (status >= 500) {
     return `${message} Press “Buy” again in a minute with the same token: it is not spent twice.`;
   }
   return `${describeProblem(error)} Your token is still in the field.`;
 }
-
-const NO_API_ERROR = { code: null, status: 0, message: '' };
 
 /** Whether it is not known if the server received the request. */
 export function isLost(error: unknown): boolean {
@@ -74,13 +76,6 @@ export function isLost(error: unknown): boolean {
   );
 }
 
-/** The server accepts 64 KiB of headers. The other headers of a request need some of it. */
-const MAX_TOKEN_LENGTH = 60 * 1024;
-
-const TOKEN_TOO_LONG =
-  'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
-  'consists of fewer parts.';
-
 /** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
 export function findTokenProblem(token: string): string | null {
   if (token === '') {
@@ -89,8 +84,8 @@ export function findTokenProblem(token: string): string | null {
   if (/^(?:cashu:)?creq/i.test(token)) {
     return 'This is a payment request. Pay it with your wallet, and paste the token that the wallet creates.';
   }
-  if (!/^[!-~]+$/.test(token)) {
-    return 'This is not a Cashu token. A token begins with cashuA or cashuB.';
-  }
-  return token.length > MAX_TOKEN_LENGTH ? TOKEN_TOO_LONG : null;
+  // A header cannot contain other characters.
+  return /^[!-~]+$/.test(token)
+    ? null
+    : 'This is not a Cashu token. A token begins with cashuA or cashuB.';
 }

@@ -1,6 +1,7 @@
 import { type BunkerPointer, BunkerSigner, createNostrConnectURI } from 'nostr-tools/nip46';
 import { SimplePool } from 'nostr-tools/pool';
 import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
+import { bytesToHex } from 'nostr-tools/utils';
 import { showDialog } from '../common.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
@@ -16,16 +17,16 @@ const INVITATION_TIMEOUT_MS = 5 * 60_000;
 
 type SignEvent = Signer['signEvent'];
 
-/** Connects to the signer with a `bunker://` address. @throws SignerError */
+/** Connects to a signer by its `bunker://` address. Throws SignerError. */
 export async function connectToBunker(
   pointer: BunkerPointer,
   signal: AbortSignal,
 ): Promise<SignEvent> {
   const bunker = openBunker(pointer, signal);
-  closeOnAbort(bunker, signal);
+  const signEvent = useUntilAborted(bunker, signal);
   const params = [pointer.pubkey, pointer.secret ?? '', PERMISSIONS.join(',')];
   await waitForResponse(bunker.sendRequest('connect', params), signal);
-  return toSignEvent(bunker, signal);
+  return signEvent;
 }
 
 function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
@@ -38,9 +39,8 @@ function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
 }
 
 /**
- * Creates a `nostrconnect://` address for the signer.
- *
- * @returns the address, and a promise that resolves when the signer has proved that it knows the address
+ * Creates a `nostrconnect://` address for the signer. `connected` resolves when the signer has proved that it has
+ * received the address.
  */
 export function inviteSigner(
   relay: string,
@@ -50,26 +50,22 @@ export function inviteSigner(
   const uri = createNostrConnectURI({
     clientPubkey: getPublicKey(secretKey),
     relays: [relay],
-    secret: createSecret(),
+    secret: bytesToHex(generateSecretKey()).slice(0, 32),
     perms: PERMISSIONS,
     name: location.host,
     url: location.origin,
   });
-  const connect = async () => {
-    const options = {
-      pool: openPool(signal),
-      onauth: showApprovalLink,
-      // The signer could otherwise choose further hosts to which the page connects.
-      skipSwitchRelays: true,
-    };
-    const connection = BunkerSigner.fromURI(secretKey, uri, options, signal).catch(() => {
-      throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
-    });
-    const bunker = await waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
-    closeOnAbort(bunker, signal);
-    return toSignEvent(bunker, signal);
+  const options = {
+    pool: openPool(signal),
+    onauth: showApprovalLink,
+    // The signer could otherwise choose further hosts to which the page connects.
+    skipSwitchRelays: true,
   };
-  return { uri, connected: connect() };
+  const connection = BunkerSigner.fromURI(secretKey, uri, options, signal).catch(() => {
+    throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
+  });
+  const connected = waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
+  return { uri, connected: connected.then((bunker) => useUntilAborted(bunker, signal)) };
 }
 
 /** Returns the connections to relays. They close when the signal aborts. */
@@ -80,21 +76,12 @@ function openPool(signal: AbortSignal): SimplePool {
   return pool;
 }
 
-function closeOnAbort(bunker: BunkerSigner, signal: AbortSignal): void {
+function useUntilAborted(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
   signal.addEventListener('abort', () => void bunker.close());
-}
-
-function createSecret(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, '0'),
-  ).join('');
-}
-
-function toSignEvent(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
   return (template) => waitForResponse(bunker.signEvent(template), signal);
 }
 
-async function waitForResponse<Response>(
+function waitForResponse<Response>(
   response: Promise<Response>,
   signal: AbortSignal,
 ): Promise<Response> {

@@ -1,8 +1,14 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { parseBunkerUri } from './bunker-uri.ts';
-import { CopyableText, Problem, QrCode, Section, useAction } from './elements.tsx';
+import { CopyableText, QrCode, Section } from '../../elements.ts';
+import { FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
-import { connectToExtension, type Signer, SignerError } from './signer.ts';
+import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
+
+/** Connects to a signer. Rejects if the signal aborts. Shows what the user has to do. */
+type Connect = (
+  signal: AbortSignal,
+  show: (waitingFor: WaitingFor) => void,
+) => Promise<Signer['signEvent']>;
 
 interface SignInProps {
   signerRelay: string;
@@ -10,14 +16,16 @@ interface SignInProps {
   onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
 }
 
-const EXTENSION_TEXT = 'Waiting for your extension.';
+const APPROVE_TEXT = 'Connecting to your signer. Open it and approve the request.';
 
 export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const [waitingFor, setWaitingFor] = useState<WaitingFor | null>(null);
+  const [bunkerUri, setBunkerUri] = useState('');
   const controller = useRef(new AbortController());
-  const usedButton = useRef<HTMLButtonElement | null>(null);
+  const abort = (reason: string) => controller.current.abort(new SignerError(reason));
 
-  const { problem, run } = useAction(async (connect: Connect) => {
+  const signIn = async (connect: Connect) => {
+    controller.current = new AbortController();
     const { signal } = controller.current;
     try {
       const signEvent = await connect(signal, setWaitingFor);
@@ -28,25 +36,25 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     } finally {
       setWaitingFor(null);
     }
-  });
-
-  const abort = (reason: string) => controller.current.abort(new SignerError(reason));
-  const start = (connect: Connect, button: HTMLButtonElement | null) => {
-    usedButton.current = button;
-    controller.current = new AbortController();
-    void run(connect);
   };
-
-  // The button was hidden and has lost the focus.
-  useEffect(() => {
-    if (waitingFor === null) {
-      usedButton.current?.focus();
-    }
-  }, [waitingFor]);
+  const { problem, run } = useAction(signIn);
+  const bunker = useAction(signIn);
 
   const useExtension: Connect = (signal, show) => {
-    show({ text: EXTENSION_TEXT });
+    show({ text: 'Waiting for your extension.' });
     return connectToExtension(signal);
+  };
+  const invite: Connect = async (signal, show) => {
+    const { uri, connected } = inviteSigner(signerRelay, signal);
+    show({ text: 'Scan this code with your signer app, or paste the address there.', uri });
+    const signEvent = await connected;
+    show({ text: APPROVE_TEXT });
+    return signEvent;
+  };
+  const useBunker: Connect = async (signal, show) => {
+    const pointer = parseBunkerUri(bunkerUri, location.protocol === 'http:');
+    show({ text: APPROVE_TEXT });
+    return connectToBunker(pointer, signal);
   };
 
   return (
@@ -55,98 +63,37 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         Your signature proves that you own a Nostr key. This page never asks for your secret key
         (nsec), and forgets the session when you close it.
       </p>
-      {problem !== null && <Problem>{problem}</Problem>}
+      <Problem text={problem} />
       {waitingFor !== null && (
         <Waiting {...waitingFor} onCancel={() => abort('Signing in was cancelled.')} />
       )}
-      <div hidden={waitingFor !== null}>
-        <h3>Browser extension</h3>
-        <p>An extension such as Alby or nos2x keeps your key and signs for you in this browser.</p>
-        <button type="button" onClick={(event) => start(useExtension, event.currentTarget)}>
-          Sign in with a browser extension
-        </button>
-        <RemoteSignIn signerRelay={signerRelay} onConnect={start} />
-      </div>
-    </Section>
-  );
-}
-
-interface RemoteSignInProps {
-  signerRelay: string;
-  onConnect: (connect: Connect, button: HTMLButtonElement | null) => void;
-}
-
-const APPROVE_TEXT = 'Connecting to your signer. Open it and approve the request.';
-
-function RemoteSignIn({ signerRelay, onConnect }: RemoteSignInProps) {
-  const [bunkerUri, setBunkerUri] = useState('');
-  const [problem, setProblem] = useState<string | null>(null);
-
-  const invite: Connect = async (signal, show) => {
-    const { uri, connected } = inviteSigner(signerRelay, signal);
-    show({ text: 'Scan this code with your signer app, or paste the address there.', uri });
-    const signEvent = await connected;
-    show({ text: APPROVE_TEXT });
-    return signEvent;
-  };
-
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    setProblem(null);
-    try {
-      const pointer = parseBunkerUri(bunkerUri, { allowInsecure: location.protocol === 'http:' });
-      const connect: Connect = async (signal, show) => {
-        show({ text: APPROVE_TEXT });
-        return connectToBunker(pointer, signal);
-      };
-      onConnect(connect, event.submitter as HTMLButtonElement | null);
-    } catch (error) {
-      setProblem((error as Error).message);
-    }
-  };
-
-  return (
-    <>
+      <h3>Browser extension</h3>
+      <p>An extension such as Alby or nos2x keeps your key and signs for you in this browser.</p>
+      <button type="button" onClick={() => void run(useExtension)}>
+        Sign in with a browser extension
+      </button>
       <h3>Remote signer</h3>
       <p>
         An app on your phone or a service keeps your key and signs for you, over a Nostr relay.
         Start here with a QR code, or paste an address that your signer shows.
       </p>
       <p>
-        <button
-          type="button"
-          class="secondary"
-          onClick={(event) => onConnect(invite, event.currentTarget)}
-        >
+        <button type="button" class="secondary" onClick={() => void run(invite)}>
           Show QR code
         </button>
       </p>
-      <form onSubmit={submit}>
-        <label for="bunker">Bunker address</label>
-        <div class="row">
-          <input
-            id="bunker"
-            value={bunkerUri}
-            onInput={({ currentTarget }) => setBunkerUri(currentTarget.value)}
-            placeholder="bunker://…"
-            autocomplete="off"
-            autocapitalize="none"
-            spellcheck={false}
-            required
-            aria-describedby={problem === null ? undefined : 'bunker-problem'}
-            aria-invalid={problem !== null}
-          />
-          <button type="submit" class="secondary">
-            Connect
-          </button>
-        </div>
-        {problem !== null && (
-          <div id="bunker-problem">
-            <Problem>{problem}</Problem>
-          </div>
-        )}
-      </form>
-    </>
+      <FieldForm
+        id="bunker"
+        label="Bunker address"
+        value={bunkerUri}
+        onText={setBunkerUri}
+        attributes={{ placeholder: 'bunker://…' }}
+        problem={bunker.problem}
+        button="Connect"
+        isSecondary
+        onSubmit={() => bunker.run(useBunker)}
+      />
+    </Section>
   );
 }
 
@@ -156,26 +103,17 @@ interface WaitingFor {
   uri?: string;
 }
 
-/** Connects to a signer. Rejects if the signal aborts. Shows what the user has to do. */
-type Connect = (
-  signal: AbortSignal,
-  show: (waitingFor: WaitingFor) => void,
-) => Promise<Signer['signEvent']>;
-
 function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void }) {
-  const paragraph = useRef<HTMLParagraphElement>(null);
-  useEffect(() => paragraph.current?.focus(), [text]);
+  const dialog = useRef<HTMLDialogElement>(null);
+  // The browser moves the focus into the dialog, and back to the used button.
+  useEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    return () => element?.close();
+  }, []);
   return (
-    <>
-      <p ref={paragraph} tabIndex={-1}>
-        {text}
-      </p>
-      {uri !== undefined && (
-        <>
-          <QrCode text={uri} label="QR code for your signer" />
-          <CopyableText text={uri} label="Copy address" />
-        </>
-      )}
+    <dialog ref={dialog} aria-label={text} onCancel={onCancel}>
+      <p role="status">{text}</p>
       <p class="row">
         {uri !== undefined && (
           <a class="button" href={uri}>
@@ -186,6 +124,12 @@ function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void })
           Cancel
         </button>
       </p>
-    </>
+      {uri !== undefined && (
+        <>
+          <QrCode text={uri} label="QR code for your signer" />
+          <CopyableText text={uri} label="Copy address" />
+        </>
+      )}
+    </dialog>
   );
 }

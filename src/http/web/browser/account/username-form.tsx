@@ -1,13 +1,6 @@
+import { CopyableText, Sats } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
-import {
-  CopyableText,
-  Form,
-  Problem,
-  Sats,
-  SubmitButton,
-  useAction,
-  useLoaded,
-} from './elements.tsx';
+import { FieldForm, useAction, useLoaded } from './elements.tsx';
 
 interface UsernameFormProps {
   api: ApiClient;
@@ -23,15 +16,21 @@ interface UsernameFormProps {
 
 export function UsernameForm(props: UsernameFormProps) {
   const { api, ownName, priceSat, name, token, onName, onSubmit } = props;
-  const availability = useLoaded(
+  const { data: availability, problem: checkProblem } = useLoaded(
     (signal) => checkName(api, name, ownName, signal),
     [api, name, ownName],
   );
   const { isRunning, problem, run } = useAction(onSubmit);
   return (
-    <Form onSubmit={() => run()}>
+    <>
       <p>
-        {priceSat === 0 ? 'Usernames are free here.' : <Price priceSat={priceSat} />}
+        {priceSat === 0 ? (
+          'Usernames are free here.'
+        ) : (
+          <>
+            A username costs <Sats amount={priceSat} />, which you pay with ecash.
+          </>
+        )}
         {ownName !== undefined && (
           <>
             {' '}
@@ -41,30 +40,28 @@ export function UsernameForm(props: UsernameFormProps) {
           </>
         )}
       </p>
-      <label for="username">Username</label>
-      <div class="row">
-        <input
-          id="username"
-          value={name}
-          maxLength={64}
-          autocomplete="off"
-          autocapitalize="none"
-          spellcheck={false}
-          aria-invalid={availability.data?.state === 'unavailable'}
-          aria-describedby="username-availability"
-          onInput={({ currentTarget }) => onName(currentTarget.value.trim())}
-        />
-        <SubmitButton isBusy={isRunning} busyLabel="Checking the name…">
-          {priceSat === 0 ? 'Get this name' : 'Buy this name'}
-        </SubmitButton>
-      </div>
+      <FieldForm
+        id="username"
+        label="Username"
+        value={name}
+        onText={(text) => onName(text.trim())}
+        attributes={{
+          maxLength: 64,
+          'aria-invalid': availability?.state === 'unavailable',
+          'aria-describedby': 'username-availability username-problem',
+        }}
+        problem={problem}
+        button={priceSat === 0 ? 'Get this name' : 'Buy this name'}
+        busyButton={isRunning && 'Checking the name…'}
+        onSubmit={run}
+      />
       <p
         id="username-availability"
         class="availability"
         role="status"
-        data-state={availability.data?.state}
+        data-state={availability?.state}
       >
-        {availability.data?.text ?? availability.problem}
+        {availability?.text ?? checkProblem}
       </p>
       {token !== '' && (
         <>
@@ -75,15 +72,6 @@ export function UsernameForm(props: UsernameFormProps) {
           <CopyableText text={token} label="Copy token" />
         </>
       )}
-      {problem !== null && <Problem>{problem}</Problem>}
-    </Form>
-  );
-}
-
-function Price({ priceSat }: { priceSat: number }) {
-  return (
-    <>
-      A username costs <Sats amount={priceSat} />, which you pay with ecash.
     </>
   );
 }
@@ -91,23 +79,13 @@ function Price({ priceSat }: { priceSat: number }) {
 /** After the last key, so that a fast typist causes one request per name. */
 const DEBOUNCE_MS = 300;
 
-const INVALID_NAME =
-  'A username has 3 to 64 letters (a to z) and digits, and does not begin with npub1.';
-
 const UNAVAILABLE_TEXTS = {
-  invalid: INVALID_NAME,
+  invalid: 'A username has 3 to 64 letters (a to z) and digits, and does not begin with npub1.',
   reserved: 'This name is reserved. Choose another name.',
   taken:
     'This name is taken. If you gave it up a short time ago, you can still take it back free of charge.',
   not_for_sale: 'Usernames are not sold here any more.',
 };
-
-interface NameResponse {
-  data: {
-    name?: string;
-    reason?: keyof typeof UNAVAILABLE_TEXTS;
-  };
-}
 
 /** Checks a name while the user types. Returns null if there is none. */
 async function checkName(
@@ -119,16 +97,14 @@ async function checkName(
   if (name === '') {
     return null;
   }
-  await new Promise((resolve) => setTimeout(resolve, DEBOUNCE_MS));
-  signal.throwIfAborted();
-  // The server would reject any other name anyway.
-  if (!/^[a-z0-9]{3,64}$/i.test(name)) {
-    return { state: 'unavailable', text: INVALID_NAME };
-  }
   if (name.toLowerCase() === ownName) {
     return { state: 'unavailable', text: 'This is your username already.' };
   }
-  const { data } = await api.request<NameResponse>(`/api/v2/names/${name}`);
+  await new Promise((resolve) => setTimeout(resolve, DEBOUNCE_MS));
+  signal.throwIfAborted();
+  const { data } = await api.request<{ name?: string; reason?: keyof typeof UNAVAILABLE_TEXTS }>(
+    `/api/v2/names/${encodeURIComponent(name)}`,
+  );
   return data.reason === undefined
     ? { state: 'available', text: `${data.name}@${location.host} is available.` }
     : { state: 'unavailable', text: UNAVAILABLE_TEXTS[data.reason] };

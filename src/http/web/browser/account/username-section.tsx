@@ -1,87 +1,38 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { type ApiClient, ApiError, type User, type UserResponse } from './api-client.ts';
-import { CopyableText, Problem, Section, Status, useLoaded } from './elements.tsx';
+import { useState } from 'preact/hooks';
+import { CopyableText, Section } from '../../elements.ts';
+import { ApiError, type Session, type User } from './api-client.ts';
+import { Problem, Status, useFocusOnChange, useLoaded } from './elements.tsx';
 import { PaymentForm } from './payment-form.tsx';
 import { isLost } from './problem-text.ts';
-import { type PurchaseDraft, usePurchaseDraft } from './purchase-draft.ts';
 import { UsernameForm } from './username-form.tsx';
 
-interface InfoResponse {
-  data: { features: { username: { payment?: PaymentTerms } } };
-}
-
-export function UsernameSection({
-  api,
-  user,
-  onUserChange,
-}: {
-  api: ApiClient;
-  user: User;
-  onUserChange: (user: User) => void;
-}) {
-  const { data, problem } = useLoaded(() => api.request<InfoResponse>('/api/v2/info'), [api]);
-  const [success, setSuccess] = useState<string | null>(null);
-  const terms = data?.data.features.username.payment;
-  const finishPurchase = (changed: User, message: string) => {
-    setSuccess(message);
-    onUserChange(changed);
-  };
-  return (
-    <Section title="Username">
-      {user.name !== undefined && (
-        <CopyableText text={`${user.name}@${location.host}`} label="Copy address" />
-      )}
-      <Status text={success} />
-      {problem !== null && <Problem>{problem} Then reload the page.</Problem>}
-      {data !== null && terms === undefined && <p>Usernames are not sold on this server.</p>}
-      {terms !== undefined && (
-        <UsernamePurchase
-          api={api}
-          user={user}
-          terms={terms}
-          onStart={() => setSuccess(null)}
-          onPurchase={finishPurchase}
-        />
-      )}
-    </Section>
-  );
-}
-
-interface PaymentTerms {
-  amount: number;
-  mints: string[];
-}
-
-interface PurchaseProps {
-  api: ApiClient;
-  user: User;
-  terms: PaymentTerms;
-  onStart: () => void;
-  /** Called with the changed user and a message about the success. */
-  onPurchase: (user: User, message: string) => void;
+interface Info {
+  features: { username: { payment?: { amount: number; mints: string[] } } };
 }
 
 /** Sells a username: the user chooses a name, pays the server's request with a wallet, and pastes the token. */
-function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchaseProps) {
+export function UsernameSection({ api, user, onUserChange }: Session) {
+  const info = useLoaded(() => api.request<Info>('/api/v2/info'), [api]);
+  const terms = info.data?.data.features.username.payment;
   const [draft, changeDraft] = usePurchaseDraft(user.pubkey);
   const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
-  const heading = useFocusOnChange(order?.name);
+  const [success, setSuccess] = useState<string | null>(null);
+  const heading = useFocusOnChange<HTMLHeadingElement>(order?.name);
 
   const buy = async (name: string, token: string | null) => {
-    onStart();
+    setSuccess(null);
     try {
-      const { data } = await api.request<UserResponse>('/api/v2/user/username', {
+      const { data } = await api.request<{ user: User }>('/api/v2/user/username', {
         method: 'POST',
         body: { username: name },
         headers: token === null ? {} : { 'x-cashu': token },
       });
-      // Before the token is removed, because it throws an error if the response was cut off.
-      const message = describeSuccess(name, data.user);
+      setSuccess(describeSuccess(name, data.user));
       // A token that was not sent is still money. So is a token that was not needed, because an earlier one has paid.
       const isSpent = token !== null && token === (draft.unconfirmedToken ?? token);
       changeDraft({ name: '', unconfirmedToken: null, ...(isSpent && { token: '' }) });
       setOrder(null);
-      onPurchase(data.user, message);
+      onUserChange(data.user);
     } catch (error) {
       if (token !== null) {
         changeDraft({ unconfirmedToken: findUnconfirmedToken(error, token, draft) });
@@ -96,12 +47,21 @@ function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchasePro
     }
   };
 
+  const newNameTitle = user.name === undefined ? 'Get a username' : 'Change your username';
   return (
-    <>
-      <h3 ref={heading} tabIndex={-1} class="breakable">
-        {describeStep(order?.name, user.name)}
-      </h3>
-      {order === null ? (
+    <Section title="Username">
+      {user.name !== undefined && (
+        <CopyableText text={`${user.name}@${location.host}`} label="Copy address" />
+      )}
+      <Status text={success} />
+      <Problem text={info.problem && `${info.problem} Then reload the page.`} />
+      {info.data !== null && terms === undefined && <p>Usernames are not sold on this server.</p>}
+      {terms !== undefined && (
+        <h3 ref={heading} tabIndex={-1} class="breakable">
+          {order === null ? newNameTitle : `Pay for ${order.name}@${location.host}`}
+        </h3>
+      )}
+      {terms !== undefined && order === null && (
         <UsernameForm
           api={api}
           ownName={user.name}
@@ -111,7 +71,8 @@ function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchasePro
           onName={(name) => changeDraft({ name })}
           onSubmit={() => buy(draft.name, null)}
         />
-      ) : (
+      )}
+      {terms !== undefined && order !== null && (
         <PaymentForm
           priceSat={terms.amount}
           mintUrl={terms.mints[0]}
@@ -122,28 +83,41 @@ function UsernamePurchase({ api, user, terms, onStart, onPurchase }: PurchasePro
           onCancel={() => setOrder(null)}
         />
       )}
-    </>
+    </Section>
   );
 }
 
-/** Returns a reference to an element that gets the focus when a value changes, because its form is replaced. */
-function useFocusOnChange(value: string | undefined) {
-  const element = useRef<HTMLHeadingElement>(null);
-  const previous = useRef(value);
-  useEffect(() => {
-    if (previous.current !== value) {
-      previous.current = value;
-      element.current?.focus();
-    }
-  }, [value]);
-  return element;
+function describeSuccess(name: string, user: User): string {
+  return user.name === name.toLowerCase()
+    ? `${user.name}@${location.host} is yours now. Payments to it arrive in this account.`
+    : `You have bought ${name} before, and have chosen another name since.`;
 }
 
-function describeStep(orderedName: string | undefined, ownName: string | undefined): string {
-  if (orderedName !== undefined) {
-    return `Pay for ${orderedName}@${location.host}`;
-  }
-  return ownName === undefined ? 'Get a username' : 'Change your username';
+interface PurchaseDraft {
+  name: string;
+  /** Empty if there is none. It is money, so it is only removed after the purchase. */
+  token: string;
+  /** A token of which it is not known whether it was spent, because the server did not respond, or failed. */
+  unconfirmedToken: string | null;
+}
+
+const EMPTY_DRAFT: PurchaseDraft = { name: '', token: '', unconfirmedToken: null };
+
+/** By public key. Kept in memory until the page closes, so that no token is lost if the user signs out. */
+const drafts = new Map<string, PurchaseDraft>();
+
+/** Like `useState`, but the draft outlives the component. The browser warns before it closes a page with a token. */
+function usePurchaseDraft(pubkey: string) {
+  const [draft, setDraft] = useState(drafts.get(pubkey) ?? EMPTY_DRAFT);
+  const changeDraft = (changes: Partial<PurchaseDraft>) => {
+    const changed = { ...(drafts.get(pubkey) ?? draft), ...changes };
+    drafts.set(pubkey, changed);
+    setDraft(changed);
+    // Only while necessary, because some browsers do not cache pages that have such a listener.
+    const hasToken = [...drafts.values()].some(({ token }) => token !== '');
+    globalThis.onbeforeunload = hasToken ? (event) => event.preventDefault() : null;
+  };
+  return [draft, changeDraft] as const;
 }
 
 /** Returns which token may still pay for the name after an attempt has failed. */
@@ -158,10 +132,4 @@ function findUnconfirmedToken(
   }
   const isFinal = status === 400 || status === 402;
   return isFinal ? null : unconfirmedToken;
-}
-
-function describeSuccess(name: string, user: User): string {
-  return user.name === name.toLowerCase()
-    ? `${user.name}@${location.host} is yours now. Payments to it arrive in this account.`
-    : `You have bought ${name} before, and have chosen another name since.`;
 }

@@ -1,0 +1,81 @@
+import { bech32 } from '@scure/base';
+import { html } from 'htm/preact';
+import type { ComponentChildren } from 'preact';
+import { encodeQR } from 'qr';
+
+/** Elements of the server's pages and of the account page, which runs in the browser. */
+
+export function Section({ title, children }: { title: string; children: ComponentChildren }) {
+  const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
+  return html`
+    <section class="card" aria-labelledby=${id}>
+      <h2 id=${id}>${title}</h2>
+      ${children}
+    </section>
+  `;
+}
+
+/** The capacity of the largest QR code with low error correction (ISO 18004, version 40). */
+const MAX_QR_CODE_BYTES = 2_953;
+
+/** The white border that scanners need (ISO 18004). */
+const QUIET_ZONE_MODULES = 4;
+
+/** A QR code of an ASCII text, always dark on white, as scanners expect. */
+export function QrCode({ text, label }: { text: string; label: string }) {
+  // Mints choose the length of invoices.
+  if (text.length > MAX_QR_CODE_BYTES) {
+    return html`<p class="hint">This text is too long for a QR code.</p>`;
+  }
+  const rows = encodeQR(text, 'raw', { ecc: 'low', border: QUIET_ZONE_MODULES });
+  const viewBox = `0 0 ${rows.length} ${rows.length}`;
+  return html`
+    <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
+      <path d=${rows.map(drawRow).join('')} />
+    </svg>
+  `;
+}
+
+/** Returns a part of an SVG path: a rectangle for each run of dark modules. */
+function drawRow(modules: readonly boolean[], y: number): string {
+  const row = modules.map((isDark) => (isDark ? '1' : '0')).join('');
+  return [...row.matchAll(/1+/g)]
+    .map(({ index, 0: { length } }) => `M${index} ${y}h${length}v1h-${length}z`)
+    .join('');
+}
+
+interface CopyableTextProps {
+  id?: string;
+  text: string;
+  label: string;
+  children?: ComponentChildren;
+}
+
+/** A text with a button that copies it. `common.ts` handles clicks, and shows the buttons of the server's pages. */
+export function CopyableText({ id, text, label, children }: CopyableTextProps) {
+  return html`
+    <div class="copyable">
+      <code id=${id} class="breakable">${text}</code>
+      ${children}
+      <button type="button" class="secondary" data-copy hidden=${!('clipboard' in navigator)}>
+        ${label}
+      </button>
+    </div>
+  `;
+}
+
+/** An amount in the user's language. The server does not know it, so `common.ts` formats its amounts again. */
+export function Sats({ amount }: { amount: number }) {
+  const text = amount.toLocaleString('document' in globalThis ? undefined : 'en');
+  return html`<data value=${amount} data-sats>${text}</data> ${amount === 1 ? 'sat' : 'sats'}`;
+}
+
+export function shortenNpub(npub: string): string {
+  return `${npub.slice(0, 12)}…${npub.slice(-6)}`;
+}
+
+/** Returns the URI of a Lightning address for QR codes (LUD-01), in upper case, which makes the codes smaller. */
+export function buildLnurlUri(origin: string, localPart: string): string {
+  const url = new TextEncoder().encode(`${origin}/.well-known/lnurlp/${localPart}`);
+  return `lightning:${bech32.encode('lnurl', bech32.toWords(url), false).toUpperCase()}`;
+}
