@@ -4,8 +4,12 @@ import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
 import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
 import { pruneFailedPurchases } from './usernames/purchase-store.ts';
-import { giveUpOverdueDeliveries } from './zaps/receipt-delivery-store.ts';
-import { pruneRelays, pruneZapReceipts, pruneZapRequests } from './zaps/zap-receipt-store.ts';
+import {
+  giveUpOverdueDeliveries,
+  pruneRelays,
+  pruneZapReceipts,
+  pruneZapRequests,
+} from './zaps/zap-receipt-store.ts';
 
 const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 

@@ -40,9 +40,6 @@ import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
-/** At shutdown, requests to mints are aborted after this time, so that clients get a response before they are disconnected. */
-const MINT_RESPONSE_DEADLINE_MS = 3_000;
-
 /** Tests and the benchmark replace parts and intervals of the service. */
 export interface ServiceOverrides {
   clock?: Clock;
@@ -60,22 +57,26 @@ export interface ServiceOverrides {
 }
 
 export interface Service {
-  /** The local URL, such as `http://127.0.0.1:3000`. */
+  /** Local, such as `http://127.0.0.1:3000`. */
   url: string;
   publicOrigin: string;
   /** Null if metrics are disabled. */
   metricsUrl: string | null;
-  /** Stops within 10 s (ADR 21). */
   stop(): Promise<void>;
 }
 
-/** Constructs and starts the service. Throws OperatorError or, if the port is unavailable, a system error. */
+/** Throws OperatorError or, if the port is unavailable, a system error. */
 export async function startService(
   config: Config,
   overrides: ServiceOverrides = {},
 ): Promise<Service> {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
-  const log = overrides.log ?? (await createServiceLogger(config));
+  const log =
+    overrides.log ??
+    createLogger(
+      config.logLevel,
+      await createLogDestination(config.logFormat, readJournalStream()),
+    );
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const { db } = database;
   const { allowPrivateNetworks, limits } = config;
@@ -248,7 +249,7 @@ export async function startService(
   let metricsServer: Awaited<ReturnType<typeof startMetricsServer>> | null = null;
   let watcherStopped: Promise<void> | null = null;
   const stop = async (stopDelayMs: number) => {
-    // Without the delay, all deadlines together are the 10 s after which cli.ts ends the process.
+    // Without the delay, all deadlines together are the 10 s after which cli.ts ends the process (ADR 21).
     const stages: ShutdownStage[] = [
       {
         name: 'delay',
@@ -263,14 +264,15 @@ export async function startService(
       },
       {
         name: 'clients',
-        deadlineMs: CLIENT_DEADLINE_MS + 500,
+        deadlineMs: CLIENT_DEADLINE_MS + 750,
         stop: async () => {
-          const mintDeadline = setTimeout(() => void mints.close(), MINT_RESPONSE_DEADLINE_MS);
+          // Clients get a response before they are disconnected.
+          const mintDeadline = setTimeout(() => void mints.close(), 3_000);
           await http.close();
           clearTimeout(mintDeadline);
+          await mints.close();
         },
       },
-      { name: 'mint requests', deadlineMs: 250, stop: () => mints.close() },
       { name: 'zap receipts', deadlineMs: 1_000, stop: () => zaps.receiptDispatcher.stop() },
       {
         name: 'watcher',
@@ -344,11 +346,7 @@ export async function startService(
   }
 }
 
-async function createServiceLogger({ logLevel, logFormat }: Config): Promise<Logger> {
-  return createLogger(logLevel, await createLogDestination(logFormat, readJournalStream()));
-}
-
-async function openServiceDatabase({ database: location }: Config, log: Logger): Promise<Database> {
+async function openServiceDatabase({ database: location }: Config, log: Logger) {
   // A PostgreSQL pool replaces broken connections by itself, but a full disk of SQLite needs the operator.
   const failureLevel = location.kind === 'postgres' ? 'warn' : 'error';
   const database = await openDatabase(

@@ -1,7 +1,7 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { DeliveryState } from '../database/schema.ts';
 import { toDisplayText } from '../untrusted-text.ts';
-import { MIN_RATE_LIMIT_BACKOFF_MS, RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
+import { RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
 
 /** The result of publishing an event at a relay, with the relay's message or the reason of the failure, printable. */
 export interface PublishResult {
@@ -92,7 +92,8 @@ export function computeRelayStatus(
     return { failures: 0, backoffUntilMs: null, lastError: null };
   }
   const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
-  const minBackoffMs = failure.outcome === 'rate_limited' ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
+  // Relays limit the events per minute.
+  const minBackoffMs = failure.outcome === 'rate_limited' ? 60_000 : 0;
   const backoffMs = Math.max(minBackoffMs, computeBackoffMs(failures, RELAY_BACKOFF));
   return { failures, backoffUntilMs: nowMs + backoffMs, lastError: failure.message };
 }

@@ -7,26 +7,17 @@ import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
-import {
-  BATCH_SIZE,
-  CLAIM_TIMEOUT_MS,
-  MAX_DELIVERY_DURATION_MS,
-  MAX_PROVEN_RELAYS,
-  MAX_RELAYS_PER_SCAN,
-  MAX_RELAYS_PER_SITE,
-  MAX_UNPROVEN_RELAYS,
-  SCAN_INTERVAL_MS,
-} from './limits.ts';
+import { DELIVERY_LIMITS } from './limits.ts';
+import type { RelayPool } from './relay-pool.ts';
+import { stripQuery } from './relay-url.ts';
 import {
   claimDueReceipts,
   type DueReceipt,
   type DueRelay,
   findDueRelays,
   listWaitingRelays,
-  recordDeliveryBatch,
-} from './receipt-delivery-store.ts';
-import type { RelayPool } from './relay-pool.ts';
-import { stripQuery } from './relay-url.ts';
+  recordDeliveries,
+} from './zap-receipt-store.ts';
 
 interface DeliveryContext {
   db: Db;
@@ -55,15 +46,15 @@ export class ReceiptDispatcher {
   constructor(context: DeliveryContext) {
     this.#context = context;
     const limits = {
-      maxPerSite: MAX_RELAYS_PER_SITE,
+      maxPerSite: DELIVERY_LIMITS.maxRelaysPerSite,
       exemptUrls: context.operatorRelays,
       allowPrivateNetworks: context.allowPrivateNetworks,
     };
-    this.#provenSlots = new SiteSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
-    this.#unprovenSlots = new SiteSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
+    this.#provenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxProvenRelays, ...limits });
+    this.#unprovenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxUnprovenRelays, ...limits });
     this.#scanJob = new BackgroundJob({
       work: () => this.#startDueDeliveries(),
-      intervalMs: SCAN_INTERVAL_MS,
+      intervalMs: DELIVERY_LIMITS.scanIntervalMs,
       onError: (error) => this.#reportFailure(error),
     });
   }
@@ -93,10 +84,14 @@ export class ReceiptDispatcher {
   /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
   async #startDueDeliveries(): Promise<void> {
     const { db, clock, operatorRelays } = this.#context;
-    const waitingUrls = await listWaitingRelays(db, this.#lastScannedUrl, MAX_RELAYS_PER_SCAN);
-    const hasMore = waitingUrls.length === MAX_RELAYS_PER_SCAN;
+    const waitingUrls = await listWaitingRelays(
+      db,
+      this.#lastScannedUrl,
+      DELIVERY_LIMITS.maxRelaysPerScan,
+    );
+    const hasMore = waitingUrls.length === DELIVERY_LIMITS.maxRelaysPerScan;
     this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
-    const newUrls = [...this.#newUrls].slice(-MAX_RELAYS_PER_SCAN);
+    const newUrls = [...this.#newUrls].slice(-DELIVERY_LIMITS.maxRelaysPerScan);
     this.#newUrls.clear();
     const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
     const dueRelays = await findDueRelays(db, clock(), [...urls]);
@@ -130,16 +125,14 @@ export class ReceiptDispatcher {
 
   async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
     const { db, clock } = this.#context;
-    const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;
+    const deadlineMs = performance.now() + DELIVERY_LIMITS.maxDurationMs;
     const { url } = relay;
     let { failures } = relay;
     // After a failure, sends one receipt at a time, because a certain receipt may make the relay disconnect.
-    const limit = failures > 0 ? 1 : BATCH_SIZE;
+    const limit = failures > 0 ? 1 : DELIVERY_LIMITS.batchSize;
     try {
       do {
-        const nowMs = clock();
-        const claim = { nowMs, claimedUntilMs: nowMs + CLAIM_TIMEOUT_MS, limit };
-        const receipts = await claimDueReceipts(db, url, claim);
+        const receipts = await claimDueReceipts(db, url, clock(), limit);
         if (receipts.length === 0) {
           return;
         }
@@ -174,7 +167,7 @@ export class ReceiptDispatcher {
     const results = published.map(({ result }) => result);
     // At shutdown, this process closes the connections itself, which is no failure of the relay.
     const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
-    await recordDeliveryBatch(db, url, { updates, relayStatus }, nowMs);
+    await recordDeliveries(db, url, updates, relayStatus, nowMs);
     for (const { id, state, paymentHash } of updates) {
       if (state === 'accepted') {
         logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });

@@ -9,13 +9,7 @@ import { nostrEventSchema } from '../nostr/event-schema.ts';
 import type { EventSigner, EventVerifier } from '../nostr/events.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
-import {
-  IDLE_TIMEOUT_MS,
-  MAX_CHALLENGE_LENGTH,
-  MAX_PENDING_QUERIES,
-  MAX_TAG_ELEMENTS,
-  RESPONSE_TIMEOUT_MS,
-} from './limits.ts';
+import { RELAY_CONNECTION_LIMITS } from './limits.ts';
 
 export interface RelayContext {
   /** Signs AUTH events (NIP-42). Null: the service does not authenticate. */
@@ -106,7 +100,7 @@ export class RelayConnection {
 
   async query(filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
     const pendingQueries = [...this.#pending.values()].filter((request) => request.filter !== null);
-    if (pendingQueries.length >= MAX_PENDING_QUERIES) {
+    if (pendingQueries.length >= RELAY_CONNECTION_LIMITS.maxPendingQueries) {
       return { outcome: 'no_response' };
     }
     const id = `q${this.#queryCount}`;
@@ -124,7 +118,7 @@ export class RelayConnection {
   }
 
   #sendAndWaitForOk(id: string, message: string): Promise<PublishResult> {
-    const { responseTimeoutMs = RESPONSE_TIMEOUT_MS } = this.#context;
+    const { responseTimeoutMs = RELAY_CONNECTION_LIMITS.responseTimeoutMs } = this.#context;
     return this.#sendRequest(id, message, null, responseTimeoutMs) as Promise<PublishResult>;
   }
 
@@ -183,7 +177,7 @@ export class RelayConnection {
     const event = nostrEventSchema.safeParse(value).data;
     const isValid =
       event !== undefined &&
-      event.tags.length + event.tags.flat().length <= MAX_TAG_ELEMENTS &&
+      event.tags.length + event.tags.flat().length <= RELAY_CONNECTION_LIMITS.maxTagElements &&
       matchFilter(filter, event) &&
       this.#context.verifyEvent(event);
     return isValid ? { outcome: 'found', event } : { outcome: 'none' };
@@ -192,7 +186,8 @@ export class RelayConnection {
   /** Authenticates once. If that does not suffice, the next connection tries again. */
   #authenticate(challenge: string): void {
     const { signer, clock } = this.#context;
-    const isValid = challenge !== '' && challenge.length <= MAX_CHALLENGE_LENGTH;
+    const isValid =
+      challenge !== '' && challenge.length <= RELAY_CONNECTION_LIMITS.maxChallengeLength;
     if (signer === null || !isValid || this.#authResult !== null) {
       return;
     }
@@ -218,7 +213,7 @@ export class RelayConnection {
       this.#socket.send(JSON.stringify(['CLOSE', id]));
     }
     if (this.#pending.size === 0) {
-      const { idleTimeoutMs = IDLE_TIMEOUT_MS } = this.#context;
+      const { idleTimeoutMs = RELAY_CONNECTION_LIMITS.idleTimeoutMs } = this.#context;
       this.#idleTimer = setTimeout(() => this.close(), idleTimeoutMs).unref();
     }
   }

@@ -2,15 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Event } from 'nostr-tools';
 import type { Tags } from '../nostr/event-schema.ts';
-import {
-  FOUND_LIST_TTL_MS,
-  INCOMPLETE_LIST_TTL_MS,
-  LIST_QUERY_TIMEOUT_MS,
-  MAX_CACHED_LISTS,
-  MAX_PARSED_TAGS,
-  MAX_WRITE_RELAYS,
-  NEWER_LIST_GRACE_MS,
-} from './limits.ts';
+import { RELAY_LIST_LIMITS } from './limits.ts';
 import type { RelayPool } from './relay-pool.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 
@@ -27,12 +19,13 @@ export class RelayListCache {
 
   constructor(context: RelayListContext) {
     this.#cache = new LRUCache({
-      max: MAX_CACHED_LISTS,
+      max: RELAY_LIST_LIMITS.maxCached,
       allowStale: true,
       perf: { now: context.monotonicMs },
       fetchMethod: async (pubkey, cached, { options }) => {
         const { newest, isComplete } = await fetchNewestList(context, pubkey);
-        options.ttl = newest && isComplete ? FOUND_LIST_TTL_MS : INCOMPLETE_LIST_TTL_MS;
+        options.ttl =
+          newest && isComplete ? RELAY_LIST_LIMITS.foundTtlMs : RELAY_LIST_LIMITS.incompleteTtlMs;
         if (newest !== undefined) {
           return parseWriteRelays(newest.tags, context);
         }
@@ -53,7 +46,7 @@ async function fetchNewestList({ relayPool, operatorRelays }: RelayListContext, 
   const lists: Event[] = [];
   const firstFound = Promise.withResolvers<void>();
   const queries = operatorRelays.map(async (url) => {
-    const result = await relayPool.query(url, filter, LIST_QUERY_TIMEOUT_MS);
+    const result = await relayPool.query(url, filter, RELAY_LIST_LIMITS.queryTimeoutMs);
     if (result.outcome === 'found') {
       lists.push(result.event);
       firstFound.resolve();
@@ -62,7 +55,7 @@ async function fetchNewestList({ relayPool, operatorRelays }: RelayListContext, 
   });
   const isComplete = await Promise.race([
     Promise.all(queries).then((responded) => responded.every(Boolean)),
-    firstFound.promise.then(() => delay(NEWER_LIST_GRACE_MS, false, { ref: false })),
+    firstFound.promise.then(() => delay(RELAY_LIST_LIMITS.newerListGraceMs, false, { ref: false })),
   ]);
   // Of lists of the same second, the one with the lower id counts as newer (NIP-01).
   lists.sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1));
@@ -72,8 +65,8 @@ async function fetchNewestList({ relayPool, operatorRelays }: RelayListContext, 
 /** Returns the relays that the owner of a list writes to, normalised and without duplicates. Skips invalid URLs. */
 export function parseWriteRelays(tags: Tags, options: { allowPrivateNetworks: boolean }): string[] {
   const relays = tags
-    .slice(0, MAX_PARSED_TAGS)
+    .slice(0, RELAY_LIST_LIMITS.maxParsedTags)
     .filter(([name, , marker = '']) => name === 'r' && ['', 'write'].includes(marker))
     .flatMap(([, url = '']) => normaliseRelayUrl(url, options) ?? []);
-  return [...new Set(relays)].slice(0, MAX_WRITE_RELAYS);
+  return [...new Set(relays)].slice(0, RELAY_LIST_LIMITS.maxWriteRelays);
 }

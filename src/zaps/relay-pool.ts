@@ -1,7 +1,7 @@
 import type { Filter } from 'nostr-tools';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import type { PublishResult } from './delivery-policy.ts';
-import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_HOST } from './limits.ts';
+import { RELAY_CONNECTION_LIMITS } from './limits.ts';
 import { RelayConnection, type RelayContext, type RelayQueryResult } from './relay-connection.ts';
 
 /**
@@ -58,9 +58,9 @@ export class RelayPool {
   #open(url: string, usable: readonly RelayConnection[]): RelayConnection {
     const { host } = new URL(url);
     const sameHost = usable.filter((each) => new URL(each.url).host === host);
-    if (sameHost.length >= MAX_CONNECTIONS_PER_HOST) {
+    if (sameHost.length >= RELAY_CONNECTION_LIMITS.maxPerHost) {
       sameHost.find(({ isIdle }) => isIdle)?.close();
-    } else if (usable.length >= MAX_CONNECTIONS) {
+    } else if (usable.length >= RELAY_CONNECTION_LIMITS.max) {
       usable.find(({ isIdle }) => isIdle)?.close();
     }
     const connection = new RelayConnection(url, this.#connect(url), this.#context);

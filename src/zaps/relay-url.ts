@@ -2,12 +2,7 @@ import { KeyedCounter } from '../keyed-counter.ts';
 import { isForbiddenHost } from '../net/public-address.ts';
 import { normaliseServerUrl } from '../net/server-url.ts';
 import type { Tags } from '../nostr/event-schema.ts';
-import {
-  MAX_LISTED_RELAYS,
-  MAX_RELAY_URL_LENGTH,
-  MAX_RELAYS_PER_HOST,
-  MAX_RELAYS_PER_ZAP,
-} from './limits.ts';
+import { RECEIPT_RELAY_LIMITS } from './limits.ts';
 
 /**
  * Normalises the URL of a relay, so that all its spellings share one connection and one delivery. Keeps the query, with
@@ -20,7 +15,7 @@ export function normaliseRelayUrl(
   { allowPrivateNetworks }: { allowPrivateNetworks: boolean },
 ): string | null {
   const url = normaliseServerUrl(untrustedText, {
-    maxLength: MAX_RELAY_URL_LENGTH,
+    maxLength: RECEIPT_RELAY_LIMITS.maxUrlLength,
     secureProtocol: 'wss:',
     plainProtocol: 'ws:',
     allowInsecure: allowPrivateNetworks,
@@ -40,7 +35,7 @@ export function extractReceiptRelays(
 ): string[] {
   const [, ...listed] = tags.find(([name]) => name === 'relays') ?? [];
   const relays = listed
-    .slice(0, MAX_LISTED_RELAYS)
+    .slice(0, RECEIPT_RELAY_LIMITS.maxListed)
     .flatMap((relay) => normaliseRelayUrl(relay, options) ?? []);
   const relaysByHost = new KeyedCounter();
   return [...new Set(relays)]
@@ -48,9 +43,9 @@ export function extractReceiptRelays(
       const { host, hostname } = new URL(relay);
       const hostKey = options.allowPrivateNetworks ? host : hostname;
       relaysByHost.increment(hostKey);
-      return relaysByHost.get(hostKey) <= MAX_RELAYS_PER_HOST;
+      return relaysByHost.get(hostKey) <= RECEIPT_RELAY_LIMITS.maxPerHost;
     })
-    .slice(0, MAX_RELAYS_PER_ZAP);
+    .slice(0, RECEIPT_RELAY_LIMITS.max);
 }
 
 /** Removes the query, which may contain user ids or access tokens, so that the URL may be logged. */

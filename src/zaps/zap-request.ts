@@ -1,12 +1,7 @@
 import type { Event } from 'nostr-tools';
 import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
 import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
-import {
-  MAX_COORDINATE_BYTES,
-  MAX_ZAP_REQUEST_AGE_MINUTES,
-  MAX_ZAP_REQUEST_BYTES,
-  MAX_ZAP_REQUEST_TAGS,
-} from './limits.ts';
+import { ZAP_REQUEST_LIMITS } from './limits.ts';
 
 export interface ZapRequestRules {
   recipient: string;
@@ -55,9 +50,9 @@ function validateText(
   rules: ZapRequestRules,
   verifyEvent: (event: Event) => boolean,
 ): ZapRequestResult {
-  if (jsonByteLength(text) > MAX_ZAP_REQUEST_BYTES) {
+  if (jsonByteLength(text) > ZAP_REQUEST_LIMITS.maxBytes) {
     return rejected(
-      `is too long: its receipt could not contain it in ${MAX_ZAP_REQUEST_BYTES} bytes`,
+      `is too long: its receipt could not contain it in ${ZAP_REQUEST_LIMITS.maxBytes} bytes`,
     );
   }
   const parsed = tryParseJson(text);
@@ -71,8 +66,8 @@ function validateText(
   if (event.kind !== ZAP_REQUEST_KIND) {
     return rejected(`must be of kind ${ZAP_REQUEST_KIND}`);
   }
-  if (event.tags.length > MAX_ZAP_REQUEST_TAGS) {
-    return rejected(`must have at most ${MAX_ZAP_REQUEST_TAGS} tags`);
+  if (event.tags.length > ZAP_REQUEST_LIMITS.maxTags) {
+    return rejected(`must have at most ${ZAP_REQUEST_LIMITS.maxTags} tags`);
   }
   const recipients = tagValues(event.tags, 'p');
   if (recipients.length !== 1) {
@@ -104,8 +99,8 @@ function findViolation(
   { created_at, tags }: { created_at: number; tags: Tags },
   { amountMsat, zapPubkey, nowSeconds }: ZapRequestRules,
 ): string | null {
-  if (Math.abs(nowSeconds - created_at) > MAX_ZAP_REQUEST_AGE_MINUTES * 60) {
-    return `must have a 'created_at' within ${MAX_ZAP_REQUEST_AGE_MINUTES} minutes of the time of this server`;
+  if (Math.abs(nowSeconds - created_at) > ZAP_REQUEST_LIMITS.maxAgeMinutes * 60) {
+    return `must have a 'created_at' within ${ZAP_REQUEST_LIMITS.maxAgeMinutes} minutes of the time of this server`;
   }
   const repeatedName = ['amount', 'relays', 'e', 'P'].find(
     (name) => tagValues(tags, name).length > 1,
@@ -124,8 +119,8 @@ function findViolation(
     if (Number(COORDINATE.exec(coordinate)?.[1] ?? Infinity) > MAX_KIND) {
       return "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag";
     }
-    if (jsonByteLength(coordinate) > MAX_COORDINATE_BYTES) {
-      return `must have an 'a' tag of at most ${MAX_COORDINATE_BYTES} bytes`;
+    if (jsonByteLength(coordinate) > ZAP_REQUEST_LIMITS.maxCoordinateBytes) {
+      return `must have an 'a' tag of at most ${ZAP_REQUEST_LIMITS.maxCoordinateBytes} bytes`;
     }
   }
   if (tagValues(tags, 'P').some((key) => key !== zapPubkey)) {

@@ -40,15 +40,13 @@ import {
 import { findUsername } from '../../src/usernames/username-store.ts';
 import {
   claimDueReceipts,
-  findDueRelays,
-  giveUpOverdueDeliveries,
-  listWaitingRelays,
-} from '../../src/zaps/receipt-delivery-store.ts';
-import {
   countReceiptsSince,
+  findDueRelays,
   findReceiptOfQuote,
   findUsedZapRequests,
   findZapRequests,
+  giveUpOverdueDeliveries,
+  listWaitingRelays,
   pruneZapReceipts,
   pruneZapRequests,
 } from '../../src/zaps/zap-receipt-store.ts';
@@ -132,10 +130,7 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['deletes old zap requests', (tx) => pruneZapRequests(tx, 1_000)],
   ['lists relays with open deliveries', (tx) => listWaitingRelays(tx, '', 1_000)],
   ['finds due relays', (tx) => findDueRelays(tx, QUOTE_COUNT, [RELAY_URL])],
-  [
-    'claims due deliveries',
-    (tx) => claimDueReceipts(tx, RELAY_URL, { nowMs: QUOTE_COUNT, claimedUntilMs: 1, limit: 10 }),
-  ],
+  ['claims due deliveries', (tx) => claimDueReceipts(tx, RELAY_URL, QUOTE_COUNT, 10)],
   ['gives up overdue deliveries', (tx) => giveUpOverdueDeliveries(tx, 1, 10)],
   ['counts pending deliveries', (tx) => countPendingDeliveries(tx)],
   ['counts watched quotes', (tx) => countWatchedQuotes(tx, 'a process')],

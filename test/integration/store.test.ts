@@ -12,10 +12,7 @@ import {
   readWatchProcesses,
   renewProcessLease,
 } from '../../src/watcher/lease-store.ts';
-import {
-  giveUpOverdueDeliveries,
-  recordDeliveryBatch,
-} from '../../src/zaps/receipt-delivery-store.ts';
+import { giveUpOverdueDeliveries, recordDeliveries } from '../../src/zaps/zap-receipt-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -203,12 +200,6 @@ describe('the store of zap receipt deliveries', () => {
   const insertReceipts = (count: number, relays: readonly string[], atMs = CREATED_AT_MS) =>
     insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
-  const recordBackoff = (url: string, backoffUntilMs: number) =>
-    recordBatch(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
-
-  const recordBatch = (url: string, batch: Partial<Parameters<typeof recordDeliveryBatch>[2]>) =>
-    recordDeliveryBatch(db, url, { updates: [], relayStatus: null, ...batch }, CREATED_AT_MS);
-
   it('ignores a result of a delivery that the relay has already accepted', async () => {
     const [receipt] = await insertReceipts(1, [RELAY_URL]);
     const id = receipt?.id ?? '';
@@ -219,7 +210,7 @@ describe('the store of zap receipt deliveries', () => {
       nextAttemptAtMs: null,
       lastResult: '',
     } as const;
-    await recordBatch(RELAY_URL, { updates: [accepted] });
+    await recordDeliveries(db, RELAY_URL, [accepted], null, CREATED_AT_MS);
     const lateResult = {
       id,
       state: 'open',
@@ -227,7 +218,7 @@ describe('the store of zap receipt deliveries', () => {
       nextAttemptAtMs: CREATED_AT_MS,
       lastResult: '',
     } as const;
-    await recordBatch(RELAY_URL, { updates: [lateResult] });
+    await recordDeliveries(db, RELAY_URL, [lateResult], null, CREATED_AT_MS);
     expect((await readDeliveriesToRelay(database, RELAY_URL)).get(id)).toMatchObject({
       state: 'accepted',
       attempts: 1,
@@ -237,7 +228,8 @@ describe('the store of zap receipt deliveries', () => {
   it('gives up open deliveries two days after their creation, and stores the last error of the relay', async () => {
     await insertReceipts(3, [RELAY_URL, OTHER_RELAY_URL]);
     await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + DAY_MS);
-    await recordBackoff(RELAY_URL, CREATED_AT_MS);
+    const status = { failures: 1, backoffUntilMs: CREATED_AT_MS, lastError: 'timed out' };
+    await recordDeliveries(db, RELAY_URL, [], status, CREATED_AT_MS);
     const deadlineMs = CREATED_AT_MS + 2 * DAY_MS;
     await giveUpOverdueDeliveries(db, deadlineMs - 1, 100);
     expect(await countDeliveriesByState(database, RELAY_URL)).toEqual({ open: 4 });
