@@ -8,22 +8,22 @@ import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, stripQuery } from './zaps/relay-url.ts';
 
-/** The operator's settings, read once at start and documented in `.env.example`. */
+/** The operator's settings, documented in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
-/** The settings that commands need. A command may run in a shell without the other settings of the service. */
+/** What commands need. They may run in a shell without the other settings of the service. */
 export type CommandConfig = Pick<Config, 'database' | 'treasurySecret' | 'allowPrivateNetworks'> & {
   readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
 };
 
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** Parses environment variables. Throws ConfigError with all missing and invalid settings. */
+/** Throws ConfigError with all missing and invalid settings. */
 export function readConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: true });
 }
 
-/** Like {@link readConfig}, but does not require `DEFAULT_MINT_URL`. */
+/** Does not require `DEFAULT_MINT_URL`. */
 export function readCommandConfig(env: EnvironmentVariables = process.env): CommandConfig {
   return parseConfig(env, { isMintRequired: false });
 }
@@ -39,23 +39,33 @@ export class ConfigError extends Error {
   }
 }
 
-function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequired: boolean }) {
-  const read: SettingsReader['read'] = (name, schema) => settings.read(name, schema);
+function buildConfig(read: ReadSetting) {
   const allowPrivateNetworks = read('ALLOW_PRIVATE_NETWORKS', booleanSetting.default(false));
   const parseMintUrl = (text: string) =>
     normaliseMintUrl(text, { allowHttp: allowPrivateNetworks });
   const mintUrlSetting = parsedSetting(parseMintUrl, MINT_URL_PROBLEM);
   const parseRelayUrl = (text: string) => normaliseRelayUrl(text, { allowPrivateNetworks });
-  const defaultMintUrl = read(
-    'DEFAULT_MINT_URL',
-    isMintRequired
-      ? z
-          .string({ error: 'is required: the mint of users who have not chosen one' })
-          .pipe(mintUrlSetting)
-      : mintUrlSetting.default(''),
-  );
+  const defaultMintUrl = read('DEFAULT_MINT_URL', mintUrlSetting.default(''));
+  const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
+  const listenUrl = read('DATABASE_LISTEN_URL', postgresUrlSetting.optional());
+  const dataDir = read('DATA_DIR', pathSetting.default('./data'));
+  const metricsHost = read('METRICS_HOST', z.string().default('127.0.0.1'));
+  const metricsPort = read('METRICS_PORT', integerSetting(0, MAX_PORT).optional());
+  const hasWebPages = read('WEB_PAGES', booleanSetting.default(true));
+  const web = {
+    // A longer name breaks the header of the pages on a phone.
+    siteName: read('SITE_NAME', textSetting(40).default('nutpost')),
+    /** An image file; null: the default logo. */
+    logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
+    accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
+    /** Remote signers connect through it (NIP-46). */
+    signerRelay: read(
+      'SIGNER_RELAY',
+      parsedSetting(parseRelayUrl, RELAY_URL_PROBLEM).default('wss://relay.nsec.app'),
+    ),
+  };
   return {
-    host: read('HOST', z.string().default(DEFAULT_HOST)),
+    host: read('HOST', z.string().default('127.0.0.1')),
     port: read('PORT', integerSetting(0, MAX_PORT).default(3_000)),
     /** The first origin is the canonical one. Empty: the service uses its local URL. */
     publicOrigins: read(
@@ -67,7 +77,6 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
         .refine(isNotEmpty, { error: 'must name at least one origin' })
         .default([]),
     ),
-    /** IP addresses and CIDRs. */
     trustProxy: read(
       'TRUST_PROXY',
       listSetting(
@@ -75,8 +84,11 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
         'must be an IP address or CIDR, and not /0: every client could then forge its address',
       ).default([]),
     ),
-    database: readDatabase(settings),
-    /** Null: the service generates a secret in the data directory. PostgreSQL requires the setting. */
+    database:
+      databaseUrl === undefined
+        ? ({ kind: 'sqlite', dataDir } as const)
+        : ({ kind: 'postgres', url: databaseUrl, listenUrl } as const),
+    /** Null: generated in the data directory. PostgreSQL requires the setting. */
     jwtSecret: read('JWT_SECRET', secretSetting),
     jwtSecretPrevious: read('JWT_SECRET_PREVIOUS', secretSetting),
     defaultMintUrl,
@@ -86,12 +98,9 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
       'MAX_SENDABLE_MSAT',
       integerSetting(MSAT_PER_SAT, MAX_MSAT).default(1_000_000_000),
     ),
-    /** The `text/plain` entry of LNURL metadata, which every discovery response contains. */
+    /** The `text/plain` entry of LNURL metadata. */
     lnurlText: read('LNURL_TEXT', textSetting(200).default('Payment to {address}')),
-    /**
-     * 0: payers cannot send comments. LUD-12 suggests the length of a tweet. A zap request and a percent-encoded comment
-     * (up to 12 characters per code point) must fit into one URL.
-     */
+    /** 0: no comments. A zap request and a percent-encoded comment (12 characters per code point) must fit into one URL. */
     maxCommentLength: read('MAX_COMMENT_LENGTH', integerSetting(0, 2_000).default(255)),
     zaps: {
       /** Hex; null: zaps are disabled. */
@@ -104,7 +113,7 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
           .nullable()
           .default(null),
       ),
-      /** Normalised. They receive all zap receipts, and the service finds recipients' relay lists there (NIP-65). */
+      /** Receive all zap receipts. The service finds recipients' relay lists there (NIP-65). */
       relays: read(
         'ZAP_RELAYS',
         listSetting(parseRelayUrl, RELAY_URL_PROBLEM)
@@ -112,7 +121,7 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
           .transform((relays) => [...new Set(relays)])
           .default([]),
       ),
-      /** Normalised. Null: payments at all mints get zap receipts. */
+      /** Null: payments at all mints get zap receipts. */
       mints: read(
         'ZAP_MINTS',
         listSetting(parseMintUrl, MINT_URL_PROBLEM)
@@ -122,7 +131,7 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
       ),
     },
     usernames: {
-      /** 0: usernames are free. Null: usernames are not for sale. A price above 1 BTC is a mistake. */
+      /** 0: free. Null: not for sale. A price above 1 BTC is a mistake. */
       priceSat: read('USERNAME_PRICE_SAT', integerSetting(0, 100_000_000).nullable().default(null)),
       mintUrl: read('USERNAME_MINT_URL', mintUrlSetting.default(defaultMintUrl)),
       reserved: read(
@@ -131,20 +140,18 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
       ),
       graceMs: read('USERNAME_GRACE_DAYS', integerSetting(0, 3_650).default(30)) * DAY_MS,
     },
-    /** Null: generated in the data directory with SQLite, not needed with PostgreSQL. */
+    /** Null: with SQLite, generated in the data directory. */
     treasurySecret: read('TREASURY_SECRET', secretSetting),
     allowPrivateNetworks,
     limits: {
       // Per minute and address. 200 wallets that poll every 5 s send 2,400; the rest is for CORS preflights and payers.
-      // Verifying 6,000 signatures takes a twentieth of a core.
       requestsPerMinute: read('LIMIT_REQUESTS', limitSetting(6_000)),
-      // 10 per second and address, because the server of a custodial wallet requests invoices for all of its users.
+      // The server of a custodial wallet requests invoices for all of its users.
       invoicesPerMinute: read('LIMIT_INVOICES', limitSetting(600)),
       settingChangesPerMinute: read('LIMIT_CHANGES', limitSetting(300)),
       // A purchase takes two requests. While the mint is slow, clients repeat the second one every few seconds.
       usernamePurchasesPerMinute: read('LIMIT_PURCHASES', limitSetting(120)),
-      // The limit per pair of recipient and address is a tenth of the recipient's limit, so one address cannot block a
-      // recipient. It is a third of the limit per address.
+      // The limit per pair is a twentieth of the recipient's, so one address cannot block a recipient.
       maxOpenInvoicesPerRecipient: read('LIMIT_OPEN_INVOICES_PER_RECIPIENT', limitSetting(2_000)),
       maxOpenInvoicesPerAddress: read('LIMIT_OPEN_INVOICES_PER_ADDRESS', limitSetting(300)),
       maxOpenInvoicesPerRecipientAndAddress: read(
@@ -160,74 +167,22 @@ function buildConfig(settings: SettingsReader, { isMintRequired }: { isMintRequi
       zapReceiptsPerRecipientPerHour: read('LIMIT_ZAP_RECEIPTS', limitSetting(3_000)),
     },
     /** Null: no web pages. */
-    web: readWebSettings(settings, parseRelayUrl),
-    metrics: readMetricsAddress(settings),
+    web: hasWebPages ? web : null,
+    metrics: metricsPort === undefined ? null : { host: metricsHost, port: metricsPort },
     logLevel: read(
       'LOG_LEVEL',
       enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
     ),
     logFormat: read('LOG_FORMAT', enumSetting(['auto', 'json', 'pretty']).default('auto')),
-    // During this time, clients with an open connection receive a response with `Connection: close`. Supervisors usually
-    // allow 10 s for the whole shutdown.
+    // Supervisors usually allow 10 s for the whole shutdown.
     stopDelayMs: read('STOP_DELAY_SECONDS', integerSetting(0, 5).default(1)) * 1_000,
   };
 }
-
-function readDatabase(settings: SettingsReader) {
-  const url = settings.read('DATABASE_URL', postgresUrlSetting.optional());
-  const listenUrl = settings.read('DATABASE_LISTEN_URL', postgresUrlSetting.optional());
-  const dataDir = settings.read(
-    'DATA_DIR',
-    z
-      .string()
-      .regex(/^(?!~)(?!.*\s#)[^$]*$/, {
-        error: 'must be a path without ~, $ and comments (#), which only a shell understands',
-      })
-      .default('./data'),
-  );
-  return url === undefined
-    ? ({ kind: 'sqlite', dataDir } as const)
-    : ({ kind: 'postgres', url, listenUrl } as const);
-}
-
-function readWebSettings(settings: SettingsReader, parseRelayUrl: (text: string) => string | null) {
-  const isEnabled = settings.read('WEB_PAGES', booleanSetting.default(true));
-  const web = {
-    // A longer name breaks the header of the pages on a phone.
-    siteName: settings.read('SITE_NAME', textSetting(40).default('nutpost')),
-    /** An image file; null: the default logo. */
-    logoFile: settings.read('SITE_LOGO', z.string().nullable().default(null)),
-    /** `#rrggbb` */
-    accentColor: settings.read(
-      'SITE_ACCENT_COLOR',
-      z
-        .string()
-        .regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' })
-        .default('#a34b0c'),
-    ),
-    /** Remote signers connect through it (NIP-46). */
-    signerRelay: settings.read(
-      'SIGNER_RELAY',
-      parsedSetting(parseRelayUrl, RELAY_URL_PROBLEM).default('wss://relay.nsec.app'),
-    ),
-  };
-  return isEnabled ? web : null;
-}
-
-function readMetricsAddress(settings: SettingsReader) {
-  const host = settings.read('METRICS_HOST', z.string().default(DEFAULT_HOST));
-  const port = settings.read('METRICS_PORT', integerSetting(0, MAX_PORT).optional());
-  return port === undefined ? null : { host, port };
-}
-
-const DEFAULT_HOST = '127.0.0.1';
 
 const MAX_PORT = 65_535;
 
 /** 1,000 BTC: far above any Lightning payment, far below the largest safe integer. */
 const MAX_MSAT = 100_000_000_000_000;
-
-const MAX_LIMIT_SETTING = 1_000_000;
 
 /** The key length of HS256 in bytes. Shorter secrets can be guessed. */
 const MIN_SECRET_LENGTH = 32;
@@ -242,43 +197,44 @@ const RELAY_URL_PROBLEM =
   'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
   ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)';
 
-function parseConfig(env: EnvironmentVariables, options: { isMintRequired: boolean }): Config {
-  const settings = new SettingsReader(env);
-  const config = buildConfig(settings, options);
-  const problems = settings.problems.length > 0 ? settings.problems : findConflicts(config, env);
-  if (problems.length > 0) {
-    throw new ConfigError(problems);
+function parseConfig(
+  env: EnvironmentVariables,
+  { isMintRequired }: { isMintRequired: boolean },
+): Config {
+  const { config, problems } = readSettings(env);
+  if (isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
+    problems.push('DEFAULT_MINT_URL is required: the mint of users who have not chosen one');
+  }
+  const allProblems = problems.length > 0 ? problems : findConflicts(config, env);
+  if (allProblems.length > 0) {
+    throw new ConfigError(allProblems);
   }
   return Object.freeze(config);
 }
 
-/** Reads settings one by one, and collects their names and problems. */
-class SettingsReader {
-  readonly names: string[] = [];
-  readonly problems: string[] = [];
-  readonly #env: EnvironmentVariables;
+/** If the value is invalid, adds a problem and returns undefined. The caller must not use the settings then. */
+type ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => Value;
 
-  constructor(env: EnvironmentVariables) {
-    this.#env = env;
-  }
-
-  /** If the value is invalid, adds a problem and returns undefined. The caller must not use the settings then. */
-  read<Value>(name: string, schema: z.ZodType<Value>): Value {
-    this.names.push(name);
+function readSettings(env: EnvironmentVariables) {
+  const names: string[] = [];
+  const problems: string[] = [];
+  const read: ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => {
+    names.push(name);
     // Empty variables count as missing. Files with CRLF add `\r` to each value.
-    const text = this.#env[name]?.trim() || undefined;
+    const text = env[name]?.trim() || undefined;
     const textProblem = text === undefined ? null : findTextProblem(text);
     if (textProblem !== null) {
-      this.problems.push(`${name} ${textProblem}`);
+      problems.push(`${name} ${textProblem}`);
       return undefined as Value;
     }
     const { data, error } = schema.safeParse(text);
-    this.problems.push(...(error?.issues.map(({ message }) => redact(`${name} ${message}`)) ?? []));
+    problems.push(...(error?.issues.map(({ message }) => redact(`${name} ${message}`)) ?? []));
     return data as Value;
-  }
+  };
+  return { config: buildConfig(read), names, problems };
 }
 
-/** Returns why a value cannot be what the operator means, whatever its setting; null if there is no such reason. */
+/** Returns why a value is a mistake, whatever its setting; null if it is not. */
 function findTextProblem(value: string): string | null {
   if (/^(["']).*\1(?:\s+#.*)?$/s.test(value)) {
     return 'must not be in quotes: Docker and other programs that read the file keep them as part of the value';
@@ -286,17 +242,17 @@ function findTextProblem(value: string): string | null {
   return /\p{Cc}/u.test(value) ? 'must not contain line breaks or control characters' : null;
 }
 
-/** Returns the names of all non-empty variables, including those that are not settings. */
+/** Includes variables that are not settings. */
 export function listNonEmptyVariables(env: EnvironmentVariables = process.env): string[] {
   return Object.keys(env).filter((name) => env[name]?.trim());
 }
 
-/** Whether npm started this process. If so, Ctrl-C sends two signals: one from the terminal, one forwarded by npm. */
+/** If so, Ctrl-C sends two signals: one from the terminal, one forwarded by npm. */
 export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
 
-/** Returns `JOURNAL_STREAM`, in which systemd names the journal's connection; null if systemd did not start this process. */
+/** In `JOURNAL_STREAM`, systemd names the journal's connection. Null if systemd did not start this process. */
 export function readJournalStream(env: EnvironmentVariables = process.env): string | null {
   return env['JOURNAL_STREAM'] ?? null;
 }
@@ -321,7 +277,7 @@ const integerSetting = (min: number, max: number) =>
     return value;
   });
 
-/** In a password that is not encoded, these characters would end the user's part of the URL: `@`, `/`, `?`, `#`. */
+/** In a password that is not encoded, `@`, `/`, `?` and `#` would end the user's part of the URL. */
 const POSTGRES_URL =
   /^postgres(?:ql)?:\/\/(?:[^@/?#]*@)?[^@/?#]*(?:\/[^@?#]*)?(?:\?[^@#]*=[^#]*)?$/;
 
@@ -338,7 +294,13 @@ const secretSetting = z
   .nullable()
   .default(null);
 
-/** A text that is stored as `parse` returns it. If `parse` returns null, the text is invalid. */
+const pathSetting = z.string().regex(/^(?!~)(?!.*\s#)[^$]*$/, {
+  error: 'must be a path without ~, $ and comments (#), which only a shell understands',
+});
+
+const colorSetting = z.string().regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' });
+
+/** Normalised by `parse`, which returns null for an invalid text. */
 const parsedSetting = (parse: (text: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
     const value = parse(text);
@@ -348,7 +310,7 @@ const parsedSetting = (parse: (text: string) => string | null, problem: string) 
     return value ?? '';
   });
 
-/** A comma-separated list. `parse` and `problem` are those of {@link parsedSetting}, for each entry. */
+/** Like {@link parsedSetting}, for each entry of a comma-separated list. */
 const listSetting = (parse: (entry: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
     const entries = text.split(',').map((entry) => entry.trim());
@@ -362,8 +324,7 @@ const listSetting = (parse: (entry: string) => string | null, problem: string) =
   });
 
 /** 0: no limit. */
-const limitSetting = (defaultValue: number) =>
-  integerSetting(0, MAX_LIMIT_SETTING).default(defaultValue);
+const limitSetting = (defaultValue: number) => integerSetting(0, 1_000_000).default(defaultValue);
 
 const textSetting = (maxLength: number) =>
   z.string().max(maxLength, { error: `must have at most ${maxLength} characters` });
@@ -429,10 +390,4 @@ function parseOrigin(text: string): string | null {
 
 export const VERSION: string = packageJson.version;
 
-export const SETTING_NAMES: readonly string[] = listSettingNames();
-
-function listSettingNames(): string[] {
-  const settings = new SettingsReader({});
-  buildConfig(settings, { isMintRequired: false });
-  return settings.names;
-}
+export const SETTING_NAMES: readonly string[] = readSettings({}).names;
