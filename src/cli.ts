@@ -29,22 +29,11 @@ ${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${DEMO_USAGE}  --v
            prints the version
 `;
 
-const SHUTDOWN_TIMEOUT_MS = 10_000;
-
-/** npm repeats a signal within this time. A person does not press Ctrl-C twice that fast. */
-const NPM_SIGNAL_REPEAT_MS = 300;
-
 const [commandName = 'serve', ...args] = process.argv.slice(2);
 await dispatch(commandName).catch(exitWithError);
 
 async function dispatch(command: string): Promise<void> {
-  const builtInCommands = new Map([
-    ['serve', serve],
-    ['migrate', migrate],
-    ['doctor', doctor],
-    ['demo', demo],
-  ]);
-  const run = builtInCommands.get(command);
+  const run = new Map(Object.entries({ serve, migrate, doctor, demo })).get(command);
   if (run !== undefined) {
     await run();
   } else if (['help', '--help', '-h'].includes(command)) {
@@ -139,7 +128,7 @@ function printResult({ stdout, stderr, exitCode }: CommandResult): void {
   process.exitCode = exitCode;
 }
 
-/** Returns the options; null after it has printed the usage, for `--help` and for wrong arguments. */
+/** Returns null after it has printed the usage, for `--help` and for wrong arguments. */
 function parseOptions<T extends NonNullable<Parameters<typeof parseArgs>[0]>['options']>(
   usage: string,
   options: T,
@@ -164,31 +153,29 @@ function explainMissingPackage(error: unknown): never {
   throw error;
 }
 
-/** Shuts down on the first signal, and exits immediately on the second or after the timeout. */
+/** Exits immediately on the second signal or after a timeout. */
 function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
     if (stoppingSinceMs !== null) {
-      const isSoonAfterFirst = performance.now() - stoppingSinceMs < NPM_SIGNAL_REPEAT_MS;
-      if (isRunByNpm() && isSoonAfterFirst) {
+      // A person does not press Ctrl-C twice that fast.
+      if (isRunByNpm() && performance.now() - stoppingSinceMs < 300) {
         return;
       }
       process.exit(1);
     }
     stoppingSinceMs = performance.now();
     setTimeout(() => {
-      process.stderr.write(
-        `The shutdown took more than ${SHUTDOWN_TIMEOUT_MS / 1000} s: exiting immediately.\n`,
-      );
+      process.stderr.write('The shutdown took more than 10 s: exiting immediately.\n');
       process.exit(1);
-    }, SHUTDOWN_TIMEOUT_MS).unref();
+    }, 10_000).unref();
     stop().then(() => process.exit(0), exitWithError);
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
 }
 
-/** Prints errors that the operator can fix without a stack, and other errors with one. */
+/** Errors that the operator can fix have no stack. */
 function exitWithError(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));

@@ -1,7 +1,4 @@
-/**
- * Why a request failed: part of the API, so programs decide by it (docs/api.md, "Handle errors"). `http/errors.ts` maps
- * each code to a status.
- */
+/** Part of the API (docs/api.md, "Handle errors"). `http/errors.ts` maps each code to a status. */
 export const ERROR_CODES = [
   'invalid',
   'unauthorized',
@@ -43,25 +40,16 @@ export class RequestError extends Error {
   }
 }
 
-/** A failover of the database usually takes a few seconds. */
-const DATABASE_RETRY_AFTER_SECONDS = 2;
-
-/**
- * The database server is down, read-only or too slow, all connections are busy, or the disk is full. Only the log
- * shows the `cause`.
- */
+/** The database is down, read-only or too slow, or the disk is full. Only the log shows the `cause`. */
 export class DatabaseUnavailableError extends RequestError {
   constructor(cause: unknown) {
-    super(
-      'database_unavailable',
-      'The service is temporarily unavailable. Please try again.',
-      DATABASE_RETRY_AFTER_SECONDS,
-    );
+    // A failover usually takes a few seconds.
+    super('database_unavailable', 'The service is temporarily unavailable. Please try again.', 2);
     this.cause = cause;
   }
 }
 
-/** Returns the message of the innermost cause, or its code if the message is empty, as for some connection errors. */
+/** Of the innermost cause. Some connection errors have only a code. */
 export function rootCauseMessage(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : rootCauseMessage(cause);
@@ -78,7 +66,7 @@ export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
 
-/** Returns the log level of a retried failure: `warn` if a mint or the database is unavailable, otherwise `error`. */
+/** Returns `warn` if a mint or the database is unavailable, otherwise `error`. */
 export function retryLogLevel(error: unknown): 'warn' | 'error' {
   const isUnavailable =
     error instanceof RequestError && ['unavailable', 'database_unavailable'].includes(error.code);

@@ -1,7 +1,5 @@
 import { LRUCache } from 'lru-cache';
 
-const MINUTE_MS = 60_000;
-
 /** A public key, or one of the prefixes of an address, for which a multiple of the limit applies. */
 export interface CountedKey {
   key: string;
@@ -22,15 +20,9 @@ export class FixedWindowRateLimiter {
 
   /**
    * @param maxPerWindow 0: no limit
-   * @param maxKeys beyond this number, the least recently used keys are forgotten, and their limit starts anew. A key
-   *   that keeps sending requests is not forgotten
+   * @param maxKeys beyond this number, the limit of the least recently used keys starts anew
    */
-  constructor(
-    maxPerWindow: number,
-    maxKeys: number,
-    monotonicMs: () => number,
-    windowMs = MINUTE_MS,
-  ) {
+  constructor(maxPerWindow: number, maxKeys: number, monotonicMs: () => number, windowMs = 60_000) {
     this.#windows = new LRUCache({ max: maxKeys });
     this.#maxPerWindow = maxPerWindow || Number.POSITIVE_INFINITY;
     this.#monotonicMs = monotonicMs;

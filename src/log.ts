@@ -9,16 +9,7 @@ export type Logger = pino.Logger;
 
 const STDOUT_FD = 1;
 
-/** Lines that the reader has not read yet are buffered. If the buffer is full, new lines are dropped. */
-const MAX_BUFFERED_LOG_BYTES = 16 * 1024 * 1024;
-
-/** How long the exiting process tries to write the buffered lines. */
-const EXIT_FLUSH_MS = 1_000;
-
-/** Top-level fields only, because paths with wildcards make logging ten times as slow. */
-const REDACTED_PATHS = SECRET_FIELDS.map((field) => `["${field}"]`);
-
-/** Creates a logger that writes JSON lines, each of which begins with its level. Pino redacts secret fields, and {@link redact} secrets in text. */
+/** Lines begin with their level. Pino redacts secret fields, and {@link redact} secrets in text. */
 export function createLogger(
   level: string,
   destination: pino.DestinationStream = openStdoutDestination(),
@@ -29,7 +20,8 @@ export function createLogger(
       formatters: { level: (label) => ({ level: label }) },
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: toLoggedError },
-      redact: { paths: REDACTED_PATHS, censor: REDACTED },
+      // Top-level fields only, because paths with wildcards make logging ten times as slow.
+      redact: { paths: SECRET_FIELDS.map((field) => `["${field}"]`), censor: REDACTED },
       hooks: { streamWrite: redact },
     },
     destination,
@@ -37,19 +29,18 @@ export function createLogger(
 }
 
 /** By level: the priorities of sd-daemon(3). */
-const JOURNAL_PRIORITIES: Readonly<Record<string, number>> = {
-  fatal: 2,
-  error: 3,
-  warn: 4,
-  info: 6,
-};
-
-const DEBUG_PRIORITY = 7;
+const JOURNAL_PRIORITIES = new Map([
+  ['fatal', 2],
+  ['error', 3],
+  ['warn', 4],
+  ['info', 6],
+]);
 
 /**
+ * Lines to systemd's journal begin with their priority, which the journal removes.
+ *
  * @param format `auto`: readable text if standard output is a terminal, otherwise JSON
- * @param journalStream the variable `JOURNAL_STREAM`, the device and inode of the journal's connection. Lines to the
- *   journal begin with their priority, which the journal removes
+ * @param journalStream the device and inode of the journal's connection
  */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
@@ -65,7 +56,7 @@ export async function createLogDestination(
   return {
     write: (line) => {
       const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
-      const priority = JOURNAL_PRIORITIES[level] ?? DEBUG_PRIORITY;
+      const priority = JOURNAL_PRIORITIES.get(level) ?? 7;
       // An error takes several lines in the pretty format.
       output.write(toText(line).replaceAll(/^|\n(?!$)/g, `$&<${priority}>`));
     },
@@ -95,7 +86,8 @@ function openStdoutDestination(): pino.DestinationStream {
     // Accessing `process.stdout` makes a pipe non-blocking. Otherwise a write could block a thread forever.
     dest: process.stdout.fd ?? STDOUT_FD,
     sync: false,
-    maxLength: MAX_BUFFERED_LOG_BYTES,
+    // If the reader is so far behind, new lines are dropped.
+    maxLength: 16 * 1024 * 1024,
     retryEAGAIN: () => performance.now() < flushUntilMs,
   });
   // If the disk is full, lines are lost and the service continues.
@@ -111,7 +103,7 @@ function openStdoutDestination(): pino.DestinationStream {
       output.destroy();
       return;
     }
-    flushUntilMs = performance.now() + EXIT_FLUSH_MS;
+    flushUntilMs = performance.now() + 1_000;
     try {
       output.flushSync();
     } catch {
@@ -128,32 +120,25 @@ interface LoggedError {
   message: string;
   code?: string | number | undefined;
   stack?: string | undefined;
-  /** The errors of an `AggregateError`, such as failed connection attempts. */
+  /** Of an `AggregateError`, such as failed connection attempts. */
   errors?: LoggedError[] | undefined;
   cause?: LoggedError | undefined;
 }
-
-/** The limit on nested causes, which may form a cycle. */
-const MAX_CAUSE_DEPTH = 3;
-
-const MAX_AGGREGATED_ERRORS = 5;
 
 function toLoggedError(error: unknown, depth = 0): LoggedError {
   if (typeof error !== 'object' || error === null) {
     return { message: String(error) };
   }
   const { name, message, code, stack, errors, cause } = error as Record<string, unknown>;
-  const includesNested = depth < MAX_CAUSE_DEPTH;
+  // Causes may form a cycle.
+  const includesNested = depth < 3;
   const toNested = (nested: unknown) => toLoggedError(nested, depth + 1);
   return {
     type: textOrUndefined(name),
     message: textOrUndefined(message) ?? 'an object was thrown',
     code: typeof code === 'number' ? code : textOrUndefined(code),
     stack: textOrUndefined(stack),
-    errors:
-      includesNested && Array.isArray(errors)
-        ? errors.slice(0, MAX_AGGREGATED_ERRORS).map(toNested)
-        : undefined,
+    errors: includesNested && Array.isArray(errors) ? errors.slice(0, 5).map(toNested) : undefined,
     cause: includesNested && cause !== undefined ? toNested(cause) : undefined,
   };
 }
@@ -177,7 +162,7 @@ function formatErrorLines(error: LoggedError): string[] {
   ];
 }
 
-/** The log messages of the milestones of a payment, in their usual order. */
+/** The milestones of a payment, in their usual order. */
 const MILESTONE_MESSAGES = {
   invoice_created: 'invoice created',
   paid: 'payment recorded and added to the list of the recipient',
@@ -192,8 +177,8 @@ const MILESTONE_MESSAGES = {
 export type Milestone = keyof typeof MILESTONE_MESSAGES;
 
 /**
- * Logs a milestone. Call it after the commit. The payment hash, which is not secret, identifies all lines of a
- * payment, and `nutpost trace` accepts it.
+ * Call it after the commit. The payment hash, which is not secret, identifies all lines of a payment, and `nutpost trace`
+ * accepts it.
  *
  * @param paymentHash hex; null if the invoice of an imported row is unreadable
  * @param detail must not contain quote ids or text from payers

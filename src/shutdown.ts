@@ -2,9 +2,8 @@ import type { Logger } from './log.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 export interface ShutdownStage {
-  /** For the log. */
   name: string;
-  /** After this time, the next stage starts, whatever this one still waits for. */
+  /** Then the next stage starts, whatever this one still waits for. */
   deadlineMs: number;
   stop: () => unknown;
 }
