@@ -5,15 +5,14 @@ import { ConfigError, isRunByNpm, readCommandConfig, readConfig, VERSION } from 
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
-import { type CommandResult, parseArguments } from './operator/command.ts';
-import { ProcessIo } from './operator/command-io.ts';
+import { type CommandResult, ProcessIo, parseArguments } from './operator/command.ts';
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
-import { runDoctor } from './operator/doctor/doctor.ts';
 import {
   DOCTOR_USAGE,
   parseDoctorArguments,
   renderFindings,
-} from './operator/doctor/doctor-command.ts';
+  runDoctor,
+} from './operator/doctor/doctor.ts';
 import { startService } from './service.ts';
 
 const SERVE_USAGE = `  serve    runs the service with the settings of the environment (see .env.example)

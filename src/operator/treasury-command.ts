@@ -7,7 +7,6 @@ import {
   readTreasuryOverview,
   readWithdrawalToken,
   type TreasuryContext,
-  type WithdrawalOrder,
   type WithdrawalResult,
   withdrawFromTreasury,
 } from '../usernames/treasury.ts';
@@ -80,14 +79,17 @@ type ActionReport = CommandReport & { token?: string };
 function parseAction(
   action: string | undefined,
   operands: string[],
-  options: { amount?: string; mint?: string },
+  { amount, mint }: { amount?: string; mint?: string },
 ): (treasury: TreasuryContext) => Promise<ActionReport> {
   switch (action) {
     case undefined:
       return reportOverview;
     case 'withdraw': {
-      const order = parseWithdrawalOrder(options);
-      return async (treasury) => reportWithdrawal(await withdrawFromTreasury(treasury, order));
+      const order = { mintUrl: parseMintUrl(mint), amountSat: parseAmountSat(amount) };
+      return async (treasury) => {
+        const result = await withdrawFromTreasury(treasury, order);
+        return reportToken(result, withdrawalToLines(result));
+      };
     }
     case 'withdrawals':
       return reportWithdrawals;
@@ -96,12 +98,13 @@ function parseAction(
       const id = requireSingleOperand(operands, `Give one withdrawal id; ${listAdvice}`);
       return async (treasury) => {
         const withdrawal = await readWithdrawalToken(treasury, id);
-        return withdrawal === null
-          ? reportToken({ outcome: 'not_found' }, `No withdrawal has this id; ${listAdvice}`)
-          : reportToken(
-              { outcome: 'token', ...withdrawal },
-              `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`,
-            );
+        if (withdrawal === null) {
+          return reportToken({ outcome: 'not_found' }, [
+            `No withdrawal has this id; ${listAdvice}`,
+          ]);
+        }
+        const text = `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`;
+        return reportToken({ outcome: 'token', ...withdrawal }, [text]);
       };
     }
     default:
@@ -109,18 +112,12 @@ function parseAction(
   }
 }
 
-function parseWithdrawalOrder({
-  amount,
-  mint,
-}: {
-  amount?: string;
-  mint?: string;
-}): WithdrawalOrder {
-  const mintUrl = mint === undefined ? null : normaliseMintUrl(mint, { allowHttp: true });
-  if (mint !== undefined && mintUrl === null) {
-    throw new UsageError(`--mint must be a URL such as https://mint.example (got '${mint}').`);
+function parseMintUrl(text: string | undefined): string | null {
+  const mintUrl = text === undefined ? null : normaliseMintUrl(text, { allowHttp: true });
+  if (text !== undefined && mintUrl === null) {
+    throw new UsageError(`--mint must be a URL such as https://mint.example (got '${text}').`);
   }
-  return { mintUrl, amountSat: amount === undefined ? null : parseAmountSat(amount) };
+  return mintUrl;
 }
 
 async function reportOverview(treasury: TreasuryContext): Promise<CommandReport> {
@@ -175,37 +172,31 @@ async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport
   };
 }
 
-function reportToken(
-  result: { outcome: string; token?: string },
-  ...lines: string[]
-): ActionReport {
+function reportToken(result: { outcome: string; token?: string }, lines: string[]): ActionReport {
   const { token } = result;
   return { isSuccess: token !== undefined, json: result, lines, ...(token && { token }) };
 }
 
-function reportWithdrawal(result: WithdrawalResult): ActionReport {
+function withdrawalToLines(result: WithdrawalResult): string[] {
   switch (result.outcome) {
     case 'token':
-      return reportToken(
-        result,
+      return [
         `A token of ${formatSat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
         ...(result.leftSat === 0 ? [] : [`${formatSat(result.leftSat)} left at the mint.`]),
-      );
+      ];
     case 'empty':
-      return reportToken(result, NO_ECASH_TEXT);
+      return [NO_ECASH_TEXT];
     case 'choose_mint':
-      return reportToken(
-        result,
+      return [
         'The treasury has ecash at several mints; choose one with --mint:',
         ...result.balances.map(balanceToText),
-      );
+      ];
     case 'not_exact':
-      return reportToken(
-        result,
+      return [
         `The stored proofs do not add up to exactly ${formatSat(result.requestedSat)} in one token; the next` +
           ` lower amount is ${formatSat(result.availableSat)}.`,
-      );
+      ];
     case 'conflict':
-      return reportToken(result, 'Another withdrawal took the ecash at the same time. Try again.');
+      return ['Another withdrawal took the ecash at the same time. Try again.'];
   }
 }

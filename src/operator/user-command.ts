@@ -168,7 +168,7 @@ async function reportUser(
   nowMs: number,
 ): Promise<CommandReport> {
   const usernames = await listUsernamesOfKey(db, pubkey);
-  const { paymentCount, lastPaidAtMs } = await countPayments(db, pubkey);
+  const payments = await countPayments(db, pubkey);
   const unpaid = await searchQuotes(db, pubkey, 'unpaid', null, MAX_COUNTED_OPEN_QUOTES + 1);
   const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
   const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
@@ -176,65 +176,38 @@ async function reportUser(
   const purchases = await countPurchasesByState(db, pubkey);
   const { open, completed, failed } = purchases;
   if (user === null && usernames.length + openQuoteCount + open + completed + failed === 0) {
-    return {
-      isSuccess: false,
-      json: { outcome: 'not_found', pubkey },
-      lines: [
-        `The database has no data of ${nip19.npubEncode(pubkey)}. The key can be paid anyway.`,
-      ],
-    };
+    const text = `The database has no data of ${nip19.npubEncode(pubkey)}. The key can be paid anyway.`;
+    return { isSuccess: false, json: { outcome: 'not_found', pubkey }, lines: [text] };
   }
   const formatAt = (ms: number) => formatTimeWithDistance(ms, nowMs);
-  const locking = user?.lockQuotes ? 'on' : 'off';
-  const { name, mintUrl, lockQuotes, block, formerBlock } = user ?? NO_SETTINGS;
+  const { name = null, mintUrl, lockQuotes, block, formerBlock } = user ?? {};
+  const locking = lockQuotes ? 'on' : 'off';
+  const lastPaid = payments.lastPaidAtMs && `, the last at ${formatAt(payments.lastPaidAtMs)}`;
+  const more = hasMoreOpenQuotes ? 'more than ' : '';
+  const inProgress = open === 0 ? '' : `, ${formatNumber(open)} in progress`;
+  const failures = failed === 0 ? '' : `, ${formatNumber(failed)} failed`;
+  const unblocked = (former: NonNullable<StoredUser['formerBlock']>) =>
+    `${formatAt(former.untilMs)}; it was blocked ${blockToText(former)}`;
+  const counts = { ...payments, openQuoteCount, hasMoreOpenQuotes };
   return {
     isSuccess: true,
-    json: {
-      outcome: 'found',
-      nowMs,
-      pubkey,
-      ...user,
-      usernames,
-      paymentCount,
-      lastPaidAtMs,
-      openQuoteCount,
-      hasMoreOpenQuotes,
-      purchases,
-    },
+    json: { outcome: 'found', nowMs, pubkey, ...user, usernames, ...counts, purchases },
     lines: [
       pubkeyToText(pubkey, name),
       ...formatFields(
         ['Key', pubkey],
         ...usernames.map((username) => toUsernameField(username, nowMs)),
         ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
-        ['Locking', lockQuotes === null ? SERVICE_DEFAULT_TEXT : locking],
-        [
-          'Payments',
-          formatNumber(paymentCount) +
-            (lastPaidAtMs === null ? '' : `, the last at ${formatAt(lastPaidAtMs)}`),
-        ],
-        [
-          'Open quotes',
-          `${hasMoreOpenQuotes ? 'more than ' : ''}${formatNumber(openQuoteCount)} (not paid yet)`,
-        ],
-        [
-          'Purchases',
-          formatNumber(completed) +
-            (open === 0 ? '' : `, ${formatNumber(open)} in progress`) +
-            (failed === 0 ? '' : `, ${formatNumber(failed)} failed`),
-        ],
-        ['Blocked', block === null ? 'no' : `yes, ${blockToText(block)}`],
-        [
-          'Unblocked',
-          formerBlock &&
-            `${formatAt(formerBlock.untilMs)}; it was blocked ${blockToText(formerBlock)}`,
-        ],
+        ['Locking', lockQuotes == null ? SERVICE_DEFAULT_TEXT : locking],
+        ['Payments', `${formatNumber(payments.paymentCount)}${lastPaid ?? ''}`],
+        ['Open quotes', `${more}${formatNumber(openQuoteCount)} (not paid yet)`],
+        ['Purchases', `${formatNumber(completed)}${inProgress}${failures}`],
+        ['Blocked', block ? `yes, ${blockToText(block)}` : 'no'],
+        ['Unblocked', formerBlock ? unblocked(formerBlock) : null],
       ),
     ],
   };
 }
-
-const NO_SETTINGS = { name: null, mintUrl: null, lockQuotes: null, block: null, formerBlock: null };
 
 const SERVICE_DEFAULT_TEXT = '(the default of the service)';
 

@@ -25,7 +25,7 @@ import {
 } from '../limits.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { findSessionProblem } from './check-sessions.ts';
-import { findStartFailure } from './check-start.ts';
+import { findStartFailure } from './check-settings.ts';
 import {
   type PostgresReport,
   readPostgres,
@@ -238,19 +238,21 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
     clock: Date.now,
   });
   let [isCommitted, isReceived] = [false, false];
-  try {
-    transaction(db, async (tx) => {
+  const send = async () => {
+    await transaction(db, async (tx) => {
       // Without a write, the commit would not wait for a synchronous standby.
       await writeToWal(tx);
       await notify(tx, channel, ['']);
-    }).then(() => {
-      isCommitted = true;
-    }, received.reject);
-    const receiving = received.promise.then(() => {
-      isReceived = true;
     });
+    isCommitted = true;
+  };
+  const receive = async () => {
+    await received.promise;
+    isReceived = true;
+  };
+  try {
     // Notifications arrive within milliseconds.
-    await waitAtMost(3_000, receiving);
+    await waitAtMost(3_000, Promise.all([send(), receive()]));
   } catch (error) {
     return problem(
       'database.notifications',

@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util';
 import {
   type Config,
   ConfigError,
@@ -11,14 +12,25 @@ import { MintPolicy } from '../../mints/mint-policy.ts';
 import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
+import { redact } from '../../redaction.ts';
+import { type CommandResult, parseArguments } from '../command.ts';
+import { formatCount, formatJson, joinLines } from '../format.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
 import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
-import { checkSettings, checkUnknownSettings } from './check-settings.ts';
-import { checkFiles, checkPorts } from './check-start.ts';
-import { type Finding, problem } from './finding.ts';
+import { checkFiles, checkPorts, checkSettings, checkUnknownSettings } from './check-settings.ts';
+import { type Finding, type FindingArea, problem } from './finding.ts';
+
+export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
+           first start and while the service runs; --json for scripts
+`;
+
+export function parseDoctorArguments(args: string[]): { json: boolean } | CommandResult {
+  const options = { json: { type: 'boolean', default: false } } as const;
+  return parseArguments(DOCTOR_USAGE, args, () => parseArgs({ args, options }).values);
+}
 
 /** Checks everything that a service with these settings needs. Changes nothing and creates no file. */
 export async function runDoctor(
@@ -119,3 +131,43 @@ function isEveryProcessStopped({ serviceState, findings }: DatabaseReport): bool
   );
   return (serviceState?.runningProcessCount ?? 0) === 0 && !isDatabaseFailing;
 }
+
+export function renderFindings(
+  findings: readonly Finding[],
+  { json }: { json: boolean },
+  nowMs: number,
+): CommandResult {
+  const count = (level: Finding['level']) =>
+    findings.filter((finding) => finding.level === level).length;
+  const [problemCount, warningCount] = [count('problem'), count('warning')];
+  const byArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
+  const text = json
+    ? formatJson({ nowMs, problemCount, warningCount, findings })
+    : joinLines(
+        ...[...byArea].flatMap(([area, areaFindings]) => [
+          AREA_TITLES[area],
+          ...areaFindings.flatMap(findingToLines),
+          '',
+        ]),
+        `${formatCount(problemCount, 'problem')}, ${formatCount(warningCount, 'warning')}.`,
+      );
+  // Findings contain parts of untrusted responses from mints, relays and other servers.
+  return { exitCode: problemCount === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
+}
+
+function findingToLines({ level, message, advice }: Finding): string[] {
+  const label = level === 'ok' ? 'ok     ' : level.toUpperCase();
+  return [
+    `  ${label}  ${message.replace(/\.$/, '')}.`,
+    ...(advice === null ? [] : [`           -> ${advice}`]),
+  ];
+}
+
+const AREA_TITLES: Readonly<Record<FindingArea, string>> = {
+  settings: 'Settings',
+  database: 'Database',
+  clock: 'Clock',
+  mint: 'Mints',
+  relay: 'Relays',
+  origin: 'Public origins',
+};

@@ -24,7 +24,6 @@ import {
   runTrace,
   type TraceResult,
 } from './trace.ts';
-import type { QuoteFilter } from './trace-store.ts';
 
 export const traceCommand: OperatorCommand = {
   name: 'trace',
@@ -56,37 +55,28 @@ export const traceCommand: OperatorCommand = {
       throw new UsageError(`--limit must be a number from 1 to 99999 (got '${values.limit}').`);
     }
     const limit = Number(values.limit);
-    const filter = parseFilter(values);
+    const filter = {
+      sinceMs: parseTime('--since', values.since),
+      untilMs: parseTime('--until', values.until),
+      amountSat: parseAmountSat(values.amount),
+    };
+    const isSearch = Object.values(filter).some((value) => value !== null);
     return async (context) => {
-      const trace = await runTrace({ ...context, reveal: values.reveal, limit, filter }, text);
+      const options = { reveal: values.reveal, limit, filter: isSearch ? filter : null };
+      const trace = await runTrace({ ...context, ...options }, text);
       const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      return createReportResult(
-        { isSuccess, json: trace, lines: traceToLines(trace) },
-        values.json,
-      );
+      const report = { isSuccess, json: trace, lines: traceToLines(trace) };
+      return createReportResult(report, values.json);
     };
   },
 };
 
-function parseFilter(values: {
-  since?: string;
-  until?: string;
-  amount?: string;
-}): QuoteFilter | null {
-  const { since, until, amount } = values;
-  if (since === undefined && until === undefined && amount === undefined) {
-    return null;
-  }
-  return {
-    sinceMs: since === undefined ? null : parseTime('--since', since),
-    untilMs: until === undefined ? null : parseTime('--until', until),
-    amountSat: amount === undefined ? null : parseAmountSat(amount),
-  };
-}
-
 const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
 
-function parseTime(option: string, text: string): number {
+function parseTime(option: string, text: string | undefined): number | null {
+  if (text === undefined) {
+    return null;
+  }
   // JavaScript reads a date as UTC, but a time without `Z` as local time.
   const timeMs = Date.parse(!text.includes('T') || text.endsWith('Z') ? text : `${text}Z`);
   if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
