@@ -15,17 +15,11 @@ const PATHS = [
   ...['/lnurl/verify/x', '/.well-known/nostr.json', '/nowhere'],
 ];
 
-const PIPELINED_REQUESTS = 20;
-const MAX_MESSAGES_PER_SOCKET = 12;
-
 /**
  * Generates bytes with invalid or unusual HTTP framing. If `isResponseRequired`, the server must respond before it
  * closes the connection. acceptance/http-connections.test.ts covers common mistakes.
  */
-export function generateFramingCase(random: SeededRandom): {
-  bytes: Buffer;
-  isResponseRequired: boolean;
-} {
+export function generateFramingCase(random: SeededRandom) {
   const path = random.pick(PATHS);
   const host = 'Host: x\r\n';
   const getHead = `GET ${path} HTTP/1.1\r\n${host}`;
@@ -47,7 +41,7 @@ export function generateFramingCase(random: SeededRandom): {
     `GET ${path}\r\n\r\n`,
     completeRequest.replaceAll('\r\n', random.pick(['\n', '\r', '\n\r', '\r\r\n', '\u0000\r\n'])),
     completeRequest.replace('x\r\n', random.pick(['x\r\n folded\r\n', 'x\ry\r\n', 'x\ny\r\n'])),
-    `${getHead}\r\n`.repeat(PIPELINED_REQUESTS) + mutate(random, completeRequest),
+    `${getHead}\r\n`.repeat(20) + mutate(random, completeRequest),
     completeRequest.slice(0, Math.floor(random.next() * completeRequest.length)),
     `${postHead}Content-Length: 10000\r\n\r\n{"a":`,
     `${postHead}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
@@ -71,18 +65,10 @@ export function generateFramingCase(random: SeededRandom): {
   return { bytes, isResponseRequired };
 }
 
-/** The frames that a client sends on one quote socket. */
-export interface SocketCase {
-  shouldAuthenticate: boolean;
-  frames: readonly Buffer[];
-  /** Whether the last frame violates RFC 6455 or a limit, or fails authentication. The server must close then. */
-  endsWithFatalFrame: boolean;
-  marker: string;
-}
-
-export function generateSocketCase(random: SeededRandom, user: FuzzUser): SocketCase {
+/** Generates the frames that a client sends on one quote socket. After a fatal frame, the server must close. */
+export function generateSocketCase(random: SeededRandom, user: FuzzUser) {
   const marker = generateMarker(random);
-  const count = 1 + Math.floor(random.next() * MAX_MESSAGES_PER_SOCKET);
+  const count = 1 + Math.floor(random.next() * 12);
   const shouldAuthenticate = random.chance(0.4);
   const frames = Array.from({ length: count }, () => generateToleratedFrames(random, marker));
   const endsWithFatalFrame = random.chance(0.5);
@@ -108,7 +94,6 @@ function generateToleratedFrames(random: SeededRandom, marker: string): Buffer {
     encodeFrame(`{"type":"ping","type":"${marker}","__proto__":{"type":"ping"}}`),
     encodeFrame('['.repeat(10_000)),
     encodeFrame(''),
-    encodeFrame(marker, { opcode: WS_OPCODES.pong }),
     Buffer.concat([
       encodeFrame('{"type":', { isFinal: false }),
       encodeFrame('', { opcode: WS_OPCODES.ping }),
@@ -123,38 +108,22 @@ function generateWrongChallengeResponse(random: SeededRandom, user: FuzzUser): B
   return encodeFrame(JSON.stringify({ type: 'challenge-response', payload: authorization ?? 7 }));
 }
 
+/** Generates frames that violate RFC 6455 or a limit. */
 function generateInvalidFrame(random: SeededRandom): Buffer {
   const text = '{"type":"ping"}';
-  const closeFrame = { opcode: 8 };
   return random.pick([
-    encodeFrame(text, { opcode: random.pick([3, 4, 5, 6, 7, 11, 12, 13, 14, 15]) }),
+    encodeFrame(text, { opcode: random.pick([3, 7, 11, 15]) }),
     // Reserved bits set.
-    encodeFrame(text, {
-      opcode: WS_OPCODES.text | (random.pick([1, 2, 3, 4, 5, 6, 7]) << 4),
-    }),
+    encodeFrame(text, { opcode: WS_OPCODES.text | (random.pick([1, 2, 4]) << 4) }),
     // Not masked.
     Buffer.concat([Buffer.from([0x81, text.length]), Buffer.from(text)]),
     encodeFrame(Buffer.from([0xff, 0xfe, 0xc3, 0x28])),
     encodeFrame('x'.repeat(20_000)),
-    // A frame that announces a length of 2^63, 2^32 or 2^53 + 1 bytes.
-    Buffer.from(
-      `81ff${random.pick(['80', '0000000100', '0020000000000001'])}`.padEnd(30, '0'),
-      'hex',
-    ),
+    // A frame that announces 2^63 bytes.
+    Buffer.from('81ff80'.padEnd(30, '0'), 'hex'),
     encodeFrame('x'.repeat(126), { opcode: WS_OPCODES.ping }),
-    encodeFrame('', { opcode: WS_OPCODES.ping, isFinal: false }),
     encodeFrame(text, { opcode: WS_OPCODES.continuation }),
-    Buffer.concat([encodeFrame(text, { isFinal: false }), encodeFrame(text)]),
-    Buffer.concat([
-      encodeFrame('x', { isFinal: false }),
-      ...new Array<Buffer>(200).fill(
-        encodeFrame('x'.repeat(120), { opcode: WS_OPCODES.continuation, isFinal: false }),
-      ),
-    ]),
-    encodeFrame(Buffer.from([0x03]), closeFrame),
-    encodeFrame(Buffer.from([0x00, 0x01]), closeFrame),
-    encodeFrame(Buffer.from([0x03, 0xe8, 0xff]), closeFrame),
-    encodeFrame('', closeFrame),
+    encodeFrame(Buffer.from([0x03]), { opcode: 8 }),
     Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'),
   ]);
 }

@@ -28,7 +28,6 @@ type Headers = readonly (readonly [name: string, value: string])[];
 
 export const USER_AGENT = 'fuzzer/1.0';
 
-const MEBIBYTE = 1024 * 1024;
 const NESTING_DEPTH = 10_000;
 
 /** Endpoints: method, path, body field, query parameters. */
@@ -86,9 +85,6 @@ const HEADER_NAMES = [
   ...['access-control-request-headers', 'request-id', 'x-cashu', '__proto__', 'x'.repeat(1_000)],
 ];
 
-const HUGE_BODY_BYTES = 256 * 1024;
-
-/** Generates a request. Except for times, ports and signatures, the request depends only on `random`. */
 export function generateRequestCase(
   random: SeededRandom,
   { users, mintUrl }: FuzzTargets,
@@ -134,20 +130,19 @@ export function generateRequestCase(
     bytes: body === null ? head : Buffer.concat([head, body.bytes]),
     method,
     target: target.replace(/^https?:\/\/[^/?#]*/i, ''),
-    isResponseRequired: (body?.bytes.length ?? 0) <= HUGE_BODY_BYTES,
+    isResponseRequired: (body?.bytes.length ?? 0) <= 256 * 1024,
     marker,
   };
 }
 
-/** Returns a unique text, so that a test can find it in responses. */
 export function generateMarker(random: SeededRandom): string {
   return `m4rk${Math.floor(random.next() * 2 ** 40).toString(36)}`;
 }
 
-/** Returns a changed copy of the text, or a different text. */
 export function mutate(random: SeededRandom, original: string, maxLength = 3_000): string {
   const position = Math.floor(random.next() * original.length);
-  const [before, after] = [original.slice(0, position), original.slice(position)];
+  const before = original.slice(0, position);
+  const after = original.slice(position);
   const text = random.pick(TEXTS);
   const length = 1 + Math.floor(random.next() ** 3 * maxLength);
   return random.pick([
@@ -239,7 +234,6 @@ function generatePayment(random: SeededRandom, mintUrl: string): string {
   return random.pick([token, mutate(random, token).replace(/[^\t -~]/g, 'x'), 'c'.repeat(60_000)]);
 }
 
-/** Generates a body for an endpoint that expects this field. */
 function generateBody(
   random: SeededRandom,
   field: string,
@@ -268,7 +262,7 @@ function generateBody(
     () => ({ bytes: gzipSync(document), headers: [...headers, ['content-encoding', 'gzip']] }),
     () => ({ bytes: Buffer.from(document), headers: [['content-encoding', 'x']] }),
     () => ({ bytes: Buffer.alloc(random.pick([0, 1, 40_000]), ' '), headers }),
-    () => ({ bytes: Buffer.alloc(random.chance(0.1) ? MEBIBYTE : 1, document), headers }),
+    () => ({ bytes: Buffer.alloc(random.chance(0.1) ? 1024 * 1024 : 1, document), headers }),
   ])();
 }
 

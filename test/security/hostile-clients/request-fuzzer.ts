@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
+import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
 import { encodeFrame, RawWebSocket } from '../../helpers/network/raw-websocket-client.ts';
 import { assertMatchesOpenApi } from '../../helpers/service/openapi-validator.ts';
 import { generateFramingCase, generateSocketCase, SOCKET_PATH } from './malformed-framing-cases.ts';
@@ -10,15 +10,6 @@ import {
   generateRequestCase,
   type RequestCase,
 } from './malformed-request-cases.ts';
-
-export interface FuzzResult {
-  /** Number of requests and socket messages. */
-  sentCount: number;
-  /** Number of responses by status. */
-  statuses: ReadonlyMap<number, number>;
-  /** By problem: examples of the bytes that caused it. */
-  problems: ReadonlyMap<string, string[]>;
-}
 
 const CONCURRENT_CLIENTS = 64;
 
@@ -31,9 +22,6 @@ const RESPONSE_TIMEOUT_MS = 15_000;
 /** How long the client waits for more data before it closes its side of the connection. */
 const IDLE_TIMEOUT_MS = 150;
 
-const MAX_EXAMPLES = 3;
-const EXAMPLE_LENGTH = 300;
-
 /** What the service may answer. 500 with `Retry-After` is for a token whose mint is unavailable. */
 const EXPECTED_STATUSES = [200, 201, 204, 400, 401, 402, 404, 405, 408, 413, 429, 431];
 
@@ -44,57 +32,54 @@ const INTERNALS_PATTERN =
 /** Base64 in responses, which can match the pattern above by chance: JWTs, payment requests and handshake headers. */
 const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 
-/** Message types of the quote socket. */
-const MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
+const SOCKET_MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
-/**
- * Sends pseudo-random requests and socket messages concurrently, and checks every response against docs/api.md.
- *
- * @param options.count number of requests and socket messages together
- */
-export async function runFuzzer(options: {
-  seed: string;
-  origin: string;
-  count: number;
-  targets: FuzzTargets;
-}): Promise<FuzzResult> {
-  const { origin, count, targets } = options;
-  const seedRandom = new SeededRandom(options.seed);
-  const statuses = new Map<number, number>();
-  const problems = new Map<string, string[]>();
-  let sentCount = 0;
-  let caseCount = 0;
-  await Promise.all(Array.from({ length: CONCURRENT_CLIENTS }, runClient));
-  return { sentCount, statuses, problems };
+/** Sends pseudo-random requests and socket messages concurrently, and checks every response against docs/api.md. */
+export class RequestFuzzer {
+  /** Each problem with the start of the bytes that first caused it. */
+  readonly problems = new Map<string, string>();
+  readonly #random: SeededRandom;
+  readonly #origin: string;
+  readonly #targets: FuzzTargets;
+  #sentCount = 0;
+  #caseCount = 0;
 
-  async function runClient(): Promise<void> {
-    while (sentCount < count) {
-      caseCount += 1;
-      const name = `case ${caseCount}`;
-      const random = seedRandom.fork(name);
-      const share = random.next();
-      if (share < SOCKET_CASE_SHARE) {
-        await testSocket(random, name);
-      } else if (share < SOCKET_CASE_SHARE + FRAMING_CASE_SHARE) {
-        const framing = generateFramingCase(random);
-        await testRequest(name, { ...framing, method: 'GET', target: '', marker: 'no marker' });
-      } else {
-        await testRequest(name, generateRequestCase(random, targets));
+  constructor(random: SeededRandom, origin: string, targets: FuzzTargets) {
+    this.#random = random;
+    this.#origin = origin;
+    this.#targets = targets;
+  }
+
+  /** @param count the number of all requests and socket messages */
+  async sendUntil(count: number): Promise<void> {
+    const runClient = async () => {
+      while (this.#sentCount < count) {
+        this.#caseCount += 1;
+        await this.#testCase(this.#random.fork(`case ${this.#caseCount}`));
       }
+    };
+    await Promise.all(Array.from({ length: CONCURRENT_CLIENTS }, runClient));
+  }
+
+  async #testCase(random: SeededRandom): Promise<void> {
+    const share = random.next();
+    if (share < SOCKET_CASE_SHARE) {
+      await this.#testSocket(random);
+    } else if (share < SOCKET_CASE_SHARE + FRAMING_CASE_SHARE) {
+      const framing = generateFramingCase(random);
+      await this.#testRequest({ ...framing, method: 'GET', target: '', marker: 'no marker' });
+    } else {
+      await this.#testRequest(generateRequestCase(random, this.#targets));
     }
   }
 
-  async function testRequest(name: string, request: RequestCase): Promise<void> {
+  async #testRequest(request: RequestCase): Promise<void> {
     const { bytes, method, isResponseRequired } = request;
-    sentCount += 1;
-    const { received, isClosed } = await sendAndReceive(origin, bytes, isResponseRequired);
+    this.#sentCount += 1;
+    const { received, isClosed } = await sendAndReceive(this.#origin, bytes, isResponseRequired);
     const { responses, rest } = parseResponses(received, method === 'HEAD');
-    const found = responses.flatMap((response) => findProblems(response, request));
-    for (const { status } of responses) {
-      statuses.set(status, (statuses.get(status) ?? 0) + 1);
-    }
-    recordProblems(name, bytes, [
-      ...found,
+    this.#recordProblems(bytes, [
+      ...responses.flatMap((response) => findProblems(response, request)),
       ...(isClosed ? [] : ['the connection stayed open after the client closed it']),
       ...(isResponseRequired && responses.length === 0 ? ['no response'] : []),
       ...(rest === '' || method === 'HEAD'
@@ -103,21 +88,18 @@ export async function runFuzzer(options: {
     ]);
   }
 
-  async function testSocket(random: SeededRandom, name: string): Promise<void> {
-    const user = random.pick(targets.users);
-    const { shouldAuthenticate, frames, endsWithFatalFrame, marker } = generateSocketCase(
-      random,
-      user,
-    );
-    const bytes = Buffer.concat(frames);
-    sentCount += frames.length;
-    const socket = await RawWebSocket.connect(origin);
+  async #testSocket(random: SeededRandom): Promise<void> {
+    const user = random.pick(this.#targets.users);
+    const socketCase = generateSocketCase(random, user);
+    const { shouldAuthenticate, frames, endsWithFatalFrame, marker } = socketCase;
+    this.#sentCount += frames.length;
+    const socket = await RawWebSocket.connect(this.#origin);
     const exchangeMessages = async () => {
       await socket.waitForText('"challenge"');
       if (shouldAuthenticate) {
         await socket.authenticate(user.wallet.signRequest(SOCKET_PATH));
       }
-      socket.send(bytes);
+      socket.send(Buffer.concat(frames));
       if (!endsWithFatalFrame) {
         socket.send(encodeFrame('{"type":"ping"}'));
         await socket.waitForText('"pong"');
@@ -131,38 +113,25 @@ export async function runFuzzer(options: {
       delay(RESPONSE_TIMEOUT_MS, false, { ref: false }),
     ]);
     socket.connection.destroy();
-    const receivedTypes = [...socket.received.matchAll(/\{"type":"([^"]*)"/g)].map(
-      ([, type = '']) => type,
+    const unknownTypes = [...socket.received.matchAll(/\{"type":"([^"]*)"/g)].filter(
+      ([, type = '']) => !SOCKET_MESSAGE_TYPES.includes(type),
     );
-    const unknownTypes = receivedTypes.filter((type) => !MESSAGE_TYPES.includes(type));
-    recordProblems(name, bytes, [
-      ...unknownTypes.map((type) => `unknown message type: ${type}`),
+    this.#recordProblems(Buffer.concat(frames), [
+      ...unknownTypes.map(([, type]) => `unknown message type: ${type}`),
       ...(isFinished ? [] : ['a socket stayed open or did not respond']),
       ...findLeaks(socket.received, marker),
     ]);
   }
 
-  function recordProblems(name: string, bytes: Buffer, found: readonly string[]): void {
-    for (const problem of found) {
-      const examples = problems.get(problem) ?? [];
-      problems.set(problem, examples);
-      if (examples.length < MAX_EXAMPLES) {
-        const start = JSON.stringify(bytes.subarray(0, EXAMPLE_LENGTH).toString('latin1'));
-        examples.push(`${name}, ${bytes.length} bytes: ${start}`);
-      }
+  #recordProblems(bytes: Buffer, problems: readonly string[]): void {
+    for (const problem of problems.filter((each) => !this.problems.has(each))) {
+      this.problems.set(problem, bytes.toString('latin1', 0, 300));
     }
   }
 }
 
-/**
- * Sends bytes on a new connection. When the server stops sending, closes the client's side and waits until the server
- * closes the connection.
- */
-async function sendAndReceive(
-  origin: string,
-  bytes: Buffer,
-  isResponseRequired: boolean,
-): Promise<{ received: string; isClosed: boolean }> {
+/** Closes the client's side when the server stops sending, and waits until the server closes the connection. */
+async function sendAndReceive(origin: string, bytes: Buffer, isResponseRequired: boolean) {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);
   // The server may reset the connection at any time. A 'close' event follows.
@@ -193,13 +162,8 @@ interface RawResponse {
   body: string;
 }
 
-/**
- * Parses consecutive responses. Stops at the first that is incomplete or has no length, and returns the rest as text.
- */
-function parseResponses(
-  text: string,
-  isHeadRequest: boolean,
-): { responses: RawResponse[]; rest: string } {
+/** Parses consecutive responses. The rest begins with the first that is incomplete or has no length. */
+function parseResponses(text: string, isHeadRequest: boolean) {
   const responses: RawResponse[] = [];
   let rest = text;
   for (;;) {
@@ -235,17 +199,13 @@ function findProblems(response: RawResponse, { method, target, marker }: Request
     EXPECTED_STATUSES.includes(status) ||
     (status === 500 && /^[1-9]\d*$/.test(headers.get('retry-after') ?? ''));
   const isPage = /^text\/html\b/.test(contentType);
+  const isJson = /^application\/json\b/.test(contentType);
+  const hasPaymentRequest = /^creqA/.test(headers.get('x-cashu') ?? '');
   const checks: [isCorrect: boolean, problem: string][] = [
     [isExpected, `status ${status}`],
     [isPage || headers.get('access-control-allow-origin') === '*', `${status} without CORS header`],
-    [
-      isPage || status === 204 || /^application\/json\b/.test(contentType),
-      `${status} of type ${contentType}`,
-    ],
-    [
-      /^creqA/.test(headers.get('x-cashu') ?? '') === (status === 402),
-      `${status} with X-Cashu '${headers.get('x-cashu')}'`,
-    ],
+    [isPage || status === 204 || isJson, `${status} of type ${contentType}`],
+    [hasPaymentRequest === (status === 402), `${status} with X-Cashu ${headers.get('x-cashu')}`],
     [
       isPage || isBodiless || isErrorOrDocumented(response, method, target),
       `${status} not in a documented format`,
@@ -264,21 +224,14 @@ function findProblems(response: RawResponse, { method, target, marker }: Request
 
 /** Returns whether a body is an error of the API or of LNURL, or a success that matches the OpenAPI document. */
 function isErrorOrDocumented(response: RawResponse, method: string, target: string): boolean {
-  const body = parseObject(response.body);
-  const isApiError = body['error'] === true && isNonEmptyString(body['message']);
-  const isLnurlError = body['status'] === 'ERROR' && isNonEmptyString(body['reason']);
-  return (
-    isApiError ||
-    isLnurlError ||
-    (response.status < 300 &&
-      succeeds(() => assertMatchesOpenApi(method, target, { ...response, body })))
-  );
-}
-
-function succeeds(check: () => void): boolean {
   try {
-    check();
-    return true;
+    const body = JSON.parse(response.body);
+    const isError =
+      (body.error === true && body.message > '') || (body.status === 'ERROR' && body.reason > '');
+    if (!isError) {
+      assertMatchesOpenApi(method, target, { ...response, body });
+    }
+    return isError || response.status < 300;
   } catch {
     return false;
   }
@@ -290,18 +243,4 @@ function findLeaks(text: string, marker: string): string[] {
     ...(leaked === undefined ? [] : [`reveals internals: ${JSON.stringify(leaked)}`]),
     ...(text.includes(marker) ? ['echoes client input'] : []),
   ];
-}
-
-function isNonEmptyString(value: unknown): boolean {
-  return typeof value === 'string' && value !== '';
-}
-
-/** Returns an empty object if the text is not a JSON object. */
-function parseObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? { ...value } : {};
-  } catch {
-    return {};
-  }
 }
