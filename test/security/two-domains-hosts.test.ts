@@ -33,47 +33,41 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
   });
   afterAll(() => domains?.close());
 
-  /** Sends an LNURL-pay request to the second domain. @returns the origin of its callback URL, or null on an error */
+  /** Returns the origin of the callback URL in the second domain's response, or null if the proxy rejects it. */
   async function requestCallbackOrigin(
-    headers: Record<string, string> = {},
-    toRequestTarget: (path: string) => string = (path) => path,
+    headers: Record<string, string>,
+    targetOrigin = '',
   ): Promise<string | null> {
     const path = `/.well-known/lnurlp/${environment.newWallet().npub}`;
-    const target = toRequestTarget(path);
+    const target = `${targetOrigin}${path}`;
     const { text } = await requestThroughProxy(domains.secondOrigin, target, { headers });
     expect(text).not.toContain(UNKNOWN_HOST);
     return text.includes('"callback"') ? JSON.parse(text).callback.replace(path, '') : null;
   }
 
-  it.each<[string, (canonicalHost: string) => Record<string, string>]>([
-    ['X-Forwarded-Host', () => ({ 'x-forwarded-host': UNKNOWN_HOST })],
-    ['X-Forwarded-Host with the other domain', (host) => ({ 'x-forwarded-host': host })],
-    ['X-Forwarded-Proto', () => ({ 'x-forwarded-proto': 'http' })],
-    ['Forwarded', (host) => ({ forwarded: `host=${host};proto=http` })],
-    ['X-Original-Host and X-Host', (host) => ({ 'x-original-host': host, 'x-host': host })],
-  ])('ignores %s from the client', async (_name, createHeaders) => {
-    const headers = createHeaders(new URL(domains.canonicalOrigin).host);
-    expect(await requestCallbackOrigin(headers)).toBe(domains.secondOrigin);
+  it('ignores what the client says about the host besides Host and the request target', async () => {
+    const { canonicalOrigin, secondOrigin } = domains;
+    const host = new URL(canonicalOrigin).host;
+    for (const headers of [
+      { 'x-forwarded-host': UNKNOWN_HOST },
+      { 'x-forwarded-host': host },
+      { 'x-forwarded-proto': 'http' },
+      { forwarded: `host=${host};proto=http` },
+      { 'x-original-host': host, 'x-host': host },
+      { host: new URL(secondOrigin).host.toUpperCase() },
+    ]) {
+      expect(await requestCallbackOrigin(headers)).toBe(secondOrigin);
+    }
+    expect(await requestCallbackOrigin({}, secondOrigin)).toBe(secondOrigin);
   });
 
-  it('accepts a Host in upper case, and a request target with an origin', async () => {
-    const host = new URL(domains.secondOrigin).host.toUpperCase();
-    expect(await requestCallbackOrigin({ host })).toBe(domains.secondOrigin);
-    expect(await requestCallbackOrigin({}, (path) => `${domains.secondOrigin}${path}`)).toBe(
-      domains.secondOrigin,
-    );
-  });
-
-  it('uses the canonical origin for an unknown host, unless the proxy rejects the request', async () => {
+  it('never returns an unknown host', async () => {
     // Caddy serves only the host names in its configuration.
     const origin = kind === 'caddy' ? null : domains.canonicalOrigin;
     expect(await requestCallbackOrigin({ host: UNKNOWN_HOST })).toBe(origin);
     expect(await requestCallbackOrigin({ host: `two.example.${UNKNOWN_HOST}` })).toBe(origin);
-  });
-
-  it('never returns the unknown host of a request target', async () => {
-    const origin = await requestCallbackOrigin({}, (path) => `https://${UNKNOWN_HOST}${path}`);
-    expect([domains.canonicalOrigin, domains.secondOrigin, null]).toContain(origin);
+    const ofTarget = await requestCallbackOrigin({}, `https://${UNKNOWN_HOST}`);
+    expect([domains.canonicalOrigin, domains.secondOrigin, null]).toContain(ofTarget);
   });
 });
 
@@ -82,22 +76,12 @@ describe('a service without a trusted proxy', () => {
   const lnurlPath = `/.well-known/lnurlp/${npub}`;
 
   it.each<[string, string, Record<string, string>]>([
-    [SECOND_ORIGIN, 'a configured host', { host: 'two.example' }],
-    [SECOND_ORIGIN, 'a configured host in other letter case', { host: 'TWO.Example' }],
-    [SECOND_ORIGIN, 'a configured host with its default port', { host: 'two.example:443' }],
-    [SECOND_ORIGIN, 'a configured host with a final dot', { host: 'two.example.' }],
+    [SECOND_ORIGIN, 'a configured host with its default port', { host: 'TWO.example:443' }],
     [IPV6_ORIGIN, 'a configured IPv6 address', { host: '[2001:DB8::6]:443' }],
     [CANONICAL_ORIGIN, 'a configured host with a different port', { host: 'two.example:8443' }],
     [CANONICAL_ORIGIN, 'an unknown host', { host: UNKNOWN_HOST }],
-    [CANONICAL_ORIGIN, 'a host that ends with a configured one', { host: 'evil-two.example' }],
-    [
-      CANONICAL_ORIGIN,
-      'a host that begins with a configured one',
-      { host: `two.example.${UNKNOWN_HOST}` },
-    ],
     [CANONICAL_ORIGIN, 'text that is not a host', { host: '"><script>' }],
     [CANONICAL_ORIGIN, 'a list of two hosts', { host: `two.example, ${UNKNOWN_HOST}` }],
-    [CANONICAL_ORIGIN, 'an empty string', { host: '' }],
     [
       SECOND_ORIGIN,
       'a configured host and X-Forwarded-Host is another configured host',
@@ -118,7 +102,6 @@ describe('a service without a trusted proxy', () => {
   });
 
   it.each([
-    [CANONICAL_ORIGIN, 'no Host header', `GET ${lnurlPath} HTTP/1.0\r\n`],
     [CANONICAL_ORIGIN, 'an empty Host header', `GET ${lnurlPath} HTTP/1.1\r\nHost:\r\n`],
     [
       CANONICAL_ORIGIN,

@@ -32,12 +32,10 @@ import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-e
 const QUOTES_PATH = '/api/v2/wallet/quotes';
 const SOCKET_PATH = '/api/v2/ws/quote';
 
-const USERNAME_PRICE_SAT = 21;
-
 /** Only the test of this limit requests as many invoices from one address. */
 const MAX_INVOICES_PER_MINUTE = 12;
 
-/** Makes a token longer than most programs accept in a header, and longer than one for a username usually is. */
+/** Makes a token longer than most programs accept in a header. */
 const LONG_MEMO = 'm'.repeat(11_000);
 
 /** The idle timeouts in the example configurations. Caddy has none. */
@@ -53,7 +51,6 @@ const HEARTBEAT_INTERVAL_MS = 1_000;
 /** If another service of these tests has the lease of the mint, that service finds new quotes in its next scan. */
 const FREQUENT_SCANS: ServiceOverrides = { scanIntervalMs: 5 };
 
-/** One address, or none if this machine has no IPv6. */
 const IPV6_CLIENT_ADDRESSES = PROXY_ADDRESSES.filter(isIPv6);
 
 /** The connection limits in the example configurations. Caddy has none. */
@@ -66,9 +63,6 @@ const HEADER_TIMEOUTS = [
   ['caddy', 'read_header 10s'],
 ] as const;
 
-/** An RFC 6455 close code. */
-const ABNORMAL_CLOSURE = 1006;
-
 const environment = useTestEnvironment({ overrides: FREQUENT_SCANS });
 
 describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) => {
@@ -80,7 +74,7 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
     service = await startServiceBehindProxy(environment, kind, {
       overrides: FREQUENT_SCANS,
       env: {
-        USERNAME_PRICE_SAT: String(USERNAME_PRICE_SAT),
+        USERNAME_PRICE_SAT: '21',
         LIMIT_INVOICES: String(MAX_INVOICES_PER_MINUTE),
       },
     });
@@ -133,7 +127,7 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
     const token = getEncodedToken({
       mint: environment.mint.url,
       unit: 'sat',
-      proofs: await payer.mintProofs(USERNAME_PRICE_SAT),
+      proofs: await payer.mintProofs(21),
       memo: LONG_MEMO,
     });
     expect(token.length).toBeGreaterThan(14 * 1024);
@@ -157,16 +151,10 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
     const origin = 'https://wallet.example';
     const preflight = await requestThroughProxy(secondOrigin, QUOTES_PATH, {
       method: 'OPTIONS',
-      headers: {
-        origin,
-        'access-control-request-method': 'PATCH',
-        'access-control-request-headers': 'authorization,x-cashu',
-      },
+      headers: { origin, 'access-control-request-method': 'PATCH' },
     });
     expect(preflight.status).toBe(204);
-    expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
     expect(preflight.headers.get('access-control-allow-methods')).toContain('PATCH');
-    expect(preflight.headers.get('access-control-allow-headers')).toMatch(/x-cashu/i);
     const rejected = await requestThroughProxy(secondOrigin, QUOTES_PATH, { headers: { origin } });
     expect(rejected.status).toBe(401);
     expect(rejected.headers.get('access-control-allow-origin')).toBe('*');
@@ -179,16 +167,14 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
     onTestFinished(() => session.close());
     await once(session, 'connect');
     expect(session.alpnProtocol).toBe('h2');
-    const sendRequest = async (path: string, headers: Record<string, string> = {}) => {
+    const sendRequest = async (path: string, headers: Record<string, string>) => {
       const stream = session.request({ ':path': path, ...headers });
       return JSON.parse(await text(stream));
     };
-    const [lnurlResponse, quoteList, rejection] = await Promise.all([
-      sendRequest(`/.well-known/lnurlp/${wallet.npub}`),
+    const [quoteList, rejection] = await Promise.all([
       sendRequest(QUOTES_PATH, { authorization: wallet.signRequest(QUOTES_PATH) }),
       sendRequest(QUOTES_PATH, { authorization: 'Nostr x', 'x-cashu': LONG_MEMO }),
     ]);
-    expect(lnurlResponse.callback).toBe(`${secondOrigin}/.well-known/lnurlp/${wallet.npub}`);
     expect(quoteList).toMatchObject({ error: false, metadata: { total: 0 } });
     expect(rejection).toMatchObject({ error: true });
   });
@@ -220,31 +206,32 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
 
 describe('an idle quote socket', () => {
   it('outlives the idle timeout of a proxy only if the service sends pings', async () => {
-    const openSocketThroughProxy = async (
+    const openSocket = async (
       kind: ReverseProxyKind,
       timeout: string,
       overrides: ServiceOverrides,
     ) => {
-      const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
+      const origin = await startProxy(
+        kind,
+        timeout,
+        timeout.replace('120s', SHORT_IDLE_TIMEOUT),
         overrides,
-        proxyConfigReplacements: [[timeout, timeout.replace('120s', SHORT_IDLE_TIMEOUT)]],
-      });
-      onTestFinished(close);
-      const socket = new TestQuoteSocket(canonicalOrigin);
+      );
+      const socket = new TestQuoteSocket(origin);
       // A proxy may reset the connection.
       socket.connection.on('error', () => undefined);
       return socket;
     };
-    const sockets: { withPings: TestQuoteSocket; withoutPings: TestQuoteSocket }[] = [];
+    const sockets: [withPings: TestQuoteSocket, withoutPings: TestQuoteSocket][] = [];
     for (const [kind, timeout] of IDLE_SOCKET_TIMEOUTS) {
-      const withPings = await openSocketThroughProxy(kind, timeout, {
-        socketHeartbeatIntervalMs: HEARTBEAT_INTERVAL_MS,
-      });
-      const withoutPings = await openSocketThroughProxy(kind, timeout, {});
-      sockets.push({ withPings, withoutPings });
+      const heartbeat = { socketHeartbeatIntervalMs: HEARTBEAT_INTERVAL_MS };
+      sockets.push([
+        await openSocket(kind, timeout, heartbeat),
+        await openSocket(kind, timeout, {}),
+      ]);
     }
-    for (const { withPings, withoutPings } of sockets) {
-      expect(await withoutPings.waitForClose()).toBe(ABNORMAL_CLOSURE);
+    for (const [withPings, withoutPings] of sockets) {
+      expect(await withoutPings.waitForClose()).toBe(1006);
       expect(withPings.connection.readyState).toBe(WebSocket.OPEN);
       await once(withPings.connection, 'ping');
     }
@@ -258,28 +245,21 @@ describe('a client that exceeds a limit of the proxy', () => {
     ['another connection for an incomplete request', 'haproxy', tryStartRequest],
   ] as const)('cannot open %s to %s, but other clients can', async (_name, kind, tryOpen) => {
     const limit = CONNECTION_LIMITS[kind];
-    const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
-      proxyConfigReplacements: [[limit, limit.replace('250', '3')]],
-    });
-    onTestFinished(close);
+    const origin = await startProxy(kind, limit, limit.replace('250', '3'));
     for (const client of ['127.0.0.4', ...IPV6_CLIENT_ADDRESSES]) {
       for (const isAllowed of [true, true, true, false]) {
-        expect(await tryOpen(canonicalOrigin, client)).toBe(isAllowed);
+        expect(await tryOpen(origin, client)).toBe(isAllowed);
       }
     }
-    expect(await tryOpen(canonicalOrigin, '127.0.0.5')).toBe(true);
+    expect(await tryOpen(origin, '127.0.0.5')).toBe(true);
   });
 
   it('gets a JSON error from nginx in the formats of payers and wallets', async () => {
     const limit = CONNECTION_LIMITS.nginx;
-    const { canonicalOrigin, close } = await startServiceBehindProxy(environment, 'nginx', {
-      proxyConfigReplacements: [[limit, limit.replace('250', '1')]],
-    });
-    onTestFinished(close);
-    expect(await tryOpenSocket(canonicalOrigin, '127.0.0.4')).toBe(true);
-    const rejected = await requestThroughProxy(canonicalOrigin, QUOTES_PATH, {
-      clientAddress: '127.0.0.4',
-    });
+    const origin = await startProxy('nginx', limit, limit.replace('250', '1'));
+    const clientAddress = '127.0.0.4';
+    expect(await tryOpenSocket(origin, clientAddress)).toBe(true);
+    const rejected = await requestThroughProxy(origin, QUOTES_PATH, { clientAddress });
     expect(rejected.status).toBe(429);
     expect(rejected.headers.get('retry-after')).toBe('10');
     expect(rejected.headers.get('access-control-allow-origin')).toBe('*');
@@ -290,12 +270,9 @@ describe('a client that exceeds a limit of the proxy', () => {
   it.each(HEADER_TIMEOUTS)(
     'loses its connections to %s when it sends incomplete requests',
     async (kind, timeout) => {
-      const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
-        proxyConfigReplacements: [[timeout, timeout.replace('10s', '500ms')]],
-      });
-      onTestFinished(close);
+      const origin = await startProxy(kind, timeout, timeout.replace('10s', '500ms'));
       const connections = Array.from({ length: 20 }, () =>
-        sendIncompleteRequest(canonicalOrigin, '127.0.0.6'),
+        sendIncompleteRequest(origin, '127.0.0.6'),
       );
       // `text` resolves when the proxy closes the connection.
       for (const response of await Promise.all(connections.map((socket) => text(socket)))) {
@@ -304,6 +281,21 @@ describe('a client that exceeds a limit of the proxy', () => {
     },
   );
 });
+
+/** Starts a service behind a proxy with this change to its example configuration. @returns the canonical origin */
+async function startProxy(
+  kind: ReverseProxyKind,
+  text: string,
+  replacement: string,
+  overrides: ServiceOverrides = {},
+): Promise<string> {
+  const { canonicalOrigin, close } = await startServiceBehindProxy(environment, kind, {
+    overrides,
+    proxyConfigReplacements: [[text, replacement]],
+  });
+  onTestFinished(close);
+  return canonicalOrigin;
+}
 
 /** Opens a quote socket and keeps it open. @returns false if the proxy rejects it */
 function tryOpenSocket(origin: string, clientAddress: string): Promise<boolean> {
@@ -333,7 +325,6 @@ function sendIncompleteRequest(origin: string, clientAddress: string): TLSSocket
   return connection;
 }
 
-/** Requests an invoice for 21 sat. */
 async function requestInvoice(
   origin: string,
   { npub }: RecipientClient,
