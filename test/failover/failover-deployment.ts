@@ -19,9 +19,6 @@ import { type FrontProxy, startFrontProxy } from './front-proxy.ts';
 
 const PROCESS_NAMES = ['one', 'two', 'three'] as const;
 
-/** Above the interval of the front proxy's health check times its number of failed checks (docs/operations/scaling-out.md). */
-const STOP_DELAY_SECONDS = 3;
-
 /** One mint for each process, so that every process watches one. */
 const MINT_KINDS: readonly Partial<TestMintSwitches>[] = [
   { issueDelayMs: 400, omitsExpiryAndPubkeyAfterCreation: true },
@@ -47,7 +44,7 @@ export interface FailoverDeployment {
   mints: Mints;
   /** The settings of the processes, except the last one's own `DATABASE_URL`. */
   env: Readonly<Record<string, string>>;
-  /** Waits until so many processes receive requests. */
+  /** Waits until this many processes receive requests. */
   waitForServers(count: number): Promise<void>;
   /** Returns the unexpected log lines and exits since the last call. */
   takeProcessProblems(): Promise<string[]>;
@@ -82,7 +79,8 @@ export async function startFailoverDeployment(
     PUBLIC_ORIGINS: front.origin,
     TRUST_PROXY: '127.0.0.1',
     JWT_SECRET: randomBytes(32).toString('hex'),
-    STOP_DELAY_SECONDS: `${STOP_DELAY_SECONDS}`,
+    // Longer than the front proxy needs for its failed health checks (docs/operations/scaling-out.md).
+    STOP_DELAY_SECONDS: '3',
   };
   const processes = PROCESS_NAMES.map((name, index) => {
     const isLast = index === PROCESS_NAMES.length - 1;

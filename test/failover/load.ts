@@ -17,48 +17,27 @@ const MAX_AMOUNT_SAT = 5_000;
 /** 20 requests a second measure the time without service with a resolution of 50 ms. */
 const PROBE_INTERVAL_MS = 50;
 
-const OTHER_READ_INTERVAL_MS = 200;
-
-/** Sends a request at a steady rate, and records when it succeeds. */
-class Probe {
-  readonly #successTimesMs: number[] = [];
-  #endedAtMs = 0;
-  readonly #send: () => Promise<boolean>;
-
-  constructor(send: () => Promise<boolean>) {
-    this.#send = send;
-  }
-
-  async sendUntilAborted(signal: AbortSignal): Promise<void> {
-    await startSteadily(PROBE_INTERVAL_MS, signal, async () => {
-      if (await this.#send()) {
-        this.#successTimesMs.push(performance.now());
-      }
-    });
-    this.#endedAtMs = performance.now();
-  }
-
-  /** Returns the longest time between two successive successes, or from the last one to the end. */
-  longestGapMs(): number {
-    const times = [...this.#successTimesMs, this.#endedAtMs];
-    const gaps = times.slice(1).map((at, index) => at - (times[index] ?? at));
-    return gaps.length === 0 ? Number.POSITIVE_INFINITY : Math.max(...gaps);
-  }
-}
+const VERIFY_INTERVAL_MS = 200;
 
 /** The payers and wallets of a scenario, besides those of the fault tests. */
 export class Load {
-  readonly payerProbe: Probe;
-  readonly walletProbe: Probe;
   readonly #run: StormObservations;
+  readonly #probeRecipient: Recipient;
   readonly #settledInvoices = new Set<IssuedInvoice>();
 
-  constructor(run: StormObservations, defaultMint: Recipient['mint']) {
+  constructor(run: StormObservations, mint: Recipient['mint']) {
     this.#run = run;
-    const origin = run.pickOrigin(run.random);
-    const probeRecipient = { index: -1, wallet: new RecipientClient(origin), mint: defaultMint };
-    this.payerProbe = new Probe(() => this.#probeInvoice(probeRecipient));
-    this.walletProbe = new Probe(() => this.#probeList());
+    this.#probeRecipient = { index: -1, wallet: new RecipientClient(this.#origin), mint };
+  }
+
+  /** Requests invoices until the signal aborts. @returns the longest time without an invoice */
+  probeInvoices(signal: AbortSignal): Promise<number> {
+    return measureLongestGap(signal, () => this.#probeInvoice(this.#probeRecipient));
+  }
+
+  /** Requests lists until the signal aborts. @returns the longest time without a list */
+  probeLists(signal: AbortSignal): Promise<number> {
+    return measureLongestGap(signal, () => this.#probeList());
   }
 
   /** Payers start at a steady rate until the signal aborts. Resolves when all of them have paid. */
@@ -66,18 +45,8 @@ export class Load {
     await startSteadily(PAYER_INTERVAL_MS, signal, (index) => this.#pay(index + 1));
   }
 
-  /** Reads what payers and wallets read besides lists, until the run ends. */
-  async readOthersUntilAborted(): Promise<void> {
-    const reads = [
-      () => this.#readUser(),
-      () => this.#readVerifyUrl(),
-      () => this.#run.request(this.#origin, '/.well-known/nostr.json?name=nobody'),
-      () => this.#readVerifyUrl(),
-      () => this.#run.request(this.#origin, '/api/v2/info'),
-    ];
-    await startSteadily(OTHER_READ_INTERVAL_MS, this.#run.signal, async (index) => {
-      await reads[index % reads.length]?.();
-    });
+  async readVerifyUrlsUntilAborted(): Promise<void> {
+    await startSteadily(VERIFY_INTERVAL_MS, this.#run.signal, () => this.#readVerifyUrl());
   }
 
   get #origin(): string {
@@ -123,17 +92,6 @@ export class Load {
     return (await this.#run.request(this.#origin, path, { headers: { authorization } })) !== null;
   }
 
-  async #readUser(): Promise<void> {
-    const { wallet, mint } = this.#run.random.pick(this.#run.expectedPayments.recipients);
-    const path = '/api/v2/user/info';
-    const headers = { authorization: wallet.signRequest(path) };
-    const response = await this.#run.request(this.#origin, path, { headers });
-    const user = response?.body.data.user;
-    if (user !== undefined && (user.pubkey !== wallet.pubkey || user.mintUrl !== mint.url)) {
-      this.#run.checkRecorder.addProblem('outcomes', 'user info has other settings');
-    }
-  }
-
   /** Checks that an invoice is known, and that it never stops being settled. */
   async #readVerifyUrl(): Promise<void> {
     const { expectedPayments, checkRecorder, random } = this.#run;
@@ -154,6 +112,21 @@ export class Load {
       this.#settledInvoices.add(invoice);
     }
   }
+}
+
+/** Sends a request at a steady rate. @returns the longest time without a success */
+async function measureLongestGap(
+  signal: AbortSignal,
+  send: () => Promise<boolean>,
+): Promise<number> {
+  const timesMs = [performance.now()];
+  await startSteadily(PROBE_INTERVAL_MS, signal, async () => {
+    if (await send()) {
+      timesMs.push(performance.now());
+    }
+  });
+  timesMs.push(performance.now());
+  return Math.max(...timesMs.slice(1).map((at, index) => at - (timesMs[index] ?? at)));
 }
 
 /** Calls `act` at a steady rate, however long each call takes. Resolves when the signal aborted and all calls ended. */

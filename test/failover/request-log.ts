@@ -11,27 +11,8 @@ import { isProxyError } from './front-proxy.ts';
 /** Longer than the service may take to respond or to report that the database is unavailable. */
 const RESPONSE_TIMEOUT_MS = 15_000;
 
-/** How a request ended, as its client sees it. */
-type Outcome =
-  | 'success'
-  /** 503 with `Retry-After` from the service. */
-  | 'unavailable'
-  /** 503 with `Retry-After` from the proxy. */
-  | 'proxy error'
-  | 'connection closed'
-  | 'no response'
-  | 'wrong response';
-
-/** Sends requests, and counts how they end. */
+/** Sends requests, and records when they fail. A failure is a problem unless it is 503 or a closed connection. */
 export class RequestLog {
-  readonly counts: Record<Outcome, number> = {
-    success: 0,
-    unavailable: 0,
-    'proxy error': 0,
-    'connection closed': 0,
-    'no response': 0,
-    'wrong response': 0,
-  };
   readonly #checkRecorder: CheckRecorder;
   readonly #failureTimesMs: number[] = [];
 
@@ -40,7 +21,7 @@ export class RequestLog {
   }
 
   get failureCount(): number {
-    return Object.values(this.counts).reduce((sum, count) => sum + count) - this.counts.success;
+    return this.#failureTimesMs.length;
   }
 
   /** The time from the first to the last failed request. */
@@ -50,49 +31,30 @@ export class RequestLog {
 
   /** Sends a request. Returns the response if it is a success, otherwise null. */
   readonly request: TryRequest = async (origin, path, init = {}) => {
-    const response = await this.#requestAndCount(origin, path, init);
-    if (response === null) {
-      this.#failureTimesMs.push(performance.now());
-    }
-    return response;
-  };
-
-  async #requestAndCount(
-    origin: string,
-    path: string,
-    init: RequestInit,
-  ): Promise<ApiResponse | null> {
     const startedAt = new Date().toISOString();
     const timeout = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
-    let response: ApiResponse;
+    let response: ApiResponse | null = null;
+    let problem: string | null = null;
     try {
       response = await fetchJson(origin, path, { ...init, signal: timeout });
     } catch (error) {
-      if (error instanceof SyntaxError) {
-        this.#addWrong(path, `no JSON: ${error.message}`);
-      } else if (timeout.aborted) {
-        this.counts['no response'] += 1;
-        const problem = `${describePath(path)} at ${startedAt}: no response in ${RESPONSE_TIMEOUT_MS / 1000} s`;
-        this.#checkRecorder.addProblem('outcomes', problem);
-      } else {
-        this.counts['connection closed'] += 1;
+      if (error instanceof SyntaxError || timeout.aborted) {
+        problem = String(error);
       }
-      return null;
     }
-    const problem = findProblem(init.method ?? 'GET', path, response);
+    problem ??= response && findProblem(init.method ?? 'GET', path, response);
     if (problem !== null) {
-      this.#addWrong(path, `${problem} at ${startedAt}`);
+      this.#checkRecorder.addProblem(
+        'outcomes',
+        `${describePath(path)} at ${startedAt}: ${problem}`,
+      );
+    }
+    if (problem !== null || response?.status !== 200 || response.body.error === true) {
+      this.#failureTimesMs.push(performance.now());
       return null;
     }
-    const outcome = classify(response);
-    this.counts[outcome] += 1;
-    return outcome === 'success' ? response : null;
-  }
-
-  #addWrong(path: string, problem: string): void {
-    this.counts['wrong response'] += 1;
-    this.#checkRecorder.addProblem('outcomes', `${describePath(path)}: ${problem}`);
-  }
+    return response;
+  };
 }
 
 /** Returns null if a client can understand the response. */
@@ -117,13 +79,6 @@ function findProblem(method: string, path: string, response: ApiResponse): strin
   const isError = body.error === true || body.status === 'ERROR';
   const isAllowed = status === 503 || (status === 200 && (!isError || isFailedLookup));
   return isAllowed ? null : problem;
-}
-
-function classify({ status, body }: ApiResponse): Outcome {
-  if (isProxyError(body)) {
-    return 'proxy error';
-  }
-  return status === 503 || body.error === true ? 'unavailable' : 'success';
 }
 
 /** Removes the recipient and the token from a path. */

@@ -32,14 +32,10 @@ const PAYMENTS_AROUND_FAULT = 20;
 const MAX_WALLET_DELAY_MS = 30_000;
 const CHECK_INTERVAL_MS = 200;
 
-/** The report contains this many problems of each check. */
-const MAX_EXAMPLES = 5;
-
-const LATE_PAYMENT_MS = 10_000;
-
 /** What a scenario measured. Times are in milliseconds. */
 export interface ScenarioReport {
-  problems: { description: string; count: number; examples: string[] }[];
+  /** At most five of each check. */
+  problems: string[];
   /** How long the cluster itself had no primary; undefined if the scenario has no failover. */
   failoverMs: number | undefined;
   payerOutageMs: number;
@@ -86,25 +82,24 @@ export async function runScenario(
   );
   const load = new Load(run, mints.mintOf(0));
 
-  const stopPayers = new AbortController();
-  const stopProbes = new AbortController();
-  const probes = [load.payerProbe, load.walletProbe].map((probe) =>
-    probe.sendUntilAborted(stopProbes.signal),
-  );
-  const payers = load.payUntilAborted(stopPayers.signal);
+  const stop = new AbortController();
+  const requests = Promise.all([
+    load.probeInvoices(stop.signal),
+    load.probeLists(stop.signal),
+    load.payUntilAborted(stop.signal),
+  ]);
   const wallets = [
     listReader.readUntilAborted(),
     walletSockets.keepConnected(),
-    load.readOthersUntilAborted(),
+    load.readVerifyUrlsUntilAborted(),
     ...watermarkReaders.map((reader) => reader.readUntilAborted()),
   ];
   try {
     await waitForMoreListedPayments(run);
     const failoverMs = await causeFault();
     await waitForMoreListedPayments(run);
-    stopPayers.abort();
-    stopProbes.abort();
-    await Promise.all([payers, ...probes]);
+    stop.abort();
+    const [payerOutageMs, walletOutageMs] = await requests;
     await waitUntilListsComplete(run);
     await checkWhenPassing(run, (each) => {
       checkUpdates(each, walletSockets.sessions);
@@ -129,47 +124,23 @@ export async function runScenario(
     const report = {
       problems: checkRecorder
         .results()
-        .filter(({ problems }) => problems.length > 0)
-        .map(({ description, problems }) => ({
-          description,
-          count: problems.length,
-          examples: problems.slice(0, MAX_EXAMPLES),
-        })),
+        .flatMap(({ description, problems }) =>
+          problems.slice(0, 5).map((problem) => `${description}: ${problem}`),
+        ),
       failoverMs,
-      payerOutageMs: load.payerProbe.longestGapMs(),
-      walletOutageMs: load.walletProbe.longestGapMs(),
+      payerOutageMs,
+      walletOutageMs,
       failedRequests: requestLog.failureCount,
       failureSpanMs: requestLog.failureSpanMs,
       worstPaymentDelayMs: Math.max(...delaysMs),
       replayedUpdates: (await deployment.countReplayedUpdates()) - replayedBefore,
     };
-    printTable(name, {
-      'failover of the cluster itself': failoverMs === undefined ? '-' : formatSeconds(failoverMs),
-      'without service for payers': formatSeconds(report.payerOutageMs),
-      'without service for wallets': formatSeconds(report.walletOutageMs),
-      ...Object.fromEntries(
-        Object.entries(requestLog.counts).map(([outcome, count]) => [
-          `requests: ${outcome}`,
-          `${count}`,
-        ]),
-      ),
-      'from the first to the last failure': formatSeconds(report.failureSpanMs),
-      payments: `${delaysMs.length}`,
-      'payments listed after more than 10 s': `${delaysMs.filter((each) => each > LATE_PAYMENT_MS).length}`,
-      'worst delay of a payment': formatSeconds(report.worstPaymentDelayMs),
-      'worst delay of an update after the listing': formatSeconds(
-        findWorstUpdateDelayMs(run, walletSockets),
-      ),
-      'updates sent again after an interruption': `${report.replayedUpdates}`,
-      'sockets opened': `${walletSockets.sessions.length}`,
-      'failed checks': `${report.problems.length}`,
-    });
+    console.log(`${name}: ${JSON.stringify(report)}`);
     return report;
   } finally {
-    for (const controller of [stopPayers, stopProbes, end]) {
-      controller.abort();
-    }
-    await Promise.allSettled([payers, ...probes, ...wallets]);
+    stop.abort();
+    end.abort();
+    await Promise.allSettled([requests, ...wallets]);
   }
 }
 
@@ -206,28 +177,4 @@ async function checkWhenPassing(
     await delay(CHECK_INTERVAL_MS);
   }
   check(run);
-}
-
-/** Returns the longest time from the first listing of a payment to its update on a socket that was open before. */
-function findWorstUpdateDelayMs(run: StormObservations, { sessions }: WalletSockets): number {
-  const delaysMs = sessions.flatMap(({ recipient, openedAtMs, updateTimesMs }) =>
-    run.expectedPayments.paymentsOf(recipient).map(({ quoteId, paidAtMs }) => {
-      const [updatedAtMs] = updateTimesMs.get(quoteId) ?? [];
-      const listedAtMs = run.listReader.firstListing(quoteId)?.firstListedAtMs;
-      return updatedAtMs === undefined || listedAtMs === undefined || openedAtMs > paidAtMs
-        ? 0
-        : updatedAtMs - listedAtMs;
-    }),
-  );
-  return Math.max(0, ...delaysMs);
-}
-
-function formatSeconds(ms: number): string {
-  return `${(ms / 1000).toFixed(1)} s`;
-}
-
-function printTable(title: string, rows: Readonly<Record<string, string>>): void {
-  const width = Math.max(...Object.keys(rows).map((label) => label.length)) + 2;
-  const lines = Object.entries(rows).map(([label, value]) => `${label.padEnd(width)}${value}`);
-  console.log([`=== ${title} ===`, ...lines].join('\n'));
 }

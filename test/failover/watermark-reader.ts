@@ -4,23 +4,18 @@ import { describePayment, type Recipient } from '../faults/payments/expected-pay
 import type { ListedQuote } from '../faults/payments/list-reader.ts';
 import { sleepUnlessAborted } from '../faults/storm-client.ts';
 
-const TOKEN_PATH = '/api/v2/auth/nip98';
-
+const LIST_PATH = '/api/v2/wallet/quotes';
 const PAGE_SIZE = 50;
 
 const MIN_READ_INTERVAL_MS = 1_000;
 const MAX_READ_INTERVAL_MS = 3_000;
 
-/**
- * A wallet like coco: it authenticates with a JWT, keeps the time of the newest payment as a watermark, and ignores
- * quotes that are not later.
- */
+/** A wallet like coco: it keeps the time of the newest payment as a watermark, and ignores quotes that are not later. */
 export class WatermarkReader {
   readonly recipient: Recipient;
   readonly #run: StormObservations;
   readonly #random: SeededRandom;
   readonly #quoteIds = new Set<string>();
-  #token: string | null = null;
   #watermark = 0;
 
   constructor(run: StormObservations, recipient: Recipient) {
@@ -33,9 +28,8 @@ export class WatermarkReader {
   async readUntilAborted(): Promise<void> {
     const chooseIntervalMs = () => this.#random.between(MIN_READ_INTERVAL_MS, MAX_READ_INTERVAL_MS);
     while (await sleepUnlessAborted(chooseIntervalMs(), this.#run.signal)) {
-      this.#token ??= await this.#requestToken();
-      const quotes = this.#token === null ? null : await this.#readNewQuotes(this.#token);
-      for (const { quoteId } of quotes ?? []) {
+      const quotes = await this.#readNewQuotes();
+      for (const { quoteId } of quotes) {
         if (this.#quoteIds.has(quoteId)) {
           this.#run.checkRecorder.addProblem(
             'watermark',
@@ -44,7 +38,7 @@ export class WatermarkReader {
         }
         this.#quoteIds.add(quoteId);
       }
-      this.#watermark = Math.max(this.#watermark, ...(quotes ?? []).map(({ paidAt }) => paidAt));
+      this.#watermark = Math.max(this.#watermark, ...quotes.map(({ paidAt }) => paidAt));
     }
   }
 
@@ -57,25 +51,18 @@ export class WatermarkReader {
     }
   }
 
-  async #requestToken(): Promise<string | null> {
+  /** Returns the quotes that are later than the watermark; none if a page could not be read. */
+  async #readNewQuotes(): Promise<ListedQuote[]> {
     const { wallet } = this.recipient;
-    const response = await this.#run.request(wallet.origin, TOKEN_PATH, {
-      headers: { authorization: wallet.signRequest(TOKEN_PATH) },
-    });
-    return response?.body.data.token ?? null;
-  }
-
-  /** Returns the quotes that are later than the watermark; null if a page could not be read. */
-  async #readNewQuotes(token: string): Promise<ListedQuote[] | null> {
     const quotes: ListedQuote[] = [];
     for (let offset = 0; ; offset += PAGE_SIZE) {
       const response = await this.#run.request(
-        this.recipient.wallet.origin,
-        `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}&since=${this.#watermark}`,
-        { headers: { authorization: `Bearer ${token}` } },
+        wallet.origin,
+        `${LIST_PATH}?limit=${PAGE_SIZE}&offset=${offset}&since=${this.#watermark}`,
+        { headers: { authorization: wallet.signRequest(LIST_PATH) } },
       );
       if (response === null) {
-        return null;
+        return [];
       }
       const page: ListedQuote[] = response.body.data.quotes;
       quotes.push(...page.filter(({ paidAt }) => paidAt > this.#watermark));
