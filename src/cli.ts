@@ -55,11 +55,10 @@ async function serve(): Promise<void> {
   onStopSignal(async () => (await starting).stop());
   await starting;
   collectGarbage();
-  // The memory in use after a garbage collection may grow by half until the next one, instead of up to four times.
   setFlagsFromString('--heap-growing-percent=50');
 }
 
-/** Frees about 30 MB that were needed to load the modules. V8 would not free them by itself. */
+/** Frees about 30 MB that loading the modules took (docs/performance.md, "Memory"). V8 would keep them. */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc') as (options: object) => void;
@@ -89,7 +88,6 @@ async function runOperatorCommandByName(command: string): Promise<void> {
   }
 }
 
-/** Runs even if settings are invalid or the database is missing. */
 async function doctor(): Promise<void> {
   const parsed = parseDoctorArguments(args);
   if (!('json' in parsed)) {
@@ -174,7 +172,6 @@ function onStopSignal(stop: () => Promise<void>): void {
   process.on('SIGINT', onSignal);
 }
 
-/** Errors that the operator can fix have no stack. */
 function exitWithError(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));

@@ -8,7 +8,6 @@ import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, stripQuery } from './zaps/relay-url.ts';
 
-/** The operator's settings, documented in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
 /** What commands need. They may run in a shell without the other settings of the service. */
@@ -23,7 +22,6 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: true });
 }
 
-/** Does not require `DEFAULT_MINT_URL`. */
 export function readCommandConfig(env: EnvironmentVariables = process.env): CommandConfig {
   return parseConfig(env, { isMintRequired: false });
 }
@@ -55,7 +53,6 @@ function buildConfig(read: ReadSetting) {
   const web = {
     // A longer name breaks the header of the pages on a phone.
     siteName: read('SITE_NAME', textSetting(40).default('nutpost')),
-    /** An image file; null: the default logo. */
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
     /** Remote signers connect through it (NIP-46). */
@@ -98,12 +95,10 @@ function buildConfig(read: ReadSetting) {
       'MAX_SENDABLE_MSAT',
       integerSetting(MSAT_PER_SAT, MAX_MSAT).default(1_000_000_000),
     ),
-    /** The `text/plain` entry of LNURL metadata. */
     lnurlText: read('LNURL_TEXT', textSetting(200).default('Payment to {address}')),
     /** 0: no comments. A zap request and a percent-encoded comment (12 characters per code point) must fit into one URL. */
     maxCommentLength: read('MAX_COMMENT_LENGTH', integerSetting(0, 2_000).default(255)),
     zaps: {
-      /** Hex; null: zaps are disabled. */
       secretKey: read(
         'ZAP_SECRET_KEY',
         parsedSetting(
@@ -121,7 +116,6 @@ function buildConfig(read: ReadSetting) {
           .transform((relays) => [...new Set(relays)])
           .default([]),
       ),
-      /** Null: payments at all mints get zap receipts. */
       mints: read(
         'ZAP_MINTS',
         listSetting(parseMintUrl, MINT_URL_PROBLEM)
@@ -149,7 +143,6 @@ function buildConfig(read: ReadSetting) {
       // The server of a custodial wallet requests invoices for all of its users.
       invoicesPerMinute: read('LIMIT_INVOICES', limitSetting(600)),
       settingChangesPerMinute: read('LIMIT_CHANGES', limitSetting(300)),
-      // A purchase takes two requests. While the mint is slow, clients repeat the second one every few seconds.
       usernamePurchasesPerMinute: read('LIMIT_PURCHASES', limitSetting(120)),
       // The limit per pair is a twentieth of the recipient's, so one address cannot block a recipient.
       maxOpenInvoicesPerRecipient: read('LIMIT_OPEN_INVOICES_PER_RECIPIENT', limitSetting(2_000)),
@@ -166,7 +159,6 @@ function buildConfig(read: ReadSetting) {
       // Per hour and recipient. A popular stream gets a few hundred zaps an hour.
       zapReceiptsPerRecipientPerHour: read('LIMIT_ZAP_RECEIPTS', limitSetting(3_000)),
     },
-    /** Null: no web pages. */
     web: hasWebPages ? web : null,
     metrics: metricsPort === undefined ? null : { host: metricsHost, port: metricsPort },
     logLevel: read(
@@ -242,7 +234,6 @@ function findTextProblem(value: string): string | null {
   return /\p{Cc}/u.test(value) ? 'must not contain line breaks or control characters' : null;
 }
 
-/** Includes variables that are not settings. */
 export function listNonEmptyVariables(env: EnvironmentVariables = process.env): string[] {
   return Object.keys(env).filter((name) => env[name]?.trim());
 }
@@ -356,19 +347,18 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
     .map(([problem]) => problem);
 }
 
-/** Whether servers that listen on these hosts cannot use the same port. */
 function doListenHostsOverlap(one: string, other: string): boolean {
   const hosts = [one, other];
   const areBothIpv4 = hosts.every((host) => !host.includes(':'));
   return one === other || hosts.includes('::') || (hosts.includes('0.0.0.0') && areBothIpv4);
 }
 
-/** Quotes an invalid value, unless it is so long that it may be a secret. */
+/** Not a value that is so long that it may be a secret. */
 function describeInput(input: unknown): string {
   return typeof input === 'string' && input.length < MIN_SECRET_LENGTH ? ` (got '${input}')` : '';
 }
 
-/** Quotes the entry of a list, or returns its position if the entry may be a secret: long and not a URL. */
+/** Names the position of an entry that may be a secret. */
 function describeListEntry(entry: string, index: number): string {
   const isPrintable = entry.includes('://') || entry.length < MIN_SECRET_LENGTH;
   return isPrintable ? `'${redact(stripQuery(entry))}'` : `entry ${index + 1}`;

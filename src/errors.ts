@@ -26,7 +26,7 @@ export const ERROR_CODES = [
 
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
-/** An expected error whose message is sent to the client. */
+/** The client receives the message. */
 export class RequestError extends Error {
   override readonly name = 'RequestError';
   readonly code: ErrorCode;
@@ -49,7 +49,6 @@ export class DatabaseUnavailableError extends RequestError {
   }
 }
 
-/** Of the innermost cause. Some connection errors have only a code. */
 export function rootCauseMessage(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : rootCauseMessage(cause);
@@ -61,7 +60,7 @@ export function rateLimitError(message: string, retryAfterMs: number): RequestEr
   return new RequestError('rate_limited', `${message} Try again in ${seconds} s.`, seconds);
 }
 
-/** An error that the operator can fix. The terminal shows the message without a stack. */
+/** The operator can fix it. The terminal shows the message without a stack. */
 export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }

@@ -1,8 +1,9 @@
 import { LRUCache } from 'lru-cache';
 
-/** A public key, or one of the prefixes of an address, for which a multiple of the limit applies. */
+/** A public key, or one of the prefixes of an address. */
 export interface CountedKey {
   key: string;
+  /** A multiple of the limit applies. */
   factor: number;
 }
 
@@ -30,8 +31,7 @@ export class FixedWindowRateLimiter {
   }
 
   /**
-   * Counts a request for all keys, unless one of them is at its limit. A rejected request counts for no key, so an
-   * address cannot use up the limit of the prefixes that it shares with others.
+   * A rejected request counts for no key, so an address cannot use up the limit of the prefixes that it shares.
    *
    * @returns the milliseconds until the client may retry, or null if the request is accepted
    */
@@ -55,7 +55,6 @@ export class FixedWindowRateLimiter {
     return null;
   }
 
-  /** Returns how many requests each key has sent in its window. */
   getCounts(keys: readonly CountedKey[]): number[] {
     const nowMs = this.#monotonicMs();
     return keys.map(({ key }) => this.#findWindow(key, nowMs)?.count ?? 0);

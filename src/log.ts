@@ -4,7 +4,6 @@ import { pino } from 'pino';
 import { REDACTED, redact, SECRET_FIELDS } from './redaction.ts';
 import { stripControlCharacters } from './untrusted-text.ts';
 
-/** Level `error` means that a person must act. */
 export type Logger = pino.Logger;
 
 const STDOUT_FD = 1;
@@ -36,12 +35,7 @@ const JOURNAL_PRIORITIES = new Map([
   ['info', 6],
 ]);
 
-/**
- * Lines to systemd's journal begin with their priority, which the journal removes.
- *
- * @param format `auto`: readable text if standard output is a terminal, otherwise JSON
- * @param journalStream the device and inode of the journal's connection
- */
+/** @param journalStream the device and inode of the connection to systemd's journal, which removes priorities from lines */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
   journalStream: string | null,
@@ -57,14 +51,12 @@ export async function createLogDestination(
     write: (line) => {
       const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
       const priority = JOURNAL_PRIORITIES.get(level) ?? 7;
-      // An error takes several lines in the pretty format.
       output.write(toText(line).replaceAll(/^|\n(?!$)/g, `$&<${priority}>`));
     },
   };
 }
 
 async function loadPrettyFormatter(): Promise<(line: string) => string> {
-  // Imported dynamically, because the import slows down the start.
   const { prettyFactory } = await import('pino-pretty');
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' });
   // Untrusted text must not control the terminal.
@@ -114,55 +106,49 @@ function openStdoutDestination(): pino.DestinationStream {
   return output;
 }
 
-/** The properties of an error that are logged. Others may be secret: PostgreSQL's `detail` contains column values. */
 interface LoggedError {
-  type?: string | undefined;
+  type?: string;
   message: string;
   code?: string | number | undefined;
   stack?: string | undefined;
-  /** Of an `AggregateError`, such as failed connection attempts. */
   errors?: LoggedError[] | undefined;
   cause?: LoggedError | undefined;
 }
 
+/** Other properties of errors may be secret: PostgreSQL's `detail` contains column values. */
 function toLoggedError(error: unknown, depth = 0): LoggedError {
-  if (typeof error !== 'object' || error === null) {
-    return { message: String(error) };
+  if (!(error instanceof Error)) {
+    return { message: typeof error === 'object' ? 'an object was thrown' : String(error) };
   }
-  const { name, message, code, stack, errors, cause } = error as Record<string, unknown>;
+  const { name: type, message, code, stack, errors, cause }: LoggableError = error;
   // Causes may form a cycle.
   const includesNested = depth < 3;
   const toNested = (nested: unknown) => toLoggedError(nested, depth + 1);
   return {
-    type: textOrUndefined(name),
-    message: textOrUndefined(message) ?? 'an object was thrown',
-    code: typeof code === 'number' ? code : textOrUndefined(code),
-    stack: textOrUndefined(stack),
+    type,
+    message,
+    code: typeof code === 'string' || typeof code === 'number' ? code : undefined,
+    stack,
     errors: includesNested && Array.isArray(errors) ? errors.slice(0, 5).map(toNested) : undefined,
     cause: includesNested && cause !== undefined ? toNested(cause) : undefined,
   };
 }
 
-function textOrUndefined(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined;
-}
+type LoggableError = Error & { code?: unknown; errors?: unknown };
 
-/** Formats any thrown value for a terminal, with stacks and without secrets. */
 export function formatErrorForTerminal(error: unknown): string {
   return redact(`${formatErrorLines(toLoggedError(error)).join('\n')}\n`);
 }
 
-function formatErrorLines(error: LoggedError): string[] {
-  const { type, message, code, stack, errors = [], cause } = error;
+function formatErrorLines({ message, code, stack, errors = [], cause }: LoggedError): string[] {
   return [
-    stack ?? (type === undefined ? message : `${type}: ${message}`),
+    stack ?? message,
     ...(code === undefined ? [] : [`code: ${code}`]),
-    ...errors.flatMap((each) => formatErrorLines(each)),
+    ...errors.flatMap(formatErrorLines),
     ...(cause === undefined ? [] : ['caused by:', ...formatErrorLines(cause)]),
   ];
 }
 
-/** The milestones of a payment, in their usual order. */
 const MILESTONE_MESSAGES = {
   invoice_created: 'invoice created',
   paid: 'payment recorded and added to the list of the recipient',
@@ -177,8 +163,7 @@ const MILESTONE_MESSAGES = {
 export type Milestone = keyof typeof MILESTONE_MESSAGES;
 
 /**
- * Call it after the commit. The payment hash, which is not secret, identifies all lines of a payment, and `nutpost trace`
- * accepts it.
+ * Call it after the commit. `nutpost trace` accepts the payment hash, which is not secret.
  *
  * @param paymentHash hex; null if the invoice of an imported row is unreadable
  * @param detail must not contain quote ids or text from payers

@@ -1,8 +1,7 @@
 export const REDACTED = '[redacted]';
 
-/** Names of secret fields. Quote ids are secret because anyone who knows one can mint an unlocked quote. */
+/** Quote ids are secret because anyone who knows one can mint an unlocked quote. */
 export const SECRET_FIELDS: readonly string[] = [
-  // Credentials and keys.
   'authorization',
   'token',
   'tokens',
@@ -15,13 +14,11 @@ export const SECRET_FIELDS: readonly string[] = [
   'treasurySecret',
   'databaseUrl',
   'connectionString',
-  // Quotes.
   'quote',
   'quoteId',
   'quoteIds',
   'quote_id',
   'verifyToken',
-  // Ecash.
   'x-cashu',
   'proofs',
   'sealedProofs',
@@ -53,7 +50,7 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
 ];
 
-/** Replaces secrets in text for logs and error messages. A last line of defence: do not log secrets. */
+/** A last line of defence: do not log secrets. */
 export function redact(text: string): string {
   return SECRET_PATTERNS.reduce(
     (redacted, pattern) => redacted.replace(pattern, `$1${REDACTED}`),

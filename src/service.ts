@@ -40,7 +40,6 @@ import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
-/** Tests and the benchmark replace parts and intervals of the service. */
 export interface ServiceOverrides {
   clock?: Clock;
   monotonicMs?: () => number;
@@ -57,10 +56,8 @@ export interface ServiceOverrides {
 }
 
 export interface Service {
-  /** Local, such as `http://127.0.0.1:3000`. */
   url: string;
   publicOrigin: string;
-  /** Null if metrics are disabled. */
   metricsUrl: string | null;
   stop(): Promise<void>;
 }

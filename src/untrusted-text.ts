@@ -54,7 +54,6 @@ function hasMoreElements(text: string, maxElements: number): boolean {
   return false;
 }
 
-/** Printable, on one line, truncated. */
 export function toDisplayText(text: string, maxLength = 200): string {
   return stripControlCharacters(text.slice(0, maxLength)).replace(/\s+/g, ' ').trim();
 }
@@ -64,10 +63,7 @@ export function stripControlCharacters(text: string): string {
   return text.replace(/[^\P{C}\n\t]/gu, '');
 }
 
-/**
- * Returns the possible meanings of an encoded query value, the likelier one first. A `+` is ambiguous: forms encode a
- * space as `+`, but `encodeURI` leaves `+` unchanged. A value with invalid escapes is returned undecoded.
- */
+/** The likelier meaning is first: forms encode a space as `+`, but `encodeURI` leaves `+` unchanged. */
 export function decodeQueryValueCandidates(encoded: string): string[] {
   const candidates = [encoded.replaceAll('+', ' '), encoded].map(tryDecodeUriComponent);
   return [...new Set(candidates)];

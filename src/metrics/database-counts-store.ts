@@ -15,7 +15,6 @@ export async function readDatabaseCounts(db: Db, processId: string) {
   };
 }
 
-/** Counts the watched quotes of the mints that a process has leased. */
 export async function countWatchedQuotes(db: Db, processId: string) {
   const { rows } = await sql<{ mintUrl: string; state: QuoteState; count: number }>`
     select mint_url as "mintUrl", state, count(*) as count from quotes

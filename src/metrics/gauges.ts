@@ -68,11 +68,7 @@ interface Sample {
   value: number;
 }
 
-/**
- * Refreshes the gauges for each scrape. Each process reports only the quotes of the mints that it watches, so that
- * these numbers can be summed over all processes. The numbers of receipt deliveries, purchases and users are for the
- * whole database.
- */
+/** Each process reports only the quotes of the mints that it watches, so that these numbers can be summed. */
 export class MetricGauges {
   readonly #sources: GaugeSources;
   readonly #gauges: [GaugeName, Gauge][];
@@ -243,7 +239,6 @@ function toStateSamples(values: Record<string, number> | null): Sample[] {
   return Object.entries(values ?? {}).map(([state, value]) => ({ labels: { state }, value }));
 }
 
-/** Keeps the largest of the samples with the same labels. */
 function keepLargest(samples: readonly Sample[]): Sample[] {
   const groups = Map.groupBy(samples, ({ labels }) => JSON.stringify(labels));
   return [...groups.values()].flatMap((group) =>

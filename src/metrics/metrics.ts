@@ -21,7 +21,7 @@ const INVOICE_OUTCOMES: readonly InvoiceOutcome['outcome'][] = [
   'database_unavailable',
 ];
 
-/** Collects all metrics. Clients cannot create label values: only the operator's mints are labelled by their URL. */
+/** Clients cannot create label values: only the operator's mints are labelled by their URL. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #mintPolicy: MintPolicy;
@@ -49,7 +49,6 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** Adds the gauges. Their sources are created later than this object. */
   addGauges(sources: GaugeSources): void {
     this.#gauges = new MetricGauges(this.#registry, sources);
   }

@@ -32,7 +32,6 @@ export interface DeliveryUpdate {
 
 export interface RelayStatus {
   failures: number;
-  /** Milliseconds since 1970; null if the relay is healthy. */
   backoffUntilMs: number | null;
   lastError: string | null;
 }

@@ -22,7 +22,6 @@ import {
 interface DeliveryContext {
   db: Db;
   relayPool: RelayPool;
-  /** The limits do not apply to these relays. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   clock: Clock;
@@ -34,7 +33,7 @@ export class ReceiptDispatcher {
   readonly #context: DeliveryContext;
   readonly #scanJob: BackgroundJob;
   #isStopping = false;
-  /** Where the next scan continues; empty: at the first relay. */
+  /** The next scan continues after it. */
   #lastScannedUrl = '';
   /** The relays of new receipts, oldest first, until they get a slot or are not due. */
   #newUrls = new Set<string>();
@@ -81,7 +80,6 @@ export class ReceiptDispatcher {
     await allEnded;
   }
 
-  /** Starts to deliver to each due relay, as far as the limits allow. Later scans find the other relays again. */
   async #startDueDeliveries(): Promise<void> {
     const { db, clock, operatorRelays } = this.#context;
     const waitingUrls = await listWaitingRelays(
@@ -107,7 +105,6 @@ export class ReceiptDispatcher {
     this.#outage.recordSuccess();
   }
 
-  /** Starts a delivery, unless the relay is busy or there is no slot. Returns whether it did. */
   #tryDeliver(relay: DueRelay): boolean {
     const { url, acceptedAtMs } = relay;
     const isProven = acceptedAtMs !== null || this.#context.operatorRelays.includes(url);

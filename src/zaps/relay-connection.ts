@@ -33,10 +33,7 @@ interface PendingRequest {
   timer: NodeJS.Timeout;
 }
 
-/**
- * A WebSocket connection to a relay. Publishes and queries events, and authenticates (NIP-01, NIP-42). Never throws
- * because of the relay. Disconnects if the relay does not respond.
- */
+/** Publishes and queries events, and authenticates (NIP-01, NIP-42). Disconnects if the relay does not respond. */
 export class RelayConnection {
   readonly url: string;
   readonly closed: Promise<void>;
@@ -45,7 +42,6 @@ export class RelayConnection {
   readonly #handshakeEnded = Promise.withResolvers<void>();
   readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
-  /** The result of the AUTH event; null before it. */
   #authResult: Promise<PublishResult> | null = null;
   #idleTimer: NodeJS.Timeout | undefined;
   #hasOpened = false;
@@ -77,7 +73,6 @@ export class RelayConnection {
     return this.#socket.state === 'open' && this.#pending.size === 0;
   }
 
-  /** Publishes an event. If the relay requires authentication, sends the event again after it. */
   async publish({ id, eventJson }: { id: string; eventJson: string }): Promise<PublishResult> {
     // The timeout of the response starts after the handshake.
     await this.#handshakeEnded.promise;
@@ -122,7 +117,6 @@ export class RelayConnection {
     return this.#sendRequest(id, message, null, responseTimeoutMs) as Promise<PublishResult>;
   }
 
-  /** @param id the event id or query id, which the response contains */
   #sendRequest(id: string, message: string, filter: Filter | null, timeoutMs: number) {
     const { promise, resolve } = Promise.withResolvers<PublishResult | RelayQueryResult>();
     if (this.#closeReason !== null) {
@@ -132,7 +126,6 @@ export class RelayConnection {
     clearTimeout(this.#idleTimer);
     const timer = setTimeoutAfterPendingIo(timeoutMs, () => this.#onTimeout(id));
     this.#pending.set(id, { filter, resolve, timer });
-    // Does nothing if the handshake has failed.
     void this.#handshakeEnded.promise.then(() => this.#socket.send(message));
     return promise;
   }
@@ -144,7 +137,6 @@ export class RelayConnection {
     try {
       this.#handleMessage(tryParseJson(text));
     } catch (error) {
-      // It must not enable a relay to crash the process.
       this.#context.log.error(
         { event: 'relay_message_failed', err: error },
         'bug: cannot handle a relay message; closing the connection',

@@ -34,7 +34,6 @@ export class RelayListCache {
     });
   }
 
-  /** Returns none if no list was found in time. */
   async findWriteRelays(pubkey: string): Promise<readonly string[]> {
     return (await this.#cache.fetch(pubkey)) ?? [];
   }
@@ -62,7 +61,7 @@ async function fetchNewestList({ relayPool, operatorRelays }: RelayListContext, 
   return { newest: lists[0], isComplete };
 }
 
-/** Returns the relays that the owner of a list writes to, normalised and without duplicates. Skips invalid URLs. */
+/** Returns the relays that the owner of a list writes to. */
 export function parseWriteRelays(tags: Tags, options: { allowPrivateNetworks: boolean }): string[] {
   const relays = tags
     .slice(0, RELAY_LIST_LIMITS.maxParsedTags)

@@ -4,10 +4,7 @@ import type { PublishResult } from './delivery-policy.ts';
 import { RELAY_CONNECTION_LIMITS } from './limits.ts';
 import { RelayConnection, type RelayContext, type RelayQueryResult } from './relay-connection.ts';
 
-/**
- * Shares one connection per relay URL. At the limits, closes the least recently used idle connection. The dispatcher
- * limits the busy ones.
- */
+/** Shares one connection per relay URL. At the limits, closes the least recently used idle one. */
 export class RelayPool {
   readonly #connect: WebSocketConnector;
   readonly #context: RelayContext;
@@ -20,18 +17,13 @@ export class RelayPool {
     this.#context = context;
   }
 
-  /** @param event.eventJson the signed event, which is sent unchanged */
   async publish(url: string, event: { id: string; eventJson: string }): Promise<PublishResult> {
     return this.#isClosed
       ? { outcome: 'unreachable', message: 'closed' }
       : this.#getConnection(url).publish(event);
   }
 
-  /**
-   * Finds the newest event at a relay that matches a filter, and verifies its signature.
-   *
-   * @param timeoutMs includes the handshake
-   */
+  /** Finds the newest event that matches a filter. @param timeoutMs includes the handshake */
   async query(url: string, filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
     return this.#isClosed
       ? { outcome: 'no_response' }

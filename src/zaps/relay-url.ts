@@ -5,10 +5,8 @@ import type { Tags } from '../nostr/event-schema.ts';
 import { RECEIPT_RELAY_LIMITS } from './limits.ts';
 
 /**
- * Normalises the URL of a relay, so that all its spellings share one connection and one delivery. Keeps the query, with
- * which some relays identify their users. Returns null if the text is not the URL of a relay.
- *
- * @param options.allowPrivateNetworks also accepts ws://, any port and private addresses
+ * All spellings of a URL share one connection and one delivery. Keeps the query, with which some relays identify their
+ * users. If private networks are allowed, also accepts ws:// and any port. Returns null if the URL is not a relay's.
  */
 export function normaliseRelayUrl(
   untrustedText: string,
@@ -25,10 +23,7 @@ export function normaliseRelayUrl(
   return isForbidden ? null : url;
 }
 
-/**
- * Returns the usable relays of a zap request, normalised and without duplicates. With private networks allowed, each
- * port counts as a host.
- */
+/** Returns the usable relays of a zap request. With private networks allowed, each port counts as a host. */
 export function extractReceiptRelays(
   tags: Tags,
   options: { allowPrivateNetworks: boolean },

@@ -12,7 +12,6 @@ export interface NewZapReceipt {
   zapRequestId: string;
   eventJson: string;
   relayUrls: readonly string[];
-  /** When the payment was recorded (milliseconds since 1970). */
   createdAtMs: number;
 }
 
@@ -49,7 +48,6 @@ export async function findUsedZapRequests(db: Db, zapRequestIds: readonly string
   return new Set(rows.map((row) => row.zap_request_id));
 }
 
-/** Counts the receipts of each recipient since a time. Stops counting at the limit. */
 export async function countReceiptsSince(
   db: Db,
   pubkeys: readonly string[],
@@ -97,7 +95,6 @@ export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[])
   `.execute(tx);
 }
 
-/** @param quote `quotes.id` */
 export async function findReceiptOfQuote(db: Db, quote: number) {
   const receipt = await db
     .selectFrom('zap_receipts')
@@ -130,7 +127,6 @@ export async function findReceiptOfQuote(db: Db, quote: number) {
     deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
       ...delivery,
       lastResult: delivery.lastResult || null,
-      /** Null if the relay is healthy or the delivery has ended. */
       relayStatus:
         delivery.state === 'open' && failures
           ? { failures, backoffUntilMs, lastError: lastError || null }
@@ -139,7 +135,7 @@ export async function findReceiptOfQuote(db: Db, quote: number) {
   };
 }
 
-/** Deletes old receipts with their deliveries. @returns whether more old receipts may exist */
+/** Like the other `prune` functions, returns whether more old rows may exist. */
 export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from zap_receipts where id in (
@@ -151,7 +147,6 @@ export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> 
   return numAffectedRows === BigInt(limit);
 }
 
-/** Like {@link pruneZapReceipts}, for the zap requests of quotes that were issued. */
 export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     update quotes set zap_request = null where id in (
@@ -165,7 +160,6 @@ export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> 
   return numAffectedRows === BigInt(limit);
 }
 
-/** Like {@link pruneZapReceipts}, for relays that were not used since. */
 export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from relays where url in (
@@ -180,7 +174,6 @@ export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
 export interface DueRelay {
   url: string;
   failures: number;
-  /** Null if the relay has never accepted a receipt. */
   acceptedAtMs: number | null;
 }
 
@@ -188,7 +181,6 @@ export interface DueReceipt {
   id: string;
   eventJson: string;
   attempts: number;
-  /** Hex; null if the invoice of an older row is unreadable. */
   paymentHash: string | null;
 }
 
@@ -214,10 +206,7 @@ export async function listWaitingRelays(db: Db, afterUrl: string, limit: number)
   return rows.map(({ relay }) => relay);
 }
 
-/**
- * Returns those of these relays to which receipts are due, except relays in backoff. Relays with fewer failures are
- * first, then those that were used longest ago.
- */
+/** Without relays in backoff. Relays with fewer failures are first, then those that were used longest ago. */
 export async function findDueRelays(
   db: Db,
   nowMs: number,

@@ -27,9 +27,7 @@ import {
 interface ReceiptContext {
   signer: EventSigner;
   mintPolicy: Pick<MintPolicy, 'hasZapReceipts'>;
-  /** Per recipient; 0: no limit. */
   maxReceiptsPerHour: number;
-  /** Every receipt is published there. */
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   log: Logger;
@@ -168,12 +166,7 @@ function signReceipt(
   }
 }
 
-/**
- * Creates the unsigned receipt of a zap (NIP-57 appendix E), without a preimage, which only the mint knows.
- *
- * @param payment.json the zap request exactly as its sender signed it
- * @param payment.request the BOLT 11 invoice that was paid
- */
+/** NIP-57 appendix E. There is no preimage, which only the mint knows. */
 export function createZapReceiptTemplate(
   { pubkey, tags }: NostrEvent,
   payment: { json: string; request: string; createdAtSeconds: number },

@@ -6,13 +6,12 @@ import { ZAP_REQUEST_LIMITS } from './limits.ts';
 export interface ZapRequestRules {
   recipient: string;
   amountMsat: number;
-  /** The key that signs receipts, which is `nostrPubkey` in the LNURL response; hex. */
   zapPubkey: string;
   nowSeconds: number;
 }
 
 export type ZapRequestResult =
-  /** `json` is the event exactly as its sender signed it. The receipt contains it unchanged. */
+  /** `json` is the event exactly as its sender signed it. */
   | { outcome: 'valid'; json: string }
   /** The payment is an ordinary one, without a receipt. */
   | { outcome: 'other_recipient' }
@@ -24,9 +23,7 @@ export type ZapRequestResult =
  * without usable relays, because the operator's relays take the receipt, too.
  *
  * @param candidates the possible meanings of the parameter (see {@link decodeQueryValueCandidates}). Each may still
- *   be encoded, because some wallets encode zap requests twice. Returns the first valid candidate, or the rejection
- *   of the first candidate if none is valid
- * @param verifyEvent called last, because it is expensive
+ *   be encoded, because some wallets encode zap requests twice. If none is valid, the first one's rejection is returned
  */
 export function validateZapRequest(
   candidates: readonly string[],
@@ -63,8 +60,8 @@ function validateText(
   if (event === undefined) {
     return rejected(error.issues[0]?.message ?? 'is not an event');
   }
-  if (event.kind !== ZAP_REQUEST_KIND) {
-    return rejected(`must be of kind ${ZAP_REQUEST_KIND}`);
+  if (event.kind !== 9_734) {
+    return rejected('must be of kind 9734');
   }
   if (event.tags.length > ZAP_REQUEST_LIMITS.maxTags) {
     return rejected(`must have at most ${ZAP_REQUEST_LIMITS.maxTags} tags`);
@@ -84,10 +81,6 @@ function validateText(
     ? { outcome: 'valid', json: text }
     : rejected('has a wrong id or signature');
 }
-
-const ZAP_REQUEST_KIND = 9734;
-
-const EVENT_ID = /^[0-9a-f]{64}$/;
 
 /** The coordinate of an addressable event: kind, public key and `d` tag, which may be empty (NIP-01). */
 const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
@@ -112,7 +105,7 @@ function findViolation(
   if (amount !== String(amountMsat)) {
     return `must have the amount of the invoice in its 'amount' tag: ${amountMsat} millisatoshis`;
   }
-  if (!tagValues(tags, 'e').every((id) => EVENT_ID.test(id))) {
+  if (!tagValues(tags, 'e').every((id) => /^[0-9a-f]{64}$/.test(id))) {
     return "must have an event id, 64 lower-case hexadecimal digits, in its 'e' tag";
   }
   for (const coordinate of tagValues(tags, 'a')) {

@@ -31,7 +31,7 @@ export async function createZapsModule(options: ZapsModuleOptions) {
   const relayPool = new RelayPool(connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
   return {
-    /** Returns the public key that signs the receipts of payments at a mint, hex. Null if they get no receipts. */
+    /** Null if payments at the mint get no receipts. */
     getZapPubkey: (mintUrl: string) =>
       signer && mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
     verifyEvent,
