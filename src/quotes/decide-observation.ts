@@ -7,7 +7,8 @@ import {
   decideTransition,
   type QuoteTransition,
 } from './quote-state.ts';
-import type { QuoteChange, StoredQuote } from './watched-quote-store.ts';
+import type { Quote } from './quote-store.ts';
+import type { QuoteChange } from './watched-quote-store.ts';
 
 export type ObservationSource = 'socket' | 'poll';
 
@@ -19,7 +20,7 @@ export interface SourcedObservation extends QuoteObservation {
 
 /** What an observation means for a stored quote. */
 export interface Decision {
-  quote: StoredQuote;
+  quote: Quote;
   observation: SourcedObservation;
   transition: QuoteTransition;
   /** Why the observation is rejected. */
@@ -30,7 +31,7 @@ export interface Decision {
 
 /** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
 export function decideObservation(
-  quote: StoredQuote,
+  quote: Quote,
   observation: SourcedObservation,
   counters: ReadonlyMap<string, PaymentCounter>,
   nowMs: number,
@@ -61,7 +62,7 @@ export function decideObservation(
 }
 
 /** An imported quote may have no invoice to compare. */
-function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObservation): boolean {
+function hasStoredAmountAndInvoice(quote: Quote, observation: QuoteObservation): boolean {
   const { amountSat = quote.amountSat, request = quote.request } = observation;
   const isSameInvoice = request.toLowerCase() === quote.request.toLowerCase();
   return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
@@ -69,7 +70,7 @@ function hasStoredAmountAndInvoice(quote: StoredQuote, observation: QuoteObserva
 
 function advancePaymentCounter(
   counters: ReadonlyMap<string, PaymentCounter>,
-  { pubkey }: StoredQuote,
+  { pubkey }: Quote,
   nowMs: number,
 ): QuoteChange['payment'] {
   const counter = counters.get(pubkey);
@@ -82,7 +83,7 @@ function advancePaymentCounter(
 }
 
 /** The state of a quote after an observation was recorded. */
-export interface RecordedQuote extends Pick<StoredQuote, 'quoteId' | 'state' | 'paidAtMs'> {
+export interface RecordedQuote extends Pick<Quote, 'quoteId' | 'state' | 'paidAtMs'> {
   isWatched: boolean;
   hasStateChanged: boolean;
   isRejected: boolean;

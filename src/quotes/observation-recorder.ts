@@ -15,12 +15,8 @@ import {
 import { encodePayloads, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
 import { isPaidQuoteState } from './quote-state.ts';
-import {
-  applyQuoteChanges,
-  findQuotesById,
-  lockQuotesById,
-  type StoredQuote,
-} from './watched-quote-store.ts';
+import type { Quote } from './quote-store.ts';
+import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quote-store.ts';
 
 export interface RecordingContext {
   db: Db;
@@ -43,7 +39,7 @@ export type SignReceipts = (
   nowMs: number,
 ) => Promise<ReceiptSigningResult>;
 
-export interface RecordedPayment extends Pick<StoredQuote, 'pubkey' | 'request' | 'paymentHash'> {
+export interface RecordedPayment extends Pick<Quote, 'pubkey' | 'request' | 'paymentHash'> {
   quoteRowId: number;
   paidAtMs: number;
 }

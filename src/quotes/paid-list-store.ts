@@ -3,27 +3,12 @@ import { columnInValues } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError } from '../errors.ts';
 import { CLOCK_TOLERANCE_MS, MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
-import { fieldsSql, type Quote } from './quote-store.ts';
+import { type Quote, SELECT_QUOTE } from './quote-store.ts';
 
-const LISTED_FIELDS = [
-  'mintUrl',
-  'quoteId',
-  'request',
-  'amountSat',
-  'state',
-  'locked',
-  'createdAtMs',
-  'expiresAtMs',
-  'paidAtMs',
-  'tag',
-  'comment',
-  'zapRequest',
-] as const satisfies (keyof Quote)[];
-
-export type ListedQuote = Pick<Quote, (typeof LISTED_FIELDS)[number]> & {
+export interface ListedQuote extends Quote {
   state: PaidQuoteState;
   paidAtMs: number;
-};
+}
 
 interface PaidPage {
   /** Only payments later than this Unix time. */
@@ -85,7 +70,7 @@ async function readPaidPage(db: Db, pubkey: string, page: PaidPage, nowMs: numbe
       select ${countListed(pubkey)} as newest, ${countPaidBefore(pubkey, sql`${sinceMs + 1}`)} as seen,
         (select count(*) from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
     )
-    select newest - seen as total, has_new as "hasNew", ${fieldsSql(LISTED_FIELDS)}
+    select newest - seen as total, has_new as "hasNew", ${SELECT_QUOTE}
     from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
       and paid_seq <= newest - ${page.offset}
       and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
@@ -115,7 +100,7 @@ export async function findListedQuotes(
     found as materialized (
       select * from quotes where ${columnInValues(db, 'quote_id', 'text', quoteIds)}
     )
-    select ${fieldsSql(LISTED_FIELDS)} from bounds cross join found
+    select ${SELECT_QUOTE} from bounds cross join found
     where pubkey = ${pubkey} and paid_seq <= newest
   `.execute(db);
   return rows;

@@ -52,6 +52,8 @@ const COLUMNS = {
   zapRequest: 'zap_request',
 } as const satisfies Record<keyof Quote, string>;
 
+export const QUOTE_FIELDS = Object.keys(COLUMNS) as (keyof Quote)[];
+
 /** Returns what to select from `quotes` for these fields. */
 export function selectFields<Field extends keyof Quote>(fields: readonly Field[]) {
   return fields.map((field) => `${COLUMNS[field]} as ${field}` as Selection[Field]);
@@ -59,27 +61,27 @@ export function selectFields<Field extends keyof Quote>(fields: readonly Field[]
 
 type Selection = { [Field in keyof Quote]: `${(typeof COLUMNS)[Field]} as ${Field}` };
 
-/** Like {@link selectFields}, as SQL. */
-export function fieldsSql(fields: readonly (keyof Quote)[]): RawBuilder<unknown> {
-  return sql.join(fields.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`));
-}
+/** Selects all fields of a {@link Quote}. */
+export const SELECT_QUOTE: RawBuilder<unknown> = sql.join(
+  QUOTE_FIELDS.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`),
+);
 
-const INSERTED_COLUMNS = {
-  mint_url: 'text',
-  quote_id: 'text',
+const INSERTED_FIELDS = {
+  mintUrl: 'text',
+  quoteId: 'text',
   pubkey: 'text',
   request: 'text',
-  amount_sat: 'bigint',
+  amountSat: 'bigint',
   locked: 'bigint',
-  created_at: 'bigint',
-  expires_at: 'bigint',
-  verify_token_hash: 'text',
-  payment_hash: 'text',
-  watch_until: 'bigint',
-  address_hashes: 'text',
+  createdAtMs: 'bigint',
+  expiresAtMs: 'bigint',
+  verifyTokenHash: 'text',
+  paymentHash: 'text',
+  watchUntilMs: 'bigint',
+  addressHashes: 'text',
   tag: 'text',
   comment: 'text',
-  zap_request: 'text',
+  zapRequest: 'text',
 } as const;
 
 /** Stores quotes. Returns their row ids in order; null for a quote whose id is already stored for its mint. */
@@ -91,27 +93,20 @@ export async function insertQuotes(
   const sorted = quotes.toSorted((one, other) =>
     compareStrings(toQuoteKey(one), toQuoteKey(other)),
   );
-  const rows = sorted.map((quote) => ({
-    mint_url: quote.mintUrl,
-    quote_id: quote.quoteId,
-    pubkey: quote.pubkey,
-    request: quote.request,
-    amount_sat: quote.amountSat,
-    locked: quote.locked,
-    created_at: quote.createdAtMs,
-    expires_at: quote.expiresAtMs,
-    verify_token_hash: hash('sha256', quote.verifyToken),
-    payment_hash: quote.paymentHash,
-    watch_until: quote.watchUntilMs,
-    address_hashes: quote.addressHashes,
-    tag: quote.tag,
-    comment: quote.comment,
-    zap_request: quote.zapRequest,
+  const rows = sorted.map(({ verifyToken, ...quote }) => ({
+    ...quote,
+    verifyTokenHash: hash('sha256', verifyToken),
   }));
-  const columns = sql.join(Object.keys(INSERTED_COLUMNS).map((column) => sql.ref(column)));
+  const fields = Object.keys(INSERTED_FIELDS) as (keyof typeof INSERTED_FIELDS)[];
+  const columns = {
+    ...COLUMNS,
+    verifyTokenHash: 'verify_token_hash',
+    addressHashes: 'address_hashes',
+  };
   const inserted = await sql<{ id: number; mintUrl: string; quoteId: string }>`
-    insert into quotes (${columns}, state)
-    select ${columns}, 'UNPAID' from ${jsonRows(db, INSERTED_COLUMNS, rows)} as added
+    insert into quotes (state, ${sql.join(fields.map((field) => sql.ref(columns[field])))})
+    select 'UNPAID', ${sql.join(fields.map((field) => sql.ref(field)))}
+    from ${jsonRows(db, INSERTED_FIELDS, rows)} as added
     where true
     on conflict (mint_url, quote_id) do nothing
     returning id, mint_url as "mintUrl", quote_id as "quoteId"

@@ -1,10 +1,11 @@
 import { sql } from 'kysely';
 import { columnInSubquery, columnInValues, jsonRows, lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import { type Quote, selectFields } from './quote-store.ts';
+import { QUOTE_FIELDS, type Quote, selectFields } from './quote-store.ts';
 
 const WATCHED_FIELDS = [
   'id',
+  'mintUrl',
   'quoteId',
   'state',
   'createdAtMs',
@@ -12,21 +13,11 @@ const WATCHED_FIELDS = [
   'paidAtMs',
 ] as const satisfies (keyof Quote)[];
 
-export type WatchedQuote = Pick<Quote, (typeof WATCHED_FIELDS)[number]>;
-
-const STORED_FIELDS = [
-  ...WATCHED_FIELDS,
-  'pubkey',
-  'request',
-  'paymentHash',
-  'amountSat',
-  'watchUntilMs',
-] as const satisfies (keyof Quote)[];
-
-export type StoredQuote = Pick<Quote, (typeof STORED_FIELDS)[number]>;
+/** What the watcher of a mint keeps in memory. */
+export type WatchedQuote = Omit<Pick<Quote, (typeof WATCHED_FIELDS)[number]>, 'mintUrl'>;
 
 /** A change to a quote whose row the transaction has locked. */
-export interface QuoteChange extends Pick<StoredQuote, 'id' | 'state' | 'watchUntilMs'> {
+export interface QuoteChange extends Pick<Quote, 'id' | 'state' | 'watchUntilMs'> {
   /** The position of a new payment in the recipient's list. */
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
@@ -93,7 +84,7 @@ export async function listWatchedByMint(db: Db, mintUrl: string, afterId: number
 function selectWatched(db: Db, afterId: number, limit: number) {
   return db
     .selectFrom('quotes')
-    .select(selectFields([...WATCHED_FIELDS, 'mintUrl']))
+    .select(selectFields(WATCHED_FIELDS))
     .where('watch_until', 'is not', null)
     .where('id', '>', afterId)
     .limit(limit);
@@ -104,7 +95,7 @@ export async function findQuotesById(
   db: Db,
   mintUrl: string,
   quoteIds: readonly string[],
-): Promise<StoredQuote[]> {
+): Promise<Quote[]> {
   return await selectByQuoteIds(db, mintUrl, quoteIds).execute();
 }
 
@@ -113,7 +104,7 @@ export async function lockQuotesById(
   tx: Tx,
   mintUrl: string,
   quoteIds: readonly string[],
-): Promise<StoredQuote[]> {
+): Promise<Quote[]> {
   return await selectByQuoteIds(tx, mintUrl, quoteIds)
     .orderBy('id')
     .modifyEnd(lockRows(tx, 'for no key update'))
@@ -172,6 +163,6 @@ function selectByQuoteIds(db: Db, mintUrl: string, quoteIds: readonly string[]) 
     from ${wanted} as wanted`;
   return db
     .selectFrom('quotes')
-    .select(selectFields(STORED_FIELDS))
+    .select(selectFields(QUOTE_FIELDS))
     .where(columnInSubquery(db, 'id', ids));
 }

@@ -1,8 +1,8 @@
 /** An element of at most one {@link DueHeap}. */
 export interface DueItem {
-  /** When it is due, on the monotonic clock. Must not change while the element is in a heap. */
+  /** Must not change while the element is in a heap. */
   dueAtMs: number;
-  /** Its place in the heap, which only the heap changes; -1 if it is in none. */
+  /** Its place, which only the heap changes; -1 if it is in none. */
   heapIndex: number;
 }
 
@@ -10,7 +10,6 @@ export interface DueItem {
 export class DueHeap<Item extends DueItem> {
   readonly #items: Item[] = [];
 
-  /** Returns the element that is due first. */
   peek(): Item | undefined {
     return this.#items[0];
   }
@@ -20,7 +19,6 @@ export class DueHeap<Item extends DueItem> {
     this.#moveUp(item, this.#items.length - 1);
   }
 
-  /** Removes an element, which must be in this heap. */
   remove(item: Item): void {
     const index = item.heapIndex;
     const last = this.#items.pop() as Item;
@@ -32,35 +30,27 @@ export class DueHeap<Item extends DueItem> {
   }
 
   #moveUp(item: Item, from: number): void {
-    let index = from;
-    while (index > 0) {
-      const parentIndex = (index - 1) >> 1;
-      const parent = this.#items[parentIndex] as Item;
-      if (parent.dueAtMs <= item.dueAtMs) {
-        break;
-      }
-      this.#place(parent, index);
-      index = parentIndex;
+    const parent = this.#items[(from - 1) >> 1];
+    if (parent === undefined || parent.dueAtMs <= item.dueAtMs) {
+      this.#place(item, from);
+      return;
     }
-    this.#place(item, index);
+    const parentIndex = parent.heapIndex;
+    this.#place(parent, from);
+    this.#moveUp(item, parentIndex);
   }
 
   #moveDown(item: Item, from: number): void {
-    let index = from;
-    for (;;) {
-      const leftIndex = 2 * index + 1;
-      const left = this.#items[leftIndex];
-      const right = this.#items[leftIndex + 1];
-      const child =
-        right !== undefined && left !== undefined && right.dueAtMs < left.dueAtMs ? right : left;
-      if (child === undefined || item.dueAtMs <= child.dueAtMs) {
-        break;
-      }
-      const childIndex = child === left ? leftIndex : leftIndex + 1;
-      this.#place(child, index);
-      index = childIndex;
+    const left = this.#items[2 * from + 1];
+    const right = this.#items[2 * from + 2];
+    const child = left && right && right.dueAtMs < left.dueAtMs ? right : left;
+    if (child === undefined || item.dueAtMs <= child.dueAtMs) {
+      this.#place(item, from);
+      return;
     }
-    this.#place(item, index);
+    const childIndex = child.heapIndex;
+    this.#place(child, from);
+    this.#moveDown(item, childIndex);
   }
 
   #place(item: Item, index: number): void {

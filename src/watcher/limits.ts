@@ -23,8 +23,6 @@ export const LONG_BATCH_PAUSE_MS = 10 * SECOND_MS;
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
 /** So many batches in a row fail before the mint gets none, although it reads single quotes. */
 export const FAILED_BATCHES_BEFORE_PAUSE = 5;
-/** In poll intervals. Short enough that payments are found within 15 s after an outage of the mint. */
-export const FAILED_READ_RETRY_POLLS = { first: 2, max: 8 };
 /** The part of each batch that is kept for other quotes, so that young ones cannot delay them forever. */
 export const SHARE_OF_OTHERS = 0.25;
 

@@ -2,7 +2,6 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { MintLimits } from '../mints/limits.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintContact } from '../mints/mint-store.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
@@ -42,8 +41,8 @@ export interface WatchContext {
 export class MintWatcher {
   readonly #context: WatchContext;
   readonly #mintUrl: string;
-  readonly #limits: MintLimits;
   readonly #recordingSlots: SiteSemaphore;
+  readonly #maxRecordBatchSize: number;
   /** Other mints share a limited number of polls ({@link PollTurns}). */
   readonly #isOperatorMint: boolean;
   readonly #quotes: WatchedQuotes;
@@ -65,7 +64,8 @@ export class MintWatcher {
     this.#mintUrl = mintUrl;
     this.#recordingSlots = recordingSlots;
     this.#outage = new OutageTracker(monotonicMs);
-    this.#limits = mints.policy.getLimits(mintUrl);
+    const limits = mints.policy.getLimits(mintUrl);
+    this.#maxRecordBatchSize = limits.maxRecordBatchSize;
     this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
     this.#quotes = new WatchedQuotes({
       isOperatorMint: this.#isOperatorMint,
@@ -80,7 +80,7 @@ export class MintWatcher {
       limiter: mints.limiter,
       getMaxBatchSize: async () =>
         (await mints.infoCache.getKnown(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-      limits: this.#limits,
+      limits,
       minPollIntervalMs,
       firstPollDelayMs: Math.random() * minPollIntervalMs,
       clock,
@@ -232,7 +232,7 @@ export class MintWatcher {
       this.#quotes.hasReports() &&
       (await this.#recordingSlots.acquireWithin(this.#mintUrl, MAX_RECORDING_WAIT_MS))
     ) {
-      const reports = this.#quotes.takeReports(this.#limits.maxRecordBatchSize);
+      const reports = this.#quotes.takeReports(this.#maxRecordBatchSize);
       const isRecorded = await this.#record(reports);
       this.#recordingSlots.release(this.#mintUrl);
       if (!isRecorded) {

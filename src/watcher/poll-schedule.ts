@@ -3,7 +3,6 @@ import { computeWatchUntilMs, type QuoteStatus } from '../quotes/quote-state.ts'
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 /**
  * After the watch period of a quote, the service stops watching it when the mint has reported the unchanged state twice,
@@ -15,45 +14,17 @@ export const WATCH_END_CONFIRMATION_MS = HOUR_MS;
 const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
 /** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
-/** Short, because wallets treat an INFLIGHT quote (paid, the mint is signing) as unpaid. */
-const MIN_INFLIGHT_INTERVAL_MS = 3 * SECOND_MS;
-const MAX_INFLIGHT_INTERVAL_MS = HOUR_MS;
 
-/** How often a quote is polled until `untilMs` after its creation, expiry or payment. */
-interface PollStep {
-  untilMs: number;
-  intervalMs: number;
-  /** While a subscription covers the quote. */
-  coveredIntervalMs: number;
-}
-
-const LAST_STEP: PollStep = {
-  untilMs: Number.POSITIVE_INFINITY,
-  intervalMs: 2 * HOUR_MS,
-  coveredIntervalMs: 4 * HOUR_MS,
-};
-
-const UNPAID_STEPS: readonly PollStep[] = [
-  { untilMs: MINUTE_MS, intervalMs: 4 * SECOND_MS, coveredIntervalMs: 20 * SECOND_MS },
-  { untilMs: YOUNG_QUOTE_AGE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: MINUTE_MS },
-  { untilMs: HOUR_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 5 * MINUTE_MS },
-  { untilMs: DAY_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 30 * MINUTE_MS },
-  LAST_STEP,
-];
-
-const EXPIRED_STEPS: readonly PollStep[] = [
-  { untilMs: 10 * MINUTE_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
-  { untilMs: HOUR_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 20 * MINUTE_MS },
-  LAST_STEP,
-];
-
-/** Wallets that are online mint the ecash immediately. */
-const PAID_STEPS: readonly PollStep[] = [
-  { untilMs: 2 * MINUTE_MS, intervalMs: 15 * SECOND_MS, coveredIntervalMs: 45 * SECOND_MS },
-  { untilMs: HOUR_MS, intervalMs: MINUTE_MS, coveredIntervalMs: 2 * MINUTE_MS },
-  { untilMs: DAY_MS, intervalMs: 10 * MINUTE_MS, coveredIntervalMs: 30 * MINUTE_MS },
-  LAST_STEP,
-];
+/** Without a subscription that covers the quote; with one, the intervals are five times as long, up to twice this. */
+const MAX_INTERVAL_MS = 2 * HOUR_MS;
+/** By the age: a payment is found within a twentieth of it. */
+const UNPAID_INTERVALS = { ageDivisor: 20, minMs: 4 * SECOND_MS };
+/** By the time since the expiry. */
+const EXPIRED_INTERVALS = { ageDivisor: 3, minMs: MINUTE_MS };
+/** By the time since the payment. Wallets that are online mint the ecash immediately. */
+const PAID_INTERVALS = { ageDivisor: 10, minMs: 15 * SECOND_MS };
+/** By the time since the state. Short, because wallets treat an INFLIGHT quote (the mint is signing) as unpaid. */
+const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
 
 /** Quotes with at most this interval are polled before others: many of their payments arrive now. */
 const MAX_URGENT_INTERVAL_MS = 4 * SECOND_MS;
@@ -96,7 +67,6 @@ export function computeNextPoll(
     : { dueInMs, isUrgent: intervalMs <= MAX_URGENT_INTERVAL_MS };
 }
 
-/** If the quote is INFLIGHT, the interval grows with the state's age. */
 export function computePollIntervalMs(
   quote: QuoteStatus,
   nowMs: number,
@@ -104,24 +74,25 @@ export function computePollIntervalMs(
 ): number {
   switch (quote.state) {
     case 'INFLIGHT':
-      return Math.min(
-        Math.max(stateAgeAtPollMs, MIN_INFLIGHT_INTERVAL_MS),
-        MAX_INFLIGHT_INTERVAL_MS,
-      );
+      return growInterval(INFLIGHT_INTERVALS, stateAgeAtPollMs, false);
     case 'PAID':
-      return selectIntervalMs(PAID_STEPS, nowMs - (quote.paidAtMs ?? nowMs), isCovered);
+      return growInterval(PAID_INTERVALS, nowMs - (quote.paidAtMs ?? nowMs), isCovered);
     default: {
       const ageMs = nowMs - quote.createdAtMs;
       const sinceExpiryMs = nowMs - quote.expiresAtMs;
       // The mint may return a wrong expiry, so it does not slow down the polls of a young quote.
       return sinceExpiryMs < POST_EXPIRY_POLL_DELAY_MS || ageMs < YOUNG_QUOTE_AGE_MS
-        ? selectIntervalMs(UNPAID_STEPS, ageMs, isCovered)
-        : selectIntervalMs(EXPIRED_STEPS, sinceExpiryMs, isCovered);
+        ? growInterval(UNPAID_INTERVALS, ageMs, isCovered)
+        : growInterval(EXPIRED_INTERVALS, sinceExpiryMs, isCovered);
     }
   }
 }
 
-function selectIntervalMs(steps: readonly PollStep[], ageMs: number, isCovered: boolean): number {
-  const step = steps.find(({ untilMs }) => ageMs < untilMs) as PollStep;
-  return isCovered ? step.coveredIntervalMs : step.intervalMs;
+function growInterval(
+  { ageDivisor, minMs }: { ageDivisor: number; minMs: number },
+  ageMs: number,
+  isCovered: boolean,
+): number {
+  const intervalMs = Math.min(Math.max(Math.floor(ageMs / ageDivisor), minMs), MAX_INTERVAL_MS);
+  return isCovered ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
 }

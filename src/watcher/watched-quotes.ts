@@ -11,7 +11,6 @@ import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
-  FAILED_READ_RETRY_POLLS,
   LOOK_AHEAD_MS,
   MAX_SUBSCRIPTION_DELAY_MS,
   MAX_UNSUBSCRIBED_QUOTES,
@@ -28,26 +27,22 @@ import {
   WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
 
-/**
- * A watched quote in memory: everything that this process knows about it. Its own times, unlike those of
- * {@link WatchedQuote}, are monotonic milliseconds. They are whole numbers, which take less memory.
- */
+/** In memory. Unlike those of {@link WatchedQuote}, its times are monotonic, and whole numbers, which take less memory. */
 export interface QuoteWatch extends WatchedQuote, PollableQuote {
   lastPolledAtMs: number;
   stateSinceMs: number;
   /** It is not polled before this time. */
   notBeforeMs: number;
-  /** Reads that failed in a row. */
+  /** In a row. */
   failedReads: number;
-  /** When the mint last confirmed a subscription; null if it has not. */
+  /** When the mint last confirmed a subscription. */
   subscribedAtMs: number | null;
   /** Whether the subscription has reported a state. cdk and Nutshell also confirm subscriptions that report nothing. */
   isCovered: boolean;
-  /** When the mint first responded after the watch period; null before that. */
   firstPostWatchResponseAtMs: number | null;
   /** The newest report that is not recorded yet. */
   report: SourcedObservation | null;
-  /** How many reports changed the state or were rejected, and the last report; null before the first one. */
+  /** How many recorded reports changed the state or were rejected, and the last recorded report. */
   recorded: { news: number; lastAtMs: number; wasRejected: boolean } | null;
 }
 
@@ -65,7 +60,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   #unpaidCount = 0;
   /** False after polling found a change that the subscription should have reported. */
   #isSubscriptionReliable = true;
-  /** The difference between the two clocks. */
+  /** Between the two clocks. */
   #clockOffsetMs: number;
 
   constructor(context: {
@@ -161,10 +156,9 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   // Polls
 
-  /** Returns how long the most overdue quote has been due, in milliseconds; 0 if no quote is due. */
+  /** Returns 0 if no quote is due. */
   getMaxOverdueMs(): number {
-    const nowMs = this.#monotonicMs();
-    return Math.max(0, nowMs - this.#order.firstDueAtMs);
+    return Math.max(0, this.#monotonicMs() - this.#order.firstDueAtMs);
   }
 
   hasDue(): boolean {
@@ -173,7 +167,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     return this.#order.firstDueAtMs <= nowMs;
   }
 
-  /** Takes due quotes, see {@link PollOrder.take}. The caller must pass them to {@link putBack} after the poll. */
+  /** See {@link PollOrder.take}. The caller must pass the quotes to {@link putBack} after the poll. */
   take(kind: 'batch' | 'alone' | 'any', max: number): QuoteWatch[] {
     return this.#order.take(
       kind,
@@ -190,7 +184,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Polls quotes only in smaller batches from now on, because the mint failed for their batch. */
+  /** Call it if the mint failed for the batch. */
   halveBatch(batch: readonly QuoteWatch[]): void {
     for (const quote of batch) {
       quote.batchLimit = Math.min(quote.batchLimit, Math.floor(batch.length / 2));
@@ -201,7 +195,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Lets more quotes share a batch with a quote that the mint has accepted. */
+  /** Call it if the mint has accepted the quote. */
   allowLargerBatch(quote: QuoteWatch): void {
     quote.batchLimit = Math.min(Math.max(1, quote.batchLimit * 2), NO_BATCH_LIMIT);
   }
@@ -210,18 +204,16 @@ export class WatchedQuotes implements SubscribableQuotes {
     quote.batchLimit = 0;
   }
 
-  /** Does not poll a quote for a while, because reading it failed. */
+  /** Call it if reading the quote failed. */
   retryLater(quote: QuoteWatch, pollIntervalMs: number): void {
-    const { first, max } = FAILED_READ_RETRY_POLLS;
     quote.failedReads += 1;
-    const delayMs = computeBackoffMs(quote.failedReads, {
-      initialMs: first * pollIntervalMs,
-      maxMs: max * pollIntervalMs,
-    });
-    quote.notBeforeMs = Math.floor(this.#monotonicMs() + delayMs);
+    // Payments must be found within 15 s after an outage of the mint.
+    const limits = { initialMs: 2 * pollIntervalMs, maxMs: 8 * pollIntervalMs };
+    quote.notBeforeMs = Math.floor(
+      this.#monotonicMs() + computeBackoffMs(quote.failedReads, limits),
+    );
   }
 
-  /** Records that the mint responded to a poll, which was sent at `sentAtMs`. */
   handlePolled(quote: QuoteWatch, observation: QuoteObservation, sentAtMs: number): void {
     if (this.#quotes.get(quote.quoteId) !== quote) {
       return;
@@ -241,7 +233,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     return this.#unsubscribed.size > 0;
   }
 
-  /** Takes the ids of at most `max` of the newest quotes without a subscription. The newest is last. */
+  /** Takes the ids of the newest quotes without a subscription. The newest is last. */
   takeUnsubscribed(max: number): string[] {
     const newest = [...this.#unsubscribed].slice(-max);
     for (const quote of newest) {
@@ -250,7 +242,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     return newest.map(({ quoteId }) => quoteId);
   }
 
-  /** Makes quotes due shortly, because the mint has confirmed their subscription. */
   handleSubscribed(quoteIds: readonly string[]): void {
     for (const quote of this.#find(quoteIds)) {
       quote.subscribedAtMs = this.#monotonicMs();
@@ -287,7 +278,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  // Reports to record
+  // Reports
 
   hasReports(): boolean {
     return this.#reported.size > 0;
@@ -302,7 +293,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     });
   }
 
-  /** Takes reports back that could not be recorded, unless reports of the same or a later state have arrived. */
+  /** Unless reports of the same or a later state have arrived. */
   putBackReports(reports: readonly SourcedObservation[]): void {
     for (const report of reports) {
       const quote = this.#quotes.get(report.quoteId);
@@ -314,7 +305,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** @param recorded the new states; a quote that is missing is not stored */
+  /** A quote that is missing in `recorded` is not stored. */
   applyRecorded(reports: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
     const recordedById = new Map(recorded.map((each) => [each.quoteId, each]));
     for (const quote of this.#find(reports.map(({ quoteId }) => quoteId))) {
@@ -343,11 +334,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     const isReliable = source === 'socket' || (this.#isSubscriptionReliable && !isMissed);
     if (this.#isSubscriptionReliable !== isReliable) {
       this.#isSubscriptionReliable = isReliable;
-      for (const quote of this.#quotes.values()) {
-        if (quote.isCovered && quote.heap !== null) {
-          this.#reschedule(quote);
-        }
-      }
+      this.#rescheduleAll();
     }
   }
 
@@ -372,7 +359,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#context.onReport();
   }
 
-  /** A mint that keeps changing or contradicting a state is recorded ever less often. */
   #isReportPaused({ recorded }: QuoteWatch): boolean {
     const excess = (recorded?.news ?? 0) - REPORTS_WITHOUT_PAUSE;
     return (
@@ -428,15 +414,19 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#order.add(quote, isUrgent || isProofFirst);
   }
 
-  /** Schedules all quotes anew if the wall clock was set, because the schedule depends on their age. */
+  #rescheduleAll(): void {
+    for (const quote of this.#quotes.values()) {
+      if (quote.heap !== null) {
+        this.#reschedule(quote);
+      }
+    }
+  }
+
+  /** The schedule depends on the age of quotes, by the wall clock. */
   #handleClockJump(offsetMs: number): void {
     if (Math.abs(offsetMs - this.#clockOffsetMs) > MIN_CLOCK_JUMP_MS) {
       this.#clockOffsetMs = offsetMs;
-      for (const quote of this.#quotes.values()) {
-        if (quote.heap !== null) {
-          this.#reschedule(quote);
-        }
-      }
+      this.#rescheduleAll();
     }
   }
 }

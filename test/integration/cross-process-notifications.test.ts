@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { type Db, notify, transaction } from '../../src/database/transaction.ts';
 import { createLogger } from '../../src/log.ts';
@@ -64,8 +63,4 @@ it('needs few notifications to announce many quotes that are created at the same
 
 function newQuote(quoteId: string) {
   return { id: 7, mintUrl: 'https://mint.example/path', quoteId, createdAtMs: 1, expiresAtMs: 2 };
-}
-
-function _newPubkey(): string {
-  return randomBytes(32).toString('hex');
 }

@@ -1,7 +1,6 @@
-import { createServer } from 'node:http';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
-import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Db } from '../../src/database/transaction.ts';
@@ -9,7 +8,6 @@ import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 import {
   type RecipientClient,
@@ -34,18 +32,15 @@ const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 /** The process ends by force if stopping the service takes longer. */
 const STOP_DEADLINE_MS = 10_000;
 
-/** How often the watcher polls a quote, which depends on its state and on whether there is a subscription. */
+/** At least as long as the intervals between two polls of a quote. */
 const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
 const SUBSCRIBED_QUOTE_POLL_INTERVAL_MS = 20_000;
 const PAID_QUOTE_POLL_INTERVAL_MS = 20_000;
 const INFLIGHT_QUOTE_POLL_INTERVAL_MS = 3_000;
-
-/** How often the watcher scans the database for quotes whose announcement it missed. */
 const RESCAN_INTERVAL_MS = 15_000;
 
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 
 /** Short real intervals, so that only the test clock determines when the watcher polls. */
 const FAST_INTERVALS = { scanIntervalMs: 5, pollIntervalMs: 0 };
@@ -212,7 +207,9 @@ describe('a quote whose announcement was lost', () => {
     await waitForPolls(mint, 1);
 
     const { quote, request } = await createUnannouncedQuote(mint, wallet);
-    await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
+    for (let index = 0; index < 1_500; index += 1) {
+      await insertQuotes(db, [buildUnpaidQuote(randomPubkey())]);
+    }
     mint.pay(request);
     expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
   });
@@ -243,12 +240,6 @@ describe('a quote whose announcement was lost', () => {
     await insertQuotes(db, [buildUnpaidQuote(pubkey, fields)]);
     return { quote, request };
   }
-
-  async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
-    for (let index = 0; index < count; index += 1) {
-      await insertQuotes(db, [buildUnpaidQuote(randomPubkey(), { mintUrl })]);
-    }
-  }
 });
 
 describe('the minting of ecash for a paid quote', () => {
@@ -257,7 +248,8 @@ describe('the minting of ecash for a paid quote', () => {
       hasWebSocket: false,
       issueDelayMs: 1_000,
     });
-    await requestAndPay(mint, wallet, 21);
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    mint.pay(pr);
     const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
     const minted = mintEcash(mint, 21, quoteId);
     await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
@@ -308,7 +300,7 @@ describe('the watcher', () => {
       'rejects a third of the requests with a rate limit',
       faultyChecks({ rateLimit: 0.2, bareRateLimit: 0.2 }),
     ],
-    ['fails every batch check', faultyBatchChecks({ error: 1 })],
+    ['fails every batch check', faultyChecks({ error: 1 }, {})],
     ['accepts only smaller batches than it advertised', { hasWebSocket: false, maxBatchSize: 3 }],
     ['sends nothing on its WebSocket', { isWebSocketSilent: true }],
     [
@@ -326,136 +318,12 @@ describe('the watcher', () => {
       expect(await wallet.listPaidQuotes()).toHaveLength(PAYMENT_COUNT);
     });
   });
-
-  it.each(['nutshell', 'cdk'] as const)(
-    'records every payment at a mint that rejects a batch with an unknown quote, as %s does',
-    async (style) => {
-      const { mint, wallet } = await createRecipient({ hasWebSocket: false, style });
-      const invoices: { pr: string }[] = [];
-      for (let index = 0; index < PAYMENT_COUNT; index += 1) {
-        if (index % 5 === 0) {
-          await insertUnknownQuote(mint, clock.nowMs);
-        }
-        invoices.push(...(await requestInvoices(wallet, 1)));
-      }
-      for (const { pr } of invoices) {
-        mint.pay(pr);
-      }
-      await advanceClockUntil(SECOND_MS, async () => {
-        expect(await wallet.listPaidQuotes()).toHaveLength(PAYMENT_COUNT);
-      });
-    },
-  );
-
-  it('checks new quotes first at a mint without batch checks, and then old ones', async () => {
-    const OLD_QUOTE_COUNT = 150;
-    const { mint, wallet } = await createRecipient({ hasWebSocket: false, batchCheck: 'absent' });
-    for (let index = 0; index < OLD_QUOTE_COUNT; index += 1) {
-      await insertUnknownQuote(mint, clock.nowMs - 5 * HOUR_MS);
-    }
-    await requestAndPay(mint, wallet, 21);
-    await advanceClockUntil(SECOND_MS, async () => {
-      expect(await wallet.listPaidQuotes()).toHaveLength(1);
-    });
-    await advanceClockUntil(SECOND_MS, () => {
-      expect(mint.requestCounts[SINGLE_CHECK_ROUTE]).toBeGreaterThan(OLD_QUOTE_COUNT);
-    });
-  });
 });
 
-describe('the watcher with separate wall and monotonic clocks', () => {
-  const wallClock = new TestClock();
-  const monotonicClock = new TestClock();
-  const ownEnvironment = useTestEnvironment({
-    mint: { now: monotonicClock.now, switches: { hasWebSocket: false } },
-    overrides: {
-      ...FAST_INTERVALS,
-      clock: wallClock.now,
-      monotonicMs: monotonicClock.now,
-      fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
-    },
-  });
-  let wallet: RecipientClient;
-
-  beforeEach(() => {
-    wallet = ownEnvironment.newWallet();
-  });
-
-  it('still finds a payment after the wall clock jumps ahead by a year and back', async () => {
-    const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
-    wallClock.advance(365 * DAY_MS);
-    monotonicClock.advance(2 * HOUR_MS);
-    await waitForNextPoll();
-    wallClock.advance(-365 * DAY_MS);
-    ownEnvironment.mint.pay(pr);
-    await waitForPaidQuote();
-  });
-
-  it('finds payments at a working mint in time while it polls many unresponsive mints', async () => {
-    const UNRESPONSIVE_MINT_COUNT = 60;
-    const unresponsive = await startUnresponsiveMints(UNRESPONSIVE_MINT_COUNT);
-    for (const mintUrl of unresponsive.urls) {
-      await insertQuotes(ownEnvironment.database.db, [
-        buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wallClock.nowMs }),
-      ]);
-    }
-    const updates = await openSocket(wallet);
-    for (let round = 0; round < 3; round += 1) {
-      const { pr } = await ownEnvironment.requestInvoice(wallet, 21);
-      monotonicClock.advance(4 * SECOND_MS);
-      ownEnvironment.mint.pay(pr);
-      monotonicClock.advance(60 * SECOND_MS);
-      expect((await updates.nextMessage()).type).toBe('update');
-    }
-    await eventually(() => {
-      monotonicClock.advance(SECOND_MS);
-      expect(unresponsive.pollCount).toBeGreaterThanOrEqual(2 * UNRESPONSIVE_MINT_COUNT);
-    });
-  });
-
-  async function waitForPaidQuote(): Promise<void> {
-    await eventually(async () => {
-      monotonicClock.advance(SECOND_MS);
-      expect(await wallet.listPaidQuotes()).toHaveLength(1);
-    });
-  }
-
-  async function waitForNextPoll(): Promise<void> {
-    const { batches } = countPolls(ownEnvironment.mint);
-    await eventually(() => {
-      monotonicClock.advance(SECOND_MS);
-      expect(countPolls(ownEnvironment.mint).batches).toBeGreaterThan(batches);
-    });
-  }
-
-  /** Starts mints that accept requests and never respond, and counts the polls to all of them. */
-  async function startUnresponsiveMints(mintCount: number) {
-    const mints = { urls: [] as string[], pollCount: 0 };
-    for (let index = 0; index < mintCount; index += 1) {
-      const server = createServer((request) => {
-        mints.pollCount += Number(request.method === 'POST');
-      });
-      const { url, close } = await listenOnLoopback(server);
-      onTestFinished(close);
-      mints.urls.push(url);
-    }
-    return mints;
-  }
-});
-
-/** @param rates the probabilities of faults in responses to batch and single checks */
-function faultyChecks(rates: object): Partial<TestMintSwitches> {
-  return {
-    hasWebSocket: false,
-    chaos: { rates: {}, ratesByRoute: { [BATCH_CHECK_ROUTE]: rates, [SINGLE_CHECK_ROUTE]: rates } },
-  };
-}
-
-function faultyBatchChecks(rates: object): Partial<TestMintSwitches> {
-  return {
-    hasWebSocket: false,
-    chaos: { rates: {}, ratesByRoute: { [BATCH_CHECK_ROUTE]: rates } },
-  };
+/** @param rates the probabilities of faults in responses to batch and, unless given, single checks */
+function faultyChecks(rates: object, singleRates = rates): Partial<TestMintSwitches> {
+  const ratesByRoute = { [BATCH_CHECK_ROUTE]: rates, [SINGLE_CHECK_ROUTE]: singleRates };
+  return { hasWebSocket: false, chaos: { rates: {}, ratesByRoute } };
 }
 
 async function requestInvoices(wallet: RecipientClient, count: number): Promise<{ pr: string }[]> {
@@ -464,11 +332,6 @@ async function requestInvoices(wallet: RecipientClient, count: number): Promise<
     invoices.push(await environment.requestInvoice(wallet, 21));
   }
   return invoices;
-}
-
-/** Inserts a watched quote that its mint does not know. */
-async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
-  await insertQuotes(db, [buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs })]);
 }
 
 /** Creates a recipient with an open quote socket, and a mint for this test only. */
@@ -512,16 +375,6 @@ async function mintEcash(mint: TestMint, amountSat: number, quoteId: string): Pr
   const wallet = new Wallet(mint.url, { unit: 'sat' });
   await wallet.loadMint();
   await wallet.mintProofsBolt11(amountSat, quoteId);
-}
-
-/** Requests and pays an invoice of a recipient who uses this mint. */
-async function requestAndPay(
-  mint: TestMint,
-  wallet: RecipientClient,
-  amountSat: number,
-): Promise<void> {
-  const { pr } = await environment.requestInvoice(wallet, amountSat);
-  mint.pay(pr);
 }
 
 async function waitForSubscription(mint: TestMint): Promise<void> {

@@ -1,7 +1,8 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { Tx } from '../../src/database/transaction.ts';
-import type { QuoteChange, StoredQuote } from '../../src/quotes/watched-quote-store.ts';
+import type { Quote } from '../../src/quotes/quote-store.ts';
+import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import {
   applyQuoteChanges,
   findQuotesById,
@@ -43,7 +44,7 @@ beforeAll(async () => {
   await sql`analyze quotes, users`.execute(db);
 });
 
-it.each<[string, number, (tx: Tx, quotes: StoredQuote[]) => Promise<unknown>]>([
+it.each<[string, number, (tx: Tx, quotes: Quote[]) => Promise<unknown>]>([
   ['finds 100 quotes', 100, (tx) => findQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
   ['locks 100 quotes', 100, (tx) => lockQuotesById(tx, LARGE_MINT_URL, QUOTE_IDS)],
   [
@@ -73,6 +74,6 @@ it.each<[string, number, (tx: Tx, quotes: StoredQuote[]) => Promise<unknown>]>([
   },
 );
 
-function toPaid({ id }: StoredQuote): QuoteChange {
+function toPaid({ id }: Quote): QuoteChange {
   return { id, state: 'PAID', watchUntilMs: 2, payment: { paidAtMs: 1, paidSeq: 1 } };
 }

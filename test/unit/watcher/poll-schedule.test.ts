@@ -20,45 +20,25 @@ const PAID = createQuote({ state: 'PAID', paidAtMs: CREATED_MS });
 
 describe('computePollIntervalMs', () => {
   it.each([
-    ['is five minutes old', 5 * MINUTE_MS, 15 * SECOND_MS, MINUTE_MS],
-    ['expired a minute ago', HOUR_MS + MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS],
-    ['expired five hours ago', 6 * HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS],
-  ])(
-    'returns the intervals without and with a subscription for an unpaid quote that %s',
-    (_age, ageMs, intervalMs, subscribedIntervalMs) => {
-      expect(getInterval(UNPAID, CREATED_MS + ageMs)).toBe(intervalMs);
-      expect(getInterval(UNPAID, CREATED_MS + ageMs, { isCovered: true })).toBe(
-        subscribedIntervalMs,
-      );
-    },
-  );
+    ['for an unpaid quote that is five minutes old', UNPAID, 5 * MINUTE_MS, 15 * SECOND_MS],
+    ['for an unpaid quote that expired 15 minutes ago', UNPAID, 1.25 * HOUR_MS, 5 * MINUTE_MS],
+    ['for a quote that was paid just now', PAID, 0, 15 * SECOND_MS],
+    ['for a quote that was paid five hours ago', PAID, 5 * HOUR_MS, 30 * MINUTE_MS],
+  ])('is five times as long with a subscription %s', (_case, quote, ageMs, intervalMs) => {
+    expect(getInterval(quote, CREATED_MS + ageMs)).toBe(intervalMs);
+    expect(getInterval(quote, CREATED_MS + ageMs, { isCovered: true })).toBe(5 * intervalMs);
+  });
 
   it.each([
-    ['just now', 0, 15 * SECOND_MS, 45 * SECOND_MS],
-    ['five hours ago', 5 * HOUR_MS, 10 * MINUTE_MS, 30 * MINUTE_MS],
-  ])(
-    'returns the intervals without and with a subscription for a quote that was paid %s',
-    (_when, sincePaymentMs, intervalMs, subscribedIntervalMs) => {
-      const nowMs = CREATED_MS + sincePaymentMs;
-      expect(getInterval(PAID, nowMs)).toBe(intervalMs);
-      expect(getInterval(PAID, nowMs, { isCovered: true })).toBe(subscribedIntervalMs);
-    },
-  );
-
-  it.each([
-    { stateAgeAtPollMs: 0, intervalMs: 3 * SECOND_MS },
-    { stateAgeAtPollMs: 3 * SECOND_MS, intervalMs: 3 * SECOND_MS },
-    { stateAgeAtPollMs: 10 * MINUTE_MS, intervalMs: 10 * MINUTE_MS },
-  ])(
-    'returns $intervalMs ms for a quote that was INFLIGHT for $stateAgeAtPollMs ms at the last poll',
-    ({ stateAgeAtPollMs, intervalMs }) => {
-      const quote = createQuote({ state: 'INFLIGHT', paidAtMs: CREATED_MS });
-      for (const isCovered of [false, true]) {
-        const context = { stateAgeAtPollMs, isCovered };
-        expect(getInterval(quote, CREATED_MS + 5 * DAY_MS, context)).toBe(intervalMs);
-      }
-    },
-  );
+    [0, 3 * SECOND_MS],
+    [10 * MINUTE_MS, 10 * MINUTE_MS],
+  ])('doubles the time of %i ms that a quote has been INFLIGHT', (stateAgeAtPollMs, expectedMs) => {
+    const quote = createQuote({ state: 'INFLIGHT', paidAtMs: CREATED_MS });
+    for (const isCovered of [false, true]) {
+      const context = { stateAgeAtPollMs, isCovered };
+      expect(getInterval(quote, CREATED_MS + 5 * DAY_MS, context)).toBe(expectedMs);
+    }
+  });
 
   it('ignores an expiry in the past while the quote is young, because clocks may differ', () => {
     const quote = createQuote({ expiresAtMs: CREATED_MS - DAY_MS });
@@ -81,15 +61,12 @@ describe('computeNextPoll', () => {
     });
   });
 
-  it('makes unpaid quotes urgent for a minute, unless a subscription covers them', () => {
+  it('makes unpaid quotes urgent for 80 s, unless a subscription covers them', () => {
     const isUrgent = (ageMs: number, isCovered = false) =>
       computeNextPoll(UNPAID, CREATED_MS + ageMs, { ...DEFAULT_CONTEXT, isCovered }).isUrgent;
-    expect([isUrgent(0), isUrgent(MINUTE_MS - 1), isUrgent(MINUTE_MS), isUrgent(0, true)]).toEqual([
-      true,
-      true,
-      false,
-      false,
-    ]);
+    const endMs = 81 * SECOND_MS;
+    expect([isUrgent(0), isUrgent(endMs - SECOND_MS)]).toEqual([true, true]);
+    expect([isUrgent(endMs), isUrgent(0, true)]).toEqual([false, false]);
   });
 
   it('makes every quote due within four hours of its last poll, and no later without a subscription', () => {

@@ -81,6 +81,16 @@ describe('the schedule', () => {
     expect(mint.countPolls('other')).toBeLessThanOrEqual(1);
   });
 
+  it('finds a payment soon after the clock has jumped ahead by a year and back', async () => {
+    watch(['unpaid'], { isJustCreated: true });
+    clockOffsetMs = 365 * DAY_MS;
+    await poll(5 * MINUTE_MS);
+    clockOffsetMs = 0;
+    pay('unpaid');
+    await poll(15 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'unpaid', state: 'PAID' }]);
+  });
+
   it('polls old quotes although more young quotes than fit into its batches are due', async () => {
     mint.maxBatchSize = 100;
     watch(createQuoteIds(300, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
