@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts';
-import type { GuardedFetch, GuardedResponse } from '../net/guarded-fetch.ts';
+import type { GuardedFetch } from '../net/guarded-fetch.ts';
+import type { HttpResponse } from '../net/http-client.ts';
 import {
   isUnknownQuoteError,
   type MintErrorResponse,
@@ -217,14 +218,13 @@ export interface RequestWait {
 export interface MintRequest<Result> extends RequestWait {
   mintUrl: string;
   path: string;
-  /** Sent as JSON with POST. Without a body, the request is a GET. */
   body?: object;
   maxResponseBytes: number;
   route: MintRoute;
   /** Parses the body of a response with status 2xx; null if the body is unexpected. */
   parse: (body: unknown) => Result | null;
   /** Interprets a response with status 4xx, except 408 and 429; null if the result is `unavailable`. */
-  parseRejection?: (response: Extract<GuardedResponse, { outcome: 'responded' }>) => Result | null;
+  parseRejection?: (response: Extract<HttpResponse, { outcome: 'responded' }>) => Result | null;
 }
 
 export interface MintRequestContext {
@@ -264,7 +264,6 @@ async function send<Result>(
   { mintUrl, path, body, maxResponseBytes, parse, parseRejection }: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
   const response = await fetch.request({
-    method: body === undefined ? 'GET' : 'POST',
     url: `${mintUrl}${path}`,
     body,
     maxBodyBytes: maxResponseBytes,

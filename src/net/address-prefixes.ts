@@ -6,7 +6,7 @@ import ipaddr from 'ipaddr.js';
  * free, and a customer of a hosting company can rent an IPv4 /24. So each limit counts prefixes of several lengths.
  */
 export interface AddressPrefix {
-  /** The leading bits and their number, such as `20010db80001/48` or `192.0.2/24`; `unknown` (RFC 7239). */
+  /** Such as `20010db80001/48` or `192.0.2/24`; `unknown` (RFC 7239). */
   key: string;
   /** How often the limit of an address fits into the bound of this prefix. */
   factor: number;
@@ -15,14 +15,11 @@ export interface AddressPrefix {
 /** The prefixes of one address, the longest first. */
 export type AddressPrefixes = readonly AddressPrefix[];
 
-/** The prefix lengths and their factors, the longest first. */
+/** Customers get a /64 to a /48, and providers a /32. */
 const IPV6_FACTORS = [
-  // The smallest block that a provider assigns to a customer (RFC 6177).
   [64, 1],
   [56, 2],
-  // The largest block that providers assign to ordinary customers.
   [48, 4],
-  // A provider.
   [32, 16],
 ] as const;
 const IPV4_FACTORS = [
@@ -32,17 +29,10 @@ const IPV4_FACTORS = [
 
 const UNKNOWN: AddressPrefix = { key: 'unknown', factor: 1 };
 
-/** Once half of a total is used, the bounds of prefixes halve with each further twentieth of it. */
-const HALVINGS = 20;
-
 /** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 const ADDRESS_WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
 
-/**
- * Returns the prefixes of a client's address. An IPv4 address that is mapped to IPv6 is an IPv4 address.
- *
- * @param address from a socket or a trusted proxy; empty if the socket is closed
- */
+/** @param address from a socket or a trusted proxy; empty if the socket is closed */
 export function toAddressPrefixes(address = ''): AddressPrefixes {
   // Most addresses need no parsing.
   if (isIPv4(address)) {
@@ -61,25 +51,17 @@ export function toAddressPrefixes(address = ''): AddressPrefixes {
 
 /**
  * Returns the part of each prefix's bound that applies while `used` of a total is in use: all of it until half of the
- * total is used, then ever less, and 0 when all is used. So the prefixes that use most are refused first, and others
- * find room.
- *
- * @param total 0: no limit
+ * total is used, then half as much with each further twentieth, and 0 when all is used. So the prefixes that use most
+ * are refused first. There is no limit if `total` is 0.
  */
 export function computeShare(used: number, total: number): number {
   if (total > 0 && used >= total) {
     return 0;
   }
-  return total === 0 ? 1 : Math.min(1, 2 ** (-HALVINGS * (used / total - 0.5)));
+  return total === 0 ? 1 : Math.min(1, 2 ** (-20 * (used / total - 0.5)));
 }
 
-/**
- * Whether each prefix of an address is below its bound.
- *
- * @param counts what each prefix uses
- * @param maxPerAddress 0: no limit
- * @param share from {@link computeShare}
- */
+/** Whether each prefix is below its bound, of which `counts` are used. There is no limit if `maxPerAddress` is 0. */
 export function hasRoom(
   prefixes: AddressPrefixes,
   counts: readonly number[],
@@ -92,12 +74,12 @@ export function hasRoom(
   );
 }
 
-/** Returns the bound of a prefix. At least 1 while there is any room. */
+/** At least 1 while there is any room. */
 export function computeBound({ factor }: AddressPrefix, maxPerAddress: number, share = 1): number {
   return Math.ceil(maxPerAddress * factor * share);
 }
 
-/** Returns the prefix whose clients take turns with those of others in a queue: an IPv6 /48 or an IPv4 /24. */
+/** The clients of an IPv6 /48 or an IPv4 /24 take turns with those of others in a queue. */
 export function toQueueGroup(prefixes: AddressPrefixes): string {
   return (prefixes[2] ?? prefixes.at(-1))?.key ?? UNKNOWN.key;
 }

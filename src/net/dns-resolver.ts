@@ -2,31 +2,23 @@ import { type LookupAddress, promises } from 'node:dns';
 import { waitAtMost } from '../wait-at-most.ts';
 import { RequestFailure } from './request-failure.ts';
 
-const QUERY_TIMEOUT_MS = 1_000;
-
-/** With a single name server, all attempts end within the connect timeout. */
-const ATTEMPTS_PER_SERVER = 4;
-
 /**
  * How long to wait for IPv6 addresses after the IPv4 addresses have arrived, and vice versa. Some name servers never
- * answer queries for IPv6 addresses. (RFC 8305 recommends 50 ms for browsers.)
+ * answer queries for IPv6 addresses.
  */
 const OTHER_FAMILY_GRACE_MS = 300;
 
 /** A new resolver reads `/etc/resolv.conf` again and tries servers that failed before. */
 const RESOLVER_TTL_MS = 30_000;
 
-/** The name does not exist, is invalid, or has no addresses of the requested family. */
 const NO_ADDRESS_CODES: readonly unknown[] = ['ENOTFOUND', 'ENODATA', 'EBADNAME'];
 
 /** Resolves a name to all its addresses. Rejects with a {@link RequestFailure}. */
 export type ResolveHostname = (hostname: string) => Promise<LookupAddress[]>;
 
 /**
- * Creates a resolver that queries the system's name servers and ignores the hosts file. (`dns.lookup` uses a few
- * threads; a slow name server could block them for all names.)
- *
- * @param servers addresses of name servers with ports, for tests
+ * Creates a resolver that queries the system's name servers, or `servers`. (`dns.lookup` uses a few threads; a slow name
+ * server could block them for all names.)
  */
 export function createDnsResolver(servers?: readonly string[]): ResolveHostname {
   let resolver = createResolver(servers);
@@ -62,11 +54,8 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
 }
 
 function createResolver(servers: readonly string[] | undefined): promises.Resolver {
-  const resolver = new promises.Resolver({
-    timeout: QUERY_TIMEOUT_MS,
-    tries: ATTEMPTS_PER_SERVER,
-    maxTimeout: QUERY_TIMEOUT_MS,
-  });
+  // With a single name server, all attempts end within the connect timeout.
+  const resolver = new promises.Resolver({ timeout: 1_000, tries: 4, maxTimeout: 1_000 });
   if (servers !== undefined) {
     resolver.setServers(servers);
   }

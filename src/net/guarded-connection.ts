@@ -2,20 +2,16 @@ import type { LookupFunction } from 'node:net';
 import { type ConnectionOptions, DEFAULT_CIPHERS } from 'node:tls';
 import '../address-timeout.ts';
 import { createDnsResolver, type ResolveHostname } from './dns-resolver.ts';
-import { MAX_ADDRESSES_PER_NAME } from './limits.ts';
 import { isAllowedPort, isForbiddenHost, isPublicAddress } from './public-address.ts';
 import { RequestFailure, type RequestFailureReason } from './request-failure.ts';
 
 export interface ConnectionPolicy {
-  /** Whether to allow plain http and ws, any port and private addresses, for development. */
+  /** For development: allows plain http and ws, any port and private addresses. */
   allowPrivateNetworks: boolean;
   resolve?: ResolveHostname | undefined;
 }
 
-/**
- * Returns why the service must not connect to a URL, or null. The addresses of a name are checked when the connection
- * is made ({@link createLookup}).
- */
+/** Returns why the service must not connect to a URL. {@link createLookup} checks the addresses of names. */
 export function findForbiddenPart(
   url: URL,
   { allowPrivateNetworks }: ConnectionPolicy,
@@ -32,10 +28,7 @@ export function findForbiddenPart(
   return isForbiddenHost(url.hostname) ? 'forbidden address' : null;
 }
 
-/**
- * Returns the `lookup` option of `net.connect`, which returns only public addresses. Node calls it for every
- * connection, so DNS rebinding cannot bypass the check.
- */
+/** The `lookup` option of `net.connect`. Node calls it for every connection, so DNS rebinding cannot bypass the check. */
 export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunction } {
   if (policy.allowPrivateNetworks) {
     return {};
@@ -46,7 +39,8 @@ export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunctio
       (addresses) => {
         const [first, ...others] = addresses
           .filter(({ address }) => isPublicAddress(address))
-          .slice(0, MAX_ADDRESSES_PER_NAME);
+          // Without a limit, one name could make this service try any number of addresses.
+          .slice(0, 8);
         if (first === undefined) {
           callback(new RequestFailure('forbidden address'), []);
         } else if (options.all) {

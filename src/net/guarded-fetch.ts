@@ -1,21 +1,15 @@
 import type { ConnectionPolicy } from './guarded-connection.ts';
-import {
-  HttpClient,
-  type HttpRequest,
-  type HttpResponse,
-  type HttpSender,
-  unsentResponse,
-} from './http-client.ts';
+import { HttpClient, type HttpResponse, type HttpSender, unsentResponse } from './http-client.ts';
 import { FETCH_LIMITS, type FetchLimits } from './limits.ts';
 import { SiteSemaphore } from './site-semaphore.ts';
 
-export interface GuardedRequest extends Pick<HttpRequest, 'url' | 'method'> {
+export interface GuardedRequest {
+  url: string;
+  /** Sent as JSON with POST. Without a body, the request is a GET. */
   body?: unknown;
-  /** Should be small. All pending responses share a budget of memory. */
+  /** Should be small, because all pending responses share {@link FetchLimits.maxBufferedBytes}. */
   maxBodyBytes?: number;
 }
-
-export type GuardedResponse = HttpResponse;
 
 interface GuardedFetchOptions extends ConnectionPolicy {
   /** Have their own slots, which requests to other hosts cannot use up. */
@@ -33,35 +27,28 @@ export class GuardedFetch {
   readonly #otherClient: HttpSender;
   readonly #slots: SiteSemaphore;
 
-  constructor({
-    operatorOrigins = [],
-    otherClient,
-    limits = FETCH_LIMITS,
-    ...policy
-  }: GuardedFetchOptions) {
+  constructor(options: GuardedFetchOptions) {
+    const { operatorOrigins = [], limits = FETCH_LIMITS, allowPrivateNetworks } = options;
     this.#operatorOrigins = operatorOrigins;
     this.#limits = limits;
-    this.#operatorClient = new HttpClient(policy, limits);
-    this.#otherClient = otherClient ?? this.#operatorClient;
+    this.#operatorClient = new HttpClient(options, limits);
+    this.#otherClient = options.otherClient ?? this.#operatorClient;
     this.#slots = new SiteSemaphore({
       max: limits.maxInFlight,
       maxPerSite: limits.maxInFlightPerSite,
       shouldShrinkSiteShare: true,
       exemptUrls: operatorOrigins,
-      allowPrivateNetworks: policy.allowPrivateNetworks,
+      allowPrivateNetworks,
     });
   }
 
-  /**
-   * Sends one request. Failures of the host are results, not exceptions.
-   *
-   * @throws TypeError if the URL is invalid or the body is not JSON
-   */
-  async request({ url, method, body, maxBodyBytes }: GuardedRequest): Promise<GuardedResponse> {
+  /** Failures of the host are results, not exceptions. Throws TypeError if the URL is invalid or the body is not JSON. */
+  async request({ url, body, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
     const { origin } = new URL(url);
     const jsonBody = body === undefined ? null : JSON.stringify(body);
-    const deadlineMs = performance.now() + this.#limits.totalTimeoutMs;
-    if (!(await this.#slots.acquireWithin(origin, this.#limits.totalTimeoutMs))) {
+    const { totalTimeoutMs } = this.#limits;
+    const deadlineMs = performance.now() + totalTimeoutMs;
+    if (!(await this.#slots.acquireWithin(origin, totalTimeoutMs))) {
       return unsentResponse('too many requests in flight');
     }
     const isOperatorOrigin = this.#operatorOrigins.includes(origin);
@@ -69,7 +56,6 @@ export class GuardedFetch {
     try {
       return await client.request({
         url,
-        method,
         jsonBody,
         maxBodyBytes: Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes),
         timeoutMs: deadlineMs - performance.now(),

@@ -15,8 +15,6 @@ import {
   MAX_HANDSHAKE_BYTES,
   MAX_HEADER_BYTES,
   MAX_MESSAGE_BYTES,
-  MAX_MESSAGE_FRAGMENTS,
-  WEBSOCKET_HANDSHAKE_TIMEOUT_MS,
 } from './limits.ts';
 import { MeteredSocket } from './metered-socket.ts';
 import { withoutBrackets } from './public-address.ts';
@@ -31,13 +29,14 @@ const WEBSOCKET_OPTIONS = {
   followRedirects: false,
   perMessageDeflate: false,
   maxPayload: MAX_MESSAGE_BYTES,
-  maxFragments: MAX_MESSAGE_FRAGMENTS,
+  // Each takes more than 100 bytes of memory, however short it is.
+  maxFragments: 64,
   maxBufferedChunks: 1_024,
   maxHeaderSize: MAX_HEADER_BYTES,
   closeTimeout: 1_000,
-  /** The default. A host that sends more pings at once is disconnected. */
+  // A host that sends more pings at once is disconnected.
   maxPendingAutoPongs: 60,
-  /** Some hosts reject requests without a user agent. */
+  // Some hosts reject requests without a user agent.
   headers: { 'User-Agent': 'nutpost' },
 };
 
@@ -48,8 +47,6 @@ export interface CloseReason {
   status: number | null;
 }
 
-type SocketState = 'connecting' | 'open' | 'closed';
-
 export interface GuardedSocketEvents {
   open: [];
   /** A text message. Binary messages are ignored. */
@@ -59,10 +56,9 @@ export interface GuardedSocketEvents {
   close: [CloseReason];
 }
 
-/** A WebSocket to an untrusted host. Pings of the host are answered. */
+/** A WebSocket to an untrusted host. `send` and `ping` have no effect unless it is open. */
 export interface GuardedSocket extends EventEmitter<GuardedSocketEvents> {
-  readonly state: SocketState;
-  /** Does nothing unless the WebSocket is open, like `ping`. */
+  readonly state: 'connecting' | 'open' | 'closed';
   send(text: string): void;
   ping(): void;
   /** Starts the closing handshake, which takes at most a second. */
@@ -74,9 +70,8 @@ export interface GuardedSocket extends EventEmitter<GuardedSocketEvents> {
 export type WebSocketConnector = (url: string) => GuardedSocket;
 
 /**
- * Creates a connector for WebSockets to untrusted hosts. Like {@link GuardedFetch}, it allows only wss to allowed
- * ports of public addresses, which are checked for each connection. It uses no redirects, no proxy from the
- * environment and no compression (a small message can unpack to a huge one), and limits messages and the handshake.
+ * Creates a connector for WebSockets to untrusted hosts. Allows only wss to allowed ports of public addresses, which are
+ * checked for each connection. Uses no redirects, no proxy from the environment and no compression.
  */
 export function createGuardedWebSocketConnector(
   policy: ConnectionPolicy & { handshakeTimeoutMs?: number },
@@ -85,17 +80,17 @@ export function createGuardedWebSocketConnector(
   return (url, receive) => new DirectSocket(url, { ...policy, lookup, receive });
 }
 
-/**
- * Called with the number of bytes that the host has sent, before they are processed. Returns whether the host may send
- * them. If present, the bytes of the handshake are limited.
- */
-type Receive = (bytes: number) => boolean;
-
 interface DirectSocketOptions extends ConnectionPolicy {
   handshakeTimeoutMs?: number;
   lookup: { lookup?: LookupFunction };
   receive: Receive | undefined;
 }
+
+/**
+ * Called before the bytes that the host has sent are processed. Returns whether the host may send so many. If present,
+ * the bytes of the handshake are limited.
+ */
+type Receive = (bytes: number) => boolean;
 
 class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
   readonly #socket: WebSocket;
@@ -112,8 +107,8 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     });
     // The timeout of `ws` would not suffice: it restarts with each byte, so a host could prolong the handshake.
     const deadline = setTimeoutAfterPendingIo(
-      options.handshakeTimeoutMs ?? WEBSOCKET_HANDSHAKE_TIMEOUT_MS,
-      () => this.state === 'connecting' && this.#fail('timed out'),
+      options.handshakeTimeoutMs ?? 10_000,
+      () => this.state === 'connecting' && this.#terminate('timed out'),
     );
     this.#socket.once('open', () => {
       clearTimeout(deadline);
@@ -133,18 +128,15 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
       this.#status = response.statusCode ?? null;
       this.#socket.terminate();
     });
-    this.#socket.on('error', (error) => {
-      this.#failure ??= error;
-      // Otherwise `ws` would continue to read until the closing handshake ends.
-      this.#socket.terminate();
-    });
+    // Without `terminate`, `ws` would continue to read until the closing handshake ends.
+    this.#socket.on('error', (error) => this.#terminate(error));
     this.#socket.once('close', () => {
       clearTimeout(deadline);
       this.emit('close', { reason: this.#getCloseReason(), status: this.#status });
     });
   }
 
-  get state(): SocketState {
+  get state(): GuardedSocket['state'] {
     const { readyState, CONNECTING, OPEN } = this.#socket;
     if (readyState === CONNECTING) {
       return 'connecting';
@@ -170,11 +162,11 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   }
 
   terminate(): void {
-    this.#fail('closed');
+    this.#terminate('closed');
   }
 
-  #fail(reason: RequestFailureReason): void {
-    this.#failure ??= new RequestFailure(reason);
+  #terminate(failure: RequestFailureReason | Error): void {
+    this.#failure ??= failure instanceof Error ? failure : new RequestFailure(failure);
     this.#socket.terminate();
   }
 

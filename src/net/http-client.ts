@@ -18,16 +18,9 @@ import {
 import { MeteredClient, type MeteredRequest } from './metered-socket.ts';
 import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
 
-/** Some hosts reject requests without a user agent. */
-const REQUEST_HEADERS = {
-  accept: 'application/json',
-  'accept-encoding': 'identity',
-  'user-agent': 'nutpost',
-};
-
 export interface HttpRequest {
   url: string;
-  method: 'GET' | 'POST';
+  /** Sent with POST; null: the request is a GET. */
   jsonBody: string | null;
   maxBodyBytes: number;
   timeoutMs: number;
@@ -48,18 +41,14 @@ export type HttpResponse =
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
   | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
 
-/** What sends requests: an {@link HttpClient} in this thread or in the network thread. */
-export interface HttpSender {
-  request(request: HttpRequest): Promise<HttpResponse>;
-  /** Ends pending requests as `closed`. */
-  close(): Promise<void>;
-}
+/** What sends requests, in this thread or in the network thread. */
+export type HttpSender = Pick<HttpClient, 'request' | 'close'>;
 
 /**
  * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked for
  * each connection. Limits size and time. Uses no redirects, no proxy from the environment and no compression.
  */
-export class HttpClient implements HttpSender {
+export class HttpClient {
   readonly #policy: ConnectionPolicy;
   readonly #agent: Agent;
   readonly #bufferBudget: ResponseBufferBudget;
@@ -100,29 +89,32 @@ export class HttpClient implements HttpSender {
     });
   }
 
-  /** Sends one request. Failures of the host are results, not exceptions. */
-  async request(request: HttpRequest): Promise<HttpResponse> {
-    const { method, jsonBody, maxBodyBytes, timeoutMs } = request;
+  /** Failures of the host are results, not exceptions. */
+  async request({ jsonBody, maxBodyBytes, ...request }: HttpRequest): Promise<HttpResponse> {
     const url = new URL(request.url);
     const forbiddenPart = findForbiddenPart(url, this.#policy);
     if (forbiddenPart !== null) {
       return unsentResponse(forbiddenPart);
     }
     const response = new BufferedResponse(this.#bufferBudget, maxBodyBytes);
-    const timer = setTimeout(
-      () => response.abort(new RequestFailure('timed out')),
-      timeoutMs,
-    ).unref();
+    const timer = setTimeout(() => response.abort('timed out'), request.timeoutMs).unref();
     const options: MeteredRequest = {
       origin: url.origin,
       path: url.pathname + url.search,
-      method,
-      headers: { ...REQUEST_HEADERS, ...(jsonBody && { 'content-type': 'application/json' }) },
+      method: jsonBody === null ? 'GET' : 'POST',
+      headers: {
+        accept: 'application/json',
+        'accept-encoding': 'identity',
+        // Some hosts reject requests without a user agent.
+        'user-agent': 'nutpost',
+        ...(jsonBody !== null && { 'content-type': 'application/json' }),
+      },
       body: jsonBody,
       maxReceivedBytes: maxBodyBytes + MAX_FRAMING_BYTES,
     };
     try {
-      const { status, headers, text } = await response.send(this.#agent, options);
+      this.#agent.dispatch(options, response);
+      const { status, headers, text } = await response.completion.promise;
       const json = tryParseJson(text, MAX_JSON_ELEMENTS);
       return {
         outcome: 'responded',
@@ -141,6 +133,7 @@ export class HttpClient implements HttpSender {
     }
   }
 
+  /** Ends pending requests as `closed`. */
   close(): Promise<void> {
     return this.#agent.destroy();
   }
@@ -150,9 +143,7 @@ export function unsentResponse(reason: RequestFailureReason): HttpResponse {
   return { outcome: 'unreachable', reason, isUnsent: true };
 }
 
-function firstHeaderValues(
-  headers: Record<string, string | string[] | undefined>,
-): ReadonlyMap<string, string> {
+function firstHeaderValues(headers: Headers): ReadonlyMap<string, string> {
   const names = Object.keys(headers);
   return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
 }
@@ -167,13 +158,13 @@ interface ResponseBufferBudget {
 }
 
 /**
- * Sends a request and buffers its response as text. Aborts a response that is too large or compressed, because a few
- * kB can unpack to gigabytes. If all pending responses together are too large, aborts the oldest.
+ * Buffers a response as text. Aborts it if it is too large or compressed, because a few kB can unpack to gigabytes. If
+ * all pending responses together are too large, aborts the oldest.
  */
 class BufferedResponse implements Dispatcher.DispatchHandler {
+  readonly completion = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   readonly #budget: ResponseBufferBudget;
   readonly #maxBytes: number;
-  readonly #completed = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   #controller: Controller | null = null;
   #abortReason: Error | null = null;
   #status = 0;
@@ -190,16 +181,11 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     return this.#controller !== null;
   }
 
-  send(agent: Dispatcher, request: Dispatcher.DispatchOptions) {
-    agent.dispatch(request, this);
-    return this.#completed.promise;
-  }
-
   /** Ends the request immediately, even if it still waits for a connection. */
-  abort(reason: Error): void {
-    this.#abortReason = reason;
-    this.#controller?.abort(reason);
-    this.#completed.reject(reason);
+  abort(reason: RequestFailureReason): void {
+    this.#abortReason = new RequestFailure(reason);
+    this.#controller?.abort(this.#abortReason);
+    this.completion.reject(this.#abortReason);
   }
 
   /** undici calls this before it writes the request. */
@@ -216,7 +202,7 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#headers = headers;
     const encoding = String(headers['content-encoding'] ?? '').trim();
     if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
-      this.abort(new RequestFailure('response compressed'));
+      this.abort('response compressed');
     }
   }
 
@@ -228,26 +214,25 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     budget.usedBytes += bytes;
     budget.pending.add(this);
     if (this.#bytes > this.#maxBytes) {
-      this.abort(new RequestFailure('response too large'));
+      this.abort('response too large');
     }
     if (budget.usedBytes > budget.maxBytes) {
       const [oldest] = budget.pending;
-      oldest?.abort(new RequestFailure('response too large'));
+      oldest?.abort('response too large');
     }
   }
 
   onResponseEnd(): void {
     this.#release();
     const body = Buffer.concat(this.#chunks);
-    // JSON is UTF-8 without a byte order mark (RFC 8259 section 8.1). The decoder removes the mark, and would take 5 ms
-    // to replace a megabyte of invalid bytes.
+    // JSON is UTF-8. The decoder removes a byte order mark, and would take 5 ms to replace a megabyte of invalid bytes.
     const text = isUtf8(body) ? new TextDecoder().decode(body) : '';
-    this.#completed.resolve({ status: this.#status, headers: this.#headers, text });
+    this.completion.resolve({ status: this.#status, headers: this.#headers, text });
   }
 
   onResponseError(_controller: Controller | null, error: Error): void {
     this.#release();
-    this.#completed.reject(error);
+    this.completion.reject(error);
   }
 
   #release(): void {

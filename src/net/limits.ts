@@ -7,11 +7,10 @@ export const FETCH_LIMITS = {
   totalTimeoutMs: 15_000,
   /** A batch check of 1000 quotes with long invoices is about 2 MB. */
   maxBodyBytes: 4 * 1024 * 1024,
-  /** For all pending responses of a client together. Parsing takes up to twice as much of the network thread's heap. */
+  /** Of all pending responses of a client. Parsing takes up to twice as much of the network thread's heap. */
   maxBufferedBytes: 32 * 1024 * 1024,
   /** Each request takes a file descriptor and at worst tens of kB. */
   maxInFlight: 1024,
-  /** Rarely reached, because the rate limiter allows fewer requests per route of a mint. Further requests wait. */
   maxInFlightPerSite: 32,
 };
 
@@ -23,7 +22,7 @@ export const MAX_CONNECTIONS_PER_HOST = 16;
 /** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
 export const KEEP_ALIVE_MS = 4_000;
 
-/** Of all headers together. Node's default, explicit because the options of the process can change it. */
+/** Node's default, explicit because the options of the process can change it. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 
 /** What a host may send besides the body: headers, the framing of HTTP and TLS, and records without data. */
@@ -32,21 +31,10 @@ export const MAX_FRAMING_BYTES = 64 * 1024;
 /** The memory of a chunk of a body in addition to its bytes: a host may send chunks of one byte. */
 export const CHUNK_OVERHEAD_BYTES = 256;
 
-/** Without a limit, one name could make this service try any number of addresses. */
-export const MAX_ADDRESSES_PER_NAME = 8;
-
-// TLS
-
-/**
- * The most bytes of a TLS handshake. Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take
- * 140 ms to verify.
- */
+/** Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take 140 ms to verify. */
 export const MAX_HANDSHAKE_BYTES = 32 * 1024;
 
-/**
- * Bytes of TLS that are no data of the application: what is received but not processed yet, and session tickets and key
- * updates. 900 tickets fit into a record and take 10 ms; honest hosts send two.
- */
+/** Bytes of TLS that are no data, such as session tickets. 900 tickets fit into a record and take 10 ms. */
 export const MAX_TLS_BYTES = 128 * 1024;
 
 /** The TLS bytes that each byte of data allows in addition. A record for a short message takes 22 bytes. */
@@ -55,16 +43,8 @@ export const TLS_BYTES_PER_BYTE = 1 / 8;
 /** For the replies to pings, whose records are longer than their data. */
 export const TLS_BYTES_PER_SECOND = 16;
 
-// WebSockets
-
-/** Includes the name lookup and the TLS handshake. */
-export const WEBSOCKET_HANDSHAKE_TIMEOUT_MS = 10_000;
-
 /** A quote or a Nostr event is a few kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024;
-
-/** Of a message. Each takes more than 100 bytes of memory, however short it is. */
-export const MAX_MESSAGE_FRAGMENTS = 64;
 
 /** What a message counts in addition to its bytes. Both threads spend up to 20 µs on it. */
 export const BYTES_PER_MESSAGE = 2 * 1024;
@@ -73,11 +53,6 @@ export const BYTES_PER_MESSAGE = 2 * 1024;
 export const SITE_BURST_BYTES = 16 * 1024 * 1024;
 export const SITE_BYTES_PER_SECOND = 64 * 1024;
 
-/** More sites than can have WebSockets. */
-export const MAX_WEBSOCKET_SITES = 1_000;
-
-// The network thread
-
 /** How often the network thread records a heartbeat, and the main thread checks for it. */
 export const HEARTBEAT_INTERVAL_MS = 250;
 
@@ -85,18 +60,12 @@ export const HEARTBEAT_INTERVAL_MS = 250;
 export const MAX_MISSED_HEARTBEATS = 8;
 export const MAX_MISSED_HEARTBEATS_AT_START = 40;
 
-/** The network thread itself ends requests that time out. */
-export const THREAD_TIMEOUT_GRACE_MS = 1_000;
-
 /** Honest responses need a few MB. Buffers count separately (see `maxBufferedBytes`). */
 export const THREAD_RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
 
-/** How long a site is suspended that has blocked the network thread. */
+/** How long a site is suspended that has blocked the network thread. After the TTL, it begins with the first time. */
 export const SUSPENSION_BACKOFF = { initialMs: 10_000, maxMs: 60 * 60_000 };
-
-/** Afterwards, the next suspension of a site is short again. */
 export const SUSPENSION_TTL_MS = 24 * 60 * 60_000;
-export const MAX_SUSPENSIONS = 10_000;
 
 /** The main thread handles this much in about a millisecond. A batch of replies exceeds it by at most one reply. */
 export const MAX_REPLY_BATCH_BYTES = 64 * 1024;

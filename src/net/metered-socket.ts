@@ -10,9 +10,7 @@ import {
 } from './limits.ts';
 import { RequestFailure } from './request-failure.ts';
 
-/**
- * A TCP connection to an untrusted host, below TLS. Counts what the host sends before a native library processes it.
- */
+/** A TCP connection, below TLS. Counts what the host sends before a native library processes it. */
 export class MeteredSocket extends Duplex {
   readonly #socket: Socket;
   readonly #startedAtMs = performance.now();
@@ -20,8 +18,8 @@ export class MeteredSocket extends Duplex {
   #tls: TLSSocket | null = null;
 
   /**
-   * @param receive called with the number of bytes that the host has sent, before they are processed. Returns whether
-   *   the host may send them; if not, the connection is destroyed
+   * @param receive called before the bytes that the host has sent are processed. Returns whether the host may send so
+   *   many; if not, the connection is destroyed
    */
   constructor(options: TcpNetConnectOpts, receive: (bytes: number) => boolean) {
     super();
@@ -62,11 +60,7 @@ export class MeteredSocket extends Duplex {
     this.#socket.resume();
   }
 
-  override _write(
-    chunk: Buffer,
-    _encoding: string,
-    callback: (error?: Error | null) => void,
-  ): void {
+  override _write(chunk: Buffer, _encoding: string, callback: (error?: Error | null) => void) {
     this.#socket.write(chunk, callback);
   }
 
@@ -96,7 +90,6 @@ export class MeteredClient extends Client {
   readonly #options: MeteredClientOptions;
   readonly #origin: string;
   #maxReceivedBytes = 0;
-  /** How many more bytes the host may send. */
   #remainingBytes = 0;
 
   constructor(origin: string | URL, poolOptions: Client.Options, options: MeteredClientOptions) {

@@ -1,23 +1,43 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { LRUCache } from 'lru-cache';
-import { createGuardedWebSocketConnector, type GuardedSocket } from './guarded-websocket.ts';
-import { HttpClient, type HttpResponse } from './http-client.ts';
+import {
+  type CloseReason,
+  createGuardedWebSocketConnector,
+  type GuardedSocket,
+} from './guarded-websocket.ts';
+import { HttpClient, type HttpRequest, type HttpResponse } from './http-client.ts';
 import {
   BYTES_PER_MESSAGE,
+  type FetchLimits,
   HEARTBEAT_INTERVAL_MS,
   MAX_JSON_DEPTH,
   MAX_QUEUED_REPLY_BYTES,
   MAX_REPLY_BATCH_BYTES,
-  MAX_WEBSOCKET_SITES,
   SITE_BURST_BYTES,
   SITE_BYTES_PER_SECOND,
 } from './limits.ts';
-import {
-  type NetworkThreadOptions,
-  type NetworkThreadReply,
-  type NetworkThreadRequest,
-  NetworkThreadStatus,
-} from './network-thread-messages.ts';
+
+export interface NetworkThreadOptions {
+  allowPrivateNetworks: boolean;
+  limits: FetchLimits;
+  statusMemory: SharedArrayBuffer;
+}
+
+/** From the main thread to the network thread. Ids are unique. */
+export type NetworkThreadRequest =
+  | { kind: 'request'; id: number; clientId: number; request: HttpRequest }
+  | { kind: 'connect'; id: number; url: string; site: string }
+  | { kind: 'send'; id: number; text: string }
+  | { kind: 'ping' | 'close' | 'terminate'; id: number }
+  /** The main thread is ready for the next batch of replies. */
+  | { kind: 'next' };
+
+/** From the network thread to the main thread, which gets them in batches. */
+export type NetworkThreadReply =
+  | { kind: 'response'; id: number; response: HttpResponse }
+  | { kind: 'open' | 'pong'; id: number }
+  | { kind: 'message'; id: number; text: string }
+  | { kind: 'close'; id: number; reason: CloseReason };
 
 function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): void {
   const { allowPrivateNetworks, limits } = options;
@@ -25,19 +45,9 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   const clients = new Map<number, HttpClient>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks });
   const sockets = new Map<number, GuardedSocket>();
-  const buckets = new LRUCache<string, ByteBucket>({ max: MAX_WEBSOCKET_SITES });
+  // By site. The number of sites that can have WebSockets is smaller.
+  const buckets = new LRUCache<string, ByteBucket>({ max: 1_000 });
   const replies = new ReplyQueue(port);
-
-  function getClient(id: number): HttpClient {
-    let client = clients.get(id);
-    if (client === undefined) {
-      client = new HttpClient({ allowPrivateNetworks }, limits, (origin) =>
-        status.recordOrigin(origin),
-      );
-      clients.set(id, client);
-    }
-    return client;
-  }
 
   function openSocket(id: number, url: string, site: string): GuardedSocket {
     const bucket = buckets.get(site) ?? new ByteBucket();
@@ -76,10 +86,16 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
     const { kind, id } = message;
     if (kind === 'request') {
       status.recordOrigin(new URL(message.request.url).origin);
-      const pending = getClient(message.clientId).request(message.request);
-      void pending.then((response) =>
-        replies.push({ kind: 'response', id, response: withoutDeepJson(response) }),
+      const client = clients.getOrInsertComputed(
+        message.clientId,
+        () =>
+          new HttpClient({ allowPrivateNetworks }, limits, (origin) => status.recordOrigin(origin)),
       );
+      void client
+        .request(message.request)
+        .then((response) =>
+          replies.push({ kind: 'response', id, response: withoutDeepJson(response) }),
+        );
     } else if (kind === 'connect') {
       sockets.set(id, openSocket(id, message.url, message.site));
     } else if (kind === 'send') {
@@ -88,6 +104,44 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
       sockets.get(id)?.[kind]();
     }
   });
+}
+
+/**
+ * Memory that the main thread can read while the network thread is blocked: the heartbeats, and the origin with which
+ * the network thread has been busy since the last one.
+ */
+export class NetworkThreadStatus {
+  readonly memory: SharedArrayBuffer;
+  /** The heartbeats, and the length of the origin. */
+  readonly #counters: Int32Array;
+  /** The origin of a URL in production is shorter. */
+  readonly #origin: Buffer;
+
+  constructor(memory = new SharedArrayBuffer(8 + 512)) {
+    this.memory = memory;
+    this.#counters = new Int32Array(memory, 0, 2);
+    this.#origin = Buffer.from(memory, 8);
+  }
+
+  get heartbeats(): number {
+    return Atomics.load(this.#counters, 0);
+  }
+
+  recordHeartbeat(): void {
+    this.recordOrigin('');
+    Atomics.add(this.#counters, 0, 1);
+  }
+
+  /** Null if the network thread has been idle since the last heartbeat. */
+  get busyOrigin(): string | null {
+    const length = Atomics.load(this.#counters, 1);
+    return length === 0 ? null : this.#origin.toString('utf8', 0, length);
+  }
+
+  /** Must be called before a step that may block because of the origin. */
+  recordOrigin(origin: string): void {
+    Atomics.store(this.#counters, 1, this.#origin.write(origin));
+  }
 }
 
 function withoutDeepJson(response: HttpResponse): HttpResponse {
@@ -104,10 +158,7 @@ function isDeeperThan(depth: number, value: unknown): boolean {
   );
 }
 
-/**
- * Sends replies in batches. Each follows when the main thread has handled the previous one, because Node would handle all
- * that wait in one turn of the event loop.
- */
+/** Sends the next batch when the main thread has handled the previous one. Node would handle all in one turn of the loop. */
 class ReplyQueue {
   /** Without responses, whose number is limited otherwise. */
   queuedBytes = 0;

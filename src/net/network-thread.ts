@@ -15,19 +15,17 @@ import {
   HEARTBEAT_INTERVAL_MS,
   MAX_MISSED_HEARTBEATS,
   MAX_MISSED_HEARTBEATS_AT_START,
-  MAX_SUSPENSIONS,
   SUSPENSION_BACKOFF,
   SUSPENSION_TTL_MS,
   THREAD_RESOURCE_LIMITS,
-  THREAD_TIMEOUT_GRACE_MS,
 } from './limits.ts';
 import {
+  NETWORK_THREAD_FILE,
   type NetworkThreadOptions,
   type NetworkThreadReply,
   type NetworkThreadRequest,
   NetworkThreadStatus,
-} from './network-thread-messages.ts';
-import { NETWORK_THREAD_FILE } from './network-thread-worker.ts';
+} from './network-thread-worker.ts';
 import { getSite } from './site.ts';
 
 interface NetworkThreadContext {
@@ -43,16 +41,6 @@ export interface NetworkThreadStop {
   error: unknown;
 }
 
-interface PendingRequest {
-  clientId: number;
-  resolve: (response: HttpResponse) => void;
-}
-
-interface Suspension {
-  count: number;
-  untilMs: number;
-}
-
 /**
  * A worker thread that makes all connections to hosts that the operator did not name, because native libraries do work
  * for them that no limit in JavaScript can bound (TLS handshakes, for example). Starts with the first such host. If
@@ -64,14 +52,17 @@ export class NetworkThread {
   #running: { worker: Worker; heartbeatTimer: NodeJS.Timeout } | null = null;
   #lastId = 0;
   #isClosed = false;
-  readonly #requests = new Map<number, PendingRequest>();
+  readonly #requests = new Map<
+    number,
+    { clientId: number; resolve: (response: HttpResponse) => void }
+  >();
   readonly #sockets = new Map<number, ThreadSocket>();
-  readonly #suspensions: LRUCache<string, Suspension>;
+  readonly #suspensions: LRUCache<string, { count: number; untilMs: number }>;
 
   constructor(context: NetworkThreadContext) {
     this.#context = context;
     this.#suspensions = new LRUCache({
-      max: MAX_SUSPENSIONS,
+      max: 10_000,
       ttl: SUSPENSION_TTL_MS,
       perf: { now: context.monotonicMs },
     });
@@ -106,7 +97,7 @@ export class NetworkThread {
       setImmediate(() => socket.handle({ kind: 'close', id, reason: { reason, status: null } }));
     } else {
       this.#sockets.set(id, socket);
-      this.#post({ kind: 'connect', id, url, site: this.#getSite(url) });
+      this.#post({ kind: 'connect', id, url, site: getSite(url, this.#context) });
     }
     return socket;
   }
@@ -130,10 +121,10 @@ export class NetworkThread {
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     this.#requests.set(id, { clientId, resolve });
     this.#post({ kind: 'request', id, clientId, request });
-    // A thread that is busy, but not blocked, may not end the request in time.
+    // The thread ends requests that time out, but a thread that is busy may do so too late.
     const timer = setTimeout(
       () => this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' }),
-      request.timeoutMs + THREAD_TIMEOUT_GRACE_MS,
+      request.timeoutMs + 1_000,
     ).unref();
     return promise.finally(() => clearTimeout(timer));
   }
@@ -153,11 +144,7 @@ export class NetworkThread {
     const status = new NetworkThreadStatus();
     const statusMemory = status.memory;
     const worker = new Worker(NETWORK_THREAD_FILE, {
-      workerData: {
-        allowPrivateNetworks,
-        limits,
-        statusMemory,
-      } satisfies NetworkThreadOptions,
+      workerData: { allowPrivateNetworks, limits, statusMemory } satisfies NetworkThreadOptions,
       env: createWorkerEnvironment(),
       resourceLimits: THREAD_RESOURCE_LIMITS,
     });
@@ -195,7 +182,7 @@ export class NetworkThread {
 
   /** @param busyOrigin of a thread that was blocked or died */
   #abandon(busyOrigin: string | null, error: unknown): void {
-    const site = busyOrigin === null ? null : this.#getSite(busyOrigin);
+    const site = busyOrigin === null ? null : getSite(busyOrigin, this.#context);
     const suspendedMs = site === null ? 0 : this.#suspend(site);
     this.#context.onStopped({ site, suspendedMs, error });
     void this.#stop();
@@ -233,10 +220,9 @@ export class NetworkThread {
   }
 
   #suspend(site: string): number {
-    const { monotonicMs } = this.#context;
     const count = (this.#suspensions.get(site)?.count ?? 0) + 1;
     const suspendedMs = computeBackoffMs(count, SUSPENSION_BACKOFF);
-    this.#suspensions.set(site, { count, untilMs: monotonicMs() + suspendedMs });
+    this.#suspensions.set(site, { count, untilMs: this.#context.monotonicMs() + suspendedMs });
     return suspendedMs;
   }
 
@@ -244,19 +230,14 @@ export class NetworkThread {
     if (this.#isClosed) {
       return 'closed';
     }
-    const { untilMs } = this.#suspensions.get(this.#getSite(url)) ?? { untilMs: 0 };
+    const { untilMs } = this.#suspensions.get(getSite(url, this.#context)) ?? { untilMs: 0 };
     return this.#context.monotonicMs() < untilMs ? 'site suspended' : null;
-  }
-
-  #getSite(url: string): string {
-    return getSite(url, this.#context);
   }
 }
 
-type SocketReply = Exclude<NetworkThreadReply, { kind: 'response' }>;
-
 type SocketCommand = { kind: 'send'; text: string } | { kind: 'ping' | 'close' | 'terminate' };
 
+/** The socket of the network thread ignores commands for which it is not open. */
 class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
   #state: GuardedSocket['state'] = 'connecting';
   readonly #post: (command: SocketCommand) => void;
@@ -271,22 +252,16 @@ class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   }
 
   send(text: string): void {
-    if (this.#state === 'open') {
-      this.#post({ kind: 'send', text });
-    }
+    this.#post({ kind: 'send', text });
   }
 
   ping(): void {
-    if (this.#state === 'open') {
-      this.#post({ kind: 'ping' });
-    }
+    this.#post({ kind: 'ping' });
   }
 
   close(): void {
-    if (this.#state !== 'closed') {
-      this.#state = 'closed';
-      this.#post({ kind: 'close' });
-    }
+    this.#state = 'closed';
+    this.#post({ kind: 'close' });
   }
 
   terminate(): void {
@@ -294,7 +269,7 @@ class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     this.#post({ kind: 'terminate' });
   }
 
-  handle(reply: SocketReply): void {
+  handle(reply: Exclude<NetworkThreadReply, { kind: 'response' }>): void {
     if (reply.kind === 'close') {
       this.#state = 'closed';
       this.emit('close', reply.reason);

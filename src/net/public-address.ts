@@ -6,20 +6,17 @@ const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
 /** The prefix of NAT64 for public addresses. Another prefix, `64:ff9b:1::/48`, leads into a private network. */
 const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
 
-/** Addresses in a public range that lead to the platform of an Azure virtual machine. */
-const METADATA_ADDRESSES: ReadonlySet<string> = new Set(['168.63.129.16']);
+/** In a public range, but leads to the platform of an Azure virtual machine. */
+const AZURE_METADATA_ADDRESS = '168.63.129.16';
 
-/**
- * Returns whether untrusted URLs may lead to an IP address, because it is public unicast. If an IPv6 address contains
- * an IPv4 address (mapped, NAT64, 6to4), the IPv4 address must be public.
- */
+/** Whether untrusted URLs may lead to an IP address. An IPv4 address in an IPv6 address must be public, too. */
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) {
     return false;
   }
   const parsed = ipaddr.parse(address);
   if (parsed instanceof ipaddr.IPv4) {
-    return parsed.range() === 'unicast' && !METADATA_ADDRESSES.has(parsed.toString());
+    return parsed.range() === 'unicast' && parsed.toString() !== AZURE_METADATA_ADDRESS;
   }
   if (parsed.zoneId !== undefined) {
     return false;
@@ -42,12 +39,7 @@ export function isPublicAddress(address: string): boolean {
 /** Names that always mean this machine, whatever a name server returns for them (RFC 6761 section 6.3). */
 const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
 
-/**
- * Returns whether a host is an address that is not public, or a name of this machine. The addresses of other names
- * are checked when a connection is made.
- *
- * @param hostname of a URL
- */
+/** Whether the host of a URL is an address that is not public, or a name of this machine. */
 export function isForbiddenHost(hostname: string): boolean {
   const host = withoutBrackets(hostname);
   const isAddress = ipaddr.IPv4.isValidFourPartDecimal(host) || ipaddr.IPv6.isValid(host);
@@ -60,8 +52,8 @@ export function withoutBrackets(hostname: string): string {
 }
 
 /**
- * Returns whether requests may be sent to the port of an untrusted https or wss URL: 443 or an unprivileged port.
- * A service with another protocol receives only a TLS handshake, which the author of the URL cannot control.
+ * Whether the port of an untrusted https or wss URL is 443 or unprivileged. A service with another protocol receives only
+ * a TLS handshake there, which the author of the URL cannot control.
  */
 export function isAllowedPort({ port }: Pick<URL, 'port'>): boolean {
   return port === '' || Number(port) >= 1024;

@@ -1,4 +1,4 @@
-/** Why a request got no usable response. Fixed texts, so that logs contain no quote id, no address and no text of the host. */
+/** Fixed texts, so that logs contain no quote id, no address and no text of the host. */
 export type RequestFailureReason =
   | 'forbidden address'
   | 'forbidden port'
@@ -18,7 +18,6 @@ export type RequestFailureReason =
   | 'site suspended'
   | 'closed';
 
-/** A check or limit of this service ended a request or a connection. */
 export class RequestFailure extends Error {
   override readonly name = 'RequestFailure';
   readonly reason: RequestFailureReason;

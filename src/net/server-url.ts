@@ -11,20 +11,17 @@ const PERCENT_ESCAPE = /%([0-9a-f]{2})/gi;
 const UNRESERVED_CHARACTER = /^[\w.~-]$/;
 
 interface ServerUrlRules {
-  /** In characters. Applies before and after normalisation. */
   maxLength: number;
   secureProtocol: 'https:' | 'wss:';
   plainProtocol: 'http:' | 'ws:';
-  /** Whether to accept the plain protocol and any port, for development. */
+  /** For development: accepts the plain protocol and any port. */
   allowInsecure: boolean;
 }
 
 /**
- * Normalises the URL of a mint or relay, so that two spellings count as one server. Scheme and host become lower case
- * (IDN as punycode, IPv4 as four decimals). Removes a dot after the host, the default port, dot segments, trailing
- * and double slashes, unnecessary escapes in the path (RFC 3986 section 6.2.2) and the fragment.
- *
- * @returns null if the text violates the rules, is no URL or contains credentials
+ * Normalises the URL of a mint or relay (RFC 3986 section 6.2.2), so that two spellings count as one server. Also removes
+ * a dot after the host, trailing and double slashes and the fragment. Null if the text violates the rules, is no URL or
+ * contains credentials.
  */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
@@ -57,25 +54,16 @@ function normaliseEscape(escaped: string, hex: string): string {
   return UNRESERVED_CHARACTER.test(character) ? character : escaped.toUpperCase();
 }
 
-/** Longer than any real mint's URL. */
-const MAX_MINT_URL_LENGTH = 512;
-
 /** A query or a fragment, even if it is empty, or an `@` before the path, which marks credentials. */
 const FORBIDDEN_PARTS = /[?#]|^[^/]*(?:\/+[^/]*)?@/;
 
 /** Some servers treat an escaped slash or backslash as a slash, others do not. */
 const ESCAPED_SLASH = /%(?:2F|5C)/;
 
-/**
- * Normalises the URL of a mint (see {@link normaliseServerUrl}). Wallets compare `mintUrl` as text, and two spellings
- * of one mint must share one rate limit.
- *
- * @param options.allowHttp whether to accept plain http and any port, for development
- * @returns null if the text is not the URL of a mint
- */
+/** Null if the text is not the URL of a mint. Wallets compare the normalised text. */
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {
   const normalised = normaliseServerUrl(text, {
-    maxLength: MAX_MINT_URL_LENGTH,
+    maxLength: 512,
     secureProtocol: 'https:',
     plainProtocol: 'http:',
     allowInsecure: options.allowHttp,

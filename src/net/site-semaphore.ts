@@ -1,10 +1,7 @@
 import { KeyedCounter } from '../keyed-counter.ts';
 import { getSite } from './site.ts';
 
-/** Several times the slots of a site, so that a burst of requests to an honest host is served. */
-const MAX_WAITERS_PER_SITE = 128;
-
-/** For all sites together, without exempt URLs. Scanning this many waiters takes a fraction of a millisecond. */
+/** Without exempt URLs. Scanning this many waiters takes a fraction of a millisecond. */
 const MAX_WAITERS = 4_096;
 
 interface SiteSemaphoreOptions {
@@ -16,19 +13,12 @@ interface SiteSemaphoreOptions {
   allowPrivateNetworks: boolean;
 }
 
-interface SlotKey {
-  /** The whole URL if it is exempt. */
-  site: string;
-  isExempt: boolean;
-}
-
 /**
- * Limits how many requests or connections are open at a time, per site ({@link getSite}) and in total, because users
- * can name any number of hosts. Exempt URLs belong to the operator. Each of them has its own slots and does not count
- * towards the total.
+ * Limits how many requests or connections are open at a time, per site ({@link getSite}) and in total. Exempt URLs belong
+ * to the operator. Each of them has its own slots and does not count towards the total.
  */
 export class SiteSemaphore {
-  /** How many slots are in use. */
+  /** The slots in use. */
   count = 0;
   readonly #options: SiteSemaphoreOptions;
   readonly #usedBySite = new KeyedCounter();
@@ -53,7 +43,8 @@ export class SiteSemaphore {
       return Promise.resolve(true);
     }
     const isQueueFull = this.#waiters.size >= MAX_WAITERS && !isExempt;
-    if (isQueueFull || this.#waitersBySite.get(site) >= MAX_WAITERS_PER_SITE) {
+    // Several times the slots of a site, so that a burst of requests to an honest host is served.
+    if (isQueueFull || this.#waitersBySite.get(site) >= 128) {
       return Promise.resolve(false);
     }
     const { promise, resolve } = Promise.withResolvers<boolean>();
@@ -70,7 +61,6 @@ export class SiteSemaphore {
     return promise;
   }
 
-  /** Returns a slot, and grants free slots to waiting requests. */
   release(url: string): void {
     const { site, isExempt } = this.#toKey(url);
     this.#usedBySite.decrement(site);
@@ -101,4 +91,10 @@ export class SiteSemaphore {
       ? { site: url, isExempt: true }
       : { site: getSite(url, this.#options), isExempt: false };
   }
+}
+
+interface SlotKey {
+  /** The whole URL if it is exempt. */
+  site: string;
+  isExempt: boolean;
 }

@@ -64,7 +64,7 @@ describe('a client for hosts that the operator did not name', () => {
       createServer((_, response) => response.end(body)),
     );
     onTestFinished(close);
-    const response = await openTestEgress().createFetch().request({ method: 'GET', url });
+    const response = await openTestEgress().createFetch().request({ url });
     expect(response).toMatchObject({ status: 200, json: undefined });
   });
 
@@ -75,12 +75,12 @@ describe('a client for hosts that the operator did not name', () => {
     onTestFinished(close);
     const egress = openTestEgress();
     const fetch = egress.createFetch();
-    const pending = fetch.request({ method: 'GET', url });
+    const pending = fetch.request({ url });
     await arrived.promise;
     await fetch.close();
     const closed = { outcome: 'unreachable', reason: 'closed' };
     expect(await pending).toEqual(closed);
-    expect(await fetch.request({ method: 'GET', url })).toEqual({ ...closed, isUnsent: true });
+    expect(await fetch.request({ url })).toEqual({ ...closed, isUnsent: true });
   });
 });
 

@@ -96,7 +96,6 @@ function createClient(): HttpClient {
 function sendRequest(client: HttpClient, url: string) {
   return client.request({
     url,
-    method: 'GET',
     jsonBody: null,
     maxBodyBytes: MAX_BODY_BYTES,
     timeoutMs: FETCH_LIMITS.totalTimeoutMs,

@@ -7,13 +7,13 @@ import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
-import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
+import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   type CloseReason,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
-import { HttpClient } from '../../src/net/http-client.ts';
+import { HttpClient, type HttpResponse } from '../../src/net/http-client.ts';
 import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import {
   type ConnectionAttempts,
@@ -129,11 +129,11 @@ describe('a host name that an attacker controls', () => {
     const host = `rebinding.example:${loopbackCounter.port}`;
     const attempts = startRecording();
     const url = `https://${host}/`;
-    const first = await guarded.request({ method: 'GET', url });
+    const first = await guarded.request({ url });
     const later = [
-      fetchFailureReason(await guarded.request({ method: 'GET', url })),
+      fetchFailureReason(await guarded.request({ url })),
       (await waitForClose(connect(`wss://${host}/`))).reason,
-      fetchFailureReason(await guarded.request({ method: 'POST', url, body: {} })),
+      fetchFailureReason(await guarded.request({ url, body: {} })),
     ];
     expect(first).toMatchObject({ outcome: 'unreachable', isUnsent: true });
     expect(later).toEqual(['forbidden address', 'forbidden address', 'forbidden address']);
@@ -179,7 +179,6 @@ describe('a host name that an attacker controls', () => {
     const completed: string[] = [];
     const sendRequest = async (name: string) => {
       await guarded.request({
-        method: 'GET',
         url: `https://${name}.example:${loopbackCounter.port}/`,
       });
       completed.push(name);
@@ -200,8 +199,8 @@ describe('a private host', () => {
       limits: { ...FETCH_LIMITS, totalTimeoutMs: CONNECT_TIMEOUT_MS },
     });
     const attempts = startRecording();
-    await unrestrictedFetch.request({ method: 'GET', url: `http://[::1]:${ownCounter.port}/` });
-    await unrestrictedFetch.request({ method: 'GET', url: `http://127.1:${ownCounter.port}/` });
+    await unrestrictedFetch.request({ url: `http://[::1]:${ownCounter.port}/` });
+    await unrestrictedFetch.request({ url: `http://127.1:${ownCounter.port}/` });
     expect(attempts.targets).toEqual([`[::1]:${ownCounter.port}`, `127.0.0.1:${ownCounter.port}`]);
     expect(ownCounter.connectionCount()).toBe(2);
     await unrestrictedFetch.close();
@@ -226,7 +225,7 @@ describe('a redirect to a private address', () => {
     cleanups.push(() => guarded.close());
     const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
     const attempts = startRecording();
-    const response = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
+    const response = await guarded.request({ url: `http://${host}/`, body: {} });
     expect(response).toMatchObject({ outcome: 'responded', status });
     const closed = await waitForClose(connect(`ws://${host}/`));
     expect(closed).toEqual({ reason: 'handshake rejected', status });
@@ -361,7 +360,7 @@ function createGuardedConnector() {
 async function failureReasons(authority: string): Promise<string[]> {
   const reasons: string[] = [];
   for (const client of [createGuardedFetch(), createMeteredFetch()]) {
-    const response = await client.request({ method: 'GET', url: `https://${authority}/` });
+    const response = await client.request({ url: `https://${authority}/` });
     reasons.push(fetchFailureReason(response));
   }
   const connect = createGuardedConnector();
@@ -371,7 +370,7 @@ async function failureReasons(authority: string): Promise<string[]> {
   return reasons;
 }
 
-function fetchFailureReason(response: GuardedResponse): string {
+function fetchFailureReason(response: HttpResponse): string {
   return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 

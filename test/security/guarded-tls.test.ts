@@ -49,7 +49,7 @@ afterAll(async () => {
 
 describe('a client for untrusted hosts with the settings of production', () => {
   it('allows an HTTPS request to a public host', async () => {
-    const result = await guardedFetch.request({ method: 'GET', url: `https://mint.test:${port}/` });
+    const result = await guardedFetch.request({ url: `https://mint.test:${port}/` });
     expect(result).toMatchObject({ outcome: 'responded', status: 200, text: 'hello' });
   });
 
@@ -65,7 +65,7 @@ describe('a client for untrusted hosts with the settings of production', () => {
 
   it('requires a certificate for the requested host name', async () => {
     const url = `https://other.test:${port}/`;
-    const result = await guardedFetch.request({ method: 'GET', url });
+    const result = await guardedFetch.request({ url });
     expect(result).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
     const [closed] = await once(connectWebSocket(`wss://other.test:${port}/`), 'close');
     expect(closed).toEqual({ reason: 'bad certificate', status: null });
@@ -88,7 +88,6 @@ describe('a client for untrusted hosts with the settings of production', () => {
     onTestFinished(() => client.close());
     const response = await client.request({
       url: `https://${host}/`,
-      method: 'GET',
       jsonBody: null,
       maxBodyBytes: FETCH_LIMITS.maxBodyBytes,
       timeoutMs: FETCH_LIMITS.totalTimeoutMs,
@@ -122,7 +121,7 @@ describe('a client for untrusted hosts with the settings of production', () => {
     });
     onTestFinished(() => fetchWithOperatorOrigin.close());
     const sendRequest = (port: number) =>
-      fetchWithOperatorOrigin.request({ method: 'GET', url: `https://mint.test:${port}/` });
+      fetchWithOperatorOrigin.request({ url: `https://mint.test:${port}/` });
     const results = ports.map(sendRequest);
     while (pendingResponses.length < MAX_REQUESTS_PER_HOST) {
       await once(arrivals, 'arrival');

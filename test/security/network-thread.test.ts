@@ -71,8 +71,8 @@ describe.each(DAMAGES)('the network thread %s', (_case, damage) => {
     const fetch = egress.createFetch();
     const socket = egress.connect(`${otherSite.url.replace('http', 'ws')}/`);
     await once(socket, 'open');
-    await fetch.request({ method: 'GET', url: site.url });
-    const pending = fetch.request({ method: 'GET', url: `${otherSite.url}/never` });
+    await fetch.request({ url: site.url });
+    const pending = fetch.request({ url: `${otherSite.url}/never` });
     const closed = once(socket, 'close');
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
@@ -104,7 +104,7 @@ it('survives when the largest responses of many requests end at the same time', 
   onTestFinished(close);
   const fetch = egress.createFetch();
   const responses = await Promise.all(
-    Array.from({ length: REQUESTS }, () => fetch.request({ method: 'GET', url })),
+    Array.from({ length: REQUESTS }, () => fetch.request({ url })),
   );
   expect(stops).toEqual([]);
   expect(responses.some(({ outcome }) => outcome === 'responded')).toBe(true);
@@ -117,17 +117,17 @@ it('suspends the site that blocked the network thread, for twice as long each ti
   const fetch = egress.createFetch();
   const suspended = { outcome: 'unreachable', reason: 'site suspended', isUnsent: true };
   for (const durationMs of [FIRST_SUSPENSION_MS, 2 * FIRST_SUSPENSION_MS]) {
-    await fetch.request({ method: 'GET', url: otherSite.url });
+    await fetch.request({ url: otherSite.url });
     await evaluateInWorker('JSON.parse = () => { for (;;); };');
-    await fetch.request({ method: 'GET', url: site.url });
-    expect(await fetch.request({ method: 'GET', url: site.url })).toEqual(suspended);
+    await fetch.request({ url: site.url });
+    expect(await fetch.request({ url: site.url })).toEqual(suspended);
     const [reason] = await once(egress.connect(site.url.replace('http', 'ws')), 'close');
     expect(reason).toEqual({ reason: 'site suspended', status: null });
     await expectResponse(fetch, otherSite);
     const stop = { site: new URL(site.url).host, suspendedMs: durationMs };
     expect(stops.at(-1)).toMatchObject(stop);
     nowMs += durationMs - 1;
-    expect(await fetch.request({ method: 'GET', url: site.url })).toEqual(suspended);
+    expect(await fetch.request({ url: site.url })).toEqual(suspended);
     nowMs += 1;
   }
   await expectResponse(fetch, site);
@@ -137,10 +137,10 @@ it('starts with the first host that the operator did not name', async () => {
   const operatorEgress = createTestEgress([site.url]);
   const fetch = operatorEgress.createFetch();
   worker = null;
-  await fetch.request({ method: 'GET', url: site.url });
+  await fetch.request({ url: site.url });
   await once(operatorEgress.connect(site.url.replace('http', 'ws')), 'open');
   expect(worker).toBeNull();
-  await fetch.request({ method: 'GET', url: otherSite.url });
+  await fetch.request({ url: otherSite.url });
   expect(worker).not.toBeNull();
   await operatorEgress.close();
 });
@@ -167,7 +167,7 @@ it('loses no payment at a mint of a user if the network thread is blocked', asyn
 
 it('suspends no site if the network thread dies while it is idle', async () => {
   const fetch = egress.createFetch();
-  await fetch.request({ method: 'GET', url: site.url });
+  await fetch.request({ url: site.url });
   // Two heartbeats later, it is idle.
   await evaluateInWorker('setTimeout(process.exit, 500)');
   await expect.poll(() => stops).toMatchObject([{ site: null, suspendedMs: 0 }]);
@@ -182,7 +182,7 @@ it(`leaks nothing when it is replaced ${RESTARTS} times`, async () => {
     // The others are killed as they start.
     const isAnswered = i % 5 === 0;
     const started = once(process, 'worker');
-    const response = fetch.request({ method: 'GET', url: site.url });
+    const response = fetch.request({ url: site.url });
     const [thread] = await started;
     await (isAnswered ? response : once(thread, 'online'));
     await thread.terminate();
@@ -208,7 +208,7 @@ function createTestEgress(operatorUrls: readonly string[]): Egress {
 }
 
 async function expectResponse(fetch: EgressFetch, { url }: LoopbackServer): Promise<void> {
-  expect(await fetch.request({ method: 'GET', url })).toMatchObject({ status: 200 });
+  expect(await fetch.request({ url })).toMatchObject({ status: 200 });
 }
 
 /** Starts a server that accepts WebSockets and answers each request except those for `/never`. */

@@ -1,4 +1,5 @@
-import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
+import type { GuardedFetch } from '../../net/guarded-fetch.ts';
+import type { HttpResponse } from '../../net/http-client.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
 import { MAX_ORIGIN_RESPONSE_BYTES } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
@@ -29,7 +30,6 @@ export async function checkOrigins(
   return Promise.all(
     input.origins.map(async (origin) => {
       const response = await fetch.request({
-        method: 'GET',
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
         maxBodyBytes: MAX_ORIGIN_RESPONSE_BYTES,
       });
@@ -43,7 +43,7 @@ export async function checkOrigins(
 
 function evaluateResponse(
   origin: string,
-  response: GuardedResponse,
+  response: HttpResponse,
   zapPubkey: string | null,
 ): Finding {
   if (response.outcome === 'unreachable') {

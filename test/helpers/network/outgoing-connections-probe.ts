@@ -21,7 +21,7 @@ process.stdout.write(JSON.stringify(results));
 async function connectGuarded(operatorUrls: string[]) {
   const egress = createEgress({ allowPrivateNetworks: true, operatorUrls });
   const fetch = egress.createFetch();
-  const response = await fetch.request({ method: 'GET', url: `${serverUrl}/guarded-fetch` });
+  const response = await fetch.request({ url: `${serverUrl}/guarded-fetch` });
   const socket = egress.connect(`${serverUrl.replace(/^http/, 'ws')}/guarded-socket`);
   const closed = once(socket, 'close');
   const [closeReason] = await Promise.race([once(socket, 'open'), closed]);

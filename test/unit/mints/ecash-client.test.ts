@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { BlindedMessage, BlindSignature, Proof } from '../../../src/mints/ecash.ts';
 import { EcashClient } from '../../../src/mints/ecash-client.ts';
-import type { GuardedRequest, GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import type { GuardedRequest } from '../../../src/net/guarded-fetch.ts';
+import type { HttpResponse } from '../../../src/net/http-client.ts';
 
 const MINT_URL = 'https://mint.example/Bitcoin';
 const KEYSET_ID = '01fc7e503bcea2cd4af79734c58f345988549930fafb8ae059317c3203a7e96311';
@@ -37,7 +38,7 @@ describe('readKeysets', () => {
         { id: OTHER_ID, unit: 'usd', active: true, inputFeePpk: 0, finalExpiry: 9 },
       ],
     });
-    expect(client.requests).toMatchObject([{ method: 'GET', url: `${MINT_URL}/v1/keysets` }]);
+    expect(client.requests).toMatchObject([{ url: `${MINT_URL}/v1/keysets` }]);
   });
 
   it.each([null, { id: '../swap' }, { id: 'a'.repeat(67) }, { input_fee_ppk: -1 }])(
@@ -195,7 +196,7 @@ describe('restore', () => {
 });
 
 /** Creates a client that receives the same response to every request. */
-function clientForResponse(response: GuardedResponse) {
+function clientForResponse(response: HttpResponse) {
   const requests: GuardedRequest[] = [];
   const fetch = {
     request: async (request: GuardedRequest) => {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EcashClient } from '../../../src/mints/ecash-client.ts';
 import { MintClient } from '../../../src/mints/mint-client.ts';
 import type { MintRoute } from '../../../src/mints/mint-rate-limiter.ts';
-import type { GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import type { HttpResponse } from '../../../src/net/http-client.ts';
 import {
   createTestMintRateLimiter,
   expectGranted,
@@ -70,7 +70,7 @@ describe('MintClient and EcashClient', () => {
 function createClientsOfFakeMint() {
   const { limiter, finishedRequests } = createTestMintRateLimiter();
   const clients = {
-    response: respondedWith(400) as GuardedResponse | Error,
+    response: respondedWith(400) as HttpResponse | Error,
     sentUrls: [] as string[],
   };
   const fetch = {
@@ -106,6 +106,6 @@ function listRequestFunctions({ mints, ecash }: Clients): [MintRoute, () => Prom
   ];
 }
 
-function respondedWith(status: number): GuardedResponse {
+function respondedWith(status: number): HttpResponse {
   return { outcome: 'responded', status, headers: new Map(), json: {}, text: '' };
 }

@@ -28,7 +28,7 @@ it.each<[string, (host: string) => Promise<string>, string]>([
 async function requestOverHttp(host: string): Promise<string> {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   onTestFinished(() => fetch.close());
-  return (await fetch.request({ method: 'GET', url: `http://${host}/` })).outcome;
+  return (await fetch.request({ url: `http://${host}/` })).outcome;
 }
 
 async function openWebSocket(host: string): Promise<string> {

@@ -3,7 +3,8 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { findFreePort } from '../../../scripts/server-process.ts';
-import { GuardedFetch, type GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import { GuardedFetch, type GuardedRequest } from '../../../src/net/guarded-fetch.ts';
+import type { HttpResponse } from '../../../src/net/http-client.ts';
 import { FETCH_LIMITS, type FetchLimits } from '../../../src/net/limits.ts';
 
 // test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
@@ -180,13 +181,12 @@ describe('GuardedFetch failures', () => {
   });
 });
 
-/** Sends a POST request if there is a body, otherwise a GET request. */
 function sendRequest(
   url: string,
-  options: { body?: unknown; maxBodyBytes?: number } = {},
+  options: Omit<GuardedRequest, 'url'> = {},
   guardedFetch = createFetch(),
-): Promise<GuardedResponse> {
-  return guardedFetch.request({ method: 'body' in options ? 'POST' : 'GET', url, ...options });
+): Promise<HttpResponse> {
+  return guardedFetch.request({ url, ...options });
 }
 
 function createFetch(

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { GuardedResponse } from '../../../src/net/guarded-fetch.ts';
+import type { HttpResponse } from '../../../src/net/http-client.ts';
 import { checkClockSkew } from '../../../src/operator/doctor/check-clock.ts';
 import {
   checkDataDir,
@@ -118,7 +118,7 @@ describe('checkOrigins', () => {
       headers: new Map(headers),
     }) as const;
 
-  const checkOriginWith = (response: GuardedResponse, { isServiceStopped = false } = {}) =>
+  const checkOriginWith = (response: HttpResponse, { isServiceStopped = false } = {}) =>
     checkOrigins(
       { origins: [ORIGIN], zapPubkey: null, isServiceStopped },
       { request: async () => response },
@@ -128,9 +128,9 @@ describe('checkOrigins', () => {
   const OTHER_ZAP_KEY = { ...DISCOVERY_BODY, nostrPubkey: 'ab' };
   const LNURL_ERROR = { status: 'ERROR', reason: 'Mint unavailable.' };
   const REDIRECT = responseWith(301, '', [['location', 'https://www.example']]);
-  const UNREACHABLE: GuardedResponse = { outcome: 'unreachable', reason: 'name not found' };
+  const UNREACHABLE: HttpResponse = { outcome: 'unreachable', reason: 'name not found' };
 
-  it.each<[string, GuardedResponse, string]>([
+  it.each<[string, HttpResponse, string]>([
     ['leads to the service', responseWith(200, DISCOVERY_BODY), 'ok origin.reachable'],
     ['cannot be reached', UNREACHABLE, 'problem origin.reachable'],
     ['leads to a proxy that drops Host', responseWith(200, OTHER_CALLBACK), 'problem origin.host'],
