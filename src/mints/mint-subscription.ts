@@ -8,7 +8,7 @@ import {
   type SubscriptionTiming,
 } from './limits.ts';
 import type { MintAnomalyCounter } from './mint-anomalies.ts';
-import { SUBSCRIPTION_KINDS, type SubscriptionKind } from './mint-info.ts';
+import type { SubscriptionKind } from './mint-info.ts';
 import type { MintRateLimiter, RequestSlot } from './mint-rate-limiter.ts';
 import type { QuoteObservation } from './quote-responses.ts';
 import {
@@ -32,7 +32,7 @@ export interface SubscribableQuotes {
 
 interface SubscriptionContext {
   mintUrl: string;
-  /** The kind that the mint advertises. If the mint rejects it, the other kind is tried. */
+  /** The kind that the mint advertises. */
   kind: SubscriptionKind;
   quotes: SubscribableQuotes;
   connect: WebSocketConnector;
@@ -42,7 +42,6 @@ interface SubscriptionContext {
   anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
   log: Pick<Logger, 'debug'>;
-  timing?: Partial<SubscriptionTiming>;
 }
 
 /** Receives state changes of quotes over one mint's WebSocket (NUT-17), so that they are known before a poll. */
@@ -57,16 +56,11 @@ export class MintSubscription {
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
   /** Reconnects since the last connection that lasted `stableAfterMs`. */
   #reconnectAttempts = 0;
-  #kind: SubscriptionKind;
-  /** What to try if the mint rejects the kind; null once it has confirmed or rejected both. */
-  #otherKind: SubscriptionKind | null;
   #isClosed = false;
 
-  constructor(context: SubscriptionContext) {
+  constructor(context: SubscriptionContext, timing = SUBSCRIPTION_TIMING) {
     this.#context = context;
-    this.#timing = { ...SUBSCRIPTION_TIMING, ...context.timing };
-    this.#kind = context.kind;
-    this.#otherKind = SUBSCRIPTION_KINDS.find((kind) => kind !== context.kind) ?? null;
+    this.#timing = timing;
   }
 
   /** Subscribes the quotes that have no subscription. Call it when there are new ones. Does not wait. */
@@ -76,7 +70,7 @@ export class MintSubscription {
     }
   }
 
-  /** Closes all connections, and resolves when they are closed. Reports nothing from now on. */
+  /** Resolves when all connections are closed. Reports nothing from now on. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelPause();
@@ -163,8 +157,7 @@ export class MintSubscription {
     slot: RequestSlot,
     quoteIds: readonly string[],
   ): Promise<void> {
-    const { quotes } = this.#context;
-    const kind = this.#kind;
+    const { kind, quotes } = this.#context;
     const outcome = await connection.subscribe(quoteIds, kind);
     reportOutcome(slot, outcome);
     this.#log('mint_subscription', 'mint subscription finished', {
@@ -172,27 +165,13 @@ export class MintSubscription {
       outcome,
     });
     if (outcome === 'confirmed') {
-      this.#otherKind = null;
       quotes.handleSubscribed(quoteIds);
     } else if (outcome === 'rate_limited') {
       quotes.handleUnsubscribed(quoteIds);
     } else if (outcome === 'no_response') {
-      // cdk-mintd does not respond to unknown kinds.
-      this.#tryOtherKind(kind);
       connection.close();
-    } else if (outcome === 'rejected' && this.#tryOtherKind(kind)) {
-      quotes.handleUnsubscribed(quoteIds);
     }
     this.subscribe();
-  }
-
-  /** @returns whether the other kind is used from now on */
-  #tryOtherKind(failedKind: SubscriptionKind): boolean {
-    if (failedKind === this.#kind && this.#otherKind !== null) {
-      this.#kind = this.#otherKind;
-      this.#otherKind = null;
-    }
-    return failedKind !== this.#kind;
   }
 
   /** Subscribes the quotes of a lost connection again. */

@@ -9,12 +9,6 @@ import {
 import type { SubscriptionKind } from './mint-info.ts';
 import { parseQuoteObservation, type QuoteObservation } from './quote-responses.ts';
 
-/** Nutshell's error message when its limit of messages is exceeded. */
-const RATE_LIMITED_MESSAGE = /rate limit/i;
-
-/** Handshake statuses that mean a rate limit; Nutshell sends 500. */
-const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
-
 export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 
 /** `closed`: the connection ended before the mint responded. */
@@ -33,7 +27,6 @@ export class SubscriptionConnection {
   readonly closed: Promise<void>;
   subscriptionCount = 0;
   readonly #context: ConnectionContext;
-  readonly #socket: GuardedSocket;
   /** The newest is last. */
   readonly #quoteIds = new Set<string>();
   /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
@@ -43,45 +36,41 @@ export class SubscriptionConnection {
 
   constructor(context: ConnectionContext) {
     this.#context = context;
-    this.#socket = context.socket;
+    const { socket, timing } = context;
     const opened = Promise.withResolvers<OpenOutcome>();
     const closed = Promise.withResolvers<void>();
     this.opened = opened.promise;
     this.closed = closed.promise;
-    const pingTimer = setInterval(
-      () => this.#checkHeartbeat(),
-      context.timing.pingIntervalMs,
-    ).unref();
-    this.#socket.once('open', () => opened.resolve('open'));
-    this.#socket.on('message', (text) => {
+    const pingTimer = setInterval(() => this.#checkHeartbeat(), timing.pingIntervalMs).unref();
+    socket.once('open', () => opened.resolve('open'));
+    socket.on('message', (text) => {
       this.#isAlive = true;
       this.#handleMessage(text);
     });
-    this.#socket.on('pong', () => {
+    socket.on('pong', () => {
       this.#isAlive = true;
     });
-    this.#socket.once('close', ({ status }) => {
+    socket.once('close', ({ status }) => {
       clearInterval(pingTimer);
       for (const finish of this.#pendingRequests.values()) {
         finish('closed');
       }
-      opened.resolve(RATE_LIMITED_STATUSES.has(status ?? 0) ? 'rate_limited' : 'failed');
+      // Nutshell sends 500.
+      opened.resolve(status === 429 || status === 500 ? 'rate_limited' : 'failed');
       closed.resolve();
     });
   }
 
   get isOpen(): boolean {
-    return this.#socket.state === 'open';
+    return this.#context.socket.state === 'open';
   }
 
-  /** How many more quotes can be subscribed on this connection. */
   get remainingCapacity(): number {
     return this.subscriptionCount < MAX_SUBSCRIPTIONS_PER_CONNECTION
       ? MAX_QUOTES_PER_CONNECTION - this.#quoteIds.size
       : 0;
   }
 
-  /** Lists the subscribed quotes. The newest is last. */
   listQuoteIds(): string[] {
     return [...this.#quoteIds];
   }
@@ -100,22 +89,22 @@ export class SubscriptionConnection {
     }
     this.#pendingRequests.set(id, finish);
     const params = { kind, subId: `quotes-${id}`, filters: quoteIds };
-    this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
+    this.#context.socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
     setTimeoutAfterPendingIo(this.#context.timing.responseTimeoutMs, () => finish('no_response'));
     return promise;
   }
 
   close(): void {
-    this.#socket.close();
+    this.#context.socket.close();
   }
 
   /** Terminates the connection if neither a message nor a pong has arrived since the last ping. */
   #checkHeartbeat(): void {
     if (!this.#isAlive) {
-      this.#socket.terminate();
+      this.#context.socket.terminate();
     } else if (this.isOpen) {
       this.#isAlive = false;
-      this.#socket.ping();
+      this.#context.socket.ping();
     }
   }
 
@@ -125,8 +114,11 @@ export class SubscriptionConnection {
       return;
     }
     if ('params' in message) {
-      this.#handleNotification(parseQuoteObservation(message.params.payload));
-    } else if (RATE_LIMITED_MESSAGE.test(message.error?.message ?? '')) {
+      const observation = parseQuoteObservation(message.params.payload);
+      if (observation !== null) {
+        this.#handleNotification(observation);
+      }
+    } else if (/rate limit/i.test(message.error?.message ?? '')) {
       // Nutshell's rejection contains no request id. It refers to the oldest request, because responses are in order.
       const [oldest] = this.#pendingRequests.values();
       oldest?.('rate_limited');
@@ -136,10 +128,7 @@ export class SubscriptionConnection {
     }
   }
 
-  #handleNotification(observation: QuoteObservation | null): void {
-    if (observation === null) {
-      return;
-    }
+  #handleNotification(observation: QuoteObservation): void {
     if (this.#quoteIds.has(observation.quoteId)) {
       this.#context.onNotification(observation);
     } else {

@@ -41,43 +41,16 @@ const FAST_TIMING: SubscriptionTiming = {
 afterEach(() => void vi.useRealTimers());
 
 describe('MintSubscription', () => {
-  it.each(['rejects', 'does not respond to'] as const)(
-    'subscribes with the other kind if the mint %s the advertised kind',
-    async (reaction) => {
-      useFakeTime();
-      const mint = await FakeWebSocketMint.start();
-      const { subscription, subscribed, reconnectDelaysMs } = createSubscription(mint.url, {
-        kind: 'mint_quote',
-      });
-      subscription.subscribe(['a']);
-      let connection = await mint.connections.next();
-      const { id, params } = await connection.requests.next();
-      expect(params.kind).toBe('mint_quote');
-      if (reaction === 'rejects') {
-        connection.send({ jsonrpc: '2.0', id, error: { code: -32602, message: 'Invalid kind' } });
-      } else {
-        await advanceTime(FAST_TIMING.responseTimeoutMs);
-        await reconnectDelaysMs.next();
-        await advanceTime(FAST_TIMING.maxReconnectDelayMs);
-        connection = await mint.connections.next();
-      }
-      const request = await connection.requests.next();
-      expect(request.params).toMatchObject({ kind: 'bolt11_mint_quote', filters: ['a'] });
-      connection.confirmSubscription(request);
-      expect(await subscribed.next()).toEqual(['a']);
-      // Later errors of single subscriptions do not change the kind.
-      subscription.subscribe(['b']);
-      const rejected = await connection.requests.next();
-      connection.send({ jsonrpc: '2.0', id: rejected.id, error: { code: -1, message: 'No' } });
-      await waitForEventLoopTurn();
-      subscription.subscribe(['c']);
-      await advanceTime(SECOND_MS);
-      expect((await connection.requests.next()).params).toMatchObject({
-        kind: 'bolt11_mint_quote',
-        filters: ['c'],
-      });
-    },
-  );
+  it('subscribes with the kind that the mint advertises', async () => {
+    const mint = await FakeWebSocketMint.start();
+    const { subscription, subscribed } = createSubscription(mint.url, { kind: 'mint_quote' });
+    subscription.subscribe(['a']);
+    const connection = await mint.connections.next();
+    const request = await connection.requests.next();
+    expect(request.params).toMatchObject({ kind: 'mint_quote', filters: ['a'] });
+    connection.confirmSubscription(request);
+    expect(await subscribed.next()).toEqual(['a']);
+  });
 
   it.each([
     ['an error', { error: { code: -32602, message: 'Invalid params' } }],
@@ -404,31 +377,33 @@ function createSubscription(
     },
     handleNotification: (observation) => observations.push(observation),
   };
-  const mintSubscription = new MintSubscription({
-    mintUrl,
-    connect: (url) => {
-      const socket = connect(url);
-      clientSockets.push(socket);
-      return socket;
-    },
-    limiter: createTestMintRateLimiter().limiter,
-    connectionSlots,
-    anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
-    kind,
-    quotes,
-    monotonicMs: () => performance.now(),
-    log: {
-      debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
-        if (fields.outcome !== undefined) {
-          subscribeOutcomes.push(fields.outcome);
-        }
-        if (fields.reconnectInMs !== undefined) {
-          reconnectDelaysMs.push(fields.reconnectInMs);
-        }
+  const mintSubscription = new MintSubscription(
+    {
+      mintUrl,
+      connect: (url) => {
+        const socket = connect(url);
+        clientSockets.push(socket);
+        return socket;
+      },
+      limiter: createTestMintRateLimiter().limiter,
+      connectionSlots,
+      anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
+      kind,
+      quotes,
+      monotonicMs: () => performance.now(),
+      log: {
+        debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
+          if (fields.outcome !== undefined) {
+            subscribeOutcomes.push(fields.outcome);
+          }
+          if (fields.reconnectInMs !== undefined) {
+            reconnectDelaysMs.push(fields.reconnectInMs);
+          }
+        },
       },
     },
-    timing: { ...FAST_TIMING, ...timing },
-  });
+    { ...FAST_TIMING, ...timing },
+  );
   const subscription = {
     subscribe: (quoteIds: readonly string[]) => {
       unsubscribed.push(...quoteIds);
