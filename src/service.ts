@@ -51,7 +51,7 @@ export interface ServiceOverrides {
   pollIntervalMs?: number;
   scanIntervalMs?: number;
   purchaseRecoveryIntervalMs?: number;
-  mintLimiterTiming?: Partial<RateLimiterTiming>;
+  mintLimiterTiming?: RateLimiterTiming;
   fetchLimits?: Partial<FetchLimits>;
 }
 
@@ -113,7 +113,7 @@ export async function startService(
     db,
     policy: mintPolicy,
     egress,
-    limiterTiming: overrides.mintLimiterTiming ?? {},
+    limiterTiming: overrides.mintLimiterTiming,
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
     clock,
     monotonicMs,

@@ -7,30 +7,33 @@ import type {
   Proof,
   ProofState,
 } from './ecash.ts';
-import {
-  type FailedResult,
-  type MintRequest,
-  type MintRequestContext,
-  sendMintRequest,
-} from './mint-client.ts';
-import type { RequestResult } from './route-rate-limiter.ts';
-import { parseSwapRejection, type SwapRejectionReason } from './swap-rejection.ts';
+import { type MintRequest, type MintRequestContext, sendMintRequest } from './mint-client.ts';
+import { type MintErrorResponse, parseErrorDetail } from './mint-error.ts';
+import type { RequestWait } from './mint-rate-limiter.ts';
+import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
 
-export interface SwapOptions {
-  maxWaitMs?: number;
-  addressGroup?: string;
-}
+/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
+const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
+
+/** A signature with its DLEQ proof and its output is about 600 bytes. */
+const MAX_BYTES_PER_OUTPUT = 1024;
+
+/** The state of a spent proof may include its witness, which contains a few signatures. */
+const MAX_BYTES_PER_STATE = 2 * 1024;
+
+/** A list of hundreds of keysets is about 100 kB. */
+const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
 
 /**
  * Sends the requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
  * normalised. If the result of a swap is `unavailable` without `isUnsent`, the mint may have executed the swap.
  */
 export class EcashClient {
-  readonly #deps: MintRequestContext;
+  readonly #context: MintRequestContext;
 
-  constructor(deps: MintRequestContext) {
-    this.#deps = deps;
+  constructor(context: MintRequestContext) {
+    this.#context = context;
   }
 
   /** Reads the keysets of a mint, including inactive ones (NUT-02). */
@@ -44,11 +47,7 @@ export class EcashClient {
     });
   }
 
-  /**
-   * Reads the keys of one keyset (NUT-01). The caller verifies them against its id.
-   *
-   * @param keysetId hex
-   */
+  /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id, which is hex. */
   readKeys(mintUrl: string, keysetId: string) {
     return this.#send({
       mintUrl,
@@ -61,20 +60,15 @@ export class EcashClient {
 
   /** Returns how long a swap for a buyer would wait for the rate limit of the mint; 0 if it can be sent. */
   getSwapWaitMs(mintUrl: string, addressGroup: string): number {
-    return this.#deps.limiter?.getWaitMs(mintUrl, 'swap', addressGroup) ?? 0;
+    return this.#context.limiter?.getWaitMs(mintUrl, 'swap', addressGroup) ?? 0;
   }
 
-  /**
-   * Swaps proofs for new ones (NUT-03).
-   *
-   * @param options.maxWaitMs how long to wait for the mint's rate limit; by default, as long as a payer
-   * @param options.addressGroup of the buyer who waits; by default none
-   */
+  /** Swaps proofs for new ones (NUT-03). By default, waits for the mint's rate limit as long as a payer does. */
   swap(
     mintUrl: string,
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
-    options: SwapOptions = {},
+    wait: RequestWait = {},
   ) {
     type Rejection = { outcome: 'rejected'; reason: SwapRejectionReason };
     return this.#send<NonNullable<ReturnType<typeof parseSignatures>> | Rejection>({
@@ -83,17 +77,16 @@ export class EcashClient {
       path: '/v1/swap',
       body: { inputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
-      ...options,
+      ...wait,
       parse: (body) => parseSignatures(body, outputs),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });
   }
 
   /**
-   * Checks whether proofs are spent (NUT-07).
+   * Checks whether proofs are spent (NUT-07). Returns the states by Y.
    *
    * @param ys the points Y that identify the proofs, in lower-case hex. For upper case, Nutshell would report UNSPENT
-   * @returns the states by Y
    */
   checkState(mintUrl: string, ys: readonly string[]) {
     return this.#send({
@@ -106,12 +99,7 @@ export class EcashClient {
     });
   }
 
-  /**
-   * Reads the signatures that the mint created for outputs of an earlier swap (NUT-09).
-   *
-   * @param outputs exactly as they were sent in that swap
-   * @returns only the outputs that the mint has signed
-   */
+  /** Returns the outputs, exactly as they were sent in an earlier swap, that the mint has signed (NUT-09). */
   restore(mintUrl: string, outputs: readonly BlindedMessage[]) {
     return this.#send({
       mintUrl,
@@ -126,33 +114,12 @@ export class EcashClient {
   #send<Result extends RequestResult>(
     request: MintRequest<Result>,
   ): Promise<Result | FailedResult> {
-    const maxWaitMs = request.maxWaitMs ?? this.#deps.limiter?.payerMaxWaitMs;
-    return sendMintRequest(this.#deps, { ...request, maxWaitMs });
+    const maxWaitMs = request.maxWaitMs ?? this.#context.limiter?.payerMaxWaitMs;
+    return sendMintRequest(this.#context, { ...request, maxWaitMs });
   }
 }
 
-/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
-const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
-
-/** A signature with its DLEQ proof and its output is about 600 bytes. */
-const MAX_BYTES_PER_OUTPUT = 1024;
-
-/** The state of a spent proof may include its witness, which contains a few signatures. */
-const MAX_BYTES_PER_STATE = 2 * 1024;
-
-/** A list of hundreds of keysets is about 100 kB. */
-const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
-
-/** A mint has a few keysets, or hundreds after many years with several units. */
-const MAX_KEYSETS = 1_000;
-
-/** A keyset for the powers of two up to 2^63 has 64 keys. A keyset for other amounts may have more. */
-const MAX_KEYS = 256;
-
-/** A thousand sats per proof (ppk: thousandths of a sat per proof). The bound keeps sums of fees exact integers. */
-const MAX_FEE_PPK = 1_000_000;
-
-/** A compressed point of secp256k1 in hex, converted to lower case. */
+/** A compressed point in hex. Converted to lower case. */
 const pointSchema = z
   .string()
   .regex(/^0[23][0-9a-fA-F]{64}$/)
@@ -168,7 +135,8 @@ const keysetSchema = z
     id: keysetIdSchema,
     unit: z.string().max(32),
     active: z.boolean(),
-    input_fee_ppk: wholeNumberSchema.refine((fee) => fee <= MAX_FEE_PPK).nullish(),
+    // More than any mint charges, and few enough that a sum of fees stays exact.
+    input_fee_ppk: wholeNumberSchema.refine((fee) => fee <= 1_000_000).nullish(),
     final_expiry: wholeNumberSchema.nullish(),
   })
   .transform(
@@ -179,15 +147,17 @@ const keysetSchema = z
     }),
   );
 
-/** Validating thousands of keys would take long, so they are counted first. */
-const unvalidatedKeysSchema = z.custom<object>(
-  (keys) => typeof keys === 'object' && keys !== null && Object.keys(keys).length <= MAX_KEYS,
-);
-
-/** Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). */
+/**
+ * Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). Validating
+ * thousands of keys would take long, so they are counted first. A keyset for the powers of two has 64.
+ */
 const keysetKeysSchema = z.object({
   id: keysetIdSchema,
-  keys: unvalidatedKeysSchema.pipe(z.record(z.string().regex(/^[1-9]\d{0,19}$/), pointSchema)),
+  keys: z
+    .custom<object>(
+      (keys) => typeof keys === 'object' && keys !== null && Object.keys(keys).length <= 256,
+    )
+    .pipe(z.record(z.string().regex(/^[1-9]\d{0,19}$/), pointSchema)),
 });
 
 const signatureSchema: z.ZodType<BlindSignature> = z.object({
@@ -196,31 +166,23 @@ const signatureSchema: z.ZodType<BlindSignature> = z.object({
   C_: pointSchema,
 });
 
-const signaturesSchema = z.array(signatureSchema);
-const statesSchema = z.array(
-  z.object({ Y: z.string().toLowerCase(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) }),
-);
-const restoredPairsSchema = z.array(
-  z.tuple([z.object({ B_: z.string().toLowerCase() }), signatureSchema]),
-);
-
-/** The lists of a response. Parsing their entries takes time, so their lengths are checked first. */
-const listsSchema = z.object({
-  signatures: z.array(z.unknown()).nullish(),
-  /** What older versions of cdk-mintd and Nutshell send instead of `signatures`. */
-  promises: z.array(z.unknown()).nullish(),
-  outputs: z.array(z.unknown()).optional(),
-  states: z.array(z.unknown()).optional(),
+const stateSchema = z.object({
+  Y: z.string().toLowerCase(),
+  state: z.enum(['UNSPENT', 'PENDING', 'SPENT']),
 });
 
-/** Parses a list of keysets and skips malformed entries; null if the body has no list. */
+/** Checks the length first, because parsing the entries takes time. */
+function listOf<T>(schema: z.ZodType<T>, maxLength: number) {
+  return z.array(z.unknown()).max(maxLength).pipe(z.array(schema));
+}
+
+/** Skips malformed entries. A mint has a few keysets, or hundreds after many years with several units. */
 function parseKeysets(body: unknown): { outcome: 'found'; keysets: Keyset[] } | null {
-  const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, MAX_KEYSETS);
+  const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, 1_000);
   const keysets = entries?.flatMap((entry) => keysetSchema.safeParse(entry).data ?? []);
   return keysets ? { outcome: 'found', keysets } : null;
 }
 
-/** Parses the keys of one keyset; null if they are missing or malformed. */
 function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: KeysetKeys } | null {
   const entry = keysetsResponseSchema
     .safeParse(body)
@@ -229,29 +191,19 @@ function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: K
   return keys ? { outcome: 'found', keys } : null;
 }
 
-/** Parses the signatures for outputs; null unless there is one for each. The caller checks which outputs they are for. */
-function parseSignatures(
-  body: unknown,
-  outputs: readonly BlindedMessage[],
-): { outcome: 'signed'; signatures: BlindSignature[] } | null {
-  const unvalidated = listsSchema.safeParse(body).data?.signatures;
-  if (unvalidated?.length !== outputs.length) {
-    return null;
-  }
-  const signatures = signaturesSchema.safeParse(unvalidated).data;
-  return signatures ? { outcome: 'signed', signatures } : null;
+/** Null unless there is a signature for each output. The caller checks which outputs they are for. */
+function parseSignatures(body: unknown, { length }: readonly BlindedMessage[]) {
+  const schema = z.object({ signatures: listOf(signatureSchema, length) });
+  const signatures = schema.safeParse(body).data?.signatures;
+  return signatures?.length === length ? { outcome: 'signed' as const, signatures } : null;
 }
 
-/** Parses the states of proofs by Y in lower case; null if a proof has no state. */
+/** Null if a proof has no state. */
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
-  const unvalidated = listsSchema.safeParse(body).data?.states ?? [];
-  const parsed =
-    unvalidated.length > 2 * requestedYs.length
-      ? undefined
-      : statesSchema.safeParse(unvalidated).data;
+  const schema = z.object({ states: listOf(stateSchema, 2 * requestedYs.length) });
   const requested = new Set(requestedYs);
   const states = new Map<string, ProofState>();
-  for (const { Y, state } of parsed ?? []) {
+  for (const { Y, state } of schema.safeParse(body).data?.states ?? []) {
     if (requested.has(Y)) {
       states.set(Y, state);
     }
@@ -260,23 +212,26 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
 }
 
 /**
- * Parses the outputs that a mint signed earlier; null if any part is malformed or belongs to an output that was not
- * requested. Skipping such parts would be wrong: the caller treats the ecash of a missing output as lost.
+ * Null if any part is malformed or belongs to an output that was not requested. Skipping such parts would be wrong: the
+ * caller treats the ecash of a missing output as lost.
  */
 function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
-  const response = listsSchema.safeParse(body).data;
-  const outputs = response?.outputs;
-  const signatures = response?.signatures ?? response?.promises;
-  if (!outputs || outputs.length > requested.length || signatures?.length !== outputs.length) {
-    return null;
-  }
-  const pairs = restoredPairsSchema.safeParse(outputs.map((output, i) => [output, signatures[i]]));
-  if (!pairs.success) {
+  const signaturesSchema = listOf(signatureSchema, requested.length).nullish();
+  const schema = z.object({
+    outputs: listOf(z.object({ B_: z.string().toLowerCase() }), requested.length),
+    signatures: signaturesSchema,
+    // What older versions of cdk-mintd and Nutshell send instead.
+    promises: signaturesSchema,
+  });
+  const { data } = schema.safeParse(body);
+  const signatures = data?.signatures ?? data?.promises;
+  if (!data || signatures?.length !== data.outputs.length) {
     return null;
   }
   const requestedByPoint = new Map(requested.map((output) => [output.B_.toLowerCase(), output]));
   const restored = [];
-  for (const [{ B_: point }, signature] of pairs.data) {
+  for (const [i, signature] of signatures.entries()) {
+    const point = data.outputs[i]?.B_ ?? '';
     const output = requestedByPoint.get(point);
     if (output?.id !== signature.id) {
       return null;
@@ -285,4 +240,64 @@ function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[
     restored.push({ B_: output.B_, signature });
   }
   return { outcome: 'found' as const, restored };
+}
+
+/**
+ * Why a mint rejected a swap. If the response to an earlier request was lost, that request may have succeeded
+ * whatever the reason is: Nutshell and cdk-mintd check sums before they check whether an input is spent or pending.
+ */
+export type SwapRejectionReason =
+  /** An input is spent; perhaps an earlier request of this service spent it. */
+  | 'spent'
+  /** The mint is processing another request with one of the inputs, perhaps of this service. */
+  | 'pending'
+  /** The mint never signed one of the inputs. A retry cannot succeed. */
+  | 'invalid'
+  /** The mint has already signed the outputs, so an earlier request with them succeeded. */
+  | 'outputs_signed'
+  /** The mint no longer signs with the keyset of the outputs. */
+  | 'keyset_inactive'
+  /** The keyset of the outputs or of an input has expired. */
+  | 'keyset_expired'
+  /** The inputs minus the fee do not equal the outputs. */
+  | 'unbalanced'
+  | 'other';
+
+/** Nutshell's code for almost any invalid transaction. Only the text shows the cause. */
+const TRANSACTION_ERROR = 11000;
+
+/**
+ * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). A code
+ * alone is ambiguous: 11000 has many causes, Nutshell also uses 11003 for "secret too long", older mints use 11002
+ * and 11003 for other errors, and older cdk mints send 10001 for any failure.
+ */
+const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] = [
+  ['spent', [11001], /spent/i],
+  ['pending', [11002], /pending/i],
+  [
+    'invalid',
+    [10001],
+    /proofs? (could not be verified|verification failed)|no secret in proofs|token not verified/i,
+  ],
+  ['outputs_signed', [11003], /already( been)? signed/i],
+  [
+    'keyset_inactive',
+    [12002, TRANSACTION_ERROR],
+    /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
+  ],
+  ['keyset_expired', [12003], /keyset.*expired/i],
+  [
+    'unbalanced',
+    [11005, TRANSACTION_ERROR],
+    /not balanced|less than output amounts|inputs should equal outputs/i,
+  ],
+];
+
+export function parseSwapRejection(response: MintErrorResponse): SwapRejectionReason {
+  const code = z.object({ code: z.int() }).safeParse(response.json).data?.code;
+  const detail = parseErrorDetail(response);
+  const known = KNOWN_REJECTIONS.find(
+    ([, codes, text]) => code !== undefined && codes.includes(code) && text.test(detail),
+  );
+  return known?.[0] ?? 'other';
 }

@@ -1,8 +1,8 @@
-// Ecash with the field names of the protocol (NUT-00, NUT-02, NUT-07). Amounts are whole sats.
+// Ecash with the field names of the protocol (NUT-00, NUT-02, NUT-07). Amounts are whole sats. Points and ids are hex.
 
 /** A keyset of a mint, without its keys (NUT-02). */
 export interface Keyset {
-  /** In hex, or in base64 for the oldest keysets. */
+  /** In base64 for the oldest keysets. */
   id: string;
   unit: string;
   /** Whether the mint still signs with this keyset. Proofs of an inactive keyset can be spent. */
@@ -13,14 +13,13 @@ export interface Keyset {
   finalExpiry?: number;
 }
 
-/** The public keys of a keyset (NUT-01). */
+/** The public keys of a keyset, by amount (NUT-01). */
 export interface KeysetKeys {
   id: string;
-  /** By amount: compressed points in hex. */
   keys: Readonly<Record<string, string>>;
 }
 
-/** A piece of ecash. Anyone who knows the fields can spend it (NUT-00). */
+/** A piece of ecash. Anyone who knows the fields can spend it. */
 export interface Proof {
   /** The full id of the keyset. */
   id: string;
@@ -29,14 +28,14 @@ export interface Proof {
   C: string;
 }
 
-/** An output for the mint to sign (NUT-00). */
+/** An output for the mint to sign. */
 export interface BlindedMessage {
   amount: number;
   id: string;
   B_: string;
 }
 
-/** A mint's signature on a {@link BlindedMessage} (NUT-00). */
+/** A mint's signature on a {@link BlindedMessage}. */
 export interface BlindSignature {
   amount: number;
   id: string;

@@ -1,22 +1,15 @@
 // The bounds of what is asked of mints, and of what they can cost. Users can choose any number of mints.
 
-/** Short, because anyone can add mints, and the info of a deleted mint is requested again when it is needed. */
-export const UNUSED_MINT_RETENTION_MS = 7 * 24 * 60 * 60_000;
-
 /** What one mint may cost. */
-export interface MintLimits {
+export const OPERATOR_MINT_LIMITS = {
   /** Quotes in a request (NUT-29). */
-  maxPollBatchSize: number;
-  maxRequestsPerPoll: number;
-  /** Observations per transaction. Its row locks delay other payments to the same recipients. */
-  maxRecordBatchSize: number;
-}
-
-export const OPERATOR_MINT_LIMITS: MintLimits = {
   maxPollBatchSize: 1_000,
   maxRequestsPerPoll: 16,
+  /** Observations per transaction. Its row locks delay other payments to the same recipients. */
   maxRecordBatchSize: 100,
 };
+
+export type MintLimits = typeof OPERATOR_MINT_LIMITS;
 
 export const USER_MINT_LIMITS: MintLimits = {
   // A poll of a hostile mint then costs a few milliseconds.
@@ -26,15 +19,8 @@ export const USER_MINT_LIMITS: MintLimits = {
   maxRecordBatchSize: 20,
 };
 
-/**
- * Limits WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB. Further mints are only
- * polled.
- */
-export const MINT_CONNECTION_LIMITS = {
-  max: 200,
-  maxPerSite: 8,
-  shouldShrinkSiteShare: true,
-} as const;
+/** WebSockets to mints that users chose. Each takes a file descriptor and 10 to 200 kB. Other mints are only polled. */
+export const MINT_CONNECTION_LIMITS = { max: 200, maxPerSite: 8, shouldShrinkSiteShare: true };
 
 /** WebSockets to one mint. When another is needed, it replaces the oldest. */
 export const MAX_CONNECTIONS_PER_MINT = 3;
@@ -51,7 +37,6 @@ export const SUBSCRIPTION_TIMING = {
   maxBatchIntervalMs: 500,
   /** The time between two messages to a mint that has refused some lately. */
   rateLimitedBatchIntervalMs: 2_000,
-  /** The delay before the first reconnect. It doubles with each further failure. */
   initialReconnectDelayMs: 1_000,
   /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
   maxReconnectDelayMs: 10 * 60_000,
@@ -64,6 +49,7 @@ export const SUBSCRIPTION_TIMING = {
 };
 
 export type SubscriptionTiming = typeof SUBSCRIPTION_TIMING;
+
 /** When requests to a route of a mint pause (ADR 34). Tests shorten the times. */
 export const RATE_LIMITER_TIMING = {
   /** Longer than a minute: Nutshell's window restarts with every request, also with one that arrives slightly early. */
@@ -95,19 +81,13 @@ export const MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL = 10;
 /** Consecutive failures before requests pause. A healthy but busy mint also fails now and then. */
 export const FAILURES_BEFORE_BACKOFF = 5;
 
-/** Of the last minute, per route. At higher rates, the oldest ones do not matter. */
-export const MAX_REMEMBERED_REQUESTS = 1_000;
-
-/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
-export const MAX_TRACKED_MINTS = 5_000;
+/** Mints in caches. Users could otherwise fill the memory by naming mints. */
+export const MAX_CACHED_MINTS = 5_000;
 
 /** Clients that wait for a route of a mint; one address group may be half of them, two a third each. */
 export const MAX_WAITING_CLIENTS = 512;
 
-/**
- * Of all mints that one process watches, for quotes at the operator's mints. They take about 400 MB. Paid quotes do not
- * count, because payments cost money.
- */
+/** Watched by one process at the operator's mints: about 400 MB. Paid quotes do not count, because payments cost money. */
 export const MAX_UNPAID_QUOTES = 500_000;
 
 /** Watched quotes at the mints of one site that users chose. About 4,000 active users of a mint cause that many. */
@@ -121,11 +101,3 @@ export const MAX_MINTS_PER_SITE = 100;
 
 /** A hostile mint can report every quote as paid, and so fill the disk with payments that cost nothing. */
 export const MAX_DAILY_QUOTES_PER_SITE = 50_000;
-
-export const DAY_MS = 24 * 60 * 60_000;
-
-/** Sites whose daily quotes are counted. */
-export const MAX_SITES = 10_000;
-
-/** The operator should know before payers are refused. */
-export const LOW_BUDGET_FRACTION = 0.2;

@@ -9,13 +9,10 @@ export type MintAnomaly =
   /** The mint sent a notification about a quote that is not subscribed. */
   | 'unsolicited_notification';
 
-/** One count per mint and anomaly. Users could otherwise fill the memory by naming mints. */
-const MAX_COUNTS = 2_000;
-
-/** Counts the anomalies of each mint. Logs the first one, and again whenever the count has doubled. */
+/** Logs the first anomaly of each mint and kind, and again whenever their count has doubled. */
 export class MintAnomalyCounter {
   readonly #log: Pick<Logger, 'warn'>;
-  readonly #counts = new LRUCache<string, number>({ max: MAX_COUNTS });
+  readonly #counts = new LRUCache<string, number>({ max: 2_000 });
 
   constructor(log: Pick<Logger, 'warn'>) {
     this.#log = log;

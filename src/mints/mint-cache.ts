@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
+import { MAX_CACHED_MINTS } from './limits.ts';
 import type { MintClient } from './mint-client.ts';
 import type { MintInfo } from './mint-info.ts';
 
@@ -17,10 +18,7 @@ const STORE_INTERVAL_MS = 24 * 60 * 60_000;
  */
 const FAILURE_TTL_MS = 15_000;
 
-/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
-const MAX_CACHED_MINTS = 5_000;
-
-interface MintInfoCacheOptions {
+interface MintInfoCacheContext {
   client: Pick<MintClient, 'readInfo'>;
   loadInfo: (mintUrl: string) => Promise<MintInfo | null>;
   /** Called when the info is new or has changed, and daily. */
@@ -35,7 +33,6 @@ interface CacheEntry {
   hasLastRequestSucceeded: boolean;
   /** When this process last stored the info, on the monotonic clock. */
   storedAtMs: number;
-  /** On the monotonic clock. */
   refreshDueAtMs: number;
 }
 
@@ -44,18 +41,19 @@ interface CacheEntry {
  * in the background. After a restart, uses stored info, so that invoices do not depend on a mint's `/v1/info`.
  */
 export class MintInfoCache {
-  readonly #deps: MintInfoCacheOptions;
+  readonly #context: MintInfoCacheContext;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
   readonly #pendingRequests = new Map<string, Promise<MintInfo | null>>();
 
-  constructor(deps: MintInfoCacheOptions) {
-    this.#deps = deps;
+  constructor(context: MintInfoCacheContext) {
+    this.#context = context;
   }
 
   /** Returns the last known info, or requests it; null if the server does not respond as a mint. */
   async get(mintUrl: string): Promise<MintInfo | null> {
+    const { monotonicMs, log } = this.#context;
     const entry = await this.#getEntry(mintUrl);
-    if (this.#deps.monotonicMs() < entry.refreshDueAtMs) {
+    if (monotonicMs() < entry.refreshDueAtMs) {
       return entry.info;
     }
     const refreshed = this.refresh(mintUrl);
@@ -63,10 +61,8 @@ export class MintInfoCache {
       return await refreshed;
     }
     refreshed.catch((error: unknown) => {
-      this.#deps.log.warn(
-        { event: 'mint_info_refresh_failed', err: error, mintUrl },
-        'could not refresh the info of a mint',
-      );
+      const event = 'mint_info_refresh_failed';
+      log.warn({ event, err: error, mintUrl }, 'could not refresh the info of a mint');
     });
     return entry.info;
   }
@@ -79,7 +75,7 @@ export class MintInfoCache {
   /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
   async getFresh(mintUrl: string): Promise<MintInfo | null> {
     const entry = this.#entries.get(mintUrl);
-    return entry?.hasLastRequestSucceeded && this.#deps.monotonicMs() < entry.refreshDueAtMs
+    return entry?.hasLastRequestSucceeded && this.#context.monotonicMs() < entry.refreshDueAtMs
       ? entry.info
       : await this.refresh(mintUrl);
   }
@@ -91,54 +87,43 @@ export class MintInfoCache {
     );
   }
 
-  /** Returns the cached entry. If there is none, caches the stored info as an entry that is due for a refresh. */
+  /** If there is no entry, adds the stored info as one that is due for a refresh. */
   async #getEntry(mintUrl: string): Promise<CacheEntry> {
     let entry = this.#entries.get(mintUrl);
     if (entry === undefined) {
-      const info = await this.#deps.loadInfo(mintUrl);
-      entry = {
-        info,
-        hasLastRequestSucceeded: false,
-        storedAtMs: Number.NEGATIVE_INFINITY,
-        refreshDueAtMs: 0,
-      };
+      const info = await this.#context.loadInfo(mintUrl);
+      const storedAtMs = Number.NEGATIVE_INFINITY;
+      entry = { info, hasLastRequestSucceeded: false, storedAtMs, refreshDueAtMs: 0 };
       this.#entries.set(mintUrl, entry);
     }
     return entry;
   }
 
   async #fetchInfo(mintUrl: string): Promise<MintInfo | null> {
-    const { client, saveInfo, monotonicMs, log } = this.#deps;
-    const [previous, result] = await Promise.all([
-      this.#getEntry(mintUrl),
-      client.readInfo(mintUrl),
-    ]);
-    const info = result.outcome === 'found' ? result.info : null;
+    const { client, saveInfo, monotonicMs, log } = this.#context;
+    const [entry, result] = await Promise.all([this.#getEntry(mintUrl), client.readInfo(mintUrl)]);
     const nowMs = monotonicMs();
-    const isFailureCached = previous.info !== null || result.outcome === 'invalid';
-    const failureTtlMs = isFailureCached ? FAILURE_TTL_MS : 0;
+    if (result.outcome !== 'found') {
+      entry.hasLastRequestSucceeded = false;
+      const isCached = entry.info !== null || result.outcome === 'invalid';
+      entry.refreshDueAtMs = nowMs + (isCached ? FAILURE_TTL_MS : 0);
+      return null;
+    }
+    const { info } = result;
     const isStoredInfoOutdated =
-      nowMs >= previous.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, previous.info);
-    const shouldStore = info !== null && isStoredInfoOutdated;
-    this.#entries.set(mintUrl, {
-      info: info ?? previous.info,
-      hasLastRequestSucceeded: info !== null,
-      storedAtMs: shouldStore ? nowMs : previous.storedAtMs,
-      refreshDueAtMs: nowMs + (info === null ? failureTtlMs : INFO_TTL_MS),
+      nowMs >= entry.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, entry.info);
+    Object.assign(entry, {
+      info,
+      hasLastRequestSucceeded: true,
+      refreshDueAtMs: nowMs + INFO_TTL_MS,
     });
-    if (shouldStore) {
+    if (isStoredInfoOutdated) {
+      entry.storedAtMs = nowMs;
       await saveInfo(mintUrl, info).catch((error: unknown) => {
         // The next refresh stores the info.
-        this.#entries.set(mintUrl, {
-          info,
-          hasLastRequestSucceeded: true,
-          storedAtMs: Number.NEGATIVE_INFINITY,
-          refreshDueAtMs: nowMs + FAILURE_TTL_MS,
-        });
-        log.warn(
-          { event: 'mint_info_not_stored', err: error, mintUrl },
-          'could not store the info of a mint; trying again later',
-        );
+        entry.storedAtMs = Number.NEGATIVE_INFINITY;
+        const event = 'mint_info_not_stored';
+        log.warn({ event, err: error, mintUrl }, 'could not store the info of a mint');
       });
     }
     return info;

@@ -1,14 +1,9 @@
 import type { Clock } from '../clock.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
 import type { HttpResponse } from '../net/http-client.ts';
-import {
-  isUnknownQuoteError,
-  type MintErrorResponse,
-  parseErrorDetail,
-  parseRedactedErrorDetail,
-} from './mint-error.ts';
+import { isUnknownQuoteError, parseRedactedErrorDetail } from './mint-error.ts';
 import { type MintInfo, parseMintInfo } from './mint-info.ts';
-import type { MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
+import type { MintRateLimiter, MintRoute, RequestWait } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,
   isQuoteId,
@@ -16,14 +11,7 @@ import {
   parseQuoteObservation,
   type QuoteObservation,
 } from './quote-responses.ts';
-import type { MintFailureReason, RequestResult } from './route-rate-limiter.ts';
-
-/** The result of a request without a response that the caller can interpret. */
-export type FailedResult =
-  /** The mint did not process the request. `retryAfterMs` is null without a `Retry-After` header. */
-  | { outcome: 'rate_limited'; retryAfterMs: number | null }
-  /** The mint may have processed the request, unless `isUnsent` is set. */
-  | { outcome: 'unavailable'; reason: MintFailureReason; status?: number; isUnsent?: true };
+import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
 
 interface RejectedResult {
   outcome: 'rejected';
@@ -66,28 +54,18 @@ export type ReadInfoResult =
 /** Far above the response to a request for one quote. */
 const MAX_QUOTE_RESPONSE_BYTES = 64 * 1024;
 
-/** A mint may repeat an id. Parsing more entries would only take time. */
-const MAX_ENTRIES_PER_ID = 2;
-
 /** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. A quote with a long invoice and all its fields is about 2 kB. */
 const MAX_BYTES_PER_CHECKED_QUOTE = 2 * 1024;
 
 /** The info of a mint with an embedded icon reaches 1 MB. Its chunks take up to a quarter more. */
 const MAX_INFO_RESPONSE_BYTES = 1.25 * 1024 * 1024;
 
-const NOT_FOUND = 404;
-
-const MISSING_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
-
-/** Statuses for a batch with an unknown id (NUT-29). Other statuses have causes that do not depend on the ids. */
-const UNKNOWN_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
-
 /** Sends requests about quotes and about a mint's info (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
 export class MintClient {
-  readonly #deps: MintRequestContext;
+  readonly #context: MintRequestContext;
 
-  constructor(deps: MintRequestContext) {
-    this.#deps = deps;
+  constructor(context: MintRequestContext) {
+    this.#context = context;
   }
 
   /**
@@ -98,17 +76,16 @@ export class MintClient {
    * @param params.description only for mints that support it, because other mints may reject the quote. The same
    *   holds for `descriptionHash`
    */
-  async createQuote(
+  createQuote(
     mintUrl: string,
     params: { amountSat: number; pubkey?: string } & InvoiceDescription,
     wait: RequestWait = {},
   ): Promise<CreateQuoteResult> {
     const { amountSat, pubkey, description, descriptionHash: description_hash } = params;
-    return await sendMintRequest<CreateQuoteResult>(this.#deps, {
+    return sendMintRequest<CreateQuoteResult>(this.#context, {
       mintUrl,
       route: 'create',
       path: '/v1/mint/quote/bolt11',
-      // JSON omits undefined fields.
       body: { amount: amountSat, unit: 'sat', pubkey, description, description_hash },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES,
       ...wait,
@@ -125,7 +102,7 @@ export class MintClient {
     if (!isQuoteId(quoteId)) {
       return { outcome: 'not_found' };
     }
-    return await sendMintRequest<ReadQuoteResult>(this.#deps, {
+    return await sendMintRequest<ReadQuoteResult>(this.#context, {
       mintUrl,
       route: 'read',
       path: `/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`,
@@ -135,28 +112,25 @@ export class MintClient {
         return observation?.quoteId === quoteId ? { outcome: 'found', observation } : null;
       },
       parseRejection: (response) =>
-        isUnknownQuoteError(parseErrorDetail(response)) ? { outcome: 'not_found' } : null,
+        isUnknownQuoteError(response) ? { outcome: 'not_found' } : null,
     });
   }
 
-  /**
-   * Reads the states of many quotes with one request (NUT-29).
-   *
-   * @param quoteIds at most as many as the mint advertises
-   */
+  /** Reads the states of at most as many quotes as the mint advertises with one request (NUT-29). */
   async checkQuotes(mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
     const ids = new Set(quoteIds.filter(isQuoteId));
     if (ids.size === 0) {
       return { outcome: 'found', observations: [] };
     }
-    return await sendMintRequest<CheckQuotesResult>(this.#deps, {
+    return await sendMintRequest<CheckQuotesResult>(this.#context, {
       mintUrl,
       route: 'check',
       path: '/v1/mint/quote/bolt11/check',
       body: { quotes: [...ids] },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * MAX_BYTES_PER_CHECKED_QUOTE,
       parse: (quotes) => {
-        if (!Array.isArray(quotes) || quotes.length > MAX_ENTRIES_PER_ID * ids.size) {
+        // A mint may repeat an id. Parsing more entries would only take time.
+        if (!Array.isArray(quotes) || quotes.length > 2 * ids.size) {
           return null;
         }
         const observations = quotes
@@ -166,18 +140,19 @@ export class MintClient {
         return { outcome: 'found', observations };
       },
       parseRejection: (response) => {
-        const isRouteMissing = MISSING_ROUTE_STATUSES.has(response.status);
-        if (isRouteMissing && !isUnknownQuoteError(parseErrorDetail(response))) {
+        const { status } = response;
+        if ([404, 405].includes(status) && !isUnknownQuoteError(response)) {
           return { outcome: 'unsupported' };
         }
-        return UNKNOWN_ID_STATUSES.has(response.status) ? toRejectedResult(response) : null;
+        // Statuses for an unknown id (NUT-29). Others have causes that do not depend on the ids.
+        return [400, 404, 422].includes(status) ? toRejectedResult(response) : null;
       },
     });
   }
 
   /** Reads what the mint supports (NUT-06). */
-  async readInfo(mintUrl: string): Promise<ReadInfoResult> {
-    return await sendMintRequest<ReadInfoResult>(this.#deps, {
+  readInfo(mintUrl: string): Promise<ReadInfoResult> {
+    return sendMintRequest<ReadInfoResult>(this.#context, {
       mintUrl,
       route: 'info',
       path: '/v1/info',
@@ -186,34 +161,17 @@ export class MintClient {
         const info = parseMintInfo(body);
         return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
       },
-      parseRejection: ({ status }) => (status === NOT_FOUND ? { outcome: 'invalid' } : null),
+      parseRejection: ({ status }) => (status === 404 ? { outcome: 'invalid' } : null),
     });
   }
 }
 
-function toRejectedResult(response: MintErrorResponse & { status: number }): RejectedResult {
+function toRejectedResult(response: RespondedResponse): RejectedResult {
   const detail = parseRedactedErrorDetail(response);
   return { outcome: 'rejected', status: response.status, detail };
 }
 
-const REQUEST_TIMEOUT = 408;
-const TOO_MANY_REQUESTS = 429;
-
-/** During a longer pause, quotes would expire before their payments are noticed. */
-const MAX_RETRY_AFTER_MS = 60 * 60 * 1000;
-
-/** Reasons for which this process itself ended a request. They say nothing about the mint. */
-const LOCAL_ABORT_REASONS: ReadonlySet<MintFailureReason> = new Set([
-  'too many requests in flight',
-  'closed',
-]);
-
-/** How a request waits for the mint's rate limit. By default, it does not wait. */
-export interface RequestWait {
-  maxWaitMs?: number | undefined;
-  /** Of the client on whose behalf it is sent. Address groups take turns. */
-  addressGroup?: string | undefined;
-}
+type RespondedResponse = Extract<HttpResponse, { outcome: 'responded' }>;
 
 export interface MintRequest<Result> extends RequestWait {
   mintUrl: string;
@@ -224,7 +182,7 @@ export interface MintRequest<Result> extends RequestWait {
   /** Parses the body of a response with status 2xx; null if the body is unexpected. */
   parse: (body: unknown) => Result | null;
   /** Interprets a response with status 4xx, except 408 and 429; null if the result is `unavailable`. */
-  parseRejection?: (response: Extract<HttpResponse, { outcome: 'responded' }>) => Result | null;
+  parseRejection?: (response: RespondedResponse) => Result | null;
 }
 
 export interface MintRequestContext {
@@ -239,22 +197,25 @@ export interface MintRequestContext {
  * every route. Sends nothing if the limiter does not allow it within `maxWaitMs`.
  */
 export async function sendMintRequest<Result extends RequestResult>(
-  deps: MintRequestContext,
+  context: MintRequestContext,
   request: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
   const { mintUrl, route } = request;
-  const acquired = await deps.limiter?.acquire(mintUrl, route, request);
+  const acquired = await context.limiter?.acquire(mintUrl, route, request);
   if (acquired?.outcome === 'rate_limited') {
     return acquired;
   }
   using slot = acquired?.slot;
-  const result = await send(deps, request);
-  const isAborted = result.outcome === 'unavailable' && LOCAL_ABORT_REASONS.has(result.reason);
+  const result = await send(context, request);
+  // If this process aborted the request, the result says nothing about the mint.
+  const isAborted =
+    result.outcome === 'unavailable' &&
+    ['too many requests in flight', 'closed'].includes(result.reason);
   if (slot === undefined || !isAborted) {
     slot?.finish(result);
     return result;
   }
-  // If this process aborted a swap, the mint may have executed it.
+  // The mint may have executed an aborted swap.
   const mayHaveExecuted = route === 'swap' && !('isUnsent' in result);
   return mayHaveExecuted ? result : { outcome: 'rate_limited', retryAfterMs: 0 };
 }
@@ -272,14 +233,15 @@ async function send<Result>(
     return { ...response, outcome: 'unavailable' };
   }
   const { status, headers, json } = response;
-  if (status === TOO_MANY_REQUESTS) {
+  if (status === 429) {
     const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
     return { outcome: 'rate_limited', retryAfterMs };
   }
   if (status >= 200 && status < 300) {
     return parse(json) ?? { outcome: 'unavailable', reason: 'unexpected response' };
   }
-  const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
+  // 408: request timeout.
+  const isRejection = status >= 400 && status < 500 && status !== 408;
   const rejection = isRejection ? parseRejection?.(response) : null;
   return rejection ?? { outcome: 'unavailable', reason: 'unexpected status', status };
 }
@@ -292,15 +254,10 @@ export function describeFailure(result: FailedResult): string {
   return result.status === undefined ? result.reason : `status ${result.status}`;
 }
 
-/**
- * Parses a `Retry-After` header: seconds or an HTTP date (RFC 9110 section 10.2.3).
- *
- * @returns milliseconds from now, at most an hour; null if the header is absent or malformed
- */
+/** Parses a `Retry-After` header: seconds or an HTTP date (RFC 9110 section 10.2.3). Null if it is absent or malformed. */
 export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
   const text = header?.trim() ?? '';
   const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
-  return Number.isNaN(delayMs)
-    ? null
-    : Math.min(Math.max(Math.ceil(delayMs), 0), MAX_RETRY_AFTER_MS);
+  // During a pause of more than an hour, quotes would expire before their payments are noticed.
+  return Number.isNaN(delayMs) ? null : Math.min(Math.max(Math.ceil(delayMs), 0), 60 * 60_000);
 }

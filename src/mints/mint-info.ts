@@ -3,50 +3,33 @@ import { toDisplayText } from '../untrusted-text.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
 
 /** Released mints use the first kind. The second, for all payment methods, is proposed for NUT-17 (nuts PR 372). */
-export const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
+const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
 /** The part of a mint's info (NUT-06) that this service uses. */
 export interface MintInfo {
-  /** For display: short, printable, on one line. Null if the mint sends none. Info of older versions has no name. */
+  /** Name and description are short, printable, and on one line. Stored info of older versions has none. */
   name: string | null;
-  /** Like `name`. */
   description: string | null;
   /** Whether it creates mint quotes with invoices in sat (NUT-04). */
   supportsBolt11Sat: boolean;
-  /** Null: no limit. */
   minAmountSat: number | null;
-  /** Null: no limit. */
   maxAmountSat: number | null;
-  /** Whether it can lock quotes (NUT-20). */
+  /** NUT-20. */
   supportsLocking: boolean;
   /** With which kind its WebSocket reports state changes of quotes (NUT-17); null if it reports none. */
   subscriptionKind: SubscriptionKind | null;
-  /** Checking the states of many quotes with one request (NUT-29); null if unsupported. */
+  /** NUT-29. */
   batchCheck: { maxBatchSize: number } | null;
   /** Whether it returns the states of proofs and restores signatures (NUT-07, NUT-09). */
   supportsRestore: boolean;
   /** Whether it puts a given description into the invoice (NUT-23). */
   supportsDescription: boolean;
-  /** Whether it puts a given description hash into the invoice (proposed for NUT-23, nuts PR 417). */
+  /** Proposed for NUT-23 (nuts PR 417). */
   supportsDescriptionHash: boolean;
 }
 
-/** Names and short descriptions of real mints have up to about 30 and 150 characters. */
-const MAX_NAME_LENGTH = 100;
-const MAX_DESCRIPTION_LENGTH = 300;
-
-/** Nutshell's maximum. The response is up to 2 MB, so larger sizes that a mint allows are not used. */
-const MAX_BATCH_SIZE = 1000;
-
-/** For a mint that advertises no size. This is cdk-mintd's default. */
-const DEFAULT_BATCH_SIZE = 100;
-
-/** Far longer than the lists of any mint. Further entries are ignored, because validating them takes time. */
-const MAX_LIST_LENGTH = 100;
-
-/** Values other than `true` count as false. */
 const flagSchema = z.boolean().catch(false);
 
 /** Mints send 0 or null for no limit. */
@@ -78,15 +61,14 @@ const batchCheckSchema = z
     max_batch_size: limitSchema,
   })
   .partial()
-  .transform(({ max_batch_size: size }) => ({
-    maxBatchSize: Math.min(size ?? DEFAULT_BATCH_SIZE, MAX_BATCH_SIZE),
-  }))
+  // cdk-mintd's default, and Nutshell's maximum, for which the response is up to 2 MB.
+  .transform(({ max_batch_size: size }) => ({ maxBatchSize: Math.min(size ?? 100, 1_000) }))
   .nullable()
   .catch(null);
 
 const infoSchema = z.object({
-  name: displayText(MAX_NAME_LENGTH),
-  description: displayText(MAX_DESCRIPTION_LENGTH),
+  name: displayText(100),
+  description: displayText(300),
   nuts: z.object({
     4: z
       .object({ disabled: flagSchema, methods: listOf(bolt11MethodSchema) })
@@ -103,11 +85,7 @@ const infoSchema = z.object({
   }),
 });
 
-/**
- * Parses the response of `/v1/info`. A missing or malformed part counts as unsupported.
- *
- * @returns null if the response does not come from a mint
- */
+/** Null if the response does not come from a mint. A missing or malformed part counts as unsupported. */
 export function parseMintInfo(body: unknown): MintInfo | null {
   const info = infoSchema.safeParse(body).data;
   if (info === undefined) {
@@ -133,7 +111,6 @@ export function parseMintInfo(body: unknown): MintInfo | null {
   };
 }
 
-/** Null if the text is empty, or not a text. */
 function displayText(maxLength: number) {
   return z
     .string()
@@ -145,12 +122,10 @@ function displayText(maxLength: number) {
     .catch(null);
 }
 
-/** Skips malformed entries of a list. Other values count as an empty list. */
+/** Skips malformed entries, and those beyond any mint's number of them, because validating takes time. */
 function listOf<T>(schema: z.ZodType<T>) {
   return z
     .array(z.unknown())
     .catch([])
-    .transform((list) =>
-      list.slice(0, MAX_LIST_LENGTH).flatMap((entry) => schema.safeParse(entry).data ?? []),
-    );
+    .transform((list) => list.slice(0, 100).flatMap((entry) => schema.safeParse(entry).data ?? []));
 }

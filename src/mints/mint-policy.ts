@@ -1,7 +1,7 @@
 import { normaliseMintUrl } from '../net/server-url.ts';
 import { getSite } from '../net/site.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
-import { type MintLimits, OPERATOR_MINT_LIMITS, USER_MINT_LIMITS } from './limits.ts';
+import { OPERATOR_MINT_LIMITS, USER_MINT_LIMITS } from './limits.ts';
 
 interface MintSettings {
   defaultMintUrl: string;
@@ -28,7 +28,7 @@ export class MintPolicy {
     return this.operatorMints.includes(mintUrl);
   }
 
-  /** Returns the URL of a mint that a user may choose, normalised; null if the user may not choose it. */
+  /** Returns the normalised URL of a mint; null if a user may not choose it. */
   parseChosenMint(text: string): string | null {
     return normaliseMintUrl(text, { allowHttp: this.#settings.allowPrivateNetworks });
   }
@@ -37,12 +37,11 @@ export class MintPolicy {
     return this.#settings.zapMintUrls?.includes(mintUrl) ?? true;
   }
 
-  /** Returns what the mint's budget is shared with ({@link getSite}). */
   getSite(mintUrl: string): string {
     return getSite(mintUrl, this.#settings);
   }
 
-  getLimits(mintUrl: string): MintLimits {
+  getLimits(mintUrl: string) {
     return this.isOperatorMint(mintUrl) ? OPERATOR_MINT_LIMITS : USER_MINT_LIMITS;
   }
 

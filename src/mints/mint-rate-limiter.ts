@@ -1,12 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import {
-  MAX_TRACKED_MINTS,
-  MAX_WAITING_CLIENTS,
-  RATE_LIMITER_TIMING,
-  type RateLimiterTiming,
-} from './limits.ts';
+import { MAX_CACHED_MINTS, MAX_WAITING_CLIENTS, type RateLimiterTiming } from './limits.ts';
 import { type RequestResult, RouteRateLimiter } from './route-rate-limiter.ts';
 
 /** Mints count requests per route, so each route of a mint has its own limit. */
@@ -35,6 +30,13 @@ export type AcquireResult =
   | { outcome: 'granted'; slot: RequestSlot }
   | { outcome: 'rate_limited'; retryAfterMs: number };
 
+/** How a request waits for the mint's rate limit. By default, it does not wait. */
+export interface RequestWait {
+  maxWaitMs?: number | undefined;
+  /** Of the client on whose behalf it is sent. Address groups take turns. */
+  addressGroup?: string | undefined;
+}
+
 export interface FinishedMintRequest {
   mintUrl: string;
   route: MintRoute;
@@ -44,7 +46,7 @@ export interface FinishedMintRequest {
 
 export interface MintRateLimiterOptions {
   monotonicMs: () => number;
-  timing?: Partial<RateLimiterTiming>;
+  timing: RateLimiterTiming;
   onRequestFinished?: (request: FinishedMintRequest) => void;
   log: Pick<Logger, 'info' | 'warn'>;
 }
@@ -72,33 +74,22 @@ const MIN_RETRY_AFTER_MS = 1_000;
  * {@link RouteRateLimiter} has the rules; this class queues the clients that wait.
  */
 export class MintRateLimiter {
-  readonly #deps: MintRateLimiterOptions;
-  readonly #timing: RateLimiterTiming;
-  readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({ max: MAX_TRACKED_MINTS });
+  readonly #context: MintRateLimiterOptions;
+  readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({ max: MAX_CACHED_MINTS });
 
-  constructor(deps: MintRateLimiterOptions) {
-    this.#deps = deps;
-    this.#timing = { ...RATE_LIMITER_TIMING, ...deps.timing };
+  constructor(context: MintRateLimiterOptions) {
+    this.#context = context;
   }
 
   get payerMaxWaitMs(): number {
-    return this.#timing.payerMaxWaitMs;
+    return this.#context.timing.payerMaxWaitMs;
   }
 
-  /**
-   * Acquires the permission to send one request. Of the clients that wait, the one whose address group got fewest
-   * responses lately comes first.
-   *
-   * @param options.maxWaitMs by default 0: the client does not wait
-   */
-  async acquire(
-    mintUrl: string,
-    route: MintRoute,
-    options: { addressGroup?: string | null | undefined; maxWaitMs?: number | undefined } = {},
-  ): Promise<AcquireResult> {
-    const { addressGroup = null, maxWaitMs = 0 } = options;
+  /** Of the clients that wait, the one whose address group got fewest responses lately comes first. */
+  async acquire(mintUrl: string, route: MintRoute, wait: RequestWait = {}): Promise<AcquireResult> {
+    const { addressGroup = null, maxWaitMs = 0 } = wait;
     const state = this.#getRoute(mintUrl, route);
-    const nowMs = this.#deps.monotonicMs();
+    const nowMs = this.#context.monotonicMs();
     state.limiter.recordClient(nowMs, addressGroup);
     const waitMs = state.limiter.getWaitMs(nowMs, addressGroup);
     if (waitMs === 0) {
@@ -106,15 +97,18 @@ export class MintRateLimiter {
     }
     const canWait = maxWaitMs > 0 && (waitMs <= maxWaitMs || waitMs === Number.POSITIVE_INFINITY);
     const slot = canWait ? await this.#waitForSlot(state, addressGroup, maxWaitMs) : null;
-    return slot === null
-      ? { outcome: 'rate_limited', retryAfterMs: this.#getRetryAfterMs(state, addressGroup) }
-      : { outcome: 'granted', slot };
+    if (slot !== null) {
+      return { outcome: 'granted', slot };
+    }
+    const retryAfterMs = this.getWaitMs(mintUrl, route, addressGroup);
+    return { outcome: 'rate_limited', retryAfterMs: Math.max(MIN_RETRY_AFTER_MS, retryAfterMs) };
   }
 
   /** Returns how long a request would have to wait. */
-  getWaitMs(mintUrl: string, route: MintRoute, addressGroup: string | null = null): number {
+  getWaitMs(mintUrl: string, route: MintRoute, addressGroup: string | null): number {
     const state = this.#mints.peek(mintUrl)?.get(route);
-    const waitMs = state?.limiter.getWaitMs(this.#deps.monotonicMs(), addressGroup) ?? 0;
+    const waitMs = state?.limiter.getWaitMs(this.#context.monotonicMs(), addressGroup) ?? 0;
+    // An infinite wait ends when a pending request does, usually within a second.
     return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
   }
 
@@ -125,7 +119,7 @@ export class MintRateLimiter {
 
   /** Returns the state of the routes that this process has used. */
   listRoutes(mintUrl: string): { route: MintRoute; pauseMs: number; hasRefusedLately: boolean }[] {
-    const nowMs = this.#deps.monotonicMs();
+    const nowMs = this.#context.monotonicMs();
     return [...(this.#mints.peek(mintUrl)?.values() ?? [])].map(({ route, limiter }) => ({
       route,
       pauseMs: limiter.getPauseMs(nowMs),
@@ -134,25 +128,16 @@ export class MintRateLimiter {
   }
 
   #getRoute(mintUrl: string, route: MintRoute): RouteState {
-    let routes = this.#mints.get(mintUrl);
-    if (routes === undefined) {
-      routes = new Map();
-      this.#mints.set(mintUrl, routes);
-    }
+    const routes = this.#mints.get(mintUrl) ?? new Map<MintRoute, RouteState>();
+    this.#mints.set(mintUrl, routes);
     return routes.getOrInsertComputed(route, () => ({
       mintUrl,
       route,
-      limiter: new RouteRateLimiter(this.#timing),
+      limiter: new RouteRateLimiter(this.#context.timing),
       waiters: new Set(),
       timer: undefined,
-      outage: new OutageTracker(this.#deps.monotonicMs),
+      outage: new OutageTracker(this.#context.monotonicMs),
     }));
-  }
-
-  #getRetryAfterMs({ limiter }: RouteState, addressGroup: string | null): number {
-    const waitMs = limiter.getWaitMs(this.#deps.monotonicMs(), addressGroup);
-    // An infinite wait ends when a pending request does, usually within a second.
-    return Math.max(MIN_RETRY_AFTER_MS, Number.isFinite(waitMs) ? waitMs : 0);
   }
 
   /** Resolves with null if no slot is free in time, or too many clients wait. */
@@ -177,7 +162,7 @@ export class MintRateLimiter {
     const waiter: Waiter = { addressGroup, grant: () => end(this.#grant(state, addressGroup)) };
     const timeout = setTimeout(() => {
       end(null);
-      // Clears the timer if nobody waits any more. It would keep an operator's command running.
+      // Clears the timer if no client waits any more. It would keep an operator's command running.
       this.#serveWaiters(state);
     }, maxWaitMs);
     waiters.add(waiter);
@@ -187,15 +172,16 @@ export class MintRateLimiter {
 
   #grant(state: RouteState, addressGroup: string | null): RequestSlot {
     const { mintUrl, route, limiter } = state;
-    const sentAtMs = this.#deps.monotonicMs();
+    const { monotonicMs, onRequestFinished } = this.#context;
+    const sentAtMs = monotonicMs();
     limiter.recordSent();
     return {
       finish: (result) => {
-        const nowMs = this.#deps.monotonicMs();
+        const nowMs = monotonicMs();
         const hadRefused = limiter.hasRefusedLately;
         limiter.recordResult({ sentAtMs, addressGroup }, result, nowMs);
         const durationMs = nowMs - sentAtMs;
-        this.#deps.onRequestFinished?.({ mintUrl, route, outcome: result.outcome, durationMs });
+        onRequestFinished?.({ mintUrl, route, outcome: result.outcome, durationMs });
         this.#logChange(state, result, hadRefused);
       },
       [Symbol.dispose]: () => {
@@ -220,18 +206,19 @@ export class MintRateLimiter {
 
   /** Considers the first client of each address group. The others wait at least as long. */
   #findNext({ limiter, waiters }: RouteState): { waiter: Waiter; waitMs: number } | undefined {
-    const nowMs = this.#deps.monotonicMs();
+    const nowMs = this.#context.monotonicMs();
     const [first] = waiters;
     const waitMs = limiter.getWaitMs(nowMs);
     if (first === undefined || waitMs > 0) {
       return first && { waiter: first, waitMs };
     }
+    const accepted = Map.groupBy(limiter.listAccepted(nowMs), ({ addressGroup }) => addressGroup);
     const firstOfGroups = [...Map.groupBy(waiters, ({ addressGroup }) => addressGroup).values()]
       .flatMap(([waiter]) => waiter ?? [])
       .map((waiter) => ({
         waiter,
         waitMs: limiter.getWaitMs(nowMs, waiter.addressGroup),
-        accepted: limiter.countAccepted(nowMs, waiter.addressGroup),
+        accepted: accepted.get(waiter.addressGroup)?.length ?? 0,
       }));
     return firstOfGroups.sort((a, b) => a.waitMs - b.waitMs || a.accepted - b.accepted)[0];
   }
@@ -239,7 +226,7 @@ export class MintRateLimiter {
   /** Logs when a route starts to fail or to refuse requests, and when it has recovered. */
   #logChange(state: RouteState, result: RequestResult, hadRefused: boolean): void {
     const { mintUrl, route, limiter, outage } = state;
-    const { log } = this.#deps;
+    const { log } = this.#context;
     if (result.outcome === 'unavailable') {
       if (outage.recordFailure()) {
         const { reason, status } = result;

@@ -1,10 +1,9 @@
 import { sql } from 'kysely';
 import { jsonRows, statementNow } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
-import { UNUSED_MINT_RETENTION_MS } from './limits.ts';
 import type { MintInfo } from './mint-info.ts';
 
-/** Returns the last known info of a mint (NUT-06), also that of other processes; null if the mint has no row. */
+/** Null if the mint has no row. */
 export async function loadMintInfo(db: Db, mintUrl: string): Promise<MintInfo | null> {
   const row = await db
     .selectFrom('mints')
@@ -28,7 +27,7 @@ export async function saveMintInfo(
     .execute();
 }
 
-/** What the last polls of a mint showed. Times are in milliseconds since 1970. */
+/** What the last polls of a mint showed. */
 export interface MintContact {
   /** Null if the mint has not answered a poll. */
   answeredAtMs: number | null;
@@ -38,7 +37,6 @@ export interface MintContact {
   failure: string | null;
 }
 
-/** Returns when the mint last answered; null if the mint has no row. */
 export async function findMintContact(db: Db, mintUrl: string): Promise<MintContact | null> {
   const row = await db
     .selectFrom('mints')
@@ -48,7 +46,6 @@ export async function findMintContact(db: Db, mintUrl: string): Promise<MintCont
   return row ?? null;
 }
 
-/** Returns the mints that did not answer their last poll. */
 export async function listFailingMints(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('mints')
@@ -58,10 +55,7 @@ export async function listFailingMints(db: Db): Promise<string[]> {
   return rows.map(({ url }) => url);
 }
 
-/**
- * Stores what a process knows about mints. If the process has seen no answer of a mint, an earlier answer and an
- * earlier start of the outage stay. Has no effect on a mint without a row.
- */
+/** If this process has seen no answer of a mint, an earlier answer and an earlier start of the outage stay. */
 export async function saveMintContacts(
   db: Db,
   contacts: readonly (MintContact & { mintUrl: string })[],
@@ -90,14 +84,14 @@ export async function saveMintContacts(
 }
 
 /**
- * Deletes up to `limit` mints that have no watched quote and whose info was not stored within
- * {@link UNUSED_MINT_RETENTION_MS}. The info of a mint in use is stored daily. Returns whether more may exist.
+ * Deletes up to `limit` mints without a watched quote whose info was not stored for a week. That of a mint in use is
+ * stored daily, and that of a deleted mint is requested again. Returns whether more may exist.
  */
 export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from mints where url in (
       select url from mints
-      where fetched_at < ${statementNow(db)} - ${UNUSED_MINT_RETENTION_MS}
+      where fetched_at < ${statementNow(db)} - ${7 * 24 * 60 * 60_000}
         and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
       order by fetched_at limit ${limit}
     )

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
-import { MINT_CONNECTION_LIMITS, type RateLimiterTiming } from './limits.ts';
+import { MINT_CONNECTION_LIMITS, RATE_LIMITER_TIMING, type RateLimiterTiming } from './limits.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
@@ -17,7 +17,7 @@ interface MintsModuleOptions
   db: Db;
   policy: MintPolicy;
   egress: Egress;
-  limiterTiming: Partial<RateLimiterTiming>;
+  limiterTiming?: RateLimiterTiming | undefined;
   clock: Clock;
   log: Logger;
 }
@@ -30,7 +30,8 @@ export type Mints = ReturnType<typeof createMintsModule>;
  */
 export function createMintsModule(options: MintsModuleOptions) {
   const { db, policy, egress, clock, monotonicMs, log } = options;
-  const limiter = new MintRateLimiter({ ...options, timing: options.limiterTiming });
+  const timing = options.limiterTiming ?? RATE_LIMITER_TIMING;
+  const limiter = new MintRateLimiter({ ...options, timing });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
   const treasuryFetch = egress.createFetch();
@@ -49,7 +50,7 @@ export function createMintsModule(options: MintsModuleOptions) {
     }),
     quoteCreator: new QuoteCreator({
       client,
-      payerMaxWaitMs: limiter.payerMaxWaitMs,
+      payerMaxWaitMs: timing.payerMaxWaitMs,
       monotonicMs,
       log,
     }),

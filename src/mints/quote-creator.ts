@@ -1,15 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
-import type { CreateQuoteResult, MintClient, RequestWait } from './mint-client.ts';
-
-/** cdk-mintd sends 500 if its Lightning node rejects a description, Nutshell if its database is locked. */
-const INTERNAL_SERVER_ERROR = 500;
-
-/** Afterwards descriptions of a rejected length are sent again, because the mint may have been fixed. */
-const DESCRIPTION_LENGTH_TTL_MS = 5 * 60_000;
-
-/** Far more mints than are in use at a time. Users could otherwise fill the memory by naming mints. */
-const MAX_CACHED_MINTS = 5_000;
+import { MAX_CACHED_MINTS } from './limits.ts';
+import type { CreateQuoteResult, MintClient } from './mint-client.ts';
+import type { RequestWait } from './mint-rate-limiter.ts';
 
 type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
@@ -26,39 +19,36 @@ interface QuoteCreatorContext {
  * descriptions that the mint would reject.
  */
 export class QuoteCreator {
-  readonly #deps: QuoteCreatorContext;
-  /** By mint: the length of the shortest description that it rejected recently. Shorter ones are still sent. */
-  readonly #shortestRejectedBytes: LRUCache<string, number>;
-  /** By mint: the length of the longest description that it accepted recently. It also accepts shorter ones. */
-  readonly #longestAcceptedBytes: LRUCache<string, number>;
+  readonly #context: QuoteCreatorContext;
+  /**
+   * By mint: the bytes of the longest description that it has accepted and of the shortest that it has rejected. Forgotten
+   * after five minutes, because the mint may have been fixed.
+   */
+  readonly #descriptions: LRUCache<string, { longestAccepted: number; shortestRejected: number }>;
 
-  constructor(deps: QuoteCreatorContext) {
-    this.#deps = deps;
-    const options = {
+  constructor(context: QuoteCreatorContext) {
+    this.#context = context;
+    this.#descriptions = new LRUCache({
       max: MAX_CACHED_MINTS,
-      ttl: DESCRIPTION_LENGTH_TTL_MS,
+      ttl: 5 * 60_000,
       ttlResolution: 0,
-      perf: { now: deps.monotonicMs },
-    };
-    this.#shortestRejectedBytes = new LRUCache(options);
-    this.#longestAcceptedBytes = new LRUCache(options);
+      perf: { now: context.monotonicMs },
+    });
   }
 
   /**
    * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429 or a
    * failure, or without the description after a response that may be caused by the description.
-   *
-   * @param addressGroup of the payer
    */
   async createQuote(
     mintUrl: string,
     params: CreateQuoteParams,
     addressGroup: string,
   ): Promise<CreateQuoteResult> {
-    const { payerMaxWaitMs, monotonicMs, log } = this.#deps;
+    const { payerMaxWaitMs, monotonicMs, log } = this.#context;
     const deadlineMs = monotonicMs() + payerMaxWaitMs;
     const bytes = getDescriptionBytes(params);
-    const isTooLong = bytes >= (this.#shortestRejectedBytes.get(mintUrl) ?? Infinity);
+    const isTooLong = bytes >= this.#getDescriptions(mintUrl).shortestRejected;
     const firstParams = isTooLong ? withoutDescription(params) : params;
     const firstResult = await this.#send(mintUrl, firstParams, {
       addressGroup,
@@ -76,8 +66,9 @@ export class QuoteCreator {
     // Not after `unavailable`, because the cause may have been a locked database instead of the description.
     const isDescriptionRejected =
       firstResult.outcome === 'rejected' && secondResult.outcome === 'created';
-    if (isDescriptionRejected && bytes > (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
-      this.#shortestRejectedBytes.set(mintUrl, bytes);
+    const descriptions = this.#getDescriptions(mintUrl);
+    if (isDescriptionRejected && bytes > descriptions.longestAccepted) {
+      descriptions.shortestRejected = bytes;
       log.info(
         { event: 'mint_rejects_descriptions', mintUrl, bytes },
         'mint rejects invoice descriptions of this length; creating quotes without one',
@@ -91,12 +82,25 @@ export class QuoteCreator {
     params: CreateQuoteParams,
     wait: RequestWait,
   ): Promise<CreateQuoteResult> {
-    const result = await this.#deps.client.createQuote(mintUrl, params, wait);
-    const bytes = getDescriptionBytes(params);
-    if (result.outcome === 'created' && bytes >= (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
-      this.#longestAcceptedBytes.set(mintUrl, bytes);
+    const result = await this.#context.client.createQuote(mintUrl, params, wait);
+    if (result.outcome === 'created') {
+      const descriptions = this.#getDescriptions(mintUrl);
+      const bytes = getDescriptionBytes(params);
+      descriptions.longestAccepted = Math.max(descriptions.longestAccepted, bytes);
     }
     return result;
+  }
+
+  #getDescriptions(mintUrl: string) {
+    const known = this.#descriptions.get(mintUrl);
+    const descriptions = known ?? {
+      longestAccepted: 0,
+      shortestRejected: Number.POSITIVE_INFINITY,
+    };
+    if (known === undefined) {
+      this.#descriptions.set(mintUrl, descriptions);
+    }
+    return descriptions;
   }
 }
 
@@ -113,7 +117,8 @@ function chooseRetryParams(
     case 'rejected':
       return getDescriptionBytes(params) > 0 ? withoutDescription(params) : null;
     case 'unavailable':
-      return result.status === INTERNAL_SERVER_ERROR ? withoutDescription(params) : params;
+      // cdk-mintd sends 500 if its Lightning node rejects a description, Nutshell if its database is locked.
+      return result.status === 500 ? withoutDescription(params) : params;
   }
 }
 

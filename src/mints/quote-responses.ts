@@ -5,10 +5,7 @@ import { wholeNumberSchema } from './whole-number-schema.ts';
 /** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 
-/**
- * What a mint reports about an existing quote, in a response or a notification. Only the state may have changed.
- * `amountSat` and `request` are compared with the stored quote and never stored.
- */
+/** What a mint reports about an existing quote. `amountSat` and `request` are only compared with the stored quote. */
 export interface QuoteObservation {
   quoteId: string;
   state: ObservedState;
@@ -19,7 +16,6 @@ export interface QuoteObservation {
 /** The ids of known mints have 36 to 43 characters. */
 export const MAX_QUOTE_ID_LENGTH = 256;
 
-/** A mint's response to the creation of a quote (NUT-04, NUT-23). */
 export interface CreatedQuote {
   quoteId: string;
   /** The BOLT11 invoice, not validated. */
@@ -28,7 +24,7 @@ export interface CreatedQuote {
   amountSat: number | null;
   /** In Unix seconds, as the mint sent it; null or 0 if the mint's Lightning node sets no expiry. */
   expiry: number | null;
-  /** The public key to which the mint locked the quote, in lower case; null for an unlocked quote. */
+  /** To which the mint locked the quote, in lower case; null for an unlocked quote. */
   pubkey: string | null;
   /** Null if this service cannot read the state, and so would not notice the payment. */
   state: ObservedState | null;
@@ -36,9 +32,6 @@ export interface CreatedQuote {
 
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
-
-/** Longer than any state. */
-const MAX_STATE_LENGTH = 32;
 
 /** Ids become part of URLs, so they must be visible ASCII and not a dot segment. */
 const quoteIdSchema = z
@@ -52,10 +45,10 @@ const amountSchema = wholeNumberSchema.optional().catch(undefined);
 const optionalTextSchema = z.string().max(MAX_REQUEST_LENGTH).optional().catch(undefined);
 
 const stateShape = {
-  state: z.string().max(MAX_STATE_LENGTH).toUpperCase().optional().catch(undefined),
+  state: z.string().max(32).toUpperCase().optional().catch(undefined),
   amount_paid: amountSchema,
   amount_issued: amountSchema,
-  // Mints before `state` was introduced.
+  // From mints before `state` was introduced.
   paid: z.boolean().optional().catch(undefined),
 };
 
@@ -91,12 +84,12 @@ export function isQuoteId(text: string): boolean {
   return quoteIdSchema.safeParse(text).success;
 }
 
-/** Parses the response to the creation of a quote; null if it is malformed or not in sat. */
+/** Null if the response to the creation of a quote is malformed or not in sat (NUT-04, NUT-23). */
 export function parseCreatedQuote(body: unknown): CreatedQuote | null {
   return createdQuoteSchema.safeParse(body).data ?? null;
 }
 
-/** Parses a report about an existing quote; null if it is malformed or its state is unknown. */
+/** Null if the report is malformed or its state is unknown. */
 export function parseQuoteObservation(body: unknown): QuoteObservation | null {
   const { data } = observedQuoteSchema.safeParse(body);
   const state = data && deriveState(data);

@@ -5,16 +5,19 @@ import {
   FAILURES_BEFORE_BACKOFF,
   MAX_IN_FLIGHT_AFTER_REFUSAL,
   MAX_IN_FLIGHT_PER_ROUTE,
-  MAX_REMEMBERED_REQUESTS,
   MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL,
   type RateLimiterTiming,
 } from './limits.ts';
 
-export type RequestResult =
-  /** Status 429. `retryAfterMs` is null without `Retry-After`. */
+/** The result of a request without a response that the caller can interpret. */
+export type FailedResult =
+  /** Status 429: the mint did not process the request. `retryAfterMs` is null without `Retry-After`. */
   | { outcome: 'rate_limited'; retryAfterMs: number | null }
-  /** The mint did not process the request, or its response is lost or unusable. */
-  | { outcome: 'unavailable'; reason: MintFailureReason; status?: number }
+  /** The mint may have processed the request, unless `isUnsent` is set. */
+  | { outcome: 'unavailable'; reason: MintFailureReason; status?: number; isUnsent?: true };
+
+export type RequestResult =
+  | FailedResult
   /** The mint processed the request. */
   | {
       outcome:
@@ -27,17 +30,14 @@ export type RequestResult =
         | 'invalid';
     };
 
-export type MintFailureReason =
+type MintFailureReason =
   | RequestFailureReason
   | 'unexpected response'
   | 'unexpected status'
   | 'WebSocket failed';
 
-interface Request {
-  sentAtMs: number;
-  /** Of the waiting client; null without one. */
-  addressGroup: string | null;
-}
+/** Of the waiting client; null without one. */
+type AddressGroup = string | null;
 
 /**
  * Decides when the next request may be sent on one route of one mint. Times are milliseconds of a monotonic clock.
@@ -55,25 +55,21 @@ export class RouteRateLimiter {
   #maxInFlight = MAX_IN_FLIGHT_PER_ROUTE;
   #pauseStartedAtMs = Number.NEGATIVE_INFINITY;
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
-  /** Within the last window, the oldest first. */
-  #accepted: { atMs: number; addressGroup: string | null }[] = [];
+  #accepted: { atMs: number; addressGroup: AddressGroup }[] = [];
   #acceptedSinceRefusal = 0;
   #shortPauses = 0;
   #needsQuietWindow = false;
   #failures = 0;
-  #lastAddressGroup: string | null = null;
+  #lastAddressGroup: AddressGroup = null;
+  /** Until then, several address groups share the route. */
   #isSharedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(timing: RateLimiterTiming) {
     this.#timing = timing;
   }
 
-  /**
-   * Returns the milliseconds until a client may send a request; `Infinity` if a pending request has to end first.
-   *
-   * @param addressGroup of the client; null without one
-   */
-  getWaitMs(nowMs: number, addressGroup: string | null = null): number {
+  /** Returns the time until a client may send a request; `Infinity` if a pending request has to end first. */
+  getWaitMs(nowMs: number, addressGroup: AddressGroup = null): number {
     const pauseMs = this.getPauseMs(nowMs);
     if (pauseMs > 0) {
       return pauseMs;
@@ -87,12 +83,14 @@ export class RouteRateLimiter {
     return Math.max(0, this.#pausedUntilMs - nowMs);
   }
 
-  countAccepted(nowMs: number, addressGroup: string | null): number {
-    return this.#listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup).length;
+  /** The requests that the mint accepted in the last window, the oldest first. */
+  listAccepted(nowMs: number) {
+    this.#accepted = this.#accepted.filter(({ atMs }) => nowMs - atMs < this.#timing.windowMs);
+    return this.#accepted;
   }
 
   /** Records that a client wants to send a request. */
-  recordClient(nowMs: number, addressGroup: string | null): void {
+  recordClient(nowMs: number, addressGroup: AddressGroup): void {
     if (addressGroup === null || addressGroup === this.#lastAddressGroup) {
       return;
     }
@@ -111,7 +109,11 @@ export class RouteRateLimiter {
     this.#inFlight -= 1;
   }
 
-  recordResult({ sentAtMs, addressGroup }: Request, result: RequestResult, nowMs: number): void {
+  recordResult(
+    { sentAtMs, addressGroup }: { sentAtMs: number; addressGroup: AddressGroup },
+    result: RequestResult,
+    nowMs: number,
+  ): void {
     // A failed request that was pending when the pause began has the same cause.
     const isNews = sentAtMs > this.#pauseStartedAtMs;
     if (result.outcome === 'rate_limited') {
@@ -127,9 +129,10 @@ export class RouteRateLimiter {
     }
   }
 
-  #recordAccepted(nowMs: number, addressGroup: string | null): void {
+  #recordAccepted(nowMs: number, addressGroup: AddressGroup): void {
     this.#accepted.push({ atMs: nowMs, addressGroup });
-    if (this.#accepted.length > MAX_REMEMBERED_REQUESTS) {
+    // At higher rates, the oldest ones do not matter.
+    if (this.#accepted.length > 1_000) {
       this.#accepted.shift();
     }
     this.#failures = 0;
@@ -159,7 +162,7 @@ export class RouteRateLimiter {
     } else if (accepted === 0) {
       this.#needsQuietWindow = true;
     }
-    const [oldest] = this.#listAccepted(nowMs);
+    const [oldest] = this.listAccepted(nowMs);
     return this.#needsQuietWindow || oldest === undefined
       ? windowMs * (1 + Math.random() / 15)
       : Math.max(minWindowPauseMs, oldest.atMs + windowMs - nowMs);
@@ -183,18 +186,12 @@ export class RouteRateLimiter {
   }
 
   /** At a mint that limits requests, an address group gets only a part of them while other groups need some, too. */
-  #getGroupWaitMs(nowMs: number, addressGroup: string | null): number {
+  #getGroupWaitMs(nowMs: number, addressGroup: AddressGroup): number {
     if (addressGroup === null || !this.hasRefusedLately || nowMs >= this.#isSharedUntilMs) {
       return 0;
     }
-    const ofGroup = this.#listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup);
+    const ofGroup = this.listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup);
     const blocking = ofGroup.at(-MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL);
     return blocking === undefined ? 0 : Math.max(1, blocking.atMs + this.#timing.windowMs - nowMs);
-  }
-
-  #listAccepted(nowMs: number) {
-    const oldest = this.#accepted.findIndex(({ atMs }) => nowMs - atMs < this.#timing.windowMs);
-    this.#accepted.splice(0, oldest === -1 ? this.#accepted.length : oldest);
-    return this.#accepted;
   }
 }

@@ -1,19 +1,13 @@
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { computeShare } from '../net/address-prefixes.ts';
 import {
-  DAY_MS,
-  LOW_BUDGET_FRACTION,
   MAX_DAILY_QUOTES_PER_SITE,
   MAX_MINTS_PER_SITE,
   MAX_QUOTES_PER_SITE,
-  MAX_SITES,
   MAX_UNPAID_QUOTES,
   MAX_USER_MINT_QUOTES,
 } from './limits.ts';
 import type { MintPolicy } from './mint-policy.ts';
-
-/** In the list of sites with little room. */
-const ALL_SITES = 'all';
 
 /**
  * Limits the quotes that are watched: at the operator's mints, the unpaid ones per process; at the mints that users
@@ -29,18 +23,16 @@ export class WatchBudget {
 
   constructor(policy: MintPolicy, monotonicMs: () => number) {
     this.#policy = policy;
+    const dayMs = 24 * 60 * 60_000;
     this.#createdBySite = new FixedWindowRateLimiter(
       MAX_DAILY_QUOTES_PER_SITE,
-      MAX_SITES,
+      10_000,
       monotonicMs,
-      DAY_MS,
+      dayMs,
     );
   }
 
-  /**
-   * Returns the share of its bound of open invoices that an address may use at a mint ({@link computeShare}): 1 while the
-   * budget has enough room, 0 if it is used up.
-   */
+  /** Returns the share of its bound of open invoices that an address may use at a mint ({@link computeShare}). */
   getShare(mintUrl: string): number {
     if (this.#policy.isOperatorMint(mintUrl)) {
       return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);
@@ -64,11 +56,10 @@ export class WatchBudget {
   }
 
   /**
-   * Replaces the counts of watched quotes.
+   * Replaces the counts of watched quotes. Returns the sites whose payers are refused soon, or `all`.
    *
    * @param counts by URL of a mint that users chose, as the database counts them
    * @param unpaidQuotes of all mints that one process watches; of the process that has most of them
-   * @returns the sites that have little room
    */
   setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
     this.#unpaidQuotes = unpaidQuotes;
@@ -77,11 +68,11 @@ export class WatchBudget {
     for (const [mintUrl, quotes] of counts) {
       this.#add(mintUrl, quotes);
     }
-    const isLow = (used: number, limit: number) => used > limit * (1 - LOW_BUDGET_FRACTION);
+    const isLow = (used: number, limit: number) => used > 0.8 * limit;
     const siteLimit = this.#getSiteLimit();
     const lowSites = [...this.#bySite].filter(([, { quotes }]) => isLow(quotes, siteLimit));
     return [
-      ...(isLow(unpaidQuotes, MAX_UNPAID_QUOTES) ? [ALL_SITES] : []),
+      ...(isLow(unpaidQuotes, MAX_UNPAID_QUOTES) ? ['all'] : []),
       ...lowSites.map(([name]) => name),
     ];
   }
@@ -97,7 +88,7 @@ export class WatchBudget {
     return this.#bySite.getOrInsertComputed(name, () => ({ quotes: 0, mints: new Set<string>() }));
   }
 
-  /** The largest sites are refused first if very many are used, and every site has room for some quotes. */
+  /** Every site has room for some quotes. */
   #getSiteLimit(): number {
     const share = computeShare(this.#userMintQuotes, MAX_USER_MINT_QUOTES);
     return Math.max(1, MAX_QUOTES_PER_SITE * share);

@@ -4,8 +4,8 @@ import { type Db, transaction, tryTransaction } from '../database/transaction.ts
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { Proof } from '../mints/ecash.ts';
-import type { SwapOptions } from '../mints/ecash-client.ts';
-import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
+import type { SwapRejectionReason } from '../mints/ecash-client.ts';
+import type { RequestWait } from '../mints/mint-rate-limiter.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, UNDO_AFTER_MS } from './limits.ts';
 import {
@@ -191,7 +191,7 @@ async function redeemToken(
   context: PurchaseContext,
   purchase: OpenPurchase,
   inputs: readonly Proof[],
-  options: SwapOptions = {},
+  options: RequestWait = {},
 ): Promise<SwapResult> {
   const result = await sendSwap(context, { ...purchase, inputs }, options);
   if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {

@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts';
 import type { OutputPlan, Proof } from '../mints/ecash.ts';
-import type { EcashClient, SwapOptions } from '../mints/ecash-client.ts';
+import type { EcashClient, SwapRejectionReason } from '../mints/ecash-client.ts';
 import { describeFailure } from '../mints/mint-client.ts';
-import type { SwapRejectionReason } from '../mints/swap-rejection.ts';
+import type { RequestWait } from '../mints/mint-rate-limiter.ts';
 import type { KeysetCache } from './ecash/keyset-cache.ts';
 import {
   computeInputFeeSat,
@@ -53,7 +53,7 @@ export const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
 export async function sendSwap(
   context: SwapContext,
   swap: Swap,
-  options: SwapOptions = {},
+  options: RequestWait = {},
 ): Promise<SwapResult> {
   const { client, keysetCache, treasurySecret } = context;
   const { mintUrl, inputs, outputPlans } = swap;

@@ -1,4 +1,4 @@
-import type { RateLimiterTiming } from '../../../src/mints/limits.ts';
+import { RATE_LIMITER_TIMING } from '../../../src/mints/limits.ts';
 import {
   type AcquireResult,
   type FinishedMintRequest,
@@ -7,14 +7,13 @@ import {
   type RequestSlot,
 } from '../../../src/mints/mint-rate-limiter.ts';
 
-/** @returns also the finished requests and the log entries of the limiter */
-export function createTestMintRateLimiter(timing: Partial<RateLimiterTiming> = {}) {
+export function createTestMintRateLimiter() {
   const finishedRequests: FinishedMintRequest[] = [];
   const logEntries: Record<string, unknown>[] = [];
   const captureLogEntry = (fields: Record<string, unknown>) => logEntries.push(fields);
   const limiter = new MintRateLimiter({
     monotonicMs: () => performance.now(),
-    timing,
+    timing: RATE_LIMITER_TIMING,
     onRequestFinished: (request) => finishedRequests.push(request),
     log: {
       info: captureLogEntry,
@@ -24,7 +23,6 @@ export function createTestMintRateLimiter(timing: Partial<RateLimiterTiming> = {
   return { limiter, finishedRequests, logEntries };
 }
 
-/** @throws if the limiter rejected the request */
 export function expectGranted(result: AcquireResult): RequestSlot {
   if (result.outcome !== 'granted') {
     throw new Error(`the limiter rejected the request: retry after ${result.retryAfterMs} ms`);

@@ -34,15 +34,13 @@ describe('parseErrorDetail', () => {
   });
 });
 
-describe('isUnknownQuoteError', () => {
-  it.each([
-    [true, 'quote not found'],
-    [true, 'Unknown quote'],
-    [false, 'Not Found'],
-    [false, ''],
-  ])('returns %s for the detail %j', (expected, detail) => {
-    expect(isUnknownQuoteError(detail)).toBe(expected);
-  });
+it.each([
+  [true, 'quote not found'],
+  [true, 'Unknown quote'],
+  [false, 'Not Found'],
+  [false, ''],
+])('isUnknownQuoteError returns %s for the detail %j', (expected, detail) => {
+  expect(isUnknownQuoteError(response('application/json', { detail }, ''))).toBe(expected);
 });
 
 function response(contentType: string, json: unknown, text: string) {
