@@ -10,6 +10,7 @@ import {
 } from '../helpers/relays/zap-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { openAccount, section } from '../helpers/web/account-page.ts';
+import { controlTime } from '../helpers/web/control-time.ts';
 import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
 import { readLnurl } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
@@ -129,11 +130,13 @@ it('shows the collection of old payments, on their page and in the totals', asyn
 });
 
 it('reports that the server does not respond', async () => {
-  const page = await openAccount(browser, environment.newWallet());
+  const page = await openAccount(browser, environment.newWallet(), { prepare: controlTime });
   const content = section(page, 'Received payments');
   await content.getByText('Live', { exact: true }).waitFor();
   await page.route('**/api/v2/wallet/quotes**', () => undefined);
-  await content.getByText('The server did not respond.').waitFor({ timeout: 40_000 });
+  await page.waitForRequest('**/api/v2/wallet/quotes**');
+  await page.clock.fastForward('00:20');
+  await content.getByText('The server did not respond.').waitFor();
   await content.getByText('Reconnecting…').waitFor();
 });
 

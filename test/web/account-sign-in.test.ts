@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { section } from '../helpers/web/account-page.ts';
+import { controlTime } from '../helpers/web/control-time.ts';
 import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
 import { heading } from '../helpers/web/payment-pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
@@ -15,7 +16,10 @@ const EXTENSION_BUTTON = 'Sign in with a browser extension';
 function openSignIn(approve: () => Promise<void>) {
   const { secretKey } = environment.newWallet();
   return browser.openPage(`${environment.origin}/account`, {
-    prepare: (page) => addNostrExtension(page, secretKey, approve),
+    prepare: async (page) => {
+      await controlTime(page);
+      await addNostrExtension(page, secretKey, approve);
+    },
   });
 }
 
@@ -64,6 +68,7 @@ it('waits for a user who takes time to approve the signature', async () => {
   // The page does not ask twice at the same time.
   await page.getByRole('dialog', { name: 'Waiting for your extension.' }).waitFor();
   await expect.poll(() => requestCount).toBe(1);
+  await page.clock.fastForward('01:00');
   approval.resolve();
   await heading(page, 'Received payments').waitFor();
 });

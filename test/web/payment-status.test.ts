@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { controlTime } from '../helpers/web/control-time.ts';
 import { createInvoice, heading } from '../helpers/web/payment-pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
@@ -8,26 +9,13 @@ import { useBrowser } from '../helpers/web/use-browser.ts';
 
 const VERIFY_URLS = '**/lnurl/verify/*';
 
-/** Lets the page's clock end the timeouts of requests, too. */
-const CONTROL_TIMEOUTS = `
-  AbortSignal.timeout = (ms) => {
-    const controller = new AbortController();
-    setTimeout(() => controller.abort(), ms);
-    return controller.signal;
-  };`;
-
 const environment = useTestEnvironment();
 const browser = useBrowser();
 
 /** Opens the payment page with a clock that the test controls. */
 function openPaymentPage(): Promise<Page> {
   const { npub } = environment.newWallet();
-  return browser.openPage(`${environment.origin}/${npub}`, {
-    prepare: async (page) => {
-      await page.clock.install();
-      await page.addInitScript(CONTROL_TIMEOUTS);
-    },
-  });
+  return browser.openPage(`${environment.origin}/${npub}`, { prepare: controlTime });
 }
 
 it.each([

@@ -1,10 +1,8 @@
+import { HTTPAuth } from 'nostr-tools/kinds';
 import type { ErrorCode } from '../../../../errors.ts';
 import { type Signer, SignerError } from './signer.ts';
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
-
-/** The kind of events that authenticate HTTP requests (NIP-98). */
-const HTTP_AUTH_KIND = 27_235;
 
 /** A connection may hang after the device slept. The server itself waits for a mint for up to 15 s. */
 const RESPONSE_TIMEOUT_MS = 20_000;
@@ -31,19 +29,21 @@ export class ApiError extends Error {
   }
 }
 
+interface ApiResponse<Data> {
+  data: Data;
+  /** Of lists only. */
+  metadata: { total: number };
+}
+
 interface ApiRequest {
   method?: 'POST' | 'PATCH';
   body?: object;
   headers?: Record<string, string>;
 }
 
-/**
- * Calls the public API of this server for a signed-in user. Gets a JWT with one signature (NIP-98), and keeps it in
- * memory only.
- */
+/** Calls the public API of this server. Gets a JWT with one signature (NIP-98), and keeps it in memory only. */
 export class ApiClient {
   readonly #signer: Signer;
-  /** The key that signed first. */
   #pubkey: string | null = null;
   /** Concurrent requests share it, so that the user signs once. */
   #token: Promise<string> | null = null;
@@ -64,10 +64,12 @@ export class ApiClient {
   async #send(path: string, { method, body, headers }: ApiRequest): Promise<Response> {
     this.#token ??= this.#requestToken();
     const token = this.#token;
+    // Before the timeout starts, because the signer may take longer.
+    const authorization = `Bearer ${await token}`;
     const response = await fetch(path, {
       ...(method === undefined ? { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) } : { method }),
       headers: {
-        authorization: `Bearer ${await token}`,
+        authorization,
         ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
@@ -93,10 +95,9 @@ export class ApiClient {
     }
   }
 
-  /** Returns the value of the `Authorization` header of a GET request (NIP-98). */
   async #signRequest(url: string): Promise<string> {
     const event = await this.#signer.signEvent({
-      kind: HTTP_AUTH_KIND,
+      kind: HTTPAuth,
       created_at: Math.floor(Date.now() / 1_000),
       tags: [
         ['u', url],
@@ -113,26 +114,19 @@ export class ApiClient {
   }
 }
 
-interface ApiResponse<Data> {
-  data: Data;
-  /** Of lists only. */
-  metadata: { total: number };
-}
-
 async function readResponse<Data>(response: Response): Promise<ApiResponse<Data>> {
   const body = await response.json().catch(() => null);
   if (!response.ok) {
     const message = body?.message ?? `The server responded with status ${response.status}.`;
     throw new ApiError(response.status, body?.code ?? null, message, response.headers);
   }
-  // For example the login page of a Wi-Fi network. Like no response, it throws a TypeError.
+  // For example the login page of a Wi-Fi network. Throws what `fetch` throws without a response.
   if (!body?.data) {
     throw new TypeError('The response is not from this server.');
   }
   return body;
 }
 
-/** What the sections of the account page need. */
 export interface Session {
   api: ApiClient;
   user: User;
