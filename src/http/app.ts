@@ -28,7 +28,7 @@ export async function createHttp(
 ) {
   const authenticator = new Authenticator(context);
   const quoteSockets = new QuoteSocketServer(context, authenticator, socketTiming);
-  const web = await loadWebPages(webSettings, context.log);
+  const web = webSettings && (await loadWebPages(webSettings, context.log));
   const { app, rateLimiter } = await createServer(context, {
     trustProxy,
     sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.siteName, error)),

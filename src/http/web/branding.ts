@@ -6,7 +6,7 @@ import { createStaticFile, IMAGE_EXTENSIONS, type StaticFile } from '../static-f
 
 export interface BrandingSettings {
   siteName: string;
-  /** The path of an SVG, PNG or WebP file; null for the default logo. */
+  /** Null for the default logo. */
   logoFile: string | null;
   accentColor: string;
 }
@@ -18,12 +18,11 @@ export interface Branding {
   styleSheet: StaticFile;
 }
 
-/** Every page shows the logo. */
 const MAX_LOGO_BYTES = 100_000;
 
 const DEFAULT_LOGO_FILE = fileURLToPath(new URL('browser/logo.svg', import.meta.url));
 
-/** Reads the operator's logo. Throws OperatorError if the file is missing or unsuitable. */
+/** Throws OperatorError if the operator's logo is missing or unsuitable. */
 export async function loadBranding(settings: BrandingSettings): Promise<Branding> {
   const { siteName, logoFile, accentColor } = settings;
   const styleSheet = `:root{--accent:${accentColor};--on-accent:${chooseTextColor(accentColor)}}`;
@@ -53,7 +52,7 @@ async function loadLogo(file: string): Promise<StaticFile> {
   return createStaticFile(content, extension);
 }
 
-/** Returns black or white, whichever has more contrast with a color (WCAG 2, relative luminance). */
+/** Returns black or white, whichever has more contrast (WCAG 2, relative luminance). */
 function chooseTextColor(color: string): string {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((start) => {
     const channel = Number.parseInt(color.slice(start, start + 2), 16) / 255;

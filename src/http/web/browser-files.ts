@@ -4,18 +4,16 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createStaticFile, type StaticFile } from '../static-files.ts';
 
-/** Written by scripts/build-web.ts, for installations without development dependencies. */
+/** Written by scripts/build-web.ts. */
 const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
 /** In a checkout, ignores prebuilt files, which would hide a developer's changes. */
 const isBundlerInstalled = canResolve('esbuild');
 
-/** Whether {@link loadBrowserFiles} can work: this is a checkout after `npm ci`, or there are prebuilt files. */
 export function canLoadBrowserFiles(): boolean {
   return isBundlerInstalled || existsSync(PREBUILT_DIRECTORY);
 }
 
-/** Returns the scripts and style sheets of the pages by name. */
 export async function loadBrowserFiles(): Promise<Map<string, StaticFile>> {
   const files = new Map<string, StaticFile>();
   for (const [name, content] of await readBrowserFiles()) {

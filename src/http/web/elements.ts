@@ -18,16 +18,14 @@ export function Section({ title, children }: { title: string; children: Componen
 /** The capacity of the largest QR code with low error correction (ISO 18004, version 40). */
 const MAX_QR_CODE_BYTES = 2_953;
 
-/** The white border that scanners need (ISO 18004). */
-const QUIET_ZONE_MODULES = 4;
-
 /** A QR code of an ASCII text, always dark on white, as scanners expect. */
 export function QrCode({ text, label }: { text: string; label: string }) {
   // Mints choose the length of invoices.
   if (text.length > MAX_QR_CODE_BYTES) {
     return html`<p class="hint">This text is too long for a QR code.</p>`;
   }
-  const rows = encodeQR(text, 'raw', { ecc: 'low', border: QUIET_ZONE_MODULES });
+  // Scanners need a white border of four modules (ISO 18004).
+  const rows = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
   const viewBox = `0 0 ${rows.length} ${rows.length}`;
   return html`
     <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
@@ -36,7 +34,6 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   `;
 }
 
-/** Returns a part of an SVG path: a rectangle for each run of dark modules. */
 function drawRow(modules: readonly boolean[], y: number): string {
   const row = modules.map((isDark) => (isDark ? '1' : '0')).join('');
   return [...row.matchAll(/1+/g)]

@@ -6,13 +6,10 @@ import { shortenNpub } from './elements.ts';
 
 export interface Page {
   title: string;
-  /** For search engines and for previews of shared links (Open Graph). */
   description?: string;
-  /** The public URL of the page, if previews and search engines may show it. */
+  /** Public, if previews and search engines may show the page. */
   url?: string;
-  /** The name of a file in browser/ without extension. */
   script?: string;
-  /** Origins besides this one that the script may connect to. */
   connectSources?: string;
   head?: VNode;
   content: ComponentChildren;

@@ -2,7 +2,6 @@ import { html } from 'htm/preact';
 import { buildLnurlUri, CopyableText, QrCode, Sats, Section } from './elements.ts';
 import { type Page, shortenAddress } from './layout.ts';
 
-/** An address that a payer has opened. */
 export interface Payee {
   origin: string;
   /** In lower case, with the tag. */

@@ -1,7 +1,4 @@
-/**
- * A Nostr secret key (NIP-19) or an encrypted one (NIP-49), also as a URI (NIP-21), anywhere in a text. Bech32 never
- * mixes upper and lower case; a Cashu token, which does, would otherwise look like a key now and then.
- */
+/** NIP-19, NIP-49 (encrypted) or NIP-21 (URI). Never in mixed case, in which a Cashu token may look like a key. */
 const SECRET_KEY =
   /(?:nostr:)?(?:n(?:sec|cryptsec)1[02-9ac-hj-np-z]{20,}|N(?:SEC|CRYPTSEC)1[02-9AC-HJ-NP-Z]{20,})/g;
 

@@ -27,20 +27,13 @@ import { findPaymentPath } from './payment-path.ts';
 import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from './secret-key.ts';
 
 export interface WebSettings extends BrandingSettings {
-  /** The relay through which remote signers connect to the account page (NIP-46). */
   signerRelay: string;
 }
 
 export type WebPages = Branding & Pick<WebSettings, 'signerRelay'>;
 
-/** Returns null if the operator switched the pages off, or the files for the browser are missing. */
-export async function loadWebPages(
-  settings: WebSettings | null,
-  log: Logger,
-): Promise<WebPages | null> {
-  if (settings === null) {
-    return null;
-  }
+/** Returns null if the files for the browser are missing. */
+export async function loadWebPages(settings: WebSettings, log: Logger): Promise<WebPages | null> {
   if (!canLoadBrowserFiles()) {
     log.warn(
       { event: 'web_pages_missing' },
@@ -55,10 +48,7 @@ export async function loadWebPages(
 const formField = z.string().default('');
 const paymentParams = z.object({ address: z.string() });
 
-/**
- * The pages for people. They need no API of their own: forms without JavaScript create invoices like the LNURL route,
- * and scripts call the public API.
- */
+/** The pages for people. Forms create invoices like the LNURL route, and scripts call the public API. */
 export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPages }> = async (
   app,
   { context, web },
@@ -186,12 +176,11 @@ function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void
   });
 }
 
-/** @param allowInsecure relays may lack TLS */
 function accountPage(signerRelay: string, allowInsecure: boolean): Page {
   return {
     title: 'Your account',
     script: 'account',
-    // The relays of a remote signer. The user chooses them, so any host is allowed.
+    // The user chooses the relays of a remote signer.
     connectSources: allowInsecure ? 'wss: ws:' : 'wss:',
     content: html`
       <div id="account" data-signer-relay=${signerRelay}>

@@ -1,22 +1,19 @@
 import { find } from './common.ts';
 import { readRetryAfterMs } from './retry-after.ts';
 
-/** Fast enough to show a payment within two seconds. */
 const POLL_INTERVAL_MS = 1_000;
 
 /** While the tab is hidden, and after the invoice expired: a payment that was under way may still arrive. */
 const SLOW_POLL_INTERVAL_MS = 10_000;
 
-/** A connection may hang after the device slept or changed its network. */
+/** A connection may hang after the device slept. */
 const RESPONSE_TIMEOUT_MS = 5_000;
 
 const invoice = find('invoice', HTMLElement);
-const statusText = find('status', HTMLElement);
 const connectionText = find('connection', HTMLElement);
 const expiry = find('expiry', HTMLElement);
 const weblnButton = find('webln-button', HTMLButtonElement);
 const weblnProblem = find('webln-problem', HTMLElement);
-const expiresAtMs = Number(invoice.dataset['expiresAt']);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
 let status = invoice.dataset['status'];
@@ -40,7 +37,7 @@ async function keepCurrent(): Promise<void> {
       if (status === 'waiting' && countdownTimer === undefined) {
         // The clock of this device may be wrong.
         const serverTimeMs = Date.parse(response.headers.get('date') ?? '');
-        showCountdown(expiresAtMs - (serverTimeMs - Date.now() || 0));
+        showCountdown(Number(invoice.dataset['expiresAt']) - (serverTimeMs - Date.now() || 0));
       }
     } catch {
       connectionText.hidden = false;
@@ -64,7 +61,7 @@ async function pause(durationMs: number): Promise<void> {
 function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {
   status = newStatus;
   invoice.dataset['status'] = newStatus;
-  statusText.textContent = announcement;
+  find('status', HTMLElement).textContent = announcement;
   for (const section of invoice.querySelectorAll<HTMLElement>('[data-section]')) {
     section.hidden = section.dataset['section'] !== newStatus;
   }

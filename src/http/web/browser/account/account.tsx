@@ -2,9 +2,9 @@ import { render } from 'preact';
 import { useState } from 'preact/hooks';
 import { find } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
-import { ApiClient, type Session, type User } from './api-client.ts';
+import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
-import { useFocusOnChange } from './elements.tsx';
+import { Button, useFocusOnChange } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSection } from './payments-section.tsx';
 import { SignIn } from './sign-in.tsx';
@@ -22,6 +22,11 @@ function Account({ signerRelay }: { signerRelay: string }) {
     signal.throwIfAborted();
     setSession({ signer, api, user: data.user });
   };
+  // A change may finish after the user has signed out.
+  const changeUser = (user: User) =>
+    setSession((current) =>
+      current && current.api === session?.api ? { ...current, user } : current,
+    );
   const signOut = () => {
     session?.signer.close();
     setSession(null);
@@ -32,35 +37,19 @@ function Account({ signerRelay }: { signerRelay: string }) {
         <h1 ref={heading} tabIndex={-1}>
           Your account
         </h1>
-        {session !== null && (
-          <button type="button" class="secondary" onClick={signOut}>
-            Sign out
-          </button>
-        )}
+        {session !== null && <Button onClick={signOut}>Sign out</Button>}
       </div>
       {session === null ? (
         <SignIn signerRelay={signerRelay} onSigner={signIn} />
       ) : (
-        <Sections
-          {...session}
-          onUserChange={(user) =>
-            // A change may finish after the user has signed out.
-            setSession((current) => (current?.api === session.api ? { ...current, user } : current))
-          }
-        />
+        <>
+          <PaymentsSection {...session} />
+          <AddressesSection {...session} />
+          <UsernameSection {...session} onUserChange={changeUser} />
+          <MintSection {...session} onUserChange={changeUser} />
+          <CollectSection {...session} />
+        </>
       )}
-    </>
-  );
-}
-
-function Sections(session: Session) {
-  return (
-    <>
-      <PaymentsSection api={session.api} />
-      <AddressesSection {...session} />
-      <UsernameSection {...session} />
-      <MintSection {...session} />
-      <CollectSection user={session.user} />
     </>
   );
 }

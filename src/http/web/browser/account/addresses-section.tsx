@@ -1,8 +1,8 @@
 import { buildLnurlUri, CopyableText, QrCode, Section } from '../../elements.ts';
-import type { Session } from './api-client.ts';
+import type { ApiClient, User } from './api-client.ts';
 import { Problem, useLoaded } from './elements.tsx';
 
-export function AddressesSection({ api, user }: Session) {
+export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
   const { data, problem, reload } = useLoaded(
     () => api.request<{ addresses: string[] }>('/api/v2/user/addresses'),
     // A new username adds addresses.
@@ -43,7 +43,7 @@ function Address({ address }: { address: string }) {
   );
 }
 
-/** Payers use HTTPS, except for onion services (LUD-16). Only a server for development lacks it. */
+/** Payers use HTTPS, except for onion services (LUD-16). */
 function chooseScheme(host: string): string {
   if (host === location.host) {
     return location.protocol;

@@ -2,13 +2,13 @@ import { npubEncode } from 'nostr-tools/nip19';
 import { CopyableText, Section } from '../../elements.ts';
 import type { User } from './api-client.ts';
 
-/** The wallets that use the API of this server, and the lock setting that they need. */
-const WALLETS = [
-  { name: 'cashu.me', lock: 'off' },
-  { name: 'Nutshell', lock: 'off' },
-  { name: 'Wallets built with coco', lock: 'off' },
-  { name: 'Wallets built with cdk', lock: 'on' },
-];
+/** What the wallets that use the API of this server need. */
+const LOCK_SETTINGS = {
+  'cashu.me': 'off',
+  Nutshell: 'off',
+  'Wallets built with coco': 'off',
+  'Wallets built with cdk': 'on',
+};
 
 export function CollectSection({ user }: { user: User }) {
   return (
@@ -39,22 +39,14 @@ export function CollectSection({ user }: { user: User }) {
         It is {user.lockQuote ? 'on' : 'off'} now; change it under “Your mint”. Payments that
         already exist stay as they are.
       </p>
-      <table class="wallets">
-        <thead>
-          <tr>
-            <th scope="col">Wallet</th>
-            <th scope="col">Lock quotes</th>
-          </tr>
-        </thead>
-        <tbody>
-          {WALLETS.map(({ name, lock }) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              <td>{lock}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <dl class="facts wide">
+        {Object.entries(LOCK_SETTINGS).map(([wallet, lock]) => (
+          <div key={wallet}>
+            <dt>{wallet}</dt>
+            <dd>{lock}</dd>
+          </div>
+        ))}
+      </dl>
     </Section>
   );
 }

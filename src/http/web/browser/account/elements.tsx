@@ -1,8 +1,11 @@
-import { type ComponentChildren, h } from 'preact';
+import { type ComponentChildren, type ComponentProps, h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { describeProblem } from './problem-text.ts';
 
-/** An error, which screen readers announce. */
+export function Button(props: ComponentProps<'button'>) {
+  return <button type="button" class="secondary" {...props} />;
+}
+
 export function Problem({ text, onRetry }: { text: string | null; onRetry?: () => void }) {
   return text === null ? null : (
     <>
@@ -11,16 +14,13 @@ export function Problem({ text, onRetry }: { text: string | null; onRetry?: () =
       </p>
       {onRetry !== undefined && (
         <p>
-          <button type="button" class="secondary" onClick={onRetry}>
-            Try again
-          </button>
+          <Button onClick={onRetry}>Try again</Button>
         </p>
       )}
     </>
   );
 }
 
-/** A result, which screen readers announce when it changes. */
 export function Status({ text }: { text: string | null }) {
   return <div role="status">{text !== null && <p class="notice">{text}</p>}</div>;
 }
@@ -35,11 +35,9 @@ interface FieldFormProps {
   hint?: string;
   problem: string | null;
   button: string;
-  /** The text of the button while an action is running. */
   busyButton?: string | false;
   isSecondary?: boolean;
   onSubmit: () => unknown;
-  /** Further buttons. */
   children?: ComponentChildren;
 }
 

@@ -53,12 +53,7 @@ function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }:
   }
   return (
     <p class="hint breakable">
-      {description !== undefined && (
-        <>
-          <bdi>{description}</bdi>
-          <br />
-        </>
-      )}
+      <bdi>{description}</bdi> {description !== undefined && <br />}
       {minAmount !== undefined && (
         <>
           Smallest payment: <Sats amount={minAmount} />.{' '}

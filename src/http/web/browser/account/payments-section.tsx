@@ -1,10 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Sats, Section, shortenNpub } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
-import { Problem, useAction } from './elements.tsx';
-import { exportPayments } from './export-payments.ts';
-import { type Payment, readPayer, STATE_TEXTS } from './payments.ts';
-import { PAGE_SIZE, type Summary, usePayments } from './use-payments.ts';
+import { Button, Problem, useAction } from './elements.tsx';
+import { exportPayments, type Payment, readPayer, STATE_TEXTS } from './payments.ts';
+import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
 
 const LIVE_TEXTS = {
   connecting: 'Connecting…',
@@ -44,7 +43,7 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       )}
       {page !== null && page.total > 0 && (
         <>
-          <Totals summary={page.summary} />
+          <Totals {...page} />
           <ul class="payments">
             {page.payments.map((payment) => (
               <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
@@ -58,7 +57,7 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   );
 }
 
-function Totals({ summary: { payments, amount, waiting, complete } }: { summary: Summary }) {
+function Totals({ summary: { payments, amount, waiting, complete } }: PaymentsPage) {
   return (
     <>
       <dl class="totals">
@@ -117,12 +116,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
   );
 }
 
-interface PagesProps {
-  offset: number;
-  total: number;
-  payments: readonly Payment[];
-  onChoose: (offset: number) => void;
-}
+type PagesProps = PaymentsPage & { onChoose: (offset: number) => void };
 
 function Pages({ offset, total, payments, onChoose }: PagesProps) {
   if (total <= PAGE_SIZE) {
@@ -131,25 +125,15 @@ function Pages({ offset, total, payments, onChoose }: PagesProps) {
   const end = offset + payments.length;
   return (
     <nav class="row spread pages" aria-label="Pages of payments">
-      <button
-        type="button"
-        class="secondary"
-        disabled={offset === 0}
-        onClick={() => onChoose(Math.max(0, offset - PAGE_SIZE))}
-      >
+      <Button disabled={offset === 0} onClick={() => onChoose(Math.max(0, offset - PAGE_SIZE))}>
         Newer
-      </button>
+      </Button>
       <span>
         {(offset + 1).toLocaleString()}–{end.toLocaleString()} of {total.toLocaleString()}
       </span>
-      <button
-        type="button"
-        class="secondary"
-        disabled={end >= total}
-        onClick={() => onChoose(offset + PAGE_SIZE)}
-      >
+      <Button disabled={end >= total} onClick={() => onChoose(offset + PAGE_SIZE)}>
         Older
-      </button>
+      </Button>
     </nav>
   );
 }
@@ -165,9 +149,9 @@ function Export({ api }: { api: ApiClient }) {
   );
   return (
     <>
-      <button type="button" class="secondary" disabled={isRunning} onClick={() => void run()}>
+      <Button disabled={isRunning} onClick={() => void run()}>
         {isRunning ? progress || 'Reading…' : 'Export as CSV'}
-      </button>
+      </Button>
       <Problem text={problem && `The export failed. ${problem}`} />
     </>
   );

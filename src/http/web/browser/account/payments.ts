@@ -1,21 +1,18 @@
 import { npubEncode } from 'nostr-tools/nip19';
+import { readRetryAfterMs } from '../retry-after.ts';
+import { type ApiClient, ApiError } from './api-client.ts';
 
-/** A payment, from `GET /api/v2/wallet/quotes`. */
+/** From `GET /api/v2/wallet/quotes`. Times are Unix seconds, amounts sats. */
 export interface Payment {
-  /** Unix seconds. */
   paidAt: number;
-  /** Unix seconds. */
   expiresAt: number;
   mintUrl: string;
   /** Secret, so it is never shown. */
   quoteId: string;
-  /** Sats. */
   amount: number;
   state: 'PAID' | 'ISSUED' | 'INFLIGHT';
   comment?: string;
-  /** Of the address that was paid (LUD-16). */
   tag?: string;
-  /** The signed zap request as JSON (NIP-57). */
   zapRequest?: string;
 }
 
@@ -36,4 +33,79 @@ export function readPayer({ comment = '', zapRequest }: Payment): {
   } catch {
     return { comment, npub: '' };
   }
+}
+
+const PAGE_SIZE = 50;
+const DEFAULT_RETRY_SECONDS = 5;
+
+export async function exportPayments(
+  api: ApiClient,
+  signal: AbortSignal,
+  onProgress: (readCount: number, total: number) => void,
+): Promise<void> {
+  // A new payment moves the others to later pages, so that some are read twice.
+  const payments = new Map<string, Payment>();
+  for (let offset = 0, total = 1; offset < total; ) {
+    try {
+      const { data, metadata } = await api.request<{ quotes: Payment[] }>(
+        `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
+      );
+      for (const payment of data.quotes) {
+        payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
+      }
+      ({ total } = metadata);
+      offset += PAGE_SIZE;
+      onProgress(payments.size, total);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 429)) {
+        throw error;
+      }
+      const retryAfterMs = readRetryAfterMs(error.headers, DEFAULT_RETRY_SECONDS);
+      await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
+    }
+    signal.throwIfAborted();
+  }
+  const date = new Date().toISOString().slice(0, 10);
+  saveFile(`payments-${date}.csv`, formatPaymentsCsv([...payments.values()]));
+}
+
+function saveFile(name: string, content: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([content], { type: 'text/csv;charset=utf-8' }));
+  link.download = name;
+  link.click();
+  // The browser has opened the file when the next task runs.
+  setTimeout(() => URL.revokeObjectURL(link.href), 0);
+}
+
+const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires,tag';
+
+/** Starts a formula in spreadsheets. Some split lines at semicolons or tabs, and then ignore the quotation marks here. */
+const FORMULA_START = /^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])/g;
+
+export function formatPaymentsCsv(payments: readonly Payment[]): string {
+  const rows = payments.map((payment) => {
+    const { comment, npub } = readPayer(payment);
+    return [
+      formatTime(payment.paidAt),
+      String(payment.amount),
+      STATE_TEXTS[payment.state],
+      payment.mintUrl,
+      comment,
+      npub,
+      formatTime(payment.expiresAt),
+      payment.tag ?? '',
+    ];
+  });
+  const lines = [HEADER, ...rows.map((row) => row.map(formatField).join(','))];
+  return lines.map((line) => `${line}\r\n`).join('');
+}
+
+function formatTime(unixSeconds: number): string {
+  return new Date(unixSeconds * 1_000).toISOString();
+}
+
+function formatField(text: string): string {
+  const harmless = text.replace(FORMULA_START, "'");
+  return /[",;\t\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }

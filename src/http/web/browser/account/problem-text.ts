@@ -33,6 +33,14 @@ export function describeProblem(error: unknown): string {
   return `${message}${ADVICE[code] ?? ''}`;
 }
 
+const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: string } = {
+  payment_required:
+    ' The name was not bought. Paste another token that pays the request. If this token is still unspent, you can ' +
+    'take it back into your wallet.',
+  token_not_used:
+    ' Take it back into your wallet. Then paste the first token again, which is not spent twice, and press “Buy”.',
+};
+
 /** Explains why a username was not bought with a token, which is still in the user's field. */
 export function describePaymentProblem(error: unknown): string {
   if (isLost(error)) {
@@ -41,29 +49,21 @@ export function describePaymentProblem(error: unknown): string {
       'the same token: it is not spent twice.'
     );
   }
-  const { code, status, message } =
-    error instanceof ApiError ? error : { code: null, status: 0, message: '' };
-  if (code === 'payment_required') {
-    return (
-      `${message} The name was not bought. Paste another token that pays the request. If this token is still ` +
-      'unspent, you can take it back into your wallet.'
-    );
-  }
-  if (code === 'token_not_used') {
-    return (
-      `${message} Take it back into your wallet. Then paste the first token again, which is not spent twice, and ` +
-      'press “Buy”.'
-    );
-  }
-  // A proxy may send no code.
-  if (code === 'too_large' || status === 413 || status === 431) {
-    return (
-      'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
-      'consists of fewer parts.'
-    );
-  }
-  if (status >= 500) {
-    return `${message} Press “Buy” again in a minute with the same token: it is not spent twice.`;
+  if (error instanceof ApiError) {
+    const { code, status, message } = error;
+    // A proxy may send no code.
+    if (code === 'too_large' || status === 413 || status === 431) {
+      return (
+        'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
+        'consists of fewer parts.'
+      );
+    }
+    if (status >= 500) {
+      return `${message} Press “Buy” again in a minute with the same token: it is not spent twice.`;
+    }
+    if (code !== null && code in PAYMENT_ADVICE) {
+      return `${message}${PAYMENT_ADVICE[code]}`;
+    }
   }
   return `${describeProblem(error)} Your token is still in the field.`;
 }
@@ -84,7 +84,6 @@ export function findTokenProblem(token: string): string | null {
   if (/^(?:cashu:)?creq/i.test(token)) {
     return 'This is a payment request. Pay it with your wallet, and paste the token that the wallet creates.';
   }
-  // A header cannot contain other characters.
   return /^[!-~]+$/.test(token)
     ? null
     : 'This is not a Cashu token. A token begins with cashuA or cashuB.';

@@ -7,7 +7,6 @@ import { describeReason, type Signer, SignerError, waitForSigner } from './signe
 
 /** Remote signers (NIP-46). Each connection uses a new key, which stays in memory. */
 
-/** Events that authenticate HTTP requests (NIP-98). Nothing else is signed. */
 const PERMISSIONS = ['sign_event:27235'];
 
 const SIGNER_NAME = 'Your signer';
@@ -17,7 +16,6 @@ const INVITATION_TIMEOUT_MS = 5 * 60_000;
 
 type SignEvent = Signer['signEvent'];
 
-/** Connects to a signer by its `bunker://` address. Throws SignerError. */
 export async function connectToBunker(
   pointer: BunkerPointer,
   signal: AbortSignal,
@@ -38,10 +36,7 @@ function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
   }
 }
 
-/**
- * Creates a `nostrconnect://` address for the signer. `connected` resolves when the signer has proved that it has
- * received the address.
- */
+/** Creates a `nostrconnect://` address. `connected` resolves when the signer has proved that it received the address. */
 export function inviteSigner(
   relay: string,
   signal: AbortSignal,
@@ -68,7 +63,6 @@ export function inviteSigner(
   return { uri, connected: connected.then((bunker) => useUntilAborted(bunker, signal)) };
 }
 
-/** Returns the connections to relays. They close when the signal aborts. */
 function openPool(signal: AbortSignal): SimplePool {
   const pool = new SimplePool({ enablePing: true });
   // Later than the subscriptions, because the library sends a message when it closes one.
@@ -95,20 +89,18 @@ function waitForResponse<Response>(
   return waitForSigner(SIGNER_NAME, explained, signal);
 }
 
-/**
- * Shows the page on which a remote signer asks the user to approve a request (`auth_url` of NIP-46). May happen at any
- * time, because the session needs signatures later too.
- */
+/** Shows the page on which a signer asks the user to approve a request (`auth_url` of NIP-46), at any time. */
 function showApprovalLink(url: string): void {
   if (!URL.canParse(url) || new URL(url).protocol !== 'https:') {
     return;
   }
-  const link = document.createElement('a');
-  link.textContent = `Open ${new URL(url).host}`;
-  link.className = 'button';
-  link.href = url;
-  link.target = '_blank';
-  link.rel = 'noopener noreferrer';
+  const link = Object.assign(document.createElement('a'), {
+    textContent: `Open ${new URL(url).host}`,
+    className: 'button',
+    href: url,
+    target: '_blank',
+    rel: 'noopener noreferrer',
+  });
   const button = document.createElement('button');
   button.textContent = 'Close';
   button.className = 'secondary';

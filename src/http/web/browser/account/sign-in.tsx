@@ -1,10 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
-import { FieldForm, Problem, useAction } from './elements.tsx';
+import { Button, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
 
-/** Connects to a signer. Rejects if the signal aborts. Shows what the user has to do. */
 type Connect = (
   signal: AbortSignal,
   show: (waitingFor: WaitingFor) => void,
@@ -12,7 +11,6 @@ type Connect = (
 
 interface SignInProps {
   signerRelay: string;
-  /** Signs the user in. Fails if the signer refuses, the server rejects the signature, or the signal aborts. */
   onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
 }
 
@@ -78,9 +76,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         Start here with a QR code, or paste an address that your signer shows.
       </p>
       <p>
-        <button type="button" class="secondary" onClick={() => void run(invite)}>
-          Show QR code
-        </button>
+        <Button onClick={() => void run(invite)}>Show QR code</Button>
       </p>
       <FieldForm
         id="bunker"
@@ -120,9 +116,7 @@ function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void })
             Open in signer app
           </a>
         )}
-        <button type="button" class="secondary" onClick={onCancel}>
-          Cancel
-        </button>
+        <Button onClick={onCancel}>Cancel</Button>
       </p>
       {uri !== undefined && (
         <>

@@ -1,7 +1,7 @@
 import type { BunkerPointer } from 'nostr-tools/nip46';
 import type { Event, EventTemplate } from 'nostr-tools/pure';
 
-/** Signs for the user. The secret key stays with the signer: a browser extension (NIP-07) or a remote signer (NIP-46). */
+/** A browser extension (NIP-07) or a remote signer (NIP-46), which keeps the user's secret key. */
 export interface Signer {
   /** Throws SignerError. */
   signEvent(template: EventTemplate): Promise<Event>;
@@ -9,18 +9,13 @@ export interface Signer {
   close(): void;
 }
 
-/** The signer did not sign. The message is a sentence for the user. */
+/** The message is a sentence for the user. */
 export class SignerError extends Error {}
 
 /** A user may have to unlock the signer, or to find the phone. */
 const SIGNER_TIMEOUT_MS = 120_000;
 
-/**
- * Waits for a response of a signer. Throws SignerError.
- *
- * @param signerName as in `Your extension`
- * @param signal has a SignerError as its reason
- */
+/** Throws SignerError, which must also be the reason of the signal. */
 export async function waitForSigner<Response>(
   signerName: string,
   response: Promise<Response>,
@@ -49,21 +44,18 @@ export async function waitForSigner<Response>(
   }
 }
 
-/** Returns what a signer or a relay gives as its reason. Some give an error, some a text, some nothing. */
+/** Signers and relays give an error, a text or nothing as their reason. */
 export function describeReason(error: unknown): string {
   const { message = error } = (error ?? {}) as { message?: unknown };
   return typeof message === 'string' ? message.trim().slice(0, 200) : '';
 }
 
-/** Some extensions add `window.nostr` only after the page has loaded. */
-const INJECTION_CHECKS = 20;
-const INJECTION_CHECK_INTERVAL_MS = 50;
-
-/** Returns a function that signs with the browser extension (NIP-07). Throws SignerError if there is none. */
+/** Connects to the browser extension (NIP-07). Throws SignerError if there is none. */
 export async function connectToExtension(signal: AbortSignal): Promise<Signer['signEvent']> {
   const page = globalThis as { nostr?: Pick<Signer, 'signEvent'> };
-  for (let check = 0; !page.nostr && check < INJECTION_CHECKS; check += 1) {
-    await new Promise((resolve) => setTimeout(resolve, INJECTION_CHECK_INTERVAL_MS));
+  // Some extensions add `nostr` only after the page has loaded.
+  for (let waitedMs = 0; !page.nostr && waitedMs < 1_000; waitedMs += 50) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
   const extension = page.nostr;
   if (!extension) {
@@ -83,10 +75,7 @@ export async function connectToExtension(signal: AbortSignal): Promise<Signer['s
   return (template) => waitForSigner('Your extension', sign(template), signal);
 }
 
-/**
- * Parses the `bunker://` address of a remote signer (NIP-46). Refuses NIP-05 names, because looking them up would send a
- * request to another host. Ignores relays to which the page may not connect. Throws SignerError.
- */
+/** Refuses NIP-05 names, because looking them up would send a request to another host (NIP-46). Throws SignerError. */
 export function parseBunkerUri(text: string, allowInsecure: boolean): BunkerPointer {
   const [, key = '', query = ''] = /^bunker:\/\/([^?/]*)\/?\??(.*)$/i.exec(text.trim()) ?? [];
   const pubkey = key.toLowerCase();

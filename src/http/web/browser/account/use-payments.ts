@@ -5,43 +5,43 @@ import type { Payment } from './payments.ts';
 import { describeProblem } from './problem-text.ts';
 import { SignerError } from './signer.ts';
 
-/** Few, so that the rest of the account stays within reach. */
 export const PAGE_SIZE = 10;
 
-/** Fast enough to watch a payment arrive. */
 const POLL_INTERVAL_MS = 2_000;
 const RETRY_SECONDS = 10;
 
 /** The totals cost the server more than a page. They rarely change without a change on the page that is read. */
 const MAX_SUMMARY_AGE_MS = 30_000;
 
-export interface Summary {
-  payments: number;
-  amount: number;
-  waiting: { payments: number; amount: number };
-  /** Whether the totals include all payments. */
-  complete: boolean;
+export interface PaymentsPage {
+  payments: readonly Payment[];
+  offset: number;
+  total: number;
+  summary: {
+    payments: number;
+    amount: number;
+    waiting: { payments: number; amount: number };
+    complete: boolean;
+  };
 }
 
 interface PaymentsState {
   /** `paused`: the user has to act. */
   status: 'connecting' | 'live' | 'reconnecting' | 'paused';
   problem: string | null;
-  page: { payments: readonly Payment[]; offset: number; total: number; summary: Summary } | null;
+  page: PaymentsPage | null;
   /** How many payments arrived last, while the user saw the page. */
   arrivedCount: number;
 }
 
-const INITIAL_STATE: PaymentsState = {
-  status: 'connecting',
-  problem: null,
-  page: null,
-  arrivedCount: 0,
-};
-
 /** Keeps one page of the user's payments and the totals current, while the user sees the page. */
 export function usePayments(api: ApiClient) {
-  const [state, setState] = useState(INITIAL_STATE);
+  const [state, setState] = useState<PaymentsState>({
+    status: 'connecting',
+    problem: null,
+    page: null,
+    arrivedCount: 0,
+  });
   const [wanted, setWanted] = useState({ offset: 0 });
   useEffect(() => {
     const controller = new AbortController();
@@ -72,7 +72,8 @@ async function keepCurrent(
       );
       const current = JSON.stringify({ data, metadata });
       if (current !== shown || Date.now() >= summaryDueAtMs) {
-        const { data: summary } = await api.request<Summary>('/api/v2/wallet/summary');
+        const { data: summary } =
+          await api.request<PaymentsPage['summary']>('/api/v2/wallet/summary');
         summaryDueAtMs = Date.now() + MAX_SUMMARY_AGE_MS;
         shown = current;
         const { total } = metadata;

@@ -1,53 +1,35 @@
 import { useState } from 'preact/hooks';
-import { CopyableText, Section } from '../../elements.ts';
-import { ApiError, type Session, type User } from './api-client.ts';
-import { Problem, Status, useFocusOnChange, useLoaded } from './elements.tsx';
-import { PaymentForm } from './payment-form.tsx';
-import { isLost } from './problem-text.ts';
-import { UsernameForm } from './username-form.tsx';
+import { CopyableText, QrCode, Sats, Section } from '../../elements.ts';
+import type { ApiClient, Session } from './api-client.ts';
+import {
+  Button,
+  FieldForm,
+  Problem,
+  Status,
+  useAction,
+  useFocusOnChange,
+  useLoaded,
+} from './elements.tsx';
+import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
+import { type Order, type Purchase, usePurchase } from './use-purchase.ts';
 
-interface Info {
-  features: { username: { payment?: { amount: number; mints: string[] } } };
+interface FormProps {
+  purchase: Purchase;
+  /** The price in sats (0: usernames are free), and the mints whose ecash pays it. */
+  terms: { amount: number; mints: string[] };
 }
 
-/** Sells a username: the user chooses a name, pays the server's request with a wallet, and pastes the token. */
-export function UsernameSection({ api, user, onUserChange }: Session) {
-  const info = useLoaded(() => api.request<Info>('/api/v2/info'), [api]);
+export function UsernameSection(session: Session) {
+  const { api, user } = session;
+  const info = useLoaded(
+    () => api.request<{ features: { username: { payment?: FormProps['terms'] } } }>('/api/v2/info'),
+    [api],
+  );
   const terms = info.data?.data.features.username.payment;
-  const [draft, changeDraft] = usePurchaseDraft(user.pubkey);
-  const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
-  const [success, setSuccess] = useState<string | null>(null);
+  const purchase = usePurchase(session);
+  const { order, success } = purchase;
   const heading = useFocusOnChange<HTMLHeadingElement>(order?.name);
-
-  const buy = async (name: string, token: string | null) => {
-    setSuccess(null);
-    try {
-      const { data } = await api.request<{ user: User }>('/api/v2/user/username', {
-        method: 'POST',
-        body: { username: name },
-        headers: token === null ? {} : { 'x-cashu': token },
-      });
-      setSuccess(describeSuccess(name, data.user));
-      // A token that was not sent is still money. So is a token that was not needed, because an earlier one has paid.
-      const isSpent = token !== null && token === (draft.unconfirmedToken ?? token);
-      changeDraft({ name: '', unconfirmedToken: null, ...(isSpent && { token: '' }) });
-      setOrder(null);
-      onUserChange(data.user);
-    } catch (error) {
-      if (token !== null) {
-        changeDraft({ unconfirmedToken: findUnconfirmedToken(error, token, draft) });
-      }
-      const request = error instanceof ApiError ? error.headers.get('x-cashu') : null;
-      if (request !== null) {
-        setOrder({ name: name.toLowerCase(), request });
-      }
-      if (request === null || token !== null) {
-        throw error;
-      }
-    }
-  };
-
-  const newNameTitle = user.name === undefined ? 'Get a username' : 'Change your username';
+  const nameTitle = user.name === undefined ? 'Get a username' : 'Change your username';
   return (
     <Section title="Username">
       {user.name !== undefined && (
@@ -57,79 +39,163 @@ export function UsernameSection({ api, user, onUserChange }: Session) {
       <Problem text={info.problem && `${info.problem} Then reload the page.`} />
       {info.data !== null && terms === undefined && <p>Usernames are not sold on this server.</p>}
       {terms !== undefined && (
-        <h3 ref={heading} tabIndex={-1} class="breakable">
-          {order === null ? newNameTitle : `Pay for ${order.name}@${location.host}`}
-        </h3>
-      )}
-      {terms !== undefined && order === null && (
-        <UsernameForm
-          api={api}
-          ownName={user.name}
-          priceSat={terms.amount}
-          name={draft.name}
-          token={draft.token}
-          onName={(name) => changeDraft({ name })}
-          onSubmit={() => buy(draft.name, null)}
-        />
-      )}
-      {terms !== undefined && order !== null && (
-        <PaymentForm
-          priceSat={terms.amount}
-          mintUrl={terms.mints[0]}
-          request={order.request}
-          token={draft.token}
-          onToken={(token) => changeDraft({ token })}
-          onSubmit={(token) => buy(order.name, token)}
-          onCancel={() => setOrder(null)}
-        />
+        <>
+          <h3 ref={heading} tabIndex={-1} class="breakable">
+            {order === null ? nameTitle : `Pay for ${order.name}@${location.host}`}
+          </h3>
+          {order === null ? (
+            <UsernameForm {...session} purchase={purchase} terms={terms} />
+          ) : (
+            <PaymentForm purchase={purchase} order={order} terms={terms} />
+          )}
+        </>
       )}
     </Section>
   );
 }
 
-function describeSuccess(name: string, user: User): string {
-  return user.name === name.toLowerCase()
-    ? `${user.name}@${location.host} is yours now. Payments to it arrive in this account.`
-    : `You have bought ${name} before, and have chosen another name since.`;
+function UsernameForm({ api, user, purchase, terms }: Session & FormProps) {
+  const { draft, changeDraft, buy } = purchase;
+  const { name, token } = draft;
+  const ownName = user.name;
+  const { data: availability, problem: checkProblem } = useLoaded(
+    (signal) => checkName(api, name, ownName, signal),
+    [api, name, ownName],
+  );
+  const { isRunning, problem, run } = useAction(() => buy(name, null));
+  return (
+    <>
+      <p>
+        {terms.amount === 0 ? (
+          'Usernames are free here.'
+        ) : (
+          <>
+            A username costs <Sats amount={terms.amount} />, which you pay with ecash.
+          </>
+        )}
+        {ownName !== undefined && (
+          <>
+            {' '}
+            A new name replaces <strong class="breakable">{ownName}</strong>: payers cannot pay to
+            the old name any more. It stays reserved for you for a grace period that the operator of
+            this server sets. Until it ends, you can take it back free of charge.
+          </>
+        )}
+      </p>
+      <FieldForm
+        id="username"
+        label="Username"
+        value={name}
+        onText={(text) => changeDraft({ name: text.trim() })}
+        attributes={{
+          maxLength: 64,
+          'aria-invalid': availability?.state === 'unavailable',
+          'aria-describedby': 'username-availability username-problem',
+        }}
+        problem={problem}
+        button={terms.amount === 0 ? 'Get this name' : 'Buy this name'}
+        busyButton={isRunning && 'Checking the name…'}
+        onSubmit={run}
+      />
+      <p
+        id="username-availability"
+        class="availability"
+        role="status"
+        data-state={availability?.state}
+      >
+        {availability?.text ?? checkProblem}
+      </p>
+      {token !== '' && (
+        <>
+          <p class="hint">
+            This token is kept. It appears again in the next step. Or copy it, and take it back into
+            your wallet if it is unspent.
+          </p>
+          <CopyableText text={token} label="Copy token" />
+        </>
+      )}
+    </>
+  );
 }
 
-interface PurchaseDraft {
-  name: string;
-  /** Empty if there is none. It is money, so it is only removed after the purchase. */
-  token: string;
-  /** A token of which it is not known whether it was spent, because the server did not respond, or failed. */
-  unconfirmedToken: string | null;
-}
-
-const EMPTY_DRAFT: PurchaseDraft = { name: '', token: '', unconfirmedToken: null };
-
-/** By public key. Kept in memory until the page closes, so that no token is lost if the user signs out. */
-const drafts = new Map<string, PurchaseDraft>();
-
-/** Like `useState`, but the draft outlives the component. The browser warns before it closes a page with a token. */
-function usePurchaseDraft(pubkey: string) {
-  const [draft, setDraft] = useState(drafts.get(pubkey) ?? EMPTY_DRAFT);
-  const changeDraft = (changes: Partial<PurchaseDraft>) => {
-    const changed = { ...(drafts.get(pubkey) ?? draft), ...changes };
-    drafts.set(pubkey, changed);
-    setDraft(changed);
-    // Only while necessary, because some browsers do not cache pages that have such a listener.
-    const hasToken = [...drafts.values()].some(({ token }) => token !== '');
-    globalThis.onbeforeunload = hasToken ? (event) => event.preventDefault() : null;
+function PaymentForm({ purchase, order, terms }: FormProps & { order: Order }) {
+  const { draft, changeDraft, cancelOrder, buy } = purchase;
+  const [tokenProblem, setTokenProblem] = useState<string | null>(null);
+  const { isRunning, problem, run } = useAction(buy, describePaymentProblem);
+  const submit = () => {
+    // Some programs break long lines.
+    const text = draft.token.replace(/\s+/g, '');
+    const newTokenProblem = findTokenProblem(text);
+    setTokenProblem(newTokenProblem);
+    return newTokenProblem ?? run(order.name, text);
   };
-  return [draft, changeDraft] as const;
+  return (
+    <div class="columns">
+      <div>
+        <h4>1. Pay the request</h4>
+        <p>
+          Scan or copy this request with a Cashu wallet that pays requests. Or create a token over{' '}
+          <strong>
+            <Sats amount={terms.amount} />
+          </strong>{' '}
+          in your wallet. The ecash must be from this mint:{' '}
+          <code class="breakable">{terms.mints[0]}</code>
+        </p>
+        <QrCode text={order.request} label="QR code of the payment request" />
+        <CopyableText text={order.request} label="Copy request" />
+      </div>
+      <div>
+        <h4>2. Paste the token</h4>
+        <FieldForm
+          id="token"
+          label="Token from your wallet"
+          value={draft.token}
+          onText={(token) => changeDraft({ token })}
+          attributes={{ rows: 5, readOnly: isRunning, placeholder: 'cashuB…' }}
+          hint={
+            'The token stays in this field until the name is yours. If something fails, you can use it again: the ' +
+            'server never spends a token twice.'
+          }
+          problem={tokenProblem ?? problem}
+          button="Buy"
+          busyButton={isRunning && 'Buying…'}
+          onSubmit={submit}
+        >
+          <Button aria-disabled={isRunning} onClick={() => isRunning || cancelOrder()}>
+            Choose another name
+          </Button>
+        </FieldForm>
+      </div>
+    </div>
+  );
 }
 
-/** Returns which token may still pay for the name after an attempt has failed. */
-function findUnconfirmedToken(
-  error: unknown,
-  token: string,
-  { unconfirmedToken }: PurchaseDraft,
-): string | null {
-  const status = error instanceof ApiError ? error.status : 0;
-  if (isLost(error) || status >= 500) {
-    return unconfirmedToken ?? token;
+const UNAVAILABLE_TEXTS = {
+  invalid: 'A username has 3 to 64 letters (a to z) and digits, and does not begin with npub1.',
+  reserved: 'This name is reserved. Choose another name.',
+  taken:
+    'This name is taken. If you gave it up a short time ago, you can still take it back free of charge.',
+  not_for_sale: 'Usernames are not sold here any more.',
+};
+
+async function checkName(
+  api: ApiClient,
+  name: string,
+  ownName: string | undefined,
+  signal: AbortSignal,
+): Promise<{ state: 'available' | 'unavailable'; text: string } | null> {
+  if (name === '') {
+    return null;
   }
-  const isFinal = status === 400 || status === 402;
-  return isFinal ? null : unconfirmedToken;
+  if (name.toLowerCase() === ownName) {
+    return { state: 'unavailable', text: 'This is your username already.' };
+  }
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  signal.throwIfAborted();
+  const { data } = await api.request<{ name?: string; reason?: keyof typeof UNAVAILABLE_TEXTS }>(
+    `/api/v2/names/${encodeURIComponent(name)}`,
+  );
+  return data.reason === undefined
+    ? { state: 'available', text: `${data.name}@${location.host} is available.` }
+    : { state: 'unavailable', text: UNAVAILABLE_TEXTS[data.reason] };
 }

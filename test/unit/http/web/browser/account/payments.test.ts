@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { formatPaymentsCsv } from '../../../../../../src/http/web/browser/account/export-payments.ts';
-import type { Payment } from '../../../../../../src/http/web/browser/account/payments.ts';
+import {
+  formatPaymentsCsv,
+  type Payment,
+} from '../../../../../../src/http/web/browser/account/payments.ts';
 
 const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires,tag';
 
