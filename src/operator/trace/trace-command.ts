@@ -96,16 +96,17 @@ function traceToLines(trace: TraceResult): string[] {
       return recipientToLines(trace);
     case 'not_found':
       return [`Not found: ${trace.triedKinds.map((kind) => NOT_FOUND_TEXTS[kind]).join(', ')}.`];
-    case 'invalid_invoice':
-      return ['This is not a valid invoice: it may be cut off or mistyped.'];
-    case 'invalid_npub':
-      return ['This is not a valid npub: it may be cut off or mistyped.'];
-    case 'invalid_quote_id':
-      return ['This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.'];
-    case 'not_a_recipient':
-      return ['--since, --until and --amount need a recipient: an npub, a name or an address.'];
+    default:
+      return [REJECTION_TEXTS[trace.outcome]];
   }
 }
+
+const REJECTION_TEXTS = {
+  invalid_invoice: 'This is not a valid invoice: it may be cut off or mistyped.',
+  invalid_npub: 'This is not a valid npub: it may be cut off or mistyped.',
+  invalid_quote_id: 'This is not a payment hash, an invoice, a URL, an npub, a name or a quote id.',
+  not_a_recipient: '--since, --until and --amount need a recipient: an npub, a name or an address.',
+};
 
 const NOT_FOUND_TEXTS = {
   payment_hash: 'no payment has this payment hash',
@@ -203,53 +204,49 @@ function pollingToLines({ watchUntilMs, leaseHolder }: PaymentTrace, nowMs: numb
   if (watchUntilMs === null) {
     return [];
   }
-  let watcher = 'No process watches this mint at the moment: is the service running?';
-  if (leaseHolder !== null) {
-    watcher = leaseHolder.isAlive
-      ? `Process ${leaseHolder.processId} watches this mint.`
-      : `Process ${leaseHolder.processId} watched this mint but has stopped responding: is the service running?`;
-  }
-  return [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`, watcher];
+  const { processId, isAlive } = leaseHolder ?? { isAlive: false };
+  const stopped = processId
+    ? `Process ${processId} watched this mint but has stopped responding`
+    : 'No process watches this mint at the moment';
+  return [
+    `The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`,
+    isAlive ? `Process ${processId} watches this mint.` : `${stopped}: is the service running?`,
+  ];
 }
 
 function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
   const { expiresAtMs, paymentStatus, events, mintContact } = payment;
   const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
-  const mintOutage = mintContact?.failure
-    ? ['If the payer has paid, the payment is recorded when the mint answers again.']
-    : [];
-  switch (paymentStatus.kind) {
-    case 'awaiting_payment':
-      return [`The payer can pay the invoice until ${expiresAt}.`, ...mintOutage];
-    case 'awaiting_late_payment':
-      return ['A late payment can still arrive.', ...mintOutage];
-    case 'given_up':
-      return [
-        'Nothing: the mint is no longer polled. A payer who can prove the payment must contact the' +
-          " mint's operator with the payment hash.",
-      ];
-    case 'being_collected':
-      return ['The mint is signing: the quote becomes ISSUED, or PAID again if that fails.'];
-    case 'awaiting_collection':
-      return [
-        ...(events.some(({ kind }) => kind === 'update_sent')
-          ? []
-          : [
-              'No `update` was sent to a socket: the wallet sees the payment when it reads its list.',
-            ]),
-        "The recipient's wallet must collect the payment from the mint.",
-        expiresAtMs > nowMs
-          ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
-          : `The quote expired at ${expiresAt}; some mints reject it now.`,
-      ];
-    case 'left_uncollected':
-      return [
-        "The mint is no longer polled. The payment stays in the recipient's list, and the wallet can" +
-          ' still collect it if the mint allows that.',
-      ];
-    case 'issued':
-      return ["Nothing: the money is in the recipient's wallet."];
+  const linesByKind: Record<typeof paymentStatus.kind, string[]> = {
+    awaiting_payment: [`The payer can pay the invoice until ${expiresAt}.`],
+    awaiting_late_payment: ['A late payment can still arrive.'],
+    given_up: [
+      "Nothing: the mint is no longer polled. A payer who can prove the payment must contact the mint's operator with the payment hash.",
+    ],
+    being_collected: [
+      'The mint is signing: the quote becomes ISSUED, or PAID again if that fails.',
+    ],
+    awaiting_collection: [
+      "The recipient's wallet must collect the payment from the mint.",
+      expiresAtMs > nowMs
+        ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
+        : `The quote expired at ${expiresAt}; some mints reject it now.`,
+    ],
+    left_uncollected: [
+      "The mint is no longer polled. The payment stays in the recipient's list, and the wallet can still collect it if the mint allows that.",
+    ],
+    issued: ["Nothing: the money is in the recipient's wallet."],
+  };
+  const lines = linesByKind[paymentStatus.kind];
+  if (paymentStatus.kind === 'awaiting_collection') {
+    const hasUpdate = events.some(({ kind }) => kind === 'update_sent');
+    const text =
+      'No `update` was sent to a socket: the wallet sees the payment when it reads its list.';
+    return hasUpdate ? lines : [text, ...lines];
   }
+  return payment.state === 'UNPAID' && mintContact?.failure
+    ? [...lines, 'If the payer has paid, the payment is recorded when the mint answers again.']
+    : lines;
 }
 
 function receiptToLines(payment: PaymentTrace, nowMs: number): string[] {

@@ -142,23 +142,17 @@ export function derivePaymentStatus(
   nowMs: number,
 ): PaymentStatus {
   const { state, expiresAtMs, watchUntilMs } = quote;
-  switch (state) {
-    case 'UNPAID':
-      if (nowMs < expiresAtMs) {
-        return { kind: 'awaiting_payment', untilMs: expiresAtMs };
-      }
-      return watchUntilMs === null
-        ? { kind: 'given_up' }
-        : { kind: 'awaiting_late_payment', untilMs: watchUntilMs };
-    case 'EXPIRED':
-      return { kind: 'given_up' };
-    case 'ISSUED':
-      return { kind: 'issued' };
-    case 'INFLIGHT':
-      return watchUntilMs === null ? { kind: 'left_uncollected' } : { kind: 'being_collected' };
-    case 'PAID':
-      return watchUntilMs === null
-        ? { kind: 'left_uncollected' }
-        : { kind: 'awaiting_collection', untilMs: watchUntilMs };
+  if (state === 'ISSUED') {
+    return { kind: 'issued' };
   }
+  if (state === 'UNPAID' && nowMs < expiresAtMs) {
+    return { kind: 'awaiting_payment', untilMs: expiresAtMs };
+  }
+  const isUnpaid = state === 'UNPAID' || state === 'EXPIRED';
+  if (watchUntilMs === null || state === 'EXPIRED') {
+    return { kind: isUnpaid ? 'given_up' : 'left_uncollected' };
+  }
+  return state === 'INFLIGHT'
+    ? { kind: 'being_collected' }
+    : { kind: isUnpaid ? 'awaiting_late_payment' : 'awaiting_collection', untilMs: watchUntilMs };
 }
