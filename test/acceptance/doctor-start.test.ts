@@ -14,45 +14,34 @@ import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
 /** What prevents the start of the service is a problem for `nutpost doctor`. */
 
-interface StartFailure {
-  reason: string;
-  check: string;
-  /** Changes a data directory with 16 sat of ecash, and returns settings. */
-  prepare: (dataDir: string) => Record<string, string> | Promise<Record<string, string>>;
-}
-
-const SHORT_SECRET = 'short';
-
-const FAILURES: StartFailure[] = [
-  {
-    reason: 'TREASURY_SECRET is not the one that sealed the ecash',
-    check: 'settings.treasury_secret',
-    prepare: () => ({ TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` }),
-  },
-  {
-    reason: 'the file treasury-secret is missing and usernames are not for sale',
-    check: 'settings.treasury_secret',
-    prepare: () => ({}),
-  },
-  {
-    reason: 'the file jwt-secret is damaged',
-    check: 'settings.jwt_secret',
-    prepare: (dataDir) => ({
-      ...writeSecret(dataDir, 'jwt-secret'),
-      TREASURY_SECRET: TEST_TREASURY_SECRET,
-    }),
-  },
-  {
-    reason: 'another program uses PORT',
-    check: 'settings.port',
-    prepare: async () => ({
-      PORT: await useOccupiedPort(),
-      TREASURY_SECRET: TEST_TREASURY_SECRET,
-    }),
-  },
-];
-
-it.each(FAILURES)('reports a problem if $reason', async ({ check, prepare }) => {
+/** Each changes a data directory with 16 sat of ecash, and returns settings. */
+it.each<
+  [string, string, (dataDir: string) => Record<string, string> | Promise<Record<string, string>>]
+>([
+  [
+    'TREASURY_SECRET is not the one that sealed the ecash',
+    'settings.treasury_secret',
+    () => ({ TREASURY_SECRET: `${TEST_TREASURY_SECRET}, changed` }),
+  ],
+  [
+    'the file treasury-secret is missing and usernames are not for sale',
+    'settings.treasury_secret',
+    () => ({}),
+  ],
+  [
+    'the file jwt-secret is damaged',
+    'settings.jwt_secret',
+    (dataDir) => {
+      writeFileSync(path.join(dataDir, 'jwt-secret'), 'short', { mode: 0o600 });
+      return { TREASURY_SECRET: TEST_TREASURY_SECRET };
+    },
+  ],
+  [
+    'another program uses PORT',
+    'settings.port',
+    async () => ({ PORT: await useOccupiedPort(), TREASURY_SECRET: TEST_TREASURY_SECRET }),
+  ],
+])('reports a problem if %s', async (_reason, check, prepare) => {
   const dataDir = await createTreasury();
   const env = { PORT: '0', DATA_DIR: dataDir, ...(await prepare(dataDir)) };
   const hadSecretFile = existsSync(path.join(dataDir, 'treasury-secret'));
@@ -102,11 +91,7 @@ function diagnose(env: Record<string, string>): Promise<Finding[]> {
   return runDoctor(() => undefined, { ...defaults, ...env });
 }
 
-/**
- * Creates a data directory with 16 sat of ecash.
- *
- * @param expiresAtMs null: never
- */
+/** Creates a data directory with 16 sat of ecash. */
 async function createTreasury(expiresAtMs: number | null = null): Promise<string> {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
@@ -119,11 +104,6 @@ async function createTreasury(expiresAtMs: number | null = null): Promise<string
   ]);
   await database.close();
   return dataDir;
-}
-
-function writeSecret(dataDir: string, name: string): Record<string, string> {
-  writeFileSync(path.join(dataDir, name), SHORT_SECRET, { mode: 0o600 });
-  return {};
 }
 
 async function useOccupiedPort(): Promise<string> {

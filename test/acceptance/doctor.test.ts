@@ -76,10 +76,9 @@ describe('nutpost doctor while the service runs', () => {
 
   it('reports no problems, exits with 0, and prints no secrets', async () => {
     const { code, stdout, stderr } = await runNutpostCommand(['doctor', '--json'], env);
-    const { problemCount, warningCount, findings } = JSON.parse(stdout);
+    const { problemCount, findings } = JSON.parse(stdout);
     expect({ code, stderr, problemCount }).toEqual({ code: 0, stderr: '', problemCount: 0 });
     expect(issueCodesOf(findings)).toEqual(EXPECTED_WARNINGS);
-    expect(warningCount).toBe(EXPECTED_WARNINGS.length);
     expect(findings.map(({ check }: Finding) => check)).toEqual(
       expect.arrayContaining([
         'settings.valid',
@@ -119,8 +118,9 @@ describe('nutpost doctor while the service runs', () => {
         'problem mint.usernames',
       ].sort(),
     );
-    const lockIssues = await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' });
-    expect(lockIssues).toContain('problem mint.locking');
+    expect(await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' })).toContain(
+      'problem mint.locking',
+    );
     for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
       expect(await findIssues({ ...env, DEFAULT_MINT_URL: url })).toContain(
         'problem mint.reachable',
@@ -172,14 +172,9 @@ describe('nutpost doctor, asking the database what the service has seen', () => 
         ['problem settings.trust_proxy', ...EXPECTED_WARNINGS, 'warning mint.user_mints'].sort(),
       ),
     );
-    const findings = await listFindings(env);
-    expect(findings.find(({ check }) => check === 'mint.user_mints')?.message).toBe(
-      `${userMint.url}, where payments to users are open, cannot be used: connection refused`,
-    );
-    expect(findings.find(({ check }) => check === 'settings.trust_proxy')).toMatchObject({
-      message: expect.stringContaining('the reverse proxy 127.0.0.1, which TRUST_PROXY does not'),
-      advice: expect.stringContaining('add 127.0.0.1 to TRUST_PROXY, and restart'),
-    });
+    const messages = (await listFindings(env)).map(({ message }) => message).join('\n');
+    expect(messages).toContain(`${userMint.url}, where payments to users are open, cannot be used`);
+    expect(messages).toContain('the reverse proxy 127.0.0.1, which TRUST_PROXY does not contain');
   });
 });
 
@@ -227,7 +222,8 @@ describe('nutpost doctor while the service is stopped', () => {
     'reports a database file that %s and completes the other checks',
     async (_case, offsetBytes, expectedCode) => {
       const mint = await startTestMint();
-      const dataDir = await createSqliteDatabase();
+      const dataDir = await createTestDataDir();
+      await (await openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).close();
       const file = await open(sqliteFilePath(dataDir), 'r+');
       await file.write(Buffer.alloc(PAGE_BYTES, 'broken'), { position: offsetBytes });
       await file.close();
@@ -255,14 +251,6 @@ function developmentEnv(mint: TestMint): Record<string, string> {
 async function createTestDataDir(): Promise<string> {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
-  return dataDir;
-}
-
-/** Creates a data directory with an SQLite database that no process has open. */
-async function createSqliteDatabase(): Promise<string> {
-  const dataDir = await createTestDataDir();
-  const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-  await database.close();
   return dataDir;
 }
 

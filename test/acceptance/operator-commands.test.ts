@@ -1,4 +1,4 @@
-import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
@@ -33,11 +33,8 @@ let wallet: RecipientClient;
 let name: string;
 let nameCount = 0;
 
-beforeAll(async () => {
-  db = environment.database.db;
-});
-
 beforeEach(() => {
+  ({ db } = environment.database);
   wallet = environment.newWallet();
   nameCount += 1;
   name = `alice${nameCount}`;
@@ -55,7 +52,6 @@ describe('nutpost name', () => {
     await expect(assignUsername(environment.database, wallet.pubkey, name)).rejects.toThrow(
       'is not free',
     );
-    expect(await holdName()).toBe(false);
     expect(await runNutpostAt(NOW_MS + DAY_MS, 'name', 'reserve', name)).toEqual(
       success(`${name} is already reserved (since ${NOW}).\n`),
     );
@@ -65,8 +61,6 @@ describe('nutpost name', () => {
     expect(await runNutpost('name', 'release', name)).toEqual(
       success(`${name} is already free.\n`),
     );
-    await assignUsername(environment.database, wallet.pubkey, name);
-    expect(await isPayable(name)).toBe(true);
   });
 
   it.each(['reserve', 'release'])('does not %s a name in use without --in-use', async (action) => {
@@ -90,12 +84,7 @@ describe('nutpost name', () => {
     );
     expect(await isPayable(name)).toBe(false);
     expect(await isPayable(wallet.npub)).toBe(true);
-    const { user } = (await wallet.get('/api/v2/user/info')).body.data;
-    expect(user).toEqual({
-      pubkey: wallet.pubkey,
-      mintUrl: environment.mint.url,
-      lockQuote: false,
-    });
+    expect((await wallet.get('/api/v2/user/info')).body.data.user).not.toHaveProperty('name');
     const other = environment.newWallet();
     await assignUsername(environment.database, other.pubkey, name);
     expect(await lookUpNip05(name)).toMatchObject({ names: { [name]: other.pubkey } });
@@ -136,10 +125,7 @@ describe('nutpost name', () => {
         ),
       );
     }
-    expect(await findUsername(db, name)).toMatchObject({
-      status: 'pending',
-      purchaseId: 'p1',
-    });
+    expect(await findUsername(db, name)).toMatchObject({ status: 'pending', purchaseId: 'p1' });
   });
 
   it.each([
@@ -160,13 +146,13 @@ describe('nutpost name', () => {
   });
 });
 
-describe('the addresses of a blocked recipient', () => {
+describe('a blocked recipient', () => {
   beforeEach(() => assignUsername(environment.database, wallet.pubkey, name));
 
   it.each([
-    ['an invoice', 'GET', '?amount=21000'],
-    ['a HEAD request', 'HEAD', ''],
-  ])('respond to %s like an unknown name', async (_case, method, query) => {
+    ['GET', '?amount=21000'],
+    ['HEAD', ''],
+  ])('looks to a %s request like an unknown name', async (method, query) => {
     await runNutpost('user', 'block', wallet.npub);
     const quoteCountBefore = environment.mint.quotes.size;
     const unknownResponse = await discover(`unknown${nameCount}`, query, method);
@@ -174,15 +160,10 @@ describe('the addresses of a blocked recipient', () => {
     for (const address of [wallet.npub, wallet.npub.toUpperCase(), name, name.toUpperCase()]) {
       expect(await discover(address, query, method)).toEqual(unknownResponse);
     }
-    const expectedBody = method === 'HEAD' ? null : UNAVAILABLE;
-    expect(JSON.parse(unknownResponse.text)).toEqual(expectedBody);
+    expect(JSON.parse(unknownResponse.text)).toEqual(method === 'HEAD' ? null : UNAVAILABLE);
     expect(await lookUpNip05(name)).toEqual({ names: {}, relays: {} });
     expect(environment.mint.quotes.size).toBe(quoteCountBefore);
   });
-});
-
-describe('a blocked recipient', () => {
-  beforeEach(() => assignUsername(environment.database, wallet.pubkey, name));
 
   it('still receives payments of earlier invoices', async () => {
     const socket = await wallet.openSocket();
@@ -191,21 +172,15 @@ describe('a blocked recipient', () => {
     environment.mint.pay(pr);
     expect(await socket.nextMessage()).toMatchObject({ type: 'update' });
     await socket.close();
-    expect(await wallet.listPaidQuotes()).toMatchObject([
-      { amount: 21, state: 'PAID', request: pr },
-    ]);
-    expect((await requestJson('', verify)).body).toMatchObject({ status: 'OK', settled: true, pr });
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID', request: pr }]);
+    expect((await requestJson('', verify)).body).toMatchObject({ status: 'OK', settled: true });
   });
 
   it('can sign in and change settings, and keeps the name', async () => {
     await runNutpost('user', 'block', wallet.npub);
-    await (await wallet.openSocket()).close();
     expect((await wallet.get('/api/v2/auth/nip98')).status).toBe(200);
-    const { status, body } = await wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
-    expect({ status, body }).toMatchObject({
-      status: 200,
-      body: { data: { user: { name, lockQuote: true } } },
-    });
+    const { body } = await wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
+    expect(body.data.user).toMatchObject({ name, lockQuote: true });
   });
 });
 
@@ -214,10 +189,6 @@ describe('nutpost user', () => {
     const { pubkey, npub } = wallet;
     const laterMs = NOW_MS + DAY_MS;
     await runNutpost('user', 'block', npub, '--reason', ' said to be a fraud ');
-    expect((await findUserByPubkey(db, pubkey))?.block).toEqual({
-      sinceMs: NOW_MS,
-      reason: 'said to be a fraud',
-    });
     expect(await runNutpostAt(laterMs, 'user', 'block', npub)).toEqual(
       success(`${npub} is already blocked, since ${NOW}: said to be a fraud.\n`),
     );
@@ -233,10 +204,8 @@ describe('nutpost user', () => {
     );
     // A later block has nothing to do with the earlier one.
     await runNutpostAt(laterMs + DAY_MS, 'user', 'block', npub);
-    expect((await findUserByPubkey(db, pubkey))?.block).toEqual({
-      sinceMs: laterMs + DAY_MS,
-      reason: null,
-    });
+    const { block } = (await findUserByPubkey(db, pubkey)) ?? {};
+    expect(block).toEqual({ sinceMs: laterMs + DAY_MS, reason: null });
   });
 
   it('rejects a former name and reports its former owner', async () => {
@@ -358,7 +327,7 @@ async function assignName(newName: string): Promise<void> {
   await waitForNotificationDelivery(environment.database);
 }
 
-/** Holds the name as the start of a purchase does. Returns whether the name was free. */
+/** Holds the name as the start of a purchase does. */
 function holdName(): Promise<boolean> {
   return holdUsername(db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
 }
@@ -368,14 +337,13 @@ async function isPayable(address: string): Promise<boolean> {
   return body.tag === 'payRequest';
 }
 
-/** Requests LNURL-pay discovery. Returns the response without the headers that differ every time. */
+/** Omits the headers that differ every time. */
 async function discover(address: string, query = '', method = 'GET') {
   const path = `/.well-known/lnurlp/${address}${query}`;
   const response = await requestJson(environment.origin, path, { method });
   const headers = Object.fromEntries(response.headers);
   delete headers['date'];
   delete headers['x-request-id'];
-  // The body is compared as text, because the order of its fields must match, too.
   return { status: response.status, headers, text: JSON.stringify(response.body) };
 }
 

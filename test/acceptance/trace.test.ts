@@ -5,7 +5,7 @@ import type { CommandResult } from '../../src/operator/command.ts';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
-import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
@@ -65,37 +65,29 @@ describe('nutpost trace while the service runs', () => {
     }
   });
 
-  it('shows the id of an unlocked quote with --reveal', async () => {
-    const { requestInvoice } = await createRecipient();
+  it('shows the id of an unlocked quote only with --reveal, and that of a locked quote', async () => {
+    const { wallet, requestInvoice } = await createRecipient();
     const { pr, quoteId } = await requestInvoice();
-    expect((await trace('--reveal', pr)).stdout).toContain(`Quote id      ${quoteId}\n`);
     const { stdout } = await trace('--json', '--reveal', paymentHashOf(pr));
     expect(JSON.parse(stdout)).toMatchObject({
       outcome: 'payments',
       payments: [{ quoteId, state: 'UNPAID', paymentStatus: { kind: 'awaiting_payment' } }],
     });
-  });
-
-  it('shows the id of a locked quote, because only its recipient can collect it', async () => {
-    const { wallet, requestInvoice } = await createRecipient();
     await setLockQuotes(wallet, true);
-    const { pr, quoteId } = await requestInvoice();
-    const { stdout } = await trace(paymentHashOf(pr));
-    expect(stdout).toContain(`Quote id      ${quoteId}\n`);
-    expect(stdout).toContain("Locked        yes: only the recipient's key can collect it\n");
+    const locked = await requestInvoice();
+    const { stdout: lockedTrace } = await trace(paymentHashOf(locked.pr));
+    expect(lockedTrace).toContain(`Quote id      ${locked.quoteId}\n`);
+    expect(lockedTrace).toContain("Locked        yes: only the recipient's key can collect it\n");
   });
 
   it('traces a payment from its invoice to the recipient’s sockets', async () => {
     const { mint, wallet, requestInvoice } = await createRecipient();
-    const socket = await wallet.openSocket();
     const { pr } = await requestInvoice();
-    mint.pay(pr);
-    await socket.nextMessage();
+    await payAndWait(wallet, mint, pr);
     const { stdout } = await traceUntil('`update` was sent to 1 socket of the recipient.', pr);
     expect(stdout).toContain('State         PAID: it was paid but not collected yet\n');
     expect(stdout).toMatch(/The mint reported PAID .+: the payment was added to the recipient's/);
     expect(stdout).toContain("The recipient's wallet must collect the payment from the mint.\n");
-    await socket.close();
   });
 
   const ALL_RELAYS_ATTEMPTED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
@@ -169,24 +161,12 @@ describe('nutpost trace while the service runs', () => {
     expect(stdout).toContain('State         UNPAID: not reported as paid\n');
   });
 
-  it('finds a recipient by npub, key, name, address and URL', async () => {
+  it('lists the payments and open quotes of a recipient', async () => {
     const { mint, wallet, requestInvoice } = await createRecipient();
     await assignUsername(environment.database, wallet.pubkey, 'alice');
     const [paid, unpaid] = [await requestInvoice(), await requestInvoice()];
-    const socket = await wallet.openSocket();
-    mint.pay(paid.pr);
-    await socket.nextMessage();
-    await socket.close();
-    for (const subject of [
-      wallet.npub.toUpperCase(),
-      wallet.pubkey,
-      'Alice',
-      'alice@example.com',
-      '@alice',
-      'https://example.com/alice',
-      `nostr:${wallet.npub}`,
-      `${wallet.npub}@example.com`,
-    ]) {
+    await payAndWait(wallet, mint, paid.pr);
+    for (const subject of [wallet.npub, wallet.pubkey, 'alice@example.com']) {
       const { exitCode, stdout } = await trace(subject);
       expect(exitCode, subject).toBe(0);
       expect(stdout, subject).toContain(`alice (${wallet.npub})\n\n1 payment; the newest 1, with`);
@@ -196,30 +176,30 @@ describe('nutpost trace while the service runs', () => {
     expect((await trace('alice', '--reveal')).stdout).toContain(unpaid.quoteId);
   });
 
+  it('lists as many payments and quotes as --limit says', async () => {
+    const { wallet, requestInvoice } = await createRecipient();
+    const [older, newer] = [await requestInvoice(), await requestInvoice()];
+    const { stdout } = await trace(wallet.npub, '--limit', '1');
+    expect(stdout).toContain('More than 1 unpaid quote, with the time of creation:\n');
+    expect(stdout).toContain(paymentHashOf(newer.pr));
+    expect(stdout).not.toContain(paymentHashOf(older.pr));
+    expect(await trace(wallet.npub, '--limit', '0')).toMatchObject({ exitCode: 2 });
+  });
+
   it('searches for payments and expired invoices by time and amount', async () => {
     const { wallet, mint, requestInvoice } = await createRecipient();
-    const socket = await wallet.openSocket();
     const paid = await requestInvoice('amount=21000');
-    mint.pay(paid.pr);
-    await socket.nextMessage();
-    await socket.close();
+    await payAndWait(wallet, mint, paid.pr);
     const expired = await requestInvoice('amount=22000');
-    const { db } = environment.database;
-    const setTime = async (
-      { pr }: { pr: string },
-      column: 'paid_at' | 'created_at',
-      time: string,
-    ) =>
-      db
+    const update = ({ pr }: { pr: string }, values: object) =>
+      environment.database.db
         .updateTable('quotes')
-        .set({
-          [column]: Date.parse(time),
-          ...(column === 'created_at' && { state: 'EXPIRED', watch_until: null }),
-        })
+        .set(values)
         .where('payment_hash', '=', paymentHashOf(pr))
         .execute();
-    await setTime(paid, 'paid_at', '2026-08-01T12:00Z');
-    await setTime(expired, 'created_at', '2026-08-01T13:00Z');
+    await update(paid, { paid_at: Date.parse('2026-08-01T12:00Z') });
+    const createdAtMs = Date.parse('2026-08-01T13:00Z');
+    await update(expired, { created_at: createdAtMs, state: 'EXPIRED', watch_until: null });
     const hashes = async (...args: string[]) => {
       const { stdout } = await trace(wallet.npub, ...args);
       return [...stdout.matchAll(/ [0-9a-f]{64}$/gm)].map(([hash]) => hash.trim());
@@ -245,10 +225,7 @@ describe('nutpost trace while the service runs', () => {
       stdout: '',
       stderr: 'Not found: no recipient has this key.\n',
     });
-    expect(await trace(npub.slice(0, -1))).toMatchObject({
-      exitCode: 1,
-      stderr: 'This is not a valid npub: it may be cut off or mistyped.\n',
-    });
+    expect(await trace(npub.slice(0, -1))).toMatchObject({ exitCode: 1 });
     const { exitCode, stdout, stderr } = await trace('--json', '--', '-unheard-of');
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' });
     expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', triedKinds: ['quote_id'] });
@@ -268,14 +245,18 @@ describe('nutpost trace while the service runs', () => {
     return { wallet, mint, requestInvoice };
   }
 
+  async function payAndWait(wallet: RecipientClient, mint: TestMint, invoice: string) {
+    const socket = await wallet.openSocket();
+    mint.pay(invoice);
+    await socket.nextMessage();
+    await socket.close();
+  }
+
   function trace(...args: string[]): Promise<CommandResult> {
     return runOperatorCommand(environment.database, ['trace', ...args]);
   }
 
-  async function traceUntil(
-    expectedText: string | RegExp,
-    subject: string,
-  ): Promise<CommandResult> {
+  function traceUntil(expectedText: string | RegExp, subject: string): Promise<CommandResult> {
     return vi.waitFor(async () => {
       const result = await trace(subject);
       expect(result.stdout).toMatch(expectedText);
@@ -285,17 +266,10 @@ describe('nutpost trace while the service runs', () => {
 });
 
 function paymentHashOf(invoice: string): string {
-  const paymentHash = decodeInvoice(invoice)?.paymentHash;
-  if (paymentHash === undefined) {
-    throw new Error('not a BOLT 11 invoice');
-  }
-  return paymentHash;
+  return decodeInvoice(invoice)?.paymentHash ?? expect.fail('not a BOLT 11 invoice');
 }
 
 function quoteOf(mint: TestMint, invoice: string): TestMintQuote {
   const quote = [...mint.quotes.values()].find((each) => each.request === invoice);
-  if (quote === undefined) {
-    throw new Error('the mint did not create this invoice');
-  }
-  return quote;
+  return quote ?? expect.fail('the mint did not create this invoice');
 }

@@ -27,12 +27,8 @@ describe('the data directory', () => {
   it('is private from the first start, even with umask 000', async () => {
     const previousUmask = process.umask(0o000);
     onTestFinished(() => void process.umask(previousUmask));
-    // The service generates its secrets.
-    const { lines } = await startCapturingLog({
-      JWT_SECRET: '',
-      TREASURY_SECRET: '',
-      USERNAME_PRICE_SAT: '21',
-    });
+    const generatedSecrets = { JWT_SECRET: '', TREASURY_SECRET: '', USERNAME_PRICE_SAT: '21' };
+    const { lines } = await startCapturingLog(generatedSecrets);
     expect(lines.join('')).not.toContain('data_dir_permissions');
     expect(fs.readdirSync(dataDir).toSorted()).toEqual([
       'jwt-secret',
@@ -81,33 +77,27 @@ describe('the data directory', () => {
     expect(fs.readdirSync(dataDir)).toEqual(filesBefore);
   });
 
-  it.each([['a database of another program', 'create table notes (text)']])(
-    'is not changed by an operator command or the doctor if its database is %s',
-    async (_name, schema) => {
-      fs.mkdirSync(dataDir);
-      const foreignDatabase = new DatabaseSync(sqliteFilePath(dataDir));
-      foreignDatabase.exec(schema);
-      foreignDatabase.close();
-      const bytesBefore = fs.readFileSync(sqliteFilePath(dataDir));
-      expect(
-        await runNutpostCommand(['name', 'show', 'alice'], { DATA_DIR: dataDir }),
-      ).toMatchObject({
-        code: 1,
-        stderr: expect.stringContaining('The database is older than this version of nutpost'),
-      });
-      await runNutpostCommand(['doctor'], { DATA_DIR: dataDir });
-      expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
-      expect(fs.readFileSync(sqliteFilePath(dataDir))).toEqual(bytesBefore);
-    },
-  );
+  it('is not changed by an operator command or the doctor if its database is of another program', async () => {
+    fs.mkdirSync(dataDir);
+    const foreignDatabase = new DatabaseSync(sqliteFilePath(dataDir));
+    foreignDatabase.exec('create table notes (text)');
+    foreignDatabase.close();
+    const bytesBefore = fs.readFileSync(sqliteFilePath(dataDir));
+    const env = { DATA_DIR: dataDir };
+    expect(await runNutpostCommand(['name', 'show', 'alice'], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('The database is older than this version of nutpost'),
+    });
+    await runNutpostCommand(['doctor'], env);
+    expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
+    expect(fs.readFileSync(sqliteFilePath(dataDir))).toEqual(bytesBefore);
+  });
 
   it('can be opened while another connection holds a lock for a moment as it closes the database', async () => {
     const location = { kind: 'sqlite', dataDir } as const;
     await (await openDatabase(location, () => undefined)).close();
-    const worker = new Worker(LOCK_FOR_A_MOMENT, {
-      eval: true,
-      workerData: sqliteFilePath(dataDir),
-    });
+    const workerData = sqliteFilePath(dataDir);
+    const worker = new Worker(LOCK_FOR_A_MOMENT, { eval: true, workerData });
     const exited = once(worker, 'exit');
     await once(worker, 'message');
     const database = await openExistingDatabase(location, () => undefined);

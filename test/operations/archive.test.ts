@@ -7,10 +7,12 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { insertRowsInEveryTable } from '../helpers/database/rows-of-every-table.ts';
 import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import {
+  buildUnpaidQuote,
   FIRST_PAID_AT_MS,
   insertPaidQuotes,
   randomPubkey,
@@ -82,17 +84,7 @@ it('moves every stored value from SQLite to PostgreSQL and to another SQLite dat
   }
   // A new quote gets an id that no imported quote has.
   for (const { db } of [postgresTarget, sqliteTarget]) {
-    const { quote_id: importedQuoteId, ...quote } = await db
-      .selectFrom('quotes')
-      .select(['mint_url', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state', 'locked'])
-      .select(['created_at', 'expires_at'])
-      .where('state', '=', 'UNPAID')
-      .executeTakeFirstOrThrow();
-    const { id } = await db
-      .insertInto('quotes')
-      .values({ ...quote, quote_id: `new ${importedQuoteId}` })
-      .returning('id')
-      .executeTakeFirstOrThrow();
+    const [id] = await insertQuotes(db, [buildUnpaidQuote(randomPubkey())]);
     expect(id).toBe(LAST_QUOTE_ID + 1);
   }
 });

@@ -46,12 +46,9 @@ export class NpubcashDatabase {
   }
 
   /** @returns the `id` of the new row */
-  async addUser(user: {
-    pubkey: string;
-    name?: string;
-    mint_url?: string;
-    lock_quote?: boolean;
-  }): Promise<number> {
+  async addUser(
+    user: { pubkey: string } & Partial<{ name: string; mint_url: string; lock_quote: boolean }>,
+  ): Promise<number> {
     return this.#insert('l_users', user);
   }
 
@@ -106,12 +103,7 @@ export class NpubcashDatabase {
       values (8, '00aa', 'a-secret-of-a-proof', '02', 'UNSPENT'), (2, '00aa', 'another-secret', '02', 'UNSPENT');`);
   }
 
-  /**
-   * Returns a recipient's list in the format of the npubcash API, newest payment first.
-   *
-   * @param excludedIds ids of the rows that the import skips
-   * @param normalisedMintUrls normalised URL by original mint URL
-   */
+  /** Returns a recipient's list in the format of the npubcash API, newest payment first. */
   async listPayments(
     pubkey: string,
     excludedIds: ReadonlySet<number>,

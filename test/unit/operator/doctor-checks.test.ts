@@ -18,11 +18,9 @@ import type { Finding } from '../../../src/operator/doctor/finding.ts';
 
 describe('checkUnknownSettings', () => {
   it('ignores variables of other programs', () => {
-    const settings = 'HOST PORT LIMIT_REQUESTS ZAP_SECRET_KEY DATABASE_URL TRUST_PROXY'.split(' ');
-    const otherVariables = 'PATH HOSTNAME POST NODE_ENV NUTPOST_SERVICE_HOST NUTPOST_PORT'.split(
-      ' ',
-    );
-    expect([...checkUnknownSettings([...otherVariables, ...settings], settings)]).toEqual([]);
+    const settings = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'DATABASE_URL', 'TRUST_PROXY'];
+    const others = ['PATH', 'HOSTNAME', 'POST', 'NODE_ENV', 'NUTPOST_SERVICE_HOST'];
+    expect([...checkUnknownSettings([...others, ...settings], settings)]).toEqual([]);
   });
 });
 
@@ -37,40 +35,30 @@ describe('checkSettings', () => {
     secrets: ['a', 'b'],
   };
 
-  it('returns no warnings for good settings', () => {
-    expect(listWarningsAndProblems(checkSettings(GOOD_SETTINGS))).toEqual([]);
-  });
-
-  it.each<[string, Partial<SettingsCheckInput>, string]>([
-    ['no public origin', { publicOrigins: [] }, 'settings.public_origins'],
-    ['an origin without TLS', { publicOrigins: ['http://x.example'] }, 'settings.public_origins'],
-    ['TLS without a trusted proxy', { trustProxy: [] }, 'settings.trust_proxy'],
-    ['allowed private networks', { allowPrivateNetworks: true }, 'settings.private_networks'],
-    [
-      'a default mint that is not one of ZAP_MINTS',
-      { defaultMintUrl: 'https://other.example' },
-      'settings.zap_mints',
-    ],
-    ['one secret for two purposes', { secrets: ['a', 'a'] }, 'settings.shared_secret'],
-  ])('warns about %s', (_case, changes, check) => {
+  it.each<[Partial<SettingsCheckInput>, string[]]>([
+    [{}, []],
+    [{ publicOrigins: [] }, ['warning settings.public_origins']],
+    [{ publicOrigins: ['http://x.example'] }, ['warning settings.public_origins']],
+    [{ trustProxy: [] }, ['warning settings.trust_proxy']],
+    [{ allowPrivateNetworks: true }, ['warning settings.private_networks']],
+    [{ defaultMintUrl: 'https://other.example' }, ['warning settings.zap_mints']],
+    [{ secrets: ['a', 'a'] }, ['warning settings.shared_secret']],
+  ])('judges settings that differ from good ones by %j', (changes, expected) => {
     const findings = checkSettings({ ...GOOD_SETTINGS, ...changes });
-    expect(listWarningsAndProblems(findings)).toEqual([`warning ${check}`]);
+    expect(listWarningsAndProblems(findings)).toEqual(expected);
   });
 });
 
 describe('checkClockSkew', () => {
-  const NOW_MS = 1_800_000_000_000;
-  const requestTimes = { sentAtMs: NOW_MS, receivedAtMs: NOW_MS + 200 };
-  const compareWithRemote = (remoteMs: number) => [
-    ...checkClockSkew('mint.example', new Date(remoteMs).toUTCString(), requestTimes),
-  ];
-
   it.each([
     ['ok', 0],
     ['warning', -6_000],
     ['problem', 42_000],
   ])('returns the level "%s" if the remote clock is %d ms ahead', (level, aheadMs) => {
-    expect(compareWithRemote(NOW_MS + aheadMs)).toMatchObject([{ check: 'clock.time', level }]);
+    const sentAtMs = 1_800_000_000_000;
+    const dateHeader = new Date(sentAtMs + aheadMs).toUTCString();
+    const times = { sentAtMs, receivedAtMs: sentAtMs + 200 };
+    expect([...checkClockSkew('mint.example', dateHeader, times)]).toMatchObject([{ level }]);
   });
 });
 
@@ -109,14 +97,8 @@ describe('checkOrigins', () => {
   const ORIGIN = 'https://pay.example';
   const DISCOVERY_BODY = { tag: 'payRequest', callback: `${ORIGIN}/.well-known/lnurlp/npub1` };
 
-  const responseWith = (status: number, body: unknown, headers: [string, string][] = []) =>
-    ({
-      outcome: 'responded',
-      status,
-      json: body,
-      text: '',
-      headers: new Map(headers),
-    }) as const;
+  const responseWith = (status: number, json: unknown, headers: [string, string][] = []) =>
+    ({ outcome: 'responded', status, json, text: '', headers: new Map(headers) }) as const;
 
   const checkOriginWith = (response: HttpResponse, { isServiceStopped = false } = {}) =>
     checkOrigins(
@@ -138,11 +120,7 @@ describe('checkOrigins', () => {
     ['answers payers with an error', responseWith(200, LNURL_ERROR), 'problem origin.discovery'],
     ['redirects', REDIRECT, 'problem origin.redirect'],
     ['leads to a home page', responseWith(200, '<h1>Hello</h1>'), 'problem origin.elsewhere'],
-    [
-      'leads to a proxy that cannot reach the service',
-      responseWith(502, ''),
-      'problem origin.elsewhere',
-    ],
+    ['has a proxy without a service', responseWith(502, ''), 'problem origin.elsewhere'],
   ])('returns the expected finding for an origin that %s', async (_case, response, finding) => {
     expect((await checkOriginWith(response)).map(toCode)).toEqual([finding]);
   });

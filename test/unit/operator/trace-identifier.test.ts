@@ -19,7 +19,7 @@ it.each<[string, object[]]>([
   ...[invoice, invoice.toUpperCase(), `LIGHTNING:${invoice}`, ` ${invoice}\n`].map(
     (text): [string, object[]] => [text, [{ kind: 'payment_hash', paymentHash }]],
   ),
-  ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`].map(
+  ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`, `nostr:${NPUB}`].map(
     (text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]],
   ),
   [
