@@ -42,20 +42,15 @@ beforeEach(() => {
 });
 
 describe('a NIP-98 event', () => {
-  it.each([-60, -1, 0, 1, 60])(
-    'is valid if its time differs from the server clock by %i s',
-    async (offsetSeconds) => {
+  it('is valid if its time differs from the server clock by at most 60 s', async () => {
+    for (const offsetSeconds of [-60, 0, 60]) {
       const authorization = signHeader({ createdAtSeconds: START_SECONDS + offsetSeconds });
       expect(await fetchUserPubkey(authorization)).toBe(wallet.pubkey);
-    },
-  );
-
-  it.each([-3600, -61, 61, 3600])(
-    'is rejected if its time differs from the server clock by %i s',
-    async (offsetSeconds) => {
+    }
+    for (const offsetSeconds of [-3600, -61, 61, 3600]) {
       await expectUnauthorized(signHeader({ createdAtSeconds: START_SECONDS + offsetSeconds }));
-    },
-  );
+    }
+  });
 
   it('may have unknown, repeated and empty tags', async () => {
     const tags = [
@@ -67,16 +62,16 @@ describe('a NIP-98 event', () => {
     expect(await fetchUserPubkey(signHeader({ tags }))).toBe(wallet.pubkey);
   });
 
-  it.each<[string, (base64: string) => string]>([
-    ['padded base64', (base64) => base64],
-    ['unpadded base64', (base64) => base64.replaceAll('=', '')],
-    ['base64url', (base64) => Buffer.from(base64, 'base64').toString('base64url')],
-    ['padded base64url', (base64) => base64.replaceAll('+', '-').replaceAll('/', '_')],
-  ])('is accepted as %s', async (_case, reencode) => {
+  it('is accepted as padded and unpadded base64 and base64url', async () => {
     // The length of the event determines the length of its base64 padding.
     for (const tagValue of ['>', '>>', '>>>', '>>>?']) {
       const base64 = signHeader({ tags: [['x', tagValue]] }).slice('Nostr '.length);
-      expect(await fetchUserPubkey(`NOSTR  ${reencode(base64)}`)).toBe(wallet.pubkey);
+      const base64url = base64.replaceAll('+', '-').replaceAll('/', '_');
+      for (const encoded of [base64, base64url]) {
+        expect(await fetchUserPubkey(`NOSTR  ${encoded}`)).toBe(wallet.pubkey);
+        const unpadded = encoded.replaceAll('=', '');
+        expect(await fetchUserPubkey(`nostr ${unpadded}`)).toBe(wallet.pubkey);
+      }
     }
   });
 
@@ -107,10 +102,8 @@ describe('a NIP-98 event', () => {
   });
 
   it('is rejected if it is longer than 8192 characters, even with a valid signature', async () => {
-    const { status, body } = await getJson(
-      USER_PATH,
-      signHeader({ tags: [['padding', 'x'.repeat(6_500)]] }),
-    );
+    const authorization = signHeader({ tags: [['padding', 'x'.repeat(6_500)]] });
+    const { status, body } = await getJson(USER_PATH, authorization);
     expect(status).toBe(401);
     expect(body.message).toBe('The authorization is longer than 8192 characters.');
   });
@@ -155,15 +148,9 @@ describe('the body of a request with a NIP-98 event', () => {
     ['the hash of an empty body', sha256('')],
     ['empty', ''],
   ])('is rejected without effect if the payload tag is %s', async (_case, payload) => {
-    const { status, body } = await patchLock(spacedBody, [['payload', payload]]);
-    expect({ status, body }).toEqual({
-      status: 401,
-      body: {
-        error: true,
-        code: 'unauthorized',
-        message: 'The payload tag does not match the body.',
-      },
-    });
+    const response = await patchLock(spacedBody, [['payload', payload]]);
+    expectUnauthorizedResponse(response);
+    expect(response.body.message).toBe('The payload tag does not match the body.');
     expect((await getJson(USER_PATH, signHeader())).body.data.user.lockQuote).toBe(false);
   });
 });
@@ -231,16 +218,10 @@ describe('a bearer token', () => {
   it('stays valid after a change of JWT_SECRET while JWT_SECRET_PREVIOUS is set', async () => {
     const clock = () => nowMs;
     const newSecret = 'the new secret, of 32 letters and more';
-    const rotatingService = await useAdditionalService(
-      environment,
-      { JWT_SECRET: newSecret, JWT_SECRET_PREVIOUS: TEST_JWT_SECRET },
-      { clock },
-    );
-    const newService = await useAdditionalService(
-      environment,
-      { JWT_SECRET: newSecret },
-      { clock },
-    );
+    const startWith = (env: Record<string, string>) =>
+      useAdditionalService(environment, { JWT_SECRET: newSecret, ...env }, { clock });
+    const rotatingService = await startWith({ JWT_SECRET_PREVIOUS: TEST_JWT_SECRET });
+    const newService = await startWith({});
 
     const oldToken = await requestToken({});
     const newToken = await requestToken({}, rotatingService.publicOrigin);

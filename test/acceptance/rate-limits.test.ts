@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Service } from '../../src/service.ts';
 import {
   type RawRequest,
@@ -7,11 +7,7 @@ import {
 } from '../helpers/network/raw-http-requests.ts';
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
-import {
-  startAdditionalService,
-  useAdditionalService,
-  useTestEnvironment,
-} from '../helpers/service/test-environment.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 /** With this limit, the second request of a client gets 429. This shows whom the service regards as one client. */
@@ -48,18 +44,9 @@ let addressCount = 0;
 
 describe('an address over its request limit', () => {
   it.each([
-    ['the API', INFO_PATH, { error: true, code: 'rate_limited', message: expect.any(String) }],
-    [
-      'a Lightning address',
-      '/.well-known/lnurlp/x',
-      { status: 'ERROR', reason: expect.any(String) },
-    ],
-    [
-      'a name lookup',
-      '/.well-known/nostr.json',
-      { error: true, code: 'rate_limited', message: expect.any(String) },
-    ],
-  ])('gets 429 with Retry-After in the error format of %s', async (_case, path, body) => {
+    [INFO_PATH, { error: true, code: 'rate_limited', message: expect.any(String) }],
+    ['/.well-known/lnurlp/x', { status: 'ERROR', reason: expect.any(String) }],
+  ])('gets 429 with Retry-After in the error format of %s', async (path, body) => {
     const address = newAddress();
     for (const response of await sendRepeatedly(MAX_REQUESTS, path, address)) {
       expect(response.status).not.toBe(429);
@@ -73,13 +60,8 @@ describe('an address over its request limit', () => {
   it('is served again after Retry-After, even if it continued to send requests', async () => {
     const address = newAddress();
     await sendRepeatedly(MAX_REQUESTS, INFO_PATH, address);
-    clock.advance(20 * SECOND_MS);
-    const rejected = await sendFrom(INFO_PATH, address);
-    expect(rejected.headers.get('retry-after')).toBe(String(WINDOW_SECONDS - 20));
-    clock.advance(39 * SECOND_MS);
-    expect((await sendFrom(INFO_PATH, address)).headers.get('retry-after')).toBe(
-      String(WINDOW_SECONDS - 59),
-    );
+    clock.advance(59 * SECOND_MS);
+    expect((await sendFrom(INFO_PATH, address)).headers.get('retry-after')).toBe('1');
     clock.advance(SECOND_MS);
     for (const { status } of await sendRepeatedly(MAX_REQUESTS, INFO_PATH, address)) {
       expect(status).toBe(200);
@@ -88,33 +70,28 @@ describe('an address over its request limit', () => {
   });
 });
 
-describe('a CORS preflight', () => {
-  it('is never rejected, but counts towards the request limit', async () => {
-    const address = newAddress();
-    for (const { status } of await sendRepeatedly(MAX_REQUESTS + 1, USER_PATH, address, {
-      method: 'OPTIONS',
-    })) {
-      expect(status).toBe(204);
-    }
-    const rejected = await sendFrom(USER_PATH, address);
-    expectTooManyRequests(rejected, 'Too many requests from this address.');
-    expect(rejected.headers.get('access-control-expose-headers')).toContain('Retry-After');
-  });
+it('never rejects a CORS preflight, but counts it', async () => {
+  const address = newAddress();
+  const options = { method: 'OPTIONS' };
+  const preflights = await sendRepeatedly(MAX_REQUESTS + 1, USER_PATH, address, options);
+  expect(new Set(preflights.map(({ status }) => status))).toEqual(new Set([204]));
+  const rejected = await sendFrom(USER_PATH, address);
+  expectTooManyRequests(rejected, 'Too many requests from this address.');
+  expect(rejected.headers.get('access-control-expose-headers')).toContain('Retry-After');
 });
 
-describe('an address over its invoice limit', () => {
-  it('gets 429 with Retry-After, while other addresses still get invoices', async () => {
-    const address = newAddress();
-    const path = `/.well-known/lnurlp/${environment.newWallet().npub}`;
-    for (const { body } of await sendRepeatedly(MAX_INVOICES, `${path}?amount=21000`, address)) {
-      expect(body.pr).toMatch(/^ln/);
-    }
-    const createdBefore = countCreatedInvoices();
-    const rejected = await sendFrom(`${path}?amount=21000`, address);
-    expectTooManyRequests(rejected, 'Too many requests for invoices from this address.');
-    expect(countCreatedInvoices()).toBe(createdBefore);
-    expect((await sendFrom(`${path}?amount=21000`, newAddress())).body.pr).toMatch(/^ln/);
-  });
+it('rejects an address over its invoice limit without a request to the mint', async () => {
+  const address = newAddress();
+  const path = `/.well-known/lnurlp/${environment.newWallet().npub}?amount=21000`;
+  for (const { body } of await sendRepeatedly(MAX_INVOICES, path, address)) {
+    expect(body.pr).toMatch(/^ln/);
+  }
+  const countCreatedInvoices = () => environment.mint.requestCounts['POST /v1/mint/quote/bolt11'];
+  const createdBefore = countCreatedInvoices();
+  const rejected = await sendFrom(path, address);
+  expectTooManyRequests(rejected, 'Too many requests for invoices from this address.');
+  expect(countCreatedInvoices()).toBe(createdBefore);
+  expect((await sendFrom(path, newAddress())).body.pr).toMatch(/^ln/);
 });
 
 describe('a key', () => {
@@ -136,19 +113,15 @@ describe('a key', () => {
 
   it('shares its change limit with the other keys of its address', async () => {
     const address = newAddress();
+    const changeNewWallet = () =>
+      sendSigned(environment.newWallet(), 'PATCH', LOCK_PATH, { lockQuotes: false }, address);
     for (let count = 0; count < MAX_CHANGES; count++) {
-      expect((await patchLockSetting(environment.newWallet(), address)).status).toBe(200);
+      expect((await changeNewWallet()).status).toBe(200);
     }
-    const rejected = await patchLockSetting(environment.newWallet(), address);
-    expectTooManyRequests(rejected, 'Too many changes from this address.');
+    expectTooManyRequests(await changeNewWallet(), 'Too many changes from this address.');
     // Signing in is exempt: many wallets may sign in from one shared address after a restart.
-    const signIn = await sendSigned(
-      environment.newWallet(),
-      'GET',
-      SIGN_IN_PATH,
-      undefined,
-      address,
-    );
+    const newWallet = environment.newWallet();
+    const signIn = await sendSigned(newWallet, 'GET', SIGN_IN_PATH, undefined, address);
     expect(signIn.status).toBe(200);
   });
 
@@ -174,14 +147,12 @@ describe('a key', () => {
     for (let count = 1; count < MAX_REQUESTS; count++) {
       expect((await sendFrom(USER_PATH, newAddress(), { headers })).status).toBe(200);
     }
-    expectTooManyRequests(
+    for (const rejected of [
       await sendFrom(USER_PATH, newAddress(), { headers }),
-      'Too many requests with this key.',
-    );
-    expectTooManyRequests(
       await sendSigned(wallet, 'GET', USER_PATH),
-      'Too many requests with this key.',
-    );
+    ]) {
+      expectTooManyRequests(rejected, 'Too many requests with this key.');
+    }
   });
 
   it('is not limited by forged requests that name its public key', async () => {
@@ -197,45 +168,27 @@ describe('a key', () => {
   });
 });
 
-describe('a service behind a trusted proxy', () => {
-  let service: Service;
-
-  beforeAll(async () => {
-    const env = { TRUST_PROXY: '127.0.0.1,10.0.0.0/8', ...ONE_REQUEST_ENV };
-    service = await startAdditionalService(environment, env);
-  });
-
-  afterAll(() => service.stop());
-
-  it.each([
-    ['follows forged addresses', '203.0.113.1, 198.51.100.1', '203.0.113.2, 198.51.100.1'],
-    ['follows garbage', `${'x,'.repeat(25_000)} 198.51.100.3`, '198.51.100.3'],
-    ['is an IPv4-mapped IPv6 address', '198.51.100.12', '::ffff:198.51.100.12'],
-    ['changes within its IPv6 /64 network', '2001:db8:1:1::1', '2001:db8:1:1:ffff::2'],
-  ])('recognizes a client whose address %s', async (_case, first, second) => {
-    expect(await areSameClient(service, first, second)).toBe(true);
-  });
-
-  it.each([
-    ['different IPv4 addresses', '192.0.2.20', '192.0.2.21'],
-    ['addresses in different IPv6 /64 networks', '2001:db8:2:1::1', '2001:db8:2:2::1'],
-  ])('distinguishes clients that have %s in X-Forwarded-For', async (_case, first, second) => {
-    expect(await areSameClient(service, first, second)).toBe(false);
-  });
-
-  it('uses the last address if X-Forwarded-For occurs twice', async () => {
-    const head = `GET ${INFO_PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n`;
-    for (const [spoofedAddress, status] of [
-      ['203.0.113.1', '200'],
-      ['203.0.113.2', '429'],
-    ]) {
-      const response = await sendRawBytes(
-        service.url,
-        `${head}X-Forwarded-For: ${spoofedAddress}\r\nX-Forwarded-For: 192.0.2.30\r\n\r\n`,
-      );
-      expect(response).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
-    }
-  });
+it('recognizes a client behind a trusted proxy by the last address in X-Forwarded-For', async () => {
+  const env = { TRUST_PROXY: '127.0.0.1,10.0.0.0/8', ...ONE_REQUEST_ENV };
+  const service = await useAdditionalService(environment, env);
+  for (const [addresses, status] of [
+    ['203.0.113.1, 198.51.100.1', 200],
+    ['203.0.113.2, 198.51.100.1', 429],
+    [`${'x,'.repeat(25_000)} 198.51.100.1`, 429],
+    ['::ffff:198.51.100.1', 429],
+    ['198.51.100.2', 200],
+    ['2001:db8:1:1::1', 200],
+    ['2001:db8:1:1:ffff::2', 429],
+    ['2001:db8:1:2::1', 200],
+  ] as const) {
+    expect(await fetchStatus(service, addresses), addresses.slice(-40)).toBe(status);
+  }
+  const response = await sendRawBytes(
+    service.url,
+    `GET ${INFO_PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n` +
+      'X-Forwarded-For: 203.0.113.3\r\nX-Forwarded-For: 198.51.100.2\r\n\r\n',
+  );
+  expect(response).toMatch(/^HTTP\/1.1 429 /);
 });
 
 it('counts all clients behind an untrusted proxy as one and logs once which setting to change', async () => {
@@ -254,19 +207,9 @@ it('counts all clients behind an untrusted proxy as one and logs once which sett
   expect(hints[0]).not.toContain('198.51.100.1');
 });
 
-/** Sends a request with each `X-Forwarded-For` header. Returns whether the service sees one client. */
-async function areSameClient(service: Service, first: string, second: string): Promise<boolean> {
-  expect(await fetchStatus(service, first)).toBe(200);
-  return (await fetchStatus(service, second)) === 429;
-}
-
 async function fetchStatus({ url }: Service, forwardedFor: string): Promise<number> {
   const headers = { 'x-forwarded-for': forwardedFor };
   return (await sendRawRequest(url, INFO_PATH, { headers })).status;
-}
-
-function patchLockSetting(wallet: RecipientClient, address: string): Promise<ApiResponse> {
-  return sendSigned(wallet, 'PATCH', LOCK_PATH, { lockQuotes: false }, address);
 }
 
 /** Returns a client address that no test has used yet. */
@@ -311,10 +254,6 @@ function sendSigned(
     },
     ...(body && { body: JSON.stringify(body) }),
   });
-}
-
-function countCreatedInvoices(): number {
-  return environment.mint.requestCounts['POST /v1/mint/quote/bolt11'] ?? 0;
 }
 
 function expectTooManyRequests({ status, headers, body }: ApiResponse, reason: string): void {
