@@ -1,14 +1,12 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Service } from '../../src/service.ts';
 import { encodeFrame, RawWebSocket, WS_OPCODES } from '../helpers/network/raw-websocket-client.ts';
 import { type RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import {
   assignNewTestMint,
-  startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
@@ -22,42 +20,31 @@ const POLICY_VIOLATION = 1008;
 
 const environment = useTestEnvironment();
 
-describe('the socket limit per address', () => {
-  it('rejects further handshakes with 429 and Retry-After', async () => {
-    const { publicOrigin: origin } = await useAdditionalService(environment, {
-      LIMIT_SOCKETS_PER_ADDRESS: '2',
-    });
-    const first = await openSocket(origin);
-    await openSocket(origin);
-    const rejection = await getHandshakeRejection(origin);
-    expect(rejection.statusCode).toBe(429);
-    expect(rejection.headers).toMatchObject({
-      'retry-after': '60',
-      'access-control-allow-origin': '*',
-    });
-    expect(await json(rejection)).toEqual({
-      error: true,
-      code: 'rate_limited',
-      message: 'There are too many connections from this address. Try again in 60 s.',
-    });
-    expect(await first.drainMessages()).toEqual([]);
+it('rejects handshakes over the limit per address, which does not count closed sockets', async () => {
+  const { publicOrigin: origin } = await useAdditionalService(environment, {
+    LIMIT_SOCKETS_PER_ADDRESS: '2',
   });
-
-  it('does not count closed sockets, however they were closed', async () => {
-    const { publicOrigin: origin } = await useAdditionalService(environment, {
-      LIMIT_SOCKETS_PER_ADDRESS: '2',
-    });
-    for (let round = 0; round < 3; round += 1) {
-      (await openSocketWithRetry(origin)).connection.terminate();
-      await (await openSocketWithRetry(origin)).close();
-      const unauthenticated = await openSocketWithRetry(origin);
-      unauthenticated.send('challenge-response', 'nonsense');
-      await unauthenticated.waitForClose();
-    }
-    await openSocketWithRetry(origin);
-    await openSocketWithRetry(origin);
-    expect((await getHandshakeRejection(origin)).statusCode).toBe(429);
+  for (let round = 0; round < 3; round += 1) {
+    (await openSocketWithRetry(origin)).connection.terminate();
+    await (await openSocketWithRetry(origin)).close();
+    const unauthenticated = await openSocketWithRetry(origin);
+    unauthenticated.send('challenge-response', 'nonsense');
+    await unauthenticated.waitForClose();
+  }
+  const first = await openSocketWithRetry(origin);
+  await openSocketWithRetry(origin);
+  const rejection = await getHandshakeRejection(origin);
+  expect(rejection.statusCode).toBe(429);
+  expect(rejection.headers).toMatchObject({
+    'retry-after': '60',
+    'access-control-allow-origin': '*',
   });
+  expect(await json(rejection)).toEqual({
+    error: true,
+    code: 'rate_limited',
+    message: 'There are too many connections from this address. Try again in 60 s.',
+  });
+  expect(await first.drainMessages()).toEqual([]);
 });
 
 it('rejects handshakes from every address when the total socket limit is reached', async () => {
@@ -74,59 +61,56 @@ it('rejects handshakes from every address when the total socket limit is reached
   await openSocketWithRetry(origin, forwardedFor('192.0.2.3'));
 });
 
-describe('the socket limit per key', () => {
-  it('closes the oldest socket, while the others still receive updates', async () => {
-    const { publicOrigin: origin } = await useAdditionalService(environment, {
-      LIMIT_SOCKETS_PER_KEY: '2',
-    });
-    const wallet = environment.newWallet();
-    const mint = await assignNewTestMint(wallet);
-    const [oldest, newer] = [await signIn(wallet, origin), await signIn(wallet, origin)];
-    const otherUser = await signIn(environment.newWallet(), origin);
-    const newest = await signIn(wallet, origin);
-    expect(await oldest.waitForClose()).toBe(POLICY_VIOLATION);
-    // An error message would make the client reconnect, which would close the next socket.
-    expect(oldest.unreadMessages).toEqual([]);
-
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    mint.pay(pr);
-    for (const socket of [newer, newest]) {
-      expect((await socket.nextMessage()).type).toBe('update');
-      expect(await socket.drainMessages()).toEqual([]);
-    }
-    expect(await otherUser.drainMessages()).toEqual([]);
+it('closes the oldest socket of a key over its limit, while the others still receive updates', async () => {
+  const { publicOrigin: origin } = await useAdditionalService(environment, {
+    LIMIT_SOCKETS_PER_KEY: '2',
   });
+  const wallet = environment.newWallet();
+  const mint = await assignNewTestMint(wallet);
+  const [oldest, newer] = [await signIn(wallet, origin), await signIn(wallet, origin)];
+  const otherUser = await signIn(environment.newWallet(), origin);
+  const newest = await signIn(wallet, origin);
+  expect(await oldest.waitForClose()).toBe(POLICY_VIOLATION);
+  // An error message would make the client reconnect, which would close the next socket.
+  expect(oldest.unreadMessages).toEqual([]);
+
+  const { pr } = await environment.requestInvoice(wallet, 21);
+  mint.pay(pr);
+  for (const socket of [newer, newest]) {
+    expect((await socket.nextMessage()).type).toBe('update');
+    expect(await socket.drainMessages()).toEqual([]);
+  }
+  expect(await otherUser.drainMessages()).toEqual([]);
 });
 
-describe('the message limit per socket', () => {
-  // The limit of 5 messages per second allows bursts of 10. The challenge response is one of the 10.
-  const REMAINING_BURST = 9;
-  let service: Service;
-
-  beforeAll(async () => {
-    service = await startAdditionalService(environment, { LIMIT_SOCKET_MESSAGES: '5' });
-  });
-
-  afterAll(() => service.stop());
-
-  it.each<[string, Buffer]>([
-    ['messages', encodeFrame('{"type":"ping"}')],
-    ['binary messages', encodeFrame(Buffer.from([0xff, 0]), { opcode: WS_OPCODES.binary })],
-    ['pings', encodeFrame('', { opcode: WS_OPCODES.ping })],
-  ])('closes only the socket that sends too many %s', async (_case, frame) => {
-    const origin = service.publicOrigin;
+it.each<[string, Buffer]>([
+  ['messages', encodeFrame('{"type":"ping"}')],
+  ['binary messages', encodeFrame(Buffer.from([0xff, 0]), { opcode: WS_OPCODES.binary })],
+  ['pings', encodeFrame('', { opcode: WS_OPCODES.ping })],
+])(
+  'closes only the socket that sends more than two seconds of %s at once',
+  async (_case, frame) => {
+    const { publicOrigin: origin } = await useAdditionalService(
+      environment,
+      { LIMIT_SOCKET_MESSAGES: '5' },
+      // The clock stands still.
+      { monotonicMs: () => 0 },
+    );
     const other = await signIn(environment.newWallet(), origin);
     const rawSocket = await openRawSocket(origin);
     await rawSocket.authenticate(
       environment.newWallet().withOrigin(origin).signRequest(SOCKET_PATH),
     );
-    // Well over the limit, because the service allows more messages each second while it reads these.
-    rawSocket.send(Buffer.concat(Array.from({ length: 2 * REMAINING_BURST }, () => frame)));
+    // The challenge response is the first message.
+    rawSocket.send(Buffer.concat(Array.from({ length: 9 }, () => frame)));
+    expect(await other.drainMessages()).toEqual([]);
+    expect(rawSocket.received).not.toContain('error');
+    rawSocket.send(frame);
     await rawSocket.waitForText(encodeCloseFrame(POLICY_VIOLATION));
     expect(rawSocket.received).toContain('{"type":"error","payload":"Too many messages."}');
     expect(await other.drainMessages()).toEqual([]);
-  });
-});
+  },
+);
 
 describe('an unresponsive client', () => {
   it('is disconnected if it does not read, without delaying updates to other sockets of its key', async () => {

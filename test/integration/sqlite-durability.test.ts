@@ -20,8 +20,6 @@ const START_TIMEOUT_MS = 60_000;
 /** Makes a commit slow enough to kill the process during it. */
 const SLOW_SYNC_MS = 100;
 
-const SQLITE_PAGE_BYTES = 4_096;
-
 /** Does not fit in one page. */
 const LONG_TEXT = 'x'.repeat(20_000);
 
@@ -33,10 +31,11 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     const firstProcess = new NutpostProcess('serve', env);
     const invoices = await requestInvoicesThenKill(firstProcess, 40);
 
-    const [url, rejectedExit] = await waitForReadyAndExit(
-      new NutpostProcess('serve', env),
-      new NutpostProcess('serve', env),
-    );
+    const processes = [new NutpostProcess('serve', env), new NutpostProcess('serve', env)];
+    const [url, rejectedExit] = await Promise.all([
+      Promise.any(processes.map((process) => process.waitForUrl())),
+      Promise.race(processes.map((process) => process.waitForExit())),
+    ]);
     expect(rejectedExit).toEqual({
       code: 1,
       signal: null,
@@ -74,7 +73,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
 
   it('can be read while a commit waits for the disk', async () => {
     const mint = await startTestMint();
-    const disk = new FaultyDisk({ syncDurationMs: 200 });
+    const disk = new FaultyDisk({ syncDurationMs: 1_000 });
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
     const url = await service.waitForUrl();
     const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
@@ -101,16 +100,9 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
       `insert into users (pubkey) values ('changed'); pragma wal_checkpoint(truncate)`,
     );
     otherProcess.close();
-    const bytes = fs.statSync(sqliteFilePath(dataDir)).size;
-    const file = fs.openSync(sqliteFilePath(dataDir), 'r+');
-    fs.writeSync(
-      file,
-      Buffer.alloc(bytes - SQLITE_PAGE_BYTES, 0xff),
-      0,
-      bytes - SQLITE_PAGE_BYTES,
-      SQLITE_PAGE_BYTES,
-    );
-    fs.closeSync(file);
+    const bytes = fs.readFileSync(sqliteFilePath(dataDir));
+    // All pages but the first.
+    fs.writeFileSync(sqliteFilePath(dataDir), bytes.fill(0xff, 4_096));
 
     const { body } = await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}`);
     expect(body).toEqual({
@@ -126,8 +118,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
 
   it('truncates its WAL file after another process ends a long read', async () => {
     const dataDir = createDataDir();
-    const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-    onTestFinished(() => database.close());
+    const database = await open(dataDir);
     const insertRelay = (url: string) =>
       database.db.insertInto('relays').values({ url, last_error: LONG_TEXT }).execute();
     const walBytes = () => fs.statSync(`${sqliteFilePath(dataDir)}-wal`).size;
@@ -146,10 +137,8 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
 
   it('rejects writes of the service, but not reads, while another process has the write lock', async () => {
     const dataDir = createDataDir();
-    const location = { kind: 'sqlite', dataDir } as const;
-    const service = await openDatabase(location, () => undefined);
-    onTestFinished(() => service.close());
-    const command = await openExistingDatabase(location, () => undefined);
+    const service = await open(dataDir);
+    const command = await openExistingDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     onTestFinished(() => command.close());
     const write = ({ db }: Database, pubkey: string) =>
       db.insertInto('users').values({ pubkey }).execute();
@@ -179,11 +168,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
   });
 
   it('counts as not writable from an error of a full disk until a write succeeds', async () => {
-    const database = await openDatabase(
-      { kind: 'sqlite', dataDir: createDataDir() },
-      () => undefined,
-    );
-    onTestFinished(() => database.close());
+    const database = await open(createDataDir());
     const { db } = database;
     const insertRelay = (url: string) =>
       db.insertInto('relays').values({ url, last_error: LONG_TEXT }).execute();
@@ -231,14 +216,6 @@ async function requestInvoicesThenKill(service: NutpostProcess, count: number): 
   return invoices;
 }
 
-/** Waits until one process is ready and the other exits. @returns the URL of one and the exit of the other */
-function waitForReadyAndExit(...processes: [NutpostProcess, NutpostProcess]) {
-  return Promise.all([
-    Promise.any(processes.map((process) => process.waitForUrl())),
-    Promise.race(processes.map((process) => process.waitForExit())),
-  ]);
-}
-
 /** Waits for the next write to the disk, which is not synced yet. */
 async function waitForWrite(disk: FaultyDisk): Promise<void> {
   const positionBefore = disk.operationLogPosition();
@@ -246,6 +223,12 @@ async function waitForWrite(disk: FaultyDisk): Promise<void> {
     timeout: START_TIMEOUT_MS,
     interval: 5,
   });
+}
+
+async function open(dataDir: string): Promise<Database> {
+  const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+  onTestFinished(() => database.close());
+  return database;
 }
 
 function createDataDir(): string {

@@ -30,7 +30,10 @@ let url: URL;
 let db: Kysely<DatabaseSchema>;
 
 beforeEach(async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  vi.useFakeTimers({
+    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
+    shouldAdvanceTime: true,
+  });
   const server = process.env['TEST_DATABASE_URL'] ?? '';
   proxy = await InterruptibleProxy.start(new URL(server));
   url = new URL(server);

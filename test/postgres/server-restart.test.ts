@@ -19,7 +19,7 @@ const MAX_RESPONSE_MS = 7_000;
 const TEST_TIMEOUT_MS = 180_000;
 
 /** How often each client must fail before some payments during the crash, and again afterwards. */
-const FAILURES_PER_CLIENT = 5;
+const FAILURES_PER_CLIENT = 2;
 
 /** The services may log that the database and each background job failed, but not each broken connection or request. */
 const MAX_WARNINGS = 40;

@@ -4,20 +4,12 @@ import { createTemporaryPostgresDatabase } from './temporary-postgres-database.t
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /**
-     * Name of a database with all tables and without rows, on the server of `TEST_DATABASE_URL`. Empty if the
-     * tests run on SQLite.
-     */
+    /** A database with all tables, on the server of `TEST_DATABASE_URL`; empty if the tests run on SQLite. */
     postgresTemplate: string;
   }
 }
 
-/**
- * Vitest's global setup. Creates a template, which each test database copies, because that is ten times as fast
- * as running the migrations.
- *
- * @returns the teardown, which drops the template
- */
+/** Creates a template, which each test database copies. This is ten times as fast as running the migrations. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const serverUrl = process.env['TEST_DATABASE_URL'];
   const template = serverUrl === undefined ? null : await createTemplate(serverUrl);

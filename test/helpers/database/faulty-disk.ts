@@ -9,17 +9,10 @@ const SOURCE = path.join(import.meta.dirname, 'faulty-disk.c');
 /** Size of `struct log_header` in the C file. */
 const HEADER_BYTES = 24;
 
-type DiskOperationKind = 'write' | 'truncate' | 'sync' | 'unlink';
-
-const OPERATION_KINDS: Readonly<Record<string, DiskOperationKind>> = {
-  W: 'write',
-  T: 'truncate',
-  S: 'sync',
-  U: 'unlink',
-};
+const OPERATION_KINDS = { W: 'write', T: 'truncate', S: 'sync', U: 'unlink' } as const;
 
 interface DiskOperation {
-  kind: DiskOperationKind;
+  kind: (typeof OPERATION_KINDS)[keyof typeof OPERATION_KINDS];
   path: string;
   data: Buffer;
   /** Offset of a write, or the new length of a truncated file. */
@@ -60,7 +53,6 @@ export class FaultyDisk {
     fs.rmSync(this.#fullFlagFile);
   }
 
-  /** Returns the current end of the log of disk operations, for {@link simulatePowerCut}. */
   operationLogPosition(): number {
     return fs.statSync(this.#logFile).size;
   }
@@ -70,7 +62,6 @@ export class FaultyDisk {
    *
    * @param position the point in the log of disk operations at which the power fails
    * @param shouldSurvive called for each unsynced change; returns whether the change reached the disk
-   * @returns path of the new directory
    */
   simulatePowerCut(position: number, shouldSurvive: () => boolean): string {
     const dataDir = path.join(fs.mkdtempSync(path.join(this.#folder, 'cut-')), 'data');
@@ -88,7 +79,6 @@ export class FaultyDisk {
   }
 }
 
-/** The changes of a file's content. */
 interface FileChanges {
   synced: DiskOperation[];
   unsynced: DiskOperation[];
@@ -167,7 +157,7 @@ function* parseOperations(operationLog: Buffer): Generator<DiskOperation> {
       return;
     }
     yield {
-      kind: OPERATION_KINDS[String.fromCharCode(operationLog[start] ?? 0)] ?? 'write',
+      kind: OPERATION_KINDS[operationLog.toString('latin1', start, start + 1) as 'W'],
       path: operationLog.toString('utf8', pathStart, dataStart),
       data: operationLog.subarray(dataStart, end),
       offset: Number(operationLog.readBigInt64LE(start + 16)),

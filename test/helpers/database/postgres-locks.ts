@@ -10,13 +10,6 @@ export interface BlockingPoint {
   unblock: () => unknown;
 }
 
-/** Much longer than any condition takes, because the machine may be busy. */
-const TIMEOUT_MS = 60_000;
-const CHECK_INTERVAL_MS = 50;
-
-/** SQL conditions that select connections in `pg_stat_activity`. */
-const IS_IN_TRANSACTION = sql`xact_start is not null`;
-const IS_LISTENING = sql`application_name = 'nutpost listening'`;
 const WAITS_FOR_LOCK = sql`wait_event_type = 'Lock'`;
 
 /**
@@ -45,26 +38,24 @@ export async function blockWrites(
     unblock: async () => {
       releaseRequested.resolve();
       await lockingTransaction;
-      await waitUntil(
-        async () => (await findBackendPids(database, IS_IN_TRANSACTION)).length === 0,
-      );
+      const isInTransaction = sql`xact_start is not null`;
+      await waitUntil(async () => (await findBackendPids(database, isInTransaction)).length === 0);
     },
   };
 }
 
 /** Waits until a condition is true. @throws after a minute */
 export async function waitUntil(condition: () => boolean | Promise<boolean>): Promise<void> {
-  await vi.waitUntil(condition, { timeout: TIMEOUT_MS, interval: CHECK_INTERVAL_MS });
+  await vi.waitUntil(condition, { timeout: 60_000, interval: 50 });
 }
 
-/** Waits until a statement waits for a lock. */
 export async function waitForBlockedStatement(database: Database): Promise<void> {
   await waitUntil(async () => (await findBackendPids(database, WAITS_FOR_LOCK)).length > 0);
 }
 
 /** Returns the PIDs of the PostgreSQL processes that serve the LISTEN connections of nutpost. */
 export function findListenerPids(database: Database): Promise<number[]> {
-  return findBackendPids(database, IS_LISTENING);
+  return findBackendPids(database, sql`application_name = 'nutpost listening'`);
 }
 
 /** Returns the PIDs of the PostgreSQL processes that serve other connections to this database. */

@@ -10,32 +10,17 @@ const BLOCKED_RECIPIENT = 'b2'.repeat(32);
 const PAST_TIME_MS = Date.parse('2024-02-29T23:59:59.123Z');
 const FAR_FUTURE_MS = Date.parse('9999-12-31T00:00:00Z');
 
+const RECEIPT_ID = 'e5'.repeat(32);
+const RELAY_URL = 'wss://relay.example';
+const PAYMENT = { paid_at: PAST_TIME_MS };
+const MINT = { mint_url: 'https://mint.example' };
+
 const ROWS_BY_TABLE = {
   usernames: [
-    {
-      name: 'alice',
-      pubkey: RECIPIENT_WITH_USERNAME,
-      status: 'in_use',
-      since: PAST_TIME_MS,
-      request_seq: 41,
-    },
-    { name: 'root', status: 'reserved', since: PAST_TIME_MS, request_seq: 7 },
-    {
-      name: 'old',
-      pubkey: RECIPIENT_WITH_USERNAME,
-      status: 'released',
-      since: PAST_TIME_MS,
-      until: FAR_FUTURE_MS,
-      request_seq: 8,
-    },
-    {
-      name: 'next',
-      pubkey: BLOCKED_RECIPIENT,
-      status: 'pending',
-      since: PAST_TIME_MS,
-      purchase: 'open',
-      request_seq: 9,
-    },
+    { ...usernameRow('alice', 'in_use'), pubkey: RECIPIENT_WITH_USERNAME, request_seq: 41 },
+    { ...usernameRow('root', 'reserved'), request_seq: 7 },
+    { ...usernameRow('old', 'released'), pubkey: RECIPIENT_WITH_USERNAME, until: FAR_FUTURE_MS },
+    { ...usernameRow('next', 'pending'), pubkey: BLOCKED_RECIPIENT, purchase: 'open' },
   ],
   users: [
     {
@@ -55,20 +40,12 @@ const ROWS_BY_TABLE = {
     },
   ],
   mints: [
-    {
-      url: 'https://a.example',
-      info: '{"mintsBolt11Sat":true}',
-      fetched_at: PAST_TIME_MS,
-    },
-    {
-      url: 'https://b.example',
-      info: '{}',
-      fetched_at: FAR_FUTURE_MS,
-    },
+    { url: 'https://a.example', info: '{"mintsBolt11Sat":true}', fetched_at: PAST_TIME_MS },
+    { url: 'https://b.example', info: '{}', fetched_at: FAR_FUTURE_MS },
   ],
   relays: [
     {
-      url: 'wss://relay.example',
+      url: RELAY_URL,
       failures: 2,
       backoff_until: FAR_FUTURE_MS,
       last_error: 'slow down',
@@ -79,16 +56,11 @@ const ROWS_BY_TABLE = {
   quotes: [
     quoteRow(11, { state: 'UNPAID', watch_until: FAR_FUTURE_MS }),
     quoteRow(12, { state: 'EXPIRED' }),
-    quoteRow(13, { state: 'ISSUED', paid_at: PAST_TIME_MS, paid_seq: 1, locked: 1 }),
-    quoteRow(14, {
-      state: 'PAID',
-      paid_at: PAST_TIME_MS,
-      paid_seq: 3,
-      zap_request: '{"kind":9734,"content":"⚡\\n"}',
-    }),
+    quoteRow(13, { state: 'ISSUED', ...PAYMENT, paid_seq: 1, locked: 1 }),
+    quoteRow(14, { state: 'PAID', ...PAYMENT, paid_seq: 3, zap_request: '{"content":"⚡\\n"}' }),
     quoteRow(900, {
       state: 'INFLIGHT',
-      paid_at: PAST_TIME_MS,
+      ...PAYMENT,
       paid_seq: 2,
       amount_sat: 2 ** 52,
       comment: 'grüße ☕',
@@ -101,7 +73,7 @@ const ROWS_BY_TABLE = {
   ],
   zap_receipts: [
     {
-      id: 'e5'.repeat(32),
+      id: RECEIPT_ID,
       quote: 14,
       pubkey: RECIPIENT_WITH_USERNAME,
       zap_request_id: 'f6'.repeat(32),
@@ -111,8 +83,8 @@ const ROWS_BY_TABLE = {
   ],
   zap_receipt_deliveries: [
     {
-      receipt: 'e5'.repeat(32),
-      relay: 'wss://relay.example',
+      receipt: RECEIPT_ID,
+      relay: RELAY_URL,
       state: 'open',
       attempts: 3,
       last_result: 'busy',
@@ -120,33 +92,18 @@ const ROWS_BY_TABLE = {
       next_attempt_at: FAR_FUTURE_MS,
       give_up_at: FAR_FUTURE_MS,
     },
-    {
-      receipt: 'e5'.repeat(32),
-      relay: 'wss://b.example',
-      state: 'accepted',
-      attempts: 1,
-      give_up_at: FAR_FUTURE_MS,
-    },
+    { receipt: RECEIPT_ID, relay: 'wss://b.example', state: 'accepted', give_up_at: FAR_FUTURE_MS },
   ],
   username_purchases: [
     {
-      ...purchaseRow('open'),
-      pubkey: BLOCKED_RECIPIENT,
-      name: 'next',
-      state: 'open',
+      ...purchaseRow('open', BLOCKED_RECIPIENT, 'next'),
       sealed_proofs: 'sealed',
       next_attempt_at: FAR_FUTURE_MS,
       first_unanswered_at: PAST_TIME_MS,
       last_unanswered_at: PAST_TIME_MS,
       reason: 'the mint does not answer',
     },
-    {
-      ...purchaseRow('completed'),
-      pubkey: RECIPIENT_WITH_USERNAME,
-      name: 'alice',
-      state: 'completed',
-      closed_at: PAST_TIME_MS,
-    },
+    { ...purchaseRow('completed', RECIPIENT_WITH_USERNAME, 'alice'), closed_at: PAST_TIME_MS },
   ],
   username_purchase_proofs: [
     { secret_hash: 'aa', purchase: 'open' },
@@ -154,15 +111,12 @@ const ROWS_BY_TABLE = {
   ],
   treasury_key: [{ id: 1, key_id: 'kid' }],
   treasury_withdrawals: [
-    {
-      id: 'withdrawal',
-      mint_url: 'https://mint.example',
-      amount_sat: 21,
-      created_at: PAST_TIME_MS,
-      proofs: 'sealed',
-    },
+    { ...MINT, id: 'withdrawal', amount_sat: 21, created_at: PAST_TIME_MS, proofs: 'sealed' },
   ],
-  treasury_proofs: [treasuryProofRow('02cc'), treasuryProofRow('02dd')],
+  treasury_proofs: [
+    { ...MINT, y: '02cc', amount_sat: 16, proof: 'sealed 02cc' },
+    { ...MINT, y: '02dd', amount_sat: 16, proof: 'sealed 02dd' },
+  ],
 } as const;
 
 /** Inserts rows into each table that the operator's export command archives. Together, they fill every column. */
@@ -176,10 +130,14 @@ export async function insertRowsInEveryTable({ db }: Database): Promise<void> {
   }
 }
 
+function usernameRow(name: string, status: string) {
+  return { name, status, since: PAST_TIME_MS };
+}
+
 function quoteRow(id: number, otherColumns: Record<string, unknown>) {
   return {
+    ...MINT,
     id,
-    mint_url: 'https://mint.example',
     quote_id: `quote ${id}`,
     pubkey: RECIPIENT_WITH_USERNAME,
     request: `lnbc${id}`,
@@ -193,20 +151,20 @@ function quoteRow(id: number, otherColumns: Record<string, unknown>) {
   };
 }
 
-function purchaseRow(id: string) {
+/** @param state also the id */
+function purchaseRow(state: string, pubkey: string, name: string) {
   return {
-    id,
+    ...MINT,
+    id: state,
+    state,
+    pubkey,
+    name,
     price_sat: 5,
     paid_sat: 6,
-    mint_url: 'https://mint.example',
     created_at: PAST_TIME_MS,
     outputs: '[{"keysetId":"00","amounts":[1,4]}]',
     attempts: 2,
     lease_holder: 'a process',
     lease_expires_at: FAR_FUTURE_MS,
   };
-}
-
-function treasuryProofRow(y: string) {
-  return { y, mint_url: 'https://mint.example', amount_sat: 16, proof: `sealed ${y}` };
 }

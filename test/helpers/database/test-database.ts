@@ -20,10 +20,8 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** Whether the tests run on PostgreSQL. */
 export const isPostgres = process.env['TEST_DATABASE_URL'] !== undefined;
 
-/** Creates a database with all tables and without rows. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   return isPostgres ? createPostgresDatabase(inject('postgresTemplate')) : createSqliteDatabase();
 }
@@ -53,7 +51,6 @@ export function requirePostgresUrl({ location }: TestDatabase): string {
   return location.url;
 }
 
-/** Returns the environment variables with which a nutpost process uses a database. */
 export function toDatabaseEnv(location: DatabaseLocation): Record<string, string> {
   return location.kind === 'sqlite'
     ? { DATA_DIR: location.dataDir }
@@ -107,12 +104,7 @@ export function useTestDatabase(): Database {
   return database as Database;
 }
 
-/**
- * Creates a database.
- *
- * @param cleanup closes and removes the database when it is disposed
- * @returns a function that opens the database as a new process would
- */
+/** Returns a function that opens a new database as a new process would. `cleanup` closes and removes it. */
 export async function createDatabaseOpener(
   cleanup: AsyncDisposableStack,
 ): Promise<() => Promise<Database>> {
