@@ -73,7 +73,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
 
   it('can be read while a commit waits for the disk', async () => {
     const mint = await startTestMint();
-    const disk = new FaultyDisk({ syncDurationMs: 1_000 });
+    const disk = new FaultyDisk({ syncDurationMs: 400 });
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
     const url = await service.waitForUrl();
     const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
