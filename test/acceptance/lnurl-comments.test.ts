@@ -9,11 +9,7 @@ import {
   type RecipientClient,
   requestJson,
 } from '../helpers/recipients/recipient-client.ts';
-import {
-  buildZapQuery,
-  createZapRequest,
-  TEST_ZAP_SECRET_KEY,
-} from '../helpers/relays/zap-requests.ts';
+import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import {
   assignNewTestMint,
   receivePayment,
@@ -24,8 +20,6 @@ import {
 /** Payer comments (LUD-12) and invoice descriptions or description hashes (BOLT 11). */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
-
-const AMOUNT_MSAT = 21_000;
 
 const DEFAULT_MAX_LENGTH = 255;
 
@@ -142,9 +136,8 @@ describe.each(MINT_STYLES)('an invoice of a %s mint with description support', (
       expect(readInvoiceField(pr, 'description_hash')).toBeUndefined();
       expect(JSON.parse(await fetchMetadata(user))[0]).toEqual(['text/plain', description]);
     }
-    expect(readInvoiceField((await requestZapInvoice()).pr, 'description')).toBe(
-      `Für alice@${host} 🥜`,
-    );
+    const { pr: zapInvoice } = await requestAlicesZapInvoice();
+    expect(readInvoiceField(zapInvoice, 'description')).toBe(`Für alice@${host} 🥜`);
   });
 
   it.each([
@@ -162,7 +155,7 @@ describe.each(MINT_STYLES)('an invoice of a %s mint with description support', (
 describe.each(MINT_STYLES)('an invoice of a %s mint with description hash support', (style) => {
   it('contains the hash of the metadata or, for a zap, of the zap request', async () => {
     await assignNewTestMint(alice, { style, supportsDescriptionHash: true });
-    const { pr: zapInvoice, zapRequest } = await requestZapInvoice();
+    const { pr: zapInvoice, text: zapRequest } = await requestAlicesZapInvoice();
     for (const [pr, hashedText] of [
       [await requestInvoice('alice', 'For tea'), await fetchMetadata('alice')],
       [zapInvoice, zapRequest],
@@ -190,25 +183,13 @@ async function listStoredComments(wallet: RecipientClient): Promise<(string | nu
   return rows.map(({ comment }) => comment);
 }
 
-async function requestInvoice(user: string, comment?: string): Promise<string> {
-  const query = new URLSearchParams({ amount: String(AMOUNT_MSAT), ...(comment && { comment }) });
-  return await requestInvoiceWithQuery(user, query.toString());
+async function requestInvoice(user: string, comment = ''): Promise<string> {
+  const path = `/.well-known/lnurlp/${user}?${new URLSearchParams({ amount: '21000', comment })}`;
+  return (await requestJson(environment.origin, path)).body.pr;
 }
 
-async function requestZapInvoice(): Promise<{ pr: string; zapRequest: string }> {
-  const { text } = createZapRequest({ recipient: alice.pubkey, amountMsat: AMOUNT_MSAT });
-  return {
-    pr: await requestInvoiceWithQuery('alice', buildZapQuery(text, AMOUNT_MSAT)),
-    zapRequest: text,
-  };
-}
-
-async function requestInvoiceWithQuery(user: string, query: string): Promise<string> {
-  const { body } = await requestJson(environment.origin, `/.well-known/lnurlp/${user}?${query}`);
-  if (body.pr === undefined) {
-    throw new Error(`no invoice: ${JSON.stringify(body)}`);
-  }
-  return body.pr;
+function requestAlicesZapInvoice() {
+  return requestZapInvoice(environment.origin, { npub: 'alice', pubkey: alice.pubkey });
 }
 
 async function fetchMetadata(user: string): Promise<string> {

@@ -5,11 +5,7 @@ import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
-import {
-  buildZapQuery,
-  createZapRequest,
-  TEST_ZAP_SECRET_KEY,
-} from '../helpers/relays/zap-requests.ts';
+import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import {
@@ -36,18 +32,14 @@ it('logs one line per milestone of a zap, each with the payment hash', async () 
   const relay = await startFakeRelay();
   const wallet = environment.newWallet();
   const socket = await wallet.openSocket();
-  const { text } = createZapRequest({
-    recipient: wallet.pubkey,
-    amountMsat: 21_000,
+  const { pr } = await requestZapInvoice(environment.origin, wallet, {
     relays: [relay.url],
     comment: 'for your eyes',
   });
-  const path = `/.well-known/lnurlp/${wallet.npub}?${buildZapQuery(text, 21_000)}`;
-  const { body } = await requestJson(environment.origin, path);
-  const paymentHash = paymentHashOf(body.pr);
+  const paymentHash = paymentHashOf(pr);
   expect(findLinesOfPayment(paymentHash).map(({ event }) => event)).toEqual(['invoice_created']);
 
-  environment.mint.pay(body.pr);
+  environment.mint.pay(pr);
   await socket.nextMessage();
   const [paidQuote] = await wallet.listPaidQuotes();
   await environment.mint.markIssued(String(paidQuote?.['quoteId']));

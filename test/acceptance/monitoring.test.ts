@@ -10,11 +10,7 @@ import {
   type TestQuoteSocket,
 } from '../helpers/recipients/recipient-client.ts';
 import { requestUsername } from '../helpers/recipients/username-requests.ts';
-import {
-  buildZapQuery,
-  createZapRequest,
-  TEST_ZAP_SECRET_KEY,
-} from '../helpers/relays/zap-requests.ts';
+import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import { type MetricsScrape, scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
 import {
   assignNewTestMint,
@@ -47,7 +43,8 @@ beforeAll(async () => {
   wallet = environment.newWallet();
   socket = await wallet.openSocket();
   await environment.requestInvoice(wallet, 1);
-  await payZap(wallet, 21_000);
+  const { pr } = await requestZapInvoice(environment.origin, wallet, { relays: [PAYER_RELAY] });
+  environment.mint.pay(pr);
   await eventually(async () => expect(await wallet.listPaidQuotes()).toHaveLength(1));
   await requestJson(environment.origin, '/no/such/place');
   const token = await (await EcashPayer.open(environment.mint)).mintToken(PRICE_SAT);
@@ -234,15 +231,4 @@ async function fetchStatus(url: string, method = 'GET'): Promise<number> {
   const response = await fetch(url, { method });
   await response.body?.cancel();
   return response.status;
-}
-
-async function payZap(recipient: RecipientClient, amountMsat: number): Promise<void> {
-  const { text } = createZapRequest({
-    recipient: recipient.pubkey,
-    amountMsat,
-    relays: [PAYER_RELAY],
-  });
-  const path = `/.well-known/lnurlp/${recipient.npub}?${buildZapQuery(text, amountMsat)}`;
-  const { body } = await requestJson(environment.origin, path);
-  environment.mint.pay(body.pr);
 }

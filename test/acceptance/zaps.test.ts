@@ -1,72 +1,31 @@
 import { type Event, verifyEvent } from 'nostr-tools';
 import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
-import type { Database } from '../../src/database/database.ts';
-import { createLogger } from '../../src/log.ts';
-import { type Service, startService } from '../../src/service.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
-import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
+import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   countDeliveriesByState,
   readDeliveriesToRelay,
 } from '../helpers/relays/zap-receipt-deliveries.ts';
+import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import {
-  buildZapQuery,
-  createZapRequest,
-  TEST_ZAP_SECRET_KEY,
-  type ZapRequestOptions,
-} from '../helpers/relays/zap-requests.ts';
-import { createTestConfig } from '../helpers/service/test-environment.ts';
+  createTestEnvironment,
+  useAdditionalService,
+} from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 /** Zaps from the payer's request to the receipt at the relays (NIP-57). */
 
-const AMOUNT_MSAT = 21_000;
 const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-
-let testDatabase: TestDatabase;
-let database: Database;
-let mint: TestMint;
-let clock: TestClock;
-let operatorRelay: FakeNostrRelay;
-let service: Service | null = null;
-
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  mint = await TestMint.start({ now: () => clock.nowMs });
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
-  await mint.close();
-});
-
-beforeEach(async () => {
-  clock = new TestClock();
-  operatorRelay = await FakeNostrRelay.start({ now: clock.now });
-  await startServiceUnderTest();
-});
-
-afterEach(async () => {
-  await stopService();
-  await operatorRelay.close();
-  await database.db.deleteFrom('quotes').execute();
-  await database.db.deleteFrom('relays').execute();
-});
+const HOUR_MS = 3_600 * SECOND_MS;
 
 describe('a paid zap', () => {
   it('has one valid receipt at each requested relay and at the operator’s relay', async () => {
+    const { operatorRelay, payZap } = await startService();
     const relay = await startFakeRelay();
-    const zap = await payZap({ relays: [relay.url, operatorRelay.url, `${relay.url}/`] });
+    const zap = await payZap([relay.url, operatorRelay.url, `${relay.url}/`]);
     expect(validateZapRequest(zap.text)).toBeNull();
     for (const receivingRelay of [relay, operatorRelay]) {
       await receivingRelay.waitForEvents(1);
@@ -79,153 +38,94 @@ describe('a paid zap', () => {
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
-});
 
-describe('a paid zap without usable relays', () => {
-  it.each([[[]], [['wss://10.0.0.1', 'no']]])(
-    'with the relays %j has its receipt at the operator’s relay',
-    async (relays) => {
-      const zap = await payZap({ relays });
-      await operatorRelay.waitForEvents(1);
-      const [receipt] = operatorRelay.events.values();
-      await expectValidReceipt(receipt, zap);
-    },
-  );
-});
-
-describe('a receipt that a relay rejects temporarily', () => {
-  it('is retried unchanged with backoff', async () => {
-    const relay = await startFakeRelay({ rejectionMessage: 'error: could not write' });
-    await payZap({ relays: [relay.url] });
+  it('has its receipt at the operator’s relay if it names no usable relay', async () => {
+    const { operatorRelay, payZap } = await startService();
+    const zap = await payZap(['wss://10.0.0.1', 'no']);
     await operatorRelay.waitForEvents(1);
     const [receipt] = operatorRelay.events.values();
-    const receiptId = receipt?.id ?? '';
-    for (const [attempts, backoffMs] of [
-      [1, 10 * SECOND_MS],
-      [2, 20 * SECOND_MS],
-      [3, 40 * SECOND_MS],
-    ] as const) {
-      await eventually(async () =>
-        expect(await readDelivery(relay, receiptId)).toMatchObject({ attempts }),
-      );
-      expect(await readDelivery(relay, receiptId)).toMatchObject({
+    await expectValidReceipt(receipt, zap);
+  });
+});
+
+it('sends a receipt that a relay rejects temporarily again, unchanged, with backoff', async () => {
+  const { environment, clock, operatorRelay, payZap } = await startService();
+  const relay = await startFakeRelay({ rejectionMessage: 'error: could not write' });
+  await payZap([relay.url]);
+  await operatorRelay.waitForEvents(1);
+  const [receipt] = operatorRelay.events.values();
+  const receiptId = receipt?.id ?? '';
+  for (const [attempts, backoffMs] of [
+    [1, 10 * SECOND_MS],
+    [2, 20 * SECOND_MS],
+  ] as const) {
+    await eventually(async () => {
+      const deliveries = await readDeliveriesToRelay(environment.database, relay.url);
+      expect(deliveries.get(receiptId)).toMatchObject({
+        attempts,
         state: 'open',
         last_result: 'error: could not write',
         next_attempt_at: clock.nowMs + backoffMs,
       });
-      clock.advance(backoffMs);
-    }
-    relay.switches.rejectionMessage = null;
-    clock.advance(10 * MINUTE_MS);
-    await relay.waitForEvents(1);
-    expect(JSON.stringify(relay.events.get(receiptId))).toBe(JSON.stringify(receipt));
-    await waitForDeliveryCounts(relay, { accepted: 1 });
-  });
-});
-
-describe('a service that restarts without zap support', () => {
-  it('still delivers pending receipts', async () => {
-    const relay = await startFakeRelay();
-    await relay.stop();
-    await payZap({ relays: [relay.url] });
-    await operatorRelay.waitForEvents(1);
-    await stopService();
-    await relay.restart();
-    clock.advance(HOUR_MS);
-    await startServiceUnderTest({});
-    await relay.waitForEvents(1);
-    expect([...relay.events]).toEqual([...operatorRelay.events]);
-  });
-});
-
-interface PaidZap {
-  wallet: RecipientClient;
-  /** The signed zap request. */
-  event: Event;
-  text: string;
-  /** BOLT 11 invoice. */
-  pr: string;
-}
-
-/** @param env replaces the settings that enable zaps */
-async function startServiceUnderTest(env?: Record<string, string>): Promise<void> {
-  const zapEnv = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: operatorRelay.url };
-  service = await startService(createTestConfig(mint.url, env ?? zapEnv), {
-    database,
-    clock: clock.now,
-    log: createLogger('silent'),
-    pollIntervalMs: 0,
-  });
-}
-
-async function stopService(): Promise<void> {
-  await service?.stop();
-  service = null;
-}
-
-function getRunningService(): Service {
-  if (service === null) {
-    throw new Error('the service is stopped');
+    });
+    clock.advance(backoffMs);
   }
-  return service;
-}
+  relay.switches.rejectionMessage = null;
+  clock.advance(HOUR_MS);
+  await relay.waitForEvents(1);
+  expect(JSON.stringify(relay.events.get(receiptId))).toBe(JSON.stringify(receipt));
+  await eventually(async () =>
+    expect(await countDeliveriesByState(environment.database, relay.url)).toEqual({ accepted: 1 }),
+  );
+});
 
-function newWallet(): RecipientClient {
-  return new RecipientClient(getRunningService().publicOrigin, clock.now);
-}
+it('delivers pending receipts after a restart without zap support', async () => {
+  const { environment, clock, operatorRelay, payZap } = await startService();
+  const relay = await startFakeRelay();
+  await relay.stop();
+  await payZap([relay.url]);
+  await operatorRelay.waitForEvents(1);
+  await environment.service.stop();
+  await relay.restart();
+  clock.advance(HOUR_MS);
+  await useAdditionalService(environment, {}, { clock: clock.now });
+  await relay.waitForEvents(1);
+  expect([...relay.events]).toEqual([...operatorRelay.events]);
+});
 
-/** Requests an invoice for a zap and pays it at the mint. */
-async function payZap(
-  overrides: Partial<ZapRequestOptions>,
-  wallet = newWallet(),
-): Promise<PaidZap> {
-  const { event, text } = createZapRequest({
-    recipient: wallet.pubkey,
-    amountMsat: AMOUNT_MSAT,
-    comment: 'für dich 🥜',
-    ...overrides,
+async function startService() {
+  const clock = new TestClock();
+  const operatorRelay = await startFakeRelay({ now: clock.now });
+  const environment = await createTestEnvironment({
+    env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: operatorRelay.url },
+    overrides: { clock: clock.now },
   });
-  const pr = await requestAndPayInvoice(wallet, buildZapQuery(text, AMOUNT_MSAT));
-  return { wallet, event, text, pr };
+  onTestFinished(() => environment.close());
+  const payZap = async (relays: string[]) => {
+    const wallet = environment.newWallet();
+    const { event, text, pr } = await requestZapInvoice(environment.origin, wallet, { relays });
+    environment.mint.pay(pr);
+    return { wallet, event, text, pr };
+  };
+  return { environment, clock, operatorRelay, payZap };
 }
 
-async function requestAndPayInvoice(wallet: RecipientClient, query: string): Promise<string> {
-  const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-  const { body } = await requestJson(getRunningService().url, path);
-  expect(body).toHaveProperty('pr');
-  mint.pay(body.pr);
-  return body.pr;
-}
+type PaidZap = Awaited<ReturnType<Awaited<ReturnType<typeof startService>>['payZap']>>;
 
 /** Validates a receipt as a client does (NIP-57 appendix F). */
 async function expectValidReceipt(receipt: Event | undefined, zap: PaidZap): Promise<void> {
-  const { body } = await requestJson(
-    getRunningService().url,
-    `/.well-known/lnurlp/${zap.wallet.npub}`,
-  );
+  const { wallet, event, text, pr } = zap;
+  const { body } = await requestJson(wallet.origin, `/.well-known/lnurlp/${wallet.npub}`);
   if (receipt === undefined) {
     throw new Error('no receipt');
   }
   expect(verifyEvent({ ...receipt })).toBe(true);
   expect(receipt).toMatchObject({ kind: Zap, pubkey: body.nostrPubkey, content: '' });
   const tagValue = (name: string) => receipt.tags.find(([first]) => first === name)?.[1];
-  expect(tagValue('p')).toBe(zap.wallet.pubkey);
-  expect(tagValue('P')).toBe(zap.event.pubkey);
-  expect(tagValue('bolt11')).toBe(zap.pr);
-  expect(tagValue('description')).toBe(zap.text);
-  expect(getSatoshisAmountFromBolt11(zap.pr)).toBe(AMOUNT_MSAT / 1_000);
+  expect(tagValue('p')).toBe(wallet.pubkey);
+  expect(tagValue('P')).toBe(event.pubkey);
+  expect(tagValue('bolt11')).toBe(pr);
+  expect(tagValue('description')).toBe(text);
+  expect(getSatoshisAmountFromBolt11(pr)).toBe(21);
   expect(tagValue('preimage')).toBeUndefined();
-}
-
-async function waitForDeliveryCounts(
-  relay: FakeNostrRelay,
-  counts: Record<string, number>,
-): Promise<void> {
-  await eventually(async () =>
-    expect(await countDeliveriesByState(database, relay.url)).toEqual(counts),
-  );
-}
-
-async function readDelivery(relay: FakeNostrRelay, id: string) {
-  return (await readDeliveriesToRelay(database, relay.url)).get(id);
 }

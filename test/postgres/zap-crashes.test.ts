@@ -10,12 +10,11 @@ import {
   type TestDatabase,
 } from '../helpers/database/test-database.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import type { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
-  buildZapQuery,
-  createZapRequest,
+  requestZapInvoice,
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
 } from '../helpers/relays/zap-requests.ts';
@@ -23,8 +22,6 @@ import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
 /** These tests kill a process while it creates or delivers the receipt of a zap. */
-
-const AMOUNT_MSAT = 21_000;
 
 /** A test starts two processes, which takes long on a busy machine. */
 const TEST_TIMEOUT_MS = 240_000;
@@ -118,17 +115,14 @@ async function payZapAndKillProcess(
 ): Promise<PaidZap> {
   const process = startProcess();
   const recipient = new RecipientClient(await process.waitForOrigin());
-  const { text: zapRequestJson } = createZapRequest({
-    recipient: recipient.pubkey,
-    amountMsat: AMOUNT_MSAT,
-    relays: relays.slice(0, 2).map(({ url }) => url),
-  });
-  const query = buildZapQuery(zapRequestJson, AMOUNT_MSAT);
-  const path = `/.well-known/lnurlp/${recipient.npub}?${query}`;
-  const { body } = await requestJson(recipient.origin, path);
+  const { text: zapRequestJson, pr: invoice } = await requestZapInvoice(
+    recipient.origin,
+    recipient,
+    { relays: relays.slice(0, 2).map(({ url }) => url) },
+  );
   const blockingPoint = await block();
   ({ unblock } = blockingPoint);
-  mint.pay(body.pr);
+  mint.pay(invoice);
   await blockingPoint.reached;
   await process.kill();
   await unblock();
@@ -136,7 +130,7 @@ async function payZapAndKillProcess(
   await sql`update zap_receipt_deliveries set next_attempt_at = 0 where state = 'open'`.execute(
     database.db,
   );
-  return { recipient, zapRequestJson, invoice: body.pr };
+  return { recipient, zapRequestJson, invoice };
 }
 
 /** Waits until all relays have the same receipt, which must match the quote in the recipient's list. */

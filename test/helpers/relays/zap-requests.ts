@@ -6,37 +6,29 @@ import {
   getPublicKey,
 } from 'nostr-tools';
 import { makeZapRequest } from 'nostr-tools/nip57';
+import { requestJson } from '../recipients/recipient-client.ts';
 
 /** The key with which the service signs zap receipts. */
 export const TEST_ZAP_SECRET_KEY = '2a'.repeat(32);
 
-/** The public key of {@link TEST_ZAP_SECRET_KEY}. */
 export const TEST_ZAP_PUBKEY = getPublicKey(Buffer.from(TEST_ZAP_SECRET_KEY, 'hex'));
 
 export interface ZapRequestOptions {
-  /** The recipient's public key, in hex. */
   recipient: string;
   amountMsat: number;
   relays?: readonly string[];
   comment?: string;
   /** The note that the payer zaps. Without a note, the payer zaps the recipient's profile. */
   note?: Event;
-  /** The payer's secret key. */
   sender?: Uint8Array;
-  /** Additional tags. */
   tags?: readonly string[][];
-  /** Changes the event before it is signed. */
   modifyTemplate?: (template: EventTemplate) => EventTemplate;
 }
 
 /** Creates and signs a zap request. @returns the event, and the same event as JSON text */
 export function createZapRequest(options: ZapRequestOptions): { event: Event; text: string } {
   const { recipient, amountMsat, relays = ['wss://relay.example'], note, tags = [] } = options;
-  const {
-    comment = '',
-    sender = generateSecretKey(),
-    modifyTemplate = (template) => template,
-  } = options;
+  const { comment = '', modifyTemplate = (template) => template } = options;
   const zapParameters = { amount: amountMsat, relays: [...relays], comment };
   const template = makeZapRequest(
     note === undefined
@@ -45,7 +37,7 @@ export function createZapRequest(options: ZapRequestOptions): { event: Event; te
   );
   const event = finalizeEvent(
     modifyTemplate({ ...template, tags: [...template.tags, ...tags] }),
-    sender,
+    options.sender ?? generateSecretKey(),
   );
   return { event, text: JSON.stringify(event) };
 }
@@ -53,4 +45,20 @@ export function createZapRequest(options: ZapRequestOptions): { event: Event; te
 /** Returns the query of an invoice request that contains a zap request (NIP-57 appendix B). */
 export function buildZapQuery(zapRequest: string, amountMsat: number): string {
   return `amount=${amountMsat}&nostr=${encodeURIComponent(zapRequest)}`;
+}
+
+/** Requests the invoice of a zap. @param options by default, the zap has 21 sat */
+export async function requestZapInvoice(
+  origin: string,
+  { npub, pubkey }: { npub: string; pubkey: string },
+  options: Partial<ZapRequestOptions> = {},
+) {
+  const { amountMsat = 21_000 } = options;
+  const { event, text } = createZapRequest({ recipient: pubkey, ...options, amountMsat });
+  const path = `/.well-known/lnurlp/${npub}?${buildZapQuery(text, amountMsat)}`;
+  const { body } = await requestJson(origin, path);
+  if (body.pr === undefined) {
+    throw new Error(`the service returned no invoice: ${JSON.stringify(body)}`);
+  }
+  return { event, text, pr: body.pr as string };
 }
