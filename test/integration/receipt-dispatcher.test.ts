@@ -1,7 +1,4 @@
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { WebSocketServer } from 'ws';
 import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
@@ -9,7 +6,11 @@ import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { findUnreachableRelayUrl, startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  findUnreachableRelayUrl,
+  startFakeRelay,
+  startScriptedRelay,
+} from '../helpers/relays/start-fake-relay.ts';
 import {
   countDeliveriesByState,
   insertZapReceipts,
@@ -56,7 +57,15 @@ describe('the dispatcher', () => {
 
   it('delivers all other receipts to a relay that disconnects when it gets a certain one', async () => {
     const receipts = await insertDueReceipts(40, { url: 'wss://placeholder.example' });
-    const relay = await startDisconnectingRelay(receipts[0]?.id ?? '');
+    const acceptedIds = new Set<string>();
+    const relay = await startScriptedRelay((send, [, { id }], socket) => {
+      if (id === receipts[0]?.id) {
+        socket.terminate();
+      } else if (socket.readyState === socket.OPEN) {
+        acceptedIds.add(id);
+        send(['OK', id, true, '']);
+      }
+    });
     await database.db.updateTable('zap_receipt_deliveries').set({ relay: relay.url }).execute();
     const dispatcher = await createDispatcher();
     dispatcher.start();
@@ -65,7 +74,7 @@ describe('the dispatcher', () => {
       dispatcher.wake([]);
       expect(await countDeliveriesByState(database, relay.url)).toEqual({ accepted: 39, open: 1 });
     });
-    expect(relay.acceptedIds.size).toBe(39);
+    expect(acceptedIds.size).toBe(39);
   });
 
   it.each([
@@ -178,32 +187,6 @@ async function createDispatcher(log = createLogger('silent')) {
   });
   onTestFinished(() => dispatcher.stop());
   return dispatcher;
-}
-
-/** Starts a relay that disconnects when it receives a certain event, and accepts all others. */
-async function startDisconnectingRelay(rejectedEventId: string) {
-  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
-  await once(server, 'listening');
-  const acceptedIds = new Set<string>();
-  server.on('connection', (socket) => {
-    socket.on('message', (data) => {
-      const [, { id }] = JSON.parse(String(data));
-      if (id === rejectedEventId) {
-        socket.terminate();
-      } else if (socket.readyState === socket.OPEN) {
-        acceptedIds.add(id);
-        socket.send(JSON.stringify(['OK', id, true, '']));
-      }
-    });
-  });
-  onTestFinished(() => {
-    for (const socket of server.clients) {
-      socket.terminate();
-    }
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
-  return { url: `ws://127.0.0.1:${port}`, acceptedIds };
 }
 
 let receiptCount = 0;
