@@ -1,3 +1,4 @@
+import { type AddressInfo, createServer } from 'node:net';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
@@ -147,6 +148,23 @@ describe('the dispatcher', () => {
     const dispatcher = await createDispatcher();
     dispatcher.start();
     await waitForDeliveryCounts(relay.url, { accepted: 1 });
+  });
+
+  it('delivers a new receipt before older ones to relays that never respond', async () => {
+    const silent = createServer().listen(0);
+    onTestFinished(() => void silent.close());
+    const { port } = silent.address() as AddressInfo;
+    const silentUrls = Array.from({ length: 100 }, (_, i) => `ws://127.0.1.${i + 1}:${port}`);
+    await insertDueReceipts(1, ...silentUrls.map((url) => ({ url })));
+    const dispatcher = await createDispatcher();
+    dispatcher.wake(silentUrls);
+    const relay = await startFakeRelay();
+    const url = relay.url.replace('127.0.0.1', 'localhost');
+    await insertDueReceipts(1, { url });
+    dispatcher.wake([url]);
+    await waitForDeliveryCounts(url, { accepted: 1 });
+    const failed = await database.db.selectFrom('relays').select('url').where('failures', '>', 0);
+    expect((await failed.execute()).length).toBeLessThan(64);
   });
 
   it('shares the outbox with other processes, and sends each receipt once', async () => {
