@@ -11,12 +11,11 @@ const RELAYS_TAG = ['relays', 'wss://relay.example', 'wss://other.example'];
 const PAYMENT = { request: `lnbc210n1${'q'.repeat(60)}`, createdAtSeconds: 1_750_000_000 };
 
 it.each<[string, string[][], string[][]]>([
-  ['a zap of a profile', [], []],
+  ['a profile', [['amount', '21000']], []],
   [
-    'a zap of a note',
+    'a note',
     [
-      ['amount', '21000'],
-      ['e', NOTE_ID],
+      ['e', NOTE_ID, 'wss://hint.example', 'root'],
       ['k', '1'],
     ],
     [
@@ -24,24 +23,9 @@ it.each<[string, string[][], string[][]]>([
       ['k', '1'],
     ],
   ],
+  ['an article', [['a', ARTICLE_ADDRESS]], [['a', ARTICLE_ADDRESS]]],
   [
-    'a zap of an article',
-    [
-      ['a', ARTICLE_ADDRESS],
-      ['k', '30023'],
-    ],
-    [
-      ['a', ARTICLE_ADDRESS],
-      ['k', '30023'],
-    ],
-  ],
-  [
-    'a zap of a note with relay hints',
-    [['e', NOTE_ID, 'wss://hint.example', 'root']],
-    [['e', NOTE_ID]],
-  ],
-  [
-    'a zap request with other tags',
+    'a profile with other tags',
     [
       ['preimage', '00'.repeat(32)],
       ['P', RECIPIENT],
@@ -49,11 +33,11 @@ it.each<[string, string[][], string[][]]>([
     [],
   ],
   ...['', 'one', '123456'].map((kind): [string, string[][], string[][]] => [
-    `a zap request with the invalid kind '${kind}'`,
+    `the invalid kind '${kind}'`,
     [['k', kind]],
     [],
   ]),
-])('creates a receipt with only the tags of NIP-57 for %s', (_case, tags, copiedTags) => {
+])('creates a receipt with only the tags of NIP-57 for a zap of %s', (_case, tags, copiedTags) => {
   const zapRequestJson = createZapRequestJson([
     ['p', RECIPIENT, 'wss://hint.example', 'petname'],
     RELAYS_TAG,
@@ -80,7 +64,6 @@ it.each(['{"kind":9734', 'null', createZapRequestJson([RELAYS_TAG])])(
   },
 );
 
-/** Returns null if the text is not a zap request. */
 function createTemplate(zapRequestJson: string) {
   const zapRequest = parseZapRequest(zapRequestJson);
   return zapRequest && createZapReceiptTemplate(zapRequest, { json: zapRequestJson, ...PAYMENT });

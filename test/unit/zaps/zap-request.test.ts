@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 
 describe('validateZapRequest with a valid request', () => {
-  it.each([1, 10_002, 30_023])('accepts a zap of an event of kind %i', (kind) => {
+  it.each([1, 30_023])('accepts a zap of an event of kind %i', (kind) => {
     const template = { kind, created_at: 1, content: '', tags: [['d', 'slug']] };
     const note = finalizeEvent(template, generateSecretKey());
     const { text } = signRequest({ note, recipient: note.pubkey });
@@ -52,10 +52,7 @@ describe('validateZapRequest with a valid request', () => {
     ['the receipt key in a P tag', { tags: [['P', TEST_ZAP_PUBKEY]] }],
     ['unknown tags', { tags: [['client', 'x', 'y'], ['anon'], [], ['k', '1']] }],
     ['additional values in a tag', { tags: [['e', EVENT_ID, 'wss://a.example', 'root']] }],
-    [
-      'an event coordinate (`a` tag) of 1,024 bytes',
-      { tags: [['a', `30023:${OTHER_PUBKEY}:${'x'.repeat(953)}`]] },
-    ],
+    ['an `a` tag of 1,024 bytes', { tags: [['a', `30023:${EVENT_ID}:${'x'.repeat(953)}`]] }],
     ['special characters in the comment', { comment: '"\\\n\t\b\0\u001f\u007f /%+&#=é🥜\u2028' }],
     ['a hundred and fifty relays', { relays: createRelayUrls(150) }],
     ['no usable relay', { relays: ['', LOCAL_RELAY, 'wss://10.0.0.1', 'no'] }],
@@ -89,21 +86,13 @@ describe('validateZapRequest with an invalid request', () => {
     ['no recipient', replaceTag('p', null), "exactly one 'p' tag"],
     ['the recipient twice', { tags: [['p', RECIPIENT]] }, "exactly one 'p' tag"],
     ['two events', { tags: Array(2).fill(['e', EVENT_ID]) }, "at most one 'e' tag"],
-    [
-      'the receipt key of another service',
-      { tags: [['P', OTHER_PUBKEY]] },
-      "nostrPubkey of this address in its 'P' tag",
-    ],
+    ['the receipt key of another service', { tags: [['P', OTHER_PUBKEY]] }, "in its 'P' tag"],
     ['101 tags', { tags: Array(98).fill(['t', 'x']) }, 'at most 100 tags'],
     ['a long address', { tags: [['a', `1:${EVENT_ID}:${'x'.repeat(958)}`]] }, '1024 bytes'],
     ['an upper-case event id', { tags: [['e', EVENT_ID.toUpperCase()]] }, "in its 'e' tag"],
     ['an address without a key', { tags: [['a', '30023:x:y']] }, "in its 'a' tag"],
     ['a kind above 65535', { tags: [['a', `65536:${EVENT_ID}:x`]] }, "in its 'a' tag"],
-    [
-      'a zero before the amount',
-      replaceTag('amount', ['021000']),
-      "'amount' tag: 21000 millisatoshis",
-    ],
+    ['a zero before the amount', replaceTag('amount', ['021000']), ': 21000 millisatoshis'],
     ['two amounts', { tags: [['amount', '21000']] }, "at most one 'amount' tag"],
     ['more than 6 KiB of escaped text', { comment: '"'.repeat(1_500) }, 'in 6144 bytes'],
   ])('rejects an event with %s without checking its signature', (_case, options, reason) => {
@@ -143,25 +132,20 @@ describe('validateZapRequest with an invalid request', () => {
 describe('validateZapRequest signature check', () => {
   const forgedText = signRequest({ comment: '1 + 1' }).text.replace(/"sig":"..../, '"sig":"0000');
 
+  const rejection = { outcome: 'rejected', reason: expect.stringContaining('signature') };
+
   it('accepts the first decoding of the query parameter with a valid signature, or rejects them all with the first error', () => {
     const { text } = signRequest({ comment: '1 + 1' });
     const invalidTexts = [forgedText, text.replace('+', ' '), ''];
     const { outcome } = validateZapRequest([...invalidTexts, text], RULES, verifyEvent);
     expect(outcome).toBe('valid');
-    const reason = expect.stringContaining('signature');
-    expect(validateZapRequest(invalidTexts, RULES, verifyEvent)).toEqual({
-      outcome: 'rejected',
-      reason,
-    });
+    expect(validateZapRequest(invalidTexts, RULES, verifyEvent)).toEqual(rejection);
   });
 
   it.each([{ comment: '\ud83e' }, { tags: [['t', '\udd5c']] }])(
     'rejects %j, because programs hash lone surrogates differently',
     (options) => {
-      expect(validateZapRequest([signRequest(options).text], RULES, verifyEvent)).toEqual({
-        outcome: 'rejected',
-        reason: expect.stringContaining('signature'),
-      });
+      expect(validate(signRequest(options).text)).toEqual(rejection);
     },
   );
 
@@ -176,21 +160,14 @@ describe('validateZapRequest signature check', () => {
   });
 });
 
-describe('validateZapRequest with generated requests', () => {
-  it('rejects unsigned text without throwing', () => {
-    const tokens = ['{', '}', '[', ']', '"', ':', ',', '%', '7B', '\\u', '\ud800', '\0'];
-    const texts = fc.oneof(
-      fc.string({ unit: 'binary', maxLength: 300 }),
-      fc.json(),
-      fc.json().map(encodeURIComponent),
-      fc.array(fc.constantFrom(...tokens)).map((parts) => parts.join('')),
-    );
-    fc.assert(
-      fc.property(texts, (text) => {
-        expect(validate(text).outcome).toBe('rejected');
-      }),
-    );
-  });
+it('validateZapRequest rejects generated text without throwing', () => {
+  const tokens = ['{', '}', '[', ']', '"', ':', ',', '%', '7B', '\\u', '\ud800', '\0'];
+  const texts = fc.oneof(
+    fc.json(),
+    fc.json().map(encodeURIComponent),
+    fc.array(fc.constantFrom(...tokens)).map((parts) => parts.join('')),
+  );
+  fc.assert(fc.property(texts, (text) => validate(text).outcome === 'rejected'));
 });
 
 it('validateZapRequest limits a request so that its receipt message is shorter than 16 KiB', () => {
