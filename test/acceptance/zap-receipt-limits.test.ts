@@ -47,7 +47,6 @@ it('signs one receipt for a zap request, for whichever of its invoices is paid f
   await waitForPayments(wallet, 3, clock);
 
   expect(bolt11TagsOf(relay)).toEqual([second]);
-  expect(await countReceipts(environment, wallet)).toBe(1);
   for (const invoice of [first, third]) {
     expect(await traceReceipt(environment, invoice)).toContain(
       'None: the zap request already has a receipt',
@@ -69,7 +68,6 @@ it('signs at most LIMIT_ZAP_RECEIPTS receipts per hour for a recipient, and reco
     }
   }
   await relay.waitForEvents(3);
-  expect(await countReceipts(environment, wallet)).toBe(3);
   expect(refusalReasonsIn(logs)).toEqual(['too_many_receipts', 'too_many_receipts']);
 
   const otherWallet = environment.newWallet();
@@ -108,7 +106,7 @@ it('offers zaps only to recipients at ZAP_MINTS, and treats other zaps as ordina
     trustedMint,
   );
   await relay.waitForEvents(1);
-  expect(await countReceipts(environment, wallet)).toBe(0);
+  expect(relay.events.size).toBe(1);
 });
 
 async function startService(env: Record<string, string> = {}) {
@@ -183,16 +181,6 @@ function bolt11TagsOf(relay: FakeNostrRelay) {
   return [...relay.events.values()].map(
     ({ tags }) => tags.find(([name]) => name === 'bolt11')?.[1],
   );
-}
-
-async function countReceipts({ database }: TestEnvironment, { pubkey }: RecipientClient) {
-  const rows = await database.db
-    .selectFrom('zap_receipts')
-    .innerJoin('quotes', 'quotes.id', 'zap_receipts.quote')
-    .select('zap_receipts.id')
-    .where('quotes.pubkey', '=', pubkey)
-    .execute();
-  return rows.length;
 }
 
 function refusalReasonsIn({ lines }: LogCapture): unknown[] {

@@ -99,13 +99,6 @@ describe('a zap', () => {
     const [quote] = await wallet.listPaidQuotes();
     expect(quote).toMatchObject({ amount: 21, state: 'PAID' });
     expect(quote).not.toHaveProperty('zapRequest');
-    expect(
-      await environment.database.db
-        .selectFrom('zap_receipts')
-        .selectAll()
-        .where('pubkey', '=', wallet.pubkey)
-        .execute(),
-    ).toEqual([]);
   });
 
   it('becomes an ordinary payment if the nostr parameter is empty', async () => {
@@ -135,25 +128,20 @@ describe('a service without ZAP_SECRET_KEY', () => {
 
 // test/unit/zaps/zap-request.test.ts covers all rules for zap requests.
 describe('an invalid zap request', () => {
-  it.each<[string, RegExp, Partial<ZapRequestOptions>]>([
-    ['another amount', /'amount' tag.*: 21000 millisatoshis/, { amountMsat: 1_000 }],
-  ])('that has %s is rejected and creates no quote', async (_case, reason, overrides) => {
-    const wallet = environment.newWallet();
-    const { text } = signZapRequest(wallet, overrides);
-    await expectRejected(wallet, buildZapQuery(text, AMOUNT_MSAT), reason);
-  });
-
   it.each<[string, RegExp, (event: Event) => string]>([
     ['text that is not JSON', /not JSON. Encode it with encodeURIComponent, once/, () => 'zap'],
     ['forged content', /signature/, (event) => JSON.stringify({ ...event, content: '!' })],
     ['three encodings', /not JSON/, (event) => twice(encodeURIComponent)(JSON.stringify(event))],
-  ])('that has %s is rejected and creates no quote', async (_case, reason, serialize) => {
+  ])('that has %s is rejected and creates no quote', async (_case, expectedReason, serialize) => {
     const wallet = environment.newWallet();
-    await expectRejected(
-      wallet,
-      buildZapQuery(serialize(signZapRequest(wallet).event), AMOUNT_MSAT),
-      reason,
-    );
+    const createdBefore = environment.mint.requestCounts[CREATE_QUOTE];
+    const query = buildZapQuery(serialize(signZapRequest(wallet).event), AMOUNT_MSAT);
+    const { status, body } = await fetchLnurlPay(wallet.npub, query);
+    const reason = expect.stringMatching(expectedReason);
+    expect({ status, body }).toEqual({ status: 200, body: { status: 'ERROR', reason } });
+    expect(body.reason).toMatch(/^The .*zap request/);
+    expect(environment.mint.requestCounts[CREATE_QUOTE]).toBe(createdBefore);
+    expect(await listStoredQuotes(wallet)).toEqual([]);
   });
 });
 
@@ -197,20 +185,4 @@ async function expectZapStored(
 ): Promise<void> {
   expect(body).toMatchObject({ pr: expect.any(String) });
   expect(await listStoredQuotes(wallet, body.pr)).toMatchObject([{ zap_request: zapRequest }]);
-}
-
-async function expectRejected(
-  wallet: RecipientClient,
-  query: string,
-  reason: RegExp,
-): Promise<void> {
-  const createdBefore = environment.mint.requestCounts[CREATE_QUOTE];
-  const { status, body } = await fetchLnurlPay(wallet.npub, query);
-  expect({ status, body }).toEqual({
-    status: 200,
-    body: { status: 'ERROR', reason: expect.stringMatching(reason) },
-  });
-  expect(body.reason).toMatch(/^The .*zap request/);
-  expect(environment.mint.requestCounts[CREATE_QUOTE]).toBe(createdBefore);
-  expect(await listStoredQuotes(wallet)).toEqual([]);
 }

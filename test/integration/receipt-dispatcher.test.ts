@@ -163,7 +163,7 @@ describe('the dispatcher', () => {
     await insertDueReceipts(1, { url });
     dispatcher.wake([url]);
     await waitForDeliveryCounts(url, { accepted: 1 });
-    const failed = await database.db.selectFrom('relays').select('url').where('failures', '>', 0);
+    const failed = database.db.selectFrom('relays').select('url').where('failures', '>', 0);
     expect((await failed.execute()).length).toBeLessThan(64);
   });
 

@@ -30,8 +30,6 @@ import { createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-req
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-const OPERATOR_RELAY = 'wss://operator.example';
-
 const DAY_MS = 24 * 60 * 60_000;
 
 /** Relays may reject receipts whose time is further in the future. */
@@ -45,12 +43,12 @@ let logs: LogCapture;
 let pubkey: string;
 
 beforeAll(async () => {
-  db = database.db;
+  ({ db } = database);
   signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
 });
 
 beforeEach(async () => {
-  await database.db.deleteFrom('quotes').execute();
+  await db.deleteFrom('quotes').execute();
   clock = new TestClock(DEFAULT_QUOTE_CREATED_AT_MS + 1_234);
   logs = new LogCapture('warn');
   pubkey = randomBytes(32).toString('hex');
@@ -103,7 +101,8 @@ describe('a paid zap', () => {
     // Both receipts were created in one transaction, and only its process was notified.
     expect(first.notificationCount + second.notificationCount).toBe(1);
     for (const quote of quotes) {
-      expect((await findStoredReceipt(quote))?.deliveries).toHaveLength(2);
+      const receipt = await findReceiptOfQuote(db, await findRowId(quote));
+      expect(receipt?.deliveries).toHaveLength(2);
       expect(verifyEvent(await readReceipt(quote))).toBe(true);
     }
   });
@@ -122,11 +121,11 @@ describe('a zap request that was used for several invoices', () => {
   });
 
   it('gets no second receipt after the first one was deleted', async () => {
-    const [first, second] = await insertQuotesOfOneZapRequest({ createdAtMs: clock.nowMs });
+    const [first, second] = await insertQuotesOfOneZapRequest(clock.nowMs);
     const recorder = createRecorder();
     await recorder.record(first, 'PAID');
     clock.advance(DAYS_UNTIL_RECEIPTS_ARE_DELETED * DAY_MS);
-    await database.db.deleteFrom('zap_receipts').execute();
+    await db.deleteFrom('zap_receipts').execute();
     await recorder.record(second, 'PAID');
     expect((await listPayments()).total).toBe(2);
     expect(await countReceipts()).toBe(0);
@@ -142,50 +141,32 @@ it('signs no receipt for a zap at a mint that ZAP_MINTS does not name when the p
   expect(await listRefusals(quote)).toEqual(['mint_not_in_zap_mints']);
 });
 
-describe('the limit on receipts per recipient and hour', () => {
-  it('applies to payments that are recorded together, and to all processes', async () => {
-    const quotes: NewQuote[] = [];
-    for (let i = 0; i < 4; i += 1) {
-      quotes.push(await insertZapQuote());
-    }
-    await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(0, 2), 'PAID');
-    await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(2), 'PAID');
-    expect((await listPayments()).total).toBe(4);
-    expect(await countReceipts()).toBe(3);
-  });
+it('applies the limit on receipts per hour to payments that are recorded together, and to all processes', async () => {
+  const quotes = await Promise.all(Array.from({ length: 4 }, () => insertZapQuote()));
+  await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(0, 2), 'PAID');
+  await createRecorder({ maxReceiptsPerHour: 3 }).record(quotes.slice(2), 'PAID');
+  expect((await listPayments()).total).toBe(4);
+  expect(await countReceipts()).toBe(3);
 });
 
-describe('a paid zap whose stored zap request is invalid', () => {
-  it('is recorded without a receipt, and logged', async () => {
-    const invalid = await insertZapQuote();
-    const valid = await insertZapQuote();
-    await database.db
-      .updateTable('quotes')
-      .set({ zap_request: '{"pubkey":"a secret"' })
-      .where('quote_id', '=', invalid.quoteId)
-      .execute();
-    await createRecorder().record([invalid, valid], 'PAID');
-    expect((await listPayments()).total).toBe(2);
-    expect(await countReceipts()).toBe(1);
-    expect(logs.lines).toHaveLength(1);
-    expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
-      quotes: [await findRowId(invalid)],
-      event: 'zap_request_unreadable',
-    });
-    expect(logs.lines[0]).not.toContain('a secret');
-    expect(logs.lines[0]).not.toContain(invalid.quoteId);
-  });
+it('records a zap whose stored zap request is invalid without a receipt, and logs it', async () => {
+  const invalid = { ...buildZapQuote(), zapRequest: '{"pubkey":"a secret"' };
+  await insertQuotes(db, [invalid]);
+  await createRecorder().record([invalid, await insertZapQuote()], 'PAID');
+  expect((await listPayments()).total).toBe(2);
+  expect(await countReceipts()).toBe(1);
+  expect(logs.lines.map((line) => JSON.parse(line))).toMatchObject([
+    { quotes: [await findRowId(invalid)], event: 'zap_request_unreadable' },
+  ]);
+  expect(logs.lines[0]).not.toContain('a secret');
+  expect(logs.lines[0]).not.toContain(invalid.quoteId);
 });
 
 /** Creates a recorder as in a separate process. */
-function createRecorder({
-  operatorRelays = [OPERATOR_RELAY],
-  zapMintUrls = [UNREACHABLE_MINT_URL],
-  maxReceiptsPerHour = 0,
-} = {}) {
+function createRecorder({ zapMintUrls = [UNREACHABLE_MINT_URL], maxReceiptsPerHour = 0 } = {}) {
   const receiptSigner = createReceiptSigner({
     signer,
-    operatorRelays,
+    operatorRelays: ['wss://operator.example'],
     mintPolicy: createMintPolicy('https://default.example', { zapMintUrls }),
     maxReceiptsPerHour,
     allowPrivateNetworks: false,
@@ -215,29 +196,21 @@ function createRecorder({
   return recorder;
 }
 
-interface ZapQuoteOptions {
-  relays?: string[];
-  /** When the zap request was signed (milliseconds since 1970). Default: now. */
-  createdAtMs?: number;
-}
-
 /** Inserts an unpaid quote with a zap request. */
-async function insertZapQuote(options: ZapQuoteOptions = {}): Promise<NewQuote> {
-  const quote = buildZapQuote(options);
+async function insertZapQuote(): Promise<NewQuote> {
+  const quote = buildZapQuote();
   await insertQuotes(db, [quote]);
   return quote;
 }
 
-async function insertQuotesOfOneZapRequest(
-  options: ZapQuoteOptions = {},
-): Promise<[NewQuote, NewQuote]> {
-  const first = buildZapQuote(options);
+async function insertQuotesOfOneZapRequest(createdAtMs?: number): Promise<[NewQuote, NewQuote]> {
+  const first = buildZapQuote(createdAtMs);
   const second = { ...buildZapQuote(), zapRequest: first.zapRequest };
   await insertQuotes(db, [first, second]);
   return [first, second];
 }
 
-function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions = {}): NewQuote {
+function buildZapQuote(createdAtMs = Date.now()): NewQuote {
   const amountSat = 21;
   const amountMsat = amountSat * 1000;
   const { text } = createZapRequest({
@@ -245,7 +218,6 @@ function buildZapQuote({ createdAtMs = Date.now(), ...options }: ZapQuoteOptions
     amountMsat,
     comment: 'a "good" note 🥜',
     modifyTemplate: (template) => ({ ...template, created_at: toUnixSeconds(createdAtMs) }),
-    ...options,
   });
   const request = createUnpayableInvoice(amountMsat);
   return buildUnpaidQuote(pubkey, { amountSat, request, zapRequest: text });
@@ -264,17 +236,10 @@ async function listRefusals(quote: NewQuote) {
   return events.flatMap((event) => (event.kind === 'receipt_refused' ? event.reason : []));
 }
 
-async function findStoredReceipt(quote: NewQuote) {
-  return findReceiptOfQuote(db, await findRowId(quote));
-}
-
 async function readReceiptJson(quote: NewQuote): Promise<string> {
-  const { event } = await database.db
-    .selectFrom('zap_receipts')
-    .select('event')
-    .where('quote', '=', await findRowId(quote))
-    .executeTakeFirstOrThrow();
-  return event;
+  const rowId = await findRowId(quote);
+  const query = db.selectFrom('zap_receipts').select('event').where('quote', '=', rowId);
+  return (await query.executeTakeFirstOrThrow()).event;
 }
 
 async function readReceipt(quote: NewQuote): Promise<Event> {
@@ -282,5 +247,5 @@ async function readReceipt(quote: NewQuote): Promise<Event> {
 }
 
 async function countReceipts(): Promise<number> {
-  return (await database.db.selectFrom('zap_receipts').select('id').execute()).length;
+  return (await db.selectFrom('zap_receipts').select('id').execute()).length;
 }
