@@ -15,17 +15,13 @@ import { fillArray, fillList, HOSTILE_JSON } from './hostile-json.ts';
  * long, whatever the rate limits for requests are.
  */
 
-/** Almost the largest headers (64 KiB), and the largest body (32 KiB). */
+/** Almost the largest headers, the largest body, and the largest message to a quote socket. */
 const HEADERS_BYTES = 62 * 1024;
 const BODY_BYTES = 32 * 1024;
-
-/** The largest message to a quote socket. */
 const SOCKET_MESSAGE_BYTES = 16 * 1024;
 
-/** The JSON in the longest accepted credential, which has 8 KiB in base64. */
+/** The JSON in the longest accepted credential, which has 8 KiB in base64, and in the longest zap request. */
 const CREDENTIAL_JSON_BYTES = 6 * 1024;
-
-/** The longest accepted zap request. */
 const ZAP_REQUEST_BYTES = 6 * 1024;
 
 /** The fields of an event besides its tags. */
@@ -78,21 +74,19 @@ describe('the event loop is not blocked', () => {
   it.each(HOSTILE_JSON)('by a JWT with %s', async (_name, createJson) => {
     const header = '{"alg":"HS256"}';
     const json = createJson(CREDENTIAL_JSON_BYTES - 100);
-    const longJson = createJson(HEADERS_BYTES * 0.75 - 100);
     for (const parts of [
       [json, ''],
       [`{"alg":"HS256","crit":${json}}`, ''],
       [header, json],
-      [header, longJson],
+      [header, createJson(HEADERS_BYTES * 0.75 - 100)],
     ]) {
-      const token = [...parts, 'a'].map(encodeBase64Url).join('.');
-      const authorization = `Bearer ${token}`;
+      const authorization = `Bearer ${[...parts, 'a'].map(encodeBase64Url).join('.')}`;
       await expectShortRequest(LIST_PATH, [401], { headers: { authorization } });
     }
   });
 
-  it.each<[string, string]>([
-    ...HOSTILE_JSON.map(([name, createJson]) => [name, createJson(BODY_BYTES)] as [string, string]),
+  it.each([
+    ...HOSTILE_JSON.map(([name, createJson]) => [name, createJson(BODY_BYTES)]),
     ...[
       ['letters', 'a'.repeat(32_000)],
       ['letters after a scheme', `https:${'a'.repeat(32_000)}`],
@@ -103,11 +97,8 @@ describe('the event loop is not blocked', () => {
       ['path segments', `https://a${'/..'.repeat(10_000)}`],
       ['international labels', `https://${'é.'.repeat(10_000)}`],
       ['one international label', `https://${'é'.repeat(16_000)}`],
-    ].map(
-      ([name, url]) =>
-        [`a mint URL of ${name}`, JSON.stringify({ mint_url: url })] as [string, string],
-    ),
-  ])('by a body with %s', async (_name, body) => {
+    ].map(([name, url]) => [`a mint URL of ${name}`, JSON.stringify({ mint_url: url })]),
+  ] as [string, string][])('by a body with %s', async (_name, body) => {
     // With and without the hash of another body.
     for (const tags of [[], [['payload', HEX_64]]]) {
       const authorization = wallet.signRequest(MINT_PATH, 'PATCH', { tags });
@@ -126,12 +117,9 @@ describe('the event loop is not blocked', () => {
     ['slashes', `a${'/'.repeat(HEADERS_BYTES)}`],
     ['question marks', '?'.repeat(HEADERS_BYTES)],
     ['ampersands', `?${'&'.repeat(HEADERS_BYTES)}`],
-    [
-      'parameters with different names',
-      `?${fillList((index) => `a${index}=`, HEADERS_BYTES, '&')}`,
-    ],
-    ['repeated parameters', `?${fillList('name=', HEADERS_BYTES, '&')}`],
-    ['many amounts', `?${fillList('amount=', HEADERS_BYTES, '&')}`],
+    ['different parameters', `?${fillList((index) => `a${index}=`, HEADERS_BYTES, '&')}`],
+    ['repeated names', `?${fillList('name=', HEADERS_BYTES, '&')}`],
+    ['repeated amounts', `?${fillList('amount=', HEADERS_BYTES, '&')}`],
     ['a long amount', `?amount=${'9'.repeat(HEADERS_BYTES)}`],
     ['many comments', `?amount=1000&${fillList('comment=a', HEADERS_BYTES, '&')}`],
     ['a long comment', `?amount=1000&comment=${'%F0%9F%98%80'.repeat(HEADERS_BYTES / 12)}`],
@@ -140,14 +128,8 @@ describe('the event loop is not blocked', () => {
     ['percent signs', `?name=${'%'.repeat(HEADERS_BYTES)}`],
   ])('by a URL with %s', async (_name, suffix) => {
     for (const path of [
-      '/.well-known/lnurlp/a',
-      '/.well-known/nostr.json',
-      '/lnurl/verify/a',
-      LIST_PATH,
-      '/api/v2/names/',
-      '/',
-      '/a/invoice/',
-      '/assets/',
+      ...['/.well-known/lnurlp/a', '/.well-known/nostr.json', '/lnurl/verify/a', LIST_PATH],
+      ...['/api/v2/names/', '/', '/a/invoice/', '/assets/'],
     ]) {
       await expectShortRequest(`${path}${suffix}`, [200, 400, 401, 404], { headers: HTML });
     }
@@ -176,30 +158,23 @@ describe('the event loop is not blocked', () => {
     }
   });
 
-  it.each<[string, string]>([
-    ...HOSTILE_TAGS.map(
-      ([name, createTags]) =>
-        [`tags that are ${name}`, createZapRequest(createTags(5_500))] as [string, string],
-    ),
-    ...HOSTILE_JSON.map(
-      ([name, createJson]) => [name, createJson(ZAP_REQUEST_BYTES)] as [string, string],
-    ),
-    ['relays', createZapRequest(`[["relays",${fillList('"w"', 5_000)}]]`)],
+  it.each([
+    ...HOSTILE_TAGS.map(([name, createTags]) => [
+      `tags that are ${name}`,
+      createZapRequest(createTags(5_500)),
+    ]),
+    ...HOSTILE_JSON.map(([name, createJson]) => [name, createJson(ZAP_REQUEST_BYTES)]),
     [
       'URLs of relays',
       createZapRequest(`[["relays",${fillList((index) => `"wss://${index}.a"`, 5_000)}]]`),
     ],
     ['64 KiB of NUL characters', '\0'.repeat(HEADERS_BYTES / 3)],
     ['64 KiB of arrays', '['.repeat(HEADERS_BYTES / 3)],
-  ])('by a zap request with %s', async (_name, json) => {
+  ] as [string, string][])('by a zap request with %s', async (_name, json) => {
     const encoded = encodeURIComponent(json);
     // If it is encoded twice and contains a `+`, it has up to four meanings.
     const encodedTwice = `%2B${encodeURIComponent(encoded)}`.replaceAll('%252C', '%252C%2B+');
-    for (const value of [
-      encoded,
-      encodedTwice,
-      json.replace(/[^!-~]|["<>[\]\\^`{|}]/g, encodeURIComponent),
-    ]) {
+    for (const value of [encoded, encodedTwice]) {
       const query = `amount=1000&nostr=${value.slice(0, HEADERS_BYTES - 100)}`;
       await expectShortRequest(`/.well-known/lnurlp/${wallet.npub}?${query}`, [200]);
     }
@@ -230,12 +205,8 @@ describe('the event loop is not blocked', () => {
     ['a long X-Request-Id', `X-Request-Id: ${'a'.repeat(HEADERS_BYTES)}\r\n`],
   ])('by %s', async (_name, header) => {
     for (const path of [
-      '/docs/show.js',
-      LIST_PATH,
-      '/.well-known/lnurlp/a?amount=1',
-      '/',
-      '/nobody1',
-      '/assets/style.css',
+      ...['/docs/show.js', LIST_PATH, '/.well-known/lnurlp/a?amount=1'],
+      ...['/', '/nobody1', '/assets/style.css'],
     ]) {
       const request = `GET ${path} HTTP/1.1\r\n${header}Connection: close\r\n\r\n`;
       await expectShortServiceDelay(() => sendRawBytes(service.origin, request));
@@ -243,16 +214,13 @@ describe('the event loop is not blocked', () => {
   });
 
   it.each<[string, readonly string[]]>([
-    ...HOSTILE_TAGS.flatMap(([name, create]): [string, string[]][] => [
-      [`with ${name}`, [create(SOCKET_MESSAGE_BYTES)]],
+    ...HOSTILE_TAGS.map(([name, create]): [string, string[]] => [
+      `with ${name}`,
       [
-        `with an event whose tags are ${name}`,
-        [
-          createChallengeResponse(encodeNip98Event(create(CREDENTIAL_JSON_BYTES - EVENT_BYTES))),
-          createChallengeResponse(
-            encodeNip98Event(create(SOCKET_MESSAGE_BYTES * 0.7 - EVENT_BYTES)),
-          ),
-        ],
+        create(SOCKET_MESSAGE_BYTES),
+        ...[CREDENTIAL_JSON_BYTES, SOCKET_MESSAGE_BYTES * 0.7].map((bytes) =>
+          createChallengeResponse(encodeNip98Event(create(bytes - EVENT_BYTES))),
+        ),
       ],
     ]),
     ['with a credential of spaces', [createChallengeResponse(`a${' '.repeat(16_000)}b`)]],
@@ -295,7 +263,6 @@ async function expectShortServiceDelay(sendInput: () => Promise<unknown>): Promi
   await expectShortDelay(() => service.measureEventLoopDelayMs(sendInput), service.pid);
 }
 
-/** Returns an event without a valid signature. */
 function encodeNip98Event(tagsJson: string): string {
   return encodeBase64Url(createEvent(27_235, Math.floor(Date.now() / 1_000), tagsJson));
 }

@@ -11,14 +11,9 @@ const MAX_ATTEMPTS = 20;
 /** Other processes may use the processor for some time. */
 const PAUSE_MS = 50;
 
-const NANOSECONDS_PER_MS = 1e6;
-
 /**
  * Expects that one of several attempts has no long delay. On a busy machine, no attempt may succeed. Then the time in
  * which the process waited for a processor does not count.
- *
- * @param measureDelayMs makes an attempt
- * @param pid the process whose delay is measured
  */
 export async function expectShortDelay(
   measureDelayMs: () => Promise<number>,
@@ -39,5 +34,5 @@ export async function expectShortDelay(
 /** Returns how long a process has waited for a processor; 0 if the operating system does not report it. */
 async function readWaitingMs(pid: number): Promise<number> {
   const statistics = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => '');
-  return Number(statistics.split(' ')[1] ?? 0) / NANOSECONDS_PER_MS;
+  return Number(statistics.split(' ')[1] ?? 0) / 1e6;
 }
