@@ -7,13 +7,13 @@ import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
-import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
 import {
   type CloseReason,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
-import { HttpClient, type HttpResponse } from '../../src/net/http-client.ts';
+import { HttpClient } from '../../src/net/http-client.ts';
 import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import {
   type ConnectionAttempts,
@@ -142,15 +142,11 @@ describe('a host name that an attacker controls', () => {
   });
 
   it('is contacted only at its public addresses if it also has private ones', async () => {
-    answerDnsQuery = (_name, type) =>
-      type === 'A'
-        ? addressRecords('A', ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.0.1'])
-        : addressRecords('AAAA', [
-            '::1',
-            '::ffff:127.0.0.1',
-            UNUSED_PUBLIC_ADDRESS,
-            'fd00:ec2::254',
-          ]);
+    answerDnsQuery = (name, type) => [
+      ...loopbackRecords(name, type),
+      ...publicRecords(name, type),
+      ...(type === 'A' ? addressRecords('A', ['10.0.0.1', '169.254.169.254']) : []),
+    ];
     const attempts = startRecording();
     await failureReasons(`mixed.example:${loopbackCounter.port}`);
     const target = `[${UNUSED_PUBLIC_ADDRESS}]:${loopbackCounter.port}`;
@@ -178,9 +174,8 @@ describe('a host name that an attacker controls', () => {
     const guarded = createGuardedFetch();
     const completed: string[] = [];
     const sendRequest = async (name: string) => {
-      await guarded.request({
-        url: `https://${name}.example:${loopbackCounter.port}/`,
-      });
+      const url = `https://${name}.example:${loopbackCounter.port}/`;
+      await guarded.request({ url });
       completed.push(name);
     };
     const delayed = Array.from({ length: 100 }, (_, index) => sendRequest(`silent-${index}`));
@@ -190,106 +185,93 @@ describe('a host name that an attacker controls', () => {
   });
 });
 
-describe('a private host', () => {
-  // Control: shows that the counter and the recorder notice connections.
-  it('is reached if private networks are allowed', async () => {
-    const ownCounter = await startLoopbackConnectionCounter();
-    const unrestrictedFetch = new GuardedFetch({
-      allowPrivateNetworks: true,
-      limits: { ...FETCH_LIMITS, totalTimeoutMs: CONNECT_TIMEOUT_MS },
-    });
-    const attempts = startRecording();
-    await unrestrictedFetch.request({ url: `http://[::1]:${ownCounter.port}/` });
-    await unrestrictedFetch.request({ url: `http://127.1:${ownCounter.port}/` });
-    expect(attempts.targets).toEqual([`[::1]:${ownCounter.port}`, `127.0.0.1:${ownCounter.port}`]);
-    expect(ownCounter.connectionCount()).toBe(2);
-    await unrestrictedFetch.close();
-    await ownCounter.close();
-  });
+// Control: shows that the counter and the recorder notice connections.
+it('reaches a private host if private networks are allowed', async () => {
+  const { port, connectionCount, close } = await startLoopbackConnectionCounter();
+  const limits = { ...FETCH_LIMITS, totalTimeoutMs: CONNECT_TIMEOUT_MS };
+  const unrestrictedFetch = new GuardedFetch({ allowPrivateNetworks: true, limits });
+  cleanups.push(close, () => unrestrictedFetch.close());
+  const attempts = startRecording();
+  await unrestrictedFetch.request({ url: `http://[::1]:${port}/` });
+  await unrestrictedFetch.request({ url: `http://127.1:${port}/` });
+  expect(attempts.targets).toEqual([`[::1]:${port}`, `127.0.0.1:${port}`]);
+  expect(connectionCount()).toBe(2);
 });
 
-describe('a redirect to a private address', () => {
-  it.each([301, 302, 303, 307, 308])('is not followed if its status is %i', async (status) => {
-    const server = createServer((_request, response) => {
-      response
-        .writeHead(status, { location: `http://127.0.0.1:${loopbackCounter.port}/private` })
-        .end();
-    });
-    server.on('upgrade', (_request, socket) => {
-      socket.end(
-        `HTTP/1.1 ${status} Elsewhere\r\nLocation: ws://127.0.0.1:${loopbackCounter.port}/\r\nContent-Length: 0\r\n\r\n`,
-      );
-    });
-    const host = await listen(server);
-    const guarded = new GuardedFetch({ allowPrivateNetworks: true });
-    cleanups.push(() => guarded.close());
-    const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
-    const attempts = startRecording();
-    const response = await guarded.request({ url: `http://${host}/`, body: {} });
-    expect(response).toMatchObject({ outcome: 'responded', status });
-    const closed = await waitForClose(connect(`ws://${host}/`));
-    expect(closed).toEqual({ reason: 'handshake rejected', status });
-    expect(attempts.targets).toEqual([host, host]);
-    expect(loopbackCounter.connectionCount()).toBe(0);
+it.each([301, 302, 303, 307, 308])('does not follow a redirect with status %i', async (status) => {
+  const location = `http://127.0.0.1:${loopbackCounter.port}/`;
+  const server = createServer((_request, response) => {
+    response.writeHead(status, { location }).end();
   });
-});
-
-describe('a proxy in the environment variables', () => {
-  it('is not used, although Node’s own clients use it', async () => {
-    const proxiedUrls: string[] = [];
-    const proxy = createServer((request, response) => {
-      proxiedUrls.push(request.url ?? '');
-      response.end('by proxy');
-    }).on('connect', (request, socket) => {
-      proxiedUrls.push(request.url ?? '');
-      socket.end();
-    });
-    const target = createServer((_request, response) => response.end('direct'));
-    const sockets = new WebSocketServer({ server: target });
-    cleanups.push(async () => sockets.close());
-    const proxyUrl = `http://${await listen(proxy)}`;
-    const targetUrl = `http://${await listen(target)}`;
-    const environment = Object.fromEntries(
-      ['http_proxy', 'https_proxy', 'all_proxy', 'ws_proxy', 'wss_proxy'].flatMap((name) => [
-        [name, proxyUrl],
-        [name.toUpperCase(), proxyUrl],
-      ]),
+  server.on('upgrade', (_request, socket) => {
+    socket.end(
+      `HTTP/1.1 ${status} Elsewhere\r\nLocation: ${location}\r\nContent-Length: 0\r\n\r\n`,
     );
-    const outcomes = await connectInProcess(
-      { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
-      targetUrl,
-    );
-    const direct = { response: { outcome: 'responded', text: 'direct' }, socket: 'open' };
-    expect(outcomes).toMatchObject({ mainThread: direct, networkThread: direct });
-    // Control: Node's own clients use the proxy.
-    expect(proxiedUrls.map((url) => url.replace(targetUrl, ''))).toEqual([
-      '/global-fetch',
-      '/http-get',
-    ]);
+  });
+  const host = await listen(server);
+  const guarded = new GuardedFetch({ allowPrivateNetworks: true });
+  cleanups.push(() => guarded.close());
+  const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
+  const attempts = startRecording();
+  const response = await guarded.request({ url: `http://${host}/`, body: {} });
+  expect(response).toMatchObject({ outcome: 'responded', status });
+  const closed = await waitForClose(connect(`ws://${host}/`));
+  expect(closed).toEqual({ reason: 'handshake rejected', status });
+  expect(attempts.targets).toEqual([host, host]);
+});
+
+it('does not use a proxy in the environment variables, although Node’s own clients do', async () => {
+  const proxiedUrls: string[] = [];
+  const proxy = createServer((request, response) => {
+    proxiedUrls.push(request.url ?? '');
+    response.end('by proxy');
+  }).on('connect', (request, socket) => {
+    proxiedUrls.push(request.url ?? '');
+    socket.end();
+  });
+  const target = createServer((_request, response) => response.end('direct'));
+  const sockets = new WebSocketServer({ server: target });
+  cleanups.push(async () => sockets.close());
+  const proxyUrl = `http://${await listen(proxy)}`;
+  const targetUrl = `http://${await listen(target)}`;
+  const environment = Object.fromEntries(
+    ['http_proxy', 'https_proxy', 'all_proxy', 'ws_proxy', 'wss_proxy'].flatMap((name) => [
+      [name, proxyUrl],
+      [name.toUpperCase(), proxyUrl],
+    ]),
+  );
+  const outcomes = await connectInProcess(
+    { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
+    targetUrl,
+  );
+  const direct = { response: { outcome: 'responded', text: 'direct' }, socket: 'open' };
+  expect(outcomes).toMatchObject({ mainThread: direct, networkThread: direct });
+  // Control: Node's own clients use the proxy.
+  expect(proxiedUrls.map((url) => url.replace(targetUrl, ''))).toEqual([
+    '/global-fetch',
+    '/http-get',
+  ]);
+});
+
+it('ignores NODE_TLS_REJECT_UNAUTHORIZED=0, although Node’s own clients apply it', async () => {
+  const target = createTlsServer(
+    { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
+    (_request, response) => response.end('unchecked'),
+  );
+  const url = `https://${await listen(target)}`;
+  const rejected = {
+    response: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
+    socket: 'bad certificate',
+  };
+  expect(await connectInProcess({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
+    mainThread: rejected,
+    networkThread: rejected,
+    globalFetch: 'unchecked',
+    httpGet: 'status 200',
   });
 });
 
-describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
-  it('is ignored, although Node’s own clients apply it', async () => {
-    const target = createTlsServer(
-      { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
-      (_request, response) => response.end('unchecked'),
-    );
-    const url = `https://${await listen(target)}`;
-    const rejected = {
-      response: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
-      socket: 'bad certificate',
-    };
-    expect(await connectInProcess({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
-      mainThread: rejected,
-      networkThread: rejected,
-      globalFetch: 'unchecked',
-      httpGet: 'status 200',
-    });
-  });
-});
-
-/** Connects with each client in a process with these environment variables. @returns the result of each client */
+/** Returns the result of each client in a process with these environment variables. */
 async function connectInProcess(env: Record<string, string>, targetUrl: string): Promise<unknown> {
   const program = fileURLToPath(
     new URL('../helpers/network/outgoing-connections-probe.ts', import.meta.url),
@@ -320,37 +302,26 @@ function startRecording(): ConnectionAttempts {
 }
 
 /** Creates a client with the restrictions of production, and the DNS server of these tests. */
-function createGuardedFetch(): GuardedFetch {
-  const guarded = new GuardedFetch(guardedFetchOptions());
-  cleanups.push(() => guarded.close());
-  return guarded;
-}
-
-/** Creates a client with the connections of the network thread, but in this thread. */
-function createMeteredFetch(): GuardedFetch {
-  const { limits, ...policy } = guardedFetchOptions();
+function createGuardedFetch(isMetered = false): GuardedFetch {
+  const limits = { ...FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS };
   const guarded = new GuardedFetch({
-    ...policy,
-    otherClient: new HttpClient(policy, limits, () => undefined),
+    ...createPolicy(),
+    limits,
+    ...(isMetered && { otherClient: new HttpClient(createPolicy(), limits, () => undefined) }),
   });
   cleanups.push(() => guarded.close());
   return guarded;
-}
-
-function guardedFetchOptions() {
-  return {
-    allowPrivateNetworks: false,
-    resolve: createDnsResolver([dnsServer.address]),
-    limits: { ...FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS },
-  };
 }
 
 function createGuardedConnector() {
   return createGuardedWebSocketConnector({
-    allowPrivateNetworks: false,
-    resolve: createDnsResolver([dnsServer.address]),
+    ...createPolicy(),
     handshakeTimeoutMs: CONNECT_TIMEOUT_MS,
   });
+}
+
+function createPolicy() {
+  return { allowPrivateNetworks: false, resolve: createDnsResolver([dnsServer.address]) };
 }
 
 /**
@@ -359,7 +330,8 @@ function createGuardedConnector() {
  */
 async function failureReasons(authority: string): Promise<string[]> {
   const reasons: string[] = [];
-  for (const client of [createGuardedFetch(), createMeteredFetch()]) {
+  for (const isMetered of [false, true]) {
+    const client = createGuardedFetch(isMetered);
     const response = await client.request({ url: `https://${authority}/` });
     reasons.push(fetchFailureReason(response));
   }
@@ -370,7 +342,7 @@ async function failureReasons(authority: string): Promise<string[]> {
   return reasons;
 }
 
-function fetchFailureReason(response: HttpResponse): string {
+function fetchFailureReason(response: GuardedResponse): string {
   return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 

@@ -23,9 +23,6 @@ vi.mock(import('../../src/net/guarded-connection.ts'), async (importOriginal) =>
   }),
 }));
 
-/** The default of `GuardedFetch`. */
-const MAX_REQUESTS_PER_HOST = 32;
-
 const server = createServer(
   { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
   (_request, response) => response.end('hello'),
@@ -107,7 +104,7 @@ describe('a client for untrusted hosts with the settings of production', () => {
     const arrivals = new EventEmitter();
     const pendingResponses: ServerResponse[] = [];
     const ports = await Promise.all(
-      Array.from({ length: MAX_REQUESTS_PER_HOST + 8 }, () =>
+      Array.from({ length: FETCH_LIMITS.maxInFlightPerSite + 8 }, () =>
         startHttpsServer((_request, response) => {
           pendingResponses.push(response);
           arrivals.emit('arrival');
@@ -123,11 +120,11 @@ describe('a client for untrusted hosts with the settings of production', () => {
     const sendRequest = (port: number) =>
       fetchWithOperatorOrigin.request({ url: `https://mint.test:${port}/` });
     const results = ports.map(sendRequest);
-    while (pendingResponses.length < MAX_REQUESTS_PER_HOST) {
+    while (pendingResponses.length < FETCH_LIMITS.maxInFlightPerSite) {
       await once(arrivals, 'arrival');
     }
     expect(await sendRequest(operatorPort)).toMatchObject({ text: 'operator' });
-    expect(pendingResponses).toHaveLength(MAX_REQUESTS_PER_HOST);
+    expect(pendingResponses).toHaveLength(FETCH_LIMITS.maxInFlightPerSite);
     arrivals.on('arrival', () => pendingResponses.at(-1)?.end('late'));
     for (const response of pendingResponses) {
       response.end('late');

@@ -1,4 +1,5 @@
-import { afterAll, describe, expect, it } from 'vitest';
+import { once } from 'node:events';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -29,13 +30,6 @@ const env = {
   TRUST_PROXY: '127.0.0.1',
 };
 const environment = useTestEnvironment({ env });
-const connections: WebSocket[] = [];
-
-afterAll(() => {
-  for (const connection of connections) {
-    connection.terminate();
-  }
-});
 
 describe('the owner of all 65,536 /64s of an IPv6 /48', () => {
   it('does not keep payers from elsewhere from getting invoices of a recipient', async () => {
@@ -52,9 +46,7 @@ describe('the owner of all 65,536 /64s of an IPv6 /48', () => {
 
   it('does not keep payers from elsewhere from getting invoices of the mint', async () => {
     const max = FACTOR_OF_48 * MAX_PER_ADDRESS;
-    const { created, reasons } = await requestInvoices(max + 20, addressIn48, () =>
-      environment.newWallet(),
-    );
+    const { created, reasons } = await requestInvoices(max + 20, addressIn48);
     expect(created).toBeLessThanOrEqual(max);
     expect(reasons).toEqual(['You have too many unpaid invoices. Try again in 60 s.']);
     await expectInvoices(environment.newWallet());
@@ -119,7 +111,7 @@ function requestInvoice({ npub }: RecipientClient, address: string): Promise<Api
 async function requestInvoices(
   count: number,
   addressOf: (i: number) => string,
-  chooseRecipient: () => RecipientClient,
+  chooseRecipient = () => environment.newWallet(),
 ) {
   const responses: ApiResponse[] = [];
   await runConcurrently(count, async (i) => {
@@ -142,11 +134,11 @@ async function openSockets(
   let opened = 0;
   await runConcurrently(count, async (i) => {
     const connection = new WebSocket(url, { headers: { 'x-forwarded-for': addressOf(i) } });
-    connections.push(connection);
-    const isOpen = await new Promise<boolean>((resolve) => {
-      connection.once('open', () => resolve(true)).once('error', () => resolve(false));
-    });
-    opened += Number(isOpen);
+    onTestFinished(() => connection.terminate());
+    await once(connection, 'open').then(
+      () => (opened += 1),
+      () => undefined,
+    );
   });
   return opened;
 }
