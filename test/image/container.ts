@@ -9,7 +9,7 @@ const DOCUMENTED_OPTIONS = [
   ...['--cap-drop', 'ALL', '--security-opt', 'no-new-privileges'],
 ];
 
-/** Runs a command of Podman in the storage with the image. Returns its output. */
+/** Runs a command of Podman in the storage with the image. @returns its output */
 export async function podman(...args: readonly string[]): Promise<string> {
   const folder = process.env['IMAGE_STORAGE'];
   if (folder === undefined) {
@@ -26,7 +26,6 @@ export function runInImage(command: readonly string[], ...options: string[]): Pr
 /** The service in a container. It shares the network of the machine, so that it reaches a mint of the test. */
 export class ServiceContainer {
   readonly #id: string;
-  /** Default public origin of the service. */
   readonly origin: string;
 
   /** Starts the service, and waits until its health check succeeds. Removes the container when the test ends. */
@@ -43,18 +42,13 @@ export class ServiceContainer {
       await podman('rm', '--force', '--volumes', '--time', '0', id);
     });
     const container = new ServiceContainer(id, `http://localhost:${port}`);
-    await eventually(() => container.checkHealth());
+    await eventually(() => podman('healthcheck', 'run', id));
     return container;
   }
 
   private constructor(id: string, origin: string) {
     this.#id = id;
     this.origin = origin;
-  }
-
-  /** Runs the health check of the image. @throws if it fails */
-  async checkHealth(): Promise<void> {
-    await podman('healthcheck', 'run', this.#id);
   }
 
   /** Runs a command in the container. @throws if its exit code is not 0 */
