@@ -13,8 +13,7 @@ import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 const RECIPIENT_COUNT = 4;
 /** Enough that SQLite makes several checkpoints. Half of the invoices are paid. */
 const INVOICES_PER_RECIPIENT = 60;
-
-const POWER_CUT_COUNT = 60;
+const POWER_CUT_COUNT = 45;
 
 /** A power cut can lose all unsynced writes, no unsynced write, or some of them. */
 const SURVIVAL_RULES: readonly (() => boolean)[] = [
@@ -123,10 +122,7 @@ async function simulateRecipient(
 }
 
 /** Returns the result of SQLite's integrity check, and for each invoice in the database whether it is paid. */
-function readInvoices(dataDir: string): {
-  integrity: unknown;
-  paidByRequest: Map<unknown, boolean>;
-} {
+function readInvoices(dataDir: string) {
   const database = new DatabaseSync(sqliteFilePath(dataDir));
   const integrity = database.prepare('pragma integrity_check').get()?.['integrity_check'];
   const rows = database.prepare(`select request, state = 'PAID' as paid from quotes`).all();

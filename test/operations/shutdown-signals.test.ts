@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
 import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -52,13 +51,12 @@ it('exits with code 1 at a second signal, although a request is pending', async 
 });
 
 it('exits although the database blocks the release of its mint leases', async () => {
-  const mint = await TestMint.start();
+  const mint = await startTestMint();
   const { url: databaseUrl, drop } = await createOperationsDatabase();
   const database = new pg.Client({ connectionString: databaseUrl });
   onTestFinished(async () => {
     await database.end();
     await drop();
-    await mint.close();
   });
   const service = new NutpostProcess('serve', {
     DATABASE_URL: databaseUrl,
@@ -79,18 +77,12 @@ it('exits although the database blocks the release of its mint leases', async ()
   expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
 });
 
-it.each([
+it.each<[string, (npmPid: number) => void]>([
   // A supervisor or a container engine does this.
-  {
-    cause: 'SIGTERM to npm',
-    sendSignal: (npm: ChildProcess) => process.kill(Number(npm.pid), 'SIGTERM'),
-  },
+  ['SIGTERM to npm', (npmPid) => process.kill(npmPid, 'SIGTERM')],
   // A terminal sends SIGINT to npm and to the service. npm forwards the signal, so the service receives two.
-  {
-    cause: 'Ctrl-C in the terminal of npm',
-    sendSignal: (npm: ChildProcess) => process.kill(-Number(npm.pid), 'SIGINT'),
-  },
-])('exits with code 0 after $cause', async ({ sendSignal }) => {
+  ['Ctrl-C in the terminal of npm', (npmPid) => process.kill(-npmPid, 'SIGINT')],
+])('exits with code 0 after %s', async (_cause, sendSignal) => {
   const npm = spawn('npm', ['start'], {
     cwd: PROJECT_DIR,
     detached: true,
@@ -115,7 +107,7 @@ it.each([
   const exit = once(npm, 'close');
   await Promise.race([listening.promise, exit]);
   expect(output.match(/nutpost is listening/g)).toHaveLength(1);
-  sendSignal(npm);
+  sendSignal(Number(npm.pid));
   expect(await exit).toEqual([0, null]);
   expect(output).toContain('nutpost has stopped');
 });
