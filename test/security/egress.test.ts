@@ -7,13 +7,13 @@ import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
-import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
+import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   type CloseReason,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
-import { HttpClient } from '../../src/net/http-client.ts';
+import { HttpClient, type HttpResponse } from '../../src/net/http-client.ts';
 import { FETCH_LIMITS } from '../../src/net/limits.ts';
 import {
   type ConnectionAttempts,
@@ -342,7 +342,7 @@ async function failureReasons(authority: string): Promise<string[]> {
   return reasons;
 }
 
-function fetchFailureReason(response: GuardedResponse): string {
+function fetchFailureReason(response: HttpResponse): string {
   return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 
