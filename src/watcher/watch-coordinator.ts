@@ -68,8 +68,6 @@ export class WatchCoordinator {
   /** By URL of a mint that is being released. The promise resolves when the mint is free. */
   readonly #releasing = new Map<string, Promise<void>>();
   #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
-  /** When each free mint was first seen without an owner. */
-  #freeSinceMs: ReadonlyMap<string, number> = new Map();
   /** The largest `quotes.id` that was read. Infinite at first: the mint watchers load the older rows. */
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
@@ -202,25 +200,13 @@ export class WatchCoordinator {
   async #balanceLeases(
     watched: readonly WatchedMint[],
   ): Promise<{ mine: string[]; release: string[] }> {
-    const { db, processId, monotonicMs } = this.#context;
-    const nowMs = monotonicMs();
-    const listMints = (isIncluded: (owner: string | null) => boolean) =>
-      watched
-        .filter(({ ownerProcessId }) => isIncluded(ownerProcessId))
-        .map(({ mintUrl }) => mintUrl);
-    const free = listMints((owner) => owner === null);
-    this.#freeSinceMs = new Map(
-      free.map((mintUrl) => [mintUrl, this.#freeSinceMs.get(mintUrl) ?? nowMs]),
-    );
+    const { db, processId } = this.#context;
     const processes = await readWatchProcesses(db);
     this.#maxUnpaidStored = processes.maxUnpaidQuotes;
-    const plan = planLeases(watched, processId, processes.count, this.#freeSinceMs, nowMs);
-    const claimed = plan.claim.length === 0 ? [] : await claimMints(db, processId, plan.claim);
-    this.#mintsOwnedElsewhere = new Set(
-      listMints((owner) => owner !== null && owner !== processId),
-    );
-    const mine = [...listMints((owner) => owner === processId), ...claimed];
-    return { mine, release: plan.release };
+    const { mine, elsewhere, claim, release } = planLeases(watched, processId, processes.count);
+    const claimed = claim.length === 0 ? [] : await claimMints(db, processId, claim);
+    this.#mintsOwnedElsewhere = new Set(elsewhere);
+    return { mine: [...mine, ...claimed], release };
   }
 
   /** Claims a free mint immediately, because the payer may pay before the next scan. */

@@ -41,44 +41,25 @@ type Step =
   | { kind: 'set clock'; processIndex: number; skewMs: number };
 
 const processIndex = fc.nat({ max: 1 });
-const step: fc.Arbitrary<Step> = fc.oneof(
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      kind: fc.constant('record' as const),
-      processIndex,
-      count: fc.integer({ min: 1, max: 3 }),
-      isHeld: fc.boolean(),
-    }),
-  },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant('commit' as const) }) },
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      kind: fc.constant('read' as const),
-      processIndex,
-      walletIndex: fc.nat({ max: 2 }),
-    }),
-  },
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      kind: fc.constant('wait' as const),
-      ms: fc.oneof(fc.nat({ max: 400 }), fc.nat({ max: 3_000 })),
-    }),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      kind: fc.constant('set clock' as const),
-      processIndex,
-      skewMs: fc.oneof(
-        fc.integer({ min: -700, max: 700 }),
-        fc.integer({ min: -20_000, max: 20_000 }),
-      ),
-    }),
-  },
-);
+const isHeld = fc.boolean();
+const stepOf = <Kind extends string, Fields>(
+  weight: number,
+  kind: Kind,
+  fields: { [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> },
+) => ({ weight, arbitrary: fc.record({ kind: fc.constant(kind), ...fields }) });
+const step = fc.oneof(
+  stepOf(4, 'record', { processIndex, count: fc.integer({ min: 1, max: 3 }), isHeld }),
+  stepOf(3, 'commit', {}),
+  stepOf(5, 'read', { processIndex, walletIndex: fc.nat({ max: 2 }) }),
+  stepOf(4, 'wait', { ms: fc.oneof(fc.nat({ max: 400 }), fc.nat({ max: 3_000 })) }),
+  stepOf(1, 'set clock', {
+    processIndex,
+    skewMs: fc.oneof(
+      fc.integer({ min: -700, max: 700 }),
+      fc.integer({ min: -20_000, max: 20_000 }),
+    ),
+  }),
+) as unknown as fc.Arbitrary<Step>;
 
 describe.each([
   // Payments are recorded between the pages.
@@ -137,17 +118,14 @@ class Scenario {
     };
     this.wallets = [
       // coco
-      new Wallet({ readPage, pageSize, overlapSeconds: 0, ignoresOld: true }),
+      { overlapSeconds: 0, ignoresOld: true },
       // cashu.me
-      new Wallet({ readPage, pageSize, overlapSeconds: 1, ignoresOld: false }),
+      { overlapSeconds: 1, ignoresOld: false },
       // npubcash-sdk without `since`
-      new Wallet({
-        readPage,
-        pageSize,
-        overlapSeconds: Number.MAX_SAFE_INTEGER,
-        ignoresOld: false,
-      }),
-    ].slice(0, walletCount);
+      { overlapSeconds: Number.MAX_SAFE_INTEGER, ignoresOld: false },
+    ]
+      .slice(0, walletCount)
+      .map((kind) => new Wallet({ readPage, pageSize, ...kind }));
   }
 
   async run(each: Step): Promise<void> {
@@ -197,11 +175,8 @@ class Scenario {
   async #record({ processIndex, count, isHeld }: Recording): Promise<void> {
     const quotes = Array.from({ length: count }, () => buildUnpaidQuote(this.#pubkey));
     const quoteIds = quotes.map(({ quoteId }) => quoteId);
-    const observations = quoteIds.map((quoteId) => ({
-      quoteId,
-      state: 'PAID' as const,
-      source: 'poll' as const,
-    }));
+    const paid = { state: 'PAID', source: 'poll' } as const;
+    const observations = quoteIds.map((quoteId) => ({ quoteId, ...paid }));
     this.#paidQuoteIds.push(...quoteIds);
     const mayWait = this.#held.length > 0;
     const gate = Promise.withResolvers<void>();
@@ -239,32 +214,24 @@ class Scenario {
   }
 }
 
-interface Page {
-  sinceSeconds: number | null;
-  limit: number;
-  offset: number;
-}
-
 type ReadPage = (
-  page: Page,
+  page: Parameters<typeof listPaidQuotes>[2],
   processIndex: number,
-) => Promise<{ quotes: { quoteId: string; paidAtMs: number }[]; total: number }>;
-
-interface WalletOptions {
-  readPage: ReadPage;
-  pageSize: number;
-  /** How far before the newest known payment the wallet starts to read. */
-  overlapSeconds: number;
-  ignoresOld: boolean;
-}
+) => ReturnType<typeof listPaidQuotes>;
 
 class Wallet {
   readonly quoteIds = new Set<string>();
-  readonly #options: WalletOptions;
+  readonly #options;
   #newestPaidAt = 0;
   #synchronization = Promise.resolve();
 
-  constructor(options: WalletOptions) {
+  constructor(options: {
+    readPage: ReadPage;
+    pageSize: number;
+    /** How far before the newest known payment the wallet starts to read. */
+    overlapSeconds: number;
+    ignoresOld: boolean;
+  }) {
     this.#options = options;
   }
 

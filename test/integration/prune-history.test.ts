@@ -49,8 +49,8 @@ describe('the pruning of zap receipts and relays', () => {
   const RETAINED_AT_MS = Date.now() - (HISTORY_RETENTION_DAYS - 1) * DAY_MS;
 
   beforeEach(async () => {
-    await database.db.deleteFrom('zap_receipts').execute();
-    await database.db.deleteFrom('relays').execute();
+    await db.deleteFrom('zap_receipts').execute();
+    await db.deleteFrom('relays').execute();
   });
 
   it('gives up old deliveries, and deletes expired receipts but not their quotes', async () => {
@@ -62,7 +62,6 @@ describe('the pruning of zap receipts and relays', () => {
       createdAtMs: RETAINED_AT_MS,
     });
     await prune();
-    const { db } = database;
     expect(await db.selectFrom('zap_receipts').select('id').execute()).toEqual([
       { id: retained?.id },
     ]);
@@ -79,16 +78,15 @@ describe('the pruning of zap receipts and relays', () => {
       ['wss://old.example', EXPIRED_AT_MS],
       ['wss://recent.example', RETAINED_AT_MS],
     ] as const) {
-      await database.db.insertInto('relays').values({ url, last_attempt_at: atMs }).execute();
+      await db.insertInto('relays').values({ url, last_attempt_at: atMs }).execute();
     }
     await prune();
-    const relays = await database.db.selectFrom('relays').select('url').execute();
+    const relays = await db.selectFrom('relays').select('url').execute();
     expect(relays).toEqual([{ url: 'wss://recent.example' }]);
   });
 });
 
 it('deletes a mint without watched quotes whose info was last fetched more than 7 days ago', async () => {
-  const { db } = database;
   for (const [url, ageDays] of [
     ['https://unused.example', 7.1],
     ['https://recent.example', 6.9],
@@ -114,32 +112,30 @@ it('deletes a mint without watched quotes whose info was last fetched more than 
   expect(mints).toEqual([{ url: 'https://recent.example' }, { url: 'https://watched.example' }]);
 });
 
-describe('the deletion of zap requests', () => {
-  it('keeps the zap requests of quotes that were paid recently or are not issued, and all comments', async () => {
-    const pubkey = randomPubkey();
-    const [expiredAtMs, retainedAtMs] = [expiredEvent.atMs, retainedEvent.atMs];
-    await insertPaidQuotes(database, pubkey, [
-      ...Array.from({ length: 1_234 }, () => ({ paidAtMs: expiredAtMs, state: 'ISSUED' as const })),
-      { paidAtMs: expiredAtMs, state: 'PAID' },
-      { paidAtMs: retainedAtMs, state: 'ISSUED' },
-    ]);
-    await database.db
-      .updateTable('quotes')
-      .set({ zap_request: '{}', comment: 'thank you' })
-      .where('pubkey', '=', pubkey)
-      .execute();
-    await prune();
-    const quotes = await database.db
-      .selectFrom('quotes')
-      .select(['state', 'paid_at', 'zap_request', 'comment'])
-      .where('pubkey', '=', pubkey)
-      .execute();
-    expect(quotes.filter((quote) => quote.zap_request !== null)).toMatchObject([
-      { state: 'PAID', paid_at: expiredAtMs },
-      { state: 'ISSUED', paid_at: retainedAtMs },
-    ]);
-    expect(quotes.every((quote) => quote.comment === 'thank you')).toBe(true);
-  });
+it('keeps the zap requests of quotes that were paid recently or are not issued, and all comments', async () => {
+  const pubkey = randomPubkey();
+  const [expiredAtMs, retainedAtMs] = [expiredEvent.atMs, retainedEvent.atMs];
+  await insertPaidQuotes(database, pubkey, [
+    ...Array.from({ length: 1_234 }, () => ({ paidAtMs: expiredAtMs, state: 'ISSUED' as const })),
+    { paidAtMs: expiredAtMs, state: 'PAID' },
+    { paidAtMs: retainedAtMs, state: 'ISSUED' },
+  ]);
+  await db
+    .updateTable('quotes')
+    .set({ zap_request: '{}', comment: 'thank you' })
+    .where('pubkey', '=', pubkey)
+    .execute();
+  await prune();
+  const quotes = await db
+    .selectFrom('quotes')
+    .select(['state', 'paid_at', 'zap_request', 'comment'])
+    .where('pubkey', '=', pubkey)
+    .execute();
+  expect(quotes.filter((quote) => quote.zap_request !== null)).toMatchObject([
+    { state: 'PAID', paid_at: expiredAtMs },
+    { state: 'ISSUED', paid_at: retainedAtMs },
+  ]);
+  expect(quotes.every((quote) => quote.comment === 'thank you')).toBe(true);
 });
 
 function prune(): Promise<void> {

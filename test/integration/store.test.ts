@@ -2,11 +2,7 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import {
-  applyQuoteChanges,
-  findQuotesById,
-  type QuoteChange,
-} from '../../src/quotes/watched-quote-store.ts';
+import { applyQuoteChanges, type QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import {
   claimMints,
   readWatchProcesses,
@@ -18,7 +14,6 @@ import {
   buildUnpaidQuote,
   DEFAULT_QUOTE_CREATED_AT_MS,
   randomPubkey,
-  UNREACHABLE_MINT_URL,
 } from '../helpers/recipients/quote-fixtures.ts';
 import {
   countDeliveriesByState,
@@ -47,110 +42,64 @@ beforeEach(async () => {
 });
 
 describe('a change of a quote', () => {
-  it('removes the address group of an INFLIGHT quote that is no longer watched', async () => {
-    const quote = buildUnpaidQuote(pubkey, { addressHashes: 'a1b2' });
-    await insertQuotes(db, [quote]);
-    const id = await findRowId(quote.quoteId);
-    const readHash = () =>
-      database.db.selectFrom('quotes').select('address_hashes as hash').execute();
-    const payment = { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 };
-    const change = { id, state: 'INFLIGHT' as const };
-    await transaction(database.db, (tx) =>
-      applyQuoteChanges(tx, [{ ...change, watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS, payment }]),
-    );
-    expect(await readHash()).toEqual([{ hash: 'a1b2' }]);
-    await transaction(database.db, (tx) =>
-      applyQuoteChanges(tx, [{ ...change, watchUntilMs: null, payment: null }]),
-    );
-    expect(await readHash()).toEqual([{ hash: null }]);
-  });
+  const payment = { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 };
+  const untilMs = DEFAULT_QUOTE_CREATED_AT_MS;
+  const texts = { comment: 'thanks', zapRequest: '{}' };
 
-  it('removes the payer’s texts if it expires, and the address group if it expires or is paid', async () => {
-    const payerData = { addressHashes: 'a1b2', comment: 'thanks', zapRequest: '{}' };
-    const [expired, paid] = [
-      buildUnpaidQuote(pubkey, payerData),
-      buildUnpaidQuote(pubkey, payerData),
-    ];
-    await insertQuotes(db, [expired]);
-    await insertQuotes(db, [paid]);
-    const changes: QuoteChange[] = [
-      { id: await findRowId(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
-      {
-        id: await findRowId(paid.quoteId),
-        state: 'PAID',
-        watchUntilMs: DEFAULT_QUOTE_CREATED_AT_MS,
-        payment: { paidAtMs: DEFAULT_QUOTE_CREATED_AT_MS, paidSeq: 1 },
-      },
-    ];
-    await transaction(database.db, (tx) => applyQuoteChanges(tx, changes));
-    const rows = await database.db
+  it.each<[string, Omit<QuoteChange, 'id'>, object]>([
+    [
+      'keeps the address hashes of an INFLIGHT quote',
+      { state: 'INFLIGHT', watchUntilMs: untilMs, payment },
+      { addressHashes: 'a1b2', ...texts },
+    ],
+    [
+      'removes the address hashes of an INFLIGHT quote that is no longer watched',
+      { state: 'INFLIGHT', watchUntilMs: null, payment },
+      { addressHashes: null, ...texts },
+    ],
+    [
+      'removes the address hashes of a paid quote',
+      { state: 'PAID', watchUntilMs: untilMs, payment },
+      { addressHashes: null, ...texts },
+    ],
+    [
+      'removes the address hashes and the payer’s texts of an expired quote',
+      { state: 'EXPIRED', watchUntilMs: null, payment: null },
+      { addressHashes: null, comment: null, zapRequest: null },
+    ],
+  ])('%s', async (_case, change, expected) => {
+    const quote = buildUnpaidQuote(pubkey, { addressHashes: 'a1b2', ...texts });
+    const [id] = (await insertQuotes(db, [quote])) as [number];
+    await transaction(db, (tx) => applyQuoteChanges(tx, [{ id, ...change }]));
+    const rows = await db
       .selectFrom('quotes')
-      .select(['state', 'address_hashes', 'comment', 'zap_request', 'watch_until'])
-      .orderBy('state')
+      .select(['address_hashes as addressHashes', 'comment', 'zap_request as zapRequest'])
       .execute();
-    expect(rows).toEqual([
-      {
-        state: 'EXPIRED',
-        address_hashes: null,
-        comment: null,
-        zap_request: null,
-        watch_until: null,
-      },
-      {
-        state: 'PAID',
-        address_hashes: null,
-        comment: 'thanks',
-        zap_request: '{}',
-        watch_until: DEFAULT_QUOTE_CREATED_AT_MS,
-      },
-    ]);
+    expect(rows).toEqual([expected]);
   });
-
-  async function findRowId(quoteId: string): Promise<number> {
-    const [row] = await findQuotesById(db, UNREACHABLE_MINT_URL, [quoteId]);
-    if (row === undefined) {
-      throw new Error('the quote does not exist');
-    }
-    return row.id;
-  }
 });
 
 describe('the history of a quote', () => {
-  const stateChange = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
-
   it('contains the first 20 events of each kind, in order', async () => {
-    const rowId = await insertQuote();
-    const otherRowId = await insertQuote();
-    await addQuoteEvents(db, [
-      { quoteRowId: rowId, atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange },
-      {
-        quoteRowId: otherRowId,
-        atMs: DEFAULT_QUOTE_CREATED_AT_MS + 8,
-        kind: 'update_sent',
-        socketCount: 9,
-      },
-    ]);
-    for (let index = 1; index <= 30; index += 1) {
-      const atMs = DEFAULT_QUOTE_CREATED_AT_MS + 8 + index;
-      await addQuoteEvents(db, [
-        { quoteRowId: rowId, atMs, kind: 'update_sent', socketCount: index },
-      ]);
+    const quotes = [buildUnpaidQuote(pubkey), buildUnpaidQuote(pubkey)];
+    const [quoteRowId, otherRowId] = (await insertQuotes(db, quotes)) as [number, number];
+    const stateChange = {
+      atMs: 1,
+      kind: 'state',
+      from: 'UNPAID',
+      to: 'PAID',
+      source: 'poll',
+    } as const;
+    const updates = Array.from({ length: 30 }, (_, i) => {
+      return { atMs: 2 + i, kind: 'update_sent', socketCount: 1 + i } as const;
+    });
+    for (const event of [stateChange, ...updates]) {
+      await addQuoteEvents(db, [{ quoteRowId, ...event }]);
     }
-    const events = await listQuoteEvents(db, rowId);
-    expect(events[0]).toEqual({ atMs: DEFAULT_QUOTE_CREATED_AT_MS + 7, ...stateChange });
-    expect(events.slice(1)).toEqual(
-      Array.from({ length: 20 }, (_, index) => ({
-        atMs: DEFAULT_QUOTE_CREATED_AT_MS + 9 + index,
-        kind: 'update_sent',
-        socketCount: 1 + index,
-      })),
-    );
-    expect(await listQuoteEvents(db, otherRowId)).toHaveLength(1);
+    await addQuoteEvents(db, [{ quoteRowId: otherRowId, ...stateChange }]);
+    expect(await listQuoteEvents(db, quoteRowId)).toEqual([stateChange, ...updates.slice(0, 20)]);
+    expect(await listQuoteEvents(db, otherRowId)).toEqual([stateChange]);
   });
-
-  async function insertQuote(): Promise<number> {
-    return (await insertQuotes(db, [buildUnpaidQuote(pubkey)]))[0] ?? 0;
-  }
 });
 
 describe('the lease of a mint', () => {

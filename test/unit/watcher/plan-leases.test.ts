@@ -10,20 +10,8 @@ describe('planLeases', () => {
     ['no change if the only process owns all mints', 100, 100, 1, { claim: 0, release: 0 }],
   ])('plans %s', (_case, mintCount, ownedCount, processCount, expected) => {
     const watched = createMints(mintCount, (index) => (index < ownedCount ? 'me' : null));
-    const { claim, release } = planLeases(watched, 'me', processCount, new Map(), 0);
+    const { claim, release } = planLeases(watched, 'me', processCount);
     expect({ claim: claim.length, release: release.length }).toEqual(expected);
-  });
-
-  it('claims mints beyond its share after they have been free for 5 s', () => {
-    const watched = createMints(3, (index) => (index === 0 ? 'me' : null));
-    // The process owns one mint, which is its share.
-    const [, firstFree, secondFree] = watched.map(({ mintUrl }) => mintUrl);
-    const freeSinceMs = new Map([
-      [firstFree ?? '', 1_000],
-      [secondFree ?? '', 1_001],
-    ]);
-    expect(planLeases(watched, 'me', 3, freeSinceMs, 6_000).claim).toEqual([firstFree]);
-    expect(planLeases(watched, 'me', 3, freeSinceMs, 6_001).claim).toEqual([firstFree, secondFree]);
   });
 
   it('gives every mint a permanent owner, from any start and with one to four processes', () => {
@@ -40,7 +28,6 @@ describe('planLeases', () => {
             owner !== null && processIds.includes(owner) ? owner : null,
           ]),
         );
-        const freeSinceMs = new Map([...ownerByMint.keys()].map((mintUrl) => [mintUrl, 0]));
         let changeCount = 0;
         for (let round = 0; round < 40; round += 1) {
           changeCount = 0;
@@ -49,7 +36,7 @@ describe('planLeases', () => {
               mintUrl,
               ownerProcessId: owner,
             }));
-            const { claim, release } = planLeases(watched, processId, processCount, freeSinceMs, 0);
+            const { claim, release } = planLeases(watched, processId, processCount);
             changeCount += claim.length + release.length;
             for (const mintUrl of claim) {
               ownerByMint.set(mintUrl, processId);

@@ -247,9 +247,9 @@ describe('the end of a watch', () => {
     ['a paid quote that nobody collected', { state: 'PAID', paidAtMs: 0 }],
   ])('needs two late responses to polls of %s, an hour apart', async (_case, status) => {
     watch(['late'], { createdAtMs: nowMs - 9 * DAY_MS, ...status });
-    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
+    mint.isDown = true;
     await poll(5 * HOUR_MS);
-    mint.failure = null;
+    mint.isDown = false;
     await poll(5 * MINUTE_MS);
     expect(reports).toEqual([]);
     await poll(5 * HOUR_MS);
@@ -287,7 +287,7 @@ describe('a mint that rejects batches', () => {
     ['one unknown id', ['id-3']],
     ['several unknown ids', ['id-3', 'id-4', 'id-99', 'id-150']],
   ])('with %s is still polled for the other quotes', async (_case, unknownIds) => {
-    mint.rejectsBatch = (batch) => batch.some((id) => !mint.states.has(id));
+    mint.respondToBatch = (batch) => (batch.every((id) => mint.states.has(id)) ? null : REJECTED);
     watch(unknownIds, { isUnknown: true });
     watch(createQuoteIds(200).filter((id) => !unknownIds.includes(id)));
     pay('id-2', 'id-151');
@@ -315,7 +315,7 @@ describe('a mint that rejects batches', () => {
   });
 
   it('gets none for 15 minutes if it fails five of them in a row but reads single quotes', async () => {
-    mint.failsBatch = () => true;
+    mint.respondToBatch = () => FAILED;
     watch(createQuoteIds(20));
     await poll(10 * SECOND_MS);
     pay('id-6');
@@ -323,14 +323,14 @@ describe('a mint that rejects batches', () => {
     expect(reports).toMatchObject([{ quoteId: 'id-6', state: 'PAID' }]);
     await poll(14 * MINUTE_MS);
     expect(mint.batches).toHaveLength(5);
-    mint.failsBatch = () => false;
+    mint.respondToBatch = () => null;
     await poll(2 * MINUTE_MS);
     expect(mint.batches.length).toBeGreaterThan(6);
   });
 
   it('gets batches of the other quotes while it refuses single reads for an hour', async () => {
-    mint.rejectsBatch = (batch) => batch.includes('unknown');
-    mint.readResult = { outcome: 'rate_limited', retryAfterMs: HOUR_MS };
+    mint.respondToBatch = (batch) => (batch.includes('unknown') ? REJECTED : null);
+    mint.respondToRead = () => ({ outcome: 'rate_limited', retryAfterMs: HOUR_MS });
     watch(['unknown'], { isUnknown: true });
     watch(createQuoteIds(5));
     await poll(10 * SECOND_MS);
@@ -343,7 +343,7 @@ describe('a mint that rejects batches', () => {
   it('gets none while it refuses them for a minute, and the 16 most urgent quotes are read alone', async () => {
     watch(createQuoteIds(3));
     watch(createQuoteIds(30, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
-    mint.batchResult = { outcome: 'rate_limited', retryAfterMs: MINUTE_MS };
+    mint.respondToBatch = () => ({ outcome: 'rate_limited', retryAfterMs: MINUTE_MS });
     await poll(0);
     await poll(SECOND_MS / 4);
     expect(mint.batches).toHaveLength(1);
@@ -352,7 +352,7 @@ describe('a mint that rejects batches', () => {
   });
 
   it('is asked alone for an id that it omits from batches', async () => {
-    mint.omitsFromBatch = (id) => id === 'id-2';
+    mint.respondToBatch = (batch) => mint.find(batch.filter((id) => id !== 'id-2'));
     watch(createQuoteIds(4), { isJustCreated: true });
     pay('id-2');
     await poll(15 * SECOND_MS);
@@ -366,15 +366,15 @@ describe('a failing mint', () => {
     ['one quote', ['failing-0']],
     ['eight quotes', createQuoteIds(8, 'failing')],
   ])('is polled for the other quotes if it fails for %s', async (_case, failingIds) => {
-    mint.failsBatch = (batch) => batch.some((id) => failingIds.includes(id));
-    mint.failsRead = (quoteId) => failingIds.includes(quoteId);
+    mint.respondToBatch = (batch) => (batch.some((id) => failingIds.includes(id)) ? FAILED : null);
+    mint.respondToRead = (quoteId) => (failingIds.includes(quoteId) ? FAILED : null);
     watch(failingIds);
     watch(createQuoteIds(50), { createdAtMs: nowMs - 5 * HOUR_MS });
     watch(['young']);
     pay('young', 'id-30');
     await poll(2 * MINUTE_MS);
     expect(reports.map(({ quoteId }) => quoteId).toSorted()).toEqual(['id-30', 'young']);
-    mint.failsRead = () => false;
+    mint.respondToRead = () => null;
     pay('failing-0');
     await poll(2 * MINUTE_MS);
     expect(reports.at(-1)).toMatchObject({ quoteId: 'failing-0' });
@@ -382,11 +382,11 @@ describe('a failing mint', () => {
 
   it('gets few polls during an outage, and large batches right after it', async () => {
     watch(createQuoteIds(300), { createdAtMs: nowMs - 2 * DAY_MS });
-    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
+    mint.isDown = true;
     await poll(10 * MINUTE_MS);
     expect(poller.contact.failure).toBe('timed out');
     expect(mint.batches.length).toBeLessThanOrEqual(3 + 150);
-    mint.failure = null;
+    mint.isDown = false;
     mint.forgetRequests();
     pay('id-299');
     await poll(5 * SECOND_MS);
@@ -397,14 +397,17 @@ describe('a failing mint', () => {
 
   it('is asked soon again for the only quote after a short outage', async () => {
     watch(['unpaid'], { isJustCreated: true });
-    mint.failure = { outcome: 'unavailable', reason: 'timed out' };
+    mint.isDown = true;
     await poll(10 * SECOND_MS);
-    mint.failure = null;
+    mint.isDown = false;
     pay('unpaid');
     await poll(10 * SECOND_MS);
     expect(reports).toMatchObject([{ quoteId: 'unpaid', state: 'PAID' }]);
   });
 });
+
+const FAILED = { outcome: 'unavailable', reason: 'timed out' } as const;
+const REJECTED = { outcome: 'rejected', status: 400, detail: 'unknown quote' } as const;
 
 /** A mint whose states and failures the test sets. */
 class FakeMint {
@@ -412,16 +415,10 @@ class FakeMint {
   batches: string[][] = [];
   reads: string[] = [];
   maxBatchSize: number | null = null;
-  /** The result of every batch. */
-  batchResult: CheckQuotesResult | null = null;
-  rejectsBatch: (batch: readonly string[]) => boolean = () => false;
-  omitsFromBatch: (quoteId: string) => boolean = () => false;
-  failsBatch: (batch: readonly string[]) => boolean = () => false;
-  failsRead: (quoteId: string) => boolean = () => false;
-  /** The result of every read. */
-  readResult: ReadQuoteResult | null = null;
-  /** The result of every request. */
-  failure: (CheckQuotesResult & ReadQuoteResult) | null = null;
+  /** Returns a result instead of the states, or null. */
+  respondToBatch: (batch: readonly string[]) => CheckQuotesResult | null = () => null;
+  respondToRead: (quoteId: string) => ReadQuoteResult | null = () => null;
+  isDown = false;
   hasRefused = false;
   #heldUntil: Promise<void> = Promise.resolve();
 
@@ -447,35 +444,25 @@ class FakeMint {
 
   async checkQuotes(_mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
     this.batches.push([...quoteIds]);
-    const result = this.failure ?? this.batchResult ?? this.#computeBatchResult(quoteIds);
+    const result = this.isDown ? FAILED : (this.respondToBatch(quoteIds) ?? this.find(quoteIds));
     await this.#heldUntil;
     return result;
   }
 
   async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
     this.reads.push(quoteId);
-    if (this.readResult !== null) {
-      return this.readResult;
-    }
     const state = this.states.get(quoteId);
-    if (this.failure !== null || this.failsRead(quoteId)) {
-      return this.failure ?? { outcome: 'unavailable', reason: 'unexpected status', status: 500 };
-    }
-    return state === undefined
-      ? { outcome: 'not_found' }
-      : { outcome: 'found', observation: { quoteId, state } };
+    const result: ReadQuoteResult =
+      state === undefined
+        ? { outcome: 'not_found' }
+        : { outcome: 'found', observation: { quoteId, state } };
+    return this.isDown ? FAILED : (this.respondToRead(quoteId) ?? result);
   }
 
-  #computeBatchResult(quoteIds: readonly string[]): CheckQuotesResult {
-    if (this.failsBatch(quoteIds)) {
-      return { outcome: 'unavailable', reason: 'unexpected status', status: 500 };
-    }
-    if (this.rejectsBatch(quoteIds)) {
-      return { outcome: 'rejected', status: 400, detail: 'unknown quote' };
-    }
+  find(quoteIds: readonly string[]): CheckQuotesResult {
     const observations = quoteIds.flatMap((quoteId) => {
       const state = this.states.get(quoteId);
-      return state === undefined || this.omitsFromBatch(quoteId) ? [] : [{ quoteId, state }];
+      return state === undefined ? [] : [{ quoteId, state }];
     });
     return { outcome: 'found', observations };
   }
