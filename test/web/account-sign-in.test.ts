@@ -1,89 +1,127 @@
+import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { section } from '../helpers/web/account-page.ts';
+import { openAccount, section } from '../helpers/web/account-page.ts';
 import { controlTime } from '../helpers/web/control-time.ts';
+import { hostileTexts } from '../helpers/web/hostile-texts.ts';
 import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
 import { heading } from '../helpers/web/payment-pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
-/** Signing in on the account page. */
+/** Signing in with a browser extension, which may be broken or hostile. */
 
-const environment = useTestEnvironment();
+const environment = useTestEnvironment({ env: { USERNAME_PRICE_SAT: '16' } });
 const browser = useBrowser();
 
-const EXTENSION_BUTTON = 'Sign in with a browser extension';
-
-function openSignIn(approve: () => Promise<void>) {
+/** @param approve returns after the user has approved a signature, or rejects */
+async function openSignIn(
+  approve: () => Promise<void>,
+  prepare: (page: Page) => Promise<unknown> = async () => undefined,
+) {
   const { secretKey } = environment.newWallet();
-  return browser.openPage(`${environment.origin}/account`, {
-    prepare: async (page) => {
-      await controlTime(page);
-      await addNostrExtension(page, secretKey, approve);
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    prepare: async (newPage) => {
+      await addNostrExtension(newPage, secretKey, approve);
+      await prepare(newPage);
     },
   });
+  const button = page.getByRole('button', { name: 'Sign in with a browser extension' });
+  const cancel = () => page.getByRole('button', { name: 'Cancel' }).click();
+  const waitForAlert = (hasText: string) =>
+    section(page, 'Sign in').getByRole('alert').filter({ hasText }).waitFor();
+  return { page, button, cancel, waitForAlert };
 }
 
-it('signs in with a browser extension, and forgets the session when the page is reloaded', async () => {
-  const page = await openSignIn(async () => undefined);
-  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
+it('signs in and out, and forgets the session when the page is reloaded', async () => {
+  const { page, button } = await openSignIn(async () => undefined);
+  await button.click();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await heading(page, 'Sign in').waitFor();
+  expect(await heading(page, 'Received payments').count()).toBe(0);
+  await button.click();
   await heading(page, 'Received payments').waitFor();
   expect(await heading(page, 'Sign in').count()).toBe(0);
-
   // `useBrowser` checks that no cookie and no storage has the token.
   await page.reload();
   await heading(page, 'Sign in').waitFor();
 });
 
-it('signs out', async () => {
-  const page = await openSignIn(async () => undefined);
-  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
-  await page.getByRole('button', { name: 'Sign out' }).click();
-  await heading(page, 'Sign in').waitFor();
-  expect(await heading(page, 'Received payments').count()).toBe(0);
-});
-
-it('shows that the user refused to sign, and lets the user try again', async () => {
-  let isRefused = true;
-  const page = await openSignIn(async () => {
-    if (isRefused) {
-      throw new Error('User rejected');
-    }
-  });
-  const button = page.getByRole('button', { name: EXTENSION_BUTTON });
-  await button.click();
-  await section(page, 'Sign in').getByRole('alert').waitFor();
-  isRefused = false;
-  await button.click();
-  await heading(page, 'Received payments').waitFor();
-});
-
-it('waits for a user who takes time to approve the signature', async () => {
-  const approval = Promise.withResolvers<void>();
+it('waits for a user who takes time, cancels or refuses', async () => {
+  let approval = Promise.withResolvers<void>();
   let requestCount = 0;
-  const page = await openSignIn(() => {
+  const approve = () => {
     requestCount += 1;
     return approval.promise;
-  });
-  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
-  // The page does not ask twice at the same time.
+  };
+  const { page, button, cancel, waitForAlert } = await openSignIn(approve, controlTime);
+  await button.click();
   await page.getByRole('dialog', { name: 'Waiting for your extension.' }).waitFor();
-  await expect.poll(() => requestCount).toBe(1);
+  await cancel();
+  await waitForAlert('Signing in was cancelled.');
+
+  await button.click();
+  await expect.poll(() => requestCount).toBe(2);
+  approval.reject(new Error('User rejected'));
+  await waitForAlert('User rejected');
+
+  approval = Promise.withResolvers();
+  await button.click();
+  // The page does not ask twice at the same time.
+  await expect.poll(() => requestCount).toBe(3);
   await page.clock.fastForward('01:00');
   approval.resolve();
   await heading(page, 'Received payments').waitFor();
 });
 
-it('lets the user cancel', async () => {
-  const page = await openSignIn(() => new Promise(() => undefined));
-  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
-  await page.getByText('Waiting for your extension.').waitFor();
-  await page.getByRole('button', { name: 'Cancel' }).click();
-  await page.getByRole('alert').filter({ hasText: 'Signing in was cancelled.' }).waitFor();
-  expect(await page.getByRole('button', { name: EXTENSION_BUTTON }).isVisible()).toBe(true);
+it('does not sign in a user who cancels while the server responds', async () => {
+  const release = Promise.withResolvers<void>();
+  const { page, button, cancel, waitForAlert } = await openSignIn(
+    async () => undefined,
+    (newPage) =>
+      newPage.route('**/api/v2/user/info', async (route) => {
+        await release.promise;
+        await route.continue();
+      }),
+  );
+  const request = page.waitForRequest('**/api/v2/user/info');
+  await button.click();
+  await request;
+  await cancel();
+  release.resolve();
+  await waitForAlert('Signing in was cancelled.');
+  expect(await page.getByRole('button', { name: 'Sign out' }).count()).toBe(0);
 });
 
-it('says that there is no extension', async () => {
-  const page = await browser.openPage(`${environment.origin}/account`);
-  await page.getByRole('button', { name: EXTENSION_BUTTON }).click();
-  await page.getByRole('alert').filter({ hasText: 'has no Nostr extension' }).waitFor();
+const [HOSTILE_TEXT = ''] = hostileTexts('extension');
+const ERROR = JSON.stringify(HOSTILE_TEXT);
+
+it.each([
+  ['is missing', 'null', 'This browser has no Nostr extension'],
+  ['rejects', `{ signEvent: () => Promise.reject({ message: ${ERROR} }) }`, HOSTILE_TEXT],
+  ['returns nothing', '{ signEvent: async () => null }', 'it returned no signature'],
+  [
+    'forges a signature',
+    `{ signEvent: async (event) => ({
+        ...event, id: 'b'.repeat(64), pubkey: 'c'.repeat(64), sig: 'a'.repeat(128) }) }`,
+    'signature of the authorization event is invalid',
+  ],
+])('explains why an extension that %s cannot sign in', async (_name, extension, problem) => {
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [401],
+    prepare: (newPage) => newPage.addInitScript(`globalThis.nostr = ${extension}`),
+  });
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  await page.getByRole('alert').filter({ hasText: problem }).waitFor();
+});
+
+it('explains that the server did not respond if it receives the page of a Wi-Fi network', async () => {
+  const response = { contentType: 'text/html', body: '<h1>Log in</h1>' };
+  const page = await openAccount(browser, environment.newWallet(), {
+    prepare: (newPage) =>
+      newPage.route(/\/api\/v2\/(?:info|wallet|user\/mint)/, (route) => route.fulfill(response)),
+  });
+  for (const title of ['Username', 'Your mint']) {
+    const alert = section(page, title).getByRole('alert');
+    expect(await alert.textContent()).toContain('The server did not respond.');
+  }
 });
