@@ -7,8 +7,13 @@ import type {
   Proof,
   ProofState,
 } from './ecash.ts';
-import { type MintRequest, type MintRequestContext, sendMintRequest } from './mint-client.ts';
-import { type MintErrorResponse, parseErrorDetail } from './mint-error.ts';
+import {
+  type MintErrorResponse,
+  type MintRequest,
+  type MintRequestContext,
+  parseErrorDetail,
+  sendMintRequest,
+} from './mint-client.ts';
 import type { RequestWait } from './mint-rate-limiter.ts';
 import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
 import { wholeNumberSchema } from './whole-number-schema.ts';
@@ -25,10 +30,7 @@ const MAX_BYTES_PER_STATE = 2 * 1024;
 /** A list of hundreds of keysets is about 100 kB. */
 const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
 
-/**
- * Sends the requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
- * normalised. If the result of a swap is `unavailable` without `isUnsent`, the mint may have executed the swap.
- */
+/** Swaps and restores ecash. If a swap is `unavailable` without `isUnsent`, the mint may have executed it. */
 export class EcashClient {
   readonly #context: MintRequestContext;
 
@@ -36,7 +38,6 @@ export class EcashClient {
     this.#context = context;
   }
 
-  /** Reads the keysets of a mint, including inactive ones (NUT-02). */
   readKeysets(mintUrl: string) {
     return this.#send({
       mintUrl,
@@ -58,7 +59,6 @@ export class EcashClient {
     });
   }
 
-  /** Returns how long a swap for a buyer would wait for the rate limit of the mint; 0 if it can be sent. */
   getSwapWaitMs(mintUrl: string, addressGroup: string): number {
     return this.#context.limiter?.getWaitMs(mintUrl, 'swap', addressGroup) ?? 0;
   }
@@ -83,11 +83,7 @@ export class EcashClient {
     });
   }
 
-  /**
-   * Checks whether proofs are spent (NUT-07). Returns the states by Y.
-   *
-   * @param ys the points Y that identify the proofs, in lower-case hex. For upper case, Nutshell would report UNSPENT
-   */
+  /** Returns the states of proofs by Y (NUT-07). For a Y in upper-case hex, Nutshell would report UNSPENT. */
   checkState(mintUrl: string, ys: readonly string[]) {
     return this.#send({
       mintUrl,
@@ -119,7 +115,6 @@ export class EcashClient {
   }
 }
 
-/** A compressed point in hex. Converted to lower case. */
 const pointSchema = z
   .string()
   .regex(/^0[23][0-9a-fA-F]{64}$/)
@@ -147,10 +142,8 @@ const keysetSchema = z
     }),
   );
 
-/**
- * Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). Validating
- * thousands of keys would take long, so they are counted first. A keyset for the powers of two has 64.
- */
+// Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). They are
+// counted first, because validating thousands would take long. A keyset for the powers of two has 64.
 const keysetKeysSchema = z.object({
   id: keysetIdSchema,
   keys: z
@@ -198,7 +191,6 @@ function parseSignatures(body: unknown, { length }: readonly BlindedMessage[]) {
   return signatures?.length === length ? { outcome: 'signed' as const, signatures } : null;
 }
 
-/** Null if a proof has no state. */
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
   const schema = z.object({ states: listOf(stateSchema, 2 * requestedYs.length) });
   const requested = new Set(requestedYs);
@@ -255,20 +247,14 @@ export type SwapRejectionReason =
   | 'invalid'
   /** The mint has already signed the outputs, so an earlier request with them succeeded. */
   | 'outputs_signed'
-  /** The mint no longer signs with the keyset of the outputs. */
   | 'keyset_inactive'
-  /** The keyset of the outputs or of an input has expired. */
   | 'keyset_expired'
-  /** The inputs minus the fee do not equal the outputs. */
   | 'unbalanced'
   | 'other';
 
-/** Nutshell's code for almost any invalid transaction. Only the text shows the cause. */
-const TRANSACTION_ERROR = 11000;
-
 /**
  * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). A code
- * alone is ambiguous: 11000 has many causes, Nutshell also uses 11003 for "secret too long", older mints use 11002
+ * alone is ambiguous: 11000 is Nutshell's for almost any cause, Nutshell also uses 11003 for "secret too long", older mints use 11002
  * and 11003 for other errors, and older cdk mints send 10001 for any failure.
  */
 const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] = [
@@ -280,15 +266,11 @@ const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] =
     /proofs? (could not be verified|verification failed)|no secret in proofs|token not verified/i,
   ],
   ['outputs_signed', [11003], /already( been)? signed/i],
-  [
-    'keyset_inactive',
-    [12002, TRANSACTION_ERROR],
-    /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
-  ],
+  ['keyset_inactive', [12002, 11000], /keyset.*(inactive|not active)|(inactive|no active) keyset/i],
   ['keyset_expired', [12003], /keyset.*expired/i],
   [
     'unbalanced',
-    [11005, TRANSACTION_ERROR],
+    [11005, 11000],
     /not balanced|less than output amounts|inputs should equal outputs/i,
   ],
 ];

@@ -25,12 +25,6 @@ export const MINT_CONNECTION_LIMITS = { max: 200, maxPerSite: 8, shouldShrinkSit
 /** WebSockets to one mint. When another is needed, it replaces the oldest. */
 export const MAX_CONNECTIONS_PER_MINT = 3;
 
-/** Subscriptions on one WebSocket: the limit of cdk-mintd. */
-export const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
-
-/** Nutshell's limit for the lifetime of a connection. Quotes count even after they are unsubscribed. */
-export const MAX_QUOTES_PER_CONNECTION = 1_000;
-
 /** Durations in milliseconds. Tests shorten them. */
 export const SUBSCRIPTION_TIMING = {
   /** A message waits until the mint has confirmed the previous one, but no longer than this time. */
@@ -68,18 +62,6 @@ export type RateLimiterTiming = typeof RATE_LIMITER_TIMING;
 
 /** Concurrent requests on one route of a mint. More of them would only queue there. */
 export const MAX_IN_FLIGHT_PER_ROUTE = 16;
-
-/** Each of them may get a 429. */
-export const MAX_IN_FLIGHT_AFTER_REFUSAL = 2;
-
-/** A mint that accepts so many requests in a row no longer limits them, or much less. */
-export const ACCEPTED_BEFORE_FULL_SPEED = 100;
-
-/** Per minute, while other groups ask, too: half of Nutshell's default limit. */
-export const MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL = 10;
-
-/** Consecutive failures before requests pause. A healthy but busy mint also fails now and then. */
-export const FAILURES_BEFORE_BACKOFF = 5;
 
 /** Mints in caches. Users could otherwise fill the memory by naming mints. */
 export const MAX_CACHED_MINTS = 5_000;

@@ -21,14 +21,12 @@ const FAILURE_TTL_MS = 15_000;
 interface MintInfoCacheContext {
   client: Pick<MintClient, 'readInfo'>;
   loadInfo: (mintUrl: string) => Promise<MintInfo | null>;
-  /** Called when the info is new or has changed, and daily. */
   saveInfo: (mintUrl: string, info: MintInfo) => Promise<void>;
   monotonicMs: () => number;
   log: Pick<Logger, 'warn'>;
 }
 
 interface CacheEntry {
-  /** The last known info; null if the mint has never sent any. */
   info: MintInfo | null;
   hasLastRequestSucceeded: boolean;
   /** When this process last stored the info, on the monotonic clock. */
@@ -87,7 +85,6 @@ export class MintInfoCache {
     );
   }
 
-  /** If there is no entry, adds the stored info as one that is due for a refresh. */
   async #getEntry(mintUrl: string): Promise<CacheEntry> {
     let entry = this.#entries.get(mintUrl);
     if (entry === undefined) {

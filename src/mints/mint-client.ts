@@ -1,7 +1,8 @@
+import { z } from 'zod';
 import type { Clock } from '../clock.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
 import type { HttpResponse } from '../net/http-client.ts';
-import { isUnknownQuoteError, parseRedactedErrorDetail } from './mint-error.ts';
+import { toDisplayText } from '../untrusted-text.ts';
 import { type MintInfo, parseMintInfo } from './mint-info.ts';
 import type { MintRateLimiter, MintRoute, RequestWait } from './mint-rate-limiter.ts';
 import {
@@ -51,14 +52,8 @@ export type ReadInfoResult =
   | { outcome: 'invalid' }
   | FailedResult;
 
-/** Far above the response to a request for one quote. */
+/** A quote with a long invoice and all its fields is about 2 kB. */
 const MAX_QUOTE_RESPONSE_BYTES = 64 * 1024;
-
-/** In addition to {@link MAX_QUOTE_RESPONSE_BYTES}. A quote with a long invoice and all its fields is about 2 kB. */
-const MAX_BYTES_PER_CHECKED_QUOTE = 2 * 1024;
-
-/** The info of a mint with an embedded icon reaches 1 MB. Its chunks take up to a quarter more. */
-const MAX_INFO_RESPONSE_BYTES = 1.25 * 1024 * 1024;
 
 /** Sends requests about quotes and about a mint's info (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
 export class MintClient {
@@ -69,12 +64,8 @@ export class MintClient {
   }
 
   /**
-   * Creates a bolt11 quote in sat (NUT-04, NUT-23).
-   *
-   * @param params.pubkey locks the quote to this key, compressed in hex (NUT-20). The caller must compare it with
-   *   the key in the response
-   * @param params.description only for mints that support it, because other mints may reject the quote. The same
-   *   holds for `descriptionHash`
+   * The caller must compare the compressed `pubkey`, to which the quote is locked (NUT-20), with the response. Mints that
+   * support no description may reject a quote with one.
    */
   createQuote(
     mintUrl: string,
@@ -97,7 +88,6 @@ export class MintClient {
     });
   }
 
-  /** Reads the state of one quote (NUT-23). */
   async readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
     if (!isQuoteId(quoteId)) {
       return { outcome: 'not_found' };
@@ -127,7 +117,7 @@ export class MintClient {
       route: 'check',
       path: '/v1/mint/quote/bolt11/check',
       body: { quotes: [...ids] },
-      maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * MAX_BYTES_PER_CHECKED_QUOTE,
+      maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
         // A mint may repeat an id. Parsing more entries would only take time.
         if (!Array.isArray(quotes) || quotes.length > 2 * ids.size) {
@@ -150,13 +140,13 @@ export class MintClient {
     });
   }
 
-  /** Reads what the mint supports (NUT-06). */
   readInfo(mintUrl: string): Promise<ReadInfoResult> {
     return sendMintRequest<ReadInfoResult>(this.#context, {
       mintUrl,
       route: 'info',
       path: '/v1/info',
-      maxResponseBytes: MAX_INFO_RESPONSE_BYTES,
+      // With an embedded icon, it reaches 1 MB. Its chunks take up to a quarter more.
+      maxResponseBytes: 1.25 * 1024 * 1024,
       parse: (body) => {
         const info = parseMintInfo(body);
         return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
@@ -192,10 +182,7 @@ export interface MintRequestContext {
   limiter?: MintRateLimiter;
 }
 
-/**
- * Sends one request to a mint when the rate limiter allows it, and interprets the responses that mean the same on
- * every route. Sends nothing if the limiter does not allow it within `maxWaitMs`.
- */
+/** Sends a request if the rate limiter allows it within `maxWaitMs`. Interprets what means the same on every route. */
 export async function sendMintRequest<Result extends RequestResult>(
   context: MintRequestContext,
   request: MintRequest<Result>,
@@ -240,13 +227,11 @@ async function send<Result>(
   if (status >= 200 && status < 300) {
     return parse(json) ?? { outcome: 'unavailable', reason: 'unexpected response' };
   }
-  // 408: request timeout.
   const isRejection = status >= 400 && status < 500 && status !== 408;
   const rejection = isRejection ? parseRejection?.(response) : null;
   return rejection ?? { outcome: 'unavailable', reason: 'unexpected status', status };
 }
 
-/** Returns why a request failed, for people. */
 export function describeFailure(result: FailedResult): string {
   if (result.outcome === 'rate_limited') {
     return 'rate limited';
@@ -260,4 +245,42 @@ export function parseRetryAfterMs(header: string | undefined, nowMs: number): nu
   const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
   // During a pause of more than an hour, quotes would expire before their payments are noticed.
   return Number.isNaN(delayMs) ? null : Math.min(Math.max(Math.ceil(delayMs), 0), 60 * 60_000);
+}
+
+const errorDetailSchema = z.object({
+  detail: z.union([
+    z.string(),
+    // FastAPI sends a message for each invalid field.
+    z
+      .array(z.unknown())
+      .max(100)
+      .pipe(z.array(z.object({ msg: z.string() }))),
+  ]),
+});
+
+export type MintErrorResponse = Pick<RespondedResponse, 'headers' | 'json' | 'text'>;
+
+/**
+ * Returns the mint's error message as one short, printable line, also from a plain-text body (cdk). Empty for other
+ * bodies, such as a proxy's HTML page.
+ */
+export function parseErrorDetail({ headers, json, text }: MintErrorResponse): string {
+  const detail = errorDetailSchema.safeParse(json).data?.detail;
+  if (detail === undefined) {
+    return headers.get('content-type')?.startsWith('text/plain') ? toDisplayText(text) : '';
+  }
+  const message = typeof detail === 'string' ? detail : detail.map(({ msg }) => msg).join('; ');
+  return toDisplayText(message);
+}
+
+/** For the log. A word of 20 or more characters may be an id, a key or a secret. */
+export function parseRedactedErrorDetail(response: MintErrorResponse): string {
+  return parseErrorDetail(response).replace(/[\w+/=-]{20,}/g, '…');
+}
+
+/** The error codes that mints send for an unknown quote have many meanings (0, 50000). */
+export function isUnknownQuoteError(response: MintErrorResponse): boolean {
+  return /quote.*(not found|unknown|does not exist)|unknown quote/i.test(
+    parseErrorDetail(response),
+  );
 }

@@ -7,28 +7,8 @@ const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
-/** The part of a mint's info (NUT-06) that this service uses. */
-export interface MintInfo {
-  /** Name and description are short, printable, and on one line. Stored info of older versions has none. */
-  name: string | null;
-  description: string | null;
-  /** Whether it creates mint quotes with invoices in sat (NUT-04). */
-  supportsBolt11Sat: boolean;
-  minAmountSat: number | null;
-  maxAmountSat: number | null;
-  /** NUT-20. */
-  supportsLocking: boolean;
-  /** With which kind its WebSocket reports state changes of quotes (NUT-17); null if it reports none. */
-  subscriptionKind: SubscriptionKind | null;
-  /** NUT-29. */
-  batchCheck: { maxBatchSize: number } | null;
-  /** Whether it returns the states of proofs and restores signatures (NUT-07, NUT-09). */
-  supportsRestore: boolean;
-  /** Whether it puts a given description into the invoice (NUT-23). */
-  supportsDescription: boolean;
-  /** Proposed for NUT-23 (nuts PR 417). */
-  supportsDescriptionHash: boolean;
-}
+/** The part of a mint's info (NUT-06) that this service uses. Stored info of older versions has no name. */
+export type MintInfo = z.infer<typeof infoSchema>;
 
 const flagSchema = z.boolean().catch(false);
 
@@ -66,49 +46,50 @@ const batchCheckSchema = z
   .nullable()
   .catch(null);
 
-const infoSchema = z.object({
-  name: displayText(100),
-  description: displayText(300),
-  nuts: z.object({
-    4: z
-      .object({ disabled: flagSchema, methods: listOf(bolt11MethodSchema) })
-      .catch({ disabled: true, methods: [] }),
-    7: supportSchema,
-    9: supportSchema,
-    17: z
-      .object({
-        supported: listOf(z.object({ ...bolt11SatShape, commands: z.array(z.unknown()) })),
-      })
-      .catch({ supported: [] }),
-    20: supportSchema,
-    29: batchCheckSchema,
-  }),
-});
+const infoSchema = z
+  .object({
+    name: displayText(100),
+    description: displayText(300),
+    nuts: z.object({
+      4: z
+        .object({ disabled: flagSchema, methods: listOf(bolt11MethodSchema) })
+        .catch({ disabled: true, methods: [] }),
+      7: supportSchema,
+      9: supportSchema,
+      17: z
+        .object({
+          supported: listOf(z.object({ ...bolt11SatShape, commands: z.array(z.unknown()) })),
+        })
+        .catch({ supported: [] }),
+      20: supportSchema,
+      29: batchCheckSchema,
+    }),
+  })
+  .transform(({ name, description, nuts }) => {
+    const method = nuts[4].disabled ? undefined : nuts[4].methods[0];
+    return {
+      name,
+      description,
+      supportsBolt11Sat: method !== undefined,
+      minAmountSat: method?.min_amount ?? null,
+      maxAmountSat: method?.max_amount ?? null,
+      supportsLocking: nuts[20],
+      subscriptionKind:
+        SUBSCRIPTION_KINDS.find((kind) =>
+          nuts[17].supported.some(({ commands }) => commands.includes(kind)),
+        ) ?? null,
+      batchCheck: nuts[29],
+      supportsRestore: nuts[7] && nuts[9],
+      supportsDescription: method?.description || method?.options?.description || false,
+      // Proposed for NUT-23 (nuts PR 417).
+      supportsDescriptionHash:
+        method?.description_hash || method?.options?.description_hash || false,
+    };
+  });
 
 /** Null if the response does not come from a mint. A missing or malformed part counts as unsupported. */
 export function parseMintInfo(body: unknown): MintInfo | null {
-  const info = infoSchema.safeParse(body).data;
-  if (info === undefined) {
-    return null;
-  }
-  const { name, description, nuts } = info;
-  const method = nuts[4].disabled ? undefined : nuts[4].methods[0];
-  return {
-    name,
-    description,
-    supportsBolt11Sat: method !== undefined,
-    minAmountSat: method?.min_amount ?? null,
-    maxAmountSat: method?.max_amount ?? null,
-    supportsLocking: nuts[20],
-    subscriptionKind:
-      SUBSCRIPTION_KINDS.find((kind) =>
-        nuts[17].supported.some(({ commands }) => commands.includes(kind)),
-      ) ?? null,
-    batchCheck: nuts[29],
-    supportsRestore: nuts[7] && nuts[9],
-    supportsDescription: method?.description || method?.options?.description || false,
-    supportsDescriptionHash: method?.description_hash || method?.options?.description_hash || false,
-  };
+  return infoSchema.safeParse(body).data ?? null;
 }
 
 function displayText(maxLength: number) {

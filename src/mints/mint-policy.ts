@@ -14,7 +14,6 @@ interface MintSettings {
 
 /** Answers every question about a mint that depends on the operator's settings. All mint URLs are normalised. */
 export class MintPolicy {
-  /** The mints that the operator named. Users may choose any other. */
   readonly operatorMints: readonly string[];
   readonly #settings: MintSettings;
 

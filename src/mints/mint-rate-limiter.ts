@@ -6,18 +6,14 @@ import { type RequestResult, RouteRateLimiter } from './route-rate-limiter.ts';
 
 /** Mints count requests per route, so each route of a mint has its own limit. */
 export type MintRoute =
-  // Mint quotes: create one, read one, check a batch.
   | 'create'
   | 'read'
   | 'check'
   | 'info'
-  // Keysets and their keys.
   | 'keys'
-  // Proofs: swap them, check their state, restore them.
   | 'swap'
   | 'state'
   | 'restore'
-  // Open a WebSocket, and send a message on it.
   | 'socket';
 
 /** The permission to send one request, which counts as in flight until the slot is disposed of. */
@@ -60,9 +56,7 @@ interface RouteState {
   mintUrl: string;
   route: MintRoute;
   limiter: RouteRateLimiter;
-  /** In order of arrival. */
   waiters: Set<Waiter>;
-  /** Serves the waiters when the next request may be sent. */
   timer: NodeJS.Timeout | undefined;
   outage: OutageTracker;
 }
@@ -75,7 +69,10 @@ const MIN_RETRY_AFTER_MS = 1_000;
  */
 export class MintRateLimiter {
   readonly #context: MintRateLimiterOptions;
-  readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({ max: MAX_CACHED_MINTS });
+  readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({
+    max: MAX_CACHED_MINTS,
+    memoMethod: () => new Map(),
+  });
 
   constructor(context: MintRateLimiterOptions) {
     this.#context = context;
@@ -104,7 +101,6 @@ export class MintRateLimiter {
     return { outcome: 'rate_limited', retryAfterMs: Math.max(MIN_RETRY_AFTER_MS, retryAfterMs) };
   }
 
-  /** Returns how long a request would have to wait. */
   getWaitMs(mintUrl: string, route: MintRoute, addressGroup: string | null): number {
     const state = this.#mints.peek(mintUrl)?.get(route);
     const waitMs = state?.limiter.getWaitMs(this.#context.monotonicMs(), addressGroup) ?? 0;
@@ -117,7 +113,6 @@ export class MintRateLimiter {
     return this.#mints.peek(mintUrl)?.get(route)?.limiter.hasRefusedLately ?? false;
   }
 
-  /** Returns the state of the routes that this process has used. */
   listRoutes(mintUrl: string): { route: MintRoute; pauseMs: number; hasRefusedLately: boolean }[] {
     const nowMs = this.#context.monotonicMs();
     return [...(this.#mints.peek(mintUrl)?.values() ?? [])].map(({ route, limiter }) => ({
@@ -128,9 +123,7 @@ export class MintRateLimiter {
   }
 
   #getRoute(mintUrl: string, route: MintRoute): RouteState {
-    const routes = this.#mints.get(mintUrl) ?? new Map<MintRoute, RouteState>();
-    this.#mints.set(mintUrl, routes);
-    return routes.getOrInsertComputed(route, () => ({
+    return this.#mints.memo(mintUrl).getOrInsertComputed(route, () => ({
       mintUrl,
       route,
       limiter: new RouteRateLimiter(this.#context.timing),
@@ -191,7 +184,6 @@ export class MintRateLimiter {
     };
   }
 
-  /** Grants the slots that are free, and calls itself again when the next one is. */
   #serveWaiters(state: RouteState): void {
     clearTimeout(state.timer);
     let next = this.#findNext(state);
@@ -223,7 +215,6 @@ export class MintRateLimiter {
     return firstOfGroups.sort((a, b) => a.waitMs - b.waitMs || a.accepted - b.accepted)[0];
   }
 
-  /** Logs when a route starts to fail or to refuse requests, and when it has recovered. */
   #logChange(state: RouteState, result: RequestResult, hadRefused: boolean): void {
     const { mintUrl, route, limiter, outage } = state;
     const { log } = this.#context;

@@ -3,7 +3,6 @@ import { jsonRows, statementNow } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import type { MintInfo } from './mint-info.ts';
 
-/** Null if the mint has no row. */
 export async function loadMintInfo(db: Db, mintUrl: string): Promise<MintInfo | null> {
   const row = await db
     .selectFrom('mints')
@@ -27,9 +26,7 @@ export async function saveMintInfo(
     .execute();
 }
 
-/** What the last polls of a mint showed. */
 export interface MintContact {
-  /** Null if the mint has not answered a poll. */
   answeredAtMs: number | null;
   /** Since when polls fail; null if the last one succeeded. */
   failingSinceMs: number | null;

@@ -22,9 +22,7 @@ export interface SubscribableQuotes {
   hasUnsubscribed(): boolean;
   /** Takes at most `max` of the newest quotes that have no subscription. The newest is last. */
   takeUnsubscribed(max: number): string[];
-  /** The mint has confirmed a subscription of these quotes. */
   handleSubscribed(quoteIds: readonly string[]): void;
-  /** The subscription of these quotes is lost. */
   handleUnsubscribed(quoteIds: readonly string[]): void;
   /** The first report of a quote may be outdated. */
   handleNotification(observation: QuoteObservation): void;
@@ -32,12 +30,10 @@ export interface SubscribableQuotes {
 
 interface SubscriptionContext {
   mintUrl: string;
-  /** The kind that the mint advertises. */
   kind: SubscriptionKind;
   quotes: SubscribableQuotes;
   connect: WebSocketConnector;
   limiter: MintRateLimiter;
-  /** All mints share these slots. */
   connectionSlots: SiteSemaphore;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
@@ -63,7 +59,7 @@ export class MintSubscription {
     this.#timing = timing;
   }
 
-  /** Subscribes the quotes that have no subscription. Call it when there are new ones. Does not wait. */
+  /** Call this when there are quotes without a subscription. Does not wait. */
   subscribe(): void {
     if (!this.#isClosed && this.#context.quotes.hasUnsubscribed()) {
       this.#subscribing ??= this.#subscribeAll();
@@ -174,7 +170,6 @@ export class MintSubscription {
     this.subscribe();
   }
 
-  /** Subscribes the quotes of a lost connection again. */
   #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
     const { mintUrl, quotes, connectionSlots, monotonicMs } = this.#context;
     connectionSlots.release(mintUrl);
@@ -194,7 +189,6 @@ export class MintSubscription {
     this.subscribe();
   }
 
-  /** Waits until the time is over or {@link close} is called. */
   #pause(durationMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, Math.ceil(durationMs)).unref();

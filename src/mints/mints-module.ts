@@ -24,10 +24,7 @@ interface MintsModuleOptions
 
 export type Mints = ReturnType<typeof createMintsModule>;
 
-/**
- * Constructs the clients for mints and what they share. Payers, polls and the treasury have separate connections, so
- * that many payers cannot delay the polls.
- */
+/** Payers, polls and the treasury have separate connections, so that many payers cannot delay the polls. */
 export function createMintsModule(options: MintsModuleOptions) {
   const { db, policy, egress, clock, monotonicMs, log } = options;
   const timing = options.limiterTiming ?? RATE_LIMITER_TIMING;

@@ -33,6 +33,7 @@ export class QuoteCreator {
       ttl: 5 * 60_000,
       ttlResolution: 0,
       perf: { now: context.monotonicMs },
+      memoMethod: () => ({ longestAccepted: 0, shortestRejected: Number.POSITIVE_INFINITY }),
     });
   }
 
@@ -48,7 +49,7 @@ export class QuoteCreator {
     const { payerMaxWaitMs, monotonicMs, log } = this.#context;
     const deadlineMs = monotonicMs() + payerMaxWaitMs;
     const bytes = getDescriptionBytes(params);
-    const isTooLong = bytes >= this.#getDescriptions(mintUrl).shortestRejected;
+    const isTooLong = bytes >= this.#descriptions.memo(mintUrl).shortestRejected;
     const firstParams = isTooLong ? withoutDescription(params) : params;
     const firstResult = await this.#send(mintUrl, firstParams, {
       addressGroup,
@@ -66,7 +67,7 @@ export class QuoteCreator {
     // Not after `unavailable`, because the cause may have been a locked database instead of the description.
     const isDescriptionRejected =
       firstResult.outcome === 'rejected' && secondResult.outcome === 'created';
-    const descriptions = this.#getDescriptions(mintUrl);
+    const descriptions = this.#descriptions.memo(mintUrl);
     if (isDescriptionRejected && bytes > descriptions.longestAccepted) {
       descriptions.shortestRejected = bytes;
       log.info(
@@ -84,23 +85,11 @@ export class QuoteCreator {
   ): Promise<CreateQuoteResult> {
     const result = await this.#context.client.createQuote(mintUrl, params, wait);
     if (result.outcome === 'created') {
-      const descriptions = this.#getDescriptions(mintUrl);
+      const descriptions = this.#descriptions.memo(mintUrl);
       const bytes = getDescriptionBytes(params);
       descriptions.longestAccepted = Math.max(descriptions.longestAccepted, bytes);
     }
     return result;
-  }
-
-  #getDescriptions(mintUrl: string) {
-    const known = this.#descriptions.get(mintUrl);
-    const descriptions = known ?? {
-      longestAccepted: 0,
-      shortestRejected: Number.POSITIVE_INFINITY,
-    };
-    if (known === undefined) {
-      this.#descriptions.set(mintUrl, descriptions);
-    }
-    return descriptions;
   }
 }
 

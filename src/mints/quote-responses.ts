@@ -9,26 +9,14 @@ export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 export interface QuoteObservation {
   quoteId: string;
   state: ObservedState;
-  amountSat?: number;
-  request?: string;
+  amountSat?: number | undefined;
+  request?: string | undefined;
 }
 
 /** The ids of known mints have 36 to 43 characters. */
 export const MAX_QUOTE_ID_LENGTH = 256;
 
-export interface CreatedQuote {
-  quoteId: string;
-  /** The BOLT11 invoice, not validated. */
-  request: string;
-  /** Null if the response has no amount. */
-  amountSat: number | null;
-  /** In Unix seconds, as the mint sent it; null or 0 if the mint's Lightning node sets no expiry. */
-  expiry: number | null;
-  /** To which the mint locked the quote, in lower case; null for an unlocked quote. */
-  pubkey: string | null;
-  /** Null if this service cannot read the state, and so would not notice the payment. */
-  state: ObservedState | null;
-}
+export type CreatedQuote = z.infer<typeof createdQuoteSchema>;
 
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
@@ -42,7 +30,6 @@ const quoteIdSchema = z
 
 /** Malformed optional fields count as absent. */
 const amountSchema = wholeNumberSchema.optional().catch(undefined);
-const optionalTextSchema = z.string().max(MAX_REQUEST_LENGTH).optional().catch(undefined);
 
 const stateShape = {
   state: z.string().max(32).toUpperCase().optional().catch(undefined),
@@ -62,29 +49,28 @@ const createdQuoteSchema = z
     expiry: wholeNumberSchema.nullable().catch(null),
     pubkey: z.string().max(MAX_REQUEST_LENGTH).toLowerCase().nullable().catch(null),
   })
-  .transform(
-    ({ quote, request, amount = null, expiry, pubkey, ...status }): CreatedQuote => ({
-      quoteId: quote,
-      request,
-      amountSat: amount,
-      expiry,
-      pubkey: pubkey || null,
-      state: deriveState(status),
-    }),
-  );
+  .transform(({ quote, request, amount = null, expiry, pubkey, ...status }) => ({
+    quoteId: quote,
+    request,
+    amountSat: amount,
+    // In Unix seconds; null or 0 if the mint's Lightning node sets no expiry.
+    expiry,
+    pubkey: pubkey || null,
+    // Null if this service cannot read the state, and so would not notice the payment.
+    state: deriveState(status),
+  }));
 
 const observedQuoteSchema = z.object({
   ...stateShape,
   quote: quoteIdSchema,
   amount: amountSchema,
-  request: optionalTextSchema,
+  request: z.string().max(MAX_REQUEST_LENGTH).optional().catch(undefined),
 });
 
 export function isQuoteId(text: string): boolean {
   return quoteIdSchema.safeParse(text).success;
 }
 
-/** Null if the response to the creation of a quote is malformed or not in sat (NUT-04, NUT-23). */
 export function parseCreatedQuote(body: unknown): CreatedQuote | null {
   return createdQuoteSchema.safeParse(body).data ?? null;
 }
@@ -94,12 +80,7 @@ export function parseQuoteObservation(body: unknown): QuoteObservation | null {
   const { data } = observedQuoteSchema.safeParse(body);
   const state = data && deriveState(data);
   return state
-    ? {
-        quoteId: data.quote,
-        state,
-        ...(data.amount !== undefined && { amountSat: data.amount }),
-        ...(data.request !== undefined && { request: data.request }),
-      }
+    ? { quoteId: data.quote, state, amountSat: data.amount, request: data.request }
     : null;
 }
 

@@ -1,34 +1,23 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { RequestFailureReason } from '../net/request-failure.ts';
-import {
-  ACCEPTED_BEFORE_FULL_SPEED,
-  FAILURES_BEFORE_BACKOFF,
-  MAX_IN_FLIGHT_AFTER_REFUSAL,
-  MAX_IN_FLIGHT_PER_ROUTE,
-  MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL,
-  type RateLimiterTiming,
-} from './limits.ts';
+import { MAX_IN_FLIGHT_PER_ROUTE, type RateLimiterTiming } from './limits.ts';
 
-/** The result of a request without a response that the caller can interpret. */
 export type FailedResult =
   /** Status 429: the mint did not process the request. `retryAfterMs` is null without `Retry-After`. */
   | { outcome: 'rate_limited'; retryAfterMs: number | null }
   /** The mint may have processed the request, unless `isUnsent` is set. */
   | { outcome: 'unavailable'; reason: MintFailureReason; status?: number; isUnsent?: true };
 
-export type RequestResult =
-  | FailedResult
-  /** The mint processed the request. */
-  | {
-      outcome:
-        | 'created'
-        | 'found'
-        | 'not_found'
-        | 'rejected'
-        | 'signed'
-        | 'unsupported'
-        | 'invalid';
-    };
+export type RequestResult = FailedResult | { outcome: AnsweredOutcome };
+
+type AnsweredOutcome =
+  | 'created'
+  | 'found'
+  | 'not_found'
+  | 'rejected'
+  | 'signed'
+  | 'unsupported'
+  | 'invalid';
 
 type MintFailureReason =
   | RequestFailureReason
@@ -89,7 +78,6 @@ export class RouteRateLimiter {
     return this.#accepted;
   }
 
-  /** Records that a client wants to send a request. */
   recordClient(nowMs: number, addressGroup: AddressGroup): void {
     if (addressGroup === null || addressGroup === this.#lastAddressGroup) {
       return;
@@ -137,11 +125,13 @@ export class RouteRateLimiter {
     }
     this.#failures = 0;
     this.#acceptedSinceRefusal += 1;
-    if (this.#acceptedSinceRefusal >= ACCEPTED_BEFORE_FULL_SPEED) {
+    // A mint that accepts so many in a row no longer limits requests, or much less.
+    if (this.#acceptedSinceRefusal >= 100) {
       this.hasRefusedLately = false;
       this.#needsQuietWindow = false;
     }
-    const max = this.hasRefusedLately ? MAX_IN_FLIGHT_AFTER_REFUSAL : MAX_IN_FLIGHT_PER_ROUTE;
+    // Each of them may get a 429.
+    const max = this.hasRefusedLately ? 2 : MAX_IN_FLIGHT_PER_ROUTE;
     this.#maxInFlight = Math.min(this.#maxInFlight * 2, max);
   }
 
@@ -170,7 +160,8 @@ export class RouteRateLimiter {
 
   #recordFailure(nowMs: number, sentAtMs: number): void {
     this.#failures += 1;
-    const failures = this.#failures - FAILURES_BEFORE_BACKOFF + 1;
+    // A healthy but busy mint also fails now and then.
+    const failures = this.#failures - 4;
     if (failures > 0) {
       // From when the request was sent: after a timeout, the route has already waited that long.
       const untilMs = sentAtMs + computeBackoffMs(failures, this.#timing.backoff);
@@ -185,13 +176,13 @@ export class RouteRateLimiter {
     this.#maxInFlight = 1;
   }
 
-  /** At a mint that limits requests, an address group gets only a part of them while other groups need some, too. */
+  /** At a mint that limits requests, a group gets half of Nutshell's default limit while other groups ask, too. */
   #getGroupWaitMs(nowMs: number, addressGroup: AddressGroup): number {
     if (addressGroup === null || !this.hasRefusedLately || nowMs >= this.#isSharedUntilMs) {
       return 0;
     }
     const ofGroup = this.listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup);
-    const blocking = ofGroup.at(-MAX_REQUESTS_OF_GROUP_AFTER_REFUSAL);
+    const blocking = ofGroup.at(-10);
     return blocking === undefined ? 0 : Math.max(1, blocking.atMs + this.#timing.windowMs - nowMs);
   }
 }

@@ -1,11 +1,7 @@
 import { z } from 'zod';
 import { type GuardedSocket, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
 import { tryParseJson } from '../untrusted-text.ts';
-import {
-  MAX_QUOTES_PER_CONNECTION,
-  MAX_SUBSCRIPTIONS_PER_CONNECTION,
-  type SubscriptionTiming,
-} from './limits.ts';
+import type { SubscriptionTiming } from './limits.ts';
 import type { SubscriptionKind } from './mint-info.ts';
 import { parseQuoteObservation, type QuoteObservation } from './quote-responses.ts';
 
@@ -66,16 +62,14 @@ export class SubscriptionConnection {
   }
 
   get remainingCapacity(): number {
-    return this.subscriptionCount < MAX_SUBSCRIPTIONS_PER_CONNECTION
-      ? MAX_QUOTES_PER_CONNECTION - this.#quoteIds.size
-      : 0;
+    // cdk-mintd's limit of subscriptions, and Nutshell's of quotes, for the lifetime of a connection.
+    return this.subscriptionCount < 100 ? 1_000 - this.#quoteIds.size : 0;
   }
 
   listQuoteIds(): string[] {
     return [...this.#quoteIds];
   }
 
-  /** Subscribes to at most {@link remainingCapacity} quotes with one message. */
   subscribe(quoteIds: readonly string[], kind: SubscriptionKind): Promise<SubscribeOutcome> {
     const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
     this.subscriptionCount += 1;
@@ -98,7 +92,6 @@ export class SubscriptionConnection {
     this.#context.socket.close();
   }
 
-  /** Terminates the connection if neither a message nor a pong has arrived since the last ping. */
   #checkHeartbeat(): void {
     if (!this.#isAlive) {
       this.#context.socket.terminate();

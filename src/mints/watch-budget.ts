@@ -46,7 +46,6 @@ export class WatchBudget {
       : 0;
   }
 
-  /** Counts a quote that is about to be created. */
   add(mintUrl: string): void {
     this.#unpaidQuotes += 1;
     if (!this.#policy.isOperatorMint(mintUrl)) {

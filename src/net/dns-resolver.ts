@@ -2,10 +2,7 @@ import { type LookupAddress, promises } from 'node:dns';
 import { waitAtMost } from '../wait-at-most.ts';
 import { RequestFailure } from './request-failure.ts';
 
-/**
- * How long to wait for IPv6 addresses after the IPv4 addresses have arrived, and vice versa. Some name servers never
- * answer queries for IPv6 addresses.
- */
+/** The wait for IPv6 after IPv4 addresses and vice versa. Some name servers never answer queries for IPv6 addresses. */
 const OTHER_FAMILY_GRACE_MS = 300;
 
 /** A new resolver reads `/etc/resolv.conf` again and tries servers that failed before. */
@@ -16,10 +13,7 @@ const NO_ADDRESS_CODES: readonly unknown[] = ['ENOTFOUND', 'ENODATA', 'EBADNAME'
 /** Resolves a name to all its addresses. Rejects with a {@link RequestFailure}. */
 export type ResolveHostname = (hostname: string) => Promise<LookupAddress[]>;
 
-/**
- * Creates a resolver that queries the system's name servers, or `servers`. (`dns.lookup` uses a few threads; a slow name
- * server could block them for all names.)
- */
+/** Unlike this, `dns.lookup` uses a few threads, which a slow name server could block for all names. */
 export function createDnsResolver(servers?: readonly string[]): ResolveHostname {
   let resolver = createResolver(servers);
   let createdAtMs = performance.now();

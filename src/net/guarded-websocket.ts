@@ -10,12 +10,7 @@ import {
   findForbiddenPart,
   TLS_OPTIONS,
 } from './guarded-connection.ts';
-import {
-  BYTES_PER_MESSAGE,
-  MAX_HANDSHAKE_BYTES,
-  MAX_HEADER_BYTES,
-  MAX_MESSAGE_BYTES,
-} from './limits.ts';
+import { BYTES_PER_MESSAGE, MAX_HANDSHAKE_BYTES, MAX_HEADER_BYTES } from './limits.ts';
 import { MeteredSocket } from './metered-socket.ts';
 import { withoutBrackets } from './public-address.ts';
 import {
@@ -28,7 +23,8 @@ import {
 const WEBSOCKET_OPTIONS = {
   followRedirects: false,
   perMessageDeflate: false,
-  maxPayload: MAX_MESSAGE_BYTES,
+  // A quote or a Nostr event is a few kB.
+  maxPayload: 256 * 1024,
   // Each takes more than 100 bytes of memory, however short it is.
   maxFragments: 64,
   maxBufferedChunks: 1_024,
@@ -132,7 +128,10 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     this.#socket.on('error', (error) => this.#terminate(error));
     this.#socket.once('close', () => {
       clearTimeout(deadline);
-      this.emit('close', { reason: this.#getCloseReason(), status: this.#status });
+      const reason =
+        this.#status === null ? toHandshakeFailure(this.#failure) : 'handshake rejected';
+      const status = this.#status;
+      this.emit('close', { reason: this.#hasOpened ? 'connection lost' : reason, status });
     });
   }
 
@@ -168,13 +167,6 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   #terminate(failure: RequestFailureReason | Error): void {
     this.#failure ??= failure instanceof Error ? failure : new RequestFailure(failure);
     this.#socket.terminate();
-  }
-
-  #getCloseReason(): HandshakeFailure {
-    if (this.#hasOpened) {
-      return 'connection lost';
-    }
-    return this.#status === null ? toHandshakeFailure(this.#failure) : 'handshake rejected';
   }
 
   /** With `createConnection`, `ws` uses no agent and therefore no proxy. */

@@ -16,9 +16,6 @@ export const FETCH_LIMITS = {
 
 export type FetchLimits = typeof FETCH_LIMITS;
 
-/** Enough for 50 invoices a second at a mint that takes 300 ms for each; further requests wait. */
-export const MAX_CONNECTIONS_PER_HOST = 16;
-
 /** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
 export const KEEP_ALIVE_MS = 4_000;
 
@@ -37,15 +34,6 @@ export const MAX_HANDSHAKE_BYTES = 32 * 1024;
 /** Bytes of TLS that are no data, such as session tickets. 900 tickets fit into a record and take 10 ms. */
 export const MAX_TLS_BYTES = 128 * 1024;
 
-/** The TLS bytes that each byte of data allows in addition. A record for a short message takes 22 bytes. */
-export const TLS_BYTES_PER_BYTE = 1 / 8;
-
-/** For the replies to pings, whose records are longer than their data. */
-export const TLS_BYTES_PER_SECOND = 16;
-
-/** A quote or a Nostr event is a few kB. */
-export const MAX_MESSAGE_BYTES = 256 * 1024;
-
 /** What a message counts in addition to its bytes. Both threads spend up to 20 µs on it. */
 export const BYTES_PER_MESSAGE = 2 * 1024;
 
@@ -55,13 +43,6 @@ export const SITE_BYTES_PER_SECOND = 64 * 1024;
 
 /** How often the network thread records a heartbeat, and the main thread checks for it. */
 export const HEARTBEAT_INTERVAL_MS = 250;
-
-/** After two seconds without a heartbeat, the network thread is blocked. Its start may take longer. */
-export const MAX_MISSED_HEARTBEATS = 8;
-export const MAX_MISSED_HEARTBEATS_AT_START = 40;
-
-/** Honest responses need a few MB. Buffers count separately (see `maxBufferedBytes`). */
-export const THREAD_RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
 
 /** How long a site is suspended that has blocked the network thread. After the TTL, it begins with the first time. */
 export const SUSPENSION_BACKOFF = { initialMs: 10_000, maxMs: 60 * 60_000 };

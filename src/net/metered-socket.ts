@@ -2,12 +2,7 @@ import { connect, type LookupFunction, type Socket, type TcpNetConnectOpts } fro
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
-import {
-  MAX_HANDSHAKE_BYTES,
-  MAX_TLS_BYTES,
-  TLS_BYTES_PER_BYTE,
-  TLS_BYTES_PER_SECOND,
-} from './limits.ts';
+import { MAX_HANDSHAKE_BYTES, MAX_TLS_BYTES } from './limits.ts';
 import { RequestFailure } from './request-failure.ts';
 
 /** A TCP connection, below TLS. Counts what the host sends before a native library processes it. */
@@ -17,10 +12,7 @@ export class MeteredSocket extends Duplex {
   #receivedBytes = 0;
   #tls: TLSSocket | null = null;
 
-  /**
-   * @param receive called before the bytes that the host has sent are processed. Returns whether the host may send so
-   *   many; if not, the connection is destroyed
-   */
+  /** @param receive called before bytes are processed. If it returns false, the connection is destroyed */
   constructor(options: TcpNetConnectOpts, receive: (bytes: number) => boolean) {
     super();
     this.#socket = connect({ ...options, noDelay: true });
@@ -48,12 +40,10 @@ export class MeteredSocket extends Duplex {
     if (this.#tls === null) {
       return false;
     }
+    // A record for a short message takes 22 bytes, and one for a reply to a ping is longer than its data.
     const seconds = (performance.now() - this.#startedAtMs) / 1_000;
-    const maxBytes =
-      MAX_TLS_BYTES +
-      this.#tls.bytesRead * (1 + TLS_BYTES_PER_BYTE) +
-      seconds * TLS_BYTES_PER_SECOND;
-    return this.#receivedBytes > maxBytes;
+    const allowedBytes = this.#tls.bytesRead / 8 + seconds * 16;
+    return this.#receivedBytes > MAX_TLS_BYTES + this.#tls.bytesRead + allowedBytes;
   }
 
   override _read(): void {
@@ -81,7 +71,6 @@ export interface MeteredRequest extends Dispatcher.DispatchOptions {
 interface MeteredClientOptions {
   connect: buildConnector.connector;
   lookup: { lookup?: LookupFunction };
-  /** Called before bytes that the host sent are processed. */
   onBytes: (origin: string) => void;
 }
 

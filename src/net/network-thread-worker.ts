@@ -46,12 +46,14 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks });
   const sockets = new Map<number, GuardedSocket>();
   // By site. The number of sites that can have WebSockets is smaller.
-  const buckets = new LRUCache<string, ByteBucket>({ max: 1_000 });
+  const buckets = new LRUCache<string, ByteBucket>({
+    max: 1_000,
+    memoMethod: () => new ByteBucket(),
+  });
   const replies = new ReplyQueue(port);
 
   function openSocket(id: number, url: string, site: string): GuardedSocket {
-    const bucket = buckets.get(site) ?? new ByteBucket();
-    buckets.set(site, bucket);
+    const bucket = buckets.memo(site);
     const { origin } = new URL(url);
     status.recordOrigin(origin);
     const socket = connect(url, (bytes) => {
@@ -112,9 +114,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
  */
 export class NetworkThreadStatus {
   readonly memory: SharedArrayBuffer;
-  /** The heartbeats, and the length of the origin. */
   readonly #counters: Int32Array;
-  /** The origin of a URL in production is shorter. */
   readonly #origin: Buffer;
 
   constructor(memory = new SharedArrayBuffer(8 + 512)) {

@@ -13,11 +13,8 @@ import {
 import {
   type FetchLimits,
   HEARTBEAT_INTERVAL_MS,
-  MAX_MISSED_HEARTBEATS,
-  MAX_MISSED_HEARTBEATS_AT_START,
   SUSPENSION_BACKOFF,
   SUSPENSION_TTL_MS,
-  THREAD_RESOURCE_LIMITS,
 } from './limits.ts';
 import {
   NETWORK_THREAD_FILE,
@@ -146,7 +143,8 @@ export class NetworkThread {
     const worker = new Worker(NETWORK_THREAD_FILE, {
       workerData: { allowPrivateNetworks, limits, statusMemory } satisfies NetworkThreadOptions,
       env: createWorkerEnvironment(),
-      resourceLimits: THREAD_RESOURCE_LIMITS,
+      // Honest responses need a few MB. Buffers count separately.
+      resourceLimits: { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 },
     });
     worker.on('message', (batch: NetworkThreadReply[]) => {
       for (const reply of batch) {
@@ -172,15 +170,14 @@ export class NetworkThread {
       const { heartbeats } = status;
       missedHeartbeats = heartbeats === lastHeartbeats ? missedHeartbeats + 1 : 0;
       lastHeartbeats = heartbeats;
-      const maxMissed = heartbeats === 0 ? MAX_MISSED_HEARTBEATS_AT_START : MAX_MISSED_HEARTBEATS;
-      if (missedHeartbeats >= maxMissed) {
+      // Two seconds. The start may take longer.
+      if (missedHeartbeats >= (heartbeats === 0 ? 40 : 8)) {
         abandon(new Error('network thread records no heartbeat'));
       }
     }, HEARTBEAT_INTERVAL_MS).unref();
     return { worker, heartbeatTimer };
   }
 
-  /** @param busyOrigin of a thread that was blocked or died */
   #abandon(busyOrigin: string | null, error: unknown): void {
     const site = busyOrigin === null ? null : getSite(busyOrigin, this.#context);
     const suspendedMs = site === null ? 0 : this.#suspend(site);

@@ -46,7 +46,6 @@ export function isForbiddenHost(hostname: string): boolean {
   return isAddress ? !isPublicAddress(host) : LOOPBACK_NAME.test(host);
 }
 
-/** In a URL, an IPv6 address is in brackets. */
 export function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }

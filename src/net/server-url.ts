@@ -12,8 +12,7 @@ const UNRESERVED_CHARACTER = /^[\w.~-]$/;
 
 interface ServerUrlRules {
   maxLength: number;
-  secureProtocol: 'https:' | 'wss:';
-  plainProtocol: 'http:' | 'ws:';
+  scheme: 'http' | 'ws';
   /** For development: accepts the plain protocol and any port. */
   allowInsecure: boolean;
 }
@@ -31,9 +30,9 @@ export function normaliseServerUrl(text: string, rules: ServerUrlRules): string 
     return null;
   }
   const host = url.hostname.replace(/\.$/, '');
-  const isSecure = url.protocol === rules.secureProtocol;
+  const isSecure = url.protocol === `${rules.scheme}s:`;
   const isAccepted = rules.allowInsecure
-    ? isSecure || url.protocol === rules.plainProtocol
+    ? isSecure || url.protocol === `${rules.scheme}:`
     : isSecure && isAllowedPort(url);
   const hasCredentials = url.username !== '' || url.password !== '';
   if (!isAccepted || hasCredentials || EMPTY_LABEL.test(host)) {
@@ -64,8 +63,7 @@ const ESCAPED_SLASH = /%(?:2F|5C)/;
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {
   const normalised = normaliseServerUrl(text, {
     maxLength: 512,
-    secureProtocol: 'https:',
-    plainProtocol: 'http:',
+    scheme: 'http',
     allowInsecure: options.allowHttp,
   });
   const isForbidden = FORBIDDEN_PARTS.test(text.trim()) || ESCAPED_SLASH.test(normalised ?? '');

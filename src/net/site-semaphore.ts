@@ -18,12 +18,10 @@ interface SiteSemaphoreOptions {
  * to the operator. Each of them has its own slots and does not count towards the total.
  */
 export class SiteSemaphore {
-  /** The slots in use. */
   count = 0;
   readonly #options: SiteSemaphoreOptions;
   readonly #usedBySite = new KeyedCounter();
   #usedNonExemptCount = 0;
-  /** In order of arrival. */
   readonly #waiters = new Set<SlotKey & { grant: () => void }>();
   readonly #waitersBySite = new KeyedCounter();
 

@@ -14,8 +14,7 @@ export function normaliseRelayUrl(
 ): string | null {
   const url = normaliseServerUrl(untrustedText, {
     maxLength: RECEIPT_RELAY_LIMITS.maxUrlLength,
-    secureProtocol: 'wss:',
-    plainProtocol: 'ws:',
+    scheme: 'ws',
     allowInsecure: allowPrivateNetworks,
   });
   const isForbidden =

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isUnknownQuoteError, parseErrorDetail } from '../../../src/mints/mint-error.ts';
+import { isUnknownQuoteError, parseErrorDetail } from '../../../src/mints/mint-client.ts';
 
 describe('parseErrorDetail', () => {
   it.each([

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { parseSwapRejection, type SwapRejectionReason } from '../../../src/mints/ecash-client.ts';
-import { parseRedactedErrorDetail } from '../../../src/mints/mint-error.ts';
+import { parseRedactedErrorDetail } from '../../../src/mints/mint-client.ts';
 
 /** Responses of Nutshell 0.20.2 to swaps, all with status 400. */
 const NUTSHELL_RESPONSES: [string, object, SwapRejectionReason][] = [
