@@ -45,8 +45,8 @@ export class Authenticator {
     const nowSeconds = toUnixSeconds(clock());
     const expected = { method, pathname, origins: publicOrigins.origins, nowSeconds };
     const result = verifyNip98(encoded, expected, verifyEvent);
-    if (result.outcome === 'rejected') {
-      throw unauthorized(result.reason);
+    if (typeof result === 'string') {
+      throw unauthorized(result);
     }
     return result;
   }

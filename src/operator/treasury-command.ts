@@ -128,7 +128,7 @@ async function reportOverview(treasury: TreasuryContext): Promise<CommandReport>
     isSuccess: secretProblem === null,
     json: overview,
     lines: [
-      ...(secretProblem === null ? [] : [`${secretProblem.message}. ${secretProblem.advice}`, '']),
+      ...(secretProblem === null ? [] : [secretProblem, '']),
       balances.length === 0 ? NO_ECASH_TEXT : balancesTitle,
       ...balances.map(balanceToText),
       ...expiring.map((ecash) => `  ${formatExpiry(ecash, nowMs)}`),

@@ -25,7 +25,6 @@ export function parseRecipientAddress(localPart: string): RecipientAddress {
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 
-/** The characters of LUD-16. */
 const TAGGED_LOCAL_PART = /^([^+]*)\+([a-z0-9._+-]{1,64})$/i;
 
 /** Splits `alice+shop` into account and tag (LUD-16). An account with a `+`, from an invalid tag, does not exist. */
@@ -34,7 +33,6 @@ export function splitAddressTag(localPart: string): { account: string; tag: stri
   return { account, tag: tag === null ? null : tag.toLowerCase() };
 }
 
-/** Returns what may precede the `@` in the addresses of a recipient, in lower case. */
 export function listLocalParts(user: { pubkey: string; name: string | null }): string[] {
   const npub = nip19.npubEncode(user.pubkey);
   return user.name === null ? [npub] : [npub, user.name];
@@ -112,7 +110,6 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
 /** Looks like an npub, or like a key in hex. Such a name that already has an owner still resolves. */
 const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
 
-/** All names are in lower case. */
 export function isReservedUsername(
   name: string,
   operatorReservedNames: readonly string[],

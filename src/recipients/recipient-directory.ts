@@ -16,23 +16,16 @@ import {
   saveUserSettings,
 } from './user-store.ts';
 
-/** A key that can be paid, with the settings for its future payments. */
 export interface Recipient {
-  /** Hex. */
   readonly pubkey: string;
-  /** In lower case. */
   readonly name: string | null;
-  /** Normalised. */
   readonly mintUrl: string;
   readonly lockQuotes: boolean;
 }
 
-/** Whom a Lightning address names. The texts are in lower case. */
 export interface ResolvedAddress {
   recipient: Recipient;
-  /** The part of the address before the `@`, without its tag. */
   account: string;
-  /** For the recipient to tell payments apart (LUD-16). */
   tag: string | null;
 }
 
@@ -75,12 +68,7 @@ export class RecipientDirectory {
     return name === null ? null : this.#findUnblocked({ kind: 'name', name });
   }
 
-  /**
-   * Resolves the part of a Lightning address before the `@` (LUD-16): an npub or a username, in upper or lower case,
-   * with or without a tag.
-   *
-   * @throws RequestError if it names no recipient or a blocked recipient; the message is the same
-   */
+  /** Throws the same RequestError if the address names no recipient or a blocked recipient. */
   async resolveAddress(localPart: string): Promise<ResolvedAddress> {
     const { account, tag } = splitAddressTag(localPart);
     const recipient = this.#cache.get(account) ?? (await this.#readRecipient(account));
@@ -101,12 +89,7 @@ export class RecipientDirectory {
     return recipient;
   }
 
-  /**
-   * Saves settings for a key's future payments.
-   *
-   * @param assertAllowed called with the new settings; if it throws, nothing is saved. Concurrent changes of the same
-   *   user's settings wait
-   */
+  /** If `assertAllowed` throws, nothing is saved. Concurrent changes of the same user's settings wait for it. */
   async saveSettings(
     pubkey: string,
     settings: Partial<RecipientSettings>,
@@ -137,7 +120,6 @@ export class RecipientDirectory {
     return saved;
   }
 
-  /** @param localPart {@link ALL_RECIPIENTS} clears the cache */
   invalidate(localPart: string): void {
     this.#invalidationCount += 1;
     if (localPart === ALL_RECIPIENTS) {

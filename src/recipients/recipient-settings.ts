@@ -10,7 +10,6 @@ interface SettingsContext {
   mintPolicy: MintPolicy;
 }
 
-/** Sets the mint for a recipient's future payments. */
 export async function setMint(
   { recipients, mintInfoCache, mintPolicy }: SettingsContext,
   pubkey: string,

@@ -2,7 +2,6 @@ import { sql } from 'kysely';
 import { columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
-/** Payers get no new invoices for a recipient that the operator has blocked. */
 export interface RecipientBlock {
   sinceMs: number;
   reason: string | null;
@@ -10,7 +9,6 @@ export interface RecipientBlock {
 
 /** A row of `users`. If a setting is null, the operator's default applies. */
 export interface StoredUser {
-  /** Hex. */
   pubkey: string;
   name: string | null;
   mintUrl: string | null;
@@ -34,7 +32,6 @@ export function findUserByPubkey(db: Db, pubkey: string): Promise<StoredUser | n
   return findUser(db, 'pubkey', pubkey);
 }
 
-/** @param name in lower case */
 export function findUserByName(db: Db, name: string): Promise<StoredUser | null> {
   return findUser(db, 'name', name);
 }
@@ -46,24 +43,18 @@ export async function blockUser(
   reason: string | null,
   nowMs: number,
 ): Promise<RecipientBlock> {
-  return await tx
+  const { block } = (await findUserByPubkey(tx, pubkey)) ?? {};
+  const sinceMs = block?.sinceMs ?? nowMs;
+  const storedReason = reason ?? block?.reason ?? null;
+  const columns = { blocked_at: sinceMs, block_reason: storedReason, unblocked_at: null };
+  await tx
     .insertInto('users')
-    .values({ pubkey, blocked_at: nowMs, block_reason: reason })
-    .onConflict((conflict) =>
-      conflict.column('pubkey').doUpdateSet({
-        blocked_at: sql`case when users.unblocked_at is null
-          then coalesce(users.blocked_at, excluded.blocked_at) else excluded.blocked_at end`,
-        block_reason: sql`case when users.unblocked_at is null
-          then coalesce(excluded.block_reason, users.block_reason) else excluded.block_reason end`,
-        unblocked_at: null,
-      }),
-    )
-    .returning(['blocked_at as sinceMs', 'block_reason as reason'])
-    .$narrowType<{ sinceMs: number }>()
-    .executeTakeFirstOrThrow();
+    .values({ pubkey, ...columns })
+    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(columns))
+    .execute();
+  return { sinceMs, reason: storedReason };
 }
 
-/** Ends the block of a key. The block stays stored until the next one. */
 export async function unblockUser(tx: Tx, pubkey: string, nowMs: number): Promise<void> {
   await tx
     .updateTable('users')
@@ -121,7 +112,6 @@ export async function lockPaymentCounters(
   return rows;
 }
 
-/** Writes back counters from {@link lockPaymentCounters}. */
 export async function savePaymentCounters(
   tx: Tx,
   counters: readonly Omit<PaymentCounter, 'listedUntilMs'>[],
@@ -129,17 +119,12 @@ export async function savePaymentCounters(
   if (counters.length === 0) {
     return;
   }
-  const rows = counters.map((counter) => ({
-    pubkey: counter.pubkey,
-    paid_count: counter.paidCount,
-    last_paid_at: counter.lastPaidAtMs,
-  }));
-  const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
-  const pubkeys = rows.map(({ pubkey }) => pubkey);
+  const columns = { pubkey: 'text', paidCount: 'bigint', lastPaidAtMs: 'bigint' } as const;
+  const pubkeys = counters.map(({ pubkey }) => pubkey);
   // Materialized, so that SQLite parses the JSON only once. The second condition makes PostgreSQL use the index.
   await sql`
-    with changed as materialized (select * from ${jsonRows(tx, columns, rows)} as given)
-    update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
+    with changed as materialized (select * from ${jsonRows(tx, columns, counters)} as given)
+    update users set paid_count = changed."paidCount", last_paid_at = changed."lastPaidAtMs"
     from changed
     where users.pubkey = changed.pubkey and ${columnInValues(tx, 'users.pubkey', 'text', pubkeys)}
   `.execute(tx);

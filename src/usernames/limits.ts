@@ -1,5 +1,3 @@
-import type { BackoffLimits } from '../backoff.ts';
-
 const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 
@@ -15,26 +13,14 @@ export const MAX_OVERPAYMENT_PERCENT = 10;
 /** A curve operation takes 0.1 to 4 ms. Longer slices of them would delay other requests noticeably. */
 export const MAX_SLICE_MS = 2;
 
-/** Mints rotate keysets a few times a year. If a mint rejects an old keyset, the list is refreshed anyway. */
-export const KEYSETS_MAX_AGE_MS = 5 * 60 * SECOND_MS;
-
-/** Tokens with invented keysets cause refreshes, but Nutshell accepts only 60 requests a minute. */
-export const KEYSETS_REFRESH_INTERVAL_MS = 5 * SECOND_MS;
-
 /** Longer than any request to a mint takes. */
 export const PURCHASE_LEASE_MS = 30 * SECOND_MS;
-
-/** The longest pause is short, because a buyer may wait for the name. */
-export const RECOVERY_BACKOFF: BackoffLimits = { initialMs: 2 * SECOND_MS, maxMs: 60 * SECOND_MS };
 
 /** No request for a swap can still be in transit after this time, even in the queue of a proxy. */
 export const MAX_TRANSIT_MS = 120 * SECOND_MS;
 
 /** A mint that fails for so long has a lasting fault. The name should not stay on hold, and the buyer keeps the token. */
 export const UNDO_AFTER_MS = DAY_MS;
-
-/** Wallets and mints reject tokens of more than 1000 proofs. */
-export const MAX_WITHDRAWAL_PROOFS = 500;
 
 /** Withdrawals, or open purchases, that a command lists. */
 export const MAX_LISTED = 100;

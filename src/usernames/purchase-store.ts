@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { sql, type UpdateObject } from 'kysely';
 import type { DatabaseSchema } from '../database/schema.ts';
 import { columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
@@ -6,33 +7,12 @@ import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
 import { PURCHASE_LEASE_MS } from './limits.ts';
 
-// The journal of username purchases.
-//
-// A run is one attempt to complete an open purchase. It needs the purchase's lease, so that only one run at a time
-// works on it. If the process of a run dies, another run takes over when the lease expires. If a run has lost its
-// lease, its changes have no effect and return false.
+// The journal of username purchases. A run is one attempt to complete an open purchase. It needs the purchase's lease,
+// so that only one run at a time works on it. If a run has lost its lease, its changes have no effect and return false.
 
-/** An open purchase, for the run that completes it. */
-export interface OpenPurchase {
-  id: string;
-  pubkey: string;
-  name: string;
-  mintUrl: string;
-  sealedProofs: string;
-  /** Every output plan that the mint may have received, newest last. */
-  outputPlans: readonly OutputPlan[];
-  attempts: number;
-  /** When a swap was first sent although the mint had just reported the token as unspent; null if never. */
-  firstUnansweredAtMs: number | null;
-  /** When the last swap was sent of those that have no response; null without one. */
-  lastUnansweredAtMs: number | null;
-  /** The run that has the lease. */
-  leaseHolder: string;
-}
-
+export type OpenPurchase = Awaited<ReturnType<typeof acquireDuePurchases>>[number];
 export type OpenPurchaseSummary = Awaited<ReturnType<typeof listOpenPurchases>>[number];
 
-/** Records a purchase whose swap is sent next. */
 export async function insertPurchase(
   tx: Tx,
   purchase: OpenPurchase,
@@ -81,30 +61,24 @@ export async function claimProofs(
 /** Whether one of these proofs pays or paid for the name of the key. */
 export async function hasPaidForName(
   db: Db,
-  { pubkey, name, secretHashes }: { pubkey: string; name: string; secretHashes: readonly string[] },
+  pubkey: string,
+  name: string,
+  secretHashes: readonly string[],
 ): Promise<boolean> {
   const purchase = await db
-    .selectFrom('username_purchases')
+    .selectFrom('username_purchase_proofs')
+    .innerJoin('username_purchases', 'id', 'purchase')
     .select('id')
     .where('pubkey', '=', pubkey)
     .where('name', '=', name)
-    .where('id', 'in', (nested) =>
-      nested
-        .selectFrom('username_purchase_proofs')
-        .select('purchase')
-        .where(columnInValues(db, 'secret_hash', 'text', secretHashes)),
-    )
+    .where(columnInValues(db, 'secret_hash', 'text', secretHashes))
     .executeTakeFirst();
   return purchase !== undefined;
 }
 
 /** Acquires the leases of the purchases that have been due longest. Skips those with a lease. */
-export async function acquireDuePurchases(
-  db: Db,
-  leaseHolder: string,
-  nowMs: number,
-  limit: number,
-): Promise<OpenPurchase[]> {
+export async function acquireDuePurchases(db: Db, nowMs: number) {
+  const leaseHolder: string = randomUUID();
   const isLeaseFree = sql<boolean>`coalesce(lease_expires_at, 0) < ${nowMs}`;
   const rows = await db
     .updateTable('username_purchases')
@@ -117,7 +91,7 @@ export async function acquireDuePurchases(
         .where('next_attempt_at', '<=', nowMs)
         .where(isLeaseFree)
         .orderBy('next_attempt_at')
-        .limit(limit),
+        .limit(10),
     )
     // Checked again, because another process may have acquired the lease since the subquery was evaluated.
     .where('state', '=', 'open')
@@ -135,7 +109,11 @@ export async function acquireDuePurchases(
     ])
     .$narrowType<{ sealedProofs: string }>()
     .execute();
-  return rows.map((row) => ({ ...row, leaseHolder, outputPlans: JSON.parse(row.outputs) }));
+  return rows.map(({ outputs, ...row }) => ({
+    ...row,
+    leaseHolder,
+    outputPlans: JSON.parse(outputs) as OutputPlan[],
+  }));
 }
 
 /**
@@ -214,7 +192,6 @@ export async function pruneFailedPurchases(db: Db, limit: number): Promise<boole
   return pruned.numDeletedRows === BigInt(limit);
 }
 
-/** Lists open purchases, oldest first. */
 export async function listOpenPurchases(db: Db, limit: number) {
   return await db
     .selectFrom('username_purchases')
@@ -234,7 +211,6 @@ export async function listOpenPurchases(db: Db, limit: number) {
     .execute();
 }
 
-/** Counts the sold names, and adds up the face values of the tokens that paid for them. */
 export async function readTotalSales(db: Db) {
   const row = await db
     .selectFrom('username_purchases')

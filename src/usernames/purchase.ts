@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { computeBackoffMs } from '../backoff.ts';
-import { type Db, transaction, tryTransaction } from '../database/transaction.ts';
+import { type Db, tryTransaction } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { Proof } from '../mints/ecash.ts';
 import type { SwapRejectionReason } from '../mints/ecash-client.ts';
 import type { RequestWait } from '../mints/mint-rate-limiter.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
-import { MAX_TRANSIT_MS, RECOVERY_BACKOFF, UNDO_AFTER_MS } from './limits.ts';
+import { hashSecret, sumAmounts } from './ecash/proofs.ts';
+import { MAX_TRANSIT_MS, UNDO_AFTER_MS } from './limits.ts';
 import {
   acquireDuePurchases,
   claimProofs,
@@ -40,18 +41,12 @@ export interface PurchaseContext extends SwapContext {
 
 export interface PurchaseOrder {
   pubkey: string;
-  /** In lower case. */
   name: string;
   priceSat: number;
   mintUrl: string;
   /** The prefix of the buyer's address, which gets a share of the mint's rate limit. */
   addressGroup: string;
-  payment: {
-    proofs: readonly Proof[];
-    /** See `hashSecret`. */
-    secretHashes: readonly string[];
-    faceValueSat: number;
-  };
+  proofs: readonly Proof[];
 }
 
 export type PurchaseFailureReason =
@@ -68,7 +63,7 @@ export type PurchaseResult =
   | { outcome: 'pending' };
 
 /** Another request has the name, or the token pays or paid for another purchase. Nothing was stored. */
-type PurchaseConflict = { outcome: 'name_not_free' } | { outcome: 'token_used' };
+type PurchaseConflict = 'name_not_free' | 'token_used';
 
 /**
  * Buys a name: holds it and writes the purchase to the journal, redeems the token, and assigns the name. The recovery
@@ -77,9 +72,11 @@ type PurchaseConflict = { outcome: 'name_not_free' } | { outcome: 'token_used' }
 export async function startPurchase(
   context: PurchaseContext,
   order: PurchaseOrder,
-): Promise<PurchaseResult | PurchaseConflict | { outcome: 'mint_busy'; retryAfterMs: number }> {
-  const { pubkey, name, mintUrl, addressGroup, payment } = order;
-  const outputPlan = await planSwap(context, mintUrl, payment.proofs);
+): Promise<
+  PurchaseResult | { outcome: PurchaseConflict } | { outcome: 'mint_busy'; retryAfterMs: number }
+> {
+  const { pubkey, name, mintUrl, addressGroup, proofs } = order;
+  const outputPlan = await planSwap(context, mintUrl, proofs);
   if (typeof outputPlan === 'string') {
     return { outcome: 'failed', reason: outputPlan };
   }
@@ -95,7 +92,7 @@ export async function startPurchase(
     name,
     mintUrl,
     leaseHolder: randomUUID(),
-    sealedProofs: await context.sealer.seal(`purchase ${id}`, payment.proofs),
+    sealedProofs: await context.sealer.seal(`purchase ${id}`, proofs),
     outputPlans: [outputPlan],
     attempts: 0,
     firstUnansweredAtMs: null,
@@ -103,11 +100,11 @@ export async function startPurchase(
   };
   const conflict = await journalPurchase(context, purchase, order);
   if (conflict !== null) {
-    return conflict;
+    return { outcome: conflict };
   }
   return await finishOrRetry(context, purchase, async () => {
     const options = { maxWaitMs: 0, addressGroup };
-    const result = await redeemToken(context, purchase, payment.proofs, options);
+    const result = await redeemToken(context, purchase, proofs, options);
     return result.outcome === 'unknown' && !result.wasSent
       ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
       : applySwapResult(context, purchase, result, { isRejectionFinal: true });
@@ -116,7 +113,7 @@ export async function startPurchase(
 
 /** Continues open purchases that are due. Each needs its lease, so that one process at a time works on it. */
 export async function resumeDuePurchases(context: PurchaseContext): Promise<void> {
-  const due = await acquireDuePurchases(context.db, randomUUID(), context.clock(), 10);
+  const due = await acquireDuePurchases(context.db, context.clock());
   await Promise.all(
     due.map((purchase) =>
       finishOrRetry(context, purchase, () => resumePurchase(context, purchase)),
@@ -124,26 +121,25 @@ export async function resumeDuePurchases(context: PurchaseContext): Promise<void
   );
 }
 
-/** Holds the name and stores the token, before the token is redeemed. */
 async function journalPurchase(
   { db, sealer, clock }: PurchaseContext,
   purchase: OpenPurchase,
-  { priceSat, payment }: PurchaseOrder,
+  { priceSat, proofs }: PurchaseOrder,
 ): Promise<PurchaseConflict | null> {
   let conflict: PurchaseConflict | null = null;
   const { id, name, pubkey } = purchase;
   const nowMs = clock();
   await tryTransaction(db, async (tx) => {
     if (!(await holdUsername(tx, name, { pubkey, purchaseId: id, nowMs }))) {
-      conflict = { outcome: 'name_not_free' };
+      conflict = 'name_not_free';
       return false;
     }
-    await insertPurchase(tx, purchase, { priceSat, paidSat: payment.faceValueSat, nowMs });
+    await insertPurchase(tx, purchase, { priceSat, paidSat: sumAmounts(proofs), nowMs });
     if ((await readActiveTreasuryKeyId(tx)) !== sealer.keyId) {
       throw new Error('a process with another TREASURY_SECRET uses this database');
     }
-    if (!(await claimProofs(tx, id, payment.secretHashes))) {
-      conflict = { outcome: 'token_used' };
+    if (!(await claimProofs(tx, id, proofs.map(hashSecret)))) {
+      conflict = 'token_used';
       return false;
     }
     return true;
@@ -246,7 +242,6 @@ async function finishOrRetry(
   }
 }
 
-/** Assigns the name and stores the new proofs, unless another run has taken over. */
 async function completePurchaseAndAssignName(
   { db, sealer, graceMs, clock, log }: PurchaseContext,
   purchase: OpenPurchase,
@@ -279,11 +274,9 @@ async function failPurchaseAndFreeName(
   reason: PurchaseFailureReason,
 ): Promise<PurchaseResult> {
   const { id, name, pubkey } = purchase;
-  const isFailed = await transaction(db, async (tx) => {
+  const isFailed = await tryTransaction(db, async (tx) => {
     const isClosed = await closePurchase(tx, purchase, reason, clock());
-    if (isClosed) {
-      await releaseHeldUsername(tx, name, id);
-    }
+    await releaseHeldUsername(tx, name, id);
     return isClosed;
   });
   if (!isFailed) {
@@ -305,7 +298,9 @@ async function scheduleRetry(
 ): Promise<PurchaseResult> {
   const { id, lastUnansweredAtMs } = purchase;
   const attempts = purchase.attempts + 1;
-  const delayMs = isAnswered ? MAX_TRANSIT_MS : computeBackoffMs(attempts, RECOVERY_BACKOFF);
+  // At most a minute, because a buyer may wait for the name.
+  const backoffMs = computeBackoffMs(attempts, { initialMs: 2_000, maxMs: 60_000 });
+  const delayMs = isAnswered ? MAX_TRANSIT_MS : backoffMs;
   const nextAttemptAtMs = clock() + delayMs;
   await schedulePurchaseRetry(db, purchase, {
     reason,

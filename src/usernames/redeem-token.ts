@@ -35,7 +35,7 @@ export interface Swap {
 }
 
 export type SwapResult =
-  /** `expiresAtMs`: when the mint stops accepting the proofs; null if never. */
+  /** `expiresAtMs`: null if the proofs never expire. */
   | { outcome: 'done'; proofs: Proof[]; expiresAtMs: number | null }
   /** An earlier request without a response may nevertheless reach the mint and succeed. */
   | { outcome: 'rejected'; reason: SwapRejectionReason }
@@ -79,13 +79,9 @@ export async function sendSwap(
       return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
     }
     case 'rate_limited':
-      return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
+      return unknownResult(describeFailure(response), false);
     case 'unavailable':
-      return {
-        outcome: 'unknown',
-        reason: describeFailure(response),
-        wasSent: !response.isUnsent,
-      };
+      return unknownResult(describeFailure(response), !response.isUnsent);
   }
 }
 
@@ -94,7 +90,7 @@ export async function findSwapResult(context: SwapContext, swap: Swap): Promise<
   const ys = await mapInSlices(swap.inputs, computeY);
   const response = await context.client.checkState(swap.mintUrl, ys);
   if (response.outcome !== 'found') {
-    return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
+    return unknownResult(describeFailure(response), false);
   }
   const states = [...response.states.values()];
   if (states.every((state) => state === 'UNSPENT')) {
@@ -117,7 +113,7 @@ export async function restoreOutputs(
     const outputs = await deriveOutputs(treasurySecret, swap, index);
     const response = await client.restore(swap.mintUrl, outputs.blindedMessages);
     if (response.outcome !== 'found') {
-      return { outcome: 'unknown', reason: describeFailure(response), wasSent: false };
+      return unknownResult(describeFailure(response), false);
     }
     if (response.restored.length > 0) {
       const byOutput = new Map(response.restored.map(({ B_, signature }) => [B_, signature]));
@@ -129,21 +125,14 @@ export async function restoreOutputs(
   return null;
 }
 
-/**
- * Plans the outputs of a swap. They are worth the value of the proofs minus the mint's fee (NUT-02).
- *
- * @param shouldRefresh whether to request the mint's keysets again, because the mint rejected a swap
- * @returns `mint_unreachable` also if the mint has no usable keyset in sat
- */
+/** Plans outputs that are worth the proofs minus the mint's fee. `mint_unreachable`: or it has no usable keyset. */
 export async function planSwap(
   { keysetCache, clock }: SwapContext,
   mintUrl: string,
   proofs: readonly Proof[],
   shouldRefresh = false,
 ): Promise<OutputPlan | 'fee_exceeds_value' | 'mint_unreachable'> {
-  const keysets = await (shouldRefresh
-    ? keysetCache.refreshKeysets(mintUrl)
-    : keysetCache.getKeysets(mintUrl));
+  const keysets = await keysetCache.getKeysets(mintUrl, shouldRefresh);
   const keyset = keysets && selectOutputKeyset(keysets, clock());
   const keys = keyset && (await keysetCache.getKeys(mintUrl, keyset.id));
   const ids = new Set(keysets?.map(({ id }) => id));
@@ -154,11 +143,7 @@ export async function planSwap(
   return outputSat <= 0 ? 'fee_exceeds_value' : planOutputs(outputSat, keys, keyset);
 }
 
-const KEYS_UNAVAILABLE: SwapResult = {
-  outcome: 'unknown',
-  reason: 'the keys of the mint could not be read',
-  wasSent: false,
-};
+const KEYS_UNAVAILABLE = unknownResult('the keys of the mint could not be read', false);
 
 function toResult(
   proofs: Proof[] | null,
@@ -166,6 +151,10 @@ function toResult(
   failureReason: string,
 ): SwapResult {
   return proofs === null
-    ? { outcome: 'unknown', reason: failureReason, wasSent: true }
+    ? unknownResult(failureReason, true)
     : { outcome: 'done', proofs, expiresAtMs: finalExpiry ? finalExpiry * 1000 : null };
+}
+
+function unknownResult(reason: string, wasSent: boolean): SwapResult {
+  return { outcome: 'unknown', reason, wasSent };
 }

@@ -13,6 +13,7 @@ import {
   validateToken,
 } from './ecash/cashu-token.ts';
 import type { KeysetCache } from './ecash/keyset-cache.ts';
+import { hashSecret } from './ecash/proofs.ts';
 import { type PurchaseContext, type PurchaseFailureReason, startPurchase } from './purchase.ts';
 import { hasPaidForName } from './purchase-store.ts';
 import { type ClaimDecision, claimUsername, decideClaim, findUsername } from './username-store.ts';
@@ -22,9 +23,7 @@ export interface UsernamePolicy {
   priceSat: number | null;
   /** The only mint whose ecash is accepted, normalised. */
   mintUrl: string;
-  /** The operator's reserved names, in lower case, besides the built-in ones. */
   reserved: readonly string[];
-  /** How long a released name stays reserved for its previous owner. */
   graceMs: number;
 }
 
@@ -41,25 +40,18 @@ export interface UsernameContext {
 
 export interface RegistrationRequest {
   pubkey: string;
-  /** As the client wrote it. */
   username: string;
-  /** A `cashuA` or `cashuB` token; null if the client sent none. */
   token: string | null;
-  /** The prefix of the buyer's address, which gets a share of the mint's rate limit. */
   addressGroup: string;
 }
 
 export type RegistrationResult =
   | { outcome: 'owned' }
-  /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or wrong. */
   | { outcome: 'payment_required'; request: string; message: string };
 
 /**
  * Gives a key a name. Unless names are free or the key already has the name, the token has to pay for it, and is
  * redeemed only if the key gets the name. A repeated request with the same token has the same result.
- *
- * @throws RequestError if the key cannot have the name, or (`purchase_in_progress`, `token_not_used`) if the outcome of
- *   its purchase is not known yet
  */
 export async function registerUsername(
   context: UsernameContext,
@@ -109,14 +101,13 @@ export async function registerUsername(
   }
 }
 
-/** Why a key that has no claim to a name cannot buy it. */
 type NameObstacle = 'not_for_sale' | 'reserved' | 'taken';
 
-/** Finds out why a key that has no claim to a name cannot buy it; null if it can. Returns the name in lower case. */
+/** Returns the name in lower case, and why a key that has no claim to it cannot buy it. */
 export async function checkUsernameAvailability(
   { db, policy, clock }: UsernameContext,
   username: string,
-): Promise<{ name: string; obstacle: NameObstacle | null } | { name: null; obstacle: 'invalid' }> {
+): Promise<{ name: string | null; obstacle: NameObstacle | 'invalid' | null }> {
   const name = parseUsername(username);
   if (name === null) {
     return { name, obstacle: 'invalid' };
@@ -150,7 +141,6 @@ const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof Request
 
 const OWNED = { outcome: 'owned' } as const;
 
-/** Whether the token pays or paid for the name of this key. */
 async function isPayment(
   { db }: UsernameContext,
   pubkey: string,
@@ -160,7 +150,7 @@ async function isPayment(
   const decoded = decodeToken(token);
   return (
     decoded.outcome === 'decoded' &&
-    (await hasPaidForName(db, { pubkey, name, secretHashes: decoded.secretHashes }))
+    (await hasPaidForName(db, pubkey, name, decoded.proofs.map(hashSecret)))
   );
 }
 
@@ -215,7 +205,7 @@ async function buyUsername(
     priceSat,
     mintUrl,
     addressGroup,
-    payment: { ...payment, secretHashes: decoded.secretHashes },
+    proofs: payment.proofs,
   });
   switch (result.outcome) {
     case 'completed':
@@ -265,17 +255,17 @@ async function validatePayment(
   if (result.outcome !== 'unknown_keyset') {
     return result;
   }
-  const refreshed = (await keysetCache.refreshKeysets(mintUrl)) ?? keysets;
+  const refreshed = (await keysetCache.getKeysets(mintUrl, true)) ?? keysets;
   return await validateToken(token, { ...requirements, keysets: refreshed });
 }
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
-async function requireRestoreSupport({
-  policy,
-  mintInfoCache,
-  log,
-}: UsernameContext): Promise<void> {
-  const { mintUrl } = policy;
+async function requireRestoreSupport(context: UsernameContext): Promise<void> {
+  const {
+    policy: { mintUrl },
+    mintInfoCache,
+    log,
+  } = context;
   const info = await mintInfoCache.get(mintUrl);
   if (info?.supportsRestore) {
     return;
@@ -298,7 +288,6 @@ function inProgressError(message: string): RequestError {
   return new RequestError('purchase_in_progress', `${message} ${advice}`, 3);
 }
 
-/** @param retryAfterMs null: unknown */
 function mintError(retryAfterMs: number | null = null): RequestError {
   return new RequestError(
     'unavailable',

@@ -9,7 +9,6 @@ export interface SealedProof {
   amountSat: number;
   /** When the mint stops accepting the proof; null if never. */
   expiresAtMs: number | null;
-  /** The whole proof. */
   sealed: string;
 }
 
@@ -17,7 +16,6 @@ export type ExpiringEcash = Awaited<ReturnType<typeof listExpiringEcash>>[number
 export type MintBalance = Awaited<ReturnType<typeof listBalances>>[number];
 export type Withdrawal = Awaited<ReturnType<typeof listWithdrawals>>[number];
 
-/** Adds proofs, and skips proofs that are already stored. */
 export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]): Promise<void> {
   const columns = {
     y: 'text',
@@ -35,7 +33,6 @@ export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]):
   `.execute(db);
 }
 
-/** Lists the proofs of a mint, largest first. */
 export async function listTreasuryProofs(db: Db, mintUrl: string) {
   return await db
     .selectFrom('treasury_proofs')
@@ -73,7 +70,6 @@ export async function findWithdrawal(db: Db, id: string) {
   return await selectWithdrawals(db).where('id', '=', id).executeTakeFirst();
 }
 
-/** Lists withdrawals, newest first. */
 export async function listWithdrawals(db: Db, limit: number) {
   return await selectWithdrawals(db)
     .orderBy('created_at', 'desc')

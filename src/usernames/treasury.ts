@@ -5,7 +5,7 @@ import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
-import { EXPIRY_WARNING_MS, MAX_LISTED, MAX_WITHDRAWAL_PROOFS } from './limits.ts';
+import { EXPIRY_WARNING_MS, MAX_LISTED } from './limits.ts';
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
 import { openProof, type Sealer } from './sealer.ts';
 import {
@@ -28,18 +28,15 @@ export interface WithdrawalOrder {
 
 /** If the outcome is not `token`, nothing was withdrawn. */
 export type WithdrawalResult =
-  /** `leftSat` is the remaining balance at the mint. */
   | { outcome: 'token'; id: string; token: string; amountSat: number; leftSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
   /** `availableSat` is the nearest lower amount that proofs in one token add up to. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
-  /** A concurrent withdrawal took the ecash. */
   | { outcome: 'conflict' };
 
 export interface TreasuryContext {
   db: Db;
-  /** Null without a treasury secret. */
   sealer: Sealer | null;
   clock: Clock;
 }
@@ -53,7 +50,6 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
   const nowMs = clock();
   return {
     nowMs,
-    /** Why the balances cannot be withdrawn; null if they can. */
     secretProblem: await findTreasuryProblem(sealer, db),
     balances: await listBalances(db),
     expiring: await listExpiringEcash(db, nowMs + EXPIRY_WARNING_MS),
@@ -86,14 +82,15 @@ export async function withdrawFromTreasury(
   const nowMs = clock();
   const valid = stored.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
   const selected = selectProofs(valid.length > 0 ? valid : stored, requestedSat);
-  const withdrawn = selected.slice(0, MAX_WITHDRAWAL_PROOFS);
+  // Wallets and mints reject tokens of more than 1000 proofs.
+  const withdrawn = selected.slice(0, 500);
   const amountSat = sumAmounts(withdrawn);
   if (requestedSat !== null && amountSat !== requestedSat) {
     return { outcome: 'not_exact', requestedSat, availableSat: amountSat };
   }
   const proofs = await Promise.all(withdrawn.map((proof) => openProof(sealer, proof)));
   const id = randomUUID();
-  const sealedProofs = await sealer.seal(withdrawalSealContext(id), proofs);
+  const sealedProofs = await sealer.seal(`token ${id}`, proofs);
   const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
   const ys = withdrawn.map(({ y }) => y);
   const isWithdrawn =
@@ -115,22 +112,19 @@ export async function readWithdrawalToken(
     return null;
   }
   const { sealedProofs, mintUrl, amountSat } = withdrawal;
-  const proofs = await requireSealer(sealer).open(withdrawalSealContext(id), sealedProofs);
+  const proofs = await requireSealer(sealer).open(`token ${id}`, sealedProofs);
   return { token: encodeToken(mintUrl, proofs as Proof[]), amountSat };
 }
 
 function requireSealer(sealer: Sealer | null): Sealer {
   if (sealer === null) {
-    throw new OperatorError(`${MISSING_SECRET.message}. ${MISSING_SECRET.advice}`);
+    throw new OperatorError(MISSING_SECRET);
   }
   return sealer;
 }
 
 /** Returns why the treasury secret cannot open the stored ecash; null if it can, or if nothing is stored. */
-export async function findTreasuryProblem(
-  sealer: Sealer | null,
-  db: Db,
-): Promise<{ message: string; advice: string } | null> {
+export async function findTreasuryProblem(sealer: Sealer | null, db: Db): Promise<string | null> {
   const activeKeyId = await readActiveTreasuryKeyId(db);
   const isRightSecret = sealer !== null && (activeKeyId ?? sealer.keyId) === sealer.keyId;
   if (isRightSecret || !(await hasSealedData(db))) {
@@ -138,17 +132,11 @@ export async function findTreasuryProblem(
   }
   return sealer === null
     ? MISSING_SECRET
-    : {
-        message: `TREASURY_SECRET: is not the secret that sealed the stored ecash (its key is ${sealer.keyId}, the ecash needs ${activeKeyId})`,
-        advice: 'Set the secret that sealed the ecash, or the ecash is lost.',
-      };
+    : `TREASURY_SECRET: is not the secret that sealed the stored ecash (its key is ${sealer.keyId}, the ecash needs ${activeKeyId}). Set the secret that sealed the ecash, or the ecash is lost.`;
 }
 
-const MISSING_SECRET = {
-  message: 'TREASURY_SECRET: is missing, but the stored ecash needs it',
-  advice:
-    'Set it or, if it was generated, restore the file treasury-secret in DATA_DIR from a backup. Without it, the ecash is lost.',
-};
+const MISSING_SECRET =
+  'TREASURY_SECRET: is missing, but the stored ecash needs it. Set it or, if it was generated, restore the file treasury-secret in DATA_DIR from a backup. Without it, the ecash is lost.';
 
 /**
  * Selects proofs that are worth at most an amount; all if it is null. If any proofs add up to exactly the amount, these
@@ -164,8 +152,4 @@ function selectProofs<T extends { amount: number }>(
     remainingSat -= isSelected ? amount : 0;
     return isSelected;
   });
-}
-
-function withdrawalSealContext(withdrawalId: string): string {
-  return `token ${withdrawalId}`;
 }

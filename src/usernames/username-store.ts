@@ -40,7 +40,6 @@ export function decideClaim(stored: StoredUsername | null, pubkey: string | null
   return stored?.pubkey === pubkey ? ownClaims[availability] : 'taken';
 }
 
-/** @param name in lower case */
 export async function findUsername(db: Db, name: string): Promise<StoredUsername | null> {
   return (await selectUsernames(db).where('name', '=', name).executeTakeFirst()) ?? null;
 }
@@ -125,12 +124,13 @@ export async function assignHeldUsername(
   if (held === undefined) {
     return false;
   }
-  if (current !== undefined && current.request_seq > held.request_seq) {
-    await startGracePeriod(tx, name, nowMs, graceMs);
-    return true;
+  const keepsCurrent = current !== undefined && current.request_seq > held.request_seq;
+  const released = keepsCurrent ? name : current?.name;
+  if (released !== undefined) {
+    await startGracePeriod(tx, released, nowMs, graceMs);
   }
-  if (current !== undefined) {
-    await startGracePeriod(tx, current.name, nowMs, graceMs);
+  if (keepsCurrent) {
+    return true;
   }
   await tx
     .updateTable('usernames')
@@ -244,7 +244,6 @@ function selectUsernames(db: Db) {
 
 type UsernameRow = ReturnType<typeof createRow>;
 
-/** Returns the columns of a name that is not released. */
 function createRow(
   pubkey: string | null,
   status: UsernameStatus,

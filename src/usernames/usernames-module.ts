@@ -9,7 +9,7 @@ import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { KeysetCache } from './ecash/keyset-cache.ts';
 import { type PurchaseContext, resumeDuePurchases } from './purchase.ts';
-import type { UsernameContext, UsernamePolicy } from './register-username.ts';
+import type { UsernamePolicy } from './register-username.ts';
 import { Sealer } from './sealer.ts';
 import { findTreasuryProblem } from './treasury.ts';
 import { activateTreasuryKey } from './treasury-store.ts';
@@ -41,15 +41,9 @@ export async function createUsernamesModule(
   const { settings, db, mints, allowHttpMints, clock, monotonicMs, log } = options;
   await prepareTreasurySecret(settings, db);
   const purchases = createPurchaseContext(options);
-  const context: UsernameContext = {
-    db,
-    policy: settings.usernames,
-    mintInfoCache: mints.infoCache,
-    allowHttpMints,
-    purchases,
-    clock,
-    log,
-  };
+  const { usernames: policy } = settings;
+  const { infoCache: mintInfoCache } = mints;
+  const context = { db, policy, mintInfoCache, allowHttpMints, purchases, clock, log };
   const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({
     work: async () => {
@@ -58,9 +52,9 @@ export async function createUsernamesModule(
     },
     intervalMs: options.recoveryIntervalMs ?? 2_000,
     onError: (err) => {
-      const level = outage.recordFailure() ? 'warn' : 'debug';
-      log[level](
-        { event: 'purchase_recovery_failed', err },
+      const details = { event: 'purchase_recovery_failed', err };
+      log[outage.recordFailure() ? 'warn' : 'debug'](
+        details,
         'purchase recovery failed; will retry',
       );
     },
@@ -109,7 +103,7 @@ async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promis
   let sealer = createTreasurySealer(settings);
   const problem = await findTreasuryProblem(sealer, db);
   if (problem !== null) {
-    throw new OperatorError(`${problem.message}. ${problem.advice}`);
+    throw new OperatorError(problem);
   }
   if (sealer === null && database.kind === 'sqlite' && usernames.priceSat) {
     sealer = new Sealer(loadOrGenerateSecret(database.dataDir, 'treasury-secret'));

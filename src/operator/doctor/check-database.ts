@@ -153,7 +153,7 @@ async function checkTreasurySecret(
   return findStartFailure('settings.treasury_secret', async () => {
     const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
     if (treasuryProblem !== null) {
-      throw new OperatorError(`${treasuryProblem.message}. ${treasuryProblem.advice}`);
+      throw new OperatorError(treasuryProblem);
     }
   });
 }

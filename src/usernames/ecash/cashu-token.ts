@@ -12,7 +12,7 @@ import { wholeNumberSchema } from '../../mints/whole-number-schema.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { MAX_OVERPAYMENT_PERCENT, MAX_TOKEN_LENGTH, MAX_TOKEN_PROOFS } from '../limits.ts';
-import { computeInputFeeSat, getExpiryMs, hashSecret, mapInSlices, sumAmounts } from './proofs.ts';
+import { computeInputFeeSat, getExpiryMs, mapInSlices, sumAmounts } from './proofs.ts';
 
 /** The reason is a sentence for the client that quotes nothing from the token. */
 export interface TokenRejection {
@@ -27,12 +27,10 @@ export interface DecodedToken {
   unit: string;
   /** At least one, with full or short keyset ids. */
   proofs: readonly Proof[];
-  /** See {@link hashSecret}. */
-  secretHashes: readonly string[];
 }
 
 export type TokenValidationResult =
-  | { outcome: 'valid'; proofs: Proof[]; faceValueSat: number }
+  | { outcome: 'valid'; proofs: Proof[] }
   | TokenRejection
   /** The mint may have added the keyset after its keysets were read. */
   | { outcome: 'unknown_keyset'; reason: string };
@@ -60,7 +58,7 @@ export function decodeToken(text: string): DecodedToken | TokenRejection {
       return TOO_LARGE;
     }
     const proofs = content.proofs.map((proof) => proofSchema.parse(proof));
-    return { ...content, outcome: 'decoded', proofs, secretHashes: proofs.map(hashSecret) };
+    return { ...content, outcome: 'decoded', proofs };
   } catch {
     // The message of a decoding error may quote the token.
     return MALFORMED_TOKEN;
@@ -70,8 +68,6 @@ export function decodeToken(text: string): DecodedToken | TokenRejection {
 /**
  * Checks that a token is from one mint, in sat, without spending conditions, not expired, and worth the price but not
  * much more. Expands short keyset ids (NUT-02). Does not check whether the proofs are spent or forged.
- *
- * @param requirements.keysets all keysets of the mint, in every unit
  */
 export async function validateToken(
   token: DecodedToken,
@@ -124,17 +120,13 @@ export async function validateToken(
   try {
     // A mint might respond to an invalid point with an error that leaves the purchase open.
     await mapInSlices(proofs, ({ C }) => pointFromHex(C));
-    return { outcome: 'valid', proofs, faceValueSat };
+    return { outcome: 'valid', proofs };
   } catch {
     return MALFORMED_TOKEN;
   }
 }
 
-/**
- * Encodes a `cashuB` token in sat (NUT-00).
- *
- * @param proofs unspent, with hex keyset ids
- */
+/** Encodes a `cashuB` token in sat (NUT-00). */
 export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
   return getEncodedToken({
     mint: mintUrl,
@@ -144,9 +136,8 @@ export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
 }
 
 /**
- * Encodes a single-use payment request for a username, in sat for one mint (NUT-18). It has no transport, because the
- * client sends the token in its next HTTP request (NUT-24). Base64url without padding, because cdk's wallet accepts
- * nothing else.
+ * Encodes a payment request (NUT-18) without a transport, because the client sends the token in its next HTTP request
+ * (NUT-24). In base64url without padding, because cdk's wallet accepts nothing else.
  */
 export function encodePaymentRequest(amountSat: number, mintUrl: string): string {
   const id = randomUUID();
@@ -170,8 +161,6 @@ const SHORT_KEYSET_ID_PATTERN = /^01[0-9a-f]{14}$/;
 /** `cashuA` is JSON with proofs grouped by mint. Older tokens have no unit and are in sat. */
 const contentV3Schema = z.object({ token: z.array(z.unknown()), unit: z.string().nullish() });
 const entryV3Schema = z.object({ mint: z.string(), proofs: z.array(z.unknown()) });
-
-/** `cashuB`, as cashu-ts decodes it. */
 const contentV4Schema = z.object({ mint: z.string(), unit: z.string() });
 
 const proofSchema = z.object({

@@ -1,20 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import type { Keyset, KeysetKeys } from '../../mints/ecash.ts';
 import type { EcashClient } from '../../mints/ecash-client.ts';
-import { KEYSETS_MAX_AGE_MS, KEYSETS_REFRESH_INTERVAL_MS } from '../limits.ts';
 import { verifyKeysetKeys } from './proofs.ts';
-
-interface KeysetList {
-  keysets: readonly Keyset[];
-  fetchedAtMs: number;
-}
 
 /**
  * Caches the keysets of mints and their keys. Keys never expire, because a keyset's id is derived from them (NUT-02).
  * Concurrent callers share one request. The methods return null if the mint does not respond.
  */
 export class KeysetCache {
-  readonly #lists: LRUCache<string, KeysetList>;
+  readonly #lists: LRUCache<string, { keysets: readonly Keyset[]; fetchedAtMs: number }>;
   readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
   readonly #monotonicMs: () => number;
 
@@ -41,20 +35,16 @@ export class KeysetCache {
     });
   }
 
-  async getKeysets(
-    mintUrl: string,
-    maxAgeMs = KEYSETS_MAX_AGE_MS,
-  ): Promise<readonly Keyset[] | null> {
-    const isRecent = (list: KeysetList | undefined) =>
-      list !== undefined && this.#monotonicMs() - list.fetchedAtMs < maxAgeMs;
+  /** @param shouldRefresh after a keyset was unknown or inactive. Bounded, because any invented keyset is unknown */
+  async getKeysets(mintUrl: string, shouldRefresh = false): Promise<readonly Keyset[] | null> {
+    const maxAgeMs = shouldRefresh ? 5_000 : 5 * 60_000;
+    const isRecent = (fetchedAtMs = Number.NEGATIVE_INFINITY) =>
+      this.#monotonicMs() - fetchedAtMs < maxAgeMs;
     const known = this.#lists.get(mintUrl);
-    const list = isRecent(known) ? known : await this.#lists.fetch(mintUrl, { forceRefresh: true });
-    return list !== undefined && isRecent(list) ? list.keysets : null;
-  }
-
-  /** Requests the list again, after a keyset was unknown or inactive. Returns the last list if it is recent. */
-  refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.getKeysets(mintUrl, KEYSETS_REFRESH_INTERVAL_MS);
+    const list = isRecent(known?.fetchedAtMs)
+      ? known
+      : await this.#lists.fetch(mintUrl, { forceRefresh: true });
+    return list !== undefined && isRecent(list.fetchedAtMs) ? list.keysets : null;
   }
 
   /** Also returns null if the mint does not list the keyset, or the keys do not match its id. */

@@ -17,12 +17,11 @@ import type {
 } from '../../mints/ecash.ts';
 import { MAX_SLICE_MS } from '../limits.ts';
 
-/** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-00, NUT-07). */
+/** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-07). */
 export function computeY({ secret }: Pick<Proof, 'secret'>): string {
   return hashToCurve(new TextEncoder().encode(secret)).toHex(true);
 }
 
-/** Identifies a proof, too, and takes 1 % of the time of its Y. */
 export function hashSecret({ secret }: Pick<Proof, 'secret'>): string {
   return hash('sha256', secret);
 }
@@ -86,11 +85,7 @@ export function verifyKeysetKeys(keyset: Keyset, { keys }: KeysetKeys): boolean 
   });
 }
 
-/**
- * Splits a positive amount into as few outputs as possible.
- *
- * @throws Error if the keys cannot make up the amount
- */
+/** Splits an amount into as few outputs as possible. Throws if the keys cannot make up the amount. */
 export function planOutputs(
   amountSat: number,
   { id, keys }: KeysetKeys,

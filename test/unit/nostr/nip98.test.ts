@@ -25,11 +25,7 @@ beforeAll(async () => {
 describe('verifyNip98', () => {
   it('returns the public key and the payload hash of a valid event', () => {
     const pubkey = getPublicKey(SECRET_KEY);
-    expect(verify(signAndEncode({}))).toEqual({
-      outcome: 'valid',
-      pubkey,
-      payloadHash: null,
-    });
+    expect(verify(signAndEncode({}))).toEqual({ pubkey, payloadHash: null });
     expect(verify(signAndEncode({ tags: [['payload', 'abc']] }))).toMatchObject({
       payloadHash: 'abc',
     });
@@ -47,17 +43,14 @@ describe('verifyNip98', () => {
     '/api/v2/user/info',
     '',
   ])('rejects an event that signs the URL %j', (url) => {
-    expect(verify(signAndEncode({ url }))).toMatchObject({
-      outcome: 'rejected',
-      reason: expect.stringMatching(`must sign ${REQUEST_URL}|not a valid`),
-    });
+    expect(verify(signAndEncode({ url }))).toMatch(`must sign ${REQUEST_URL}`);
   });
 
   it.each(['5'.padStart(64, '0'), '0'.repeat(64), 'f'.repeat(64)])(
     'rejects the key %s, which is not on the curve',
     (pubkey) => {
       const unsigned = { ...createAuthEvent(), pubkey };
-      expect(verify(encode({ ...unsigned, id: getEventHash(unsigned) })).outcome).toBe('rejected');
+      expect(verify(encode({ ...unsigned, id: getEventHash(unsigned) }))).toMatch('signature');
     },
   );
 
@@ -65,26 +58,16 @@ describe('verifyNip98', () => {
     const anyText = fc.oneof(fc.string(), fc.base64String(), fc.jsonValue().map(encode));
     fc.assert(
       fc.property(anyText, (text) => {
-        expect(verify(text).outcome).toBe('rejected');
+        expect(verify(text)).toMatch('not a base64 encoded Nostr event');
       }),
     );
   });
 });
 
-/** @param tags additional tags, or null for no tags at all */
-function createAuthEvent(
-  options: { url?: string; method?: string; tags?: string[][] | null } = {},
-) {
-  const { url = REQUEST_URL, method = 'GET', tags = [] } = options;
-  return finalizeEvent(
-    {
-      kind: 27_235,
-      created_at: NOW_SECONDS,
-      content: '',
-      tags: tags === null ? [] : [['u', url], ['method', method], ...tags],
-    },
-    SECRET_KEY,
-  );
+function createAuthEvent({ url = REQUEST_URL, tags = [] as string[][] } = {}) {
+  const allTags = [['u', url], ['method', 'GET'], ...tags];
+  const template = { kind: 27_235, created_at: NOW_SECONDS, content: '', tags: allTags };
+  return finalizeEvent(template, SECRET_KEY);
 }
 
 function signAndEncode(options: Parameters<typeof createAuthEvent>[0]): string {

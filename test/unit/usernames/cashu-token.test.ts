@@ -46,7 +46,6 @@ describe('an acceptable token', () => {
     expect(await validate(token)).toEqual({
       outcome: 'valid',
       proofs: [withoutDleq(PROOF)],
-      faceValueSat: 8,
     });
   });
 
