@@ -32,7 +32,6 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
-import { MAX_COUNTED_OPEN_QUOTES, MAX_REASON_LENGTH } from './limits.ts';
 import { countPayments, searchQuotes } from './trace/trace-store.ts';
 
 export const userCommand: OperatorCommand = {
@@ -58,9 +57,20 @@ export const userCommand: OperatorCommand = {
       throw new UsageError('--reason is only for `user block`.');
     }
     const identifier = parseUserIdentifier(operands);
-    const reason = values.reason === undefined ? null : parseReason(values.reason);
+    const reason = parseReason(values.reason);
     return async ({ db, clock }) => {
-      const report = await runAction(db, action, identifier, reason, clock());
+      const nowMs = clock();
+      const run = async (pubkey: string, user: StoredUser | null) =>
+        action === 'show'
+          ? reportUser(db, pubkey, user, nowMs)
+          : changeBlock(db, pubkey, user, { action, reason, nowMs });
+      let report: CommandReport;
+      if (identifier.kind === 'pubkey') {
+        report = await run(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
+      } else {
+        const user = await findUserByName(db, identifier.name);
+        report = await (user ? run(user.pubkey, user) : reportUnusedName(db, identifier.name));
+      }
       return createReportResult(report, values.json);
     };
   },
@@ -85,31 +95,15 @@ function parseUserIdentifier(operands: string[]): UserIdentifier {
   );
 }
 
-/** The output shows the reason in one line. */
-function parseReason(text: string): string {
-  const reason = text.trim();
-  if (reason === '' || reason.length > MAX_REASON_LENGTH || /\p{Cc}/u.test(reason)) {
-    throw new UsageError(`Give a reason in one line of at most ${MAX_REASON_LENGTH} characters.`);
+function parseReason(text: string | undefined): string | null {
+  const reason = text?.trim() ?? null;
+  if (reason === null) {
+    return null;
+  }
+  if (!/^\P{Cc}{1,500}$/u.test(reason)) {
+    throw new UsageError('Give a reason in one line of at most 500 characters.');
   }
   return reason;
-}
-
-async function runAction(
-  db: Db,
-  action: 'show' | 'block' | 'unblock',
-  identifier: UserIdentifier,
-  reason: string | null,
-  nowMs: number,
-): Promise<CommandReport> {
-  const run = (pubkey: string, user: StoredUser | null) =>
-    action === 'show'
-      ? reportUser(db, pubkey, user, nowMs)
-      : changeBlock(db, pubkey, user, { action, reason, nowMs });
-  if (identifier.kind === 'pubkey') {
-    return run(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
-  }
-  const user = await findUserByName(db, identifier.name);
-  return user === null ? reportUnusedName(db, identifier.name) : run(user.pubkey, user);
 }
 
 /** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
@@ -160,6 +154,9 @@ async function changeBlock(
 function blockToText({ sinceMs, reason }: RecipientBlock): string {
   return `since ${formatTime(sinceMs)}${reason === null ? ', without a reason' : `: ${reason}`}`;
 }
+
+/** The output shows a larger number as "more than 1,000". */
+const MAX_COUNTED_OPEN_QUOTES = 1_000;
 
 async function reportUser(
   db: Db,

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
+import { type Db, notify, transaction } from '../database/transaction.ts';
 import {
   isReservedUsername,
   MAX_USERNAME_LENGTH,
@@ -110,29 +110,24 @@ async function showUsername(
     in_grace: 'was released: only its former owner can reclaim it, free of charge',
     reserved: listText ? `is reserved: ${listText}` : 'is reserved',
   };
+  const holderLabel =
+    { in_use: 'Owner', pending: 'Buyer' }[availability as string] ?? 'Former owner';
   const fields = (sinceMs: number) =>
     formatFields(
-      [HOLDER_LABELS[availability] ?? 'Former owner', npubOf(record)],
+      [holderLabel, npubOf(record)],
       ['Key', record.pubkey],
       [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(sinceMs, nowMs)],
       ['Grace until', graceEndsAtMs ? formatTimeWithDistance(graceEndsAtMs, nowMs) : null],
       ['Purchase', record.purchaseId],
       ['Once free', listText && availability !== 'reserved' ? `still reserved: ${listText}` : null],
     );
+  const lines = statusSinceMs === undefined ? [] : fields(statusSinceMs);
   return {
     isSuccess: true,
     json: { outcome: 'found', nowMs, ...record },
-    lines: [
-      `${name} ${stateTexts[availability]}.`,
-      ...(statusSinceMs === undefined ? [] : fields(statusSinceMs)),
-    ],
+    lines: [`${name} ${stateTexts[availability]}.`, ...lines],
   };
 }
-
-const HOLDER_LABELS: Partial<Record<UsernameAvailability, string>> = {
-  in_use: 'Owner',
-  pending: 'Buyer',
-};
 
 async function changeUsername(
   { db, reservedNames, clock }: CommandContext,
@@ -143,86 +138,67 @@ async function changeUsername(
   const nowMs = clock();
   return transaction(db, async (tx) => {
     const before = await readUsernameRecord(tx, name, reservedNames, nowMs);
-    const change = await applyChange(tx, action, before, { isTakeoverAllowed, nowMs });
-    const { isSuccess, outcome, text } = change;
-    return { isSuccess, json: { outcome, nowMs, before }, lines: [`${name} ${text}`] };
+    const { availability, status, statusSinceMs = 0, graceEndsAtMs } = before;
+    const report = (isSuccess: boolean, outcome: string, text: string): CommandReport => ({
+      isSuccess,
+      json: { outcome, nowMs, before },
+      lines: [`${name} ${text}`],
+    });
+    const listText = before.reservedList && RESERVED_LIST_TEXTS[before.reservedList];
+    const npub = npubOf(before);
+    const since = `since ${formatTime(statusSinceMs)}`;
+    let historyText = '';
+    switch (availability) {
+      case 'pending':
+        return report(
+          false,
+          'pending',
+          `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`,
+        );
+      case 'in_use':
+        if (!isTakeoverAllowed) {
+          const advice = `\`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`;
+          const text = `is in use by ${npub} ${since}: nothing was changed. ${advice}`;
+          return report(false, 'in_use', text);
+        }
+        historyText = ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
+        await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
+        break;
+      case 'free':
+        if (action === 'release') {
+          return report(true, 'already_free', 'is already free.');
+        }
+        break;
+      case 'reserved':
+        if (action === 'reserve') {
+          const reason = status === 'reserved' ? since : listText;
+          return report(true, 'already_reserved', `is already reserved (${reason}).`);
+        }
+        if (status !== 'reserved') {
+          const text = `stays reserved (${listText}): no command can release it.`;
+          return report(false, 'on_reserved_list', text);
+        }
+        historyText = ` It was reserved ${since}.`;
+        break;
+      case 'in_grace':
+        historyText = ` ${npub} had it before and could have reclaimed it until ${formatTime(graceEndsAtMs ?? 0)}.`;
+    }
+    // Each statement changes the name only if the name still has the status that was read.
+    let isChanged = availability === 'free';
+    if (!isChanged) {
+      isChanged = await (availability === 'in_use'
+        ? revokeUsername(tx, name, nowMs)
+        : freeUsername(tx, name));
+    }
+    if (!isChanged || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
+      return report(false, 'conflict', 'changed at the same time; nothing was done. Try again.');
+    }
+    if (action === 'reserve') {
+      return report(true, 'reserved', `is now reserved.${historyText}`);
+    }
+    const result = listText ? `stays reserved: ${listText}.` : 'is now free.';
+    return report(true, 'released', `${result}${historyText}`);
   });
-}
-
-interface Change {
-  isSuccess: boolean;
-  outcome: string;
-  text: string;
-}
-
-async function applyChange(
-  tx: Tx,
-  action: 'reserve' | 'release',
-  before: UsernameRecord,
-  { isTakeoverAllowed, nowMs }: { isTakeoverAllowed: boolean; nowMs: number },
-): Promise<Change> {
-  const { name, availability, status, reservedList } = before;
-  const listText = reservedList && RESERVED_LIST_TEXTS[reservedList];
-  const npub = npubOf(before);
-  const since = `since ${formatTime(before.statusSinceMs ?? 0)}`;
-  let historyText = '';
-  switch (availability) {
-    case 'pending':
-      return reject(
-        'pending',
-        `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`,
-      );
-    case 'in_use':
-      if (!isTakeoverAllowed) {
-        return reject(
-          'in_use',
-          `is in use by ${npub} ${since}: nothing was changed.` +
-            ` \`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`,
-        );
-      }
-      historyText = ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
-      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
-      break;
-    case 'free':
-      if (action === 'release') {
-        return accept('already_free', 'is already free.');
-      }
-      break;
-    case 'reserved':
-      if (action === 'reserve') {
-        const reason = status === 'reserved' ? since : listText;
-        return accept('already_reserved', `is already reserved (${reason}).`);
-      }
-      if (status !== 'reserved') {
-        return reject(
-          'on_reserved_list',
-          `stays reserved (${listText}): no command can release it.`,
-        );
-      }
-      historyText = ` It was reserved ${since}.`;
-      break;
-    case 'in_grace':
-      historyText = ` ${npub} had it before and could have reclaimed it until ${formatTime(before.graceEndsAtMs ?? 0)}.`;
-  }
-  // Each statement changes the name only if the name still has the status that was read.
-  const isFree =
-    availability === 'free' ||
-    (await (availability === 'in_use' ? revokeUsername(tx, name, nowMs) : freeUsername(tx, name)));
-  if (!isFree || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
-    return reject('conflict', 'changed at the same time; nothing was done. Try again.');
-  }
-  const releasedText = listText ? `stays reserved: ${listText}.` : 'is now free.';
-  return action === 'reserve'
-    ? accept('reserved', `is now reserved.${historyText}`)
-    : accept('released', `${releasedText}${historyText}`);
-}
-
-function accept(outcome: string, text: string): Change {
-  return { isSuccess: true, outcome, text };
-}
-
-function reject(outcome: string, text: string): Change {
-  return { isSuccess: false, outcome, text };
 }
 
 /** Returns the npub of the owner, the former owner or the buyer. */

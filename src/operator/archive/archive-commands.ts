@@ -63,18 +63,14 @@ export const importCommand: OperatorCommand = {
 
 async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<ArchiveRowCounts> {
   await disableTimeouts(tx);
-  const columns = await loadArchiveColumns(tx);
+  const columnsOf = await loadArchiveColumns(tx);
   const rows = await countArchiveRows(tx);
-  const header: ArchiveHeader = {
-    archive: 'nutpost',
-    nutpost: VERSION,
-    made_at: formatTime(nowMs),
-    rows,
-  };
+  const made_at = formatTime(nowMs);
+  const header: ArchiveHeader = { archive: 'nutpost', nutpost: VERSION, made_at, rows };
   await io.write(`${JSON.stringify(header)}\n`);
   let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
-    for await (const page of readArchivePages(tx, columns, table)) {
+    for await (const page of readArchivePages(tx, table, columnsOf(table))) {
       await io.write(page.map((row) => `${JSON.stringify({ table, row })}\n`).join(''));
       exportedCount += page.length;
       io.reportProgress(formatProgress('Exported', exportedCount, rows));
@@ -119,13 +115,13 @@ async function insertRows(
   header: ArchiveHeader,
   io: CommandIo,
 ): Promise<void> {
-  const columns = await loadArchiveColumns(tx);
+  const columnsOf = await loadArchiveColumns(tx);
   const missingCounts = { ...header.rows };
   let lineNumber = 1;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
     lineNumber += rows.length;
-    const reason = await insertArchiveRows(tx, columns, table, rows);
+    const reason = await insertArchiveRows(tx, table, columnsOf(table), rows);
     if (reason !== null) {
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
       throw createLineError(lineNumber, problem, header);
@@ -181,14 +177,12 @@ function formatRowCounts(verb: string, rowCounts: ArchiveRowCounts): string {
   return joinLines(
     `${verb} ${formatCount(sumRowCounts(rowCounts), 'row')}.`,
     ...filledTables.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rowCounts[table])}`),
-    ...(hasEcash
-      ? [
-          'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET' +
-            ' (or, if it is not set, the file treasury-secret in DATA_DIR).',
-        ]
-      : []),
+    ...(hasEcash ? [ECASH_TEXT] : []),
   );
 }
+
+const ECASH_TEXT =
+  'These rows include ecash that only the treasury secret can decrypt: keep TREASURY_SECRET (or, if it is not set, the file treasury-secret in DATA_DIR).';
 
 function sumRowCounts(rows: ArchiveRowCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);

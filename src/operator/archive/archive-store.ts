@@ -59,19 +59,16 @@ const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> =
 };
 
 type ColumnTypes = Record<string, 'text' | 'bigint'>;
-type ArchiveColumns = Record<string, ColumnTypes>;
 
-export async function loadArchiveColumns(tx: Tx): Promise<ArchiveColumns> {
+export async function loadArchiveColumns(tx: Tx): Promise<(table: ArchiveTable) => ColumnTypes> {
   const tables = await tx.introspection.getTables();
-  return Object.fromEntries(
-    ARCHIVE_TABLES.map((table) => {
-      const columns = tables.find(({ name }) => name === table)?.columns ?? [];
-      const types = columns
-        .filter(({ name }) => !EXCLUDED_COLUMNS[table]?.includes(name))
-        .map(({ name, dataType }) => [name, /^text$/i.test(dataType) ? 'text' : 'bigint'] as const);
-      return [table, Object.fromEntries(types)];
-    }),
-  );
+  return (table) => {
+    const columns = tables.find(({ name }) => name === table)?.columns ?? [];
+    const types = columns
+      .filter(({ name }) => !EXCLUDED_COLUMNS[table]?.includes(name))
+      .map(({ name, dataType }) => [name, /^text$/i.test(dataType) ? 'text' : 'bigint'] as const);
+    return Object.fromEntries(types);
+  };
 }
 
 export async function countArchiveRows(tx: Tx): Promise<ArchiveRowCounts> {
@@ -84,10 +81,10 @@ export async function countArchiveRows(tx: Tx): Promise<ArchiveRowCounts> {
 
 export async function* readArchivePages(
   tx: Tx,
-  columns: ArchiveColumns,
   table: ArchiveTable,
+  columns: ColumnTypes,
 ): AsyncGenerator<ArchiveRow[]> {
-  const names = Object.keys(columns[table] ?? {});
+  const names = Object.keys(columns);
   const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
   const key = columnList(keyNames);
   let cursorCondition: RawBuilder<unknown> = sql``;
@@ -124,11 +121,10 @@ export async function clearSelfPopulatedAndListFilled(tx: Tx): Promise<ArchiveTa
 /** Returns null, or why the database rejected the rows (without their values); the caller must then roll back. */
 export async function insertArchiveRows(
   tx: Tx,
-  allColumns: ArchiveColumns,
   table: ArchiveTable,
+  columns: ColumnTypes,
   rows: readonly ArchiveRow[],
 ): Promise<string | null> {
-  const columns = allColumns[table] ?? {};
   if (rows.some((row) => !matchesColumnTypes(row, columns))) {
     return 'other columns or types';
   }

@@ -1,5 +1,4 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
-import { MAX_OK_CLOCK_SKEW_MS, PROBLEM_CLOCK_SKEW_MS } from '../limits.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
 /**
@@ -21,11 +20,13 @@ export function* checkClockSkew(
   const minSkewMs = sentAtMs - remoteMs - 1_000;
   const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(receivedAtMs - remoteMs, 0);
   const absoluteSkewMs = Math.abs(skewMs);
-  if (absoluteSkewMs < MAX_OK_CLOCK_SKEW_MS) {
+  // A smaller difference does no harm.
+  if (absoluteSkewMs < 3_000) {
     yield ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
     return;
   }
-  const report = absoluteSkewMs < PROBLEM_CLOCK_SKEW_MS ? warning : problem;
+  // Signatures are valid for a minute before and after their time (NIP-98), and wallets' clocks are inexact too.
+  const report = absoluteSkewMs < 15_000 ? warning : problem;
   yield report(
     'clock.time',
     `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,

@@ -17,12 +17,6 @@ import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
-import {
-  FULL_DISK_MEBIBYTES,
-  MAX_CONNECTIONS_PER_PROCESS,
-  MIN_FREE_MEBIBYTES,
-  MIN_POSTGRES_MAJOR_VERSION,
-} from '../limits.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { findSessionProblem } from './check-sessions.ts';
 import { findStartFailure } from './check-settings.ts';
@@ -36,6 +30,12 @@ import {
   writeToWal,
 } from './doctor-store.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
+
+/** The oldest version that the tests cover. */
+const MIN_POSTGRES_VERSION = 15;
+
+/** Ten for queries, one for LISTEN, and one for migrations. */
+const MAX_CONNECTIONS_PER_PROCESS = 12;
 
 const CHECK_SERVER_ADVICE =
   'Check that the server is up, and check the host, user and password in DATABASE_URL and the rights of the user.';
@@ -53,8 +53,9 @@ export interface DatabaseReport {
 export async function checkDatabase(config: Config): Promise<DatabaseReport> {
   const { database: location } = config;
   const isPostgres = location.kind === 'postgres';
+  const dataDir = isPostgres ? '' : path.resolve(location.dataDir);
   try {
-    const finding = isPostgres ? null : findUnusableDataDir(path.resolve(location.dataDir));
+    const finding = isPostgres ? null : findUnusableDataDir(dataDir);
     if (finding !== null) {
       return { findings: [finding], serviceState: null };
     }
@@ -65,9 +66,12 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
       () => undefined,
     );
     try {
-      return await (isPostgres
-        ? checkPostgres(config, location, database)
-        : checkSqlite(config, path.resolve(location.dataDir), database));
+      const findings = await (isPostgres
+        ? checkPostgres(location, database)
+        : checkSqlite(dataDir, database));
+      return findings.some(({ check }) => check === 'database.damage')
+        ? { findings, serviceState: null }
+        : await checkTables(config, database.db, findings);
     } finally {
       await database.close();
     }
@@ -79,28 +83,36 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
   }
 }
 
-async function checkPostgres(
-  config: Config,
-  location: PostgresLocation,
-  database: Database,
-): Promise<DatabaseReport> {
+async function checkTables(config: Config, db: Db, findings: Finding[]): Promise<DatabaseReport> {
+  const schema = await readSchema(db);
+  const { serviceState } = schema;
+  findings.push(...checkSchema(schema));
+  if (serviceState !== null) {
+    const checkSecret = async () => {
+      const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
+      if (treasuryProblem !== null) {
+        throw new OperatorError(treasuryProblem);
+      }
+    };
+    findings.push(...(await findStartFailure('settings.treasury_secret', checkSecret)));
+  }
+  return { findings, serviceState };
+}
+
+async function checkPostgres(location: PostgresLocation, database: Database): Promise<Finding[]> {
   const sentAtMs = Date.now();
   const postgres = await readPostgres(database.db);
   const times = { sentAtMs, receivedAtMs: Date.now() };
-  const schema = await readSchema(database.db);
   const sessionProblem = await findSessionProblem(location);
   // Without a session the notification would be lost, and a standby cannot send one.
   const canNotify = !postgres.isReadOnly && sessionProblem === null;
-  const findings = [
-    ...(await checkTreasurySecret(config, database.db, schema)),
+  return [
     ok('database.reachable', `PostgreSQL ${postgres.version}`),
     ...checkPostgresSettings(postgres),
     ...(sessionProblem === null ? [] : [sessionProblem]),
     ...(canNotify ? [await checkNotifications(database)] : []),
-    ...checkSchema(schema),
     ...checkClockSkew('the database', new Date(postgres.nowMs).toUTCString(), times),
   ];
-  return { findings, serviceState: schema.serviceState };
 }
 
 function findUnusableDataDir(dataDir: string): Finding | null {
@@ -117,45 +129,16 @@ function findUnusableDataDir(dataDir: string): Finding | null {
     : ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`);
 }
 
-async function checkSqlite(
-  config: Config,
-  dataDir: string,
-  { db, readFreeDiskBytes }: Database,
-): Promise<DatabaseReport> {
-  const { version, corruption } = await readSqlite(db);
+async function checkSqlite(dataDir: string, database: Database): Promise<Finding[]> {
+  const { version, corruption } = await readSqlite(database.db);
   const reachable = ok('database.reachable', `SQLite ${version} in ${sqliteFilePath(dataDir)}`);
   if (corruption !== null) {
     const message = `The database is damaged (${corruption})`;
-    const damage = problem('database.damage', message, RESTORE_BACKUP_ADVICE);
-    return { findings: [reachable, damage], serviceState: null };
+    return [reachable, problem('database.damage', message, RESTORE_BACKUP_ADVICE)];
   }
-  const schema = await readSchema(db);
   const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
-  const freeBytes = (await readFreeDiskBytes()) ?? 0;
-  const findings = [
-    ...(await checkTreasurySecret(config, db, schema)),
-    reachable,
-    ...checkDataDir(dataDir, { hasLoosePermissions, freeBytes }),
-    ...checkSchema(schema),
-  ];
-  return { findings, serviceState: schema.serviceState };
-}
-
-/** Needs current tables. */
-async function checkTreasurySecret(
-  config: Config,
-  db: Db,
-  { serviceState }: SchemaReport,
-): Promise<Finding[]> {
-  if (serviceState === null) {
-    return [];
-  }
-  return findStartFailure('settings.treasury_secret', async () => {
-    const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
-    if (treasuryProblem !== null) {
-      throw new OperatorError(treasuryProblem);
-    }
-  });
+  const freeBytes = (await database.readFreeDiskBytes()) ?? 0;
+  return [reachable, ...checkDataDir(dataDir, { hasLoosePermissions, freeBytes })];
 }
 
 export function* checkDataDir(
@@ -170,8 +153,10 @@ export function* checkDataDir(
     );
   }
   const freeMebibytes = Math.floor(freeBytes / 2 ** 20);
-  if (freeMebibytes < MIN_FREE_MEBIBYTES) {
-    const report = freeMebibytes < FULL_DISK_MEBIBYTES ? problem : warning;
+  // Room for a quarter of a million invoices of 2 KB each.
+  if (freeMebibytes < 512) {
+    // With less than 16 MB, SQLite soon cannot extend its WAL file.
+    const report = freeMebibytes < 16 ? problem : warning;
     yield report(
       'database.space',
       `The disk of ${dataDir} has ${freeMebibytes} MB left`,
@@ -182,11 +167,11 @@ export function* checkDataDir(
 
 export function* checkPostgresSettings(postgres: PostgresReport): Generator<Finding> {
   const { version, majorVersion, isDurable, maxConnections, usedConnections } = postgres;
-  if (majorVersion < MIN_POSTGRES_MAJOR_VERSION) {
+  if (majorVersion < MIN_POSTGRES_VERSION) {
     yield problem(
       'database.version',
       `PostgreSQL ${version} is too old`,
-      `Upgrade the server to version ${MIN_POSTGRES_MAJOR_VERSION} or later.`,
+      `Upgrade the server to version ${MIN_POSTGRES_VERSION} or later.`,
     );
   }
   if (postgres.isStandby) {

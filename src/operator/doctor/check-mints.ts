@@ -5,7 +5,6 @@ import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { narrowSendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
-import { MAX_CHECKED_USER_MINTS } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 export async function checkMints(
@@ -31,7 +30,8 @@ export async function checkUserMints(
   client: MintClient,
 ): Promise<Finding[]> {
   const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
-  const checked = userMints.slice(0, MAX_CHECKED_USER_MINTS);
+  // Users can choose any number of mints.
+  const checked = userMints.slice(0, 20);
   const results = await Promise.all(checked.map((mintUrl) => checkUserMint(mintUrl, client)));
   const failures = results.filter((finding) => finding !== null);
   const okCount = checked.length - failures.length;
@@ -69,7 +69,13 @@ async function* checkMint(
         yield* checkPayments(mintUrl, response.info, config);
       }
       if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
-        yield checkUsernamePayments(mintUrl, response.info);
+        yield response.info.supportsRestore
+          ? ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`)
+          : problem(
+              'mint.usernames',
+              `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): usernames cannot be sold`,
+              'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
+            );
       }
       break;
     case 'invalid':
@@ -149,16 +155,6 @@ function* checkPayments(
         'mint.updates',
         `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
         'A newer version of the mint may offer it.',
-      );
-}
-
-function checkUsernamePayments(mintUrl: string, info: MintInfo): Finding {
-  return info.supportsRestore
-    ? ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`)
-    : problem(
-        'mint.usernames',
-        `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): usernames cannot be sold`,
-        'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
       );
 }
 

@@ -1,7 +1,6 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import type { HttpResponse } from '../../net/http-client.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
-import { MAX_ORIGIN_RESPONSE_BYTES } from '../limits.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
 /** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
@@ -31,7 +30,8 @@ export async function checkOrigins(
     input.origins.map(async (origin) => {
       const response = await fetch.request({
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
-        maxBodyBytes: MAX_ORIGIN_RESPONSE_BYTES,
+        // The response of nutpost is below 1 kB, but a response of another server may be long.
+        maxBodyBytes: 1024 * 1024,
       });
       const finding = evaluateResponse(origin, response, input.zapPubkey);
       return finding.level === 'problem' && input.isServiceStopped

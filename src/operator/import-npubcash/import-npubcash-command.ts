@@ -4,9 +4,9 @@ import { WATCH_RESCAN_CHANNEL } from '../../quotes/process-notifications.ts';
 import { type OperatorCommand, UsageError } from '../command.ts';
 import { formatCount, formatNumber, formatSat, joinLines } from '../format.ts';
 import { importQuotes } from './import-quotes.ts';
-import { ImportRun, type ImportSummary } from './import-run.ts';
+import { ImportRun } from './import-run.ts';
 import { importBlocks, importUsers } from './import-users.ts';
-import { type NpubcashProofTotal, NpubcashSource } from './npubcash-source.ts';
+import { NpubcashSource } from './npubcash-source.ts';
 import { SKIP_REASON_TEXTS, type SkipReason } from './parse-npubcash-rows.ts';
 
 export const importNpubcashCommand: OperatorCommand = {
@@ -30,7 +30,8 @@ export const importNpubcashCommand: OperatorCommand = {
       );
     }
     return async (context, io) => {
-      await using source = await NpubcashSource.open(url);
+      await using source = await NpubcashSource.connect(url);
+      await source.beginAndCheckTables();
       const run = new ImportRun({ ...context, io, isDryRun });
       await importBlocks(run, source);
       await importUsers(run, source);
@@ -38,27 +39,28 @@ export const importNpubcashCommand: OperatorCommand = {
       if (!isDryRun) {
         await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
       }
-      const proofTotals = await source.readProofTotals();
-      const stdout = formatSummary(run.summary, proofTotals, isDryRun);
-      return { exitCode: 0, stdout, stderr: '' };
+      const proofs = await source.readProofTotals();
+      return { exitCode: 0, stdout: formatSummary(run.summary, proofs, isDryRun), stderr: '' };
     };
   },
 };
 
 function formatSummary(
-  summary: ImportSummary,
-  proofTotals: readonly NpubcashProofTotal[],
+  summary: ImportRun['summary'],
+  proofs: Awaited<ReturnType<NpubcashSource['readProofTotals']>>,
   isDryRun: boolean,
 ): string {
   const { users, names, blocks, payments, invoices } = summary;
+  const format = ({ added, existing }: typeof users) =>
+    `${formatNumber(added)} new, ${formatNumber(existing)} already here`;
   const skipped = Object.entries(summary.skippedByReason) as [SkipReason, number][];
   return joinLines(
     isDryRun ? 'An import would add (nothing was changed):' : 'Imported:',
-    `  Users     ${formatImportCount(users)}`,
-    `  Names     ${formatImportCount(names)}`,
-    `  Blocks    ${formatImportCount(blocks)}`,
-    `  Payments  ${formatImportCount(payments)}`,
-    `  Invoices  ${formatImportCount(invoices)} (not paid)`,
+    `  Users     ${format(users)}`,
+    `  Names     ${format(names)}`,
+    `  Blocks    ${format(blocks)}`,
+    `  Payments  ${format(payments)}`,
+    `  Invoices  ${format(invoices)} (not paid)`,
     `${formatCount(summary.changedTimeCount, 'payment')} listed as paid now, because wallets would miss an earlier time.`,
     `${formatCount(summary.watchedCount, 'quote')} watched from now on.`,
     `${formatCount(payments.added + invoices.added, 'quote')} without a verification URL.`,
@@ -68,15 +70,11 @@ function formatSummary(
         `  ${formatNumber(rows).padStart(9)}  ${reason}: ${SKIP_REASON_TEXTS[reason]}`,
     ),
     'Not imported:',
-    ...proofTotals.map(
+    ...proofs.map(
       ({ state, proofCount, amountSat }) =>
         `  proofs: ${formatCount(proofCount, 'row')}, ${formatSat(amountSat)}, ${state ?? 'no state'}` +
         ' (your earnings; withdraw them with npubcash)',
     ),
     '  all other tables',
   );
-}
-
-function formatImportCount({ added, existing }: ImportSummary['users']): string {
-  return `${formatNumber(added)} new, ${formatNumber(existing)} already here`;
 }

@@ -3,8 +3,6 @@ import { type Db, type Tx, tryTransaction } from '../../database/transaction.ts'
 import type { CommandIo } from '../command.ts';
 import type { SkipReason } from './parse-npubcash-rows.ts';
 
-export type ImportSummary = ImportRun['summary'];
-
 /** Many short transactions, which never overwrite stored data: after an interruption the next run continues. */
 export class ImportRun {
   readonly options: Readonly<{

@@ -28,12 +28,6 @@ export interface NpubcashQuote {
   zapRequest: string | null;
 }
 
-export interface NpubcashProofTotal {
-  state: string | null;
-  proofCount: number;
-  amountSat: number;
-}
-
 export class NpubcashSource implements AsyncDisposable {
   readonly #client: pg.Client;
   #hasBlocks = false;
@@ -42,14 +36,39 @@ export class NpubcashSource implements AsyncDisposable {
     this.#client = client;
   }
 
-  static async open(url: string): Promise<NpubcashSource> {
-    const source = new NpubcashSource(await connect(url));
+  static async connect(url: string): Promise<NpubcashSource> {
     try {
-      await source.#beginAndCheckTables();
-      return source;
+      const client = new pg.Client(createClientConfig(url));
+      // An unhandled 'error' event ends the process.
+      client.on('error', () => undefined);
+      await client.connect();
+      return new NpubcashSource(client);
     } catch (error) {
-      await source[Symbol.asyncDispose]();
-      throw error;
+      throw new OperatorError(
+        `Cannot connect to the npubcash database (${rootCauseMessage(error)}). Give its URL, such as` +
+          ' postgres://user@host:5432/npubcash.',
+      );
+    }
+  }
+
+  /** Cursors need a transaction. Timeouts could end it. */
+  async beginAndCheckTables(): Promise<void> {
+    await this.#query(`
+      begin read only;
+      set local statement_timeout = 0;
+      set local idle_in_transaction_session_timeout = 0`);
+    const rows = await this.#query<{ name: string }>(
+      'select tablename as name from pg_tables where schemaname = current_schema()',
+    );
+    const tables = rows.map(({ name }) => name);
+    this.#hasBlocks = tables.includes('recipient_blocks');
+    const missingTables = ['l_users', 'mint_quotes', 'proofs'].filter(
+      (table) => !tables.includes(table),
+    );
+    if (missingTables.length > 0) {
+      throw new OperatorError(
+        `This is not the database of an npubcash server, version 2 or 3. Missing tables: ${missingTables.join(', ')}.`,
+      );
     }
   }
 
@@ -57,14 +76,14 @@ export class NpubcashSource implements AsyncDisposable {
     await this.#client.end();
   }
 
-  readProofTotals(): Promise<NpubcashProofTotal[]> {
-    return this.#query<NpubcashProofTotal>(`
+  readProofTotals() {
+    return this.#query<{ state: string | null; proofCount: number; amountSat: number }>(`
       select state, count(*) as "proofCount", coalesce(sum(amount), 0) as "amountSat"
       from proofs group by state order by state`);
   }
 
   /** If two rows differ only in case, the one in lower case comes first, because npubcash uses that one. */
-  readUsers(): AsyncGenerator<NpubcashUser[]> {
+  readUsers() {
     return this.#fetchPages<NpubcashUser>(`
       select id, lower(pubkey) as pubkey, nullif(name, '') as name, nullif(mint_url, '') as "mintUrl",
         coalesce(lock_quote, false) as "lockQuotes"
@@ -100,27 +119,6 @@ export class NpubcashSource implements AsyncDisposable {
     }
   }
 
-  /** Cursors need a transaction. Timeouts could end it. */
-  async #beginAndCheckTables(): Promise<void> {
-    await this.#query(`
-      begin read only;
-      set local statement_timeout = 0;
-      set local idle_in_transaction_session_timeout = 0`);
-    const rows = await this.#query<{ name: string }>(
-      'select tablename as name from pg_tables where schemaname = current_schema()',
-    );
-    const tables = rows.map(({ name }) => name);
-    this.#hasBlocks = tables.includes('recipient_blocks');
-    const missingTables = ['l_users', 'mint_quotes', 'proofs'].filter(
-      (table) => !tables.includes(table),
-    );
-    if (missingTables.length > 0) {
-      throw new OperatorError(
-        `This is not the database of an npubcash server, version 2 or 3. Missing tables: ${missingTables.join(', ')}.`,
-      );
-    }
-  }
-
   async *#fetchPages<Row>(query: string): AsyncGenerator<Row[]> {
     await this.#query(`declare page no scroll cursor for ${query}`);
     for (;;) {
@@ -150,19 +148,4 @@ const ZAP_REQUEST_SQL = `coalesce(
 function toMillisecondsSql(column: string): string {
   return `case when ${column} between '1970-01-01 00:00Z' and '9999-12-31 00:00Z'
     then floor(extract(epoch from ${column}) * 1000)::bigint end`;
-}
-
-async function connect(url: string): Promise<pg.Client> {
-  try {
-    const client = new pg.Client(createClientConfig(url));
-    // An unhandled 'error' event ends the process.
-    client.on('error', () => undefined);
-    await client.connect();
-    return client;
-  } catch (error) {
-    throw new OperatorError(
-      `Cannot connect to the npubcash database (${rootCauseMessage(error)}). Give its URL, such as` +
-        ' postgres://user@host:5432/npubcash.',
-    );
-  }
 }
