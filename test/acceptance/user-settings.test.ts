@@ -31,12 +31,9 @@ describe('a user without stored settings', () => {
   it('gets the default mint, no lock and no name', async () => {
     const wallet = environment.newWallet();
     const { status, headers, body } = await wallet.get('/api/v2/user/info');
-    expect(status).toBe(200);
+    const user = { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: false };
+    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { user } } });
     expect(headers.get('access-control-allow-origin')).toBe('*');
-    expect(body).toEqual({
-      error: false,
-      data: { user: { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: false } },
-    });
   });
 
   it('follows changes of the default mint and the default lock setting', async () => {
@@ -54,14 +51,9 @@ describe('GET /api/v2/user/addresses', () => {
 
   it('returns the npub of a user without a username', async () => {
     const wallet = environment.newWallet();
-    const { status, body } = await wallet.get(PATH);
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        error: false,
-        data: { addresses: [`${wallet.npub}@${new URL(environment.origin).host}`] },
-      },
-    });
+    const { body } = await wallet.get(PATH);
+    const addresses = [`${wallet.npub}@${new URL(environment.origin).host}`];
+    expect(body).toEqual({ error: false, data: { addresses } });
   });
 
   it('returns the username and the npub on the host of each public origin, in their order', async () => {
@@ -88,21 +80,13 @@ describe('GET /api/v2/user/mint', () => {
     const wallet = environment.newWallet();
     const mint = await startTestMint({ minAmountSat: 2, maxAmountSat: 5_000 });
     await setMint(wallet, mint.url);
-    const { status, body } = await wallet.get(PATH);
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        error: false,
-        data: {
-          mint: {
-            url: mint.url,
-            name: 'Test mint',
-            supportsLocking: true,
-            minAmount: 2,
-            maxAmount: 5_000,
-          },
-        },
-      },
+    const { body } = await wallet.get(PATH);
+    expect(body.data.mint).toEqual({
+      url: mint.url,
+      name: 'Test mint',
+      supportsLocking: true,
+      minAmount: 2,
+      maxAmount: 5_000,
     });
   });
 
@@ -110,54 +94,31 @@ describe('GET /api/v2/user/mint', () => {
     const url = 'http://127.0.0.1:9';
     const wallet = await createWalletOfSecondService({ DEFAULT_MINT_URL: url });
     const { status, body } = await wallet.get(PATH);
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: { error: false, data: { mint: { url } } },
-    });
+    expect({ status, mint: body.data.mint }).toEqual({ status: 200, mint: { url } });
   });
 });
 
 describe('PATCH /api/v2/user/mint', () => {
-  it('returns the updated user and applies to the next payment', async () => {
+  it('returns the user with the normalised URL and applies to the next payment', async () => {
     const wallet = environment.newWallet();
     const mint = await startTestMint();
-    const { status, body } = await setMint(wallet, mint.url);
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        error: false,
-        data: { user: { pubkey: wallet.pubkey, mintUrl: mint.url, lockQuote: false } },
-      },
-    });
+    const { status, body } = await setMint(wallet, `${mint.url}/`);
+    const user = { pubkey: wallet.pubkey, mintUrl: mint.url, lockQuote: false };
+    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { user } } });
     expect(await fetchUser(wallet)).toEqual(body.data.user);
     const { pr } = await environment.requestInvoice(wallet, 21);
     expect([...mint.quotes.values()].map((quote) => quote.request)).toEqual([pr]);
   });
 
-  it.each([['a trailing slash', (url: string) => `${url}/`]])(
-    'normalizes %s in the URL',
-    async (_case, rewriteUrl) => {
-      const wallet = environment.newWallet();
-      const { body } = await setMint(wallet, rewriteUrl(environment.mint.url));
-      expect(body.data.user.mintUrl).toBe(environment.mint.url);
-    },
-  );
-
   it.each([
-    ['an unreachable URL', 'http://127.0.0.1:9'],
-    ['a URL with a password', 'http://user:pass@127.0.0.1'],
-  ])('rejects %s', async (_case, mintUrl) => {
+    ['an unreachable URL', () => 'http://127.0.0.1:9'],
+    ['a URL with a password', () => 'http://user:pass@127.0.0.1'],
+    ['a server that is not a mint', () => environment.origin],
+    ['another path of a mint', () => `${environment.mint.url}/elsewhere`],
+  ])('rejects %s', async (_case, getUrl) => {
     const wallet = environment.newWallet();
-    expectRejected(await setMint(wallet, mintUrl), UNKNOWN_MINT);
+    expectRejected(await setMint(wallet, getUrl()), UNKNOWN_MINT);
     expect((await fetchUser(wallet)).mintUrl).toBe(environment.mint.url);
-  });
-
-  it('rejects a server that is not a mint', async () => {
-    expectRejected(await setMint(environment.newWallet(), environment.origin), UNKNOWN_MINT);
-    expectRejected(
-      await setMint(environment.newWallet(), `${environment.mint.url}/elsewhere`),
-      UNKNOWN_MINT,
-    );
   });
 
   it('rejects a mint without locking support while locking is on', async () => {
@@ -206,13 +167,8 @@ describe('PATCH /api/v2/user/lock', () => {
   it('turns locking on and off', async () => {
     const wallet = environment.newWallet();
     const { status, body } = await setLockQuotes(wallet, true);
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        error: false,
-        data: { user: { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: true } },
-      },
-    });
+    const user = { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: true };
+    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { user } } });
     expect(await fetchUser(wallet)).toMatchObject({ lockQuote: true });
     expect((await setLockQuotes(wallet, false)).body.data.user.lockQuote).toBe(false);
     expect(await fetchUser(wallet)).toMatchObject({ lockQuote: false });
@@ -238,14 +194,7 @@ describe('PATCH /api/v2/user/lock', () => {
     await hold.reached;
     expect((await setMint(wallet, secondMint.url)).status).toBe(200);
     hold.release();
-    expect(await lockResponse).toMatchObject({
-      status: 500,
-      body: {
-        error: true,
-        code: 'unavailable',
-        message: 'The mint was changed meanwhile. Please try again.',
-      },
-    });
+    expect(await lockResponse).toMatchObject({ status: 500, body: { code: 'unavailable' } });
     expect(await fetchUser(wallet)).toMatchObject({ mintUrl: secondMint.url, lockQuote: false });
   });
 

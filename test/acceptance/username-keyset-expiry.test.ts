@@ -48,7 +48,9 @@ it('stores when the ecash expires, also if the mint rejects the first swap as ex
   const expiresAtMs = addFreeKeyset(YEAR_MS);
   environment.mint.expireNextSwaps(1);
   expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
-  expect(await listExpiryTimes()).toEqual([expiresAtMs]);
+  const { db } = environment.database;
+  const rows = await db.selectFrom('treasury_proofs').select('expires_at').execute();
+  expect(new Set(rows.map(({ expires_at }) => expires_at))).toEqual(new Set([expiresAtMs]));
 });
 
 it('returns 402 if the mint rejects a second swap as expired, too', async () => {
@@ -70,13 +72,4 @@ function addFreeKeyset(lifetimeMs: number): number {
   const finalExpirySeconds = Math.floor((clock.now() + lifetimeMs) / 1000);
   environment.mint.rotateKeyset({ inputFeePpk: 0, finalExpirySeconds });
   return finalExpirySeconds * 1000;
-}
-
-async function listExpiryTimes(): Promise<(number | null)[]> {
-  const rows = await environment.database.db
-    .selectFrom('treasury_proofs')
-    .select('expires_at')
-    .distinct()
-    .execute();
-  return rows.map(({ expires_at }) => expires_at);
 }

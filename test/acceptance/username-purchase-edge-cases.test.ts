@@ -75,20 +75,16 @@ it('assigns the name that was requested last, even if the clock goes backwards',
 });
 
 it('accepts a token of a new keyset, but requests the keysets of the mint at most every 5 s', async () => {
-  const separateEnvironment = await createSeparateEnvironment();
-  const buyer = separateEnvironment.newWallet();
-  const tokenOfOldKeyset = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(
-    PRICE_SAT,
-  );
-  expect((await requestUsername(buyer, 'before', tokenOfOldKeyset)).status).toBe(201);
+  const { mint, newWallet } = await createSeparateEnvironment();
+  const buyer = newWallet();
+  const mintToken = async () => (await EcashPayer.open(mint)).mintToken(PRICE_SAT);
+  expect((await requestUsername(buyer, 'before', await mintToken())).status).toBe(201);
   clock.advance(SECOND_MS);
-  separateEnvironment.mint.rotateKeyset();
-  const tokenOfNewKeyset = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(
-    PRICE_SAT,
-  );
-  expect((await requestUsername(buyer, 'after', tokenOfNewKeyset)).status).toBe(402);
+  mint.rotateKeyset();
+  const token = await mintToken();
+  expect((await requestUsername(buyer, 'after', token)).status).toBe(402);
   clock.advance(5 * SECOND_MS);
-  expect((await requestUsername(buyer, 'after', tokenOfNewKeyset)).status).toBe(201);
+  expect((await requestUsername(buyer, 'after', token)).status).toBe(201);
 });
 
 it('does not reserve a name for a token that is pending in another swap', async () => {
@@ -145,31 +141,19 @@ it('does not assign a revoked name again to the token that bought it', async () 
 });
 
 it('deletes failed purchases after the retention period and keeps completed ones', async () => {
-  const MAX_PRUNED_ROWS = 10;
   const spentProofs = await payer.mintProofs(PRICE_SAT);
   await payer.wallet.receive(spentProofs);
-  expect((await requestUsername(wallet, 'failed', payer.encodeToken(spentProofs))).status).toBe(
-    402,
-  );
+  const failed = await requestUsername(wallet, 'failed', payer.encodeToken(spentProofs));
+  expect(failed.status).toBe(402);
   await buy('bought');
   const { db } = environment.database;
-  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({
-    open: 0,
-    completed: 1,
-    failed: 1,
-  });
-  expect(await pruneFailedPurchases(db, MAX_PRUNED_ROWS)).toBe(false);
-  expect((await countPurchasesByState(db, wallet.pubkey)).failed).toBe(1);
-  await environment.database.db
-    .updateTable('username_purchases')
-    .set({ closed_at: Date.now() - HISTORY_RETENTION_MS - 1 })
-    .execute();
-  await pruneFailedPurchases(db, MAX_PRUNED_ROWS);
-  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({
-    open: 0,
-    completed: 1,
-    failed: 0,
-  });
+  await pruneFailedPurchases(db, 10);
+  const counts = { open: 0, completed: 1, failed: 1 };
+  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual(counts);
+  const closed_at = Date.now() - HISTORY_RETENTION_MS - 1;
+  await db.updateTable('username_purchases').set({ closed_at }).execute();
+  await pruneFailedPurchases(db, 10);
+  expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({ ...counts, failed: 0 });
 });
 
 /** Starts another mint and another service with an empty database. */

@@ -1,7 +1,6 @@
 import { decodePaymentRequest, getEncodedToken, type Token, Wallet } from '@cashu/cashu-ts';
 import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
   type ApiResponse,
@@ -68,12 +67,9 @@ describe('a request without payment', () => {
 
   it('returns 400 for an invalid or reserved name', async () => {
     const wallet = environment.newWallet();
-    const nsec = nip19.nsecEncode(wallet.secretKey);
     // names.test.ts has more names.
-    for (const name of [nsec, 'ab', 'al-ice', 'alice\n', '\u212a\u212a\u212a', '']) {
-      const { status, body } = await requestUsername(wallet, name);
-      expect({ name, status, body }).toEqual({
-        name,
+    for (const name of [nip19.nsecEncode(wallet.secretKey), 'alice\n', '\u212a\u212a\u212a', '']) {
+      expect(await requestUsername(wallet, name)).toMatchObject({
         status: 400,
         body: {
           error: true,
@@ -83,9 +79,7 @@ describe('a request without payment', () => {
       });
     }
     for (const name of ['admin', 'Hal9000', 'NPUBl8q7x', environment.newWallet().pubkey]) {
-      const { status, body } = await requestUsername(wallet, name);
-      expect({ name, status, body }).toEqual({
-        name,
+      expect(await requestUsername(wallet, name)).toMatchObject({
         status: 400,
         body: { error: true, code: 'name_reserved', message: 'This username is reserved.' },
       });
@@ -98,20 +92,17 @@ describe('a wallet that supports payment requests', () => {
     const wallet = environment.newWallet();
     const unpaidResponse = await requestUsername(wallet, 'inband');
     const paymentRequest = decodePaymentRequest(unpaidResponse.headers.get('x-cashu') ?? '');
-    const [mintUrl] = paymentRequest.mints ?? [];
-    const cashu = new Wallet(mintUrl ?? '', { unit: paymentRequest.unit ?? '' });
+    const mint = paymentRequest.mints?.[0] ?? '';
+    const { amount = 0, unit = '' } = paymentRequest;
+    const cashu = new Wallet(mint, { unit });
     await cashu.loadMint();
-    const { send } = await cashu.ops
-      .send(paymentRequest.amount ?? 0, await payer.mintProofs(64))
-      .run();
-    const token = getEncodedToken({
-      mint: mintUrl ?? '',
-      unit: paymentRequest.unit ?? '',
-      proofs: send,
-    });
+    const { send: proofs } = await cashu.ops.send(amount, await payer.mintProofs(64)).run();
+    const token = getEncodedToken({ mint, unit, proofs });
     const paidResponse = await requestUsername(wallet, 'inband', token);
-    expect(paidResponse.status).toBe(201);
-    expect(paidResponse.body.data.user.name).toBe('inband');
+    expect(paidResponse).toMatchObject({
+      status: 201,
+      body: { data: { user: { name: 'inband' } } },
+    });
   });
 });
 
@@ -196,39 +187,26 @@ describe('a valid token', () => {
       'Theirs',
       token,
     );
-    expect(status).toBe(409);
-    expect(body).toEqual({
-      error: true,
-      code: 'name_taken',
-      message: 'This username is already taken.',
+    const message = 'This username is already taken.';
+    expect({ status, body }).toEqual({
+      status: 409,
+      body: { error: true, code: 'name_taken', message },
     });
     expect(headers.get('x-cashu')).toBeNull();
     expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
   });
 });
 
+// test/unit/usernames/cashu-token.test.ts has other invalid tokens.
 describe('an invalid token', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
-    ['is not a Cashu token', async () => 'hello', /not a Cashu token/i],
     [
       'is truncated',
       async () => (await payer.mintToken(PRICE_SAT)).slice(0, -40),
       /damaged or incomplete/,
     ],
     ['is worth too little', () => payer.mintToken(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
-    [
-      'is worth a little too much',
-      () => payer.mintToken(MAX_PAID_SAT + 1),
-      /worth 24 sat.*at most 23 sat/,
-    ],
-    [
-      'is of another unit',
-      async () => encodeInOtherUnit(await payer.mintProofs(PRICE_SAT)),
-      /not in sat/,
-    ],
-    ['is of another mint', () => mintTokenOfOtherMint(), /from another mint/],
     ['is spent', () => mintSpentToken(), /spent/],
-    ['is locked to another key', () => mintLockedToken(), /locked/],
     ['is forged', () => mintForgedToken(), /mint does not accept/],
   ])(
     'that %s gets the payment request again, and the name stays free',
@@ -243,14 +221,6 @@ describe('an invalid token', () => {
     const proofs = await payer.mintProofs(PRICE_SAT);
     await payer.wallet.receive(proofs);
     return payer.encodeToken(proofs);
-  }
-
-  async function mintLockedToken(): Promise<string> {
-    const { send } = await payer.wallet.ops
-      .send(PRICE_SAT, await payer.mintProofs(PRICE_SAT))
-      .asP2PK({ pubkey: `02${environment.newWallet().pubkey}` })
-      .run();
-    return payer.encodeToken(send);
   }
 
   async function mintForgedToken(): Promise<string> {
@@ -336,13 +306,4 @@ function encodeV3Token({ mint, proofs }: Token): string {
   }));
   const json = JSON.stringify({ token: [{ mint, proofs: encodedProofs }], unit: 'sat' });
   return `cashuA${Buffer.from(json).toString('base64')}`;
-}
-
-function encodeInOtherUnit(proofs: Token['proofs']): string {
-  return getEncodedToken({ mint: environment.mint.url, unit: 'usd', proofs });
-}
-
-async function mintTokenOfOtherMint(): Promise<string> {
-  const mint = await startTestMint();
-  return (await EcashPayer.open(mint)).mintToken(PRICE_SAT);
 }
