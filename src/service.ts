@@ -8,6 +8,7 @@ import { type Database, openDatabase } from './database/database.ts';
 import { areMigrationsApplied } from './database/migration-store.ts';
 import type { NotificationSubscription } from './database/notifications.ts';
 import { Readiness } from './database/readiness.ts';
+import type { QuoteSocketTiming } from './http/api/quote-socket-server.ts';
 import { createHttp } from './http/app.ts';
 import { JwtIssuer } from './http/jwt.ts';
 import { CLIENT_DEADLINE_MS } from './http/limits.ts';
@@ -46,8 +47,7 @@ export interface ServiceOverrides {
   log?: Logger;
   /** The service does not close this database when it stops. */
   database?: Database;
-  socketAuthTimeoutMs?: number;
-  socketHeartbeatIntervalMs?: number;
+  socketTiming?: Partial<QuoteSocketTiming>;
   pollIntervalMs?: number;
   scanIntervalMs?: number;
   purchaseRecoveryIntervalMs?: number;
@@ -214,10 +214,7 @@ export async function startService(
     {
       trustProxy: config.trustProxy,
       web: config.web,
-      socketTiming: {
-        authTimeoutMs: overrides.socketAuthTimeoutMs,
-        heartbeatIntervalMs: overrides.socketHeartbeatIntervalMs,
-      },
+      socketTiming: overrides.socketTiming ?? {},
       observer: {
         onUntrustedProxy: (proxy) => {
           untrustedProxy = proxy;

@@ -67,7 +67,6 @@ export interface DatabaseSchema {
     quote: number;
     at: number;
     kind: string;
-    /** Why an observation was rejected. */
     reason: string | null;
     /** JSON. */
     detail: string;
@@ -80,7 +79,6 @@ export interface DatabaseSchema {
     fetched_at: number;
     /** When the mint last answered a poll, up to a minute late. */
     answered_at: number | null;
-    /** Null if the last poll succeeded. */
     failing_since: number | null;
     failure: string | null;
   };
@@ -90,7 +88,6 @@ export interface DatabaseSchema {
   watch_processes: {
     id: string;
     lease_expires_at: number;
-    /** A reverse proxy that sends requests and that `TRUST_PROXY` does not contain. */
     untrusted_proxy: string | null;
     unpaid_quotes: Generated<number>;
   };
@@ -115,7 +112,6 @@ export interface DatabaseSchema {
     pubkey: string;
     name: string;
     price_sat: number;
-    /** The face value of the token. */
     paid_sat: number;
     mint_url: string;
     state: 'open' | 'completed' | 'failed';
@@ -144,7 +140,6 @@ export interface DatabaseSchema {
     y: string;
     mint_url: string;
     amount_sat: number;
-    /** When the mint stops accepting the proof. */
     expires_at: number | null;
     /** Sealed. */
     proof: string;
@@ -162,17 +157,14 @@ export interface DatabaseSchema {
     id: string;
     /** `quotes.id`. */
     quote: number;
-    /** The recipient. */
     pubkey: string;
     zap_request_id: string;
     /** The signed event in JSON. All relays receive exactly this text. */
     event: string;
-    /** When the payment was recorded. */
     created_at: number;
   };
   /** The outbox: one row for each receipt and relay. */
   zap_receipt_deliveries: {
-    /** `zap_receipts.id`. */
     receipt: string;
     relay: string;
     state: DeliveryState;
@@ -186,10 +178,8 @@ export interface DatabaseSchema {
   };
   relays: {
     url: string;
-    /** Consecutive failures. */
     failures: Generated<number>;
     backoff_until: number | null;
-    /** The error that caused the backoff. */
     last_error: string | null;
     last_attempt_at: number | null;
     accepted_at: number | null;

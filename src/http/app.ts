@@ -18,7 +18,7 @@ import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 interface HttpSettings {
   trustProxy: readonly string[];
   web: WebSettings | null;
-  socketTiming: QuoteSocketTiming;
+  socketTiming: Partial<QuoteSocketTiming>;
   observer: RequestObserver;
 }
 

@@ -30,10 +30,8 @@ export const MAX_COUNTED_PREFIXES = 131_072;
 /** The prefixes or public keys that every other limit counts. */
 export const MAX_COUNTED_KEYS = 20_000;
 
-/** Quotes per page of the list. */
 export const MAX_PAGE_SIZE = 50;
 
-/** The most ids in a request for certain quotes. */
 export const MAX_FOUND_QUOTES = 1_000;
 
 /** Payments in a summary. SQLite takes about 2 ms for so many, during which the process does nothing else. */

@@ -44,31 +44,19 @@ export function handleHandshakeError(error: Error, socket: Socket, request: Inco
   sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), status, code, `${error.message}.`);
 }
 
-type Rejection = [statusLine: string, code: ErrorCode, message: string];
+type Rejection = [status: number, code: ErrorCode, message: string];
 
-const MALFORMED_REQUEST: Rejection = [
-  '400 Bad Request',
-  'invalid',
-  'The request is not valid HTTP.',
-];
+const MALFORMED_REQUEST: Rejection = [400, 'invalid', 'The request is not valid HTTP.'];
 
 const REJECTIONS: Record<string, Rejection> = {
-  HPE_HEADER_OVERFLOW: [
-    '431 Request Header Fields Too Large',
-    'too_large',
-    'The request’s headers are too large.',
-  ],
-  ERR_HTTP_REQUEST_TIMEOUT: [
-    '408 Request Timeout',
-    'timeout',
-    'The request took too long to arrive.',
-  ],
+  HPE_HEADER_OVERFLOW: [431, 'too_large', 'The request’s headers are too large.'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'timeout', 'The request took too long to arrive.'],
 };
 
 function sendErrorAndClose(
   socket: Socket,
   format: ErrorFormat,
-  ...[statusLine, code, message]: Rejection
+  ...[status, code, message]: Rejection
 ): void {
   const text = JSON.stringify(renderError(new RequestError(code, message), format).body);
   const headers = {
@@ -78,7 +66,7 @@ function sendErrorAndClose(
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
+  socket.end(`HTTP/1.1 ${status} Rejected\r\n${lines.join('')}\r\n${text}`);
   // Destroying the socket now would reset the connection if data still arrives, and the response would be lost.
   const deadline = setTimeout(() => socket.destroy(), 1_000).unref();
   socket.once('close', () => clearTimeout(deadline));

@@ -3,14 +3,7 @@ import { ERROR_CODES } from '../errors.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 
 export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER) {
-  const error = ({ input }: { input?: unknown }) => {
-    if (Array.isArray(input)) {
-      return 'must be given once';
-    }
-    return typeof input === 'number'
-      ? `must be a whole number from ${min} to ${max}`
-      : 'must be a whole number';
-  };
+  const error = `must be one whole number from ${min} to ${max}`;
   return z.preprocess(
     (text) => (typeof text === 'string' && /^\d+$/.test(text) ? Number(text) : text),
     z.number({ error }).min(min, { error }).max(max, { error }).meta({ type: 'integer' }),

@@ -57,7 +57,11 @@ describe('a challenge response', () => {
   });
 
   it('must arrive before a timeout that does not apply to authenticated sockets', async () => {
-    const service = await useAdditionalService(environment, {}, { socketAuthTimeoutMs: 2_000 });
+    const service = await useAdditionalService(
+      environment,
+      {},
+      { socketTiming: { authTimeoutMs: 2_000 } },
+    );
     const authenticatedSocket = await signIn(environment.newWallet(), service.publicOrigin);
     const silentSocket = openSocket(service.publicOrigin);
     expect((await silentSocket.nextMessage()).type).toBe('challenge');

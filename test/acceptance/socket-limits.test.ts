@@ -133,7 +133,7 @@ describe('an unresponsive client', () => {
     const { publicOrigin: origin } = await useAdditionalService(
       environment,
       {},
-      { socketHeartbeatIntervalMs: 500 },
+      { socketTiming: { heartbeatIntervalMs: 500 } },
     );
     const responsive = await signIn(environment.newWallet(), origin);
     const unresponsive = await openRawSocket(origin);

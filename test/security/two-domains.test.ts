@@ -224,7 +224,7 @@ describe('an idle quote socket', () => {
     };
     const sockets: [withPings: TestQuoteSocket, withoutPings: TestQuoteSocket][] = [];
     for (const [kind, timeout] of IDLE_SOCKET_TIMEOUTS) {
-      const heartbeat = { socketHeartbeatIntervalMs: HEARTBEAT_INTERVAL_MS };
+      const heartbeat = { socketTiming: { heartbeatIntervalMs: HEARTBEAT_INTERVAL_MS } };
       sockets.push([
         await openSocket(kind, timeout, heartbeat),
         await openSocket(kind, timeout, {}),

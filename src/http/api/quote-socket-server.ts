@@ -13,7 +13,6 @@ import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
 
 const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
-const QUOTE_SOCKET_METHOD = 'GET';
 
 const schema = {
   operationId: 'openQuoteSocket',
@@ -42,10 +41,7 @@ accepted. After a close, reconnect with exponential backoff.
 };
 
 /** Tests shorten the times. */
-export interface QuoteSocketTiming {
-  authTimeoutMs?: number | undefined;
-  heartbeatIntervalMs?: number | undefined;
-}
+export type QuoteSocketTiming = Pick<QuoteSocketOptions, 'authTimeoutMs' | 'heartbeatIntervalMs'>;
 
 export class QuoteSocketServer {
   readonly #context: HttpContext;
@@ -59,15 +55,16 @@ export class QuoteSocketServer {
   constructor(
     context: HttpContext,
     authenticator: Authenticator,
-    { authTimeoutMs = 15_000, heartbeatIntervalMs = 30_000 }: QuoteSocketTiming,
+    timing: Partial<QuoteSocketTiming>,
   ) {
     this.#context = context;
     this.#socketOptions = {
       context,
-      authTimeoutMs,
-      heartbeatIntervalMs,
+      authTimeoutMs: 15_000,
+      heartbeatIntervalMs: 30_000,
+      ...timing,
       verifyChallengeResponse: (encoded) =>
-        authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, QUOTE_SOCKET_METHOD).pubkey,
+        authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, 'GET').pubkey,
       onClosed: (socket) => this.#openSockets.delete(socket),
     };
   }
@@ -78,7 +75,7 @@ export class QuoteSocketServer {
 
   registerRoute(app: FastifyInstance): void {
     app.route({
-      method: QUOTE_SOCKET_METHOD,
+      method: 'GET',
       url: QUOTE_SOCKET_PATH,
       schema,
       onRequest: async (request) => this.#admitConnection(request),
@@ -132,8 +129,7 @@ export class QuoteSocketServer {
     // The plugin's own error listener would keep the request in memory (ADR 26).
     connection.removeAllListeners('error');
     connection.on('error', (error) => handleSocketError(error, connection, { log }));
-    const challenge = { url, method: QUOTE_SOCKET_METHOD };
-    const socket = new QuoteSocket(connection, challenge, this.#socketOptions);
+    const socket = new QuoteSocket(connection, { url, method: 'GET' }, this.#socketOptions);
     this.#openSockets.add(socket);
     if (this.#isClosing) {
       closeForRestart(socket);
@@ -158,7 +154,7 @@ function closeForRestart(socket: QuoteSocket): void {
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
   const path = normaliseRequestPath(request.url ?? '').replace(/\/$/, '');
   return (
-    request.method === QUOTE_SOCKET_METHOD &&
+    request.method === 'GET' &&
     path === QUOTE_SOCKET_PATH &&
     request.headers.upgrade?.toLowerCase() === 'websocket'
   );

@@ -35,24 +35,16 @@ const quoteSchema = z
     ),
     expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint expired quotes.'),
     mintUrl: z.url().describe('The mint that created the quote; only it can mint the quote.'),
-    quoteId: z
-      .string()
-      .max(MAX_QUOTE_ID_LENGTH)
-      .describe('Secret: anyone who knows the id of an unlocked quote can mint it.'),
+    quoteId: z.string().max(MAX_QUOTE_ID_LENGTH).describe('Secret, unless the quote is locked.'),
     request: z.string().describe('The BOLT11 invoice.'),
     amount: nonNegativeInteger.describe('Sats.'),
     state: z
       .enum(['PAID', 'ISSUED', 'INFLIGHT'])
-      .describe(
-        'INFLIGHT: paid; the mint is processing the payment. ISSUED: the mint reports it as minted.',
-      ),
+      .describe('INFLIGHT: the mint is processing the payment. ISSUED: reported as minted.'),
     locked: z.boolean().describe('Whether minting requires a signature by this key (NUT-20).'),
     zapRequest: z.string().optional().describe('The signed zap request (NIP-57), unchanged.'),
     comment: z.string().optional().describe('The payer’s comment (LUD-12).'),
-    tag: z
-      .string()
-      .optional()
-      .describe('`shop` if the payer paid `alice+shop@host` (LUD-16), in lower case.'),
+    tag: z.string().optional().describe('`shop` of `alice+shop@host` (LUD-16), in lower case.'),
   })
   .meta({ id: 'Quote', description: 'A payment: a mint quote that the recipient’s wallet mints.' });
 

@@ -44,17 +44,11 @@ const listAddressesSchema = {
   operationId: 'listAddresses',
   summary: 'List the user’s Lightning addresses',
   response: {
-    200: successEnvelope(
-      z.object({
-        addresses: z
-          .array(z.string())
-          .min(1)
-          .describe(
-            'For each host of the service, the main one first: the address with the username, if any, ' +
-              'and the address with the npub.',
-          ),
-      }),
-    ).meta({ description: 'All addresses of the user. Payments to them appear in the same list.' }),
+    200: successEnvelope(z.object({ addresses: z.array(z.string()).min(1) })).meta({
+      description:
+        'For each host of the service, the main one first: the address with the username, if any, and the ' +
+        'address with the npub. Payments to all of them appear in the same list.',
+    }),
     ...apiErrors(401, 500, 503),
   },
 };

@@ -21,10 +21,7 @@ const nameAvailability = z
     reason: z
       .enum(['invalid', 'reserved', 'taken', 'not_for_sale'])
       .optional()
-      .describe(
-        'Why the name is not available. `taken` includes names that are held for a purchase or for their ' +
-          'previous owner.',
-      ),
+      .describe('`taken` includes names that are held for a purchase or for their previous owner.'),
   })
   .meta({ id: 'NameAvailability', description: 'Whether a username can be bought.' });
 
@@ -80,11 +77,7 @@ const buySchema = {
     402: apiError.meta({
       description: 'A payment is required, or the supplied payment is invalid.',
       headers: {
-        'X-Cashu': {
-          type: 'string',
-          pattern: '^creqA',
-          description: 'The payment request (NUT-18).',
-        },
+        'X-Cashu': { type: 'string', pattern: '^creqA', description: 'A NUT-18 request.' },
       },
     }),
     409: apiError.meta({ description: 'The name is taken, or being bought with another token.' }),

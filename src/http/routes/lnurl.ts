@@ -30,13 +30,8 @@ const payRequestResponse = z
     maxSendable: nonNegativeInteger.describe('Millisatoshis.'),
     metadata: z
       .string()
-      .describe(
-        'A JSON list with `text/plain` and `text/identifier` entries, and `text/tag` if the address has a tag ' +
-          '(LUD-06, LUD-16).',
-      ),
-    commentAllowed: nonNegativeInteger
-      .optional()
-      .describe('Maximum length of a comment, in characters (LUD-12).'),
+      .describe('JSON: `text/plain`, `text/identifier` and any `text/tag` (LUD-16).'),
+    commentAllowed: nonNegativeInteger.optional().describe('In characters (LUD-12).'),
     allowsNostr: z.literal(true).optional().describe('Zaps are supported (NIP-57).'),
     nostrPubkey: hexPubkey.optional().describe('The public key that signs zap receipts.'),
   })
@@ -59,14 +54,10 @@ const paySchema = {
   params: z.object({
     user: z
       .string()
-      .describe(
-        'An `npub1...` key or a username, with or without a tag (`alice+shop`, LUD-16); case-insensitive.',
-      ),
+      .describe('`npub1...` or a username, perhaps with a tag (`alice+shop`, LUD-16).'),
   }),
   querystring: z.object({
-    amount: queryInteger(1)
-      .optional()
-      .describe('Millisatoshis: whole sats from `minSendable` to `maxSendable`.'),
+    amount: queryInteger(1).optional().describe('Millisatoshis, but whole sats.'),
     // Several comments do not fail the payment. Only the first one is used.
     comment: z
       .preprocess((text) => (Array.isArray(text) ? (text[0] ?? '') : text), z.string())
