@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { openAccount, section } from '../helpers/web/account-page.ts';
+import { openAccount, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** Choosing the mint and locking quotes on the account page. */

@@ -9,9 +9,7 @@ import {
   TEST_ZAP_SECRET_KEY,
 } from '../helpers/relays/zap-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { openAccount, section } from '../helpers/web/account-page.ts';
-import { controlTime } from '../helpers/web/control-time.ts';
-import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
+import { addNostrExtension, controlTime, openAccount, section } from '../helpers/web/pages.ts';
 import { readLnurl } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 

@@ -1,11 +1,14 @@
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { openAccount, section } from '../helpers/web/account-page.ts';
-import { controlTime } from '../helpers/web/control-time.ts';
 import { hostileTexts } from '../helpers/web/hostile-texts.ts';
-import { addNostrExtension } from '../helpers/web/nostr-extension.ts';
-import { heading } from '../helpers/web/payment-pages.ts';
+import {
+  addNostrExtension,
+  controlTime,
+  heading,
+  openAccount,
+  section,
+} from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** Signing in with a browser extension, which may be broken or hostile. */

@@ -1,19 +1,26 @@
 import type { Page } from 'playwright-core';
 import { beforeAll, expect, it } from 'vitest';
+import { eventually } from '../helpers/eventually.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { openAccount, section } from '../helpers/web/account-page.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { heading, openAccount, section } from '../helpers/web/pages.ts';
 import { readQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
-/** Choosing and buying a username on the account page. */
+/** Choosing and buying a username on the account page, which keeps tokens because they are money. */
 
 const PRICE_SAT = 21;
 
+/** Longer than the pause before the recovery job tries again, but not too long for signatures. */
+const RECOVERY_BACKOFF_MS = 20_000;
+
+const clock = new TestClock();
 const environment = useTestEnvironment({
   env: { USERNAME_PRICE_SAT: String(PRICE_SAT), USERNAME_RESERVED: 'satoshi' },
+  overrides: { clock: clock.now },
 });
 const browser = useBrowser();
 let payer: EcashPayer;
@@ -24,11 +31,12 @@ beforeAll(async () => {
 
 async function openUsernameSection() {
   const wallet = environment.newWallet();
-  const page = await openAccount(browser, wallet, { expectedStatuses: [400, 402, 409, 431] });
+  const page = await openAccount(browser, wallet, { expectedStatuses: [400, 402, 409, 431, 503] });
   const content = section(page, 'Username');
   const waitForAlert = (hasText: string | RegExp) =>
     content.getByRole('alert').filter({ hasText }).waitFor();
-  return { wallet, page, content, waitForAlert };
+  const tokenField = page.getByLabel('Token from your wallet');
+  return { wallet, page, content, tokenField, waitForAlert };
 }
 
 async function chooseName(page: Page, name: string): Promise<void> {
@@ -75,8 +83,7 @@ it('sells a name for a token', async () => {
 });
 
 it('keeps the token in its field after each refusal', async () => {
-  const { wallet, page, content, waitForAlert } = await openUsernameSection();
-  const tokenField = page.getByLabel('Token from your wallet');
+  const { wallet, page, content, tokenField, waitForAlert } = await openUsernameSection();
   await chooseName(page, 'satoshi');
   await waitForAlert(/reserved.*Choose another name/i);
   await chooseName(page, 'x');
@@ -119,4 +126,47 @@ it('keeps the token in its field after each refusal', async () => {
   await page.getByRole('button', { name: 'Buy', exact: true }).click();
   await content.getByText('is yours now').waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'second')).toBe(wallet.pubkey);
+});
+
+it('keeps the token if a secret key is pasted beside it', async () => {
+  const { page, tokenField } = await openUsernameSection();
+  await chooseName(page, 'careful');
+  const token = await payer.mintToken(PRICE_SAT);
+  await tokenField.fill(`${token} nsec1${'q'.repeat(58)}`);
+  await page.getByRole('alertdialog').waitFor();
+  expect((await tokenField.inputValue()).trim()).toBe(token);
+});
+
+it('keeps a second token if the first one pays for the name', async () => {
+  const { page, content, tokenField, waitForAlert } = await openUsernameSection();
+  await chooseName(page, 'frugal');
+  const [first, second] = [await payer.mintToken(PRICE_SAT), await payer.mintToken(PRICE_SAT)];
+  const buyButton = page.getByRole('button', { name: 'Buy', exact: true });
+  // The mint spends the token, but its response is lost.
+  environment.mint.switches.chaos = {
+    rates: {},
+    ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 }, 'POST /v1/checkstate': { error: 1 } },
+  };
+  await pay(page, first);
+  await waitForAlert('in progress');
+  await pay(page, second);
+  await waitForAlert('Take it back into your wallet');
+
+  environment.mint.switches.chaos = null;
+  clock.advance(RECOVERY_BACKOFF_MS);
+  await eventually(async () => {
+    await buyButton.click();
+    await content.getByRole('status').getByText('frugal@').waitFor({ timeout: 2_000 });
+  });
+  expect(await payer.fetchTokenState(second)).toBe('UNSPENT');
+  await content.getByText(second).waitFor();
+
+  // The second token buys the next name, and then it is spent.
+  await chooseName(page, 'frugaltwo');
+  await heading(page, 'Pay for frugaltwo@').waitFor();
+  expect(await tokenField.inputValue()).toBe(second);
+  await buyButton.click();
+  await content.getByRole('status').getByText('frugaltwo@').waitFor();
+  expect(await payer.fetchTokenState(second)).toBe('SPENT');
+  expect(await content.getByText(second).count()).toBe(0);
 });

@@ -1,11 +1,17 @@
-import { it } from 'vitest';
+import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
+import {
+  receivePayment,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { createInvoice, heading } from '../helpers/web/payment-pages.ts';
+import { createInvoice, heading, openAccount, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
-/** How the pages for payers look: accessible, in both colour schemes, on any screen. */
+/** How the pages look: accessible, in both colour schemes, on any screen. */
 
 const LONGEST_USERNAME = 'w'.repeat(64);
 
@@ -22,6 +28,10 @@ it('home', async () => {
   await page.getByLabel('Name, npub or address').fill(`nsec1${'q'.repeat(58)}`);
   await page.getByRole('alertdialog').waitFor();
   await inspectPage(page, 'home-nsec');
+  await page.getByRole('alertdialog').getByRole('button').click();
+  await page.getByLabel('Name, npub or address').fill(`nostr:${environment.newWallet().npub}`);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await heading(page, 'Pay npub1').waitFor();
 });
 
 it('payment and invoice', async () => {
@@ -57,4 +67,56 @@ it('error', async () => {
   const url = `${environment.origin}/${'w'.repeat(200)}`;
   const page = await browser.openPage(url, { expectedStatuses: [404] });
   await inspectPage(page, 'error');
+  await page.getByRole('link', { name: 'Go to the start page' }).click();
+  await heading(page, 'Every Nostr key has a Lightning address').waitFor();
+});
+
+it('signing in to the account', async () => {
+  const relay = await startFakeRelay();
+  const service = await useAdditionalService(environment, { SIGNER_RELAY: relay.url });
+  const page = await browser.openPage(`${service.publicOrigin}/account`, { relays: [relay.url] });
+  await page.getByLabel('Bunker address').fill('bunker://incomplete');
+  await page.getByRole('button', { name: 'Connect', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  await inspectPage(page, 'account-sign-in');
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  await page.getByRole('img', { name: 'QR code' }).waitFor();
+  await inspectPage(page, 'account-remote-signer');
+});
+
+it('the account of a new user', async () => {
+  const page = await openAccount(browser, environment.newWallet());
+  const payments = section(page, 'Received payments');
+  await payments.getByText('You have no payments yet').waitFor();
+  await payments.getByText('Live', { exact: true }).waitFor();
+  await section(page, 'Your mint').getByText('Test mint').waitFor();
+  await section(page, 'Your addresses').getByRole('img').waitFor();
+  await inspectPage(page, 'account-new');
+});
+
+it('the account of a user with payments and a long username', async () => {
+  const wallet = environment.newWallet();
+  await insertPaidQuotes(environment.database, wallet.pubkey, 12);
+  await assignUsername(environment.database, wallet.pubkey, 'm'.repeat(64));
+  await receivePayment(environment, wallet, `amount=1000000000&comment=${'W'.repeat(255)}`);
+  const page = await openAccount(browser, wallet);
+  await expect.poll(() => page.getByRole('listitem').count()).toBe(10);
+  await section(page, 'Your mint').getByText('Test mint').waitFor();
+  await section(page, 'Your addresses').getByRole('img').first().waitFor();
+  await inspectPage(page, 'account-payments');
+});
+
+it('buying a username, and problems', async () => {
+  const page = await openAccount(browser, environment.newWallet(), {
+    expectedStatuses: [400, 402],
+  });
+  await page.getByRole('textbox', { name: 'Username' }).fill('x'.repeat(64));
+  await page.getByRole('button', { name: 'Buy this name' }).click();
+  await page.getByLabel('Token from your wallet').fill('cashuB'.repeat(100));
+  await page.getByRole('button', { name: 'Buy', exact: true }).click();
+  await section(page, 'Username').getByRole('alert').waitFor();
+  await page.getByLabel('Choose another mint').fill(`https://${'w'.repeat(60)}.invalid`);
+  await page.getByRole('button', { name: 'Use this mint' }).click();
+  await section(page, 'Your mint').getByRole('alert').waitFor();
+  await inspectPage(page, 'account-purchase');
 });

@@ -1,15 +1,26 @@
+import { nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
-import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import {
+  buildZapQuery,
+  createZapRequest,
+  TEST_ZAP_SECRET_KEY,
+} from '../helpers/relays/zap-requests.ts';
+import {
+  receivePayment,
+  setMint,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { hostileTexts, startFailingMint } from '../helpers/web/hostile-texts.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { heading } from '../helpers/web/payment-pages.ts';
+import { heading, openAccount, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
-/** Texts from outside never run on the pages for payers. `useBrowser` reports a text that runs. */
+/** Texts from outside never run on the pages. `useBrowser` reports a text that runs. */
 
 const SITE_NAME = `"><img src=x onerror=__xss('site')>`;
 
-const environment = useTestEnvironment({ env: { SITE_NAME } });
+const environment = useTestEnvironment({ env: { SITE_NAME, ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
 const browser = useBrowser();
 
 it('shows the name of the site as text', async () => {
@@ -21,28 +32,29 @@ it('shows the name of the site as text', async () => {
 
 it('shows nothing of a hostile path', async () => {
   const page = await browser.openPage(`${environment.origin}/`, { expectedStatuses: [400, 404] });
-  for (const text of hostileTexts('path')) {
-    for (const path of [`/${encodeURIComponent(text)}`, `/?${text}#${text}`]) {
-      await page.goto(`${environment.origin}${path}`);
-      expect(await page.getByRole('main').textContent()).not.toContain(text);
-    }
+  const texts = hostileTexts('path');
+  const paths = texts.map((text) => encodeURIComponent(text));
+  for (const path of [...paths, `?${texts.join('')}#${texts.join('')}`]) {
+    await page.goto(`${environment.origin}/${path}`);
+    expect(await page.getByRole('main').textContent()).not.toMatch(/path|evil|WWW/);
   }
 });
 
 it('repeats what the visitor entered only as the value of a field', async () => {
   const { npub } = environment.newWallet();
   const page = await browser.openPage(`${environment.origin}/${npub}`, { expectedStatuses: [400] });
-  for (const text of hostileTexts('form')) {
-    const amount = page.getByLabel('Amount in sats');
-    // As if another site had sent the form.
-    await amount.evaluate((field) => field.setAttribute('type', 'text'));
-    await amount.evaluate((field) => field.closest('form')?.setAttribute('novalidate', ''));
-    await amount.fill(text);
-    await page.getByLabel('Comment').fill(text);
-    await page.getByRole('button', { name: 'Create invoice' }).click();
-    await page.getByRole('alert').waitFor();
-    expect(await page.getByLabel('Comment').inputValue()).toBe(text);
-  }
+  const amount = page.getByLabel('Amount in sats');
+  const comment = page.getByLabel('Comment');
+  const texts = hostileTexts('form');
+  // As if another site had sent the form.
+  await amount.evaluate((field) => field.setAttribute('type', 'text'));
+  await amount.evaluate((field) => field.closest('form')?.setAttribute('novalidate', ''));
+  await comment.evaluate((field) => field.removeAttribute('maxlength'));
+  await amount.fill(texts.join(' '));
+  await comment.fill(texts.join('\n'));
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  await page.getByRole('alert').waitFor();
+  expect(await comment.inputValue()).toBe(texts.join('\n'));
   await inspectPage(page, 'hostile-payment');
 });
 
@@ -56,4 +68,60 @@ it('shows nothing of the error message of a mint', async () => {
   await page.getByRole('button', { name: 'Create invoice' }).click();
   await heading(page, 'Not available right now').waitFor();
   expect(await page.getByRole('main').textContent()).not.toContain('mint error');
+});
+
+it('shows the texts of payers as texts', async () => {
+  const wallet = environment.newWallet();
+  const { pubkey: recipient } = wallet;
+  const texts = hostileTexts('comment');
+  const receive = (text: string) =>
+    receivePayment(environment, wallet, `amount=1000&comment=${encodeURIComponent(text)}`);
+  await Promise.all(texts.map(receive));
+  const zapText = hostileTexts('zap').join('\n');
+  const zap = createZapRequest({ recipient, amountMsat: 1000, comment: zapText });
+  await receivePayment(environment, wallet, buildZapQuery(zap.text, 1000));
+  const page = await openAccount(browser, wallet);
+  const payments = section(page, 'Received payments').getByRole('listitem');
+  await expect.poll(() => payments.count()).toBe(texts.length + 1);
+  const shownTexts = (await payments.allTextContents()).join('\n');
+  for (const text of [...texts, zapText]) {
+    expect(shownTexts).toContain(text);
+  }
+  await inspectPage(page, 'hostile-account');
+});
+
+it('shows the texts of mints as texts', async () => {
+  const page = await openAccount(browser, environment.newWallet(), { expectedStatuses: [400] });
+  const content = section(page, 'Your mint');
+  const chooseMint = async (url: string) => {
+    await content.getByLabel('Choose another mint').fill(url);
+    await content.getByRole('button', { name: 'Use this mint' }).click();
+  };
+  for (const text of hostileTexts('mint')) {
+    const mint = await startTestMint({ name: text, description: text });
+    await chooseMint(mint.url);
+    await content.getByText(mint.url, { exact: true }).waitFor();
+    // The service cleans and shortens the texts of mints.
+    const word = /\w{4,20}/.exec(text)?.[0] ?? '';
+    await expect.poll(() => content.getByText(word).count()).toBeGreaterThanOrEqual(2);
+  }
+  const [error = ''] = hostileTexts('mint error');
+  await chooseMint(await startFailingMint(error, { hasHostileInfo: true }));
+  await content.getByRole('alert').waitFor();
+});
+
+it('refuses an nsec in every field', async () => {
+  const wallet = environment.newWallet();
+  const nsec = nip19.nsecEncode(wallet.secretKey);
+  const home = await browser.openPage(environment.origin);
+  const signedOut = await browser.openPage(`${environment.origin}/account`);
+  const signedIn = await openAccount(browser, wallet);
+  for (const page of [home, signedOut, signedIn]) {
+    await expect.poll(() => page.getByRole('textbox').count()).toBeGreaterThan(0);
+    for (const field of await page.getByRole('textbox').all()) {
+      await field.fill(`my key is ${nsec}`);
+      await page.getByRole('alertdialog').getByRole('button').click();
+      expect((await field.inputValue()).trim()).toBe('my key is');
+    }
+  }
 });

@@ -3,9 +3,8 @@ import { expect, it } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
-import { controlTime } from '../helpers/web/control-time.ts';
-import { createInvoice, heading } from '../helpers/web/payment-pages.ts';
-import { readQrCode } from '../helpers/web/read-qr-code.ts';
+import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
+import { readLnurl, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
 
 /** The payment page and the invoice page. */
@@ -177,5 +176,25 @@ it('asks again if the connection hangs', async () => {
   isHanging = false;
   environment.mint.pay(invoice);
   await page.clock.fastForward('00:12');
+  await heading(page, 'Paid').waitFor();
+});
+
+it('leads from the address to a paid invoice without JavaScript', async () => {
+  const { npub } = environment.newWallet();
+  const { host, origin } = new URL(environment.origin);
+  const page = await browser.openPage(`${origin}/${npub}`, { javaScriptEnabled: false });
+  expect(await page.locator('#address').textContent()).toBe(`${npub}@${host}`);
+  expect(await readLnurl(page.getByRole('img', { name: 'QR' }))).toContain(npub);
+
+  const invoice = await createInvoice(page, 21, 'hello');
+  expect(await readQrCode(page.getByRole('img', { name: 'QR' }))).toBe(
+    `lightning:${invoice.toUpperCase()}`,
+  );
+  // What needs a script is hidden.
+  expect(await page.getByRole('button').count()).toBe(0);
+  expect(await page.getByText('Expires').isVisible()).toBe(false);
+
+  environment.mint.pay(invoice);
+  // The page reloads by itself.
   await heading(page, 'Paid').waitFor();
 });

@@ -4,20 +4,11 @@ import {
   type BrowserContextOptions,
   chromium,
   type Page,
-  type Request,
 } from 'playwright-core';
 import { afterEach, beforeAll, expect } from 'vitest';
 import { requireChromium } from '../../../scripts/chromium.ts';
 
-/** Chromium's sandbox does not start as root, and containers often have a small /dev/shm. */
-const CHROMIUM_ARGS = ['--no-sandbox', '--disable-dev-shm-usage'];
-
-/** Less than vitest's timeout, so that a failing test names what it waited for. */
-const ACTION_TIMEOUT_MS = 20_000;
-
-/**
- * Reports what a page must not do as errors on its console. Hostile texts in tests call `__xss` if a page runs them.
- */
+/** Hostile texts call `__xss` if a page runs them. */
 const INIT_SCRIPT = `
   globalThis.__xss = (source) => console.error('a hostile text ran: ' + source);
   document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
@@ -25,9 +16,7 @@ const INIT_SCRIPT = `
   );`;
 
 const FAILED_RESPONSE = /^Failed to load resource: the server responded with a status of (\d+)/;
-
 const NSEC = /nsec1[02-9ac-hj-np-z]{20}/i;
-
 const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]+/;
 
 export interface OpenPageOptions extends BrowserContextOptions {
@@ -35,7 +24,7 @@ export interface OpenPageOptions extends BrowserContextOptions {
   expectedStatuses?: readonly number[];
   /** Relays to which the page may connect. All other requests must stay within the page's origin. */
   relays?: readonly string[];
-  /** Prepares the page before it is loaded, for example with a stub of a browser extension. */
+  /** Prepares the page before it is loaded. */
   prepare?: (page: Page) => Promise<unknown>;
 }
 
@@ -60,7 +49,8 @@ export function useBrowser(): TestBrowser {
 
   beforeAll(async () => {
     launch ??= requireChromium().then((executablePath) =>
-      chromium.launch({ executablePath, args: CHROMIUM_ARGS }),
+      // The sandbox does not start as root, and containers often have a small /dev/shm.
+      chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] }),
     );
     browser = await launch;
   });
@@ -79,7 +69,8 @@ export function useBrowser(): TestBrowser {
       const { origin } = new URL(url);
       const context = await browser.newContext({ locale: 'en-GB', ...options });
       contexts.push(context);
-      context.setDefaultTimeout(ACTION_TIMEOUT_MS);
+      // Less than vitest's timeout, so that a failing test names what it waited for.
+      context.setDefaultTimeout(20_000);
       await context.addInitScript(INIT_SCRIPT);
       await context.route(
         (requestUrl) => requestUrl.origin !== origin,
@@ -95,15 +86,13 @@ export function useBrowser(): TestBrowser {
   };
 }
 
-function watchPage(
-  page: Page,
-  rules: {
-    allowedOrigins: readonly string[];
-    expectedStatuses: readonly number[];
-    problems: string[];
-  },
-): void {
-  const { allowedOrigins, expectedStatuses, problems } = rules;
+interface PageRules {
+  allowedOrigins: readonly string[];
+  expectedStatuses: readonly number[];
+  problems: string[];
+}
+
+function watchPage(page: Page, { allowedOrigins, expectedStatuses, problems }: PageRules): void {
   const checkOrigin = (url: string) => {
     const { protocol, origin } = new URL(url);
     const isLocal = protocol === 'data:' || protocol === 'blob:' || protocol === 'about:';
@@ -113,7 +102,8 @@ function watchPage(
   };
   page.on('request', (request) => {
     checkOrigin(request.url());
-    if (containsNsec(request)) {
+    const headers = Object.values(request.headers()).join('\n');
+    if (NSEC.test(request.url() + headers + (request.postData() ?? ''))) {
       problems.push(`request with an nsec: ${request.url()}`);
     }
   });
@@ -136,11 +126,6 @@ function watchPage(
       problems.push(`error on the console: ${message.text()} (${message.location().url})`);
     }
   });
-}
-
-function containsNsec(request: Request): boolean {
-  const headers = Object.values(request.headers()).join('\n');
-  return NSEC.test(request.url() + headers + (request.postData() ?? ''));
 }
 
 async function findStoredSecrets(context: BrowserContext): Promise<string[]> {
