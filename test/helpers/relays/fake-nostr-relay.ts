@@ -9,7 +9,6 @@ import { type Clock, toUnixSeconds } from '../../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
 import { normaliseRelayUrl } from '../../../src/zaps/relay-url.ts';
 
-/** Options that change how the relay behaves. */
 export interface FakeNostrRelaySwitches {
   /** WebSocket handshakes succeed (`open`), get no response (`silent`), or are rejected with this HTTP status. */
   handshake: 'open' | 'silent' | number;
@@ -17,15 +16,9 @@ export interface FakeNostrRelaySwitches {
   rejectionMessage: string | null;
   /** If not null, the relay rejects more events than this on a connection with `rate-limited:`. */
   eventsPerMinute: number | null;
-  /**
-   * When the relay sends a challenge (NIP-42). Unless this is `none`, it rejects events and queries of clients that
-   * have not authenticated.
-   */
+  /** When the relay sends a challenge (NIP-42). It rejects requests of clients that have not authenticated. */
   auth: 'none' | 'at_connect' | 'at_first_message';
-  /**
-   * `answer`: stores the event and confirms it. `ignore`: neither stores nor confirms it. `hang_up`: disconnects
-   * without storing it. `store_and_ignore`: stores the event without confirming it.
-   */
+  /** Only `answer` confirms the event. `hang_up` disconnects without storing it. */
   eventHandling: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
   /** Queries (REQ) get results, get no response, or are rejected: the value is then the message of CLOSED. */
   queryHandling: 'answer' | 'ignore' | `${string}:${string}`;
@@ -40,41 +33,28 @@ const DEFAULT_SWITCHES: Readonly<FakeNostrRelaySwitches> = {
   queryHandling: 'answer',
 };
 
-const MINUTE_MS = 60_000;
-
-/** An AUTH event is valid if its time differs from the relay's clock by at most ten minutes (NIP-42). */
-const MAX_AUTH_TIME_DIFFERENCE_SECONDS = 600;
-
 interface RelayClient {
   socket: WebSocket;
-  /** The URL to which the client connected, including the path. Its AUTH event must contain this URL. */
+  /** The client's AUTH event must contain this URL. */
   relayUrl: string | null;
   challenge: string;
   isChallengeSent: boolean;
   isAuthenticated: boolean;
-  /** Open subscriptions, by id. */
   subscriptions: Map<string, Filter[]>;
-  /** When the relay received the client's events of the last minute, in milliseconds since 1970. */
+  /** Of the last minute. */
   eventTimesMs: number[];
   /** Resolves when all responses to messages received so far have been sent. */
   responsesSent: Promise<unknown>;
 }
 
-/**
- * A Nostr relay for tests (NIP-01, NIP-42) that verifies the ids and signatures of events. It keeps events in memory
- * until the test process ends, even after {@link stop}.
- */
+/** A relay (NIP-01, NIP-42) that verifies events. It keeps them in memory, even after {@link stop}. */
 export class FakeNostrRelay {
-  /** Without a trailing slash, like the result of {@link normaliseRelayUrl}. */
   readonly url: string;
-  /** A test may change the switches at any time. */
   readonly switches: FakeNostrRelaySwitches;
-  /** The stored events, by id. */
   readonly events = new Map<string, Event>();
-  /** How many times the relay received each event, by id. */
   readonly receiveCounts = new Map<string, number>();
   readonly authEvents: Event[] = [];
-  /** Numbers of TCP connections: opened in total, and open now. */
+  /** Opened in total, and open now. */
   readonly connections = { opened: 0, open: 0 };
 
   readonly #changes = new EventEmitter().setMaxListeners(0);
@@ -84,7 +64,6 @@ export class FakeNostrRelay {
   readonly #sockets = new Set<Socket>();
   readonly #clients = new Set<RelayClient>();
   #server: Server;
-  /** Pending after a call of {@link holdResponses} until the responses are released. */
   #responsesReleased: Promise<void> = Promise.resolve();
 
   static async start(
@@ -93,22 +72,22 @@ export class FakeNostrRelay {
     const { port = 0, now = Date.now, ...switches } = options;
     const server = createServer();
     await listen(server, port);
-    return new FakeNostrRelay({ server, now, switches, verifyEvent: await loadEventVerifier() });
+    return new FakeNostrRelay(server, now, switches, await loadEventVerifier());
   }
 
-  private constructor(parts: {
-    server: Server;
-    now: Clock;
-    switches: Partial<FakeNostrRelaySwitches>;
-    verifyEvent: EventVerifier;
-  }) {
-    this.#server = parts.server;
-    this.#now = parts.now;
-    this.#verifyEvent = parts.verifyEvent;
-    this.#port = (parts.server.address() as AddressInfo).port;
+  private constructor(
+    server: Server,
+    now: Clock,
+    switches: Partial<FakeNostrRelaySwitches>,
+    verifyEvent: EventVerifier,
+  ) {
+    this.#server = server;
+    this.#now = now;
+    this.#verifyEvent = verifyEvent;
+    this.#port = (server.address() as AddressInfo).port;
     this.url = `ws://127.0.0.1:${this.#port}`;
-    this.switches = { ...DEFAULT_SWITCHES, ...parts.switches };
-    this.#serve(parts.server);
+    this.switches = { ...DEFAULT_SWITCHES, ...switches };
+    this.#serve(server);
   }
 
   /** Waits until this many events are stored, or until the condition is true. */
@@ -119,20 +98,18 @@ export class FakeNostrRelay {
     }
   }
 
-  /** Delays all responses. @returns a function that sends the delayed responses and ends the delay */
+  /** @returns a function that sends the delayed responses and ends the delay */
   holdResponses(): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#responsesReleased = promise;
     return resolve;
   }
 
-  /** Stores an event. Later queries return it, but the relay does not send it to open subscriptions. */
   storeEvent(event: Event): void {
     this.events.set(event.id, event);
     this.#changes.emit('change');
   }
 
-  /** Closes all connections and stops listening. */
   async stop(): Promise<void> {
     const serverClosed = once(this.#server, 'close');
     this.#server.close();
@@ -142,14 +119,12 @@ export class FakeNostrRelay {
     await serverClosed;
   }
 
-  /** Listens on the same port again after {@link stop}. */
   async restart(): Promise<void> {
     this.#server = createServer();
     await listen(this.#server, this.#port);
     this.#serve(this.#server);
   }
 
-  /** Stops the relay unless it is already stopped. */
   async close(): Promise<void> {
     if (this.#server.listening) {
       await this.stop();
@@ -216,7 +191,7 @@ export class FakeNostrRelay {
   }
 
   #handleMessage(client: RelayClient, text: string): void {
-    const [type, eventOrId, ...filters] = parseMessage(text);
+    const [type, eventOrId, ...filters] = JSON.parse(text) as unknown[];
     if (type === 'EVENT') {
       this.#handleEvent(client, eventOrId as Event);
     } else if (type === 'AUTH') {
@@ -231,7 +206,6 @@ export class FakeNostrRelay {
     }
   }
 
-  /** Sends the responses after all earlier ones, and only when responses are not delayed. */
   #respond(client: RelayClient, messages: readonly unknown[][]): void {
     client.responsesSent = Promise.all([client.responsesSent, this.#responsesReleased]).then(() => {
       for (const message of messages) {
@@ -275,7 +249,6 @@ export class FakeNostrRelay {
     }
   }
 
-  /** Returns the message with which the relay rejects the event, or null if it accepts the event. */
   #findRejection(client: RelayClient, event: Event): string | null {
     if (!this.#verifyEvent(event)) {
       return 'invalid: bad id or signature';
@@ -296,7 +269,7 @@ export class FakeNostrRelay {
       event.kind === ClientAuth &&
       tag('challenge') === client.challenge &&
       normaliseUrl(tag('relay') ?? '') === client.relayUrl &&
-      Math.abs(event.created_at - toUnixSeconds(this.#now())) <= MAX_AUTH_TIME_DIFFERENCE_SECONDS &&
+      Math.abs(event.created_at - toUnixSeconds(this.#now())) <= 600 &&
       this.#verifyEvent(event);
     if (!isValid) {
       return [false, 'invalid: wrong AUTH event'];
@@ -324,7 +297,6 @@ export class FakeNostrRelay {
     ];
   }
 
-  /** Returns the matching events, newest first. */
   #queryEvents(filter: Filter): Event[] {
     return [...this.events.values()]
       .filter((event) => matchFilter(filter, event))
@@ -332,7 +304,6 @@ export class FakeNostrRelay {
       .slice(0, filter.limit);
   }
 
-  /** If the client must authenticate first, sends it the challenge and returns true. */
   #requireAuth(client: RelayClient): boolean {
     const mustAuthenticate = this.switches.auth !== 'none' && !client.isAuthenticated;
     if (mustAuthenticate) {
@@ -341,14 +312,13 @@ export class FakeNostrRelay {
     return mustAuthenticate;
   }
 
-  /** Returns whether the client has reached its rate limit. If not, counts its event. */
   #isRateLimited(client: RelayClient): boolean {
     const { eventsPerMinute } = this.switches;
     if (eventsPerMinute === null) {
       return false;
     }
     const nowMs = this.#now();
-    client.eventTimesMs = client.eventTimesMs.filter((timeMs) => timeMs > nowMs - MINUTE_MS);
+    client.eventTimesMs = client.eventTimesMs.filter((timeMs) => timeMs > nowMs - 60_000);
     if (client.eventTimesMs.length >= eventsPerMinute) {
       return true;
     }
@@ -360,16 +330,6 @@ export class FakeNostrRelay {
 async function listen(server: Server, port: number): Promise<void> {
   server.listen(port, '127.0.0.1');
   await once(server, 'listening');
-}
-
-/** Returns an empty array if the text is not a JSON array. */
-function parseMessage(text: string): unknown[] {
-  try {
-    const message: unknown = JSON.parse(text);
-    return Array.isArray(message) ? message : [];
-  } catch {
-    return [];
-  }
 }
 
 function send(socket: WebSocket, message: unknown): void {

@@ -4,22 +4,11 @@ import { transaction } from '../../../src/database/transaction.ts';
 import { addZapReceipts } from '../../../src/zaps/zap-receipt-store.ts';
 import { insertPaidQuotes, randomPubkey } from '../recipients/quote-fixtures.ts';
 
-export interface StoredZapReceipt {
-  /** Id of the event. */
-  id: string;
-  eventJson: string;
-}
-
-/**
- * Inserts paid quotes with zap receipts that the service must now deliver to each of the relays.
- *
- * @param options.events the receipts in JSON, or a number of receipts without a signature, which relays reject
- * @param options.createdAtMs milliseconds since 1970
- */
+/** @param options.events the receipts in JSON, or a number of receipts without a signature, which relays reject */
 export async function insertZapReceipts(
   database: Database,
   options: { events: readonly string[] | number; relays: readonly string[]; createdAtMs: number },
-): Promise<StoredZapReceipt[]> {
+) {
   const events =
     typeof options.events === 'number'
       ? Array.from({ length: options.events }, () => buildUnsignedReceipt())
@@ -53,7 +42,6 @@ export async function insertZapReceipts(
   return receipts;
 }
 
-/** Returns the rows of all deliveries to a relay, by receipt id. */
 export async function readDeliveriesToRelay(database: Database, relay: string) {
   const rows = await database.db
     .selectFrom('zap_receipt_deliveries')
@@ -63,11 +51,7 @@ export async function readDeliveriesToRelay(database: Database, relay: string) {
   return new Map(rows.map((row) => [row.receipt, row]));
 }
 
-/** Counts the deliveries to a relay by state. */
-export async function countDeliveriesByState(
-  database: Database,
-  relay: string,
-): Promise<Record<string, number>> {
+export async function countDeliveriesByState(database: Database, relay: string) {
   const counts: Record<string, number> = {};
   for (const { state } of (await readDeliveriesToRelay(database, relay)).values()) {
     counts[state] = (counts[state] ?? 0) + 1;

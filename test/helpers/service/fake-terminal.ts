@@ -16,7 +16,6 @@ export class FakeTerminal implements CommandIo {
     return this.#abortController.signal;
   }
 
-  /** Interrupts the command, as when the operator closes the terminal window. */
   abort(): void {
     this.#abortController.abort();
   }

@@ -5,7 +5,6 @@ const SAMPLE_PATTERN = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/;
 
 const LABEL_PATTERN = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-/** A parsed response of the metrics endpoint. */
 export class MetricsScrape {
   readonly text: string;
   readonly #samples: { name: string; labels: Record<string, string>; value: number }[];
@@ -26,14 +25,13 @@ export class MetricsScrape {
     return new Set(this.#samples.map(({ name }) => name));
   }
 
-  /** Returns whether a series has this name and all these labels, with any values. */
   hasSeries(name: string, labelNames: readonly string[]): boolean {
     return this.#samples.some(
       (sample) => sample.name === name && labelNames.every((label) => label in sample.labels),
     );
   }
 
-  /** Returns the sum of all series with this name and these labels. Returns null if no series matches. */
+  /** Returns null if no series has this name and these labels. */
   sumSeries(name: string, labels: Record<string, string> = {}): number | null {
     const matching = this.#samples.filter(
       (sample) =>

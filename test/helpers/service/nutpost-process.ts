@@ -23,19 +23,10 @@ export class NutpostProcess {
   #stdout = '';
   #stderr = '';
 
-  /**
-   * @param command name and arguments of the command, separated by spaces
-   * @param env overrides the default environment, in which the service listens on a free port without limits
-   */
+  /** @param command name and arguments, separated by spaces */
   constructor(command: string, env: Record<string, string>) {
     this.#child = spawn(process.execPath, [NUTPOST_EXECUTABLE, ...command.split(' ')], {
-      env: {
-        PORT: '0',
-        STOP_DELAY_SECONDS: '0',
-        ...DEFAULT_ENV,
-        ...DISABLED_LIMITS_ENV,
-        ...env,
-      },
+      env: { PORT: '0', STOP_DELAY_SECONDS: '0', ...DEFAULT_ENV, ...DISABLED_LIMITS_ENV, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child.stdout?.on('data', (chunk) => {
@@ -57,7 +48,6 @@ export class NutpostProcess {
     return this.#stdout;
   }
 
-  /** Waits until the service listens, and returns its URL. */
   async waitForUrl(): Promise<string> {
     for (;;) {
       const url = /"url":"(http:[^"]+)".*"msg":"nutpost is listening"/.exec(this.#stdout)?.[1];
@@ -72,7 +62,6 @@ export class NutpostProcess {
     }
   }
 
-  /** Waits until the service listens, and returns its default public origin, `http://localhost:PORT`. */
   async waitForOrigin(): Promise<string> {
     return (await this.waitForUrl()).replace('127.0.0.1', 'localhost');
   }
@@ -81,13 +70,11 @@ export class NutpostProcess {
     return this.#exit;
   }
 
-  /** Sends SIGTERM, and waits until the process exits. */
   async stop(): Promise<ProcessExit> {
     this.#child.kill('SIGTERM');
     return await this.#exit;
   }
 
-  /** Simulates a crash: sends SIGKILL, and waits until the process exits. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#exit;
@@ -100,12 +87,7 @@ export interface CommandExit {
   stderr: string;
 }
 
-/**
- * Runs a command of the `nutpost` executable in a child process, and waits until it exits.
- *
- * @param args the command's name, then its arguments
- * @param input the command's standard input
- */
+/** @param args the command's name, then its arguments */
 export async function runNutpostCommand(
   args: readonly string[],
   env: Record<string, string>,

@@ -17,7 +17,6 @@ export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
 
 export interface TestEnvironmentOptions {
   mint?: TestMintOptions;
-  /** Environment variables of the service. */
   env?: Record<string, string>;
   overrides?: ServiceOverrides;
 }
@@ -27,7 +26,6 @@ export interface TestEnvironment {
   service: Service;
   mint: TestMint;
   database: Database;
-  /** The public origin of the service. */
   origin: string;
   newWallet(): RecipientClient;
   requestInvoice(
@@ -74,7 +72,6 @@ export async function createTestEnvironment(
   };
 }
 
-/** Creates an environment before the tests of a file, and closes it after them. */
 export function useTestEnvironment(options: TestEnvironmentOptions = {}): TestEnvironment {
   const environment: Partial<TestEnvironment> = {};
   beforeAll(async () => {
@@ -104,12 +101,7 @@ export function createTestConfig(mintUrl: string, env: Record<string, string> = 
   });
 }
 
-/**
- * Starts another service with the environment's database and mint. The caller must stop it before it closes the
- * environment.
- *
- * @param env additional environment variables
- */
+/** Starts another service with the environment's database and mint. The caller must stop it. */
 export function startAdditionalService(
   environment: TestEnvironment,
   env: Record<string, string>,
@@ -122,7 +114,6 @@ export function startAdditionalService(
   });
 }
 
-/** Calls {@link startAdditionalService}, and stops the service when the test ends. */
 export async function useAdditionalService(
   environment: TestEnvironment,
   env: Record<string, string>,
@@ -133,10 +124,7 @@ export async function useAdditionalService(
   return service;
 }
 
-/**
- * Starts a mint for this test, and makes it the wallet's mint. Its switches and its WebSocket then do not affect
- * other wallets, and its request counts include only this wallet.
- */
+/** Starts a mint for this test, and makes it the wallet's mint. */
 export async function assignNewTestMint(
   wallet: RecipientClient,
   switches: Partial<TestMintSwitches> = {},
@@ -149,12 +137,7 @@ export async function assignNewTestMint(
   return mint;
 }
 
-/**
- * Requests and pays an invoice, and waits until the recipient's wallet is notified.
- *
- * @param query the query of the invoice request, such as `amount=21000`
- * @returns the invoice
- */
+/** Pays an invoice, and waits until the recipient's wallet is notified. @returns the invoice */
 export async function receivePayment(
   environment: TestEnvironment,
   wallet: RecipientClient,
@@ -171,12 +154,10 @@ export async function receivePayment(
   return body.pr;
 }
 
-/** Changes the mint of the wallet's user. */
 export function setMint(wallet: RecipientClient, mintUrl: string): Promise<ApiResponse> {
   return wallet.send('PATCH', '/api/v2/user/mint', { mint_url: mintUrl });
 }
 
-/** Changes whether the user's new quotes are locked (NUT-20). */
 export function setLockQuotes(wallet: RecipientClient, lockQuotes: boolean): Promise<ApiResponse> {
   return wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes });
 }
