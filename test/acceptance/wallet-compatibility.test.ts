@@ -1,4 +1,3 @@
-import type { NPCClient } from 'npubcash-sdk';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { createSdkClient, subscribeWithSdk } from '../helpers/recipients/npubcash-sdk.ts';
@@ -86,12 +85,11 @@ describe('coco, which ignores quotes that were not paid after its newest quote',
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);
     const amounts = Array.from({ length: 60 }, (_, index) => index + 1);
-    const coco = new CocoWallet(wallet, amounts.length);
-    await coco.ready;
+    const { received } = await receiveWithCoco(wallet, amounts.length);
     for (const amountSat of amounts) {
       await payInvoice(wallet, mint, amountSat);
     }
-    expect((await coco.received).toSorted((a, b) => a - b)).toEqual(amounts);
+    expect((await received).toSorted((a, b) => a - b)).toEqual(amounts);
   });
 });
 
@@ -200,54 +198,35 @@ describe('cashu.me, which signs every request and stops at an empty page', () =>
   });
 });
 
-/** Receives payments as version 3.0 of coco-cashu-plugin-npc does, which uses npubcash-sdk. */
-class CocoWallet {
-  /** Resolves when the wallet receives updates. */
-  readonly ready: Promise<void>;
-  readonly #sdk: NPCClient;
-  readonly #received = Promise.withResolvers<number[]>();
-  readonly #expectedCount: number;
-  readonly #amounts: number[] = [];
-  #since = 0;
-  #isRunning = false;
-  #hasPendingUpdate = false;
-
-  constructor(wallet: RecipientClient, expectedCount: number) {
-    this.#expectedCount = expectedCount;
-    this.#sdk = createSdkClient(wallet);
-    this.ready = subscribeWithSdk(this.#sdk, () => void this.#requestSync()).ready;
-  }
-
-  /** The amounts of the payments, once the wallet has received as many as expected. */
-  get received(): Promise<number[]> {
-    return this.#received.promise;
-  }
-
-  async #requestSync(): Promise<void> {
-    this.#hasPendingUpdate = true;
-    if (this.#isRunning) {
-      return;
-    }
-    this.#isRunning = true;
-    while (this.#hasPendingUpdate) {
-      this.#hasPendingUpdate = false;
-      await this.#syncPaidQuotes();
-    }
-    this.#isRunning = false;
-  }
-
-  async #syncPaidQuotes(): Promise<void> {
-    const quotes = (await this.#sdk.getQuotesSince(this.#since)).filter(
-      ({ paidAt }) => paidAt > this.#since,
-    );
-    this.#amounts.push(...quotes.map(({ amount }) => amount));
-    this.#since = Math.max(this.#since, ...quotes.map(({ paidAt }) => paidAt));
+/** Receives payments as version 3.0 of coco-cashu-plugin-npc does. @returns the amounts, once all have arrived */
+async function receiveWithCoco(wallet: RecipientClient, expectedCount: number) {
+  const sdk = createSdkClient(wallet);
+  const received = Promise.withResolvers<number[]>();
+  const amounts: number[] = [];
+  let since = 0;
+  const sync = async () => {
+    const quotes = (await sdk.getQuotesSince(since)).filter(({ paidAt }) => paidAt > since);
+    amounts.push(...quotes.map(({ amount }) => amount));
+    since = Math.max(since, ...quotes.map(({ paidAt }) => paidAt));
     // The cdk wallet misreads a later time.
-    expect(this.#since).toBeLessThanOrEqual(Date.now() / 1000 + 1);
-    if (this.#amounts.length >= this.#expectedCount) {
-      this.#received.resolve(this.#amounts);
+    expect(since).toBeLessThanOrEqual(Date.now() / 1000 + 1);
+    if (amounts.length >= expectedCount) {
+      received.resolve(amounts);
     }
-  }
+  };
+  let lastSync = Promise.resolve();
+  let isSyncPending = false;
+  const { ready } = subscribeWithSdk(sdk, () => {
+    if (!isSyncPending) {
+      isSyncPending = true;
+      lastSync = lastSync.then(() => {
+        isSyncPending = false;
+        return sync();
+      });
+    }
+  });
+  await ready;
+  return { received: received.promise };
 }
 
 async function payInvoice(

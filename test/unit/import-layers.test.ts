@@ -1,20 +1,10 @@
 import { execFile } from 'node:child_process';
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import fs, { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
-
-const LINTERS_TIMEOUT_MS = 60_000;
 
 const RESTRICTED_IMPORT = ['biome', 'noRestrictedImports'] as const;
 
@@ -71,20 +61,20 @@ const OTHER_FILES = {
 };
 
 it('reports every forbidden import or global, and no allowed import', {
-  timeout: LINTERS_TIMEOUT_MS,
+  timeout: 60_000,
 }, async () => {
-  const projectFolder = mkdtempSync(path.join(tmpdir(), 'nutpost-layers-'));
-  onTestFinished(() => rmSync(projectFolder, { recursive: true, force: true }));
-  symlinkSync(path.join(ROOT, 'node_modules'), path.join(projectFolder, 'node_modules'));
+  const projectFolder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-layers-'));
+  onTestFinished(() => fs.rmSync(projectFolder, { recursive: true, force: true }));
+  fs.symlinkSync(path.join(ROOT, 'node_modules'), path.join(projectFolder, 'node_modules'));
   for (const file of ['package.json', 'biome.jsonc', '.oxlintrc.json', 'tsconfig.json']) {
-    cpSync(path.join(ROOT, file), path.join(projectFolder, file));
+    fs.cpSync(path.join(ROOT, file), path.join(projectFolder, file));
   }
   const violatingFiles = Object.entries(VIOLATIONS).map(
     ([file, [, , text]]) => [file, text] as const,
   );
   for (const [file, text] of [...violatingFiles, ...Object.entries(OTHER_FILES)]) {
-    mkdirSync(path.dirname(path.join(projectFolder, file)), { recursive: true });
-    writeFileSync(path.join(projectFolder, file), text);
+    fs.mkdirSync(path.dirname(path.join(projectFolder, file)), { recursive: true });
+    fs.writeFileSync(path.join(projectFolder, file), text);
   }
   const outputs = {
     biome: await runLinter(projectFolder, 'biome', ['lint', '--max-diagnostics=none']),

@@ -19,11 +19,7 @@ describe('redact', () => {
     ['a JWT', `(${JWT})`, `(${REDACTED})`],
     ['a secret key', `nsec1${'q'.repeat(58)}!`, `${REDACTED}!`],
     ['an encrypted secret key', `NCRYPTSEC1${'Q'.repeat(99)}`, REDACTED],
-    [
-      'a database password',
-      'postgres://nut:p@ss@db.example/nut',
-      `postgres://${REDACTED}@db.example/nut`,
-    ],
+    ['a database password', 'postgres://nut:p@ss@db/nut', `postgres://${REDACTED}@db/nut`],
     [
       'a quote id',
       `GET ${MINT_API_URL}/mint/quote/bolt11/${QUOTE_ID}: 404`,
@@ -36,11 +32,7 @@ describe('redact', () => {
     ],
     ['a verify token', `/lnurl/verify/${HEX_64}?x`, `/lnurl/verify/${REDACTED}?x`],
     ['the token of an invoice page', `/alice/invoice/${HEX_64}`, `/alice/invoice/${REDACTED}`],
-    [
-      'a secret in quoted JSON',
-      `No: {"amount":1,"secret" : "${HEX_64}"}`,
-      `No: {"amount":1,"secret" : "${REDACTED}"}`,
-    ],
+    ['a secret in quoted JSON', `No: {"secret" : "${HEX_64}"}`, `No: {"secret" : "${REDACTED}"}`],
     ['a secret in truncated JSON', `No: {"C":"02${HEX_64}`, `No: {"C":"${REDACTED}`],
     [
       'a quote id in nested JSON strings',
@@ -66,21 +58,14 @@ describe('redact', () => {
     expect(redact(text)).toBe(text);
   });
 
-  it.each([
-    'Nostr ',
-    '"secret":"',
-    '\\"secret\\":\\"',
-    'a://',
-    '?C=',
-    '/verify/',
-    'eyJ',
-    'cashuA',
-    '\\',
-  ])('takes less than 2 s for a million characters of repeated %j', (repeatedText) => {
-    const startedAtMs = performance.now();
-    redact(repeatedText.repeat(1_000_000 / repeatedText.length));
-    expect(performance.now() - startedAtMs).toBeLessThan(2_000);
-  });
+  it.each(['Nostr ', '"secret":"', '\\"secret\\":\\"', 'a://', '?C=', '/verify/', 'eyJ', '\\'])(
+    'takes less than 2 s for a million characters of repeated %j',
+    (repeatedText) => {
+      const startedAtMs = performance.now();
+      redact(repeatedText.repeat(1_000_000 / repeatedText.length));
+      expect(performance.now() - startedAtMs).toBeLessThan(2_000);
+    },
+  );
 });
 
 function nestInJson(value: object): string {

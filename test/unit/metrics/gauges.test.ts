@@ -1,5 +1,4 @@
 import { expect, it } from 'vitest';
-import type { ReadinessStatus } from '../../../src/database/readiness.ts';
 import type { DatabaseCounts } from '../../../src/metrics/database-counts-store.ts';
 import type { GaugeSources } from '../../../src/metrics/gauges.ts';
 import { Metrics } from '../../../src/metrics/metrics.ts';
@@ -10,16 +9,6 @@ const OPERATOR_MINT_URL = 'https://mint.example';
 const MINT_POLICY = createMintPolicy(OPERATOR_MINT_URL);
 const NOW_MS = 1_800_000_000_000;
 const SECOND_MS = 1_000;
-
-const READY: ReadinessStatus = {
-  status: 'ready',
-  checks: { database: 'ok', migrations: 'ok', listen: 'ok' },
-};
-
-const DATABASE_FAILING: ReadinessStatus = {
-  status: 'failing',
-  checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },
-};
 
 it('reports the delays of each operator mint, and the worst of all other mints', async () => {
   const secondsAgo = (seconds: number) => NOW_MS - seconds * SECOND_MS;
@@ -68,7 +57,13 @@ it('reports the failed check and the previous counts while the database is unava
 });
 
 /** Returns a function that scrapes the metrics of a process with these values. */
-function createScraper(values: {
+function createScraper({
+  quoteCounts = [],
+  delays = [],
+  cooldowns = {},
+  isDatabaseDown = () => false,
+  monotonicMs = () => 0,
+}: {
   quoteCounts?: DatabaseCounts['watchedQuotes'];
   delays?: ReturnType<GaugeSources['watcher']['listDelays']>;
   /** In seconds, by mint URL. */
@@ -76,27 +71,21 @@ function createScraper(values: {
   isDatabaseDown?: () => boolean;
   monotonicMs?: () => number;
 }): () => Promise<MetricsScrape> {
-  const {
-    quoteCounts = [],
-    delays = [],
-    cooldowns = {},
-    isDatabaseDown = () => false,
-    monotonicMs = () => 0,
-  } = values;
   const metrics = new Metrics({ version: '1.2.3', mintPolicy: MINT_POLICY });
   metrics.addGauges({
-    readiness: { getStatus: async () => (isDatabaseDown() ? DATABASE_FAILING : READY) },
+    readiness: {
+      getStatus: async () => ({
+        status: isDatabaseDown() ? 'failing' : 'ready',
+        checks: { database: isDatabaseDown() ? 'failing' : 'ok', migrations: 'ok', listen: 'ok' },
+      }),
+    },
     getUntrustedProxy: () => null,
     readCounts: async () => {
       if (isDatabaseDown()) {
         throw new Error('unavailable');
       }
-      return {
-        watchedQuotes: quoteCounts,
-        outboxes: [],
-        purchases: { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null },
-        size: { bytes: 0, users: 0 },
-      };
+      const purchases = { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null };
+      return { watchedQuotes: quoteCounts, outboxes: [], purchases, size: { bytes: 0, users: 0 } };
     },
     readFreeDiskBytes: async () => null,
     poolStats: () => null,
