@@ -67,12 +67,7 @@ function buildConfig(read: ReadSetting) {
     /** The first origin is the canonical one. Empty: the service uses its local URL. */
     publicOrigins: read(
       'PUBLIC_ORIGINS',
-      listSetting(
-        parseOrigin,
-        'must be an http(s) origin without a path, such as https://example.com',
-      )
-        .refine(isNotEmpty, { error: 'must name at least one origin' })
-        .default([]),
+      listSetting(parseOrigin, 'must be an http(s) origin without a path').default([]),
     ),
     trustProxy: read(
       'TRUST_PROXY',
@@ -84,7 +79,7 @@ function buildConfig(read: ReadSetting) {
     database:
       databaseUrl === undefined
         ? ({ kind: 'sqlite', dataDir } as const)
-        : ({ kind: 'postgres', url: databaseUrl, listenUrl } as const),
+        : ({ kind: 'postgres', url: databaseUrl, listenUrl, dataDir } as const),
     /** Null: generated in the data directory. PostgreSQL requires the setting. */
     jwtSecret: read('JWT_SECRET', secretSetting),
     jwtSecretPrevious: read('JWT_SECRET_PREVIOUS', secretSetting),
@@ -113,15 +108,11 @@ function buildConfig(read: ReadSetting) {
         'ZAP_RELAYS',
         listSetting(parseRelayUrl, RELAY_URL_PROBLEM)
           .refine((relays) => relays.length <= 20, { error: 'must name at most 20 relays' })
-          .transform((relays) => [...new Set(relays)])
           .default([]),
       ),
       mints: read(
         'ZAP_MINTS',
-        listSetting(parseMintUrl, MINT_URL_PROBLEM)
-          .refine(isNotEmpty, { error: 'must name at least one mint' })
-          .nullable()
-          .default(null),
+        listSetting(parseMintUrl, MINT_URL_PROBLEM).nullable().default(null),
       ),
     },
     usernames: {
@@ -301,17 +292,24 @@ const parsedSetting = (parse: (text: string) => string | null, problem: string) 
     return value ?? '';
   });
 
-/** Like {@link parsedSetting}, for each entry of a comma-separated list. */
+/** Like {@link parsedSetting}, for each entry of a comma-separated list. Omits repeated values. */
 const listSetting = (parse: (entry: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
-    const entries = text.split(',').map((entry) => entry.trim());
-    return entries.filter(Boolean).map((entry, index) => {
+    const entries = text
+      .split(',')
+      .map((entry) => entry.trim())
+      .filter(Boolean);
+    const values = entries.map((entry, index) => {
       const value = parse(entry);
       if (value === null) {
         context.addIssue(`is invalid: ${describeListEntry(entry, index)} ${problem}`);
       }
       return value ?? '';
     });
+    if (values.length === 0) {
+      context.addIssue('must have at least one entry');
+    }
+    return [...new Set(values)];
   });
 
 /** 0: no limit. */
@@ -319,8 +317,6 @@ const limitSetting = (defaultValue: number) => integerSetting(0, 1_000_000).defa
 
 const textSetting = (maxLength: number) =>
   z.string().max(maxLength, { error: `must have at most ${maxLength} characters` });
-
-const isNotEmpty = (entries: readonly string[]) => entries.length > 0;
 
 function findConflicts(config: Config, env: EnvironmentVariables): string[] {
   const { database, jwtSecret } = config;

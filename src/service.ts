@@ -55,18 +55,10 @@ export interface ServiceOverrides {
   fetchLimits?: Partial<FetchLimits>;
 }
 
-export interface Service {
-  url: string;
-  publicOrigin: string;
-  metricsUrl: string | null;
-  stop(): Promise<void>;
-}
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Throws OperatorError or, if the port is unavailable, a system error. */
-export async function startService(
-  config: Config,
-  overrides: ServiceOverrides = {},
-): Promise<Service> {
+export async function startService(config: Config, overrides: ServiceOverrides = {}) {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
   const log =
     overrides.log ??
@@ -92,7 +84,7 @@ export async function startService(
   });
   const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
-  const jwtSecret = resolveJwtSecret(config);
+  const jwtSecret = config.jwtSecret ?? loadOrGenerateSecret(config.database.dataDir, 'jwt-secret');
   let untrustedProxy: string | null = null;
   const getUntrustedProxy = () => untrustedProxy;
 
@@ -360,14 +352,4 @@ async function openServiceDatabase({ database: location }: Config, log: Logger) 
     );
   }
   return database;
-}
-
-function resolveJwtSecret({ jwtSecret, database }: Config): string {
-  if (jwtSecret !== null) {
-    return jwtSecret;
-  }
-  if (database.kind !== 'sqlite') {
-    throw new Error('JWT_SECRET is required with DATABASE_URL');
-  }
-  return loadOrGenerateSecret(database.dataDir, 'jwt-secret');
 }

@@ -8,8 +8,7 @@ import {
   loadEventSigner,
   loadEventVerifier,
 } from '../../src/nostr/events.ts';
-import type { RelayContext } from '../../src/zaps/relay-connection.ts';
-import { RelayPool } from '../../src/zaps/relay-pool.ts';
+import { type RelayContext, RelayPool } from '../../src/zaps/relay-pool.ts';
 import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake-relay.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
