@@ -15,20 +15,14 @@ import {
   sendMintRequest,
 } from './mint-client.ts';
 import type { RequestWait } from './mint-rate-limiter.ts';
+import { wholeNumberSchema } from './quote-responses.ts';
 import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
-import { wholeNumberSchema } from './whole-number-schema.ts';
 
 /** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
 const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
 
 /** A signature with its DLEQ proof and its output is about 600 bytes. */
 const MAX_BYTES_PER_OUTPUT = 1024;
-
-/** The state of a spent proof may include its witness, which contains a few signatures. */
-const MAX_BYTES_PER_STATE = 2 * 1024;
-
-/** A list of hundreds of keysets is about 100 kB. */
-const MAX_KEYSETS_RESPONSE_BYTES = 256 * 1024;
 
 /** Swaps and restores ecash. If a swap is `unavailable` without `isUnsent`, the mint may have executed it. */
 export class EcashClient {
@@ -43,7 +37,8 @@ export class EcashClient {
       mintUrl,
       route: 'keys',
       path: '/v1/keysets',
-      maxResponseBytes: MAX_KEYSETS_RESPONSE_BYTES,
+      // A list of hundreds of keysets is about 100 kB.
+      maxResponseBytes: 256 * 1024,
       parse: parseKeysets,
     });
   }
@@ -90,7 +85,8 @@ export class EcashClient {
       route: 'state',
       path: '/v1/checkstate',
       body: { Ys: ys },
-      maxResponseBytes: MAX_BASE_RESPONSE_BYTES + ys.length * MAX_BYTES_PER_STATE,
+      // The state of a spent proof may include its witness, which contains a few signatures.
+      maxResponseBytes: MAX_BASE_RESPONSE_BYTES + ys.length * 2 * 1024,
       parse: (body) => parseProofStates(body, ys),
     });
   }
@@ -254,8 +250,8 @@ export type SwapRejectionReason =
 
 /**
  * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). A code
- * alone is ambiguous: 11000 is Nutshell's for almost any cause, Nutshell also uses 11003 for "secret too long", older mints use 11002
- * and 11003 for other errors, and older cdk mints send 10001 for any failure.
+ * alone is ambiguous: Nutshell uses 11000 for almost any cause and 11003 also for "secret too long", older mints use
+ * 11002 and 11003 for other errors, and older cdk mints send 10001 for any failure.
  */
 const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] = [
   ['spent', [11001], /spent/i],

@@ -1,6 +1,5 @@
 // Ecash with the field names of the protocol (NUT-00, NUT-02, NUT-07). Amounts are whole sats. Points and ids are hex.
 
-/** A keyset of a mint, without its keys (NUT-02). */
 export interface Keyset {
   /** In base64 for the oldest keysets. */
   id: string;
@@ -19,7 +18,7 @@ export interface KeysetKeys {
   keys: Readonly<Record<string, string>>;
 }
 
-/** A piece of ecash. Anyone who knows the fields can spend it. */
+/** Anyone who knows the fields can spend the proof. */
 export interface Proof {
   /** The full id of the keyset. */
   id: string;
@@ -28,14 +27,12 @@ export interface Proof {
   C: string;
 }
 
-/** An output for the mint to sign. */
 export interface BlindedMessage {
   amount: number;
   id: string;
   B_: string;
 }
 
-/** A mint's signature on a {@link BlindedMessage}. */
 export interface BlindSignature {
   amount: number;
   id: string;
@@ -49,6 +46,5 @@ export interface OutputPlan {
   keysetId: string;
   /** In the order of the outputs. The keyset has a key for each amount. */
   amounts: readonly number[];
-  /** Of the keyset. */
   finalExpiry?: number;
 }

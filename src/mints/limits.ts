@@ -1,6 +1,5 @@
 // The bounds of what is asked of mints, and of what they can cost. Users can choose any number of mints.
 
-/** What one mint may cost. */
 export const OPERATOR_MINT_LIMITS = {
   /** Quotes in a request (NUT-29). */
   maxPollBatchSize: 1_000,
@@ -25,7 +24,6 @@ export const MINT_CONNECTION_LIMITS = { max: 200, maxPerSite: 8, shouldShrinkSit
 /** WebSockets to one mint. When another is needed, it replaces the oldest. */
 export const MAX_CONNECTIONS_PER_MINT = 3;
 
-/** Durations in milliseconds. Tests shorten them. */
 export const SUBSCRIPTION_TIMING = {
   /** A message waits until the mint has confirmed the previous one, but no longer than this time. */
   maxBatchIntervalMs: 500,
@@ -34,7 +32,6 @@ export const SUBSCRIPTION_TIMING = {
   initialReconnectDelayMs: 1_000,
   /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
   maxReconnectDelayMs: 10 * 60_000,
-  /** The delay if all connection slots are in use. */
   slotRetryDelayMs: 60_000,
   /** A connection that lasted this long resets the reconnect delay. */
   stableAfterMs: 30_000,
@@ -52,7 +49,6 @@ export const RATE_LIMITER_TIMING = {
   shortPauseMs: 2_000,
   /** At a mint that limits requests. Keeps it below five 429s a minute. */
   minWindowPauseMs: 20_000,
-  /** While requests fail. */
   backoff: { initialMs: 1_000, maxMs: 10_000 },
   /** How long a payer's request waits. Wallets give up after 10 s or more. */
   payerMaxWaitMs: 8_000,
@@ -69,13 +65,13 @@ export const MAX_CACHED_MINTS = 5_000;
 /** Clients that wait for a route of a mint; one address group may be half of them, two a third each. */
 export const MAX_WAITING_CLIENTS = 512;
 
-/** Watched by one process at the operator's mints: about 400 MB. Paid quotes do not count, because payments cost money. */
+/** Watched by one process at the operator's mints, about 400 MB. Paid quotes do not count: payments cost money. */
 export const MAX_UNPAID_QUOTES = 500_000;
 
 /** Watched quotes at the mints of one site that users chose. About 4,000 active users of a mint cause that many. */
 export const MAX_QUOTES_PER_SITE = 20_000;
 
-/** Watched quotes at all mints that users chose, about 150 MB. When half of them are used, the limit per site shrinks. */
+/** Watched quotes at all mints that users chose, about 150 MB. When half are used, the limit per site shrinks. */
 export const MAX_USER_MINT_QUOTES = 200_000;
 
 /** A watched mint takes about 30 kB of memory. Some hosts offer a mint for each of their users. */

@@ -1,13 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 
-export type MintAnomaly =
-  /** The mint reported another amount or invoice for a quote. */
-  | 'amount_or_invoice_mismatch'
-  /** The mint reported an earlier state of a quote. */
-  | 'state_regression'
-  /** The mint sent a notification about a quote that is not subscribed. */
-  | 'unsolicited_notification';
+export type MintAnomaly = 'amount_or_invoice_mismatch' | 'state_regression';
 
 /** Logs the first anomaly of each mint and kind, and again whenever their count has doubled. */
 export class MintAnomalyCounter {

@@ -11,11 +11,8 @@ const INFO_TTL_MS = 5 * 60_000;
 /** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
 const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
-/**
- * When info is requested again from a mint whose last known info is used meanwhile, and from a server that responded, but
- * not as a mint. Other failures are not cached: the next payer of a mint without known info may be luckier, and the
- * rate limiter pauses a route that keeps failing.
- */
+// While the last known info is used, and after a response that was not a mint's. Other failures are not cached: the next
+// payer may be luckier, and the rate limiter pauses a route that keeps failing.
 const FAILURE_TTL_MS = 15_000;
 
 interface MintInfoCacheContext {
@@ -34,10 +31,7 @@ interface CacheEntry {
   refreshDueAtMs: number;
 }
 
-/**
- * Caches the info of mints, which lists what they support (NUT-06). Returns stale info immediately and refreshes it
- * in the background. After a restart, uses stored info, so that invoices do not depend on a mint's `/v1/info`.
- */
+/** After a restart, the info of mints (NUT-06) is loaded, so that invoices do not depend on a mint's `/v1/info`. */
 export class MintInfoCache {
   readonly #context: MintInfoCacheContext;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
@@ -47,7 +41,7 @@ export class MintInfoCache {
     this.#context = context;
   }
 
-  /** Returns the last known info, or requests it; null if the server does not respond as a mint. */
+  /** Refreshes stale info in the background. Null if the server does not respond as a mint. */
   async get(mintUrl: string): Promise<MintInfo | null> {
     const { monotonicMs, log } = this.#context;
     const entry = await this.#getEntry(mintUrl);
@@ -78,7 +72,7 @@ export class MintInfoCache {
       : await this.refresh(mintUrl);
   }
 
-  /** Requests the info. Concurrent callers share a request. Returns null if the server does not respond as a mint. */
+  /** Concurrent callers share a request. Null if the server does not respond as a mint. */
   refresh(mintUrl: string): Promise<MintInfo | null> {
     return this.#pendingRequests.getOrInsertComputed(mintUrl, () =>
       this.#fetchInfo(mintUrl).finally(() => this.#pendingRequests.delete(mintUrl)),

@@ -64,8 +64,8 @@ export class MintClient {
   }
 
   /**
-   * The caller must compare the compressed `pubkey`, to which the quote is locked (NUT-20), with the response. Mints that
-   * support no description may reject a quote with one.
+   * The caller must compare the compressed `pubkey`, to which the quote is locked (NUT-20), with the response. Mints
+   * that support no description may reject a quote with one.
    */
   createQuote(
     mintUrl: string,
@@ -239,7 +239,7 @@ export function describeFailure(result: FailedResult): string {
   return result.status === undefined ? result.reason : `status ${result.status}`;
 }
 
-/** Parses a `Retry-After` header: seconds or an HTTP date (RFC 9110 section 10.2.3). Null if it is absent or malformed. */
+/** `Retry-After` is seconds or an HTTP date (RFC 9110 section 10.2.3). Null if it is absent or malformed. */
 export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
   const text = header?.trim() ?? '';
   const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
@@ -260,10 +260,7 @@ const errorDetailSchema = z.object({
 
 export type MintErrorResponse = Pick<RespondedResponse, 'headers' | 'json' | 'text'>;
 
-/**
- * Returns the mint's error message as one short, printable line, also from a plain-text body (cdk). Empty for other
- * bodies, such as a proxy's HTML page.
- */
+/** Returns a short, printable line, also from a plain-text body (cdk). Empty for others, such as a proxy's HTML page. */
 export function parseErrorDetail({ headers, json, text }: MintErrorResponse): string {
   const detail = errorDetailSchema.safeParse(json).data?.detail;
   if (detail === undefined) {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { toDisplayText } from '../untrusted-text.ts';
-import { wholeNumberSchema } from './whole-number-schema.ts';
+import { wholeNumberSchema } from './quote-responses.ts';
 
 /** Released mints use the first kind. The second, for all payment methods, is proposed for NUT-17 (nuts PR 372). */
 const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;

@@ -52,21 +52,11 @@ interface Waiter {
   grant: () => void;
 }
 
-interface RouteState {
-  mintUrl: string;
-  route: MintRoute;
-  limiter: RouteRateLimiter;
-  waiters: Set<Waiter>;
-  timer: NodeJS.Timeout | undefined;
-  outage: OutageTracker;
-}
+type RouteState = ReturnType<typeof createRouteState>;
 
 const MIN_RETRY_AFTER_MS = 1_000;
 
-/**
- * Decides when a mint may be asked. Each request, and each message on a WebSocket, needs a slot.
- * {@link RouteRateLimiter} has the rules; this class queues the clients that wait.
- */
+/** Queues the requests to mints and the messages on their WebSockets. {@link RouteRateLimiter} has the rules. */
 export class MintRateLimiter {
   readonly #context: MintRateLimiterOptions;
   readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({
@@ -85,7 +75,9 @@ export class MintRateLimiter {
   /** Of the clients that wait, the one whose address group got fewest responses lately comes first. */
   async acquire(mintUrl: string, route: MintRoute, wait: RequestWait = {}): Promise<AcquireResult> {
     const { addressGroup = null, maxWaitMs = 0 } = wait;
-    const state = this.#getRoute(mintUrl, route);
+    const routes = this.#mints.memo(mintUrl);
+    const create = () => createRouteState(mintUrl, route, this.#context);
+    const state = routes.getOrInsertComputed(route, create);
     const nowMs = this.#context.monotonicMs();
     state.limiter.recordClient(nowMs, addressGroup);
     const waitMs = state.limiter.getWaitMs(nowMs, addressGroup);
@@ -108,7 +100,7 @@ export class MintRateLimiter {
     return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
   }
 
-  /** Whether the mint limits requests on this route, so that requests should be larger and rarer. */
+  /** If so, requests should be larger and rarer. */
   hasRefusedLately(mintUrl: string, route: MintRoute): boolean {
     return this.#mints.peek(mintUrl)?.get(route)?.limiter.hasRefusedLately ?? false;
   }
@@ -119,17 +111,6 @@ export class MintRateLimiter {
       route,
       pauseMs: limiter.getPauseMs(nowMs),
       hasRefusedLately: limiter.hasRefusedLately,
-    }));
-  }
-
-  #getRoute(mintUrl: string, route: MintRoute): RouteState {
-    return this.#mints.memo(mintUrl).getOrInsertComputed(route, () => ({
-      mintUrl,
-      route,
-      limiter: new RouteRateLimiter(this.#context.timing),
-      waiters: new Set(),
-      timer: undefined,
-      outage: new OutageTracker(this.#context.monotonicMs),
     }));
   }
 
@@ -236,4 +217,21 @@ export class MintRateLimiter {
       log.info({ event, mintUrl, route }, 'mint no longer limits requests');
     }
   }
+}
+
+function createRouteState(
+  mintUrl: string,
+  route: MintRoute,
+  { timing, monotonicMs }: MintRateLimiterOptions,
+) {
+  const limiter = new RouteRateLimiter(timing);
+  const outage = new OutageTracker(monotonicMs);
+  return {
+    mintUrl,
+    route,
+    limiter,
+    waiters: new Set<Waiter>(),
+    timer: undefined as NodeJS.Timeout | undefined,
+    outage,
+  };
 }

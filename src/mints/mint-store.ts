@@ -80,10 +80,7 @@ export async function saveMintContacts(
   `.execute(db);
 }
 
-/**
- * Deletes up to `limit` mints without a watched quote whose info was not stored for a week. That of a mint in use is
- * stored daily, and that of a deleted mint is requested again. Returns whether more may exist.
- */
+/** The info of a mint in use is stored daily. Returns whether more mints may be unused. */
 export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from mints where url in (

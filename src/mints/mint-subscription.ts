@@ -7,7 +7,6 @@ import {
   SUBSCRIPTION_TIMING,
   type SubscriptionTiming,
 } from './limits.ts';
-import type { MintAnomalyCounter } from './mint-anomalies.ts';
 import type { SubscriptionKind } from './mint-info.ts';
 import type { MintRateLimiter, RequestSlot } from './mint-rate-limiter.ts';
 import type { QuoteObservation } from './quote-responses.ts';
@@ -35,7 +34,6 @@ interface SubscriptionContext {
   connect: WebSocketConnector;
   limiter: MintRateLimiter;
   connectionSlots: SiteSemaphore;
-  anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
   log: Pick<Logger, 'debug'>;
 }
@@ -120,7 +118,7 @@ export class MintSubscription {
   }
 
   async #openConnection(slot: RequestSlot): Promise<number> {
-    const { mintUrl, quotes, connect, connectionSlots, monotonicMs, anomalies } = this.#context;
+    const { mintUrl, quotes, connect, connectionSlots, monotonicMs } = this.#context;
     if (!connectionSlots.tryAcquire(mintUrl)) {
       slot[Symbol.dispose]();
       return this.#timing.slotRetryDelayMs;
@@ -129,7 +127,6 @@ export class MintSubscription {
       socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
       timing: this.#timing,
       onNotification: (observation) => this.#isClosed || quotes.handleNotification(observation),
-      onUnsubscribedQuote: () => anomalies.report(mintUrl, 'unsolicited_notification'),
     });
     const openedAtMs = monotonicMs();
     const closeHandled = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));

@@ -8,22 +8,15 @@ type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
 interface QuoteCreatorContext {
   client: Pick<MintClient, 'createQuote'>;
-  /** How long a payer may wait before the last request is sent. */
   payerMaxWaitMs: number;
   monotonicMs: () => number;
   log: Pick<Logger, 'info'>;
 }
 
-/**
- * Creates quotes for payers who are waiting. Retries once, because an unpaid quote costs the mint nothing, and omits
- * descriptions that the mint would reject.
- */
+/** Creates quotes for payers who are waiting. Retries once, because an unpaid quote costs the mint nothing. */
 export class QuoteCreator {
   readonly #context: QuoteCreatorContext;
-  /**
-   * By mint: the bytes of the longest description that it has accepted and of the shortest that it has rejected. Forgotten
-   * after five minutes, because the mint may have been fixed.
-   */
+  /** By mint, in bytes. Forgotten after five minutes, because the mint may have been fixed. */
   readonly #descriptions: LRUCache<string, { longestAccepted: number; shortestRejected: number }>;
 
   constructor(context: QuoteCreatorContext) {
@@ -37,10 +30,6 @@ export class QuoteCreator {
     });
   }
 
-  /**
-   * Creates a mint quote; see {@link MintClient.createQuote}. Until the payer's deadline, retries once after a 429 or a
-   * failure, or without the description after a response that may be caused by the description.
-   */
   async createQuote(
     mintUrl: string,
     params: CreateQuoteParams,
@@ -51,10 +40,8 @@ export class QuoteCreator {
     const bytes = getDescriptionBytes(params);
     const isTooLong = bytes >= this.#descriptions.memo(mintUrl).shortestRejected;
     const firstParams = isTooLong ? withoutDescription(params) : params;
-    const firstResult = await this.#send(mintUrl, firstParams, {
-      addressGroup,
-      maxWaitMs: payerMaxWaitMs,
-    });
+    const firstWait = { addressGroup, maxWaitMs: payerMaxWaitMs };
+    const firstResult = await this.#send(mintUrl, firstParams, firstWait);
     const retryParams = chooseRetryParams(firstResult, firstParams);
     const maxWaitMs = deadlineMs - monotonicMs();
     if (retryParams === null || maxWaitMs <= 0) {

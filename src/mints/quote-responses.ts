@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
-import { wholeNumberSchema } from './whole-number-schema.ts';
 
 /** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
@@ -20,6 +19,17 @@ export type CreatedQuote = z.infer<typeof createdQuoteSchema>;
 
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
+
+/** A whole number from 0. Mints that use cashu-ts write amounts as text in JSON. */
+export const wholeNumberSchema = z
+  .union([
+    z.number(),
+    z
+      .string()
+      .regex(/^\d{1,16}$/)
+      .transform(Number),
+  ])
+  .pipe(z.int().nonnegative());
 
 /** Ids become part of URLs, so they must be visible ASCII and not a dot segment. */
 const quoteIdSchema = z

@@ -29,12 +29,9 @@ type MintFailureReason =
 type AddressGroup = string | null;
 
 /**
- * Decides when the next request may be sent on one route of one mint. Times are milliseconds of a monotonic clock.
- *
- * After a 429, the route pauses: for the time in `Retry-After`, or else for 2 s and then 4 s, because a proxy sends a
- * stray 429 now and then. A mint that refuses even then limits its requests. If its window slides, it accepts one as
- * soon as the oldest request of the last minute has left the window. If it refuses that one, too, its window is elastic
- * (Nutshell): every request restarts it, so the route stays quiet for a whole minute.
+ * Decides when the next request may be sent on one route of one mint (ADR 34). Without `Retry-After`, pauses for 2 s and
+ * 4 s, because a proxy may send a stray 429; then until the oldest request of the last minute has left a sliding window;
+ * then for a quiet minute, because every request restarts Nutshell's window.
  */
 export class RouteRateLimiter {
   /** Whether the mint has limited requests since it last accepted many of them in a row. */
@@ -79,13 +76,11 @@ export class RouteRateLimiter {
   }
 
   recordClient(nowMs: number, addressGroup: AddressGroup): void {
-    if (addressGroup === null || addressGroup === this.#lastAddressGroup) {
-      return;
-    }
-    if (this.#lastAddressGroup !== null) {
+    const last = this.#lastAddressGroup;
+    this.#lastAddressGroup = addressGroup ?? last;
+    if (last !== null && this.#lastAddressGroup !== last) {
       this.#isSharedUntilMs = nowMs + 5 * this.#timing.windowMs;
     }
-    this.#lastAddressGroup = addressGroup;
   }
 
   recordSent(): void {

@@ -14,7 +14,6 @@ interface ConnectionContext {
   socket: GuardedSocket;
   timing: Pick<SubscriptionTiming, 'pingIntervalMs' | 'responseTimeoutMs'>;
   onNotification: (observation: QuoteObservation) => void;
-  onUnsubscribedQuote: () => void;
 }
 
 /** One WebSocket to a mint, and the quotes subscribed on it (NUT-17). */
@@ -108,8 +107,8 @@ export class SubscriptionConnection {
     }
     if ('params' in message) {
       const observation = parseQuoteObservation(message.params.payload);
-      if (observation !== null) {
-        this.#handleNotification(observation);
+      if (observation !== null && this.#quoteIds.has(observation.quoteId)) {
+        this.#context.onNotification(observation);
       }
     } else if (/rate limit/i.test(message.error?.message ?? '')) {
       // Nutshell's rejection contains no request id. It refers to the oldest request, because responses are in order.
@@ -118,14 +117,6 @@ export class SubscriptionConnection {
     } else {
       const isConfirmed = message.result?.status === 'OK';
       this.#pendingRequests.get(message.id)?.(isConfirmed ? 'confirmed' : 'rejected');
-    }
-  }
-
-  #handleNotification(observation: QuoteObservation): void {
-    if (this.#quoteIds.has(observation.quoteId)) {
-      this.#context.onNotification(observation);
-    } else {
-      this.#context.onUnsubscribedQuote();
     }
   }
 }

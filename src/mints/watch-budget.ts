@@ -10,9 +10,8 @@ import {
 import type { MintPolicy } from './mint-policy.ts';
 
 /**
- * Limits the quotes that are watched: at the operator's mints, the unpaid ones per process; at the mints that users
- * chose, a number per site ({@link MintPolicy.getSite}) for all processes together. It shrinks once half of the total of
- * all sites is used.
+ * Limits the watched quotes: at the operator's mints, the unpaid ones per process; at other mints, a number per site for
+ * all processes together, which shrinks once half of the total of all sites is used.
  */
 export class WatchBudget {
   readonly #policy: MintPolicy;
@@ -55,10 +54,10 @@ export class WatchBudget {
   }
 
   /**
-   * Replaces the counts of watched quotes. Returns the sites whose payers are refused soon, or `all`.
+   * Returns the sites whose payers are refused soon, or `all`.
    *
-   * @param counts by URL of a mint that users chose, as the database counts them
-   * @param unpaidQuotes of all mints that one process watches; of the process that has most of them
+   * @param counts by URL of a mint that users chose
+   * @param unpaidQuotes of the process that watches most of them
    */
   setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
     this.#unpaidQuotes = unpaidQuotes;

@@ -50,9 +50,8 @@ export function toAddressPrefixes(address = ''): AddressPrefixes {
 }
 
 /**
- * Returns the part of each prefix's bound that applies while `used` of a total is in use: all of it until half of the
- * total is used, then half as much with each further twentieth, and 0 when all is used. So the prefixes that use most
- * are refused first. There is no limit if `total` is 0.
+ * Returns the part of each prefix's bound that applies: 1 until half of `total` is used, then half as much with each
+ * further twentieth, so that the prefixes that use most are refused first. There is no limit if `total` is 0.
  */
 export function computeShare(used: number, total: number): number {
   if (total > 0 && used >= total) {

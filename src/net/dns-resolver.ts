@@ -2,12 +2,6 @@ import { type LookupAddress, promises } from 'node:dns';
 import { waitAtMost } from '../wait-at-most.ts';
 import { RequestFailure } from './request-failure.ts';
 
-/** The wait for IPv6 after IPv4 addresses and vice versa. Some name servers never answer queries for IPv6 addresses. */
-const OTHER_FAMILY_GRACE_MS = 300;
-
-/** A new resolver reads `/etc/resolv.conf` again and tries servers that failed before. */
-const RESOLVER_TTL_MS = 30_000;
-
 const NO_ADDRESS_CODES: readonly unknown[] = ['ENOTFOUND', 'ENODATA', 'EBADNAME'];
 
 /** Resolves a name to all its addresses. Rejects with a {@link RequestFailure}. */
@@ -18,20 +12,17 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
   let resolver = createResolver(servers);
   let createdAtMs = performance.now();
   return async (hostname) => {
-    if (performance.now() - createdAtMs >= RESOLVER_TTL_MS) {
+    // A new resolver reads `/etc/resolv.conf` again and tries servers that failed before.
+    if (performance.now() - createdAtMs >= 30_000) {
       resolver = createResolver(servers);
       createdAtMs = performance.now();
     }
     const found: LookupAddress[] = [];
+    const add = (addresses: string[], family: 4 | 6) =>
+      found.push(...addresses.map((address) => ({ address, family })));
     const queries = [
-      resolver
-        .resolve4(hostname)
-        .then((addresses) =>
-          found.unshift(...addresses.map((address) => ({ address, family: 4 }))),
-        ),
-      resolver
-        .resolve6(hostname)
-        .then((addresses) => found.push(...addresses.map((address) => ({ address, family: 6 })))),
+      resolver.resolve4(hostname).then((addresses) => add(addresses, 4)),
+      resolver.resolve6(hostname).then((addresses) => add(addresses, 6)),
     ];
     const allEnded = Promise.allSettled(queries);
     try {
@@ -41,9 +32,9 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
       const isNotFound = errors.every(({ code }) => NO_ADDRESS_CODES.includes(code));
       throw new RequestFailure(isNotFound ? 'name not found' : 'name servers do not answer');
     }
-    // The other query is not cancelled, because `cancel` would end the queries for all names.
-    await waitAtMost(OTHER_FAMILY_GRACE_MS, allEnded);
-    return [...found];
+    // Some name servers never answer the other query. It is not cancelled, because that would end those for all names.
+    await waitAtMost(300, allEnded);
+    return found.toSorted((a, b) => a.family - b.family);
   };
 }
 

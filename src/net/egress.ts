@@ -13,10 +13,7 @@ interface EgressOptions {
 
 export type Egress = ReturnType<typeof createEgress>;
 
-/**
- * Creates the clients for mints and relays. The connections to the hosts that the operator named are in this thread,
- * all others in the {@link NetworkThread}.
- */
+/** The connections to the hosts that the operator named are in this thread, all others in the {@link NetworkThread}. */
 export function createEgress(options: EgressOptions) {
   const { allowPrivateNetworks, operatorUrls } = options;
   const limits = { ...FETCH_LIMITS, ...options.fetchLimits };

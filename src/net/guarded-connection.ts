@@ -28,7 +28,7 @@ export function findForbiddenPart(
   return isForbiddenHost(url.hostname) ? 'forbidden address' : null;
 }
 
-/** The `lookup` option of `net.connect`. Node calls it for every connection, so DNS rebinding cannot bypass the check. */
+/** Node calls this `lookup` of `net.connect` for every connection, so DNS rebinding cannot bypass the check. */
 export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunction } {
   if (policy.allowPrivateNetworks) {
     return {};

@@ -21,8 +21,8 @@ interface GuardedFetchOptions extends ConnectionPolicy {
 
 /** Sends HTTP requests to untrusted hosts with an {@link HttpClient}. Limits their number, in total and per site. */
 export class GuardedFetch {
-  readonly #operatorOrigins: readonly string[];
   readonly #limits: FetchLimits;
+  readonly #operatorOrigins: readonly string[];
   readonly #operatorClient: HttpSender;
   readonly #otherClient: HttpSender;
   readonly #slots: SiteSemaphore;
@@ -42,7 +42,7 @@ export class GuardedFetch {
     });
   }
 
-  /** Failures of the host are results, not exceptions. Throws TypeError if the URL is invalid or the body is not JSON. */
+  /** Failures of the host are results, not exceptions. */
   async request({ url, body, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
     const { origin } = new URL(url);
     const jsonBody = body === undefined ? null : JSON.stringify(body);

@@ -65,10 +65,7 @@ export interface GuardedSocket extends EventEmitter<GuardedSocketEvents> {
 /** Opens a WebSocket. Failures, such as a forbidden address, are `close` events. */
 export type WebSocketConnector = (url: string) => GuardedSocket;
 
-/**
- * Creates a connector for WebSockets to untrusted hosts. Allows only wss to allowed ports of public addresses, which are
- * checked for each connection. Uses no redirects, no proxy from the environment and no compression.
- */
+/** Connects only by wss to allowed ports of public addresses. Uses no redirects, proxy or compression. */
 export function createGuardedWebSocketConnector(
   policy: ConnectionPolicy & { handshakeTimeoutMs?: number },
 ): (url: string, receive?: Receive) => GuardedSocket {
@@ -82,10 +79,7 @@ interface DirectSocketOptions extends ConnectionPolicy {
   receive: Receive | undefined;
 }
 
-/**
- * Called before the bytes that the host has sent are processed. Returns whether the host may send so many. If present,
- * the bytes of the handshake are limited.
- */
+/** Called before bytes are processed. Returns whether the host may send them. If present, the handshake is limited. */
 type Receive = (bytes: number) => boolean;
 
 class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {

@@ -7,13 +7,7 @@ import {
   findForbiddenPart,
   TLS_OPTIONS,
 } from './guarded-connection.ts';
-import {
-  CHUNK_OVERHEAD_BYTES,
-  type FetchLimits,
-  KEEP_ALIVE_MS,
-  MAX_FRAMING_BYTES,
-  MAX_HEADER_BYTES,
-} from './limits.ts';
+import { type FetchLimits, MAX_FRAMING_BYTES, MAX_HEADER_BYTES } from './limits.ts';
 import { MeteredClient, type MeteredRequest } from './metered-socket.ts';
 import { RequestFailure, type RequestFailureReason, toFailureReason } from './request-failure.ts';
 
@@ -42,10 +36,7 @@ export type HttpResponse =
 
 export type HttpSender = Pick<HttpClient, 'request' | 'close'>;
 
-/**
- * Sends HTTP requests to untrusted hosts. Allows only https to allowed ports of public addresses, which are checked for
- * each connection. Limits size and time. Uses no redirects, no proxy from the environment and no compression.
- */
+/** Connects only by https to allowed ports of public addresses. Uses no redirects, proxy or compression. */
 export class HttpClient {
   readonly #policy: ConnectionPolicy;
   readonly #agent: Agent;
@@ -63,22 +54,19 @@ export class HttpClient {
       // HTTP/1.1 only, so that a single parser enforces the limits on headers and body.
       allowH2: false,
     });
-    const createMeteredPool =
+    const createClient: Pool.Options['factory'] =
       onBytes &&
-      ((origin: string | URL, agentOptions: Pool.Options) =>
-        new Pool(origin, {
-          ...agentOptions,
-          factory: (_origin, options) =>
-            new MeteredClient(origin, options, { connect, lookup, onBytes }),
-        }));
+      ((origin, options) => new MeteredClient(origin, options, { connect, lookup, onBytes }));
     this.#agent = new Agent({
       connect,
-      ...(createMeteredPool && { factory: createMeteredPool }),
+      factory: (origin, options) =>
+        new Pool(origin, { ...options, ...(createClient && { factory: createClient }) }),
       // Enough for 50 invoices a second at a mint that takes 300 ms for each.
       connections: 16,
       pipelining: 1,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      // Even if the host sends a longer time, because each idle connection takes a file descriptor.
+      keepAliveTimeout: 4_000,
+      keepAliveMaxTimeout: 4_000,
       headersTimeout: limits.headersTimeoutMs,
       bodyTimeout: limits.totalTimeoutMs,
       maxHeaderSize: MAX_HEADER_BYTES,
@@ -153,18 +141,14 @@ interface ResponseBufferBudget {
   readonly pending: Set<BufferedResponse>;
 }
 
-/**
- * Buffers a response as text. Aborts it if it is too large or compressed, because a few kB can unpack to gigabytes. If
- * all pending responses together are too large, aborts the oldest.
- */
+/** Buffers a response as text. If all pending responses together are too large, aborts the oldest. */
 class BufferedResponse implements Dispatcher.DispatchHandler {
   readonly completion = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   readonly #budget: ResponseBufferBudget;
   readonly #maxBytes: number;
   #controller: Controller | null = null;
   #abortReason: Error | null = null;
-  #status = 0;
-  #headers: Headers = {};
+  #head = { status: 0, headers: {} as Headers };
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
 
@@ -193,9 +177,9 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_controller: Controller, status: number, headers: Headers): void {
-    this.#status = status;
-    this.#headers = headers;
+    this.#head = { status, headers };
     const encoding = String(headers['content-encoding'] ?? '').trim();
+    // A few kB can unpack to gigabytes.
     if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
       this.abort('response compressed');
     }
@@ -203,7 +187,8 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
 
   onResponseData(_controller: Controller, chunk: Buffer): void {
     const budget = this.#budget;
-    const bytes = chunk.byteLength + CHUNK_OVERHEAD_BYTES;
+    // A chunk takes memory in addition to its bytes, and a host may send chunks of one byte.
+    const bytes = chunk.byteLength + 256;
     this.#chunks.push(chunk);
     this.#bytes += bytes;
     budget.usedBytes += bytes;
@@ -222,7 +207,7 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     const body = Buffer.concat(this.#chunks);
     // JSON is UTF-8. The decoder removes a byte order mark, and would take 5 ms to replace a megabyte of invalid bytes.
     const text = isUtf8(body) ? new TextDecoder().decode(body) : '';
-    this.completion.resolve({ status: this.#status, headers: this.#headers, text });
+    this.completion.resolve({ ...this.#head, text });
   }
 
   onResponseError(_controller: Controller | null, error: Error): void {

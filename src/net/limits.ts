@@ -16,17 +16,11 @@ export const FETCH_LIMITS = {
 
 export type FetchLimits = typeof FETCH_LIMITS;
 
-/** Applies even if the host sends a longer time, because each idle connection takes a file descriptor. */
-export const KEEP_ALIVE_MS = 4_000;
-
 /** Node's default, explicit because the options of the process can change it. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 
 /** What a host may send besides the body: headers, the framing of HTTP and TLS, and records without data. */
 export const MAX_FRAMING_BYTES = 64 * 1024;
-
-/** The memory of a chunk of a body in addition to its bytes: a host may send chunks of one byte. */
-export const CHUNK_OVERHEAD_BYTES = 256;
 
 /** Certificate chains on the web take up to 10 kB. Forged ones of 100 kB would take 140 ms to verify. */
 export const MAX_HANDSHAKE_BYTES = 32 * 1024;

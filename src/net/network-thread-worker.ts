@@ -108,10 +108,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   });
 }
 
-/**
- * Memory that the main thread can read while the network thread is blocked: the heartbeats, and the origin with which
- * the network thread has been busy since the last one.
- */
+/** The main thread can read this memory while the network thread is blocked. */
 export class NetworkThreadStatus {
   readonly memory: SharedArrayBuffer;
   readonly #counters: Int32Array;
@@ -158,7 +155,7 @@ function isDeeperThan(depth: number, value: unknown): boolean {
   );
 }
 
-/** Sends the next batch when the main thread has handled the previous one. Node would handle all in one turn of the loop. */
+/** Sends a batch when the main thread has handled the previous one. Node would handle all in one turn of the loop. */
 class ReplyQueue {
   /** Without responses, whose number is limited otherwise. */
   queuedBytes = 0;

@@ -39,10 +39,9 @@ export interface NetworkThreadStop {
 }
 
 /**
- * A worker thread that makes all connections to hosts that the operator did not name, because native libraries do work
- * for them that no limit in JavaScript can bound (TLS handshakes, for example). Starts with the first such host. If
- * the thread dies or stays blocked, all its connections are lost, the site that it was busy with is suspended, and the
- * next request starts it again.
+ * A worker thread for untrusted hosts, because native libraries do work for them that no limit in JavaScript can bound
+ * (TLS handshakes, for example). If the thread dies or stays blocked, its connections are lost, the site that it was
+ * busy with is suspended, and the next request starts it again.
  */
 export class NetworkThread {
   readonly #context: NetworkThreadContext;

@@ -50,10 +50,7 @@ export function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }
 
-/**
- * Whether the port of an untrusted https or wss URL is 443 or unprivileged. A service with another protocol receives only
- * a TLS handshake there, which the author of the URL cannot control.
- */
+/** Other services at unprivileged ports receive only a TLS handshake, which the author of the URL cannot control. */
 export function isAllowedPort({ port }: Pick<URL, 'port'>): boolean {
   return port === '' || Number(port) >= 1024;
 }

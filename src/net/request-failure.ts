@@ -14,7 +14,6 @@ export type RequestFailureReason =
   | 'response compressed'
   | 'not HTTP'
   | 'too many requests in flight'
-  /** It blocked the network thread. */
   | 'site suspended'
   | 'closed';
 

@@ -18,9 +18,8 @@ interface ServerUrlRules {
 }
 
 /**
- * Normalises the URL of a mint or relay (RFC 3986 section 6.2.2), so that two spellings count as one server. Also removes
- * a dot after the host, trailing and double slashes and the fragment. Null if the text violates the rules, is no URL or
- * contains credentials.
+ * Two spellings of a URL count as one server (RFC 3986 section 6.2.2). Also removes a dot after the host, trailing and
+ * double slashes and the fragment. Null if the text violates the rules, is no URL or contains credentials.
  */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();

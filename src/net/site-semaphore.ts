@@ -13,17 +13,13 @@ interface SiteSemaphoreOptions {
   allowPrivateNetworks: boolean;
 }
 
-/**
- * Limits how many requests or connections are open at a time, per site ({@link getSite}) and in total. Exempt URLs belong
- * to the operator. Each of them has its own slots and does not count towards the total.
- */
+/** Limits what is open at a time, per site and in total. Exempt URLs have `maxPerSite` slots of their own. */
 export class SiteSemaphore {
   count = 0;
   readonly #options: SiteSemaphoreOptions;
   readonly #usedBySite = new KeyedCounter();
   #usedNonExemptCount = 0;
   readonly #waiters = new Set<SlotKey & { grant: () => void }>();
-  readonly #waitersBySite = new KeyedCounter();
 
   constructor(options: SiteSemaphoreOptions) {
     this.#options = options;
@@ -41,21 +37,20 @@ export class SiteSemaphore {
       return Promise.resolve(true);
     }
     const isQueueFull = this.#waiters.size >= MAX_WAITERS && !isExempt;
+    const ofSite = [...this.#waiters].filter((waiter) => waiter.site === site);
     // Several times the slots of a site, so that a burst of requests to an honest host is served.
-    if (isQueueFull || this.#waitersBySite.get(site) >= 128) {
+    if (isQueueFull || ofSite.length >= 128) {
       return Promise.resolve(false);
     }
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const finish = (isGranted: boolean) => {
       clearTimeout(timer);
       this.#waiters.delete(waiter);
-      this.#waitersBySite.decrement(site);
       resolve(isGranted);
     };
     const waiter = { ...key, grant: () => finish(true) };
     const timer = setTimeout(() => finish(false), maxWaitMs).unref();
     this.#waiters.add(waiter);
-    this.#waitersBySite.increment(site);
     return promise;
   }
 

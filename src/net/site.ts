@@ -2,9 +2,8 @@ import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
 
 /**
- * Returns the site of a URL: its registrable domain, such as `example.co.uk`, its IPv4 address, the /32 of its IPv6
- * address (of a provider, because customers get a /48 for nothing), or its host if that is a single label. Limits apply
- * per site, because the owner of a domain can create any number of host names.
+ * Returns what limits apply to, because its owner can create any number of hosts: a registrable domain, an IPv4 address,
+ * the /32 of an IPv6 address (a provider; customers get a /48 for nothing), or a host name of a single label.
  */
 export function getSite(url: string, options: { allowPrivateNetworks: boolean }): string {
   const { host, hostname } = new URL(url);

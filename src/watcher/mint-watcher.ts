@@ -182,7 +182,6 @@ export class MintWatcher {
         connect: mints.connectSocket,
         limiter: mints.limiter,
         connectionSlots: mints.socketSlots,
-        anomalies: mints.anomalies,
         monotonicMs,
         log,
       });

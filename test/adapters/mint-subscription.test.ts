@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { SUBSCRIPTION_TIMING, type SubscriptionTiming } from '../../src/mints/limits.ts';
-import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
 import type { SubscriptionKind } from '../../src/mints/mint-info.ts';
 import { MintSubscription, type SubscribableQuotes } from '../../src/mints/mint-subscription.ts';
 import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
@@ -66,7 +65,7 @@ describe('MintSubscription', () => {
   });
 
   it('ignores messages that are malformed, of unknown type or about unsubscribed quotes', async () => {
-    const { connection, observations, anomalies } = await startSubscribed(['a']);
+    const { connection, observations } = await startSubscribed(['a']);
     connection.sendText('this is not JSON');
     for (const message of [
       null,
@@ -87,7 +86,6 @@ describe('MintSubscription', () => {
     connection.sendQuoteState('a', 'PENDING');
     expect(await observations.next()).toEqual({ quoteId: 'a', state: 'INFLIGHT' });
     expect(observations.size).toBe(0);
-    expect(anomalies.drain()).toEqual(['unsolicited_notification']);
   });
 
   it('reconnects with exponential backoff while the mint rejects handshakes', async () => {
@@ -361,7 +359,6 @@ function createSubscription(
   const subscribeOutcomes = new AsyncQueue<string>();
   /** The subscription logs one delay for each connection that closes, so tests also use this to wait for a close. */
   const reconnectDelaysMs = new AsyncQueue<number>();
-  const anomalies = new AsyncQueue<MintAnomaly>();
   const subscribed = new AsyncQueue<readonly string[]>();
   const lost = new AsyncQueue<readonly string[]>();
   const clientSockets = new AsyncQueue<GuardedSocket>();
@@ -387,7 +384,6 @@ function createSubscription(
       },
       limiter: createTestMintRateLimiter().limiter,
       connectionSlots,
-      anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
       kind,
       quotes,
       monotonicMs: () => performance.now(),
@@ -417,7 +413,6 @@ function createSubscription(
     observations,
     subscribeOutcomes,
     reconnectDelaysMs,
-    anomalies,
     subscribed,
     lost,
     clientSockets,

@@ -8,7 +8,7 @@ import {
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import type { Keyset, Proof } from '../../mints/ecash.ts';
-import { wholeNumberSchema } from '../../mints/whole-number-schema.ts';
+import { wholeNumberSchema } from '../../mints/quote-responses.ts';
 import { normaliseMintUrl } from '../../net/server-url.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { MAX_OVERPAYMENT_PERCENT, MAX_TOKEN_LENGTH, MAX_TOKEN_PROOFS } from '../limits.ts';

@@ -187,7 +187,6 @@ describe('the event loop is not blocked by a message of a mint', () => {
         socket: egress.connect(mint.url.replace('http', 'ws')),
         timing: SUBSCRIPTION_TIMING,
         onNotification: ({ quoteId }) => observedIds.push(quoteId),
-        onUnsubscribedQuote: () => undefined,
       });
       await subscription.opened;
       void subscription.subscribe(QUOTE_IDS.with(0, 'last'), 'bolt11_mint_quote');
