@@ -62,7 +62,8 @@ export const treasuryCommand: OperatorCommand = {
       if (await isTreasuryUnused(treasury)) {
         return { exitCode: 1, stdout: '', stderr: NO_SECRET_TEXT };
       }
-      const { token, ...report } = await runAction(treasury);
+      const report = await runAction(treasury);
+      const { token }: { token?: string } = report.json;
       // Without `--json`, only the token is on standard output, so that it can be piped.
       return token === undefined || values.json
         ? createReportResult(report, values.json)
@@ -74,13 +75,11 @@ export const treasuryCommand: OperatorCommand = {
 const NO_SECRET_TEXT =
   'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n';
 
-type ActionReport = CommandReport & { token?: string };
-
 function parseAction(
   action: string | undefined,
   operands: string[],
   { amount, mint }: { amount?: string; mint?: string },
-): (treasury: TreasuryContext) => Promise<ActionReport> {
+): (treasury: TreasuryContext) => Promise<CommandReport> {
   switch (action) {
     case undefined:
       return reportOverview;
@@ -172,9 +171,8 @@ async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport
   };
 }
 
-function reportToken(result: { outcome: string; token?: string }, lines: string[]): ActionReport {
-  const { token } = result;
-  return { isSuccess: token !== undefined, json: result, lines, ...(token && { token }) };
+function reportToken(json: { outcome: string; token?: string }, lines: string[]): CommandReport {
+  return { isSuccess: json.token !== undefined, json, lines };
 }
 
 function withdrawalToLines(result: WithdrawalResult): string[] {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Config } from '../../config.ts';
+import { type ConnectionReport, probeConnections } from '../../database/connection-probe.ts';
 import {
   findDataDirProblem,
   isAccessibleToOtherUsers,
@@ -18,7 +19,6 @@ import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
 import { checkClockSkew } from './check-clock.ts';
-import { findSessionProblem } from './check-sessions.ts';
 import { findStartFailure } from './check-settings.ts';
 import {
   type PostgresReport,
@@ -114,6 +114,51 @@ async function checkPostgres(location: PostgresLocation, database: Database): Pr
     ...checkClockSkew('the database', new Date(postgres.nowMs).toUTCString(), times),
   ];
 }
+
+/** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
+async function findSessionProblem({ url, listenUrl }: PostgresLocation): Promise<Finding | null> {
+  let database: ConnectionReport;
+  try {
+    database = await probeConnections(url);
+  } catch (error) {
+    return problem(
+      'database.connections',
+      `The database accepts no further connections (${rootCauseMessage(error)})`,
+      'Raise max_connections of the server, or the pool size of the pooler.',
+    );
+  }
+  if (listenUrl === undefined) {
+    return database.areShared
+      ? problem(
+          'database.pooler',
+          `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`,
+          LISTEN_URL_ADVICE,
+        )
+      : null;
+  }
+  const listenProblem = (message: string) =>
+    problem('database.listen_url', message, LISTEN_URL_ADVICE);
+  let listening: ConnectionReport;
+  try {
+    listening = await probeConnections(listenUrl);
+  } catch (error) {
+    return listenProblem(
+      `DATABASE_LISTEN_URL: the database cannot be reached (${rootCauseMessage(error)})`,
+    );
+  }
+  if (listening.areShared) {
+    return listenProblem(`DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`);
+  }
+  return listening.databaseId === database.databaseId
+    ? null
+    : listenProblem('DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases');
+}
+
+const SHARED_TEXT =
+  'leads to a pooler that shares connections between transactions: notifications (LISTEN)';
+
+const LISTEN_URL_ADVICE =
+  'Set DATABASE_LISTEN_URL to the same database at the server itself, at a proxy that always leads to the primary, or at a pooler in session mode (PgBouncer: pool_mode=session), and check its host, user and password.';
 
 function findUnusableDataDir(dataDir: string): Finding | null {
   const accessProblem = findDataDirProblem(dataDir);

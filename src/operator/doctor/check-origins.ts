@@ -6,11 +6,8 @@ import { type Finding, getUnreachableAdvice, ok, problem, warning } from './find
 /** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
 
-/** How a connection to this machine's own public address fails if the router does not support NAT hairpinning. */
-const HAIRPIN_REASONS = ['timed out', 'connection refused'];
-
 const HAIRPIN_ADVICE =
-  'If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
+  ' If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
 
 const START_SERVICE_ADVICE =
   'No process of the service is running: start the service, then run `nutpost doctor` again.';
@@ -48,11 +45,12 @@ function evaluateResponse(
 ): Finding {
   if (response.outcome === 'unreachable') {
     const { reason } = response;
-    const hairpinAdvice = HAIRPIN_REASONS.includes(reason) ? ` ${HAIRPIN_ADVICE}` : '';
+    // How a connection to the own public address fails if the router does not support NAT hairpinning.
+    const isHairpin = reason === 'timed out' || reason === 'connection refused';
     return problem(
       'origin.reachable',
       `${origin} cannot be reached from this machine: ${reason}`,
-      `${getUnreachableAdvice(reason)}${hairpinAdvice}`,
+      `${getUnreachableAdvice(reason)}${isHairpin ? HAIRPIN_ADVICE : ''}`,
     );
   }
   const { status, headers, json } = response;

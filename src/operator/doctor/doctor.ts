@@ -109,16 +109,9 @@ async function checkConnections(config: Config): Promise<Finding[]> {
         originsFetch,
       ),
     ]);
-    return [
-      ...ports,
-      ...database.findings,
-      ...clockFindings,
-      ...mints,
-      ...userMints,
-      ...checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now()),
-      ...relays,
-      ...origins,
-    ];
+    const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
+    const local = [...ports, ...database.findings, ...clockFindings];
+    return [...local, ...mints, ...userMints, ...ecash, ...relays, ...origins];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }

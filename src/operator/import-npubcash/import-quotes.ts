@@ -94,43 +94,27 @@ export function planQuoteImport(
   const planned = new Map<string, PaymentCounter>();
   let changedTimeCount = 0;
   const quotes = newQuotes.map((quote) => {
-    const { pubkey } = quote;
+    const { pubkey, paidAtMs: sourceMs } = quote;
     let payment: ImportedQuote['payment'] = null;
     if (isPaidQuoteState(quote.state)) {
       const counter = planned.get(pubkey) ?? stored.get(pubkey);
       if (counter === undefined) {
         throw new Error('a payment needs the counter of its recipient');
       }
-      const paidAtMs = choosePaidAtMs(quote, counter, nowMs);
-      const paidSeq = counter.paidCount + 1;
-      payment = { paidAtMs, paidSeq };
-      planned.set(pubkey, { ...counter, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
-      changedTimeCount += paidAtMs === quote.paidAtMs ? 0 : 1;
+      const canKeepTime =
+        sourceMs !== null && sourceMs <= nowMs && computePaidAtMs(counter, sourceMs) === sourceMs;
+      const paidAtMs = canKeepTime ? sourceMs : computePaidAtMs(counter, nowMs);
+      payment = { paidAtMs, paidSeq: counter.paidCount + 1 };
+      planned.set(pubkey, { ...counter, paidCount: payment.paidSeq, lastPaidAtMs: paidAtMs });
+      changedTimeCount += canKeepTime ? 0 : 1;
     }
-    const watchUntilMs = computeImportWatchUntilMs(quote, payment?.paidAtMs ?? null, nowMs);
-    return { ...quote, payment, watchUntilMs };
+    const watched = { ...quote, paidAtMs: payment?.paidAtMs ?? null };
+    const untilMs = quote.isMintAllowed ? computeWatchUntilMs(watched) : null;
+    // The service checks every watched quote at least once, even if the time is in the past.
+    const isOldPayment = quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs;
+    return { ...quote, payment, watchUntilMs: isOldPayment ? null : untilMs };
   });
   return { quotes, counters: [...planned.values()], changedTimeCount };
-}
-
-function choosePaidAtMs(
-  { paidAtMs }: ParsedNpubcashQuote,
-  counter: PaymentCounter,
-  nowMs: number,
-): number {
-  const canKeepTime =
-    paidAtMs !== null && paidAtMs <= nowMs && computePaidAtMs(counter, paidAtMs) === paidAtMs;
-  return canKeepTime ? paidAtMs : computePaidAtMs(counter, nowMs);
-}
-
-/** Null: not watched. The service checks every watched quote at least once, even if the time is in the past. */
-function computeImportWatchUntilMs(
-  quote: ParsedNpubcashQuote,
-  paidAtMs: number | null,
-  nowMs: number,
-): number | null {
-  const untilMs = quote.isMintAllowed ? computeWatchUntilMs({ ...quote, paidAtMs }) : null;
-  return quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs ? null : untilMs;
 }
 
 function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {

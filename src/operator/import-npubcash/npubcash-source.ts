@@ -3,30 +3,17 @@ import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 
 /** A row of `l_users`. As in the other row types, `pubkey` is in lower case, but not validated. */
-export interface NpubcashUser {
+export type NpubcashUser = Record<'pubkey' | 'name' | 'mintUrl', string | null> & {
   id: number;
-  pubkey: string | null;
-  name: string | null;
-  mintUrl: string | null;
   lockQuotes: boolean;
-}
+};
 
 /** A row of `mint_quotes`. Times are in milliseconds since 1970, or null if missing or not between 1970 and 9999. */
-export interface NpubcashQuote {
-  id: number;
-  createdAtMs: number | null;
-  unit: string | null;
-  mintUrl: string | null;
-  request: string | null;
-  quoteId: string | null;
-  expiresAtMs: number | null;
-  amountSat: number | null;
-  pubkey: string | null;
-  state: string | null;
-  paidAtMs: number | null;
-  locked: boolean | null;
-  zapRequest: string | null;
-}
+export type NpubcashQuote = { id: number; locked: boolean | null } & Record<
+  'unit' | 'mintUrl' | 'request' | 'quoteId' | 'pubkey' | 'state' | 'zapRequest',
+  string | null
+> &
+  Record<'createdAtMs' | 'expiresAtMs' | 'amountSat' | 'paidAtMs', number | null>;
 
 export class NpubcashSource implements AsyncDisposable {
   readonly #client: pg.Client;

@@ -81,7 +81,15 @@ export function parseNpubcashQuote(
   const invoice = decodeInvoice(request);
   const createdAtMs =
     row.createdAtMs ?? row.paidAtMs ?? (invoice === null ? nowMs : invoice.createdAtSeconds * 1000);
-  const expiresAtMs = resolveExpiresAtMs(row, createdAtMs, invoice, isPaid);
+  let expiresAtMs = row.expiresAtMs ?? 0;
+  // Wallets already know the expiry of a paid quote.
+  if (row.expiresAtMs === null || !isPaid) {
+    // cdk sends 0 for a quote without expiry.
+    const invoiceExpiresAtMs = invoice === null ? createdAtMs : invoice.expiresAtSeconds * 1000;
+    expiresAtMs = expiresAtMs > createdAtMs ? expiresAtMs : invoiceExpiresAtMs;
+    // No invoice is valid for longer than a year. A later expiry is an error in the row.
+    expiresAtMs = Math.min(expiresAtMs, createdAtMs + 365 * 24 * 60 * 60_000);
+  }
   // An expired quote may have been paid since. Importing it as unpaid makes the service check it at its mint.
   const mayBePaid =
     row.paidAtMs !== null || computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }) > nowMs;
@@ -106,24 +114,4 @@ export function parseNpubcashQuote(
     zapRequest: row.zapRequest,
     isMintAllowed,
   };
-}
-
-/**
- * Keeps the expiry of a paid quote, because wallets already know it. For other quotes, uses the expiry of the invoice
- * if the expiry in the row is missing or before the creation (cdk sends 0 for a quote without expiry).
- */
-function resolveExpiresAtMs(
-  { expiresAtMs }: NpubcashQuote,
-  createdAtMs: number,
-  invoice: { expiresAtSeconds: number } | null,
-  isPaid: boolean,
-): number {
-  if (expiresAtMs !== null && isPaid) {
-    return expiresAtMs;
-  }
-  const invoiceExpiresAtMs = invoice === null ? createdAtMs : invoice.expiresAtSeconds * 1000;
-  const isValid = expiresAtMs !== null && expiresAtMs > createdAtMs;
-  // No invoice is valid for longer than a year. A later expiry is an error in the row.
-  const maxExpiresAtMs = createdAtMs + 365 * 24 * 60 * 60_000;
-  return Math.min(isValid ? expiresAtMs : invoiceExpiresAtMs, maxExpiresAtMs);
 }

@@ -166,14 +166,14 @@ function lastAnswerToText({ mintContact }: PaymentTrace, nowMs: number): string 
 
 function historyToLines({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
   const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
-  const entries: [atMs: number, text: string][] = [
-    [createdAtMs, 'The mint created the quote, and the payer received its invoice.'],
+  const format = (atMs: number, text: string) => `  ${formatTime(atMs)}  ${text}`;
+  return [
+    format(createdAtMs, 'The mint created the quote, and the payer received its invoice.'),
+    ...(paidAtMs === null || hasPaymentEvent
+      ? []
+      : [format(paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`)]),
+    ...events.map((event) => format(event.atMs, eventToText(event))),
   ];
-  if (paidAtMs !== null && !hasPaymentEvent) {
-    entries.push([paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`]);
-  }
-  entries.push(...events.map((event): [number, string] => [event.atMs, eventToText(event)]));
-  return entries.map(([atMs, text]) => `  ${formatTime(atMs)}  ${text}`);
 }
 
 const HISTORY_LIMIT_TEXT = `The history goes back ${HISTORY_RETENTION_DAYS} days.`;
@@ -293,15 +293,13 @@ const DELIVERY_STATE_TEXTS = {
 };
 
 function deliveryToLines(delivery: TracedDelivery, nowMs: number): string[] {
-  const { state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
+  const { relayUrl, state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
   const lastAttempt =
-    lastAttemptAtMs === null || attempts === 0
-      ? ''
-      : `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
-  const lines = [
-    `  ${delivery.relayUrl}`,
-    `    ${DELIVERY_STATE_TEXTS[state]} after ${formatCount(attempts, 'attempt')}${lastAttempt}${formatReason(lastResult)}`,
-  ];
+    attempts > 0 && lastAttemptAtMs !== null
+      ? `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`
+      : '';
+  const result = `${formatCount(attempts, 'attempt')}${lastAttempt}${formatReason(lastResult)}`;
+  const lines = [`  ${relayUrl}`, `    ${DELIVERY_STATE_TEXTS[state]} after ${result}`];
   if (relayStatus !== null) {
     const { failures, lastError } = relayStatus;
     lines.push(`    The relay failed ${formatCount(failures, 'time')}${formatReason(lastError)}`);

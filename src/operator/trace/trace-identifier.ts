@@ -3,12 +3,10 @@ import { decodeInvoice } from '../../quotes/bolt11.ts';
 import { parseAddressInput } from '../../recipients/address-input.ts';
 import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 
-export type TraceIdentifier =
-  | { kind: 'payment_hash'; paymentHash: string }
-  | { kind: 'pubkey'; pubkey: string }
-  | { kind: 'name'; name: string }
-  | { kind: 'verify_token'; token: string }
-  | { kind: 'quote_id'; quoteId: string };
+export interface TraceIdentifier {
+  kind: 'payment_hash' | 'pubkey' | 'name' | 'verify_token' | 'quote_id';
+  value: string;
+}
 
 /** What a text can identify, the most likely candidate first, or why it identifies nothing. */
 export type ParsedTraceIdentifier =
@@ -33,26 +31,30 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const request = trimmed.replace(/^lightning:/i, '');
   const invoice = decodeInvoice(request.toLowerCase());
   if (invoice !== null) {
-    return toCandidates({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
+    return toCandidates({ kind: 'payment_hash', value: invoice.paymentHash });
   }
   if (INVOICE_PREFIX.test(request)) {
     return { outcome: 'invalid_invoice' };
   }
   const token = VERIFY_URL_PATTERN.exec(trimmed)?.[1]?.toLowerCase();
   if (token !== undefined) {
-    return toCandidates({ kind: 'verify_token', token });
+    return toCandidates({ kind: 'verify_token', value: token });
   }
   const recipient = parseRecipientAddress(parseAddressInput(trimmed).localPart);
   const quoteIds: TraceIdentifier[] = QUOTE_ID_PATTERN.test(trimmed)
-    ? [{ kind: 'quote_id', quoteId: trimmed }]
+    ? [{ kind: 'quote_id', value: trimmed }]
     : [];
   switch (recipient.kind) {
     case 'pubkey':
-      return toCandidates(recipient);
+      return toCandidates({ kind: 'pubkey', value: recipient.pubkey });
     case 'invalid_npub':
       return { outcome: 'invalid_npub' };
     case 'name':
-      return toCandidates(...hexCandidates(trimmed), recipient, ...quoteIds);
+      return toCandidates(
+        ...hexCandidates(trimmed.toLowerCase()),
+        { kind: 'name', value: recipient.name },
+        ...quoteIds,
+      );
     case 'unknown':
       return quoteIds.length > 0 ? toCandidates(...quoteIds) : { outcome: 'invalid_quote_id' };
   }
@@ -63,13 +65,7 @@ function toCandidates(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
 }
 
 /** In theory such a text is also a name or a quote id. */
-function hexCandidates(text: string): TraceIdentifier[] {
-  const hex = text.toLowerCase();
-  return /^[0-9a-f]{64}$/.test(hex)
-    ? [
-        { kind: 'payment_hash', paymentHash: hex },
-        { kind: 'pubkey', pubkey: hex },
-        { kind: 'verify_token', token: hex },
-      ]
-    : [];
+function hexCandidates(value: string): TraceIdentifier[] {
+  const kinds = ['payment_hash', 'pubkey', 'verify_token'] as const;
+  return /^[0-9a-f]{64}$/.test(value) ? kinds.map((kind) => ({ kind, value })) : [];
 }

@@ -56,19 +56,18 @@ export async function runTrace(context: TraceContext, text: string): Promise<Tra
 
 async function traceIdentifier(
   context: TraceContext,
-  identifier: TraceIdentifier,
+  { kind, value }: TraceIdentifier,
 ): Promise<TraceResult | null> {
-  switch (identifier.kind) {
+  switch (kind) {
     case 'payment_hash':
-      return traceQuotes(context, 'payment_hash', identifier.paymentHash);
-    case 'verify_token':
-      return traceQuotes(context, 'verify_token_hash', hash('sha256', identifier.token));
     case 'quote_id':
-      return traceQuotes(context, 'quote_id', identifier.quoteId);
+      return traceQuotes(context, kind, value);
+    case 'verify_token':
+      return traceQuotes(context, 'verify_token_hash', hash('sha256', value));
     case 'pubkey':
-      return traceRecipient(context, identifier.pubkey);
+      return traceRecipient(context, value);
     case 'name': {
-      const user = await findUserByName(context.db, identifier.name);
+      const user = await findUserByName(context.db, value);
       return user === null ? null : traceRecipient(context, user.pubkey);
     }
   }

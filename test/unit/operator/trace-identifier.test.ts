@@ -17,25 +17,25 @@ const paymentHash = decodeInvoice(invoice)?.paymentHash ?? expect.fail();
 
 it.each<[string, object[]]>([
   ...[invoice, invoice.toUpperCase(), `LIGHTNING:${invoice}`, ` ${invoice}\n`].map(
-    (text): [string, object[]] => [text, [{ kind: 'payment_hash', paymentHash }]],
+    (text): [string, object[]] => [text, [{ kind: 'payment_hash', value: paymentHash }]],
   ),
   ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`, `nostr:${NPUB}`].map(
-    (text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]],
+    (text): [string, object[]] => [text, [{ kind: 'pubkey', value: PUBKEY }]],
   ),
   [
     PUBKEY.toUpperCase(),
     [
-      { kind: 'payment_hash', paymentHash: PUBKEY },
-      { kind: 'pubkey', pubkey: PUBKEY },
-      { kind: 'verify_token', token: PUBKEY },
-      { kind: 'name', name: PUBKEY },
-      { kind: 'quote_id', quoteId: PUBKEY.toUpperCase() },
+      { kind: 'payment_hash', value: PUBKEY },
+      { kind: 'pubkey', value: PUBKEY },
+      { kind: 'verify_token', value: PUBKEY },
+      { kind: 'name', value: PUBKEY },
+      { kind: 'quote_id', value: PUBKEY.toUpperCase() },
     ],
   ],
   ...[
     `https://pay.example/lnurl/verify/${TOKEN}`,
     `pay.example/alice7/invoice/${TOKEN.toUpperCase()}`,
-  ].map((text): [string, object[]] => [text, [{ kind: 'verify_token', token: TOKEN }]]),
+  ].map((text): [string, object[]] => [text, [{ kind: 'verify_token', value: TOKEN }]]),
   ...[
     'Alice7',
     'alice7@example.com',
@@ -44,12 +44,12 @@ it.each<[string, object[]]>([
   ].map((text): [string, object[]] => [
     text,
     [
-      { kind: 'name', name: 'alice7' },
-      { kind: 'quote_id', quoteId: text },
+      { kind: 'name', value: 'alice7' },
+      { kind: 'quote_id', value: text },
     ],
   ]),
   ...[QUOTE_ID, '-Ab_cdefghijklmnopqrstuvwxyz0123456789ABCDE', 'x.'.repeat(128), 'lnbc_short'].map(
-    (quoteId): [string, object[]] => [quoteId, [{ kind: 'quote_id', quoteId }]],
+    (quoteId): [string, object[]] => [quoteId, [{ kind: 'quote_id', value: quoteId }]],
   ),
 ])('parseTraceIdentifier returns what %j may identify, the likeliest first', (text, candidates) => {
   expect(parseTraceIdentifier(text)).toEqual({ outcome: 'read', candidates });
