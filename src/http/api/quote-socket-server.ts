@@ -107,9 +107,11 @@ export class QuoteSocketServer {
     const share = computeShare(this.#connectionCount, maxSockets);
     const hasAddressRoom = hasRoom(prefixes, counts, maxSocketsPerAddress);
     if (!hasAddressRoom || share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
-      const suffix = hasAddressRoom ? '' : ' from this address';
+      const message = hasAddressRoom
+        ? 'There are too many connections.'
+        : 'There are too many connections from this address.';
       // Dead connections are closed within two heartbeat intervals.
-      throw rateLimitError(`There are too many connections${suffix}.`, 60_000);
+      throw rateLimitError(message, 60_000);
     }
     this.#connectionCount += 1;
     for (const { key } of prefixes) {
