@@ -18,14 +18,11 @@ export interface SourcedObservation extends QuoteObservation {
   shouldEndWatch?: boolean;
 }
 
-/** What an observation means for a stored quote. */
 export interface Decision {
   quote: Quote;
   observation: SourcedObservation;
   transition: QuoteTransition;
-  /** Why the observation is rejected. */
   anomaly: RejectionReason | null;
-  /** What to write. */
   change: QuoteChange | null;
 }
 

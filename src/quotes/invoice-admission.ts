@@ -23,7 +23,6 @@ import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.
  * ({@link AddressPrefixes}). Open invoices are the unpaid ones of the last hour, counted across all processes.
  */
 export interface InvoiceLimits {
-  /** Per address. */
   invoicesPerMinute: number;
   maxOpenInvoicesPerRecipient: number;
   maxOpenInvoicesPerAddress: number;
@@ -33,10 +32,7 @@ export interface InvoiceLimits {
 /** 32 bits for each prefix, enough to tell the prefixes of an attack apart. */
 const HASH_HEX_LENGTH = 8;
 
-/**
- * Decides whether a payer gets an invoice, by three checks: the requests of the payer's address, the open invoices of
- * the recipient, of the address and of both together, and the quotes that are watched at the mint's site.
- */
+/** Checks the requests of a payer's address, the open invoices, and the quotes that are watched at the mint's site. */
 export class InvoiceAdmission {
   readonly #context;
   readonly #requestLimiter: FixedWindowRateLimiter;
@@ -72,8 +68,7 @@ export class InvoiceAdmission {
 
   /**
    * Returns the hashes to store with the quote. Until the result is disposed of, the request counts as an open invoice.
-   *
-   * @throws RequestError if too many invoices are open, or too many quotes are watched at the mint's site
+   * Throws RequestError if there is no room.
    */
   async admit(
     pubkey: string,
@@ -105,7 +100,6 @@ export class InvoiceAdmission {
       db,
       {
         pubkey,
-        // The longest first, like the prefixes.
         addressHashes: prefixes.map((_, i) =>
           addressHashes.slice(0, (prefixes.length - i) * HASH_HEX_LENGTH),
         ),
@@ -126,10 +120,7 @@ export class InvoiceAdmission {
     return { addressHashes, [Symbol.dispose]: () => inFlightCounts.dispose() };
   }
 
-  /**
-   * Puts the shortest prefix first, so that all addresses of a prefix have the same beginning. The hashes have a secret
-   * key, so that the database does not reveal addresses.
-   */
+  /** The shortest prefix comes first. The hashes have a secret key, so that the database does not reveal addresses. */
   #hashPrefixes(keys: readonly string[]): string {
     const toHash = (key: string) => createHmac('sha256', this.#hashKey).update(key).digest('hex');
     return keys
@@ -174,7 +165,6 @@ function assertRoom(
   }
 }
 
-/** @param retryAfterMs null: unknown */
 export function mintUnavailableError(retryAfterMs: number | null = null): RequestError {
   return new RequestError(
     'unavailable',

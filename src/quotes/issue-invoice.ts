@@ -30,7 +30,6 @@ export interface InvoiceContext {
   admission: InvoiceAdmission;
   /** Resolves after the commit with the row id, or with null if the quote id is already stored for its mint. */
   storeQuote: (quote: NewQuote) => Promise<number | null>;
-  /** The amounts that the operator allows. */
   operatorRange: SendableRange;
   /** Called after the commit, before the payer receives the invoice. */
   onQuoteCreated: (quote: QuoteAnnouncement) => void;
@@ -40,12 +39,9 @@ export interface InvoiceContext {
   log: Logger;
 }
 
-/** How a request for an invoice ended. */
 export type InvoiceOutcome =
   /** `mintMs` is the time that was spent waiting for the mint's rate limit and responses, `serviceMs` the rest. */
-  | { outcome: 'issued'; mintMs: number; serviceMs: number }
-  /** `failed`: an internal error. */
-  | { outcome: ErrorCode | 'failed' };
+  { outcome: 'issued'; mintMs: number; serviceMs: number } | { outcome: ErrorCode | 'failed' };
 
 export interface Invoice {
   request: string;
@@ -56,17 +52,11 @@ export interface Invoice {
 interface InvoiceOrder {
   recipient: Recipient;
   amountMsat: number;
-  /** Of the payer's address. */
   prefixes: AddressPrefixes;
   text: InvoiceText;
 }
 
-/**
- * Issues an invoice. Commits the quote before it returns the invoice, so that every payment finds its quote.
- *
- * @throws RequestError if the amount is invalid, the payer is not admitted, or the mint returns no invoice that matches
- *   the order
- */
+/** Commits the quote before it returns the invoice, so that every payment finds its quote. Throws RequestError. */
 export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder): Promise<Invoice> {
   const { admission, mints, onInvoiceFinished, monotonicMs } = context;
   const { pubkey, mintUrl } = order.recipient;

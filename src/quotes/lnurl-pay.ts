@@ -26,7 +26,6 @@ export function narrowSendableRange(
     : { minMsat: minSat * MSAT_PER_SAT, maxMsat: maxSat * MSAT_PER_SAT };
 }
 
-/** Returns the text that payers' wallets show. Replaces `{address}` in the template by the recipient's address. */
 export function formatLnurlText(address: string, template: string): string {
   return template.replaceAll('{address}', address);
 }
@@ -58,7 +57,6 @@ export function validateComment(comment: string, maxLength: number): string | nu
 export interface InvoiceText {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
-  /** The `text/plain` entry of the metadata. */
   plainText: string;
   tag: string | null;
   comment: string | null;
@@ -96,7 +94,6 @@ function toSingleLine(text: string): string {
 
 const GRAPHEME_SEGMENTER = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** Truncates between graphemes, because an emoji may consist of several characters. */
 function truncateToMaxBytes(line: string): string {
   let truncated = '';
   for (const { segment } of GRAPHEME_SEGMENTER.segment(line)) {

@@ -21,7 +21,6 @@ import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quo
 export interface RecordingContext {
   db: Db;
   anomalies: Pick<MintAnomalyCounter, 'report'>;
-  /** Null if zaps are disabled. */
   zaps: {
     signReceipts: SignReceipts;
     /** Called after the commit. */
@@ -45,15 +44,13 @@ export interface RecordedPayment extends Pick<Quote, 'pubkey' | 'request' | 'pay
 }
 
 export interface ReceiptSigningResult {
-  /** With the id of the signed event, hex. */
   signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
   refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
 }
 
 /**
- * Records what a mint reports about quotes, over its WebSocket and in polls, in one transaction. Reports may arrive in
- * any order and any number of times. Appends a new payment to the recipient's list, signs its zap receipt if the
- * payment is a zap, and notifies all processes.
+ * Records what a mint reports about quotes in one transaction, in any order and any number of times. Appends a new
+ * payment to the recipient's list, signs its zap receipt if the payment is a zap, and notifies all processes.
  *
  * A report that contradicts the database's constraints changes nothing if it is recorded alone, and fails its batch
  * otherwise. The caller repeats a failed batch one by one.

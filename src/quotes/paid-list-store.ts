@@ -17,13 +17,11 @@ interface PaidPage {
   offset: number;
 }
 
-/** The largest JavaScript date. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
 
 /**
- * Returns one page of a recipient's paid quotes, the newest payment first, and the total. The first page lists new
- * payments. Other pages do not: a wallet that continues to read could get some payments of a second, and would
- * ignore the others later.
+ * Returns one page of a recipient's paid quotes, the newest first, and the total. Only the first page lists new payments:
+ * a wallet that continues to read could get some payments of a second, and would ignore the others later.
  */
 export async function listPaidQuotes(
   db: Db,
@@ -127,15 +125,11 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
       and paid_seq <= newest and paid_seq > newest - ${maxPayments}
     group by newest
   `.execute(db);
-  const [row] = rows;
-  return {
-    total: row?.total ?? 0,
-    all: { payments: row?.payments ?? 0, amountSat: row?.amountSat ?? 0 },
-    waiting: { payments: row?.waitingPayments ?? 0, amountSat: row?.waitingAmountSat ?? 0 },
-  };
+  return (
+    rows[0] ?? { total: 0, payments: 0, amountSat: 0, waitingPayments: 0, waitingAmountSat: 0 }
+  );
 }
 
-/** Builds an expression for the number of listed payments of a recipient, which is the newest one's `paid_seq`. */
 function countListed(pubkey: string): RawBuilder<number> {
   return sql`coalesce((
     select case
@@ -160,7 +154,6 @@ function hasNewPayments(nowMs: number): RawBuilder<boolean> {
   )`;
 }
 
-/** Builds an expression for the number of payments to a recipient before a time (milliseconds since 1970). */
 function countPaidBefore(pubkey: string, timeMs: RawBuilder<unknown>): RawBuilder<number> {
   return sql`coalesce((
     select paid_seq from quotes

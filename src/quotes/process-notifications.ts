@@ -36,12 +36,10 @@ const quoteAnnouncementSchema = z.object({
 /** A new quote. Times in milliseconds since 1970. */
 export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
 
-/** Returns an empty list if the payload is invalid. */
 export function decodeQuoteUpdates(payload: string): QuoteUpdate[] {
   return z.array(quoteUpdateSchema).safeParse(tryParseJson(payload)).data ?? [];
 }
 
-/** Returns an empty list if the payload is invalid. */
 export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
   return z.array(quoteAnnouncementSchema).safeParse(tryParseJson(payload)).data ?? [];
 }

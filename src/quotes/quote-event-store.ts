@@ -9,10 +9,8 @@ import type { QuoteUpdate } from './process-notifications.ts';
 /** A mint that alternates between states must not fill the disk. */
 const MAX_EVENTS_PER_KIND = 20;
 
-/** Why a report of the mint was rejected. */
 export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
 
-/** Why a zap gets no receipt. */
 export type ReceiptRefusal =
   | 'zap_request_for_other_key'
   | 'mint_not_in_zap_mints'
@@ -41,10 +39,8 @@ const COLUMNS = {
 } as const;
 
 /**
- * Stores the first {@link MAX_EVENTS_PER_KIND} events of each kind of a quote. Stores only the first rejected
- * observation for each reason, because the mint repeats it with every poll.
- *
- * @returns the payment hashes (hex) by `quotes.id`, for the quotes of the stored events
+ * Stores the first {@link MAX_EVENTS_PER_KIND} events of each kind of a quote, and of rejected observations the first for
+ * each reason. Returns the payment hashes by `quotes.id`, for the quotes of the stored events.
  */
 export async function addQuoteEvents(
   db: Db,
@@ -70,7 +66,6 @@ export async function addQuoteEvents(
   return new Map(rows.map(({ quote, hash }) => [quote, hash]));
 }
 
-/** Returns the oldest first. */
 export async function listQuoteEvents(db: Db, quoteRowId: number): Promise<QuoteEvent[]> {
   const rows = await db
     .selectFrom('quote_events')

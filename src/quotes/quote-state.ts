@@ -9,7 +9,6 @@ export const CLOCK_TOLERANCE_MS = 150;
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Lightning payments can arrive late, and mints can report them late. */
 const LATE_PAYMENT_GRACE_MS = DAY_MS;
 
 /** How long a paid quote is watched if no wallet mints its ecash. */
@@ -23,7 +22,6 @@ export interface QuoteStatus {
   paidAtMs: number | null;
 }
 
-/** Of quotes in a recipient's list. */
 export type PaidQuoteState = Extract<QuoteState, 'INFLIGHT' | 'PAID' | 'ISSUED'>;
 
 export function isPaidQuoteState(state: QuoteState): state is PaidQuoteState {

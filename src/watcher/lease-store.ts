@@ -81,7 +81,6 @@ export async function releaseMint(db: Db, processId: string, mintUrl: string): P
     .execute();
 }
 
-/** Removes a process, which releases all its mints. */
 export async function removeWatchProcess(db: Db, processId: string): Promise<void> {
   await db.deleteFrom('watch_processes').where('id', '=', processId).execute();
 }

@@ -5,39 +5,23 @@ const MINUTE_MS = 60 * SECOND_MS;
 
 /** Between two polls. Payments that a new subscription misses are found within four seconds. */
 export const MIN_POLL_INTERVAL_MS = SECOND_MS;
-/** For a mint that has refused requests lately, or that is down: 15 polls per minute. Nutshell allows 20 requests. */
-export const SLOW_POLL_FACTOR = 4;
 /** Between two polls while due quotes remain. */
 export const BACKLOG_POLL_INTERVAL_MS = 250;
-/** After this many failed polls in a row, the mint is considered down. */
-export const FAILED_POLLS_BEFORE_OUTAGE = 3;
 /** A batch includes quotes that are due within this time, because a refusal may delay the next one. */
 export const LOOK_AHEAD_MS = 2 * SECOND_MS;
-/** The batch size for mints that advertise none. cdk accepts it. */
-export const UNADVERTISED_MAX_BATCH_SIZE = 100;
 /** Quotes that are read alone at the same time, and besides a batch. */
 export const SINGLE_READ_CONCURRENCY = 4;
-/** If batches must pause for longer, quotes are read alone. Mints limit each route by itself. */
-export const LONG_BATCH_PAUSE_MS = 10 * SECOND_MS;
 /** How long a mint without batches gets none. Then it may have been upgraded, or its proxy repaired. */
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
-/** So many batches in a row fail before the mint gets none, although it reads single quotes. */
-export const FAILED_BATCHES_BEFORE_PAUSE = 5;
-/** The part of each batch that is kept for other quotes, so that young ones cannot delay them forever. */
-export const SHARE_OF_OTHERS = 0.25;
 
 // Watched quotes of one mint
 
 /** When an unpaid quote is polled, because Nutshell loses payments that arrive while it registers a subscription. */
 export const SUBSCRIPTION_PROOF_DELAY_MS = 2 * SECOND_MS;
-/** A change that polling finds so soon after the subscription does not mean that the mint reports none. */
-export const MAX_SUBSCRIPTION_DELAY_MS = 10 * SECOND_MS;
 /** Quotes that wait to be subscribed. Fewer than a connection allows, which leaves room for new quotes. */
 export const MAX_UNSUBSCRIBED_QUOTES = 750;
 /** Above this number, expired quotes leave the watch earlier. They take about 0.5 kB each. */
 export const CROWDED_QUOTES = 20_000;
-/** Smaller changes of the wall clock, by which its time is kept exact, do not matter for the schedule. */
-export const MIN_CLOCK_JUMP_MS = 10 * SECOND_MS;
 /** Reports of a quote that are recorded without a pause: all that an honest mint sends (INFLIGHT and PAID, twice). */
 export const REPORTS_WITHOUT_PAUSE = 4;
 /** How long further reports of a quote are ignored, because each costs a transaction. */
@@ -45,8 +29,6 @@ export const REPORT_PAUSE = { initialMs: 10 * MINUTE_MS, maxMs: 60 * MINUTE_MS }
 
 // All mints
 
-/** Several renewals may fail before the lease expires. */
-export const LEASE_RENEWAL_INTERVAL_MS = 3 * SECOND_MS;
 /** How often leases are balanced and mints polled. */
 export const SCAN_INTERVAL_MS = SECOND_MS;
 /** How often new quotes are read from the database, in case an announcement was lost, and watched quotes counted. */
@@ -55,12 +37,8 @@ export const RESCAN_INTERVAL_MS = 15 * SECOND_MS;
 export const RESCAN_OVERLAP_ROWS = 1_000;
 /** Quotes read per query. Adding them to memory takes about 2 ms. */
 export const PAGE_SIZE = 1_000;
-/** The time of a mint's last answer is stored at most this often, so that polls without news write little. */
-export const CONTACT_STORE_INTERVAL_MS = MINUTE_MS;
 /** How long a mint without watched quotes keeps its watcher and WebSocket. */
 export const IDLE_MINT_TIMEOUT_MS = 10 * MINUTE_MS;
-/** At shutdown, the process gives up its leases after this time, even if some mint watchers have not stopped. */
-export const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
 
 // Mints that users chose
 
@@ -69,7 +47,5 @@ export const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
  * hostile mints could delay payments at the operator's mints by half a minute.
  */
 export const USER_MINT_RECORDINGS = { max: 2, maxPerSite: 1 };
-/** If no slot for a recording becomes free in time, the next tick waits again. */
-export const MAX_RECORDING_WAIT_MS = MINUTE_MS;
 /** Polls per scan. A poll with its TLS connection takes about 3 ms of CPU time, so they use about 2 % of a core. */
 export const USER_MINT_POLLS = { max: 6, maxPerSite: 3 };

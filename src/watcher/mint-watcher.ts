@@ -2,7 +2,6 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintContact } from '../mints/mint-store.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
@@ -12,16 +11,10 @@ import type { RecordedQuote, SourcedObservation } from '../quotes/decide-observa
 import { type RecordingContext, recordObservations } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
-import {
-  MAX_RECORDING_WAIT_MS,
-  MIN_POLL_INTERVAL_MS,
-  PAGE_SIZE,
-  SCAN_INTERVAL_MS,
-} from './limits.ts';
+import { MIN_POLL_INTERVAL_MS, PAGE_SIZE, SCAN_INTERVAL_MS } from './limits.ts';
 import { QuotePoller } from './quote-poller.ts';
 import { WatchedQuotes } from './watched-quotes.ts';
 
-/** What the watchers of all mints share. */
 export interface WatchContext {
   mints: Mints;
   db: Db;
@@ -35,8 +28,8 @@ export interface WatchContext {
 }
 
 /**
- * Watches the quotes of one mint. A subscription (NUT-17) reports changes immediately. Polling continues beside it,
- * because a subscription may miss changes. Reports are recorded in batches, one batch at a time.
+ * Watches the quotes of one mint by a subscription (NUT-17), which is fast, and by polls, which miss nothing. Records
+ * reports in batches, one batch at a time.
  */
 export class MintWatcher {
   readonly #context: WatchContext;
@@ -45,7 +38,7 @@ export class MintWatcher {
   readonly #maxRecordBatchSize: number;
   /** Other mints share a limited number of polls ({@link PollTurns}). */
   readonly #isOperatorMint: boolean;
-  readonly #quotes: WatchedQuotes;
+  readonly quotes: WatchedQuotes;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
   #hasRequestedInfo = false;
@@ -67,7 +60,7 @@ export class MintWatcher {
     const limits = mints.policy.getLimits(mintUrl);
     this.#maxRecordBatchSize = limits.maxRecordBatchSize;
     this.#isOperatorMint = mints.policy.isOperatorMint(mintUrl);
-    this.#quotes = new WatchedQuotes({
+    this.quotes = new WatchedQuotes({
       isOperatorMint: this.#isOperatorMint,
       clock,
       monotonicMs,
@@ -75,7 +68,7 @@ export class MintWatcher {
     });
     this.#poller = new QuotePoller({
       mintUrl,
-      quotes: this.#quotes,
+      quotes: this.quotes,
       client: mints.pollClient,
       limiter: mints.limiter,
       getMaxBatchSize: async () =>
@@ -97,21 +90,13 @@ export class MintWatcher {
     return !this.#isOperatorMint && this.#canPoll();
   }
 
-  get unpaidCount(): number {
-    return this.#quotes.unpaidCount;
-  }
-
-  getMaxOverdueMs(): number {
-    return this.#quotes.getMaxOverdueMs();
-  }
-
   watchNew(quote: QuoteAnnouncement): void {
-    this.#quotes.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
+    this.quotes.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
     this.#subscription?.subscribe();
   }
 
   watchExisting(quotes: readonly WatchedQuote[]): void {
-    this.#quotes.add(quotes, false);
+    this.quotes.add(quotes, false);
     this.#subscription?.subscribe();
   }
 
@@ -125,14 +110,13 @@ export class MintWatcher {
     if (!this.#isLoaded) {
       this.#loading ??= this.#load();
     }
-    void this.#openSubscription();
+    this.#openSubscription().catch((error: unknown) => this.#logFailure(error));
     this.#startRecording();
     if (this.#isOperatorMint) {
       this.poll();
     }
   }
 
-  /** Polls the mint if a quote is due and the mint may be polled. */
   poll(): void {
     if (this.#canPoll()) {
       clearTimeout(this.#pollTimer);
@@ -172,13 +156,18 @@ export class MintWatcher {
     if (this.#subscription !== null) {
       return;
     }
-    const info = await this.#findInfo().catch(() => null);
+    let info = await mints.infoCache.getKnown(this.#mintUrl);
+    // Only once. Payers' requests keep the info up to date.
+    if (info === null && !this.#hasRequestedInfo) {
+      this.#hasRequestedInfo = true;
+      info = await mints.infoCache.refresh(this.#mintUrl);
+    }
     const kind = info?.subscriptionKind;
     if (kind != null && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
         mintUrl: this.#mintUrl,
         kind,
-        quotes: this.#quotes,
+        quotes: this.quotes,
         connect: mints.connectSocket,
         limiter: mints.limiter,
         connectionSlots: mints.socketSlots,
@@ -189,20 +178,9 @@ export class MintWatcher {
     }
   }
 
-  /** Requests the info only once. Payers' requests keep it up to date. */
-  async #findInfo(): Promise<MintInfo | null> {
-    const { infoCache } = this.#context.mints;
-    const known = await infoCache.getKnown(this.#mintUrl);
-    if (known !== null || this.#hasRequestedInfo) {
-      return known;
-    }
-    this.#hasRequestedInfo = true;
-    return await infoCache.refresh(this.#mintUrl);
-  }
-
   #canPoll(): boolean {
     const isIdle = this.#polling === null && !this.#isStopping;
-    return isIdle && this.#poller.getWaitMs() === 0 && this.#quotes.hasDue();
+    return isIdle && this.#poller.getWaitMs() === 0 && this.quotes.hasDue();
   }
 
   async #poll(): Promise<void> {
@@ -220,18 +198,17 @@ export class MintWatcher {
   }
 
   #startRecording(): void {
-    if (this.#recording === null && this.#quotes.hasReports()) {
+    if (this.#recording === null && this.quotes.hasReports()) {
       this.#recording = this.#recordReports();
     }
   }
 
-  /** If a report cannot be recorded, the next tick tries again. */
   async #recordReports(): Promise<void> {
     while (
-      this.#quotes.hasReports() &&
-      (await this.#recordingSlots.acquireWithin(this.#mintUrl, MAX_RECORDING_WAIT_MS))
+      this.quotes.hasReports() &&
+      (await this.#recordingSlots.acquireWithin(this.#mintUrl, 60_000))
     ) {
-      const reports = this.#quotes.takeReports(this.#maxRecordBatchSize);
+      const reports = this.quotes.takeReports(this.#maxRecordBatchSize);
       const isRecorded = await this.#record(reports);
       this.#recordingSlots.release(this.#mintUrl);
       if (!isRecorded) {
@@ -249,7 +226,7 @@ export class MintWatcher {
     const { recording, onQuotesChanged } = this.#context;
     try {
       const recorded = await recordObservations(recording, this.#mintUrl, reports);
-      this.#quotes.applyRecorded(reports, recorded);
+      this.quotes.applyRecorded(reports, recorded);
       onQuotesChanged(recorded.filter(({ hasStateChanged }) => hasStateChanged));
       this.#outage.recordSuccess();
       return true;
@@ -261,7 +238,7 @@ export class MintWatcher {
         }
         return areAllRecorded;
       }
-      this.#quotes.putBackReports(reports);
+      this.quotes.putBackReports(reports);
       this.#logFailure(error);
       return false;
     }

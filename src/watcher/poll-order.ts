@@ -1,12 +1,9 @@
 import { OPERATOR_MINT_LIMITS } from '../mints/limits.ts';
-import { DueHeap, type DueItem } from './due-heap.ts';
-import { SHARE_OF_OTHERS } from './limits.ts';
 
 /** At least as many quotes as any batch contains. */
 export const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
 
-export interface PollableQuote extends DueItem {
-  /** Null while it is being polled. */
+export interface PollableQuote extends HeapItem {
   heap: HeapName | null;
   /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
   batchLimit: number;
@@ -27,7 +24,6 @@ export class PollOrder<Quote extends PollableQuote> {
   };
   #isSuspectsTurn = false;
 
-  /** Infinite without quotes. */
   get firstDueAtMs(): number {
     return Math.min(
       ...Object.values(this.#heaps).map((heap) => heap.peek()?.dueAtMs ?? Number.POSITIVE_INFINITY),
@@ -68,7 +64,8 @@ export class PollOrder<Quote extends PollableQuote> {
   }
 
   #takeYoungFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): Quote[] {
-    const taken = this.#take('young', Math.ceil(max * (1 - SHARE_OF_OTHERS)), untilMs);
+    // A quarter is kept for others, so that young quotes cannot delay them forever.
+    const taken = this.#take('young', Math.ceil(max * 0.75), untilMs);
     for (const heap of [...otherHeaps, 'young'] as const) {
       taken.push(...this.#take(heap, max - taken.length, untilMs));
     }
@@ -90,5 +87,65 @@ export class PollOrder<Quote extends PollableQuote> {
       next = heap.peek();
     }
     return taken;
+  }
+}
+
+interface HeapItem {
+  /** Must not change while the element is in a heap. */
+  dueAtMs: number;
+  /** Its place, which only the heap changes; -1 if it is in none. */
+  heapIndex: number;
+}
+
+/** A binary heap by due time, from which any element can be removed. */
+export class DueHeap<Item extends HeapItem> {
+  readonly #items: Item[] = [];
+
+  peek(): Item | undefined {
+    return this.#items[0];
+  }
+
+  push(item: Item): void {
+    this.#items.push(item);
+    this.#moveUp(item, this.#items.length - 1);
+  }
+
+  remove(item: Item): void {
+    const index = item.heapIndex;
+    const last = this.#items.pop() as Item;
+    item.heapIndex = -1;
+    if (last !== item) {
+      this.#moveUp(last, index);
+      this.#moveDown(last, last.heapIndex);
+    }
+  }
+
+  #moveUp(item: Item, from: number): void {
+    const parent = this.#items[(from - 1) >> 1];
+    if (parent === undefined || parent.dueAtMs <= item.dueAtMs) {
+      this.#place(item, from);
+      return;
+    }
+    const parentIndex = parent.heapIndex;
+    this.#place(parent, from);
+    this.#moveUp(item, parentIndex);
+  }
+
+  #moveDown(item: Item, from: number): void {
+    const left = this.#items[2 * from + 1];
+    const right = this.#items[2 * from + 2];
+    const child = left && right && right.dueAtMs < left.dueAtMs ? right : left;
+    if (child === undefined || item.dueAtMs <= child.dueAtMs) {
+      this.#place(item, from);
+      return;
+    }
+    const childIndex = child.heapIndex;
+    this.#place(child, from);
+    this.#moveDown(item, childIndex);
+  }
+
+  #place(item: Item, index: number): void {
+    this.#items[index] = item;
+    item.heapIndex = index;
   }
 }

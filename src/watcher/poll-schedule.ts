@@ -35,7 +35,6 @@ const MAX_URGENT_INTERVAL_MS = 4 * SECOND_MS;
  */
 const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
 
-/** @param isCrowded whether the mint has many watched quotes */
 export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: boolean): boolean {
   const watchUntilMs = computeWatchUntilMs(quote) ?? 0;
   return isCrowded && quote.state === 'UNPAID'
@@ -47,7 +46,6 @@ export interface PollContext {
   sincePollMs: number;
   /** How long the current state had been known at the last poll. */
   stateAgeAtPollMs: number;
-  /** Whether a subscription covers the quote. */
   isCovered: boolean;
 }
 

@@ -11,12 +11,7 @@ import type { MintContact } from '../mints/mint-store.ts';
 import {
   BACKLOG_POLL_INTERVAL_MS,
   BATCH_RETRY_DELAY_MS,
-  FAILED_BATCHES_BEFORE_PAUSE,
-  FAILED_POLLS_BEFORE_OUTAGE,
-  LONG_BATCH_PAUSE_MS,
   SINGLE_READ_CONCURRENCY,
-  SLOW_POLL_FACTOR,
-  UNADVERTISED_MAX_BATCH_SIZE,
 } from './limits.ts';
 import type { QuoteWatch, WatchedQuotes } from './watched-quotes.ts';
 
@@ -28,7 +23,6 @@ export class QuotePoller {
   #readsPausedUntilMs = Number.NEGATIVE_INFINITY;
   /** Batches in a row for which the mint failed, although it read a single quote. */
   #failedBatches = 0;
-  #failedPolls = 0;
   #contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
 
   constructor(context: {
@@ -49,12 +43,10 @@ export class QuotePoller {
     this.#nextPollAtMs = context.monotonicMs() + context.firstPollDelayMs;
   }
 
-  /** A new object after each request. */
   get contact(): MintContact {
     return this.#contact;
   }
 
-  /** Returns 0 if the mint may be polled now. */
   getWaitMs(): number {
     return Math.max(0, this.#nextPollAtMs - this.#context.monotonicMs());
   }
@@ -65,8 +57,9 @@ export class QuotePoller {
     const sentAtMs = monotonicMs();
     const shouldBatch = sentAtMs >= this.#batchesPausedUntilMs;
     const isSlow =
-      this.#isDown || limiter.hasRefusedLately(mintUrl, shouldBatch ? 'check' : 'read');
-    this.#nextPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? SLOW_POLL_FACTOR : 1);
+      this.#isFailing || limiter.hasRefusedLately(mintUrl, shouldBatch ? 'check' : 'read');
+    // If slow, 15 polls a minute: Nutshell allows 20 requests.
+    this.#nextPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? 4 : 1);
     const pauseEndBefore = this.#nextPollAtMs;
     if (shouldBatch) {
       const requests = await this.#pollBatch();
@@ -76,26 +69,24 @@ export class QuotePoller {
       await this.#readEach(quotes.take('any', limits.maxRequestsPerPoll));
       this.#pauseUntil(Math.min(this.#readsPausedUntilMs, this.#batchesPausedUntilMs));
     }
-    this.#failedPolls = this.#contact.failure === null ? 0 : this.#failedPolls + 1;
     const isPaused = this.#nextPollAtMs > pauseEndBefore || !this.#canRead;
-    if (quotes.hasDue() && !this.#isDown && !isPaused) {
+    if (quotes.hasDue() && !this.#isFailing && !isPaused) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_POLL_INTERVAL_MS, minPollIntervalMs);
     }
   }
 
-  get #isDown(): boolean {
-    return this.#failedPolls >= FAILED_POLLS_BEFORE_OUTAGE;
+  get #isFailing(): boolean {
+    return this.#contact.failure !== null;
   }
 
   get #canRead(): boolean {
     return this.#context.monotonicMs() >= this.#readsPausedUntilMs;
   }
 
-  /** @returns how many requests were sent */
   async #pollBatch(): Promise<number> {
     const { mintUrl, quotes, client, limits, getMaxBatchSize, monotonicMs } = this.#context;
-    const mintMaxSize = (await getMaxBatchSize()) ?? UNADVERTISED_MAX_BATCH_SIZE;
-    const maxSize = Math.min(mintMaxSize, limits.maxPollBatchSize);
+    // cdk accepts 100.
+    const maxSize = Math.min((await getMaxBatchSize()) ?? 100, limits.maxPollBatchSize);
     const batch = quotes.take('batch', maxSize);
     const [first] = batch;
     if (first === undefined) {
@@ -118,7 +109,8 @@ export class QuotePoller {
           return 1;
         case 'rate_limited': {
           const pausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);
-          if ((result.retryAfterMs ?? 0) > LONG_BATCH_PAUSE_MS) {
+          // Mints limit each route by itself, so quotes can be read alone meanwhile.
+          if ((result.retryAfterMs ?? 0) > 10_000) {
             this.#batchesPausedUntilMs = pausedUntilMs;
           } else {
             this.#pauseUntil(pausedUntilMs);
@@ -136,7 +128,7 @@ export class QuotePoller {
             quotes.halveBatch(batch);
             // Quotes are read alone if batches keep failing: their route pauses longer after each failure.
             this.#failedBatches += 1;
-            if (this.#failedBatches >= FAILED_BATCHES_BEFORE_PAUSE) {
+            if (this.#failedBatches >= 5) {
               this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
             }
           }
@@ -159,7 +151,6 @@ export class QuotePoller {
       if (observation === undefined) {
         quotes.readAlone(quote);
       } else {
-        quotes.allowLargerBatch(quote);
         quotes.handlePolled(quote, observation, sentAtMs);
       }
     }
@@ -182,7 +173,6 @@ export class QuotePoller {
     }
   }
 
-  /** @returns whether the mint responded */
   async #readOne(quote: QuoteWatch): Promise<boolean> {
     const { mintUrl, quotes, client, minPollIntervalMs, monotonicMs } = this.#context;
     const { quoteId } = quote;
@@ -191,13 +181,10 @@ export class QuotePoller {
     this.#recordContact(result);
     switch (result.outcome) {
       case 'found':
-        quotes.allowLargerBatch(quote);
         quotes.handlePolled(quote, result.observation, sentAtMs);
         return true;
       case 'not_found':
-        // Counts as unpaid, because the mint may know the quote again after it restores a backup.
-        quotes.readAlone(quote);
-        quotes.handlePolled(quote, { quoteId, state: 'UNPAID' }, sentAtMs);
+        quotes.handlePolled(quote, null, sentAtMs);
         return true;
       case 'unavailable':
         quotes.retryLater(quote, minPollIntervalMs);

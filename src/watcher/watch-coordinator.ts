@@ -20,14 +20,11 @@ import {
   renewProcessLease,
 } from './lease-store.ts';
 import {
-  CONTACT_STORE_INTERVAL_MS,
   IDLE_MINT_TIMEOUT_MS,
-  LEASE_RENEWAL_INTERVAL_MS,
   PAGE_SIZE,
   RESCAN_INTERVAL_MS,
   RESCAN_OVERLAP_ROWS,
   SCAN_INTERVAL_MS,
-  SHUTDOWN_RELEASE_TIMEOUT_MS,
   USER_MINT_RECORDINGS,
 } from './limits.ts';
 import { MintWatcher, type WatchContext } from './mint-watcher.ts';
@@ -35,11 +32,11 @@ import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
 
 interface MintEntry {
+  mintUrl: string;
   watcher: MintWatcher;
   site: string;
   /** When the mint last had watched quotes, by the monotonic clock. */
   lastNeededAtMs: number;
-  /** What this process has stored about the mint's last answer. */
   storedContact: MintContact | null;
 }
 
@@ -84,7 +81,8 @@ export class WatchCoordinator {
     const onError = (error: unknown) => this.#logFailure(error);
     this.#renewalJob = new BackgroundJob({
       work: () => this.#renewProcessLease(),
-      intervalMs: LEASE_RENEWAL_INTERVAL_MS,
+      // Several renewals may fail before the lease expires.
+      intervalMs: 3_000,
       onError,
     });
     this.#scanJob = new BackgroundJob({
@@ -107,9 +105,9 @@ export class WatchCoordinator {
 
   /** Returns how long the most overdue quote of each mint has been due, and since when its polls fail (ms since 1970). */
   listDelays(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
-    return [...this.#mints].map(([mintUrl, { watcher }]) => ({
+    return [...this.#mints.values()].map(({ mintUrl, watcher }) => ({
       mintUrl,
-      overdueMs: watcher.getMaxOverdueMs(),
+      overdueMs: watcher.quotes.getMaxOverdueMs(),
       failingSinceMs: watcher.contact.failingSinceMs,
     }));
   }
@@ -146,7 +144,7 @@ export class WatchCoordinator {
     await this.#scanJob.stop();
     this.#releaseAll();
     const allReleased = Promise.all(this.#releasing.values());
-    await waitAtMost(SHUTDOWN_RELEASE_TIMEOUT_MS, allReleased);
+    await waitAtMost(500, allReleased);
     await this.#renewalJob.stop();
     // If the database fails, the leases expire.
     await removeWatchProcess(this.#context.db, this.#context.processId).catch(() => undefined);
@@ -232,6 +230,7 @@ export class WatchCoordinator {
     }
     const { mints, monotonicMs } = this.#context;
     const entry: MintEntry = {
+      mintUrl,
       watcher: new MintWatcher(mintUrl, this.#context, this.#recordingSlots),
       site: mints.policy.getSite(mintUrl),
       lastNeededAtMs: monotonicMs(),
@@ -261,7 +260,10 @@ export class WatchCoordinator {
   }
 
   #countUnpaid(): number {
-    return [...this.#mints.values()].reduce((sum, { watcher }) => sum + watcher.unpaidCount, 0);
+    return [...this.#mints.values()].reduce(
+      (sum, { watcher }) => sum + watcher.quotes.unpaidCount,
+      0,
+    );
   }
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
@@ -281,33 +283,33 @@ export class WatchCoordinator {
     this.#lastReadId = Math.max(readUpToId, afterId);
   }
 
-  /** Stores for operator commands when mints last answered. */
   async #storeContacts(): Promise<void> {
-    const outdated = [...this.#mints].filter(([, { storedContact, watcher }]) =>
-      isContactOutdated(storedContact, watcher.contact),
-    );
-    if (outdated.length > 0) {
-      const contacts = outdated.map(([mintUrl, { watcher }]) => ({ mintUrl, ...watcher.contact }));
-      await saveMintContacts(this.#context.db, contacts);
-      for (const [i, [, entry]] of outdated.entries()) {
-        entry.storedContact = contacts[i] ?? null;
+    const contacts = [...this.#mints.values()].flatMap((entry) => {
+      const { contact } = entry.watcher;
+      return isContactOutdated(entry.storedContact, contact) ? [{ entry, contact }] : [];
+    });
+    if (contacts.length > 0) {
+      await saveMintContacts(
+        this.#context.db,
+        contacts.map(({ entry: { mintUrl }, contact }) => ({ mintUrl, ...contact })),
+      );
+      for (const { entry, contact } of contacts) {
+        entry.storedContact = contact;
       }
     }
   }
 
   /** Calls `tick` of every watcher, and `poll` of the mints chosen by users whose turn it is. */
   #tickWatchers(): void {
-    const waiting: { mintUrl: string; site: string; entry: MintEntry }[] = [];
-    for (const [mintUrl, entry] of this.#mints) {
-      entry.watcher.tick();
-      if (entry.watcher.isWaitingForTurn) {
-        waiting.push({ mintUrl, site: entry.site, entry });
-      }
+    const entries = [...this.#mints.values()];
+    for (const { watcher } of entries) {
+      watcher.tick();
     }
-    for (const { mintUrl, entry } of this.#pollTurns.select(waiting)) {
+    const waiting = entries.filter(({ watcher }) => watcher.isWaitingForTurn);
+    for (const entry of this.#pollTurns.select(waiting)) {
       entry.watcher.poll();
-      this.#mints.delete(mintUrl);
-      this.#mints.set(mintUrl, entry);
+      this.#mints.delete(entry.mintUrl);
+      this.#mints.set(entry.mintUrl, entry);
     }
   }
 
@@ -317,7 +319,6 @@ export class WatchCoordinator {
     }
   }
 
-  /** Stops watching a mint, then releases its lease. */
   #releaseMint(mintUrl: string): void {
     const entry = this.#mints.get(mintUrl);
     this.#mints.delete(mintUrl);
@@ -354,7 +355,7 @@ function isContactOutdated(stored: MintContact | null, contact: MintContact): bo
   const storedAnswerMs = stored?.answeredAtMs ?? Number.NEGATIVE_INFINITY;
   return (
     failingSinceMs !== (stored?.failingSinceMs ?? null) ||
-    // The clock may have been set back.
-    (answeredAtMs !== null && Math.abs(answeredAtMs - storedAnswerMs) >= CONTACT_STORE_INTERVAL_MS)
+    // Once a minute, so that polls without news write little. The clock may have been set back.
+    (answeredAtMs !== null && Math.abs(answeredAtMs - storedAnswerMs) >= 60_000)
   );
 }

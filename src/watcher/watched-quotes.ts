@@ -12,9 +12,7 @@ import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
   LOOK_AHEAD_MS,
-  MAX_SUBSCRIPTION_DELAY_MS,
   MAX_UNSUBSCRIBED_QUOTES,
-  MIN_CLOCK_JUMP_MS,
   REPORT_PAUSE,
   REPORTS_WITHOUT_PAUSE,
   SUBSCRIPTION_PROOF_DELAY_MS,
@@ -27,23 +25,34 @@ import {
   WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
 
-/** In memory. Unlike those of {@link WatchedQuote}, its times are monotonic, and whole numbers, which take less memory. */
-export interface QuoteWatch extends WatchedQuote, PollableQuote {
-  lastPolledAtMs: number;
-  stateSinceMs: number;
-  /** It is not polled before this time. */
-  notBeforeMs: number;
-  /** In a row. */
-  failedReads: number;
-  /** When the mint last confirmed a subscription. */
-  subscribedAtMs: number | null;
-  /** Whether the subscription has reported a state. cdk and Nutshell also confirm subscriptions that report nothing. */
-  isCovered: boolean;
-  firstPostWatchResponseAtMs: number | null;
-  /** The newest report that is not recorded yet. */
-  report: SourcedObservation | null;
-  /** How many recorded reports changed the state or were rejected, and the last recorded report. */
-  recorded: { news: number; lastAtMs: number; wasRejected: boolean } | null;
+export type QuoteWatch = ReturnType<typeof createQuoteWatch>;
+
+/** Creates a watched quote. Its own times are monotonic, and whole numbers, which take less memory. */
+function createQuoteWatch(quote: WatchedQuote, nowMs: number, lastPolledAtMs: number) {
+  return {
+    id: quote.id,
+    quoteId: quote.quoteId,
+    state: quote.state,
+    createdAtMs: quote.createdAtMs,
+    expiresAtMs: quote.expiresAtMs,
+    paidAtMs: quote.paidAtMs,
+    dueAtMs: 0,
+    heap: null as PollableQuote['heap'],
+    heapIndex: -1,
+    lastPolledAtMs,
+    stateSinceMs: nowMs,
+    notBeforeMs: 0,
+    failedReads: 0,
+    batchLimit: NO_BATCH_LIMIT,
+    subscribedAtMs: null as number | null,
+    /** Whether the subscription has reported a state. cdk and Nutshell also confirm those that report nothing. */
+    isCovered: false,
+    firstPostWatchResponseAtMs: null as number | null,
+    /** The newest report that is not recorded yet. */
+    report: null as SourcedObservation | null,
+    /** How many recorded reports changed the state or were rejected, and the last recorded report. */
+    recorded: null as { news: number; lastAtMs: number; wasRejected: boolean } | null,
+  };
 }
 
 /**
@@ -54,13 +63,11 @@ export class WatchedQuotes implements SubscribableQuotes {
   readonly #context;
   readonly #quotes = new Map<string, QuoteWatch>();
   readonly #order = new PollOrder<QuoteWatch>();
-  /** The newest is last. */
   #unsubscribed = new Set<QuoteWatch>();
   readonly #reported = new Set<QuoteWatch>();
   #unpaidCount = 0;
   /** False after polling found a change that the subscription should have reported. */
   #isSubscriptionReliable = true;
-  /** Between the two clocks. */
   #clockOffsetMs: number;
 
   constructor(context: {
@@ -118,30 +125,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     // The longest possible interval, so that the quote is due.
     const longestIntervalMs = () =>
       computePollIntervalMs(quote, this.#context.clock(), { stateAgeAtPollMs: 0, isCovered: true });
-    const { id, quoteId, state, createdAtMs, expiresAtMs, paidAtMs } = quote;
-    const added: QuoteWatch = {
-      id,
-      quoteId,
-      state,
-      createdAtMs,
-      expiresAtMs,
-      paidAtMs,
-      dueAtMs: 0,
-      heap: null,
-      heapIndex: -1,
-      lastPolledAtMs: nowMs - (isJustCreated ? 0 : longestIntervalMs()),
-      stateSinceMs: nowMs,
-      notBeforeMs: 0,
-      failedReads: 0,
-      batchLimit: NO_BATCH_LIMIT,
-      subscribedAtMs: null,
-      isCovered: false,
-      firstPostWatchResponseAtMs: null,
-      report: null,
-      recorded: null,
-    };
-    this.#quotes.set(quoteId, added);
-    this.#unpaidCount += Number(state === 'UNPAID');
+    const lastPolledAtMs = nowMs - (isJustCreated ? 0 : longestIntervalMs());
+    const added = createQuoteWatch(quote, nowMs, lastPolledAtMs);
+    this.#quotes.set(quote.quoteId, added);
+    this.#unpaidCount += Number(quote.state === 'UNPAID');
     this.#schedule(added);
     return added;
   }
@@ -154,9 +141,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#unpaidCount -= Number(quote.state === 'UNPAID');
   }
 
-  // Polls
-
-  /** Returns 0 if no quote is due. */
   getMaxOverdueMs(): number {
     return Math.max(0, this.#monotonicMs() - this.#order.firstDueAtMs);
   }
@@ -184,7 +168,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Call it if the mint failed for the batch. */
   halveBatch(batch: readonly QuoteWatch[]): void {
     for (const quote of batch) {
       quote.batchLimit = Math.min(quote.batchLimit, Math.floor(batch.length / 2));
@@ -195,16 +178,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Call it if the mint has accepted the quote. */
-  allowLargerBatch(quote: QuoteWatch): void {
-    quote.batchLimit = Math.min(Math.max(1, quote.batchLimit * 2), NO_BATCH_LIMIT);
-  }
-
   readAlone(quote: QuoteWatch): void {
     quote.batchLimit = 0;
   }
 
-  /** Call it if reading the quote failed. */
   retryLater(quote: QuoteWatch, pollIntervalMs: number): void {
     quote.failedReads += 1;
     // Payments must be found within 15 s after an outage of the mint.
@@ -214,20 +191,24 @@ export class WatchedQuotes implements SubscribableQuotes {
     );
   }
 
-  handlePolled(quote: QuoteWatch, observation: QuoteObservation, sentAtMs: number): void {
+  /** @param observation null if the mint does not know the quote */
+  handlePolled(quote: QuoteWatch, observation: QuoteObservation | null, sentAtMs: number): void {
     if (this.#quotes.get(quote.quoteId) !== quote) {
       return;
     }
+    const { quoteId, batchLimit } = quote;
+    quote.batchLimit =
+      observation === null ? 0 : Math.min(Math.max(1, batchLimit * 2), NO_BATCH_LIMIT);
     quote.lastPolledAtMs = Math.floor(sentAtMs);
     quote.failedReads = 0;
     this.#reschedule(quote);
     // A state that changed after the request is newer than the response.
     if (quote.stateSinceMs <= sentAtMs) {
-      this.#report(quote, observation, 'poll', this.#recordResponseAndDecideEnd(quote));
+      // An unknown quote counts as unpaid, because the mint may know it again after it restores a backup.
+      const observed = observation ?? { quoteId, state: 'UNPAID' };
+      this.#report(quote, observed, 'poll', this.#recordResponseAndDecideEnd(quote));
     }
   }
-
-  // Subscription
 
   hasUnsubscribed(): boolean {
     return this.#unsubscribed.size > 0;
@@ -277,8 +258,6 @@ export class WatchedQuotes implements SubscribableQuotes {
       this.#report(quote, observation, 'socket', false);
     }
   }
-
-  // Reports
 
   hasReports(): boolean {
     return this.#reported.size > 0;
@@ -330,7 +309,8 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Relies on the subscription until polling finds a change that it should have reported, and again once it reports one. */
   #judgeSubscription({ isCovered, subscribedAtMs }: QuoteWatch, source: ObservationSource): void {
     const nowMs = this.#monotonicMs();
-    const isMissed = isCovered && nowMs > (subscribedAtMs ?? nowMs) + MAX_SUBSCRIPTION_DELAY_MS;
+    // The first report after subscribing may take a while.
+    const isMissed = isCovered && nowMs > (subscribedAtMs ?? nowMs) + 10_000;
     const isReliable = source === 'socket' || (this.#isSubscriptionReliable && !isMissed);
     if (this.#isSubscriptionReliable !== isReliable) {
       this.#isSubscriptionReliable = isReliable;
@@ -392,8 +372,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     return quoteIds.flatMap((quoteId) => this.#quotes.get(quoteId) ?? []);
   }
 
-  // Schedule
-
   #reschedule(quote: QuoteWatch): void {
     this.#order.remove(quote);
     this.#schedule(quote);
@@ -424,7 +402,7 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   /** The schedule depends on the age of quotes, by the wall clock. */
   #handleClockJump(offsetMs: number): void {
-    if (Math.abs(offsetMs - this.#clockOffsetMs) > MIN_CLOCK_JUMP_MS) {
+    if (Math.abs(offsetMs - this.#clockOffsetMs) > 10_000) {
       this.#clockOffsetMs = offsetMs;
       this.#rescheduleAll();
     }

@@ -168,16 +168,12 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
   });
 
   app.get('/api/v2/wallet/summary', { schema: summarySchema }, async (request) => {
-    const { total, all, waiting } = await summarisePaidQuotes(
-      db,
-      request.pubkey,
-      MAX_COUNTED_PAYMENTS,
-    );
+    const sums = await summarisePaidQuotes(db, request.pubkey, MAX_COUNTED_PAYMENTS);
     return success({
-      payments: all.payments,
-      amount: all.amountSat,
-      waiting: { payments: waiting.payments, amount: waiting.amountSat },
-      complete: all.payments === total,
+      payments: sums.payments,
+      amount: sums.amountSat,
+      waiting: { payments: sums.waitingPayments, amount: sums.waitingAmountSat },
+      complete: sums.payments === sums.total,
     });
   });
 };

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { DueHeap, type DueItem } from '../../../src/watcher/due-heap.ts';
+import { DueHeap } from '../../../src/watcher/poll-order.ts';
 
 it('returns the element that is due first, whatever was added and removed before', () => {
   const operation = fc.record({ dueAtMs: fc.integer({ min: 0, max: 50 }), removes: fc.nat() });
   fc.assert(
     fc.property(fc.array(operation, { maxLength: 200 }), (operations) => {
-      const heap = new DueHeap<DueItem>();
-      const expected: DueItem[] = [];
+      const heap = new DueHeap();
+      const expected: { dueAtMs: number; heapIndex: number }[] = [];
       for (const { dueAtMs, removes } of operations) {
         const removed = expected[removes % (2 * expected.length + 1)];
         if (removed === undefined) {
