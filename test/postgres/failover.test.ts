@@ -1,8 +1,10 @@
-import pg from 'pg';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type PostgresCluster, startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { startService } from '../../src/service.ts';
-import { createTemporaryPostgresDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import {
+  createTemporaryPostgresDatabase,
+  runStatement,
+} from '../helpers/database/temporary-postgres-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -116,9 +118,7 @@ async function createConfig() {
 
 /** Makes the server read-only or writable, also for the existing connections. */
 async function setReadOnly(isReadOnly: boolean): Promise<void> {
-  const client = new pg.Client({ connectionString: cluster.url });
-  await client.connect();
-  await client.query(`alter system set default_transaction_read_only = ${isReadOnly}`);
-  await client.query('select pg_reload_conf()');
-  await client.end();
+  const setting = `default_transaction_read_only = ${isReadOnly}`;
+  await runStatement(cluster.url, `alter system set ${setting}`);
+  await runStatement(cluster.url, 'select pg_reload_conf()');
 }

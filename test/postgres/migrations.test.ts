@@ -1,26 +1,20 @@
 import pg from 'pg';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
-import {
-  createUnmigratedDatabase,
-  requirePostgresUrl,
-  type TestDatabase,
-} from '../helpers/database/test-database.ts';
+import { createUnmigratedDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 
-let testDatabase: TestDatabase;
 let url: string;
 let client: pg.Client;
 
 beforeEach(async () => {
-  testDatabase = await createUnmigratedDatabase();
+  const testDatabase = await createUnmigratedDatabase();
   url = requirePostgresUrl(testDatabase);
   client = new pg.Client(url);
   await client.connect();
-});
-
-afterEach(async () => {
-  await client.end();
-  await testDatabase.drop();
+  return async () => {
+    await client.end();
+    await testDatabase.drop();
+  };
 });
 
 it('runs without the statement timeout that is configured for the database', async () => {

@@ -1,10 +1,10 @@
 import { sql } from 'kysely';
-import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { startService } from '../../src/service.ts';
 import { findListenerPids } from '../helpers/database/postgres-locks.ts';
+import { runStatement } from '../helpers/database/temporary-postgres-database.ts';
 import { openTestDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -30,7 +30,8 @@ it('sends updates for payments that were recorded while the connection for LISTE
 
   // Ends the connection for LISTEN, and prevents a new one.
   const databaseName = new URL(url).pathname.slice(1);
-  await runOnServer(`alter database ${databaseName} allow_connections false`);
+  const serverUrl = process.env['TEST_DATABASE_URL'] ?? '';
+  await runStatement(serverUrl, `alter database ${databaseName} allow_connections false`);
   const listenerPids = await findListenerPids(otherProcess);
   expect(listenerPids).toHaveLength(1);
   await sql`select pg_terminate_backend(${listenerPids[0]}::int, 10000)`.execute(otherProcess.db);
@@ -39,7 +40,7 @@ it('sends updates for payments that were recorded while the connection for LISTE
     quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID', source: 'poll' })),
   );
   expect(await socket.drainMessages()).toEqual([]);
-  await runOnServer(`alter database ${databaseName} allow_connections true`);
+  await runStatement(serverUrl, `alter database ${databaseName} allow_connections true`);
 
   for (const { quoteId } of quotes) {
     expect(await socket.nextMessage()).toEqual({ type: 'update', payload: { quoteId } });
@@ -47,11 +48,3 @@ it('sends updates for payments that were recorded while the connection for LISTE
   expect(await wallet.listPaidQuotes()).toHaveLength(quotes.length);
   await socket.close();
 });
-
-/** Runs a statement on a separate connection, in another database. */
-async function runOnServer(statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: process.env['TEST_DATABASE_URL'] });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
-}

@@ -1,8 +1,8 @@
-import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import { startService } from '../../src/service.ts';
+import { runStatement } from '../helpers/database/temporary-postgres-database.ts';
 import { createTestDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -85,10 +85,3 @@ it('does not start with a database that cannot store all text', async () => {
       ` "encoding 'UTF8' template template0".\n`,
   });
 });
-
-async function runStatement(url: string, statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
-}

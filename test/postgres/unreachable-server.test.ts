@@ -10,12 +10,10 @@ const START_TIMEOUT_MS = 60_000;
 
 const PASSWORD = 'a-secret-password';
 
-it.each([['the port refuses connections', `postgres://nutpost:${PASSWORD}@127.0.0.1:1/nutpost`]])(
-  'stops the service with a one-line error without the password if %s',
-  async (_name, url) => {
-    await expectExitWithError(url, /^DATABASE_URL: the database cannot be reached \([^)]+\)\.\n$/);
-  },
-);
+it('stops the service with a one-line error without the password', async () => {
+  const url = `postgres://nutpost:${PASSWORD}@127.0.0.1:1/nutpost`;
+  await expectExitWithError(url, /^DATABASE_URL: the database cannot be reached \([^)]+\)\.\n$/);
+});
 
 it('stops the service with an error that names the database if it does not exist', async () => {
   const { location, drop } = await createTestDatabase();

@@ -30,7 +30,7 @@ export async function createTemporaryPostgresDatabase(
   };
 }
 
-async function runStatement(url: string, statement: string): Promise<void> {
+export async function runStatement(url: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(statement);
