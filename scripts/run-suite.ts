@@ -42,7 +42,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   mints: { projects: ['mints'], install: installNutshell, maxWorkers: 2 },
   // The tests of `load` run first, one file at a time.
   security: { projects: ['security', 'load'], install: installReverseProxies },
-  // Each test file starts a browser, which uses as much of a core as its test.
+  // Each worker starts a browser, which uses as much of a core as its tests.
   web: { projects: ['web'], install: installChromium, maxWorkers: 2 },
   operations: {
     projects: ['operations'],

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { hostileTexts } from '../helpers/web/hostile-texts.ts';
@@ -35,11 +35,17 @@ async function openSignIn(
   return { page, button, cancel, waitForAlert };
 }
 
+function hasFocus(locator: Locator): Promise<boolean> {
+  return locator.evaluate((element) => element === document.activeElement);
+}
+
 it('signs in and out, and forgets the session when the page is reloaded', async () => {
   const { page, button } = await openSignIn(async () => undefined);
   await button.click();
+  await expect.poll(() => hasFocus(heading(page, 'Your account'))).toBe(true);
   await page.getByRole('button', { name: 'Sign out' }).click();
   await heading(page, 'Sign in').waitFor();
+  await expect.poll(() => hasFocus(heading(page, 'Your account'))).toBe(true);
   expect(await heading(page, 'Received payments').count()).toBe(0);
   await button.click();
   await heading(page, 'Received payments').waitFor();
@@ -61,6 +67,7 @@ it('waits for a user who takes time, cancels or refuses', async () => {
   await page.getByRole('dialog', { name: 'Waiting for your extension.' }).waitFor();
   await cancel();
   await waitForAlert('Signing in was cancelled.');
+  await expect.poll(() => hasFocus(button)).toBe(true);
 
   await button.click();
   await expect.poll(() => requestCount).toBe(2);

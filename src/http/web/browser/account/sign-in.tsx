@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
 import { Button, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
@@ -102,7 +102,7 @@ interface WaitingFor {
 function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   // The browser moves the focus into the dialog, and back to the used button.
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
     return () => element?.close();
