@@ -64,15 +64,13 @@ it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and 
 async function insertUnpaidQuotes(db: Database['db'], mintUrls: readonly string[]): Promise<void> {
   const info = parseMintInfo(HOSTILE_MINT_INFO) as MintInfo;
   const createdAtMs = Date.now();
-  for (const mintUrl of mintUrls) {
-    await saveMintInfo(db, mintUrl, info, createdAtMs);
-    await insertQuotes(
-      db,
-      Array.from({ length: QUOTES_PER_MINT }, () =>
-        buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs }),
-      ),
-    );
-  }
+  const quotes = mintUrls.flatMap((mintUrl) =>
+    Array.from({ length: QUOTES_PER_MINT }, () =>
+      buildUnpaidQuote(randomPubkey(), { mintUrl, createdAtMs }),
+    ),
+  );
+  await Promise.all(mintUrls.map((mintUrl) => saveMintInfo(db, mintUrl, info, createdAtMs)));
+  await insertQuotes(db, quotes);
 }
 
 /** Returns the time from each payment to its update. Each payment has its own recipient. */

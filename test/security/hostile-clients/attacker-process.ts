@@ -18,22 +18,20 @@ interface AttackTarget {
 type Attack = (target: AttackTarget) => Promise<string[]>;
 
 const SLOW_CONNECTIONS = 500;
+/** Each slow connection sends one byte per interval. */
+const BYTE_INTERVAL_MS = 1_000;
+
 const IDLE_CONNECTIONS = 1_000;
 
 /** Below the default limits, which are about 20 sockets per key and 200 per address. */
 const NON_READING_SOCKETS = 1_000;
 const NON_READING_KEYS = 100;
 
-/** Each slow connection sends one byte per interval. */
-const BYTE_INTERVAL_MS = 1_000;
-
-const LARGE_BODIES_PER_SECOND = 20;
-const REQUESTS_PER_SECOND = 100;
-
 /** Invalid JSON of 1 MiB. */
 const LARGE_BODY = Buffer.alloc(1024 * 1024, '[');
+const LARGE_BODIES_PER_SECOND = 20;
 
-const CONCURRENT_CONNECTS = 20;
+const REQUESTS_PER_SECOND = 100;
 
 const USER_AGENT = 'attacker/1.0';
 
@@ -55,14 +53,10 @@ const ATTACKS = {
     return [];
   },
 
-  /** Quote sockets that authenticate and then never read. */
-  nonReadingSockets: async (target) => {
-    const wallets = Array.from(
-      { length: NON_READING_KEYS },
-      () => new RecipientClient(target.origin),
-    );
+  nonReadingSockets: async ({ origin }) => {
+    const wallets = Array.from({ length: NON_READING_KEYS }, () => new RecipientClient(origin));
     await runConcurrently(NON_READING_SOCKETS, (index) =>
-      openNonReadingSocket(target, index, wallets),
+      openNonReadingSocket(wallets[index % NON_READING_KEYS] as RecipientClient, index),
     );
     return wallets.map(({ npub }) => npub);
   },
@@ -118,17 +112,13 @@ async function sendByteByByte(target: AttackTarget, start: string): Promise<stri
   return [];
 }
 
-async function openNonReadingSocket(
-  { origin }: AttackTarget,
-  index: number,
-  wallets: readonly RecipientClient[],
-): Promise<void> {
-  const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/api/v2/ws/quote`, {
+async function openNonReadingSocket(wallet: RecipientClient, index: number): Promise<void> {
+  const socket = new WebSocket(`${wallet.origin.replace(/^http/, 'ws')}/api/v2/ws/quote`, {
     localAddress: sourceAddress(index),
   });
   socket.on('error', () => undefined);
   await once(socket, 'message');
-  const payload = wallets[index % wallets.length]?.signRequest('/api/v2/ws/quote');
+  const payload = wallet.signRequest('/api/v2/ws/quote');
   socket.send(JSON.stringify({ type: 'challenge-response', payload }));
   const [data] = await once(socket, 'message');
   if (JSON.parse(String(data)).type !== 'challenge-success') {
@@ -163,14 +153,14 @@ async function runConcurrently(
   count: number,
   task: (index: number) => Promise<unknown>,
 ): Promise<void> {
-  let startedCount = 0;
+  let index = 0;
   const worker = async () => {
-    while (startedCount < count) {
-      startedCount += 1;
-      await task(startedCount);
+    while (index < count) {
+      index += 1;
+      await task(index);
     }
   };
-  await Promise.all(Array.from({ length: CONCURRENT_CONNECTS }, worker));
+  await Promise.all(Array.from({ length: 20 }, worker));
 }
 
 /** Opens connections at a rate until the process exits, and passes each to a function. */
@@ -179,11 +169,10 @@ async function repeatAtRate(
   target: AttackTarget,
   useConnection: (socket: Socket, index: number) => void,
 ): Promise<string[]> {
-  let connectionCount = 0;
+  let count = 0;
   setInterval(() => {
-    connectionCount += 1;
-    const index = connectionCount;
+    const index = count++;
     void openConnection(target, index).then((socket) => useConnection(socket, index));
-  }, 1000 / perSecond);
+  }, 1_000 / perSecond);
   return [];
 }

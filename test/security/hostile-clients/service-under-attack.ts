@@ -17,26 +17,19 @@ export interface ResourceUsage {
   connections: number;
 }
 
-const MEBIBYTE = 1024 * 1024;
-
 /** Growth that is not a leak: compiled code, bounded caches, and memory that allocators retain. */
 const ALLOWED_GROWTH: ResourceUsage = {
-  heapBytes: 16 * MEBIBYTE,
-  residentBytes: 96 * MEBIBYTE,
+  heapBytes: 16 * 1024 ** 2,
+  residentBytes: 96 * 1024 ** 2,
   // Legitimate clients and mints stay connected.
   connections: 90,
 };
 
 /** Timeouts in the service, of up to 30 s, release the resources of an attack. */
 const RELEASE_TIMEOUT_MS = 40_000;
-const RELEASE_POLL_INTERVAL_MS = 250;
-
-const UPDATE_TIMEOUT_MS = 20_000;
 
 /** Lines that Node prints because of `--inspect`. */
 const INSPECTOR_LINE = /^(Debugger |For help, see: https:\/\/nodejs\.org)/;
-
-const NANOSECONDS_PER_MS = 1e6;
 
 /** Starts to measure the delays of the service's event loop. The first tick of the measurement records nothing. */
 const MEASURE_EVENT_LOOP = `(() => {
@@ -57,11 +50,7 @@ const READ_RESOURCE_USAGE = `(() => {
 
 export type ServiceUnderAttack = Awaited<ReturnType<typeof startServiceUnderAttack>>;
 
-/**
- * Starts the service with SQLite in a child process, and a test mint in this process.
- *
- * @param env additional environment variables
- */
+/** Starts the service with SQLite in a child process, and a test mint in this process. */
 export async function startServiceUnderAttack(env: Record<string, string>) {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
   const mint = await TestMint.start();
@@ -102,10 +91,9 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     return result;
   }
 
-  /** Collects garbage and measures the resources of the service. */
   async function measureResourceUsage(): Promise<ResourceUsage> {
+    // Finalizers run after the first collection. The second one frees what they release.
     const { result } = await callInspector(
-      // Finalizers run after the first collection. The second one frees what they release.
       ['HeapProfiler.collectGarbage'],
       ['HeapProfiler.collectGarbage'],
       ['Runtime.evaluate', { expression: READ_RESOURCE_USAGE }],
@@ -113,7 +101,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     return JSON.parse(result.value) as ResourceUsage;
   }
 
-  /** Returns the longest delay of the service's event loop during an action, in milliseconds. */
   async function measureEventLoopDelayMs(action: () => Promise<unknown>): Promise<number> {
     await callInspector([
       'Runtime.evaluate',
@@ -124,7 +111,7 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     await requestJson(origin, '/health/live');
     const expression = 'eventLoopDelay.max';
     const { result } = await callInspector(['Runtime.evaluate', { expression }]);
-    return result.value / NANOSECONDS_PER_MS;
+    return result.value / 1e6;
   }
 
   /** Waits until the service releases the resources of an attack. @returns a line for each resource still in use */
@@ -140,11 +127,10 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
           (field) => `${field}: ${before[field]} before, ${after[field]} after`,
         );
       }
-      await delay(RELEASE_POLL_INTERVAL_MS);
+      await delay(250);
     }
   }
 
-  /** Returns unexpected exits, logged errors and stray output. */
   async function readUnexpectedOutput(): Promise<string[]> {
     const lines = await service.readUnexpectedLogLines();
     return [...unexpectedExits, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
@@ -157,7 +143,7 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     const invoice = await requestJson(discovery.body.callback, '?amount=21000');
     const socket = await wallet.openSocket();
     const { id } = mint.pay(invoice.body.pr);
-    const timeout = delay(UPDATE_TIMEOUT_MS, null, { ref: false });
+    const timeout = delay(20_000, null, { ref: false });
     const update = await Promise.race([socket.nextMessage(), timeout]);
     await socket.close();
     const [quote] = await wallet.listPaidQuotes();
