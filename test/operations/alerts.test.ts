@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { TestMint } from '../../demo/test-mint.ts';
 import { installDebianPackages, pathExists, runProgram } from '../../scripts/debian-packages.ts';
@@ -29,16 +29,12 @@ const ALERT_TESTS_FILE = path.join(MONITORING_DIR, 'alerts.test.yml');
 const EXTERNAL_SERIES = ['up'];
 const EXTERNAL_LABELS = ['job', 'instance', 'le'];
 
-const AMTOOL = '/usr/bin/amtool';
-
 let promtool: Promtool;
 let metrics: MetricsScrape;
-let temporaryDir: string;
 let alertRules: { alert: string; expr: string }[];
 let dashboardExpressions: string[];
 
 beforeAll(async () => {
-  temporaryDir = await mkdtemp(path.join(tmpdir(), 'nutpost-alerts-'));
   promtool = await findPromtool();
   metrics = await scrapeBusyService();
   alertRules = parse(await readFile(ALERT_RULES_FILE, 'utf8')).groups.flatMap(
@@ -47,17 +43,12 @@ beforeAll(async () => {
   dashboardExpressions = await readDashboardExpressions();
 }, 120_000);
 
-afterAll(async () => {
-  await promtool.remove();
-  await rm(temporaryDir, { recursive: true, force: true });
-});
+afterAll(() => promtool.remove());
 
 describe('metrics of a service on PostgreSQL', () => {
   it('passes `promtool check metrics`', async () => {
-    expect(await promtool.run(['check', 'metrics'], metrics.text)).toEqual({
-      hasPassed: true,
-      output: '',
-    });
+    const result = await promtool.run(['check', 'metrics'], metrics.text);
+    expect(result).toEqual({ hasPassed: true, output: '' });
   });
 
   it('has all series and labels that the alerts and the dashboard query', () => {
@@ -73,11 +64,8 @@ describe('metrics of a service on PostgreSQL', () => {
 
 describe('alert rules', () => {
   it('passes `promtool check config` together with the Prometheus configuration', async () => {
-    const { hasPassed, output } = await promtool.run([
-      'check',
-      'config',
-      path.join(MONITORING_DIR, 'prometheus.yml'),
-    ]);
+    const file = path.join(MONITORING_DIR, 'prometheus.yml');
+    const { hasPassed, output } = await promtool.run(['check', 'config', file]);
     expect(output).toContain(`${alertRules.length} rules found`);
     expect(hasPassed, output).toBe(true);
   });
@@ -88,13 +76,14 @@ describe('alert rules', () => {
   });
 
   it('send alerts that page to the pager, and others to the ticket system', async () => {
-    if (!(await pathExists(AMTOOL))) {
+    const amtool = '/usr/bin/amtool';
+    if (!(await pathExists(amtool))) {
       await installDebianPackages('prometheus-alertmanager');
     }
     const file = path.join(MONITORING_DIR, 'alertmanager.yml');
-    await runProgram(AMTOOL, ['check-config', file]);
+    await runProgram(amtool, ['check-config', file]);
     for (const severity of ['page', 'ticket']) {
-      const { stdout } = await runProgram(AMTOOL, [
+      const { stdout } = await runProgram(amtool, [
         ...['config', 'routes', 'test', `--config.file=${file}`],
         `severity=${severity}`,
       ]);
@@ -117,7 +106,9 @@ describe('alert rules', () => {
 
 describe('Grafana dashboard', () => {
   it('has valid PromQL queries', async () => {
-    const file = path.join(temporaryDir, 'dashboard.yml');
+    const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-alerts-'));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const file = path.join(folder, 'dashboard.yml');
     // promtool checks only rule files, so each query becomes a recording rule.
     const recordingRules = dashboardExpressions.map((expr, index) => ({
       record: `panel_${index}`,
@@ -137,11 +128,8 @@ describe('Grafana dashboard', () => {
 });
 
 async function readDashboardExpressions(): Promise<string[]> {
-  const { panels } = JSON.parse(
-    await readFile(path.join(MONITORING_DIR, 'dashboard.json'), 'utf8'),
-  ) as {
-    panels: { targets?: { expr: string }[] }[];
-  };
+  const text = await readFile(path.join(MONITORING_DIR, 'dashboard.json'), 'utf8');
+  const { panels } = JSON.parse(text) as { panels: { targets?: { expr: string }[] }[] };
   return panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 }
 

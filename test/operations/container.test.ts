@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -7,7 +8,7 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
-import { pathExists, runProgram } from '../../scripts/debian-packages.ts';
+import { runProgram } from '../../scripts/debian-packages.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
@@ -23,7 +24,7 @@ const PROJECT_DIR = path.resolve(import.meta.dirname, '../..');
 
 const readProjectFile = (name: string) => readFile(path.join(PROJECT_DIR, name), 'utf8');
 
-/** The build context: the project files that `.dockerignore` does not exclude. */
+/** The project files that `.dockerignore` does not exclude. */
 let buildContext: string[];
 let dockerfile: string;
 
@@ -174,7 +175,7 @@ describe('compose file', () => {
   );
 });
 
-/** Copies the files of a build stage into a new folder, and runs the stage's commands there. Returns the folder. */
+/** Copies the files of a build stage into a new folder, and runs the stage's commands there. */
 async function runBuildStage(name: string): Promise<string> {
   const directory = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
@@ -189,13 +190,11 @@ async function runBuildStage(name: string): Promise<string> {
 /** Returns the packages in a folder that the service does not need. */
 async function listDevelopmentPackages(directory: string): Promise<string[]> {
   const { packages } = JSON.parse(await readProjectFile('package-lock.json'));
-  const isInstalled = (name: string) => pathExists(path.join(directory, name));
-  const names = Object.keys(packages).filter(
-    // npm marks a development package that is also an optional peer of another package with `devOptional`.
-    (name) => packages[name].dev || packages[name].devOptional,
+  // npm marks a development package that is also an optional peer of another package with `devOptional`.
+  return Object.keys(packages).filter(
+    (name) =>
+      (packages[name].dev || packages[name].devOptional) && existsSync(path.join(directory, name)),
   );
-  const areInstalled = await Promise.all(names.map(isInstalled));
-  return names.filter((_name, index) => areInstalled[index]);
 }
 
 async function copyFilesOfStage(name: string, directory: string): Promise<void> {
@@ -210,27 +209,17 @@ function readStage(name: string): string {
   return stages.find((stage) => (/^ AS (\S+)/.exec(stage)?.[1] ?? '') === name) ?? '';
 }
 
-/**
- * Returns the arguments of each instruction of a kind, such as `COPY`.
- *
- * @param stageName if undefined, the instructions of all stages
- */
+/** Returns the arguments of each instruction of a kind, such as `COPY`, in a stage or in all. */
 function findInstructions(instruction: string, stageName?: string): string[] {
   const text = stageName === undefined ? dockerfile : readStage(stageName);
   const lines = text.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
   return [...lines].map(([, value = '']) => value);
 }
 
-/**
- * Returns the command of the last instruction of a kind. Throws if the instruction is not in the exec form, a JSON
- * array: the other form starts a shell, which does not forward signals.
- */
+/** Parses the exec form, a JSON array. The other form starts a shell, which does not forward signals. */
 function parseExecForm(instruction: string): string[] {
-  return JSON.parse(
-    findInstructions(instruction)
-      .at(-1)
-      ?.replace(/^[^[]*/, '') ?? '',
-  ) as string[];
+  const [command = ''] = findInstructions(instruction).slice(-1);
+  return JSON.parse(command.replace(/^[^[]*/, ''));
 }
 
 function readImageEnv(): Record<string, string> {
@@ -259,11 +248,10 @@ async function listProjectFiles(): Promise<string[]> {
 /** Supports only `*` and plain paths. As in Docker, the last matching line of `.dockerignore` decides. */
 function excludeIgnoredFiles(dockerignore: string, files: readonly string[]): string[] {
   const patterns = dockerignore.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const matches = (file: string, name: string) =>
+    name === '*' || file === name || file.startsWith(`${name}/`);
   return files.filter((file) => {
-    const decidingPattern = patterns.findLast((pattern) => {
-      const name = pattern.replace(/^!/, '');
-      return name === '*' || file === name || file.startsWith(`${name}/`);
-    });
+    const decidingPattern = patterns.findLast((each) => matches(file, each.replace(/^!/, '')));
     return decidingPattern?.startsWith('!') ?? true;
   });
 }

@@ -101,7 +101,6 @@ it('reports a DATABASE_LISTEN_URL that leads to another database or that cannot 
   }
 });
 
-/** Returns the level and the check of each warning and problem about the database. */
 async function runDoctorOn(databaseEnv: Record<string, string>): Promise<string[]> {
   const findings = await runDoctor(() => undefined, {
     ...DISABLED_LIMITS_ENV,

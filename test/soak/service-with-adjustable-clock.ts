@@ -2,10 +2,8 @@ import { readConfig } from '../../src/config.ts';
 import { startService } from '../../src/service.ts';
 
 /**
- * Runs the service in a child process and sends its URL to the parent. The parent can then send two kinds of
- * messages: - A number of milliseconds: the service's clock runs ahead of the system clock by this time. The response
- * is the same number. - 'collect garbage': the process collects garbage. The response is its resident memory in
- * bytes.
+ * Sends the URL of a service to the parent. If the parent sends a number, the service's clock runs ahead of the system
+ * clock by that many milliseconds. If it sends `collect garbage`, the response is the resident memory in bytes.
  */
 let clockOffsetMs = 0;
 

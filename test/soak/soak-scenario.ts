@@ -33,7 +33,7 @@ const PAYMENT_DELAY_MS = 50;
 const INVOICES_PER_LIST_REQUEST = 2;
 const PAGE_SIZE = 50;
 
-/** Number of payer addresses. Each invoice is requested from the next address. */
+/** Each invoice is requested from the next address. */
 const PAYER_ADDRESS_COUNT = 20_000;
 
 const USER_AGENT = 'soak';
@@ -50,6 +50,7 @@ export interface DayLatencies {
 interface Recipient {
   wallet: RecipientClient;
   paymentCount: number;
+  socket: TestQuoteSocket | null;
   /** Headers of the wallet's list requests. */
   headers: Record<string, string>;
 }
@@ -65,7 +66,6 @@ export class SoakScenario {
   readonly #mint: TestMint;
   readonly #recipients: readonly Recipient[];
   readonly #jwt = new JwtIssuer(JWT_SECRET, null);
-  #sockets: TestQuoteSocket[] = [];
   #invoiceCount = 0;
   #listRequestCount = 0;
 
@@ -76,10 +76,9 @@ export class SoakScenario {
     const service = await SoakServiceProcess.start(folder, mint.url);
     mintClock = service.now;
     const scenario = new SoakScenario(service, mint);
-    for (const [i, { wallet }] of scenario.#recipients.entries()) {
-      if (i % RECIPIENTS_PER_SOCKET === 0) {
-        scenario.#sockets.push(await wallet.openSocket());
-      }
+    for (const [i, recipient] of scenario.#recipients.entries()) {
+      recipient.socket =
+        i % RECIPIENTS_PER_SOCKET === 0 ? await recipient.wallet.openSocket() : null;
     }
     return scenario;
   }
@@ -90,6 +89,7 @@ export class SoakScenario {
     this.#recipients = Array.from({ length: RECIPIENT_COUNT }, () => ({
       wallet: new RecipientClient(service.url, service.now),
       paymentCount: 0,
+      socket: null,
       headers: {},
     }));
   }
@@ -120,32 +120,24 @@ export class SoakScenario {
     return latencies;
   }
 
-  /** Returns a description of each recipient whose list lacks payments, or whose socket lacks updates. */
+  /** Returns the recipients whose list lacks payments, or whose socket lacks updates. */
   async findMissingPayments(): Promise<string[]> {
     await this.#renewTokens();
     const deadlineMs = performance.now() + LAST_PAYMENTS_TIMEOUT_MS;
     const missing: string[] = [];
     for (const [i, recipient] of this.#recipients.entries()) {
-      const socket =
-        i % RECIPIENTS_PER_SOCKET === 0 ? this.#sockets[i / RECIPIENTS_PER_SOCKET] : undefined;
-      let { total } = (await this.#fetchPage(recipient, '')).metadata;
-      while (
-        Math.min(total, countUpdatedQuotes(socket) ?? total) < recipient.paymentCount &&
-        performance.now() < deadlineMs
-      ) {
+      const { paymentCount, socket } = recipient;
+      let listed = 0;
+      let updated = 0;
+      do {
         await delay(100);
-        total = (await this.#fetchPage(recipient, '')).metadata.total;
-      }
-      if (total !== recipient.paymentCount) {
+        listed = (await this.#fetchPage(recipient, '')).metadata.total;
+        const updates = new Set(socket?.unreadMessages.map(({ payload }) => payload?.quoteId));
+        updated = socket === null ? paymentCount : updates.size;
+      } while (Math.min(listed, updated) < paymentCount && performance.now() < deadlineMs);
+      if (listed !== paymentCount || updated < paymentCount) {
         missing.push(
-          `the list of recipient ${i} contains ${total} of ${recipient.paymentCount} payments`,
-        );
-      }
-      const updatedCount = countUpdatedQuotes(socket);
-      if (updatedCount !== null && updatedCount < recipient.paymentCount) {
-        missing.push(
-          `the socket of recipient ${i} received updates of ${updatedCount} ` +
-            `of ${recipient.paymentCount} payments`,
+          `recipient ${i}: ${paymentCount} payments, ${listed} listed, ${updated} updates`,
         );
       }
     }
@@ -153,17 +145,14 @@ export class SoakScenario {
   }
 
   async close(): Promise<void> {
-    for (const { connection } of this.#sockets) {
-      connection.terminate();
+    for (const { socket } of this.#recipients) {
+      socket?.connection.terminate();
     }
     await this.service.stop();
     await this.#mint.close();
   }
 
-  /**
-   * Simulates one part of a day: concurrent clients request invoices, pay some of them and request lists. Then
-   * advances the clock.
-   */
+  /** Concurrent clients request invoices, pay some of them and request lists. Then the clock advances. */
   async #runClients(
     invoiceCount: number,
     invoicesPerPayment: number,
@@ -216,10 +205,7 @@ export class SoakScenario {
     recipient.paymentCount += 1;
   }
 
-  /**
-   * Reads a recipient's list like a wallet: the newest page, the quotes of the last 12 hours, or an older page. Then
-   * marks the listed quotes as issued at the mint.
-   */
+  /** Reads the newest page, the quotes of the last 12 hours, or an older page, and redeems the listed quotes. */
   async #readList(latencies: DayLatencies): Promise<void> {
     const requestNumber = this.#listRequestCount;
     this.#listRequestCount += 1;
@@ -261,11 +247,4 @@ export class SoakScenario {
       };
     }
   }
-}
-
-/** Returns null if the recipient has no socket. */
-function countUpdatedQuotes(socket: TestQuoteSocket | undefined): number | null {
-  return socket === undefined
-    ? null
-    : new Set(socket.unreadMessages.map(({ payload }) => payload?.quoteId)).size;
 }
