@@ -102,7 +102,6 @@ it(
   TEST_TIMEOUT_MS,
 );
 
-/** Returns the logged payment hashes that `nutpost trace` does not find. */
 async function listLostPaymentHashes(): Promise<(string | undefined)[]> {
   const { env, readLogs } = deployment;
   const created = /"event":"invoice_created","paymentHash":"(\w+)"/g;
@@ -123,7 +122,6 @@ async function requestInvoice({ origin, npub }: RecipientClient) {
   return body as { pr: string; verify: string };
 }
 
-/** Returns the invoices of the listed payments, newest first. */
 async function listRequests(wallet: RecipientClient): Promise<unknown[]> {
   return (await wallet.listPaidQuotes()).map(({ request }) => request);
 }

@@ -13,10 +13,8 @@ const PROXY_MESSAGES = [
 
 const SERVER_COUNT_PATH = '/server-count';
 
-/** HAProxy in front of the processes of the service. */
 export interface FrontProxy {
   origin: string;
-  /** Returns how many processes receive requests. */
   countServers(): Promise<number>;
   stop(): Promise<void>;
 }

@@ -29,7 +29,6 @@ export class RequestLog {
     return (this.#failureTimesMs.at(-1) ?? 0) - (this.#failureTimesMs[0] ?? 0);
   }
 
-  /** Sends a request. Returns the response if it is a success, otherwise null. */
   readonly request: TryRequest = async (origin, path, init = {}) => {
     const startedAt = new Date().toISOString();
     const timeout = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);

@@ -144,7 +144,6 @@ export async function runScenario(
   }
 }
 
-/** Waits until some more payments were both made and listed. */
 async function waitForMoreListedPayments({
   expectedPayments,
   listReader,

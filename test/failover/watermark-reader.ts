@@ -24,7 +24,6 @@ export class WatermarkReader {
     this.#random = run.random.fork(`watermark reader ${recipient.index}`);
   }
 
-  /** Reads the list until the run ends. */
   async readUntilAborted(): Promise<void> {
     const chooseIntervalMs = () => this.#random.between(MIN_READ_INTERVAL_MS, MAX_READ_INTERVAL_MS);
     while (await sleepUnlessAborted(chooseIntervalMs(), this.#run.signal)) {
@@ -42,7 +41,6 @@ export class WatermarkReader {
     }
   }
 
-  /** Adds a problem for each payment that the wallet did not receive. */
   check({ checkRecorder, expectedPayments }: StormObservations): void {
     for (const payment of expectedPayments.paymentsOf(this.recipient)) {
       if (!this.#quoteIds.has(payment.quoteId)) {

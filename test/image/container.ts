@@ -51,7 +51,6 @@ export class ServiceContainer {
     this.origin = origin;
   }
 
-  /** Runs a command in the container. @throws if its exit code is not 0 */
   exec(...command: string[]): Promise<string> {
     return podman('exec', this.#id, ...command);
   }
@@ -65,7 +64,6 @@ export class ServiceContainer {
     return podman('logs', this.#id);
   }
 
-  /** Sends SIGTERM, and waits until the container exits. */
   async stop(): Promise<{ exitCode: number; durationMs: number }> {
     const startMs = performance.now();
     await podman('kill', '--signal', 'SIGTERM', this.#id);

@@ -137,7 +137,6 @@ async function listFiles(folder: string, ...tests: string[]): Promise<string[]> 
   return stdout.split('\n').filter((file) => file !== '');
 }
 
-/** Returns the layers of an image, newest first. Instructions without files have the size 0, in bytes. */
 async function readHistory(image: string): Promise<{ size: number }[]> {
   return JSON.parse(await podman('history', '--no-trunc', '--format', 'json', image));
 }

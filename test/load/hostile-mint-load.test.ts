@@ -36,7 +36,6 @@ const MAX_CPU_SHARE = 0.05;
 const PAYMENT_COUNT = 100;
 const MAX_UPDATE_DELAY_P99_MS = 100;
 
-/** The subscriptions of all invoices are confirmed after this time. */
 const SUBSCRIPTION_MS = 3_000;
 
 it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and does not delay payments at the default mint', async () => {
@@ -73,7 +72,6 @@ async function insertUnpaidQuotes(db: Database['db'], mintUrls: readonly string[
   await insertQuotes(db, quotes);
 }
 
-/** Returns the time from each payment to its update. Each payment has its own recipient. */
 async function measureUpdateDelays(origin: string, mint: TestMint): Promise<number[]> {
   const payments: { request: string; socket: TestQuoteSocket }[] = [];
   while (payments.length < PAYMENT_COUNT) {

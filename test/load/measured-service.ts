@@ -6,7 +6,6 @@ import { type Database, openDatabase } from '../../src/database/database.ts';
 import { MetricsScrape } from '../helpers/service/metrics-scrape.ts';
 import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 
-/** Starts a process of the service on a database with these rows. */
 export async function startMeasuredService(
   mintUrl: string,
   insertRows: (db: Database['db']) => Promise<void> = async () => undefined,

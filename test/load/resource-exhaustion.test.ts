@@ -95,7 +95,6 @@ describe('the service under attack', () => {
   });
 });
 
-/** Sends requests of payers and wallets, and measures their response times. */
 function startLegitimateClients(): void {
   const clients = Array.from({ length: LEGITIMATE_CLIENTS }, (_unused, index) => {
     const localAddress = `127.0.1.${index + 1}`;
@@ -129,7 +128,6 @@ async function sendTimedRequest(agent: Agent, path: string, headers = {}): Promi
   }
 }
 
-/** Measures the p99 response time of the legitimate clients. */
 async function measureP99Ms(): Promise<number> {
   await delay(STABILIZATION_MS);
   const p99sMs: number[] = [];
@@ -141,7 +139,6 @@ async function measureP99Ms(): Promise<number> {
   return percentile(p99sMs, 0.5);
 }
 
-/** Starts an attack in a separate process. Resolves when the attack is at full strength. */
 async function startAttack(attack: AttackName): Promise<{ stop: () => Promise<void> }> {
   const attacker = fork(ATTACKER_PROCESS);
   const exited = once(attacker, 'exit');

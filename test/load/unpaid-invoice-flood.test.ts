@@ -58,7 +58,6 @@ it('needs 160 MB and 5 % of a core for 160,000 unpaid invoices at the default mi
   }
 });
 
-/** Starts a mint with batch checks whose quotes are all unpaid, whatever their ids. */
 async function startMintWithUnpaidQuotes(): Promise<string> {
   const respond = async (request: IncomingMessage, response: ServerResponse) => {
     response.setHeader('content-type', 'application/json');
@@ -96,12 +95,10 @@ async function checkQuotes(request: IncomingMessage): Promise<object[]> {
   }));
 }
 
-/** About as long as a real invoice. */
 function createInvoice(quoteId: string): string {
   return `lnbc210n1${quoteId}`.padEnd(320, 'q');
 }
 
-/** Inserts copies of one quote, because that is fast. */
 async function insertUnpaidQuotes(db: Database['db'], mintUrl: string): Promise<void> {
   const createdAtMs = Date.now() - OLDEST_QUOTE_MS;
   const quoteId = 'first';

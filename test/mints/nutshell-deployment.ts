@@ -63,7 +63,6 @@ export async function startNutshellDeployment(options: {
   };
 }
 
-/** Waits until the socket receives an `update`. @returns the quote id of the update */
 export async function waitForUpdate(socket: TestQuoteSocket): Promise<string> {
   const { type, payload } = await socket.nextMessage();
   if (type !== 'update') {

@@ -94,7 +94,6 @@ it('runs against a mint that limits the requests of this machine', async () => {
   expect(statuses).toEqual(new Set([200, 429]));
 });
 
-/** Opens a recipient's socket, gets an invoice, and waits for the `update` of its payment. */
 async function payNewRecipient(index: number): Promise<NotifiedPayment> {
   const recipient = new RecipientClient(deployment.service.publicOrigin);
   const socket = await recipient.openSocket();

@@ -7,15 +7,12 @@ import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { createTestConfig } from '../helpers/service/test-environment.ts';
 import { type NutshellDeployment, startNutshellDeployment } from './nutshell-deployment.ts';
 
-/** Buys usernames with ecash of Nutshell, which charges a fee for each proof of a swap (NUT-02). */
-
 const PRICE_SAT = 21;
 
 /** 0.1 sat per proof. The tokens in these tests have a few proofs, so that each fee is rounded up to 1 sat. */
 const FEE_PPK = '100';
 const FEE_SAT = 1;
 
-/** Less than the price of one name. */
 const WITHDRAWN_SAT = 16;
 
 describe('username purchase with ecash of a mint that charges a fee', () => {

@@ -175,7 +175,6 @@ describe('compose file', () => {
   );
 });
 
-/** Copies the files of a build stage into a new folder, and runs the stage's commands there. */
 async function runBuildStage(name: string): Promise<string> {
   const directory = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
@@ -187,7 +186,6 @@ async function runBuildStage(name: string): Promise<string> {
   return directory;
 }
 
-/** Returns the packages in a folder that the service does not need. */
 async function listDevelopmentPackages(directory: string): Promise<string[]> {
   const { packages } = JSON.parse(await readProjectFile('package-lock.json'));
   // npm marks a development package that is also an optional peer of another package with `devOptional`.
@@ -235,7 +233,6 @@ function isCopiedIntoStage(stageName: string, file: string): boolean {
   return sources.some((source) => file === source || file.startsWith(`${source}/`));
 }
 
-/** Returns the files that git tracks or would add. */
 async function listProjectFiles(): Promise<string[]> {
   const { stdout } = await runProgram(
     'git',

@@ -91,7 +91,6 @@ it.each([
   expect(count).toBe(outcome === 'keeps' ? 1 : 0);
 });
 
-/** Requests invoices for one recipient, and pays every second invoice. */
 async function simulateRecipient(
   url: string,
   mint: TestMint,

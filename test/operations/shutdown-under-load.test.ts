@@ -116,7 +116,6 @@ async function expectDiscovery(base: string, { npub }: RecipientClient): Promise
   expect((await requestJson(base, `/.well-known/lnurlp/${npub}`)).status).toBe(200);
 }
 
-/** Returns the ids of the processes that hold a mint lease. */
 async function readLeaseHolders(database: pg.Client): Promise<string[]> {
   const { rows } = await database.query<{ process_id: string }>(
     'select process_id from mint_leases where process_id is not null',

@@ -146,7 +146,6 @@ describe('install.sh', () => {
   });
 });
 
-/** Installs the script with programs that replace systemd. */
 async function useScript(env: Record<string, string>) {
   const folder = await useTemporaryFolder();
   const settings = path.join(folder, 'nutpost.env');
@@ -169,7 +168,6 @@ async function useScript(env: Record<string, string>) {
   return { start, run, settings };
 }
 
-/** Creates a clone with install.sh, and programs that replace npm and those that only root can run. */
 async function createClone(root: string) {
   const [clone, bin] = [path.join(root, 'clone'), path.join(root, 'bin')];
   const deploy = path.join(clone, 'deploy/systemd');

@@ -26,8 +26,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Tests the service behind PgBouncer in transaction mode, with `DATABASE_LISTEN_URL`. */
-
 /** The connections of the pooler to each database (scripts/pgbouncer.ts). */
 const POOL_SIZE = 10;
 
@@ -220,7 +218,6 @@ it('stays ready while other clients use all connections of the pooler', async ()
   await expect.poll(async () => (await requestJson(service.url, path)).status).toBe(200);
 });
 
-/** Starts a service with its own connections, as in its own process. */
 async function startServiceOn(testDatabase: TestDatabase, mintUrl: string): Promise<Service> {
   const service = await startService(
     createTestConfig(mintUrl, toDatabaseEnv(testDatabase.location)),
@@ -237,7 +234,6 @@ async function readDatabaseName({ db }: Database): Promise<string> {
   return rows[0]?.name ?? '';
 }
 
-/** Returns the connections of the service to a database, as the server sees them. */
 async function listClientConnections(
   database: string,
 ): Promise<{ application: string; port: number }[]> {

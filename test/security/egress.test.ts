@@ -40,7 +40,6 @@ const runFile = promisify(execFile);
 
 let loopbackCounter: LoopbackConnectionCounter;
 let dnsServer: FakeDnsServer;
-/** How the DNS server answers. Each test sets it. */
 let answerDnsQuery: (name: string, type: 'A' | 'AAAA') => DnsAnswer;
 const cleanups: (() => Promise<unknown>)[] = [];
 
@@ -280,7 +279,6 @@ async function connectInProcess(env: Record<string, string>, targetUrl: string):
   return JSON.parse(stdout);
 }
 
-/** DNS records that point to this machine. */
 function loopbackRecords(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
   return type === 'A'
     ? addressRecords('A', ['127.0.0.1', '0.0.0.0', '127.255.255.254'])
@@ -351,7 +349,6 @@ async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
   return closeReason;
 }
 
-/** @returns host and port */
 async function listen(server: Server | TlsServer): Promise<string> {
   const { port, close } = await listenOnLoopback(server);
   cleanups.push(close);

@@ -133,7 +133,6 @@ describe('a client for untrusted hosts with the settings of production', () => {
   });
 });
 
-/** Starts another HTTPS server on this machine. @returns its port */
 async function startHttpsServer(listener: RequestListener): Promise<number> {
   const tlsOptions = { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE };
   const { port, close } = await listenOnLoopback(createServer(tlsOptions, listener));

@@ -12,7 +12,6 @@ import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Limits a request to a mint. Production allows 15 s. */
 const MINT_TIMEOUT_MS = 1_000;
 
 /** The payer gets a response within this time, even on a busy machine. */
@@ -45,7 +44,6 @@ const GZIP_BOMB = Buffer.concat([
   BOMB_BODY,
 ]);
 
-/** 3 MB of JSON. */
 const MILLION_OBJECTS = `[${Array.from({ length: 1_000_000 }, () => '{}').join(',')}]`;
 
 const CHUNKED_HEAD = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
@@ -172,7 +170,6 @@ it('releases its memory after many attacks', async () => {
   expect(growthBytes).toBeLessThan(ALLOWED_MEMORY_GROWTH_BYTES);
 });
 
-/** Requests an invoice of a recipient whose mint attacks, and meanwhile one of another recipient. */
 async function requestDuringAttack([name, attack]: [string, HostileResponder]) {
   const mint = await startHostileMint(attack);
   onTestFinished(() => mint.close());
@@ -185,7 +182,6 @@ async function requestDuringAttack([name, attack]: [string, HostileResponder]) {
   return { name, isInTime: performance.now() - startedAtMs < MAX_RESPONSE_MS, ...response };
 }
 
-/** Runs all attacks concurrently, each at its own mint. */
 async function runAllAttacks(): Promise<void> {
   const hostileResponseCounts = await Promise.all(
     ATTACKS.map(async ([, attack]) => {
@@ -200,7 +196,6 @@ async function runAllAttacks(): Promise<void> {
   expect(sentAttacks.length).toBeGreaterThan(ATTACKS.length / 2);
 }
 
-/** Requests an invoice, which may fail, of a new recipient at the mint. */
 async function requestInvoiceAt(mintUrl: string): Promise<{ status: number; body: unknown }> {
   const wallet = environment.newWallet();
   expect((await setMint(wallet, mintUrl)).status).toBe(200);

@@ -21,7 +21,6 @@ const FACTOR_OF_48 = 4;
 
 const CONCURRENCY = 10;
 
-/** Clients in other networks than the attackers. */
 const ELSEWHERE = ['198.51.100.1', '2a00:db8::1'];
 
 const env = {
@@ -107,7 +106,6 @@ function requestInvoice({ npub }: RecipientClient, address: string): Promise<Api
   return sendRawRequest(environment.service.url, path, { headers: { 'x-forwarded-for': address } });
 }
 
-/** Returns how many invoices were created, and why the others were not. */
 async function requestInvoices(
   count: number,
   addressOf: (i: number) => string,

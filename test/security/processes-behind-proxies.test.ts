@@ -140,7 +140,6 @@ async function useServiceBehindProxy(
   return service;
 }
 
-/** @returns the status of each of {@link REQUEST_COUNT} requests, sent one after another */
 async function requestStatuses(origin: string, method = 'GET'): Promise<number[]> {
   const statuses: number[] = [];
   for (let sent = 0; sent < REQUEST_COUNT; sent += 1) {
@@ -149,7 +148,6 @@ async function requestStatuses(origin: string, method = 'GET'): Promise<number[]
   return statuses;
 }
 
-/** Starts a server that responds to health checks, and closes the connection of every other request. */
 async function startFailingProcess({ isReady }: { isReady: boolean }): Promise<{
   address: string;
   receivedMethods: (string | undefined)[];

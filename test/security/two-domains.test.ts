@@ -317,7 +317,6 @@ function tryStartRequest(origin: string, clientAddress: string): Promise<boolean
   );
 }
 
-/** Sends a request without the end of its headers. */
 function sendIncompleteRequest(origin: string, clientAddress: string): TLSSocket {
   const connection = connectToProxy(origin, clientAddress);
   onTestFinished(() => void connection.destroy());

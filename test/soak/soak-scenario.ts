@@ -41,7 +41,6 @@ const USER_AGENT = 'soak';
 /** How long the last payments may take to appear in the lists. */
 const LAST_PAYMENTS_TIMEOUT_MS = 90_000;
 
-/** The response times of all requests of a day. */
 export interface DayLatencies {
   invoicesMs: number[];
   listsMs: number[];
@@ -60,7 +59,6 @@ interface ListPage {
   metadata: { total: number };
 }
 
-/** Simulates the service of a small operator, a mint, payers and recipients' wallets. */
 export class SoakScenario {
   readonly service: SoakServiceProcess;
   readonly #mint: TestMint;

@@ -4,7 +4,6 @@ import { listenOnLoopback } from './loopback-server.ts';
 
 export interface LoopbackConnectionCounter {
   port: number;
-  /** Number of received connections. */
   connectionCount(): number;
   close(): Promise<unknown>;
 }
@@ -34,7 +33,6 @@ export interface ConnectionAttempts {
   stop(): void;
 }
 
-/** Starts to record the addresses to which this process opens TCP connections. */
 export function recordConnectionAttempts(): ConnectionAttempts {
   const targets: string[] = [];
   const recordAttempts = (message: unknown) => {

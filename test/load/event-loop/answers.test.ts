@@ -37,7 +37,6 @@ const CHUNK_ALLOWANCE = 0.95;
 /** The largest WebSocket message. */
 const MESSAGE_BYTES = 256 * KIBIBYTE;
 
-/** For the largest batch. */
 const QUOTE_IDS = repeat(1_000, (index) => `0198a6d5-6d0e-7aaa-bbbb-ccccdddd${index}`);
 
 const OUTPUTS = repeat(256, () => ({ amount: 1, id: '00', B_: '02' }));
@@ -59,7 +58,6 @@ const swap = (url: string) => ecashClient.swap(url, [], OUTPUTS);
 const checkState = (url: string) => ecashClient.checkState(url, QUOTE_IDS);
 const restore = (url: string) => ecashClient.restore(url, OUTPUTS);
 
-/** The size limits of their responses. */
 const REQUESTS: readonly (readonly [name: string, maxBytes: number, MintRequest])[] = [
   ['a new quote', 64 * KIBIBYTE, (url) => mintClient.createQuote(url, { amountSat: 1 })],
   ['a quote', 64 * KIBIBYTE, (url) => mintClient.readQuote(url, 'a')],
@@ -196,9 +194,7 @@ describe('the event loop is not blocked by a message of a mint', () => {
       const frames = encodeFrames([...createMessages(), last]);
       const delayMs = await measureDelayMs(async () => {
         getTcpSocket(socket).write(frames);
-        while ((await observedIds.next()) !== 'last') {
-          // Waits until the last message was read.
-        }
+        while ((await observedIds.next()) !== 'last');
       });
       subscription.close();
       return delayMs;
@@ -307,7 +303,6 @@ describe('the event loop is not blocked by a message of a relay', () => {
   });
 });
 
-/** Sends a request several times, and expects no long delay. @returns the outcomes */
 async function sendToHostileMint(
   send: MintRequest,
   status: number,
@@ -355,7 +350,6 @@ function getTcpSocket(socket: WebSocket): Socket {
   return (socket as unknown as { _socket: Socket })._socket;
 }
 
-/** Returns the longest delay of this process's event loop during an action. */
 async function measureDelayMs(action: () => Promise<void>): Promise<number> {
   const eventLoopDelay = monitorEventLoopDelay({ resolution: 1 });
   eventLoopDelay.enable();

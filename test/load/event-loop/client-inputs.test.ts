@@ -24,13 +24,11 @@ const SOCKET_MESSAGE_BYTES = 16 * 1024;
 const CREDENTIAL_JSON_BYTES = 6 * 1024;
 const ZAP_REQUEST_BYTES = 6 * 1024;
 
-/** The fields of an event besides its tags. */
 const EVENT_BYTES = 450;
 
 const LIST_PATH = '/api/v2/wallet/quotes';
 const MINT_PATH = '/api/v2/user/mint';
 
-/** The client is a browser that opens a page. */
 const HTML = { accept: 'text/html' };
 
 const HEX_64 = 'a'.repeat(64);
@@ -239,7 +237,6 @@ describe('the event loop is not blocked', () => {
   });
 });
 
-/** Sends a request several times, and expects one of these statuses and no long delay. */
 async function expectShortRequest(
   path: string,
   expectedStatuses: readonly number[],

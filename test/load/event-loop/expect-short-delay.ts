@@ -8,7 +8,6 @@ const MAX_EVENT_LOOP_DELAY_MS = 10;
 /** Compiling code, garbage collections and other load on the machine can only increase a delay. */
 const MAX_ATTEMPTS = 20;
 
-/** Other processes may use the processor for some time. */
 const PAUSE_MS = 50;
 
 /**

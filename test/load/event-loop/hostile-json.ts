@@ -3,12 +3,10 @@ export function fillArray(element: string | ((index: number) => string), bytes: 
   return `[${fillList(element, bytes - '[]'.length)}]`;
 }
 
-/** Returns a JSON object with as many fields as fit into this size. */
 export function fillObject(field: (index: number) => string, bytes: number): string {
   return `{${fillList(field, bytes - '{}'.length)}}`;
 }
 
-/** Returns as many elements, with separators, as fit into this size. */
 export function fillList(
   element: string | ((index: number) => string),
   bytes: number,

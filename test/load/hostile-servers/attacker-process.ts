@@ -10,10 +10,8 @@ import { AttackHost, getAttackAddress, getAttackPort, type HostAttack } from './
 import { startDnsFloodServer } from './dns-flood-server.ts';
 import type { TlsIdentity } from './tls-attacks.ts';
 
-/** A client at one address, and the servers that it names. */
 export interface AttackerOptions {
   attack: HostAttack | 'DNS answers';
-  /** Each attacker has its own addresses. */
   group: number;
   identity: TlsIdentity;
   serviceOrigin: string;
@@ -27,7 +25,6 @@ export interface AttackerReport {
   maxBytesPerConnection: number;
 }
 
-/** An invoice of a zap, to be paid. */
 export interface ZapInvoice {
   pr: string;
 }
@@ -110,7 +107,6 @@ class AttackingClient {
     ];
   }
 
-  /** Aborts the pending requests. */
   stop(): void {
     this.#timers.forEach(clearInterval);
     void this.#agent.destroy();

@@ -8,7 +8,6 @@ import {
   RecipientClient,
 } from '../../helpers/recipients/recipient-client.ts';
 
-/** What honest clients experience. Times are milliseconds. */
 export interface Measurements {
   infoP50: number;
   infoP99: number;
@@ -22,7 +21,6 @@ export interface Measurements {
   otherPaymentListed: number;
 }
 
-/** A mint, and the URL by which the service reaches it. */
 export interface ReachableMint {
   mint: TestMint;
   url: string;
@@ -42,7 +40,6 @@ const OTHER_INVOICE_INTERVAL_MS = 200;
 const LIST_INTERVAL_MS = 250;
 
 const PAYMENTS = 30;
-/** Per mint of other users. */
 const OTHER_PAYMENTS = 5;
 
 /** Below the limit of open invoices of an address and a recipient. */
@@ -92,11 +89,9 @@ export async function prepareHonestClients(
   };
 }
 
-/** What a mint that a user chose costs while no host attacks. */
 export interface CostOfOtherMints {
   /** How much longer an invoice takes than at the operator's mint, at the median. */
   extraDelayMs: number;
-  /** Growth of the memory with the first such mint. */
   memoryMb: number;
   paymentListedMs: number;
 }
@@ -217,7 +212,6 @@ async function chooseMint({ send, recipient }: Customer, mintUrl: string): Promi
   await send(path, { method: 'PATCH', headers, body: JSON.stringify({ mint_url: mintUrl }) });
 }
 
-/** @throws Error if the service returns no invoice */
 async function requestInvoice({ send, recipient }: Customer): Promise<string> {
   const { body } = await send(`/.well-known/lnurlp/${recipient.npub}?amount=21000`);
   if (body.pr === undefined) {

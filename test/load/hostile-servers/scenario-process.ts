@@ -165,7 +165,6 @@ async function run({ attack, isRestarted }: ScenarioCommand): Promise<ScenarioRe
   return { ...(await measured), memoryGrowthMb, maxBytesPerConnection };
 }
 
-/** Creates a self-signed certificate for servers at IPv4 addresses. */
 async function createIdentity(addresses: readonly string[]): Promise<TlsIdentity> {
   const keyFile = path.join(folder, `${addresses[0]}.pem`);
   const names = addresses.map((address) => `IP:${address}`).join(',');
@@ -176,7 +175,6 @@ async function createIdentity(addresses: readonly string[]): Promise<TlsIdentity
   return { cert, key: readFileSync(keyFile, 'utf8') };
 }
 
-/** Starts a mint at a public address. */
 async function startMint(host: string, identity: TlsIdentity): Promise<ReachableMint> {
   const mint = await TestMint.start();
   const { port } = new URL(mint.url);

@@ -14,7 +14,6 @@ import { createSecureContext, TLSSocket } from 'node:tls';
 
 /** The attacks of this file cost a client much work in OpenSSL, where no code of the service sees the bytes. */
 
-/** PEM. The key is an RSA key. */
 export interface TlsIdentity {
   cert: string;
   key: string;
@@ -43,7 +42,6 @@ export function createDiffieHellmanServer(
   };
 }
 
-/** Returns a random odd number with the given first bits. */
 function randomNumber(bits: number, firstBits: number): Buffer {
   const number = randomBytes(bits / 8);
   number[0] = firstBits | ((number[0] ?? 0) & (firstBits - 1));
@@ -184,7 +182,6 @@ export class SessionTicketServer {
     }
   }
 
-  /** Encrypts a record (RFC 8446 section 5.2). */
   #encrypt(content: Buffer, type: Buffer): Buffer {
     const nonce = Buffer.from(this.#iv);
     const counterOffset = IV_BYTES - 4;

@@ -18,7 +18,6 @@ interface AttackTarget {
 type Attack = (target: AttackTarget) => Promise<string[]>;
 
 const SLOW_CONNECTIONS = 500;
-/** Each slow connection sends one byte per interval. */
 const BYTE_INTERVAL_MS = 1_000;
 
 const IDLE_CONNECTIONS = 1_000;
@@ -27,7 +26,6 @@ const IDLE_CONNECTIONS = 1_000;
 const NON_READING_SOCKETS = 1_000;
 const NON_READING_KEYS = 100;
 
-/** Invalid JSON of 1 MiB. */
 const LARGE_BODY = Buffer.alloc(1024 * 1024, '[');
 const LARGE_BODIES_PER_SECOND = 20;
 
@@ -163,7 +161,6 @@ async function runConcurrently(
   await Promise.all(Array.from({ length: 20 }, worker));
 }
 
-/** Opens connections at a rate until the process exits, and passes each to a function. */
 async function repeatAtRate(
   perSecond: number,
   target: AttackTarget,

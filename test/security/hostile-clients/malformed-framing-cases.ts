@@ -9,7 +9,6 @@ import {
 
 export const SOCKET_PATH = '/api/v2/ws/quote';
 
-/** At least one path of each response format. */
 const PATHS = [
   ...['/api/v2/info', '/api/v2/user/mint', SOCKET_PATH, '/.well-known/lnurlp/alice'],
   ...['/lnurl/verify/x', '/.well-known/nostr.json', '/nowhere'],
@@ -102,13 +101,11 @@ function generateToleratedFrames(random: SeededRandom, marker: string): Buffer {
   ]);
 }
 
-/** Generates a challenge response that does not prove the user's identity. */
 function generateWrongChallengeResponse(random: SeededRandom, user: FuzzUser): Buffer {
   const authorization = generateAuthorization(random, user, SOCKET_PATH, 'POST');
   return encodeFrame(JSON.stringify({ type: 'challenge-response', payload: authorization ?? 7 }));
 }
 
-/** Generates frames that violate RFC 6455 or a limit. */
 function generateInvalidFrame(random: SeededRandom): Buffer {
   const text = '{"type":"ping"}';
   return random.pick([

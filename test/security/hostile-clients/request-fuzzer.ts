@@ -130,7 +130,6 @@ export class RequestFuzzer {
   }
 }
 
-/** Closes the client's side when the server stops sending, and waits until the server closes the connection. */
 async function sendAndReceive(origin: string, bytes: Buffer, isResponseRequired: boolean) {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);
@@ -190,7 +189,6 @@ function parseResponses(text: string, isHeadRequest: boolean) {
   }
 }
 
-/** Returns how a response differs from docs/api.md. */
 function findProblems(response: RawResponse, { method, target, marker }: RequestCase): string[] {
   const { status, headers, body } = response;
   const contentType = headers.get('content-type') ?? '';

@@ -9,7 +9,6 @@ import { findStablePorts } from '../../faults/deployment.ts';
 import { ServiceProcess } from '../../faults/service-process.ts';
 import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
 
-/** Resources of a process after a garbage collection. */
 export interface ResourceUsage {
   /** JavaScript heap, and buffers outside of it. */
   heapBytes: number;
@@ -76,7 +75,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
   const log = await readFile(service.logFile, 'utf8');
   const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
 
-  /** Calls methods of the service's inspector. @returns the result of the last call */
   async function callInspector(...calls: [method: string, params?: object][]) {
     const inspector = new WebSocket(inspectorUrl);
     await once(inspector, 'open');
@@ -164,7 +162,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     mint,
     origin,
     port,
-    /** The process of the service. */
     pid: service.pid ?? 0,
     measureResourceUsage,
     measureEventLoopDelayMs,
