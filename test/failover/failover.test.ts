@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { PatroniNode } from '../../scripts/patroni-node.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -33,127 +33,102 @@ const MAX_CUT_FAILURES_MS = 20_000;
 /** Longer than the service waits for a database that does not respond. */
 const NETWORK_CUT_MS = 15_000;
 
-const START_TIMEOUT_MS = 120_000;
-const SCENARIO_TIMEOUT_MS = 300_000;
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 const stack = new AsyncDisposableStack();
 let deployment: FailoverDeployment;
 
 beforeAll(async () => {
   deployment = await startFailoverDeployment(stack, 'synchronous');
-}, START_TIMEOUT_MS);
+});
 
-afterAll(() => stack.disposeAsync(), START_TIMEOUT_MS);
+afterAll(() => stack.disposeAsync());
 
-it(
-  'loses nothing if the primary is killed',
-  async () => {
-    const report = await runScenario('kill of the primary', deployment, () =>
-      measureFailover(async (primary) => {
-        await primary.kill();
-        await deployment.cluster.waitForOtherPrimary(primary);
-        // It becomes the standby.
-        primary.start();
-      }),
-    );
-    expectShortOutage(report, MAX_EXTRA_OUTAGE_MS);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
+it('loses nothing if the primary is killed', async () => {
+  const report = await runScenario('kill of the primary', deployment, () =>
+    measureFailover(async (primary) => {
+      await primary.kill();
+      await deployment.cluster.waitForOtherPrimary(primary);
+      // It becomes the standby.
+      primary.start();
+    }),
+  );
+  expectShortOutage(report, MAX_EXTRA_OUTAGE_MS);
+});
 
-it(
-  'loses nothing during an orderly switchover',
-  async () => {
-    const { cluster } = deployment;
-    const report = await runScenario('switchover', deployment, () =>
-      measureFailover(() => cluster.startSwitchover()),
-    );
-    expectShortOutage(report, MAX_EXTRA_SWITCHOVER_OUTAGE_MS);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
+it('loses nothing during an orderly switchover', async () => {
+  const { cluster } = deployment;
+  const report = await runScenario('switchover', deployment, () =>
+    measureFailover(() => cluster.startSwitchover()),
+  );
+  expectShortOutage(report, MAX_EXTRA_SWITCHOVER_OUTAGE_MS);
+});
 
-it(
-  'loses nothing if a process cannot reach the database',
-  async () => {
-    const { isolatedProxy, isolatedProcess, processes } = deployment;
-    const report = await runScenario('network cut', deployment, async () => {
-      isolatedProxy.pause();
-      await waitUntil('readiness to fail', async () => !(await isReady(isolatedProcess.origin)));
-      await deployment.waitForServers(processes.length - 1);
-      await delay(NETWORK_CUT_MS);
-      isolatedProxy.resume();
-      await deployment.waitForServers(processes.length);
-    });
-    expect(report.problems).toEqual([]);
-    expect(report.failureSpanMs).toBeLessThan(MAX_CUT_FAILURES_MS);
-    expect(report.payerOutageMs).toBeLessThan(MAX_EXTRA_OUTAGE_MS);
-    expect(report.walletOutageMs).toBeLessThan(MAX_EXTRA_OUTAGE_MS);
-    expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
-    expect(report.replayedUpdates).toBeGreaterThan(0);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
-
-it(
-  'loses nothing if a process is killed',
-  async () => {
-    const { processes } = deployment;
-    const [killed] = processes;
-    const report = await runScenario('kill of a process', deployment, async () => {
-      await killed?.kill();
-      await deployment.waitForServers(processes.length - 1);
-      killed?.start();
-      await deployment.waitForServers(processes.length);
-    });
-    expect(report.problems).toEqual([]);
-    expect(report.failedRequests).toBeLessThan(MAX_REQUESTS_OF_KILLED_PROCESS);
-    expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
-
-it(
-  'fails no request during a rolling restart',
-  async () => {
-    const { processes } = deployment;
-    const report = await runScenario('rolling restart', deployment, async () => {
-      for (const each of processes) {
-        expect(await each.stop()).toBe(true);
-        await deployment.waitForServers(processes.length - 1);
-        each.start();
-        await deployment.waitForServers(processes.length);
-      }
-    });
-    expect(report.problems).toEqual([]);
-    expect(report.failedRequests).toBe(0);
-    expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
-
-it(
-  'returns no invoice whose quote the standby has not received',
-  async () => {
-    const { cluster, front, processes } = deployment;
-    await cluster.waitUntilHealthy();
-    const { npub } = new RecipientClient(front.origin);
-    const requestInvoice = () =>
-      requestJson(front.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
-    const resumeReplication = await cluster.stopReplication();
-    try {
-      const { status, headers } = await requestInvoice();
-      expect(status).toBe(503);
-      expect(headers.get('retry-after')).toMatch(/^\d+$/);
-    } finally {
-      resumeReplication();
-    }
-    await eventually(async () => expect((await requestInvoice()).status).toBe(200));
+it('loses nothing if a process cannot reach the database', async () => {
+  const { isolatedProxy, isolatedProcess, processes } = deployment;
+  const report = await runScenario('network cut', deployment, async () => {
+    isolatedProxy.pause();
+    await waitUntil('readiness to fail', async () => !(await isReady(isolatedProcess.origin)));
+    await deployment.waitForServers(processes.length - 1);
+    await delay(NETWORK_CUT_MS);
+    isolatedProxy.resume();
     await deployment.waitForServers(processes.length);
-    expect(await deployment.takeProcessProblems()).toEqual([]);
-  },
-  SCENARIO_TIMEOUT_MS,
-);
+  });
+  expect(report.problems).toEqual([]);
+  expect(report.failureSpanMs).toBeLessThan(MAX_CUT_FAILURES_MS);
+  expect(report.payerOutageMs).toBeLessThan(MAX_EXTRA_OUTAGE_MS);
+  expect(report.walletOutageMs).toBeLessThan(MAX_EXTRA_OUTAGE_MS);
+  expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
+  expect(report.replayedUpdates).toBeGreaterThan(0);
+});
+
+it('loses nothing if a process is killed', async () => {
+  const { processes } = deployment;
+  const [killed] = processes;
+  const report = await runScenario('kill of a process', deployment, async () => {
+    await killed?.kill();
+    await deployment.waitForServers(processes.length - 1);
+    killed?.start();
+    await deployment.waitForServers(processes.length);
+  });
+  expect(report.problems).toEqual([]);
+  expect(report.failedRequests).toBeLessThan(MAX_REQUESTS_OF_KILLED_PROCESS);
+  expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
+});
+
+it('fails no request during a rolling restart', async () => {
+  const { processes } = deployment;
+  const report = await runScenario('rolling restart', deployment, async () => {
+    for (const each of processes) {
+      expect(await each.stop()).toBe(true);
+      await deployment.waitForServers(processes.length - 1);
+      each.start();
+      await deployment.waitForServers(processes.length);
+    }
+  });
+  expect(report.problems).toEqual([]);
+  expect(report.failedRequests).toBe(0);
+  expect(report.worstPaymentDelayMs).toBeLessThan(MAX_TAKEOVER_MS);
+});
+
+it('returns no invoice whose quote the standby has not received', async () => {
+  const { cluster, front, processes } = deployment;
+  await cluster.waitUntilHealthy();
+  const { npub } = new RecipientClient(front.origin);
+  const requestInvoice = () =>
+    requestJson(front.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
+  const resumeReplication = await cluster.stopReplication();
+  try {
+    const { status, headers } = await requestInvoice();
+    expect(status).toBe(503);
+    expect(headers.get('retry-after')).toMatch(/^\d+$/);
+  } finally {
+    resumeReplication();
+  }
+  await eventually(async () => expect((await requestInvoice()).status).toBe(200));
+  await deployment.waitForServers(processes.length);
+  expect(await deployment.takeProcessProblems()).toEqual([]);
+});
 
 /** Returns how long it takes until another server is the primary. Then waits until everything is as before. */
 async function measureFailover(

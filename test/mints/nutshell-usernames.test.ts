@@ -28,7 +28,7 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
     });
     cashuWallet = new Wallet(deployment.mintUrl, { unit: 'sat' });
     await cashuWallet.loadMint();
-  }, 60_000);
+  });
 
   afterAll(() => deployment[Symbol.asyncDispose]());
 
@@ -36,16 +36,12 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
     { tokenValue: 'the price', name: 'exactly', amountSat: PRICE_SAT },
     // cdk's wallet adds the fee.
     { tokenValue: 'the price plus the fee', name: 'withfee', amountSat: PRICE_SAT + FEE_SAT },
-  ])(
-    'accepts a token that is worth $tokenValue',
-    async ({ name, amountSat }) => {
-      const balanceBeforeSat = await readTreasuryBalanceSat();
-      const token = encodeToken(await mintProofs(amountSat));
-      expect((await requestUsername(newWallet(), name, token)).status).toBe(201);
-      expect((await readTreasuryBalanceSat()) - balanceBeforeSat).toBe(amountSat - FEE_SAT);
-    },
-    30_000,
-  );
+  ])('accepts a token that is worth $tokenValue', async ({ name, amountSat }) => {
+    const balanceBeforeSat = await readTreasuryBalanceSat();
+    const token = encodeToken(await mintProofs(amountSat));
+    expect((await requestUsername(newWallet(), name, token)).status).toBe(201);
+    expect((await readTreasuryBalanceSat()) - balanceBeforeSat).toBe(amountSat - FEE_SAT);
+  });
 
   it('rejects a token that is too small, forged or spent, and then accepts a valid token', async () => {
     const wallet = newWallet();
@@ -54,26 +50,18 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
     expect((await requestUsername(wallet, 'rejected', tooSmall)).body.message).toMatch(
       /worth 20 sat/,
     );
-    const forged = valid.map(({ id, amount, C, secret }) => ({
-      id,
-      amount,
-      C,
-      secret: `${secret}0`,
-    }));
-    const forgedRejection = await requestUsername(wallet, 'rejected', encodeToken(forged));
-    expect(forgedRejection).toMatchObject({
-      status: 402,
-      body: { message: 'The mint does not accept the token.' },
-    });
+    const forged = valid.map(({ dleq: _, ...proof }) => ({ ...proof, secret: `${proof.secret}0` }));
     const spent = await mintProofs(PRICE_SAT);
     await cashuWallet.receive(spent);
-    const spentRejection = await requestUsername(wallet, 'rejected', encodeToken(spent));
-    expect(spentRejection).toMatchObject({
-      status: 402,
-      body: { message: 'The token has already been spent.' },
-    });
+    for (const [proofs, message] of [
+      [forged, 'The mint does not accept the token.'],
+      [spent, 'The token has already been spent.'],
+    ] as const) {
+      const rejection = await requestUsername(wallet, 'rejected', encodeToken([...proofs]));
+      expect(rejection).toMatchObject({ status: 402, body: { message } });
+    }
     expect((await requestUsername(wallet, 'rejected', encodeToken(valid))).status).toBe(201);
-  }, 60_000);
+  });
 
   it('completes the purchase if the response to the swap is lost, and returns 201 for a retry', async () => {
     const wallet = newWallet();
@@ -88,7 +76,7 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
       { timeout: 30_000, interval: 500 },
     );
     expect((await readTreasuryBalanceSat()) - balanceBeforeSat).toBe(PRICE_SAT - FEE_SAT);
-  }, 60_000);
+  });
 
   it('lets the operator withdraw the earned ecash as tokens', async () => {
     const { db } = deployment.database;
@@ -98,22 +86,22 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
     // The tests above sold four names.
     expect(balanceSat).toBeGreaterThan(3 * (PRICE_SAT - FEE_SAT));
 
-    const part = await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: WITHDRAWN_SAT });
-    if (part.outcome !== 'token') {
-      throw new Error(`no token: ${JSON.stringify(part)}`);
-    }
-    const receivedProofs = await cashuWallet.receive(part.token);
+    const withdraw = async (amountSat: number | null) => {
+      const result = await withdrawFromTreasury(treasury, { mintUrl: null, amountSat });
+      if (result.outcome !== 'token') {
+        throw new Error(`no token: ${JSON.stringify(result)}`);
+      }
+      return result;
+    };
+    const receivedProofs = await cashuWallet.receive((await withdraw(WITHDRAWN_SAT)).token);
     expect(sumProofs(receivedProofs).toNumber()).toBe(WITHDRAWN_SAT - FEE_SAT);
 
-    const rest = await withdrawFromTreasury(treasury, { mintUrl: null, amountSat: null });
-    if (rest.outcome !== 'token') {
-      throw new Error(`no token: ${JSON.stringify(rest)}`);
-    }
+    const rest = await withdraw(null);
     expect(rest.amountSat).toBe(balanceSat - WITHDRAWN_SAT);
     const { proofs } = cashuWallet.decodeToken(rest.token);
     const states = await cashuWallet.checkProofsStates(proofs);
     expect(new Set(states.map(({ state }) => state))).toEqual(new Set(['UNSPENT']));
-  }, 60_000);
+  });
 
   function newWallet(): RecipientClient {
     return new RecipientClient(deployment.service.publicOrigin);

@@ -20,8 +20,6 @@ import {
 /** Nutshell's fake Lightning backend pays every invoice after one second, or earlier if the quote is read. */
 const NUTSHELL_ENV = { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' };
 
-const TIMEOUT_MS = 60_000;
-
 let deployment: NutshellDeployment;
 
 const isQuotePoll = (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path);
@@ -33,7 +31,7 @@ describe.each([
 ])('payments at Nutshell that the service learns about only through $source', ({ shouldBlock }) => {
   beforeAll(async () => {
     deployment = await startNutshellDeployment({ nutshellEnv: NUTSHELL_ENV, shouldBlock });
-  }, TIMEOUT_MS);
+  });
 
   afterAll(() => deployment[Symbol.asyncDispose]());
 
@@ -68,7 +66,6 @@ describe.each([
       expect(await recipient.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
       await socket.close();
     },
-    TIMEOUT_MS,
   );
 });
 
@@ -76,7 +73,7 @@ describe('invoices from Nutshell', () => {
   beforeAll(async () => {
     const env = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
     deployment = await startNutshellDeployment({ nutshellEnv: NUTSHELL_ENV, env });
-  }, TIMEOUT_MS);
+  });
 
   afterAll(() => deployment[Symbol.asyncDispose]());
 

@@ -194,7 +194,9 @@ describe('the event loop is not blocked by a message of a mint', () => {
       const frames = encodeFrames([...createMessages(), last]);
       const delayMs = await measureDelayMs(async () => {
         getTcpSocket(socket).write(frames);
-        while ((await observedIds.next()) !== 'last');
+        while ((await observedIds.next()) !== 'last') {
+          // Waits until the last message was read.
+        }
       });
       subscription.close();
       return delayMs;
