@@ -47,13 +47,13 @@ describe('nutpost treasury', () => {
       `Can be withdrawn\n  1,021 sat at ${environment.mint.url} (9 proofs)\n`,
     );
     expect(stdout).toContain('\n  purchase a-purchase of alice for 23 sat\n    since 20');
-    const jsonOutput = (await runTreasury('--json')).stdout;
-    expect(JSON.parse(jsonOutput)).toMatchObject({
+    const json = await readJson();
+    expect(json).toMatchObject({
       balances: [{ mintUrl: environment.mint.url, amountSat: 1_021, proofCount: 9 }],
       sales: { namesSold: 0, paidSat: 0 },
       openPurchases: [{ id: 'a-purchase', name: 'alice', paidSat: 23, attempts: 0 }],
     });
-    expect(stdout + jsonOutput).not.toMatch(/cashuB|"secret"|"C"|sealed/);
+    expect(stdout + JSON.stringify(json)).not.toMatch(/cashuB|"secret"|"C"|sealed/);
   });
 });
 
@@ -107,16 +107,15 @@ describe('nutpost treasury withdraw', () => {
     expect((await runTreasury('withdrawals')).stdout).toMatch(
       new RegExp(`^20\\S+Z {2}${id} {2}21 sat at ${environment.mint.url}\n$`),
     );
-    expect(JSON.parse((await runTreasury('withdrawals', '--json')).stdout)).toEqual({
-      withdrawals: [
-        { id, mintUrl: environment.mint.url, amountSat: 21, createdAt: expect.any(String) },
-      ],
-    });
-    expect(JSON.parse((await runTreasury('token', id, '--json')).stdout)).toEqual({
-      outcome: 'token',
-      token: token.trim(),
+    const listed = {
+      id,
+      mintUrl: environment.mint.url,
       amountSat: 21,
-    });
+      createdAt: expect.any(String),
+    };
+    expect(await readJson('withdrawals')).toEqual({ withdrawals: [listed] });
+    const printed = { outcome: 'token', token: token.trim(), amountSat: 21 };
+    expect(await readJson('token', id)).toEqual(printed);
     expect(await runTreasury('token', 'none')).toMatchObject({ exitCode: 1, stdout: '' });
   });
 
@@ -164,18 +163,17 @@ describe('nutpost treasury on SQLite', () => {
   });
 });
 
+async function readJson(...args: string[]) {
+  return JSON.parse((await runTreasury(...args, '--json')).stdout);
+}
+
 async function runTreasury(...args: string[]): Promise<CommandResult> {
   const command = parseCommand(['treasury', ...args]);
   if (typeof command !== 'function') {
     return command ?? expect.fail('unknown command');
   }
   const { db, clock } = fixture;
-  const context = {
-    db,
-    clock: clock.now,
-    reservedNames: [],
-    openTreasury: () => fixture.openTreasury(),
-    allowHttpMints: true,
-  };
+  const openTreasury = () => fixture.openTreasury();
+  const context = { db, clock: clock.now, reservedNames: [], openTreasury, allowHttpMints: true };
   return command(context, new FakeTerminal());
 }

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, expect, it } from 'vitest';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
-import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
@@ -78,16 +77,5 @@ it('leaves swaps for a buyer, and the name, while another address sends forged t
 });
 
 function requestFrom(address: string, token: string) {
-  const path = '/api/v2/user/username';
-  const wallet = environment.newWallet();
-  return requestJson(environment.origin, path, {
-    method: 'POST',
-    headers: {
-      authorization: wallet.signRequest(path, 'POST'),
-      'content-type': 'application/json',
-      'x-cashu': token,
-      'x-forwarded-for': address,
-    },
-    body: JSON.stringify({ username: 'contested' }),
-  });
+  return requestUsername(environment.newWallet(), 'contested', token, { address });
 }

@@ -45,58 +45,43 @@ afterEach(() => unblock());
 /** Blocks the process at a step of the purchase. @param disconnectBuyer aborts the buyer's request */
 type BlockProcess = (disconnectBuyer: () => void) => Promise<BlockingPoint> | BlockingPoint;
 
-interface Step {
-  block: BlockProcess;
-  /** Whether the database has the purchase at this step, so that it is completed without the buyer. */
-  isRecorded: boolean;
-  /** Whether the step stays blocked until the purchase is completed. */
-  unblocksLate?: boolean;
-}
+const holdSwap = (point: 'before' | 'after') => () =>
+  toBlockingPoint(mint.holdNext('POST /v1/swap', point));
 
-const STEPS: Record<string, Step> = {
-  'before it is recorded': {
-    block: () => blockWrites(database, 'username_purchase_proofs', 'username_purchase_proofs'),
-    isRecorded: false,
-  },
-  'before the mint receives the token': {
-    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'before')),
-    isRecorded: true,
-  },
-  'before the mint receives the token, which arrives after the recovery': {
-    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'before')),
-    isRecorded: true,
-    unblocksLate: true,
-  },
-  'while the mint redeems the token': {
-    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'during')),
-    isRecorded: true,
-  },
-  'after the mint redeemed the token': {
-    block: () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'after')),
-    isRecorded: true,
-  },
-  'before the proofs are stored': {
-    block: () => blockWrites(database, 'treasury_proofs', 'treasury_proofs'),
-    isRecorded: true,
-  },
-  'after the purchase is completed and before the response': {
-    block: blockAfterCompletion,
-    isRecorded: true,
-  },
-};
+const BEFORE_RECORDING = 'before it is recorded';
+const LATE_SWAP = 'before the mint receives the token, which arrives after the recovery';
 
-it.each(Object.entries(STEPS))(
+const STEPS: [string, BlockProcess][] = [
+  [
+    BEFORE_RECORDING,
+    () => blockWrites(database, 'username_purchase_proofs', 'username_purchase_proofs'),
+  ],
+  ['before the mint receives the token', holdSwap('before')],
+  [LATE_SWAP, holdSwap('before')],
+  [
+    'while the mint redeems the token',
+    () => toBlockingPoint(mint.holdNext('POST /v1/swap', 'during')),
+  ],
+  ['after the mint redeemed the token', holdSwap('after')],
+  [
+    'before the proofs are stored',
+    () => blockWrites(database, 'treasury_proofs', 'treasury_proofs'),
+  ],
+  ['after the purchase is completed and before the response', blockAfterCompletion],
+];
+
+it.each(STEPS)(
   'sells the username once if the process is killed %s',
-  async (_name, { block, isRecorded, unblocksLate = false }) => {
+  async (step, block) => {
     const [first, second] = [startProcess(), startProcess()];
     const secondOrigin = await second.waitForOrigin();
     const wallet = new RecipientClient(await first.waitForOrigin());
     const token = await payer.mintToken(PRICE_SAT);
     await killDuringPurchase(first, block, wallet, token);
-    if (!unblocksLate) {
+    if (step !== LATE_SWAP) {
       await unblock();
     }
-    if (isRecorded) {
+    if (step !== BEFORE_RECORDING) {
       // The purchase is completed without another request of the buyer.
       await vi.waitFor(
         async () => {
@@ -139,7 +124,7 @@ async function killDuringPurchase(
   const buyer = new AbortController();
   const blockingPoint = await block(() => buyer.abort());
   ({ unblock } = blockingPoint);
-  const status = requestUsername(wallet, USERNAME, token, buyer.signal).then(
+  const status = requestUsername(wallet, USERNAME, token, { signal: buyer.signal }).then(
     (response) => response.status,
     () => 'no response',
   );

@@ -5,11 +5,9 @@ import { assertMatchesOpenApi } from '../service/openapi-validator.ts';
 /** Quotes in each page that npubcash-sdk requests. */
 const PAGE_SIZE = 50;
 
-/** Values that a test sets in a NIP-98 event, for example to make it invalid. */
 export interface Nip98Overrides {
   url?: string;
   method?: string;
-  /** Seconds since 1970. */
   createdAtSeconds?: number;
   kind?: number;
   /** Additional tags. */
@@ -24,10 +22,6 @@ export class RecipientClient {
   readonly origin: string;
   readonly #now: () => number;
 
-  /**
-   * @param origin the public origin of the service
-   * @param now the clock for signatures, in milliseconds since 1970
-   */
   constructor(origin: string, now: () => number = Date.now, secretKey = generateSecretKey()) {
     this.origin = origin;
     this.#now = now;
@@ -41,7 +35,7 @@ export class RecipientClient {
     return new RecipientClient(origin, this.#now, this.secretKey);
   }
 
-  /** Returns an `Authorization` header for a request (NIP-98). It is valid unless an override makes it invalid. */
+  /** Returns an `Authorization` header for a request (NIP-98). */
   signRequest(path: string, method = 'GET', overrides: Nip98Overrides = {}): string {
     const json = JSON.stringify(this.createNip98Event(path, method, overrides));
     return `Nostr ${Buffer.from(json).toString('base64')}`;
@@ -63,20 +57,25 @@ export class RecipientClient {
     );
   }
 
-  /** Sends a request with the wallet's authentication. */
   get(path: string): Promise<ApiResponse> {
     return requestJson(this.origin, path, { headers: { authorization: this.signRequest(path) } });
   }
 
-  /** Sends a request with a JSON body and the wallet's authentication. */
-  send(method: 'PATCH' | 'POST', path: string, body: unknown): Promise<ApiResponse> {
+  send(
+    method: 'PATCH' | 'POST',
+    path: string,
+    body: unknown,
+    {
+      headers = {},
+      signal = null,
+    }: { headers?: Record<string, string>; signal?: AbortSignal | null } = {},
+  ): Promise<ApiResponse> {
+    const authorization = this.signRequest(path, method);
     return requestJson(this.origin, path, {
       method,
-      headers: {
-        authorization: this.signRequest(path, method),
-        'content-type': 'application/json',
-      },
+      headers: { authorization, 'content-type': 'application/json', ...headers },
       body: JSON.stringify(body),
+      signal,
     });
   }
 
@@ -98,7 +97,6 @@ export class RecipientClient {
     }
   }
 
-  /** Opens a quote socket, and authenticates with the wallet's key. */
   async openSocket(): Promise<TestQuoteSocket> {
     const socket = new TestQuoteSocket(this.origin);
     const challenge = await socket.nextMessage();
@@ -136,7 +134,6 @@ export class TestQuoteSocket {
     this.connection.send(JSON.stringify({ type, payload }));
   }
 
-  /** Removes and returns the first message of the queue, or waits for a message if the queue is empty. */
   nextMessage(): Promise<SocketMessage> {
     const message = this.#unreadMessages.shift();
     return message === undefined
@@ -148,21 +145,19 @@ export class TestQuoteSocket {
     return this.#unreadMessages;
   }
 
-  /** Removes and returns all messages that the service has sent so far. Sends a ping, and reads until its pong. */
+  /** Removes and returns all messages that the service has sent so far. */
   async drainMessages(): Promise<SocketMessage[]> {
     this.send('ping');
     const messages: SocketMessage[] = [];
-    for (
-      let message = await this.nextMessage();
-      message.type !== 'pong';
-      message = await this.nextMessage()
-    ) {
+    for (;;) {
+      const message = await this.nextMessage();
+      if (message.type === 'pong') {
+        return messages;
+      }
       messages.push(message);
     }
-    return messages;
   }
 
-  /** @returns the close code */
   waitForClose(): Promise<number> {
     return this.#closeCode;
   }

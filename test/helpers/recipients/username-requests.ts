@@ -1,32 +1,25 @@
 import { type ApiResponse, type RecipientClient, requestJson } from './recipient-client.ts';
 
-const USERNAME_PATH = '/api/v2/user/username';
-
-/**
- * Sends a wallet's request for a username.
- *
- * @param token the payment. Without a token, the service responds with a payment request
- * @param signal aborts the request
- */
+/** Sends a wallet's request for a username. The token is the payment. */
 export function requestUsername(
   wallet: RecipientClient,
   username: string,
   token?: string,
-  signal?: AbortSignal,
+  { signal, address }: { signal?: AbortSignal; address?: string } = {},
 ): Promise<ApiResponse> {
-  return requestJson(wallet.origin, USERNAME_PATH, {
-    method: 'POST',
-    headers: {
-      authorization: wallet.signRequest(USERNAME_PATH, 'POST'),
-      'content-type': 'application/json',
-      ...(token !== undefined && { 'x-cashu': token }),
-    },
-    body: JSON.stringify({ username }),
-    ...(signal && { signal }),
-  });
+  const headers = {
+    ...(token !== undefined && { 'x-cashu': token }),
+    ...(address !== undefined && { 'x-forwarded-for': address }),
+  };
+  return wallet.send(
+    'POST',
+    '/api/v2/user/username',
+    { username },
+    { headers, signal: signal ?? null },
+  );
 }
 
-/** Returns the public key of a username's owner according to NIP-05, or undefined if it has no owner. */
+/** Returns the key according to NIP-05. */
 export async function fetchUsernameOwner(
   origin: string,
   name: string,

@@ -5,6 +5,7 @@ import {
   selectOutputKeyset,
   verifyKeysetKeys,
 } from '../../../src/usernames/ecash/proofs.ts';
+import { restoreOutputs, type SwapContext } from '../../../src/usernames/redeem-token.ts';
 import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
 const NOW_MS = Date.parse('2026-11-21T10:00:00Z');
@@ -45,12 +46,24 @@ describe.each([0, 1] as const)('the outputs for a keyset id of version %i', asyn
   });
 
   it('turn into no proofs if the keys belong to another keyset', async () => {
-    const signaturesWithOtherId = signatures.map((signature) => ({
-      ...signature,
-      id: otherMint.keys.id,
-    }));
-    expect(await outputs.unblind(signatures, otherMint.keys)).toBeNull();
-    expect(await outputs.unblind(signaturesWithOtherId, otherMint.keys)).toBeNull();
+    const { keys } = otherMint;
+    const withOtherId = signatures.map((signature) => ({ ...signature, id: keys.id }));
+    expect(await outputs.unblind(signatures, keys)).toBeNull();
+    expect(await outputs.unblind(withOtherId, keys)).toBeNull();
+  });
+
+  it('are restored in any order, but only if no signature is missing', async () => {
+    const all = outputs.blindedMessages.map(({ B_ }, i) => ({ B_, signature: signatures[i] }));
+    const restore = (restored: object[]) => {
+      const client = { restore: async () => ({ outcome: 'found', restored }) };
+      const keysetCache = { getKeys: async () => mint.keys };
+      const context = { client, keysetCache, treasurySecret: TREASURY_SECRET };
+      return restoreOutputs(context as unknown as SwapContext, swap);
+    };
+    const proofs = await outputs.unblind(signatures, mint.keys);
+    expect(await restore(all.toReversed())).toMatchObject({ outcome: 'done', proofs });
+    expect(await restore(all.slice(1))).toMatchObject({ outcome: 'unknown' });
+    expect(await restore([])).toBeNull();
   });
 });
 
@@ -94,29 +107,27 @@ describe('selectOutputKeyset', () => {
   });
 });
 
-describe('verifyKeysetKeys', () => {
-  it.each([
-    ['version 0', new FakeMintKeyset({ version: 0, inputFeePpk: 100 })],
-    ['version 1', new FakeMintKeyset({ version: 1 })],
-    ['version 1 with a fee', new FakeMintKeyset({ version: 1, inputFeePpk: 100 })],
-    ['version 1 with an expiry', new FakeMintKeyset({ finalExpiry: 1_900_000_000 })],
-  ])('accepts only the keys that belong to a keyset id of %s', (_case, { keyset, keys }) => {
-    const otherMint = new FakeMintKeyset();
-    const keysWithChange = { ...keys.keys, '1': otherMint.keys.keys['1'] ?? '' };
-    expect(verifyKeysetKeys(keyset, keys)).toBe(true);
-    expect(verifyKeysetKeys(keyset, { ...keys, keys: keysWithChange })).toBe(false);
-    expect(verifyKeysetKeys(keyset, { ...keys, keys: {} })).toBe(false);
-    expect(verifyKeysetKeys({ ...keyset, id: otherMint.keyset.id }, keys)).toBe(false);
-  });
+it.each([
+  ['version 0', new FakeMintKeyset({ version: 0, inputFeePpk: 100 })],
+  ['version 1', new FakeMintKeyset({ version: 1 })],
+  ['version 1 with a fee', new FakeMintKeyset({ version: 1, inputFeePpk: 100 })],
+  ['version 1 with an expiry', new FakeMintKeyset({ finalExpiry: 1_900_000_000 })],
+])('accepts only the keys that belong to a keyset id of %s', (_case, { keyset, keys }) => {
+  const otherMint = new FakeMintKeyset();
+  const keysWithChange = { ...keys.keys, '1': otherMint.keys.keys['1'] ?? '' };
+  expect(verifyKeysetKeys(keyset, keys)).toBe(true);
+  expect(verifyKeysetKeys(keyset, { ...keys, keys: keysWithChange })).toBe(false);
+  expect(verifyKeysetKeys(keyset, { ...keys, keys: {} })).toBe(false);
+  expect(verifyKeysetKeys({ ...keyset, id: otherMint.keyset.id }, keys)).toBe(false);
+});
 
-  it('rejects a keyset whose fee differs from the fee in its version 1 id', () => {
-    const { keyset, keys } = new FakeMintKeyset({ inputFeePpk: 100 });
-    expect(verifyKeysetKeys({ ...keyset, inputFeePpk: 1 }, keys)).toBe(false);
-  });
+it('rejects keys if the fee differs from the fee in a keyset id of version 1', () => {
+  const { keyset, keys } = new FakeMintKeyset({ inputFeePpk: 100 });
+  expect(verifyKeysetKeys({ ...keyset, inputFeePpk: 1 }, keys)).toBe(false);
 });
 
 function createSwap(id: string, ...outputPlans: OutputPlan[]) {
-  return { id, outputPlans };
+  return { id, outputPlans, mintUrl: 'https://mint.example', inputs: [] };
 }
 
 function changeFirst(
