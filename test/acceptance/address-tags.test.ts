@@ -53,10 +53,8 @@ describe('an address with a tag', () => {
   it.each(['alice+', 'alice+sh%20op', `alice+${'x'.repeat(65)}`, 'nobody+shop'])(
     '%s has no recipient',
     async (localPart) => {
-      expect(await discover(localPart)).toEqual({
-        status: 'ERROR',
-        reason: 'Recipient unavailable.',
-      });
+      const error = { status: 'ERROR', reason: 'Recipient unavailable.' };
+      expect(await discover(localPart)).toEqual(error);
     },
   );
 
@@ -68,12 +66,8 @@ describe('an address with a tag', () => {
     const invoicePage = await fetch(`${environment.origin}/alice+shop`, form);
     expect(new URL(invoicePage.url).pathname).toMatch(/^\/alice\+shop\/invoice\/[0-9a-f]{64}$/);
     expect(await invoicePage.text()).toContain(`alice+shop@${host}`);
-    const stored = await environment.database.db
-      .selectFrom('quotes')
-      .select(['pubkey', 'tag'])
-      .where('amount_sat', '=', 1_234)
-      .execute();
-    expect(stored).toEqual([{ pubkey: alice.pubkey, tag: 'shop' }]);
+    const quotes = environment.database.db.selectFrom('quotes').where('amount_sat', '=', 1_234);
+    expect(await quotes.select('tag').execute()).toEqual([{ tag: 'shop' }]);
   });
 
   it('is no name for NIP-05', async () => {

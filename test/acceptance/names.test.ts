@@ -21,11 +21,7 @@ const MAX_LOOKUPS_PER_MINUTE = 120;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({
-  env: {
-    USERNAME_PRICE_SAT: '21',
-    USERNAME_RESERVED: 'satoshi',
-    TRUST_PROXY: '127.0.0.1',
-  },
+  env: { USERNAME_PRICE_SAT: '21', USERNAME_RESERVED: 'satoshi', TRUST_PROXY: '127.0.0.1' },
   overrides: { clock: clock.now },
 });
 let db: Db;
@@ -37,10 +33,8 @@ beforeAll(() => {
 
 describe('GET /api/v2/names/{name}', () => {
   it('reports a free name as available, in lower case and without authentication', async () => {
-    const { status, headers, body } = await requestJson(
-      environment.origin,
-      '/api/v2/names/FreeName',
-    );
+    const path = '/api/v2/names/FreeName';
+    const { status, headers, body } = await requestJson(environment.origin, path);
     expect({ status, body }).toEqual({
       status: 200,
       body: { error: false, data: { name: 'freename', available: true } },
@@ -66,11 +60,8 @@ describe('GET /api/v2/names/{name}', () => {
   it.each(['admin', 'SATOSHI', 'npubl8q7x', `npubi${'q'.repeat(58)}`, 'postmaster', 'wallet'])(
     'reports %s as reserved',
     async (name) => {
-      expect(await lookUp(name)).toEqual({
-        name: name.toLowerCase(),
-        available: false,
-        reason: 'reserved',
-      });
+      const reserved = { name: name.toLowerCase(), available: false, reason: 'reserved' };
+      expect(await lookUp(name)).toEqual(reserved);
     },
   );
 
@@ -130,29 +121,29 @@ describe('GET /api/v2/names/{name}', () => {
 
 describe('an address over its limit for name lookups', () => {
   it('gets 429 for further names, but not for other requests', async () => {
-    const headers = { 'x-forwarded-for': newAddress() };
+    const address = newAddress();
     for (let count = 0; count < MAX_LOOKUPS_PER_MINUTE; count += 1) {
-      const { status } = await requestJson(environment.origin, `/api/v2/names/name${count}`, {
-        headers,
-      });
-      expect(status).toBe(200);
+      expect((await requestLookup(`name${count}`, address)).status).toBe(200);
     }
-    const rejected = await requestJson(environment.origin, '/api/v2/names/alice', { headers });
+    const rejected = await requestLookup('alice', address);
     expect(rejected.status).toBe(429);
     expect(Number(rejected.headers.get('retry-after'))).toBeGreaterThan(0);
     expect(rejected.body.message).toMatch(/^Too many name lookups from this address\. /);
+    const headers = { 'x-forwarded-for': address };
     expect((await requestJson(environment.origin, '/api/v2/info', { headers })).status).toBe(200);
   });
 });
 
 /** Returns the data of a lookup from a new address. */
 async function lookUp(name: string) {
-  const headers = { 'x-forwarded-for': newAddress() };
-  const { status, body } = await requestJson(environment.origin, `/api/v2/names/${name}`, {
-    headers,
-  });
+  const { status, body } = await requestLookup(name, newAddress());
   expect(status).toBe(200);
   return body.data;
+}
+
+function requestLookup(name: string, address: string) {
+  const headers = { 'x-forwarded-for': address };
+  return requestJson(environment.origin, `/api/v2/names/${name}`, { headers });
 }
 
 async function assignTo(name: string): Promise<RecipientClient> {

@@ -1,8 +1,16 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance } from 'fastify';
 import { expect, it, onTestFinished } from 'vitest';
-import { isReservedUsername, parseUsername } from '../../src/recipients/lightning-address.ts';
+import {
+  BUILT_IN_RESERVED_USERNAMES,
+  isReservedUsername,
+  parseUsername,
+} from '../../src/recipients/lightning-address.ts';
 import { createTestEnvironment } from '../helpers/service/test-environment.ts';
+
+it('reserves only names that are valid usernames', () => {
+  expect(BUILT_IN_RESERVED_USERNAMES.map(parseUsername)).toEqual(BUILT_IN_RESERVED_USERNAMES);
+});
 
 /** The payment page of a username is at `/<username>`, so no username may equal the first segment of another path. */
 it('reserves the first path segment of every route that would be a valid username', async () => {

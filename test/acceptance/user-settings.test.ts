@@ -126,10 +126,8 @@ describe('PATCH /api/v2/user/mint', () => {
     const mint = await startTestMint({ supportsLocking: false });
     await setLockQuotes(wallet, true);
     expectRejected(await setMint(wallet, mint.url), NO_LOCKING);
-    expect(await fetchUser(wallet)).toMatchObject({
-      mintUrl: environment.mint.url,
-      lockQuote: true,
-    });
+    const { url: mintUrl } = environment.mint;
+    expect(await fetchUser(wallet)).toMatchObject({ mintUrl, lockQuote: true });
   });
 
   it('rejects http URLs and private addresses unless ALLOW_PRIVATE_NETWORKS is set', async () => {
@@ -140,11 +138,8 @@ describe('PATCH /api/v2/user/mint', () => {
     expect((await fetchUser(wallet)).mintUrl).toBe('https://mint.example');
     const infoRequestsBefore = environment.mint.requestCounts['GET /v1/info'];
     expectRejected(await setMint(wallet, environment.mint.url), UNKNOWN_MINT);
-    expectRejected(
-      await setMint(wallet, environment.mint.url.replace('http', 'https')),
-      UNKNOWN_MINT,
-    );
-    expectRejected(await setMint(wallet, 'https://localhost:1'), UNKNOWN_MINT);
+    const httpsUrl = environment.mint.url.replace('http', 'https');
+    expectRejected(await setMint(wallet, httpsUrl), UNKNOWN_MINT);
     expect(environment.mint.requestCounts['GET /v1/info']).toBe(infoRequestsBefore);
   });
 
@@ -164,16 +159,6 @@ describe('PATCH /api/v2/user/mint', () => {
 });
 
 describe('PATCH /api/v2/user/lock', () => {
-  it('turns locking on and off', async () => {
-    const wallet = environment.newWallet();
-    const { status, body } = await setLockQuotes(wallet, true);
-    const user = { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: true };
-    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { user } } });
-    expect(await fetchUser(wallet)).toMatchObject({ lockQuote: true });
-    expect((await setLockQuotes(wallet, false)).body.data.user.lockQuote).toBe(false);
-    expect(await fetchUser(wallet)).toMatchObject({ lockQuote: false });
-  });
-
   it('rejects locking if the mint does not support it', async () => {
     const wallet = environment.newWallet();
     const mint = await startTestMint({ supportsLocking: false });
@@ -214,9 +199,11 @@ describe('PATCH /api/v2/user/lock', () => {
     const wallet = environment.newWallet();
     const socket = await wallet.openSocket();
     const invoiceBefore = await environment.requestInvoice(wallet, 1);
-    await setLockQuotes(wallet, true);
+    const { status, body } = await setLockQuotes(wallet, true);
+    const user = { pubkey: wallet.pubkey, mintUrl: environment.mint.url, lockQuote: true };
+    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { user } } });
     const lockedInvoice = await environment.requestInvoice(wallet, 2);
-    await setLockQuotes(wallet, false);
+    expect((await setLockQuotes(wallet, false)).body.data.user.lockQuote).toBe(false);
     const invoiceAfter = await environment.requestInvoice(wallet, 3);
     for (const { pr } of [invoiceBefore, lockedInvoice, invoiceAfter]) {
       environment.mint.pay(pr);

@@ -42,12 +42,8 @@ describe('a request without payment', () => {
   it('returns 402 with a payment request and reserves nothing', async () => {
     const wallet = environment.newWallet();
     const first = await requestUsername(wallet, 'wanted');
-    expect(first.status).toBe(402);
-    expect(first.body).toEqual({
-      error: true,
-      code: 'payment_required',
-      message: expect.stringContaining('21 sat'),
-    });
+    const message = expect.stringContaining('21 sat');
+    expect(first).toMatchObject({ status: 402, body: { code: 'payment_required', message } });
     const header = first.headers.get('x-cashu') ?? '';
     expect(header).toMatch(/^creqA/);
     const paymentRequest = decodePaymentRequest(header);
@@ -59,10 +55,8 @@ describe('a request without payment', () => {
     });
 
     const second = await requestUsername(environment.newWallet(), 'wanted');
-    expect(second.status).toBe(402);
-    expect(decodePaymentRequest(second.headers.get('x-cashu') ?? '').id).not.toBe(
-      paymentRequest.id,
-    );
+    const secondRequest = decodePaymentRequest(second.headers.get('x-cashu') ?? '');
+    expect(secondRequest.id).not.toBe(paymentRequest.id);
   });
 
   it('returns 400 for an invalid or reserved name', async () => {
@@ -200,11 +194,6 @@ describe('a valid token', () => {
 // test/unit/usernames/cashu-token.test.ts has other invalid tokens.
 describe('an invalid token', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
-    [
-      'is truncated',
-      async () => (await payer.mintToken(PRICE_SAT)).slice(0, -40),
-      /damaged or incomplete/,
-    ],
     ['is worth too little', () => payer.mintToken(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
     ['is spent', () => mintSpentToken(), /spent/],
     ['is forged', () => mintForgedToken(), /mint does not accept/],

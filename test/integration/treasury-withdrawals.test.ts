@@ -87,16 +87,14 @@ describe('a withdrawal', () => {
   it('fails with a treasury secret different from the one that encrypted the ecash', async () => {
     const fixture = await TreasuryFixture.open(database);
     await fixture.addEcash(21);
-    const treasuryWithOtherSecret = fixture.openTreasury(
-      'yet another secret, as long as it has to be',
-    );
-    await expect(withdrawFromTreasury(treasuryWithOtherSecret, ALL_ECASH)).rejects.toThrow(
+    const withOtherSecret = fixture.openTreasury('yet another secret, as long as it has to be');
+    await expect(withdrawFromTreasury(withOtherSecret, ALL_ECASH)).rejects.toThrow(
       /^TREASURY_SECRET: key /,
     );
     expect(await fixture.readBalanceSat()).toBe(21);
     const result = await withdrawFromTreasury(fixture.openTreasury(), ALL_ECASH);
     const id = result.outcome === 'token' ? result.id : '';
-    await expect(readWithdrawalToken(treasuryWithOtherSecret, id)).rejects.toThrow(
+    await expect(readWithdrawalToken(withOtherSecret, id)).rejects.toThrow(
       /^TREASURY_SECRET: key /,
     );
     // Withdrawn tokens do not count as data for which the service needs the secret.

@@ -5,9 +5,7 @@ import { waitForNotificationDelivery } from '../database/database-notifications.
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/**
- * Assigns a username that is not taken to a public key, as a purchase does, and waits until all listeners are notified.
- */
+/** Assigns a username as a purchase does, and waits until all listeners are notified. */
 export async function assignUsername(
   database: Database,
   pubkey: string,

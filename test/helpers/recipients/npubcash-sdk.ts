@@ -11,9 +11,8 @@ export function createSdkClient(wallet: RecipientClient, origin = wallet.origin)
 }
 
 export interface SdkSubscription {
-  /** Resolves when the SDK has authenticated, so that it receives updates. */
   ready: Promise<void>;
-  /** The quote id of the first update. */
+  /** The quote id. */
   updated: Promise<string>;
   /** The message of the first error. */
   failed: Promise<string>;

@@ -13,17 +13,15 @@ import type { NewQuote } from '../../../src/quotes/quote-store.ts';
 
 const HOUR_MS = 3_600_000;
 
-/** When a quote of {@link buildUnpaidQuote} was created, in milliseconds since 1970. */
+/** When a quote of {@link buildUnpaidQuote} was created. */
 export const DEFAULT_QUOTE_CREATED_AT_MS = 1_750_000_000_000;
 
-/** No mint listens at this URL. */
 export const UNREACHABLE_MINT_URL = 'http://127.0.0.1:1';
 
 export function randomPubkey(): string {
   return randomBytes(32).toString('hex');
 }
 
-/** Returns a quote as the service stores it before it returns the invoice to the payer. */
 export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = {}): NewQuote {
   const quoteId = overrides.quoteId ?? randomUUIDv7();
   const createdAtMs = overrides.createdAtMs ?? DEFAULT_QUOTE_CREATED_AT_MS;
@@ -49,7 +47,6 @@ export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = 
 }
 
 export interface PaidQuoteFixture {
-  /** Milliseconds since 1970. */
   paidAtMs: number;
   amountSat?: number;
   state?: PaidQuoteState;
@@ -59,11 +56,8 @@ export interface PaidQuoteFixture {
 export const FIRST_PAID_AT_MS = 1_700_000_000_000;
 
 /**
- * Inserts paid quotes of a recipient who has none yet, as if a wallet had seen all of them. The watcher does not poll
- * their states.
- *
- * @param quotes oldest payment first, or a number of quotes that were paid one second apart
- * @returns the quote ids, in the same order
+ * Inserts paid quotes of a recipient who has none yet, oldest payment first, as if a wallet had seen all of them. A
+ * number of quotes are paid one second apart. The watcher does not poll them.
  */
 export async function insertPaidQuotes(
   { db }: Database,
@@ -106,7 +100,6 @@ export async function insertPaidQuotes(
   return rows.map((row) => row.quote_id);
 }
 
-/** Records as a service without a zap key does. */
 export function createObservationRecorder(
   db: Db,
   {

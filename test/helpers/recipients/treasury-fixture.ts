@@ -15,7 +15,6 @@ export class TreasuryFixture {
   readonly db: Db;
   readonly clock = new TestClock();
 
-  /** Starts a mint for this test, and returns a fixture that uses it. */
   static async open(database: Database): Promise<TreasuryFixture> {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
@@ -31,7 +30,6 @@ export class TreasuryFixture {
     return { db: this.db, sealer: new Sealer(secret), clock: this.clock.now };
   }
 
-  /** Adds one or more amounts of ecash to the treasury, as username purchases do. */
   addEcash(...amountsSat: number[]): Promise<void> {
     return this.addExpiringEcash(null, ...amountsSat);
   }
@@ -41,20 +39,15 @@ export class TreasuryFixture {
     const payer = await EcashPayer.open(this.mint);
     const sealer = new Sealer(TEST_TREASURY_SECRET);
     for (const amountSat of amountsSat) {
-      const proofs = (await payer.mintProofs(amountSat)).map(({ id, amount, secret, C }) => ({
-        id,
-        amount: amount.toNumber(),
-        secret,
-        C,
+      const proofs = (await payer.mintProofs(amountSat)).map((proof) => ({
+        ...proof,
+        amount: proof.amount.toNumber(),
       }));
-      await addTreasuryProofs(
-        this.db,
-        await sealProofs(sealer, this.mint.url, proofs, expiresAtMs),
-      );
+      const sealed = await sealProofs(sealer, this.mint.url, proofs, expiresAtMs);
+      await addTreasuryProofs(this.db, sealed);
     }
   }
 
-  /** Returns the amount of the mint's ecash in the treasury. */
   async readBalanceSat(): Promise<number> {
     const balances = await listBalances(this.db);
     return balances.find(({ mintUrl }) => mintUrl === this.mint.url)?.amountSat ?? 0;

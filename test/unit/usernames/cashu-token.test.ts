@@ -26,27 +26,13 @@ const PROOF_V0 = keysetV0.createProof(2, 'an old secret');
 // test/acceptance/username-purchase.test.ts has the versions and encodings of tokens.
 
 describe('an acceptable token', () => {
-  const SHORT_ID = PROOF.id.slice(0, 16);
-
   it.each<[string, string]>([
-    ['short keyset ids', cashuA({ proofs: [{ ...PROOF, id: SHORT_ID }] })],
+    ['short keyset ids', cashuA({ proofs: [{ ...PROOF, id: PROOF.id.slice(0, 16) }] })],
     ['a mint URL that must be normalised', cashuA({ mint: 'HTTPS://Mint.Example:443//' })],
     ['no unit', jsonToken({ token: [{ mint: MINT_URL, proofs: [PROOF] }] })],
-    [
-      'two entries for the same mint',
-      jsonToken({
-        token: [
-          { mint: MINT_URL, proofs: [] },
-          { mint: `${MINT_URL}/`, proofs: [PROOF] },
-        ],
-      }),
-    ],
     ['an amount as a string', cashuA({ proofs: [{ ...PROOF, amount: '8' }] })],
   ])('accepts a token with %s', async (_case, token) => {
-    expect(await validate(token)).toEqual({
-      outcome: 'valid',
-      proofs: [withoutDleq(PROOF)],
-    });
+    expect(await validate(token)).toEqual({ outcome: 'valid', proofs: [withoutDleq(PROOF)] });
   });
 
   it('accepts proofs of an inactive keyset', async () => {
@@ -134,41 +120,34 @@ describe('an unacceptable token', () => {
   });
 
   async function expectRejected(token: string, reason: string): Promise<void> {
-    expect(await validate(token)).toEqual({
-      outcome: 'rejected',
-      reason: expect.stringContaining(reason),
-    });
+    const rejection = { outcome: 'rejected', reason: expect.stringContaining(reason) };
+    expect(await validate(token)).toEqual(rejection);
   }
 });
 
 describe('hostile input', () => {
-  const validTokens = [cashuA({}), cashuB({})];
-
   it('never throws when a byte is changed', () => {
-    const anyChange = fc.tuple(
-      fc.constantFrom(...validTokens),
-      fc.nat(),
-      fc.integer({ min: 1, max: 255 }),
-    );
+    const anyToken = fc.constantFrom(cashuA({}), cashuB({}));
     fc.assert(
-      fc.property(anyChange, ([token, position, xorMask]) => {
-        const bytes = Buffer.from(payloadOf(token), 'base64url');
-        const index = position % bytes.length;
-        bytes[index] = (bytes[index] ?? 0) ^ xorMask;
-        decodeToken(token.slice(0, 'cashuA'.length) + bytes.toString('base64url'));
-      }),
+      fc.property(
+        anyToken,
+        fc.nat(),
+        fc.integer({ min: 1, max: 255 }),
+        (token, position, xorMask) => {
+          const bytes = Buffer.from(payloadOf(token), 'base64url');
+          const index = position % bytes.length;
+          bytes[index] = (bytes[index] ?? 0) ^ xorMask;
+          decodeToken(token.slice(0, 'cashuA'.length) + bytes.toString('base64url'));
+        },
+      ),
       { numRuns: 2000 },
     );
   });
 
-  const withProofs = (proofsJson: string) =>
-    rawToken('A', `{"token":[{"mint":"${MINT_URL}","proofs":${proofsJson}}]}`);
-
-  // test/security/username-tokens.test.ts measures what large tokens cost.
+  // test/load/username-tokens.test.ts measures what large tokens cost.
   it.each<[string, string]>([
     ['padding', `cashuB${'A='.repeat(5_000)}`],
     ['unclosed JSON', rawToken('A', '['.repeat(10_000))],
-    ['a number of 10,000 digits', withProofs(`[{"amount":${'9'.repeat(10_000)}}]`)],
     [
       'an object with the key __proto__',
       rawToken('A', `{"__proto__":{"token":[{"mint":"${MINT_URL}","proofs":[]}]}}`),
