@@ -6,7 +6,7 @@ import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-s
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import { findListedQuotes, listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
-import { insertQuotes, type Quote } from '../../src/quotes/quote-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
   applyQuoteChanges,
   findMaxQuoteId,
@@ -198,17 +198,19 @@ it('finds the watched mints with a few index entries per mint', async () => {
 
 // PostgreSQL plans a prepared statement once for all parameters, so the plan must also be good for such a mint.
 describe('at a mint with most of the quotes', () => {
-  let quotes: Quote[];
+  let quoteIds: string[];
+  let quotes: Awaited<ReturnType<typeof listWatchedByMint>>;
 
   beforeAll(async () => {
     const maxId = await findMaxQuoteId(database.db);
     quotes = await listWatchedByMint(database.db, LARGE_MINT_URL, maxId - 100, 1_000);
-    expect(quotes).toHaveLength(100);
+    quoteIds = quotes.map((each) => each.quoteId);
+    expect(quoteIds).toHaveLength(100);
   });
 
   it.each<[string, number, (tx: Tx) => Promise<unknown>]>([
-    ['finds 100 quotes', 100, (tx) => findQuotesById(tx, LARGE_MINT_URL, quoteIdsOf(quotes))],
-    ['locks 100 quotes', 100, (tx) => lockQuotesById(tx, LARGE_MINT_URL, quoteIdsOf(quotes))],
+    ['finds 100 quotes', 100, (tx) => findQuotesById(tx, LARGE_MINT_URL, quoteIds)],
+    ['locks 100 quotes', 100, (tx) => lockQuotesById(tx, LARGE_MINT_URL, quoteIds)],
     [
       'lists the last 100 quotes',
       100,
@@ -228,11 +230,7 @@ describe('at a mint with most of the quotes', () => {
   });
 });
 
-function quoteIdsOf(quotes: readonly Quote[]): string[] {
-  return quotes.map((each) => each.quoteId);
-}
-
-function toPaid({ id }: Quote): QuoteChange {
+function toPaid({ id }: { id: number }): QuoteChange {
   return { id, state: 'PAID', watchUntilMs: 2, payment: { paidAtMs: 1, paidSeq: id } };
 }
 
