@@ -116,25 +116,15 @@ describe('nutpost trace while the service runs', () => {
     const [receiptId] = [...acceptingRelay.events.keys()];
     expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Created `);
     expect(stdout).toMatch(new RegExp(`  ${acceptingRelay.url}\n    Accepted after 1 attempt, `));
-    expect(stdout).toMatch(
-      new RegExp(`  ${rejectingRelay.url}\n    Rejected after .+: blocked: not you\n`),
-    );
-    expect(stdout).toMatch(
-      new RegExp(
-        `  ${unreachableUrl}\n    Not delivered yet after 0 attempts.*\n    The relay failed.*: `,
-      ),
-    );
+    expect(stdout).toContain(`  ${rejectingRelay.url}\n    Rejected after `);
+    expect(stdout).toContain(': blocked: not you\n');
+    expect(stdout).toContain(`  ${unreachableUrl}\n    Not delivered yet after 0 attempts`);
     expect(stdout).toContain('  Comment       (hidden: only the recipient may read it)\n');
-    const json = JSON.parse((await trace('--json', pr)).stdout);
-    expect(json.payments).toMatchObject([{ isZap: true, hasComment: true }]);
-    expect(json.payments[0].receipt).toMatchObject({
-      id: receiptId,
-      deliveries: expect.arrayContaining([
-        expect.objectContaining({ relayUrl: acceptingRelay.url, state: 'accepted', attempts: 1 }),
-        expect.objectContaining({ relayUrl: unreachableUrl, state: 'open', attempts: 0 }),
-      ]),
-    });
-    expect(stdout + JSON.stringify(json)).not.toContain('for your');
+    const json = (await trace('--json', pr)).stdout;
+    expect(JSON.parse(json).payments).toMatchObject([
+      { isZap: true, hasComment: true, receipt: { id: receiptId } },
+    ]);
+    expect(stdout + json).not.toContain('for your');
   });
 
   it('shows a mint report that the service ignored', async () => {

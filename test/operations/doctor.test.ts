@@ -40,10 +40,9 @@ afterAll(async () => {
 it('warns about missing migrations, accepts current migrations, and rejects unknown migrations', async () => {
   const beforeMigration = await runDoctorForCodes();
   expect(beforeMigration).toContain('warning database.migrations');
-  expect(beforeMigration.filter((code) => code.startsWith('problem'))).toEqual([]);
+  expect(beforeMigration.join()).not.toContain('problem');
 
-  const opened = await openDatabase({ kind: 'postgres', url: database.url }, () => undefined);
-  await opened.close();
+  await (await openDatabase({ kind: 'postgres', url: database.url }, () => undefined)).close();
   const afterMigration = await runDoctorForCodes();
   // The PostgreSQL server of the tests runs without fsync, because that is faster.
   expect(afterMigration).toContain('warning database.durability');
@@ -88,19 +87,14 @@ it('reports a database user without the right to read or write, and still checks
   await client.query(`grant select on all tables in schema public to ${role}`);
   expect(await runDoctorForCodes(urlOfRole.href)).toContain('problem database.read_only');
   await client.query(`grant insert, update, delete on all tables in schema public to ${role}`);
-  expect(
-    (await runDoctorForCodes(urlOfRole.href)).filter((code) => code.startsWith('problem')),
-  ).toEqual([]);
+  expect((await runDoctorForCodes(urlOfRole.href)).join()).not.toContain('problem');
 });
 
 it('reports a server whose notifications do not arrive', async () => {
   const opened = await openDatabase({ kind: 'postgres', url: database.url }, () => undefined);
   onTestFinished(() => opened.close());
-  const listenWithoutNotifications = async () => ({
-    isConnected: true,
-    close: async () => undefined,
-  });
-  const finding = await checkNotifications({ ...opened, listen: listenWithoutNotifications });
+  const listen = async () => ({ isConnected: true, close: async () => undefined });
+  const finding = await checkNotifications({ ...opened, listen });
   expect(toCode(finding)).toBe('problem database.notifications');
 });
 

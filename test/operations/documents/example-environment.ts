@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { expect } from 'vitest';
 import { demoEnv } from '../../../demo/demo.ts';
 import { startPaymentServer } from '../../../demo/payment-server.ts';
 import { TestMint } from '../../../demo/test-mint.ts';
@@ -30,9 +31,8 @@ const REQUIRED_PROGRAMS = ['curl', 'jq', 'openssl', 'sqlite3'];
 export interface ExampleEnvironment {
   mint: TestMint;
   service: Service;
-  /** URL of the payment server, which pays invoices of the test mint. */
+  /** Of the payment server, which pays invoices of the test mint. */
   payUrl: string;
-  /** Settings of the service. */
   env: Record<string, string> & { DATA_DIR: string };
 }
 
@@ -40,9 +40,7 @@ export interface ExampleEnvironment {
 export interface ExampleTerminal {
   folder: string;
   shell: DocumentShell;
-  /** Replaces documented addresses with the actual addresses of the environment. */
   toActual: (text: string) => string;
-  /** Replaces actual addresses with the documented addresses. */
   toDocumented: (text: string) => string;
 }
 
@@ -69,12 +67,10 @@ export async function startExampleEnvironment(
  */
 export async function openExampleTerminal(
   { mint, service, payUrl, env }: ExampleEnvironment,
-  {
-    exampleServicePort,
-    isOperatorGuide,
-  }: { exampleServicePort: number | null; isOperatorGuide: boolean },
+  options: { exampleServicePort: number | null; isOperatorGuide: boolean },
   cleanup: AsyncDisposableStack,
 ): Promise<ExampleTerminal> {
+  const { exampleServicePort, isOperatorGuide } = options;
   const folder = await createTemporaryFolder('example', cleanup);
   for (const name of await readdir(ROOT)) {
     if (!UNTRACKED_ENTRIES.has(name)) {
@@ -95,13 +91,17 @@ export async function openExampleTerminal(
   const [database, npubcash] = [await createOperationsDatabase(), await createOperationsDatabase()];
   cleanup.defer(() => database.drop());
   cleanup.defer(() => npubcash.drop());
+  const settingsOfShell =
+    exampleServicePort === null
+      ? env
+      : { PORT: `${exampleServicePort}`, ALLOW_PRIVATE_NETWORKS: 'true' };
   const { PATH = '' } = process.env;
   const shell = new DocumentShell(folder, {
     HOME: folder,
     PATH: [path.join(folder, '.bin'), path.join(ROOT, 'node_modules/.bin'), PATH].join(':'),
     LANG: 'C.UTF-8',
     NO_COLOR: '1',
-    ...createShellSettings(env, exampleServicePort, isOperatorGuide),
+    ...(isOperatorGuide ? {} : settingsOfShell),
   });
   cleanup.defer(() => shell.close());
   const addresses: [documented: string, actual: string][] = [
@@ -123,31 +123,10 @@ export async function openExampleTerminal(
   return {
     folder,
     shell,
-    toActual: (text) =>
-      addresses.reduce(
-        (result, [documented, actual]) => result.replaceAll(documented, actual),
-        text,
-      ),
+    toActual: (text) => addresses.reduce((result, [from, to]) => result.replaceAll(from, to), text),
     toDocumented: (text) =>
-      addresses.reduce(
-        (result, [documented, actual]) =>
-          actual === '' ? result : result.replaceAll(actual, documented),
-        text,
-      ),
+      addresses.reduce((result, [to, from]) => (from ? result.replaceAll(from, to) : result), text),
   };
-}
-
-function createShellSettings(
-  env: Record<string, string>,
-  exampleServicePort: number | null,
-  isOperatorGuide: boolean,
-): Record<string, string> {
-  if (isOperatorGuide) {
-    return {};
-  }
-  return exampleServicePort === null
-    ? env
-    : { PORT: `${exampleServicePort}`, ALLOW_PRIVATE_NETWORKS: 'true' };
 }
 
 export async function installRequiredPrograms(): Promise<void> {
@@ -164,7 +143,6 @@ async function createTemporaryFolder(name: string, cleanup: AsyncDisposableStack
   return folder;
 }
 
-/** Creates the recipient alice, two payments to her, and an unpaid invoice. */
 async function createAlice(
   service: Service,
   mint: TestMint,
@@ -173,9 +151,7 @@ async function createAlice(
   const alice = new RecipientClient(service.publicOrigin);
   const payer = await EcashPayer.open(mint);
   const { status } = await requestUsername(alice, 'alice', await payer.mintToken(usernamePriceSat));
-  if (status !== 201) {
-    throw new Error(`could not buy the username alice: HTTP ${status}`);
-  }
+  expect(status).toBe(201);
   const socket = await alice.openSocket();
   const requestInvoice = async (amountSat: number) => {
     const path = `/.well-known/lnurlp/alice?amount=${amountSat * 1000}`;

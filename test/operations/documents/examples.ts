@@ -30,20 +30,14 @@ export interface ExpectedOutput {
   text: string;
 }
 
-const KNOWN_MARKS = ['run', 'service', 'output'];
-
-/** Returns the runnable blocks of a document, in order. */
 export function extractExamples(blocks: readonly CodeBlock[]): Example[] {
   return blocks.flatMap((block, index): Example[] => {
     const { line, language, marks, text } = block;
     const nextBlock = blocks[index + 1];
     const output = nextBlock?.marks.includes('output') === true ? nextBlock : null;
     const fileName = marks.find((mark) => mark.startsWith('file='))?.slice('file='.length);
-    const unknownMark = marks.find(
-      (mark) => !KNOWN_MARKS.includes(mark) && !mark.startsWith('file='),
-    );
-    if (unknownMark !== undefined) {
-      throw new Error(`line ${line}: unknown mark '${unknownMark}'`);
+    if (marks.some((mark) => !/^(run|service|output|file=.*)$/.test(mark))) {
+      throw new Error(`line ${line}: unknown mark in '${marks.join(' ')}'`);
     }
     if (fileName !== undefined) {
       return [{ line, kind: 'file', name: fileName, text }];
@@ -67,7 +61,6 @@ export function extractExamples(blocks: readonly CodeBlock[]): Example[] {
   });
 }
 
-/** Splits a console block into its commands, and their outputs. */
 function parseConsoleSteps(text: string): Step[] {
   return text
     .split(/^\$ /m)

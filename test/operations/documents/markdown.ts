@@ -1,7 +1,6 @@
 export interface CodeBlock {
-  /** Line number of the first line of code in the document, from 1. */
+  /** Of the first line of code in the document, from 1. */
   line: number;
-  /** For example `sh`. Empty if the fence has no language. */
   language: string;
   /** Words after the language, such as `run` or `file=sign.js`. */
   marks: readonly string[];
@@ -20,7 +19,6 @@ export interface Document {
 /** A fence may be indented, because code blocks in list items are indented. */
 const FENCE = /^( *)(`{3,}|~{3,})\s*(\S*)\s*(.*)$/;
 
-/** Parses the subset of Markdown that these tests need. */
 export function parseMarkdown(text: string): Document {
   const blocks: CodeBlock[] = [];
   const proseLines: string[] = [];

@@ -1,8 +1,6 @@
 import type { ExpectedOutput } from './examples.ts';
 
-/**
- * Patterns of values that differ between runs, with their placeholders. Later patterns may match earlier placeholders.
- */
+/** Values that differ between runs, with their placeholders. Later patterns may match earlier placeholders. */
 const VOLATILE_PATTERNS: readonly [RegExp, string][] = [
   [/\bnpub1[0-9a-z]*(…|\.\.\.)?/g, '<npub>'],
   [/\blnbc[0-9a-z]+(…|\.\.\.)?/g, '<invoice>'],
@@ -16,9 +14,6 @@ const VOLATILE_PATTERNS: readonly [RegExp, string][] = [
   [/\b[12]\d{9}\b/g, '<unix seconds>'],
 ];
 
-/** In expected output, a line of three dots stands for any number of lines. */
-const DOTS_LINE = /^[ \t]*(\.\.\.|…)$/;
-
 function replaceVolatileValues(text: string): string {
   return VOLATILE_PATTERNS.reduce(
     (result, [pattern, placeholder]) => result.replace(pattern, placeholder),
@@ -26,17 +21,15 @@ function replaceVolatileValues(text: string): string {
   );
 }
 
-/** Converts actual output to the form that {@link buildExpectedPattern} matches. */
 export function normaliseOutput(printed: string, { language }: ExpectedOutput): string {
   return `${replaceVolatileValues(language === 'json' ? formatJson(printed) : printed)}\n`;
 }
 
-/** Returns a pattern that matches actual output that agrees with the output in a document. */
 export function buildExpectedPattern({ language, text }: ExpectedOutput): RegExp {
   const documented = replaceVolatileValues(language === 'json' ? formatJson(text) : text);
   const linePatterns = documented
     .split('\n')
-    .map((line) => (DOTS_LINE.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`));
+    .map((line) => (/^[ \t]*(\.\.\.|…)$/.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`));
   return new RegExp(`^${linePatterns.join('')}$`);
 }
 

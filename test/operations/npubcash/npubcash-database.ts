@@ -79,11 +79,7 @@ export class NpubcashDatabase {
   }
 
   /** Adds payments to each recipient, three per second. Their invoices cannot be decoded. */
-  async addManyPayments(
-    pubkeys: readonly string[],
-    paymentsPerRecipient: number,
-    firstPaidAtMs: number,
-  ): Promise<void> {
+  async addManyPayments(pubkeys: readonly string[], perRecipient: number, firstPaidAtMs: number) {
     await this.#client.query(
       `insert into mint_quotes (created_at, unit, mint_url, payment_request, quote_id, expires_at,
          amount, pubkey, state, paid_at)
@@ -92,7 +88,7 @@ export class NpubcashDatabase {
        from unnest($1::text[]) as pubkey, generate_series(1, $2::int) as number,
          lateral (select md5(pubkey || number) as quote_id,
            $3::timestamptz + number / 3 * interval '1 s' as paid_at) as made`,
-      [pubkeys, paymentsPerRecipient, new Date(firstPaidAtMs)],
+      [pubkeys, perRecipient, new Date(firstPaidAtMs)],
     );
   }
 
@@ -144,12 +140,7 @@ export class NpubcashDatabase {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** Creates an invoice that looks like an npubcash invoice. By default, it expires after an hour. */
-export function createInvoice(
-  amountSat: number,
-  createdAtMs: number,
-  expirySeconds = 3_600,
-): string {
+export function createInvoice(amountSat: number, createdAtMs: number, expirySeconds = 3_600) {
   return encodeInvoice({
     amountMsat: amountSat * 1000,
     createdAt: Math.floor(createdAtMs / 1000),
