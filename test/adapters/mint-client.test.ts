@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { type InvoiceDescription, MintClient } from '../../src/mints/mint-client.ts';
+import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
@@ -275,7 +275,6 @@ function unavailable(reason: string) {
   return { outcome: 'unavailable', reason };
 }
 
-/** Returns the results of all four kinds of requests: creation, single read, batch and mint info. */
 async function sendAllRequests(mintUrl: string, quoteId = 'a'): Promise<object[]> {
   return [
     await client.createQuote(mintUrl, { amountSat: 1 }),
@@ -285,12 +284,8 @@ async function sendAllRequests(mintUrl: string, quoteId = 'a'): Promise<object[]
   ];
 }
 
-async function createQuote(
-  mint: TestMint,
-  amountSat: number,
-  description: InvoiceDescription = {},
-) {
-  const result = await client.createQuote(mint.url, { amountSat, ...description });
+async function createQuote(mint: TestMint, amountSat: number) {
+  const result = await client.createQuote(mint.url, { amountSat });
   if (result.outcome !== 'created') {
     throw new Error(`no quote: ${JSON.stringify(result)}`);
   }

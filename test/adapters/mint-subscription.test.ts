@@ -21,10 +21,8 @@ import { createTestMintRateLimiter } from '../helpers/mints/mint-rate-limiter-fi
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 
-/** The delay after the first rate limit error of a mint. */
 const RATE_LIMIT_COOLDOWN_MS = 2 * SECOND_MS;
 
-/** The limits of one connection. */
 const MAX_QUOTES_PER_CONNECTION = 1_000;
 
 /** Shortens batching and reconnect delays. Rate limit delays, ping intervals and timeouts stay as in production. */
@@ -289,7 +287,6 @@ function createConnectionSlots(max: number): SiteSemaphore {
   return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [], allowPrivateNetworks: true });
 }
 
-/** Subscribes quotes at a new fake mint, which confirms the subscription. */
 async function startSubscribed(
   quoteIds: string[],
   options: HarnessOptions = {},
@@ -307,7 +304,6 @@ async function startSubscribed(
   return { mint, connection, ...harness };
 }
 
-/** Subscribes as many quotes on the first connection as fit on it. */
 async function startWithFullConnection(idPrefix: string) {
   const [firstId = '', ...otherIds] = createQuoteIds(idPrefix, MAX_QUOTES_PER_CONNECTION);
   const harness = await startSubscribed([firstId]);
@@ -319,34 +315,23 @@ async function subscribeInPortions(
   { subscription, connection, subscribeOutcomes }: Harness,
   quoteIds: readonly string[],
 ): Promise<void> {
-  const portionSize = 500;
-  for (let start = 0; start < quoteIds.length; start += portionSize) {
-    subscription.subscribe(quoteIds.slice(start, start + portionSize));
+  for (let start = 0; start < quoteIds.length; start += 500) {
+    subscription.subscribe(quoteIds.slice(start, start + 500));
     connection.confirmSubscription(await connection.requests.next());
     await subscribeOutcomes.next();
   }
 }
 
-/** Waits for the next connection to the mint and confirms its first subscription. */
 async function confirmNextConnection({
   mint,
   subscribeOutcomes,
 }: Harness): Promise<FakeMintConnection> {
-  const nextConnection = mint.connections.next();
-  while (vi.isFakeTimers() && !(await isSettled(nextConnection))) {
-    await advanceTime(1);
-  }
-  const connection = await nextConnection;
+  const connection = await mint.connections.next();
   connection.confirmSubscription(await connection.requests.next());
   expect(await subscribeOutcomes.next()).toBe('confirmed');
   return connection;
 }
 
-async function isSettled(promise: Promise<unknown>): Promise<boolean> {
-  return (await Promise.race([promise, Promise.resolve('pending')])) !== 'pending';
-}
-
-/** Creates a subscription without quotes, and queues of everything that it reports, logs and opens. */
 function createSubscription(
   mintUrl: string,
   {

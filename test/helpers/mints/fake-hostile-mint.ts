@@ -5,26 +5,17 @@ import { type LoopbackServer, listenOnLoopback } from '../network/loopback-serve
 export type HostileResponder = (connection: Socket) => void;
 
 export interface HostileMint extends LoopbackServer {
-  /** Number of requests that got a hostile response. */
   hostileResponseCount(): number;
-  /** Resolves when the mint starts its first hostile response. */
   firstHostileResponse: Promise<void>;
 }
 
-/** A valid response to `GET /v1/info` (NUT-06). */
 const MINT_INFO = JSON.stringify({
   nuts: { 4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false } },
 });
 
-/** Approximate size of each write by {@link flood}. */
 const FLOOD_WRITE_BYTES = 64 * 1024;
 
-/**
- * Starts a mint that calls `respond` for each request. By default, the mint sends a valid response to requests for
- * its info, so that the service tries to use it.
- *
- * @param options.hasHostileInfo whether requests for the mint's info also get a hostile response
- */
+/** Requests for the info get a valid response by default, so that the service tries to use the mint. */
 export async function startHostileMint(
   respond: HostileResponder,
   options: { hasHostileInfo?: boolean } = {},

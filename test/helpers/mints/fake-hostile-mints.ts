@@ -15,7 +15,6 @@ export const HOSTILE_BEHAVIOURS = ['changes states', 'fails', 'hangs'] as const;
 
 type HostileBehaviour = (typeof HOSTILE_BEHAVIOURS)[number];
 
-/** The info of a mint that supports subscriptions (NUT-17) and batches (NUT-29). */
 export const HOSTILE_MINT_INFO = {
   nuts: {
     4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
@@ -29,11 +28,6 @@ const NOTIFICATION_INTERVAL_MS = 2_000;
 
 const INTERNAL_SERVER_ERROR = 500;
 
-/**
- * Starts mints, each on a port of its own, which the service counts as different sites in development.
- *
- * @returns their URLs
- */
 export async function startHostileMints(
   behaviours: readonly HostileBehaviour[],
 ): Promise<string[]> {

@@ -21,13 +21,11 @@ import type {
 /** Denominations from 1 to 2^20 sats. */
 const KEY_COUNT = 21;
 
-/** A keyset with its private keys. It signs outputs and verifies proofs as a mint does, and creates proofs. */
 export class FakeMintKeyset {
   readonly keyset: Keyset;
   readonly keys: KeysetKeys;
   readonly #keyPairs: KeysetPair;
 
-  /** @param options.version version of the keyset id (NUT-02) */
   constructor(options: { version?: 0 | 1; inputFeePpk?: number; finalExpiry?: number } = {}) {
     const { version = 1, inputFeePpk = 0, finalExpiry } = options;
     this.#keyPairs = createNewMintKeys(KEY_COUNT, undefined, {
@@ -46,7 +44,6 @@ export class FakeMintKeyset {
     this.keys = { id, keys: serializeMintKeys(pubKeys) };
   }
 
-  /** Signs an output, with a DLEQ proof (NUT-12). */
   sign({ amount, id, B_ }: BlindedMessage): BlindSignature & { dleq: { e: string; s: string } } {
     const point = pointFromHex(B_);
     const key = this.#privateKey(amount);
@@ -55,7 +52,6 @@ export class FakeMintKeyset {
     return { amount, id, C_, dleq: { e: hex(e), s: hex(s) } };
   }
 
-  /** Creates the proof that a wallet has after the mint signed this secret. */
   createProof(
     amount: number,
     secret: string,
@@ -74,7 +70,6 @@ export class FakeMintKeyset {
     return { id, amount, secret, C, dleq: { ...dleq, r: r.toString(16).padStart(64, '0') } };
   }
 
-  /** Returns whether the proof has a valid signature of this keyset. */
   verifyProof({ id, amount, secret, C }: Proof): boolean {
     const proof = { id, secret: new TextEncoder().encode(secret), C: pointFromHex(C) };
     return id === this.keyset.id && verifyUnblindedSignature(proof, this.#privateKey(amount));

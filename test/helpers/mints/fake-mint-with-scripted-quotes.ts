@@ -5,20 +5,17 @@ import { onTestFinished } from 'vitest';
 import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
 import { type LoopbackServer, listenOnLoopback } from '../network/loopback-server.ts';
 
-/** The body of a request to create a mint quote (NUT-23). */
 interface MintQuoteRequest {
   amount: number;
   description?: string;
   pubkey?: string;
 }
 
-/** Builds the response to a request for a new quote. Receives a valid response to modify. */
 export type QuoteResponseBuilder = (
   quoteRequest: MintQuoteRequest,
   validResponse: { quote: string; request: string },
 ) => object;
 
-/** The response to `GET /v1/info` (NUT-06). */
 const MINT_INFO = {
   nuts: {
     4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
@@ -26,12 +23,7 @@ const MINT_INFO = {
   },
 };
 
-/**
- * Starts a mint that responds to every request for a new quote with the result of `buildQuoteResponse`, and to every
- * GET request with its info. The mint stops when the test ends.
- *
- * @param quoteStatus HTTP status of the responses with quotes
- */
+/** Every GET request gets the info. */
 export async function startMintWithScriptedQuotes(
   buildQuoteResponse: QuoteResponseBuilder,
   quoteStatus = 200,

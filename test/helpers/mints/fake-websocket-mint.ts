@@ -1,16 +1,13 @@
 import { createServer } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { QuoteObservation } from '../../../src/mints/quote-responses.ts';
 import { listenOnLoopback } from '../network/loopback-server.ts';
 
-/** Returns the message with which a mint reports the state of a quote (NUT-17). */
 export function buildQuoteNotification(quote: string, state: string): object {
   const params = { subId: 'any', payload: { quote, state } };
   return { jsonrpc: '2.0', method: 'subscribe', params };
 }
 
-/** A queue whose consumer can wait for the next item. */
 export class AsyncQueue<T> {
   readonly #items: T[] = [];
   readonly #waitingConsumers: ((item: T) => void)[] = [];
@@ -28,14 +25,12 @@ export class AsyncQueue<T> {
     }
   }
 
-  /** Removes and returns the first item, or waits for an item if the queue is empty. */
   async next(): Promise<T> {
     return this.#items.length > 0
       ? (this.#items.shift() as T)
       : await new Promise((resolve) => this.#waitingConsumers.push(resolve));
   }
 
-  /** Removes and returns all items. */
   drain(): T[] {
     return this.#items.splice(0);
   }
@@ -51,7 +46,6 @@ interface JsonRpcRequest {
 export class FakeMintConnection {
   readonly requests = new AsyncQueue<JsonRpcRequest>();
   readonly socket: WebSocket;
-  #probeCount = 0;
 
   constructor(socket: WebSocket) {
     this.socket = socket;
@@ -65,19 +59,6 @@ export class FakeMintConnection {
 
   sendQuoteState(quote: string, state: string): void {
     this.send(buildQuoteNotification(quote, state));
-  }
-
-  /**
-   * Waits until the client has read all messages sent so far: sends one more message as a probe, and waits until the
-   * client reports it to `observations`. The state alternates, because clients ignore repeated states.
-   */
-  async waitUntilClientHasRead(
-    observations: AsyncQueue<QuoteObservation>,
-    quoteId: string,
-  ): Promise<void> {
-    this.sendQuoteState(quoteId, this.#probeCount % 2 === 0 ? 'UNPAID' : 'PENDING');
-    this.#probeCount += 1;
-    await observations.next();
   }
 
   send(message: unknown): void {
@@ -94,7 +75,6 @@ export class FakeWebSocketMint {
   readonly connections = new AsyncQueue<FakeMintConnection>();
   readonly requestedPaths: string[] = [];
   readonly url: string;
-  /** The HTTP status that rejects WebSocket handshakes. Null means that handshakes succeed. */
   upgradeRejectionStatus: number | null = null;
 
   static async start(options: { autoPong?: boolean } = {}): Promise<FakeWebSocketMint> {

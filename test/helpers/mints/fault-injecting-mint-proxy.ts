@@ -2,14 +2,7 @@ import { createServer, request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { type LoopbackServer, listenOnLoopback } from '../network/loopback-server.ts';
 
-/**
- * Starts a proxy between the service and a real mint.
- *
- * @param mintUrl `http://host:port`
- * @param shouldBlock returns true for the paths at which the proxy responds with 404 instead of forwarding
- * @param shouldDropResponse returns true for the paths at which the proxy forwards the request to the mint, but
- *   disconnects instead of sending the mint's response
- */
+/** Stands between the service and a real mint. A dropped response is one to a request that the mint has received. */
 export async function startFaultInjectingMintProxy(
   mintUrl: string,
   shouldBlock: (path: string) => boolean,

@@ -1,6 +1,5 @@
 import { MintPolicy } from '../../../src/mints/mint-policy.ts';
 
-/** Creates the policy of an operator who named one mint. */
 export function createMintPolicy(
   operatorMintUrl: string,
   options: { zapMintUrls?: readonly string[]; allowPrivateNetworks?: boolean } = {},

@@ -8,10 +8,6 @@ export interface LoopbackConnectionCounter {
   close(): Promise<unknown>;
 }
 
-/**
- * Listens on a port of 127.0.0.1 and on the same port of ::1. Counts connections and never responds. A test uses
- * it to check that the service does not connect to loopback addresses.
- */
 export async function startLoopbackConnectionCounter(): Promise<LoopbackConnectionCounter> {
   let connectionCount = 0;
   const countConnection = () => {

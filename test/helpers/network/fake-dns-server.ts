@@ -2,7 +2,6 @@ import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
 import ipaddr from 'ipaddr.js';
 
-/** A resource record. `name` defaults to the queried name. */
 export type DnsRecord =
   | { type: 'A' | 'AAAA'; address: string; name?: string }
   | { type: 'CNAME'; target: string; name?: string };
@@ -11,7 +10,6 @@ export type DnsRecord =
 export type DnsAnswer = DnsRecord[] | 'server failure' | 'silence';
 
 export interface FakeDnsServer {
-  /** Address and port in the format of `Resolver#setServers`. */
   address: string;
   close(): Promise<void>;
 }
@@ -32,11 +30,6 @@ const FLAGS_NO_SUCH_NAME = 0x8183;
 
 const HEADER_BYTES = 12;
 
-/**
- * Starts a DNS server on 127.0.0.1 that answers each query with the result of `getAnswer`.
- *
- * @param getAnswer may return a promise, to delay the response
- */
 export async function startFakeDnsServer(
   getAnswer: (name: string, type: DnsQuestionType) => DnsAnswer | Promise<DnsAnswer>,
 ): Promise<FakeDnsServer> {
@@ -64,7 +57,6 @@ export async function startFakeDnsServer(
 interface Question {
   name: string;
   type: number;
-  /** Position after the question in the query. */
   endOffset: number;
 }
 

@@ -5,14 +5,9 @@ export interface LoopbackServer {
   port: number;
   /** Always has the scheme `http`, even if the server uses another protocol. */
   url: string;
-  /** Destroys the open connections and stops the server. */
   close(): Promise<void>;
 }
 
-/**
- * Starts to listen, by default on a free port of 127.0.0.1. Ignores errors of connections, because clients reset
- * connections in tests.
- */
 export async function listenOnLoopback(
   server: Server,
   { host = '127.0.0.1', port = 0 } = {},

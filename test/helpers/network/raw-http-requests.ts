@@ -13,11 +13,6 @@ export interface RawRequest {
   body?: string;
 }
 
-/**
- * Sends a request without the changes that `fetch` makes to headers and paths.
- *
- * @throws if the response is not JSON or does not match the OpenAPI document
- */
 export async function sendRawRequest(
   origin: string,
   path: string,
@@ -39,7 +34,6 @@ export async function sendRawRequest(
   return apiResponse;
 }
 
-/** Sends text over TCP. Returns everything that the server sends until it disconnects. */
 export async function sendRawBytes(origin: string, request: string): Promise<string> {
   const { hostname, port } = new URL(origin);
   const socket = connect(Number(port), hostname);

@@ -19,7 +19,6 @@ export class RawWebSocket {
     });
   }
 
-  /** Connects and sends the handshake, or other bytes instead. Does not wait for a response. */
   static async connect(
     origin: string,
     handshake = buildQuoteSocketHandshake(),
@@ -31,7 +30,6 @@ export class RawWebSocket {
     return new RawWebSocket(connection);
   }
 
-  /** All received bytes, including frame headers, as Latin-1 text. */
   get received(): string {
     return this.#received.toString('latin1');
   }
@@ -42,14 +40,12 @@ export class RawWebSocket {
     }
   }
 
-  /** Waits for the server's challenge, responds to it, and waits until the server accepts the response. */
   async authenticate(authorization: string): Promise<void> {
     await this.waitForText('"challenge"');
     this.send(encodeFrame(JSON.stringify({ type: 'challenge-response', payload: authorization })));
     await this.waitForText('challenge-success');
   }
 
-  /** @returns false if the send buffer is full */
   send(bytes: Buffer): boolean {
     return this.connection.write(bytes);
   }

@@ -7,10 +7,6 @@ export type FailureResponse = Pick<ApiResponse, 'status' | 'body'>;
 const REQUEST_INTERVAL_MS = 10;
 const WAIT_TIMEOUT_MS = 60_000;
 
-/**
- * Sends the same request repeatedly until the test ends. The test fails if a response is neither a success nor the
- * expected failure.
- */
 export class RequestRepeater {
   slowestResponseMs = 0;
   #successCount = 0;
@@ -18,31 +14,26 @@ export class RequestRepeater {
   #isStopping = false;
   readonly #loop: Promise<void>;
 
-  /** @param expectedFailure null if every response must be a success */
   constructor(expectedFailure: FailureResponse | null, sendRequest: () => Promise<ApiResponse>) {
     this.#loop = this.#sendRepeatedly(expectedFailure, sendRequest);
     onTestFinished(() => this.stop());
   }
 
-  /** Waits for this many more successes. */
   async waitForSuccesses(count: number): Promise<void> {
     const target = this.#successCount + count;
     await this.#waitUntil(() => this.#successCount >= target);
   }
 
-  /** Waits for this many more failures. */
   async waitForFailures(count: number): Promise<void> {
     const target = this.#failureCount + count;
     await this.#waitUntil(() => this.#failureCount >= target);
   }
 
-  /** @throws if a response was neither a success nor the expected failure */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#loop;
   }
 
-  /** Waits until the condition is true. Throws an error at once if a response was unexpected. */
   async #waitUntil(condition: () => boolean): Promise<void> {
     const conditionMet = vi.waitUntil(condition, {
       timeout: WAIT_TIMEOUT_MS,

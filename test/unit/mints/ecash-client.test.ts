@@ -195,7 +195,6 @@ describe('restore', () => {
   });
 });
 
-/** Creates a client that receives the same response to every request. */
 function clientForResponse(response: HttpResponse) {
   const requests: GuardedRequest[] = [];
   const fetch = {

@@ -98,17 +98,14 @@ describe('QuoteCreator.createQuote with a description', () => {
   });
 });
 
-/** Creates quotes at a fake mint that returns these results one by one. */
 function createQuoteCreator(...results: CreateQuoteResult[]) {
   const sentParams: object[] = [];
-  const waits: object[] = [];
   const logged: object[] = [];
   let beforeResponse: () => Promise<void> = async () => {};
   const creator = new QuoteCreator({
     client: {
-      createQuote: async (_mintUrl, params, wait = {}) => {
+      createQuote: async (_mintUrl, params) => {
         sentParams.push(params);
-        waits.push(wait);
         await beforeResponse();
         return results.shift() ?? expect.fail('unexpected request');
       },
@@ -124,5 +121,5 @@ function createQuoteCreator(...results: CreateQuoteResult[]) {
     beforeResponse = whileMintResponds;
     return await creator.createQuote(MINT_URL, params, 'a');
   };
-  return { create, sentParams, waits, logged };
+  return { create, sentParams, logged };
 }

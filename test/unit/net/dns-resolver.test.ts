@@ -1,13 +1,12 @@
 import { createSocket } from 'node:dgram';
 import type { LookupAddress } from 'node:dns';
 import { once } from 'node:events';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { createDnsResolver, type ResolveHostname } from '../../../src/net/dns-resolver.ts';
 import { toFailureReason } from '../../../src/net/request-failure.ts';
 import {
   type DnsAnswer,
   type DnsQuestionType,
-  type FakeDnsServer,
   startFakeDnsServer,
 } from '../../helpers/network/fake-dns-server.ts';
 
@@ -19,11 +18,6 @@ const MAX_QUICK_LOOKUPS_MS = 900;
 
 const CLOSED_PORT = '127.0.0.1:9';
 
-const cleanups: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
-});
-
 describe('createDnsResolver', () => {
   it.each([
     ['AAAA', IPV4_ADDRESS],
@@ -34,7 +28,7 @@ describe('createDnsResolver', () => {
       const server = await startFakeDnsServer((_name, type) =>
         type === droppedType ? 'silence' : recordsFor(type),
       );
-      cleanups.push(() => server.close());
+      onTestFinished(() => server.close());
       const resolve = createDnsResolver([server.address]);
       const startedAt = performance.now();
       expect(await resolve('mint.example')).toEqual([expected]);
@@ -45,7 +39,8 @@ describe('createDnsResolver', () => {
   );
 
   it('waits only once for an unresponsive name server', async () => {
-    const server = await startServerForAllNames();
+    const server = await startFakeDnsServer((_name, type) => recordsFor(type));
+    onTestFinished(() => server.close());
     const resolve = createDnsResolver([await openUnresponsivePort(), server.address]);
     expect(await resolve('mint.example')).toEqual([IPV4_ADDRESS, IPV6_ADDRESS]);
     const startedAt = performance.now();
@@ -66,7 +61,7 @@ describe('createDnsResolver', () => {
         ? 'server failure'
         : [],
     );
-    cleanups.push(() => server.close());
+    onTestFinished(() => server.close());
     expect(await lookUpFailureReason(createDnsResolver([server.address]), name)).toBe(reason);
   });
 
@@ -78,17 +73,11 @@ describe('createDnsResolver', () => {
   });
 });
 
-async function startServerForAllNames(): Promise<FakeDnsServer> {
-  const server = await startFakeDnsServer((_name, type) => recordsFor(type));
-  cleanups.push(() => server.close());
-  return server;
-}
-
 /** Opens a UDP port that never responds, and returns its address. */
 async function openUnresponsivePort(): Promise<string> {
   const socket = createSocket('udp4').bind(0, '127.0.0.1');
   await once(socket, 'listening');
-  cleanups.push(async () => socket.close());
+  onTestFinished(() => void socket.close());
   return `127.0.0.1:${socket.address().port}`;
 }
 

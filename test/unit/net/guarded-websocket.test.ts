@@ -1,19 +1,15 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
-import {
-  type AddressInfo,
-  createServer as createTcpServer,
-  type Server,
-  type Socket,
-} from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocketServer } from 'ws';
 import {
   type CloseReason,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../../src/net/guarded-websocket.ts';
+import { listenOnLoopback } from '../../helpers/network/loopback-server.ts';
 
 // The bits and opcodes of a frame's first byte, and the mask bit of its second byte (RFC 6455 section 5.2).
 const FIN = 0x80; // the last frame of a message
@@ -22,13 +18,6 @@ const CONTINUATION = 0x0;
 const TEXT = 0x1;
 const BINARY = 0x2;
 const PING = 0x9;
-
-const cleanups: (() => void)[] = [];
-afterEach(() => {
-  for (const cleanup of cleanups.splice(0)) {
-    cleanup();
-  }
-});
 
 // test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
 
@@ -40,11 +29,9 @@ describe('createGuardedWebSocketConnector', () => {
   });
 
   it('opens a connection without extensions', async () => {
-    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
-    cleanups.push(() => server.close());
-    await once(server, 'listening');
-    const connection = once(server, 'connection');
-    const socket = connectTo(server.address() as AddressInfo);
+    const server = createServer();
+    const connection = once(new WebSocketServer({ server }), 'connection');
+    const socket = connectTo(await listen(server));
     await once(socket, 'open');
     const [serverSocket, request] = await connection;
     expect(request.headers['sec-websocket-extensions']).toBeUndefined();
@@ -73,10 +60,7 @@ describe('createGuardedWebSocketConnector', () => {
       },
     ],
   ])('times out if the handshake response is %s', async (_case, respond) => {
-    const server = createTcpServer((serverSocket) => {
-      serverSocket.on('error', () => undefined);
-      respond(serverSocket);
-    });
+    const server = createTcpServer(respond);
     const closing = waitForClose(connectTo(await listen(server), 100));
     expect(await closing).toEqual({ reason: 'timed out', status: null });
   });
@@ -110,12 +94,12 @@ describe('createGuardedWebSocketConnector', () => {
   });
 });
 
-function connectTo({ port }: AddressInfo, handshakeTimeoutMs?: number): GuardedSocket {
+function connectTo(url: string, handshakeTimeoutMs?: number): GuardedSocket {
   const connect = createGuardedWebSocketConnector({
     allowPrivateNetworks: true,
     ...(handshakeTimeoutMs !== undefined && { handshakeTimeoutMs }),
   });
-  return connect(`ws://127.0.0.1:${port}/v1/ws`);
+  return connect(url);
 }
 
 async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
@@ -124,15 +108,10 @@ async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
 }
 
 /** Completes each handshake with additional headers, sends bytes, and keeps the connection open. */
-function startHandshakeServer(
-  headers: string,
-  bytes: Buffer = Buffer.alloc(0),
-): Promise<AddressInfo> {
+function startHandshakeServer(headers: string, bytes = Buffer.alloc(0)): Promise<string> {
   const server = createServer().on('upgrade', (request, serverSocket) => {
-    serverSocket.on('error', () => undefined);
     serverSocket.write(renderHandshakeResponse(request, headers));
     serverSocket.write(bytes);
-    cleanups.push(() => serverSocket.destroy());
   });
   return listen(server);
 }
@@ -162,9 +141,8 @@ function frame(firstByte: number, length: number): Buffer {
   return Buffer.concat([header.subarray(0, length < 126 ? 2 : 10), payload]);
 }
 
-async function listen(server: Server): Promise<AddressInfo> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanups.push(() => server.close());
-  return server.address() as AddressInfo;
+async function listen(server: Server): Promise<string> {
+  const { url, close } = await listenOnLoopback(server);
+  onTestFinished(close);
+  return url.replace('http', 'ws');
 }
