@@ -20,15 +20,6 @@ beforeEach(() => {
 });
 
 describe.each(['nutshell', 'cdk'] as const)('MintClient with a mint like %s', (style) => {
-  it('creates a quote', async () => {
-    const mint = await startTestMint({ style });
-    const quote = await createQuote(mint, 21);
-    expect(quote).toMatchObject({ amountSat: 21, pubkey: null });
-    expect(quote.request).toMatch(/^lnbc/);
-    expect(quote.expiry).toBeGreaterThan(Date.now() / 1000);
-    expect([...mint.quotes.keys()]).toEqual([quote.quoteId]);
-  });
-
   it.each([
     ['the public key that the mint echoes', true, PUBKEY],
     ['no public key if the mint echoes none', false, null],

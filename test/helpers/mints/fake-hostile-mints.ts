@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { listenOnLoopback } from '../network/loopback-server.ts';
@@ -70,7 +71,7 @@ async function respond(
   if (behaviour === 'fails') {
     response.writeHead(INTERNAL_SERVER_ERROR).end();
   } else if (behaviour === 'changes states') {
-    const body = await readBody(request);
+    const body = await text(request);
     const { pathname } = new URL(request.url ?? '', 'http://mint.example');
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify(buildResponse(pathname, body)));
@@ -87,14 +88,6 @@ function buildResponse(pathname: string, body: string): unknown {
   }
   const quote = pathname.split('/').at(-1) ?? '';
   return { quote, state: nextState(quote) };
-}
-
-async function readBody(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) {
-    chunks.push(chunk as Buffer);
-  }
-  return Buffer.concat(chunks).toString();
 }
 
 function notifyChanges(socket: WebSocket): void {

@@ -1,58 +1,41 @@
 import { expect, it } from 'vitest';
 import { parseMintInfo } from '../../../src/mints/mint-info.ts';
 
+const BOLT11_SAT = { method: 'bolt11', unit: 'sat' };
+const SUPPORTED = { supported: true };
+
 /** The relevant parts of the info of Nutshell 0.20.2. */
 const NUTSHELL_INFO = {
   nuts: {
-    '4': {
-      methods: [
-        { method: 'bolt11', unit: 'sat', method_name: 'bolt11', options: { description: true } },
-      ],
-      disabled: false,
-    },
-    '7': { supported: true },
-    '9': { supported: true },
-    '20': { supported: true },
-    '17': {
-      supported: [
-        {
-          method: 'bolt11',
-          unit: 'sat',
-          commands: ['bolt11_melt_quote', 'proof_state', 'bolt11_mint_quote'],
-        },
-      ],
-    },
-    '29': { supported: true, max_batch_size: 1000, methods: ['bolt11'] },
+    4: { methods: [{ ...BOLT11_SAT, options: { description: true } }], disabled: false },
+    7: SUPPORTED,
+    9: SUPPORTED,
+    17: { supported: [{ ...BOLT11_SAT, commands: ['bolt11_melt_quote', 'bolt11_mint_quote'] }] },
+    20: SUPPORTED,
+    29: { supported: true, max_batch_size: 1000, methods: ['bolt11'] },
   },
 };
 
 /** The relevant parts of the info of cdk-mintd 0.18.3. */
 const CDK_INFO = {
   nuts: {
-    '4': {
+    4: {
       methods: [
         { method: 'onchain', unit: 'sat', min_amount: 5, max_amount: 7 },
-        {
-          method: 'bolt11',
-          unit: 'sat',
-          method_name: 'Bolt11',
-          min_amount: 1,
-          max_amount: 500000,
-          options: { description: true },
-        },
+        { ...BOLT11_SAT, min_amount: 1, max_amount: 500000, options: { description: true } },
       ],
       disabled: false,
     },
-    '7': { supported: true },
-    '9': { supported: true },
-    '17': {
+    7: SUPPORTED,
+    9: SUPPORTED,
+    17: {
       supported: [
         { method: 'bolt12', unit: 'sat', commands: ['bolt12_mint_quote'] },
-        { method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote', 'proof_state'] },
+        { ...BOLT11_SAT, commands: ['bolt11_mint_quote', 'proof_state'] },
       ],
     },
-    '20': { supported: true },
-    '29': { max_batch_size: 100, methods: ['bolt11', 'bolt12', 'onchain', 'paypal'] },
+    20: SUPPORTED,
+    29: { max_batch_size: 100, methods: ['bolt11', 'bolt12', 'onchain', 'paypal'] },
   },
 };
 
@@ -125,7 +108,7 @@ it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
 
 it.each([
   ['no NUTs', {}],
-  ['disabled minting', { '4': { ...NUTSHELL_INFO.nuts['4'], disabled: true } }],
+  ['disabled minting', { '4': { ...NUTSHELL_INFO.nuts[4], disabled: true } }],
   ['another unit', { '4': { methods: [{ method: 'bolt11', unit: 'usd', min_amount: 1 }] } }],
   ['another method', { '4': { methods: [{ method: 'bolt12', unit: 'sat' }] } }],
   ['malformed methods', { '4': { methods: 'bolt11' } }],
@@ -140,12 +123,7 @@ it.each([
   [1.5, null],
   [10, 10],
 ])('parses the amount limit %j as %j', (advertisedLimit, expected) => {
-  const method = {
-    method: 'bolt11',
-    unit: 'sat',
-    min_amount: advertisedLimit,
-    max_amount: advertisedLimit,
-  };
+  const method = { ...BOLT11_SAT, min_amount: advertisedLimit, max_amount: advertisedLimit };
   const info = parseMintInfo({ nuts: { '4': { methods: [method] } } });
   expect(info).toMatchObject({ minAmountSat: expected, maxAmountSat: expected });
 });
