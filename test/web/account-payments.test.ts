@@ -18,6 +18,10 @@ import { useBrowser } from '../helpers/web/use-browser.ts';
 const environment = useTestEnvironment({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
 const browser = useBrowser();
 
+function toPayment(amountSat: number, index: number) {
+  return { paidAtMs: FIRST_PAID_AT_MS + index * 1000, amountSat };
+}
+
 it('shows a payment and its collection as they happen', async () => {
   const wallet = environment.newWallet();
   const page = await openAccount(browser, wallet);
@@ -58,12 +62,9 @@ it('shows who zapped, and the tag of the address that was paid', async () => {
 
 it('pages through many payments, and exports all of them', async () => {
   const wallet = environment.newWallet();
-  // The amounts 1 to 60, oldest first.
-  const payments = Array.from({ length: 60 }, (_, index) => ({
-    paidAtMs: FIRST_PAID_AT_MS + index * 1000,
-    amountSat: index + 1,
-  }));
-  await insertPaidQuotes(environment.database, wallet.pubkey, payments);
+  // Oldest first.
+  const amounts = Array.from({ length: 60 }, (_, index) => index + 1);
+  await insertPaidQuotes(environment.database, wallet.pubkey, amounts.map(toPayment));
   const page = await openAccount(browser, wallet, { acceptDownloads: true });
   const content = section(page, 'Received payments');
   await content.getByText('1,830 sats').first().waitFor();
@@ -78,7 +79,7 @@ it('pages through many payments, and exports all of them', async () => {
       await content.getByRole('button', { name: 'Older' }).click();
     }
   }
-  expect(seenAmounts).toEqual(payments.map(({ amountSat }) => amountSat).toReversed());
+  expect(seenAmounts).toEqual(amounts.toReversed());
   expect(await content.getByRole('button', { name: 'Older' }).isDisabled()).toBe(true);
   await content.getByRole('button', { name: 'Newer' }).click();
   await content.getByText('41–50 of 60').waitFor();
@@ -93,10 +94,7 @@ it('pages through many payments, and exports all of them', async () => {
 
 it('shows the collection of old payments, on their page and in the totals', async () => {
   const wallet = environment.newWallet();
-  const payments = Array.from({ length: 12 }, (_, index) => ({
-    paidAtMs: FIRST_PAID_AT_MS + index * 1000,
-    amountSat: 21,
-  }));
+  const payments = Array<number>(12).fill(21).map(toPayment);
   await insertPaidQuotes(environment.database, wallet.pubkey, payments);
   const collect = (position: number) =>
     environment.database.db
@@ -149,15 +147,11 @@ it('shows the user’s addresses', async () => {
 it('stops to update if the signer refuses, and continues when the user wants that', async () => {
   const wallet = environment.newWallet();
   let isRefused = false;
+  const approve = () =>
+    isRefused ? Promise.reject(new Error('User rejected')) : Promise.resolve();
   const page = await browser.openPage(`${environment.origin}/account`, {
     expectedStatuses: [401],
-    prepare: async (newPage) => {
-      await addNostrExtension(newPage, wallet.secretKey, async () => {
-        if (isRefused) {
-          throw new Error('User rejected');
-        }
-      });
-    },
+    prepare: (newPage) => addNostrExtension(newPage, wallet.secretKey, approve),
   });
   await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
   const content = section(page, 'Received payments');
