@@ -75,24 +75,16 @@ describe('a service without a trusted proxy', () => {
   const npub = new RecipientClient(CANONICAL_ORIGIN).npub;
   const lnurlPath = `/.well-known/lnurlp/${npub}`;
 
-  it.each<[string, string, Record<string, string>]>([
-    [SECOND_ORIGIN, 'a configured host with its default port', { host: 'TWO.example:443' }],
-    [IPV6_ORIGIN, 'a configured IPv6 address', { host: '[2001:DB8::6]:443' }],
-    [CANONICAL_ORIGIN, 'a configured host with a different port', { host: 'two.example:8443' }],
-    [CANONICAL_ORIGIN, 'an unknown host', { host: UNKNOWN_HOST }],
-    [CANONICAL_ORIGIN, 'text that is not a host', { host: '"><script>' }],
-    [CANONICAL_ORIGIN, 'a list of two hosts', { host: `two.example, ${UNKNOWN_HOST}` }],
-    [
-      SECOND_ORIGIN,
-      'a configured host and X-Forwarded-Host is another configured host',
-      { host: 'two.example', 'x-forwarded-host': 'one.example' },
-    ],
-    [
-      CANONICAL_ORIGIN,
-      'an unknown host and X-Forwarded-Host is a configured host',
-      { host: UNKNOWN_HOST, 'x-forwarded-host': 'two.example' },
-    ],
-  ])('uses %s in URLs if Host is %s', async (origin, _name, headers) => {
+  it.each<[string, Record<string, string>]>([
+    [SECOND_ORIGIN, { host: 'TWO.example:443' }],
+    [IPV6_ORIGIN, { host: '[2001:DB8::6]:443' }],
+    [CANONICAL_ORIGIN, { host: 'two.example:8443' }],
+    [CANONICAL_ORIGIN, { host: UNKNOWN_HOST }],
+    [CANONICAL_ORIGIN, { host: '"><script>' }],
+    [CANONICAL_ORIGIN, { host: `two.example, ${UNKNOWN_HOST}` }],
+    [SECOND_ORIGIN, { host: 'two.example', 'x-forwarded-host': 'one.example' }],
+    [CANONICAL_ORIGIN, { host: UNKNOWN_HOST, 'x-forwarded-host': 'two.example' }],
+  ])('uses %s in URLs if a request has the headers %j', async (origin, headers) => {
     const { body } = await sendRawRequest(environment.service.url, lnurlPath, { headers });
     expect(body.callback).toBe(`${origin}${lnurlPath}`);
     expect(body.metadata).toContain(`"${npub}@${new URL(origin).host}"`);
@@ -102,28 +94,17 @@ describe('a service without a trusted proxy', () => {
   });
 
   it.each([
-    [CANONICAL_ORIGIN, 'an empty Host header', `GET ${lnurlPath} HTTP/1.1\r\nHost:\r\n`],
-    [
-      CANONICAL_ORIGIN,
-      'two Host headers and only the second one is a configured host',
-      `GET ${lnurlPath} HTTP/1.1\r\nHost: ${UNKNOWN_HOST}\r\nHost: two.example\r\n`,
-    ],
-    [
-      SECOND_ORIGIN,
-      'a target with an unknown host and a Host header with a configured one',
-      `GET http://${UNKNOWN_HOST}${lnurlPath} HTTP/1.1\r\nHost: two.example\r\n`,
-    ],
-    [
-      CANONICAL_ORIGIN,
-      'a target with a configured host and a Host header with an unknown one',
-      `GET http://two.example${lnurlPath} HTTP/1.1\r\nHost: ${UNKNOWN_HOST}\r\n`,
-    ],
-  ])('uses %s in URLs if a request has %s', async (origin, _name, head) => {
-    const response = await sendRawBytes(
-      environment.service.url,
-      `${head}Connection: close\r\n\r\n`,
-    );
-    expect(response).toContain(`"callback":"${origin}${lnurlPath}"`);
-    expect(response).not.toContain(UNKNOWN_HOST);
-  });
+    [CANONICAL_ORIGIN, '', 'Host:'],
+    [CANONICAL_ORIGIN, '', `Host: ${UNKNOWN_HOST}\r\nHost: two.example`],
+    [SECOND_ORIGIN, `http://${UNKNOWN_HOST}`, 'Host: two.example'],
+    [CANONICAL_ORIGIN, 'http://two.example', `Host: ${UNKNOWN_HOST}`],
+  ])(
+    'uses %s in URLs if the target begins with "%s" and the header is %j',
+    async (origin, target, header) => {
+      const request = `GET ${target}${lnurlPath} HTTP/1.1\r\n${header}\r\nConnection: close\r\n\r\n`;
+      const response = await sendRawBytes(environment.service.url, request);
+      expect(response).toContain(`"callback":"${origin}${lnurlPath}"`);
+      expect(response).not.toContain(UNKNOWN_HOST);
+    },
+  );
 });

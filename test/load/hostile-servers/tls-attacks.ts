@@ -20,10 +20,8 @@ export interface TlsIdentity {
 }
 
 /**
- * Creates a server that answers a TLS handshake with Diffie-Hellman parameters (TLS 1.2, RFC 5246). The modulus is a
- * random odd number. The client computes two exponentiations, the server one signature.
- *
- * @param bits OpenSSL refuses more than 10,000
+ * Creates a server that answers a TLS handshake with Diffie-Hellman parameters of up to 10,000 bits (TLS 1.2, RFC
+ * 5246). The client computes two exponentiations, the server one signature.
  */
 export function createDiffieHellmanServer(
   { cert, key }: TlsIdentity,
@@ -59,38 +57,24 @@ const SECURE_RENEGOTIATION = Buffer.from('0005ff01000100', 'hex');
 
 const MESSAGES = { serverHello: 2, certificate: 11, serverKeyExchange: 12, serverHelloDone: 14 };
 
-/** Position of the client's random number in its first record: after the headers and the version. */
-const CLIENT_RANDOM_OFFSET = 11;
-const RANDOM_BYTES = 32;
-
 function encodeServerFlight(
   clientHello: Buffer,
   certificate: Buffer,
   key: KeyObject,
   parameters: Buffer,
 ): Buffer {
-  const clientRandom = clientHello.subarray(
-    CLIENT_RANDOM_OFFSET,
-    CLIENT_RANDOM_OFFSET + RANDOM_BYTES,
-  );
-  const serverRandom = randomBytes(RANDOM_BYTES);
+  // After the headers and the version.
+  const clientRandom = clientHello.subarray(11, 11 + 32);
+  const serverRandom = randomBytes(32);
   const signature = sign('sha256', Buffer.concat([clientRandom, serverRandom, parameters]), {
     key,
     padding: constants.RSA_PKCS1_PSS_PADDING,
     saltLength: constants.RSA_PSS_SALTLEN_DIGEST,
   });
-  const noSessionId = Buffer.of(0);
-  const noCompression = Buffer.of(0);
+  // Without session id and compression.
+  const choices = [Buffer.of(0), DHE_RSA_AES128_GCM_SHA256, Buffer.of(0), SECURE_RENEGOTIATION];
   const messages = Buffer.concat([
-    encodeMessage(
-      MESSAGES.serverHello,
-      TLS_1_2,
-      serverRandom,
-      noSessionId,
-      DHE_RSA_AES128_GCM_SHA256,
-      noCompression,
-      SECURE_RENEGOTIATION,
-    ),
+    encodeMessage(MESSAGES.serverHello, TLS_1_2, serverRandom, ...choices),
     encodeMessage(MESSAGES.certificate, withLength(3, withLength(3, certificate))),
     encodeMessage(MESSAGES.serverKeyExchange, parameters, RSA_PSS_SHA256, withLength(2, signature)),
     encodeMessage(MESSAGES.serverHelloDone),
@@ -113,11 +97,7 @@ const SESSION_TICKET = `0400000e${'0000003c'}${'00000000'}${'00'}${'000174'}${'0
 const SESSION_TICKETS = Buffer.from(SESSION_TICKET.repeat(900), 'hex');
 
 const RECORDS_PER_BURST = 32;
-
-const KEY_BYTES = 16;
 const IV_BYTES = 12;
-const TAG_BYTES = 16;
-const RECORD_HEADER_BYTES = 5;
 
 /** The last byte of a record's content (RFC 8446 section 5.4). */
 const CONTENT_TYPES = { handshake: Buffer.of(22), data: Buffer.of(23) };
@@ -154,7 +134,7 @@ export class SessionTicketServer {
     this.tls.on('keylog', (line: Buffer) => {
       const [label, , secret = ''] = line.toString().trim().split(' ');
       if (label === 'SERVER_TRAFFIC_SECRET_0') {
-        this.#key = expandLabel(Buffer.from(secret, 'hex'), 'key', KEY_BYTES);
+        this.#key = expandLabel(Buffer.from(secret, 'hex'), 'key', 16);
         this.#iv = expandLabel(Buffer.from(secret, 'hex'), 'iv', IV_BYTES);
       }
     });
@@ -162,9 +142,8 @@ export class SessionTicketServer {
   }
 
   /**
-   * Sends tickets as fast as the client reads them, until it disconnects. `tls` must not be used afterwards.
-   *
-   * @param data sent after each record of tickets, if any
+   * Sends tickets, and data after each record of them, as fast as the client reads, until it disconnects. `tls` must
+   * not be used afterwards.
    */
   async flood(data: Buffer | null): Promise<void> {
     while (!this.#connection.destroyed) {
@@ -191,7 +170,7 @@ export class SessionTicketServer {
     );
     this.#recordCount += 1;
     const header = Buffer.from('1703030000', 'hex');
-    header.writeUInt16BE(content.length + type.length + TAG_BYTES, 3);
+    header.writeUInt16BE(content.length + type.length + 16, 3);
     const cipher = createCipheriv('aes-128-gcm', this.#key, nonce);
     cipher.setAAD(header);
     const encrypted = cipher.update(Buffer.concat([content, type]));
@@ -205,7 +184,7 @@ export class SessionTicketServer {
       return;
     }
     for (let offset = 0; offset < chunk.length; this.#recordCount += 1) {
-      offset += RECORD_HEADER_BYTES + chunk.readUInt16BE(offset + 3);
+      offset += 5 + chunk.readUInt16BE(offset + 3);
     }
   }
 }
