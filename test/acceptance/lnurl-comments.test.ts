@@ -21,8 +21,6 @@ import {
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
-const DEFAULT_MAX_LENGTH = 255;
-
 const environment = useTestEnvironment({
   env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, LNURL_TEXT: 'Für {address} 🥜' },
 });
@@ -54,48 +52,33 @@ describe('a comment', () => {
     ]);
   });
 
-  it.each(['', 'comment', 'comment=', 'comment=%20+%0A'])(
-    'is ignored if it is empty: “%s”',
-    async (query) => {
-      const wallet = environment.newWallet();
-      await receivePayment(environment, wallet, `amount=21000&${query}`);
-      const [quote] = await wallet.listPaidQuotes();
-      expect(quote).not.toHaveProperty('comment');
-      expect(quote).not.toHaveProperty('zapRequest');
-    },
-  );
+  it.each(['comment', 'comment=%20+%0A'])('is ignored if it is empty: “%s”', async (query) => {
+    const wallet = environment.newWallet();
+    await receivePayment(environment, wallet, `amount=21000&${query}`);
+    const [quote] = await wallet.listPaidQuotes();
+    expect(quote).not.toHaveProperty('comment');
+    expect(quote).not.toHaveProperty('zapRequest');
+  });
 
   it('may have as many characters as discovery announces, regardless of their bytes', async () => {
     const wallet = environment.newWallet();
     const { commentAllowed } = (await fetchLnurlPay(wallet, '')).body;
-    expect(commentAllowed).toBe(DEFAULT_MAX_LENGTH);
+    expect(commentAllowed).toBe(255);
     const longest = '🥜'.repeat(commentAllowed);
-    const { body } = await fetchLnurlPay(
-      wallet,
-      `amount=21000&comment=${encodeURIComponent(longest)}`,
-    );
+    await fetchLnurlPay(wallet, `amount=21000&comment=${encodeURIComponent(longest)}`);
     expect(await listStoredComments(wallet)).toEqual([longest]);
-    expect(body.pr).toEqual(expect.any(String));
   });
 
-  it.each<[string, string, RegExp]>([
-    [
-      'one character too many',
-      '🥜'.repeat(DEFAULT_MAX_LENGTH + 1),
-      /^The comment must have at most 255 characters\.$/,
-    ],
-    ['a NUL character', 'a\0b', /^The comment must not have NUL characters\.$/],
+  it.each([
+    ['one character too many', '🥜'.repeat(256), 'The comment must have at most 255 characters.'],
+    ['a NUL character', 'a\0b', 'The comment must not have NUL characters.'],
   ])('is rejected with %s before the mint is called', async (_case, comment, reason) => {
     const wallet = environment.newWallet();
     const createdBefore = environment.mint.requestCounts[CREATE_QUOTE];
-    const { status, body } = await fetchLnurlPay(
-      wallet,
-      `amount=21000&comment=${encodeURIComponent(comment)}`,
-    );
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: { status: 'ERROR', reason: expect.stringMatching(reason) },
-    });
+    const query = `amount=21000&comment=${encodeURIComponent(comment)}`;
+    const { status, body } = await fetchLnurlPay(wallet, query);
+    expect(status).toBe(200);
+    expect(body).toEqual({ status: 'ERROR', reason });
     expect(environment.mint.requestCounts[CREATE_QUOTE]).toBe(createdBefore);
     expect(await listStoredComments(wallet)).toEqual([]);
   });

@@ -44,19 +44,18 @@ it('logs one line per milestone of a zap, each with the payment hash', async () 
   const [paidQuote] = await wallet.listPaidQuotes();
   await environment.mint.markIssued(String(paidQuote?.['quoteId']));
   await socket.nextMessage();
-  await waitForMilestones(paymentHash, 'receipt_delivered', 'issued', 'update_sent');
+  await eventually(() => {
+    const seen = findLinesOfPayment(paymentHash).map(({ event }) => event);
+    expect(seen).toEqual(expect.arrayContaining(['receipt_delivered', 'issued', 'update_sent']));
+  });
 
   const lines = findLinesOfPayment(paymentHash);
   const { pubkey } = wallet;
   const mintUrl = environment.mint.url;
-  expect(expectOneLine(lines, 'invoice_created')).toMatchObject({
-    pubkey,
-    amountSat: 21,
-    mintUrl,
-    isZap: true,
-  });
-  expect(expectOneLine(lines, 'paid')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
-  expect(expectOneLine(lines, 'issued')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
+  const payment = { pubkey, amountSat: 21, mintUrl };
+  expect(expectOneLine(lines, 'invoice_created')).toMatchObject({ ...payment, isZap: true });
+  expect(expectOneLine(lines, 'paid')).toMatchObject(payment);
+  expect(expectOneLine(lines, 'issued')).toMatchObject(payment);
   const [receipt] = relay.events.keys();
   expect(expectOneLine(lines, 'receipt_signed')).toMatchObject({ receipt, relays: 1 });
   expect(expectOneLine(lines, 'receipt_delivered')).toMatchObject({ receipt, relay: relay.url });
@@ -107,14 +106,12 @@ describe('the X-Request-Id of a response', () => {
     ['a successful request', '/api/v2/info', 200],
     ['an unknown path', '/nowhere', 404],
   ])('is a unique UUID for %s', async (_case, path, status) => {
-    const [first, second] = [
-      await requestJson(environment.origin, path),
-      await requestJson(environment.origin, path),
-    ];
+    const first = await requestJson(environment.origin, path);
+    const second = await requestJson(environment.origin, path);
     expect(first.status).toBe(status);
-    const ids = [requestIdOf(first.headers), requestIdOf(second.headers)];
-    expect(ids).toEqual([expect.stringMatching(UUID), expect.stringMatching(UUID)]);
-    expect(ids[0]).not.toBe(ids[1]);
+    expect(requestIdOf(first.headers)).toMatch(UUID);
+    expect(requestIdOf(second.headers)).toMatch(UUID);
+    expect(requestIdOf(second.headers)).not.toBe(requestIdOf(first.headers));
   });
 
   it('is logged at the default level for status 500, but not for status 200', async () => {
@@ -122,18 +119,14 @@ describe('the X-Request-Id of a response', () => {
       headers: { 'x-request-id': 'untrusted-id' },
     });
     expect(requestIdOf(successful.headers)).toMatch(UUID);
-    const { headers, status } = await requestFailingInvoice();
+    environment.mint.switches.isMintingDisabled = true;
+    const path = `/.well-known/lnurlp/${environment.newWallet().npub}?amount=21000`;
+    const { headers, status } = await requestJson(environment.origin, path);
     expect(status).toBe(500);
     await logCapture.waitForText(`"reqId":"${requestIdOf(headers)}"`);
     expect(logCapture.lines.join('')).not.toContain(requestIdOf(successful.headers));
     expect(logCapture.lines.join('')).not.toContain('untrusted-id');
   });
-
-  function requestFailingInvoice() {
-    environment.mint.switches.isMintingDisabled = true;
-    const { npub } = environment.newWallet();
-    return requestJson(environment.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
-  }
 });
 
 describe('a request behind a trusted proxy', () => {
@@ -160,10 +153,7 @@ describe('a request behind a trusted proxy', () => {
     },
   );
 
-  it.each([
-    ['too long', 'x'.repeat(65)],
-    ['not a single word', 'a b'],
-  ])('gets a new request id if its own is %s', async (_case, id) => {
+  it.each(['x'.repeat(65), 'a b'])('gets a new request id if its own is %s', async (id) => {
     expect(requestIdOf((await requestWithId(id)).headers)).toMatch(UUID);
   });
 
@@ -196,14 +186,4 @@ function expectOneLine(lines: readonly LogLine[], milestone: Milestone): LogLine
   const found = lines.filter((line) => line['event'] === milestone);
   expect(found, milestone).toHaveLength(1);
   return found[0];
-}
-
-async function waitForMilestones(
-  paymentHash: string,
-  ...milestones: readonly Milestone[]
-): Promise<void> {
-  await eventually(() => {
-    const seen = findLinesOfPayment(paymentHash).map(({ event }) => event);
-    expect(seen).toEqual(expect.arrayContaining([...milestones]));
-  });
 }

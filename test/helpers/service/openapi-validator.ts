@@ -19,9 +19,6 @@ interface ReceivedResponse {
   body: unknown;
 }
 
-/** Error messages contain at most this much of a path and of a body. */
-const MAX_MESSAGE_CHARACTERS = 500;
-
 /** A test in `test/acceptance/openapi.test.ts` checks that the service serves the same document. */
 const OPENAPI_FILE = new URL('../../../docs/openapi.json', import.meta.url);
 
@@ -43,18 +40,11 @@ addFormats.default(bodyAjv);
 addFormats.default(headerAjv);
 const validators = new Map<object, ValidateFunction>();
 
-/** The OpenAPI document does not allow this response. */
 export class UndocumentedResponseError extends Error {
   override readonly name = 'UndocumentedResponseError';
 }
 
-/**
- * Checks that the OpenAPI document allows the status, the headers and the body of a response. A body must not contain
- * undocumented fields. Does not check responses to undocumented paths.
- *
- * @param target path and query
- * @throws UndocumentedResponseError
- */
+/** Does not check responses to undocumented paths. @throws UndocumentedResponseError */
 export function assertMatchesOpenApi(
   method: string,
   target: string,
@@ -66,8 +56,8 @@ export function assertMatchesOpenApi(
   }
   const problems = findProblems(method, operations, response);
   if (problems.length > 0) {
-    const request = `${method} ${target}`.slice(0, MAX_MESSAGE_CHARACTERS);
-    const bodyText = JSON.stringify(response.body).slice(0, MAX_MESSAGE_CHARACTERS);
+    const request = `${method} ${target}`.slice(0, 500);
+    const bodyText = JSON.stringify(response.body).slice(0, 500);
     throw new UndocumentedResponseError(
       `the response to ${request} does not match docs/openapi.json: ${problems.join('; ')} ` +
         `(status ${response.status}, body ${bodyText})`,
@@ -94,7 +84,6 @@ function findProblems(
   ];
 }
 
-/** Returns undefined if the path is undocumented or cannot be decoded. */
 function findOperations(target: string): Record<string, OpenApiOperation> | undefined {
   const path = normaliseRequestPath(target);
   try {
@@ -133,7 +122,6 @@ function findBodyProblems(documented: OpenApiResponse, body: unknown): string[] 
   return validate(body) ? [] : [bodyAjv.errorsText(validate.errors, { dataVar: 'body' })];
 }
 
-/** Compiles the validator for a part of the document once, and caches it. */
 function getValidator(part: object, compile: () => ValidateFunction): ValidateFunction {
   const validate = validators.get(part) ?? compile();
   validators.set(part, validate);

@@ -16,26 +16,20 @@ import type { ServiceOverrides } from '../../../src/service.ts';
 import type { TestEnvironment } from './test-environment.ts';
 import { startAdditionalService } from './test-environment.ts';
 
-/** The proxy listens on this address, and connects to the service from it. */
 const PROXY_ADDRESS = '127.0.0.1';
 
 const proxiedHostnames: ReadonlySet<string> = new Set(PROXIED_HOSTNAMES);
 const { lookup: originalLookup } = dns;
 
-/** A service with two public origins, and a real reverse proxy that terminates TLS for both of their domains. */
 export interface ServiceBehindProxy {
-  /** The first of the service's public origins. */
   canonicalOrigin: string;
   secondOrigin: string;
-  /** The service's own URL, such as `http://127.0.0.1:3000`, which bypasses the proxy. */
+  /** Bypasses the proxy. */
   directUrl: string;
   /** The `http:` URL of the canonical domain. Caddy has none in these tests. */
   httpOrigin: string;
-  /** What the proxy has logged. */
   readProxyLog: () => Promise<string>;
-  /** Stops the service, but not the proxy. */
   stopService(): Promise<void>;
-  /** Stops the service and the proxy. */
   close(): Promise<void>;
 }
 
@@ -43,10 +37,8 @@ export interface ServiceBehindProxy {
  * Starts a reverse proxy, and another service on the environment's database. Makes this process resolve both domains
  * to the proxy and trust its certificate.
  *
- * @param options.proxyConfigReplacements changes to the proxy's example configuration
  * @param options.otherUpstreams addresses of other processes that the proxy forwards to, such as `127.0.0.1:3000`
- * @param options.shouldAddHttpOrigin whether the second domain's `http:` origin is also a public origin of the
- *   service
+ * @param options.shouldAddHttpOrigin whether the second domain's `http:` origin is public, too
  */
 export async function startServiceBehindProxy(
   environment: TestEnvironment,
@@ -105,16 +97,10 @@ function lookupWithProxiedHostnames(hostname: string, ...rest: unknown[]): void 
   Reflect.apply(originalLookup, dns, [target, ...rest]);
 }
 
-/**
- * Opens a TLS connection to the proxy without sending a request.
- *
- * @param clientAddress the address from which the client connects: any in 127.0.0.0/8, or ::1 if the proxy listens on
- *   IPv6
- */
+/** @param clientAddress any in 127.0.0.0/8, or ::1 if the proxy listens on IPv6 */
 export function connectToProxy(origin: string, clientAddress = PROXY_ADDRESS): TLSSocket {
   const { hostname, port } = new URL(origin);
-  // The options are in a variable, because the type of `tls.connect` lacks `localAddress`. Node passes it to the TCP
-  // socket.
+  // In a variable, because the type of `tls.connect` lacks `localAddress`, which Node passes to the TCP socket.
   const options = {
     host: isIPv6(clientAddress) ? clientAddress : PROXY_ADDRESS,
     port: Number(port),
@@ -134,8 +120,6 @@ export interface ProxiedResponse {
  * Sends a request without the changes that `fetch` makes to headers and targets.
  *
  * @param origin determines the TLS server name and the default `Host` header
- * @param target sent unchanged in the request line
- * @param options.clientAddress as in {@link connectToProxy}
  */
 export async function requestThroughProxy(
   origin: string,
