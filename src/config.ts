@@ -331,22 +331,12 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
       usesPostgres && jwtSecret === null,
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':
       jwtSecret !== null && jwtSecret === config.jwtSecretPrevious,
-    'METRICS_PORT must differ from PORT':
-      config.port !== 0 &&
-      config.metrics?.port === config.port &&
-      doListenHostsOverlap(config.host, config.metrics.host),
     'MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must contain a whole sat':
       narrowSendableRange(range, null) === null,
   };
   return Object.entries(conflicts)
     .filter(([, isConflict]) => isConflict)
     .map(([problem]) => problem);
-}
-
-function doListenHostsOverlap(one: string, other: string): boolean {
-  const hosts = [one, other];
-  const areBothIpv4 = hosts.every((host) => !host.includes(':'));
-  return one === other || hosts.includes('::') || (hosts.includes('0.0.0.0') && areBothIpv4);
 }
 
 /** Not a value that is so long that it may be a secret. */

@@ -9,10 +9,7 @@ export type Logger = pino.Logger;
 const STDOUT_FD = 1;
 
 /** Lines begin with their level. Pino redacts secret fields, and {@link redact} secrets in text. */
-export function createLogger(
-  level: string,
-  destination: pino.DestinationStream = openStdoutDestination(),
-): Logger {
+export function createLogger(level: string, destination?: pino.DestinationStream): Logger {
   return pino(
     {
       level,
@@ -65,13 +62,8 @@ async function loadPrettyFormatter(): Promise<(line: string) => string> {
   return (line) => pretty(JSON.parse(line, sanitise));
 }
 
-let stdoutDestination: ReturnType<typeof pino.destination> | null = null;
-
-/** Opens standard output once, in non-blocking mode, so that a slow or missing reader never blocks the service. */
+/** Opens standard output in non-blocking mode, so that a slow or missing reader never blocks the service. */
 function openStdoutDestination(): pino.DestinationStream {
-  if (stdoutDestination !== null) {
-    return stdoutDestination;
-  }
   let flushUntilMs = Number.POSITIVE_INFINITY;
   let isFailing = false;
   const output = pino.destination({
@@ -102,7 +94,6 @@ function openStdoutDestination(): pino.DestinationStream {
       output.destroy();
     }
   });
-  stdoutDestination = output;
   return output;
 }
 

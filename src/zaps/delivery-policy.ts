@@ -1,5 +1,4 @@
 import { computeBackoffMs } from '../backoff.ts';
-import type { DeliveryState } from '../database/schema.ts';
 import { toDisplayText } from '../untrusted-text.ts';
 import { RECEIPT_BACKOFF, RELAY_BACKOFF } from './limits.ts';
 
@@ -22,19 +21,9 @@ type PublishOutcome =
   /** The event was not sent. */
   | 'unreachable';
 
-export interface DeliveryUpdate {
-  state: Exclude<DeliveryState, 'given_up'>;
-  attempts: number;
-  /** Milliseconds since 1970; null if the delivery has ended. */
-  nextAttemptAtMs: number | null;
-  lastResult: string;
-}
+export type DeliveryUpdate = ReturnType<typeof computeDeliveryUpdate>;
 
-export interface RelayStatus {
-  failures: number;
-  backoffUntilMs: number | null;
-  lastError: string | null;
-}
+export type RelayStatus = ReturnType<typeof computeRelayStatus>;
 
 /** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
 export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
@@ -58,21 +47,20 @@ const OUTCOME_BY_PREFIX: ReadonlyMap<string, PublishOutcome> = new Map([
   ['rate-limited', 'rate_limited'],
 ]);
 
+/** `nextAttemptAtMs` is null if the delivery has ended. */
 export function computeDeliveryUpdate(
   previousAttempts: number,
   { outcome, message: lastResult }: PublishResult,
   nowMs: number,
-): DeliveryUpdate {
+) {
+  const state = outcome === 'accepted' || outcome === 'rejected' ? outcome : 'open';
   if (outcome === 'unreachable') {
     // Does not count as an attempt. The relay's own backoff delays the receipt.
-    return { state: 'open', attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
+    return { state, attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
   }
   const attempts = previousAttempts + 1;
-  if (outcome === 'accepted' || outcome === 'rejected') {
-    return { state: outcome, attempts, nextAttemptAtMs: null, lastResult };
-  }
-  const nextAttemptAtMs = nowMs + computeBackoffMs(attempts, RECEIPT_BACKOFF);
-  return { state: 'open', attempts, nextAttemptAtMs, lastResult };
+  const retryAtMs = nowMs + computeBackoffMs(attempts, RECEIPT_BACKOFF);
+  return { state, attempts, nextAttemptAtMs: state === 'open' ? retryAtMs : null, lastResult };
 }
 
 /**
@@ -83,7 +71,7 @@ export function computeRelayStatus(
   previousFailures: number,
   results: readonly PublishResult[],
   nowMs: number,
-): RelayStatus {
+) {
   const failure = results.find(({ outcome }) =>
     ['unreachable', 'no_response', 'rate_limited'].includes(outcome),
   );
