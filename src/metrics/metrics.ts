@@ -127,47 +127,25 @@ export class Metrics {
 
 function createMetrics(registry: Registry) {
   const registers = [registry];
-  const counter = <L extends string = never>(name: string, help: string, labelNames: L[] = []) =>
+  const buckets = DURATION_BUCKETS_SECONDS;
+  const counter = <L extends string = never>(name: string, help: string, ...labelNames: L[]) =>
     new Counter<L>({ name: `nutpost_${name}_total`, help, labelNames, registers });
-  const histogram = <L extends string>(name: string, help: string, labelNames: L[]) =>
-    new Histogram<L>({
-      name: `nutpost_${name}_duration_seconds`,
-      help,
-      labelNames,
-      buckets: DURATION_BUCKETS_SECONDS,
-      registers,
-    });
+  const histogram = <L extends string>(prefix: string, help: string, ...labelNames: L[]) => {
+    const name = `nutpost_${prefix}_duration_seconds`;
+    return new Histogram<L>({ name, help, labelNames, buckets, registers });
+  };
   return {
-    httpRequests: counter('http_requests', 'HTTP requests.', ['method', 'route', 'status']),
+    httpRequests: counter('http_requests', 'HTTP requests.', 'method', 'route', 'status'),
     httpFailures: counter(
       'http_failures',
-      'HTTP requests that failed because of a bug or the database; each is logged.',
+      'Failures because of a bug or the database; all logged.',
     ),
-    httpSeconds: histogram('http_request', 'Time until the response was sent.', ['route']),
-    invoices: counter('invoices', 'Invoice requests by outcome: issued, or the kind of error.', [
-      'outcome',
-    ]),
-    invoiceSeconds: histogram(
-      'invoice',
-      'Duration of successful invoice requests: waiting for the mint, and the rest.',
-      ['part'],
-    ),
-    mintRequests: counter('mint_requests', 'Requests to mints by outcome.', [
-      'mint',
-      'route',
-      'outcome',
-    ]),
-    mintSeconds: histogram('mint_request', 'Duration of requests to mints, including failures.', [
-      'mint',
-      'route',
-    ]),
-    networkThreadStops: counter(
-      'network_thread_stops',
-      'How often the network thread was blocked or died. The site that it was busy with is suspended.',
-    ),
-    quoteChanges: counter('quote_changes', 'Recorded quote changes by new state and source.', [
-      'state',
-      'source',
-    ]),
+    httpSeconds: histogram('http_request', 'Time until the response was sent.', 'route'),
+    invoices: counter('invoices', 'Invoice requests: issued, or the kind of error.', 'outcome'),
+    invoiceSeconds: histogram('invoice', 'Waiting for the mint, and the rest.', 'part'),
+    mintRequests: counter('mint_requests', 'Requests to mints.', 'mint', 'route', 'outcome'),
+    mintSeconds: histogram('mint_request', 'Including failures.', 'mint', 'route'),
+    networkThreadStops: counter('network_thread_stops', 'How often it was blocked or died.'),
+    quoteChanges: counter('quote_changes', 'Recorded changes of quotes.', 'state', 'source'),
   };
 }
