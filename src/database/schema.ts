@@ -4,7 +4,7 @@ import type { Generated } from 'kysely';
 export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
 
 /** `given_up`: the relay did not accept the receipt within 48 hours. */
-export type DeliveryState = 'open' | 'accepted' | 'rejected' | 'given_up';
+type DeliveryState = 'open' | 'accepted' | 'rejected' | 'given_up';
 
 /**
  * `pending`: an unfinished purchase holds the name. `released`: the owner took another name, and until a grace period
