@@ -24,7 +24,6 @@ export interface GaugeSources extends Pick<Database, 'poolStats' | 'readFreeDisk
   quoteSockets: { count: number };
   mintSockets: { count: number };
   watcher: {
-    mintCounts: { watched: number; unresponsive: number };
     listDelays: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
   };
   limiter: Pick<MintRateLimiter, 'listRoutes'>;
@@ -183,8 +182,8 @@ export class MetricGauges {
       database_pool_waiting: pool?.waiting ?? 0,
       quote_sockets: quoteSockets.count,
       mint_sockets: mintSockets.count,
-      watched_mints: watcher.mintCounts.watched,
-      unresponsive_mints: watcher.mintCounts.unresponsive,
+      watched_mints: delays.length,
+      unresponsive_mints: delays.filter((mint) => mint.failingSinceMs !== null).length,
       watched_quotes: [
         ...mintLabels.flatMap((mint) =>
           ['UNPAID', 'INFLIGHT', 'PAID'].map((state) => ({ labels: { mint, state }, value: 0 })),

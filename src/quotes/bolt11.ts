@@ -95,8 +95,8 @@ function wordsToNumber(words: readonly number[], start: number, end: number): nu
 const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
 /**
- * Returns when a new quote expires, in Unix seconds: at the mint's `expiry` (NUT-23), or at the expiry of the invoice
- * if the mint returned none (cdk returns 0, Nutshell null) or one before the invoice's creation.
+ * Returns when a new quote expires: at the mint's `expiry` (NUT-23), or at that of the invoice if the mint returned none
+ * (cdk returns 0, Nutshell null) or one before the invoice's creation.
  */
 export function resolveQuoteExpirySeconds(
   expiry: number | null,

@@ -67,9 +67,8 @@ export interface InvoiceText {
 }
 
 /**
- * Chooses the description of an invoice. If the mint supports description hashes, this is the hash that payers
- * expect: of the zap request (NIP-57) or of the metadata (LUD-06). Otherwise it is the comment or the plain text,
- * because a zap request does not fit into an invoice.
+ * Returns the hash that payers expect, of the zap request (NIP-57) or of the metadata (LUD-06). If the mint supports none,
+ * returns the comment or the plain text, because a zap request does not fit into an invoice.
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,

@@ -46,9 +46,9 @@ export async function countOpenInvoices(
     ) as open) as ${sql.ref(`address${i}`)}`;
   const countPair = (hashes: string, i: number) =>
     sql`count(*) filter (where ${hasPrefix(hashes)}) as ${sql.ref(`pair${i}`)}`;
-  // Ignores invoices with a time far in the future, which were stored while the clock was wrong.
-  // The pairs are counted among the invoices that are read for the recipient. Without a limit for the recipient, they
-  // are the only count. There is no `order by`, because PostgreSQL could sort all rows before it applies the limit.
+  // Ignores invoices from the future, which were stored while the clock was wrong. The pairs are counted among the
+  // invoices that are read for the recipient, unless the recipient has no limit. There is no `order by`, because
+  // PostgreSQL could sort all rows before it applies the limit.
   const isPair =
     limits.perRecipient === 0 ? sql`and ${hasPrefix(addressHashes.at(-1) ?? '')}` : sql``;
   const { rows } = await sql<Record<string, number>>`

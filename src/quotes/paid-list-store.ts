@@ -38,9 +38,8 @@ export async function listPaidQuotes(
 }
 
 /**
- * Lists the payments that were recorded since the last call, unless the newest one is dated in the next second. Waits
- * for a transaction that is recording a payment. Later payments get a later second (ADR 40). Does nothing if the
- * database cannot write.
+ * Lists the payments that were recorded since the last call, unless the newest one is dated in the next second. Later
+ * payments get a later second (ADR 40). Does nothing if the database cannot write.
  */
 async function listNewPayments(db: Db, pubkey: string, nowMs: number): Promise<void> {
   try {

@@ -14,7 +14,6 @@ export const NEW_QUOTES_CHANNEL = 'nutpost_new_quotes';
 export const WATCH_RESCAN_CHANNEL = 'nutpost_watch_rescan';
 
 const quoteUpdateSchema = z.object({
-  /** `quotes.id`. */
   id: z.int(),
   pubkey: z.string(),
   quoteId: z.string(),
@@ -25,7 +24,6 @@ const quoteUpdateSchema = z.object({
 export type QuoteUpdate = z.infer<typeof quoteUpdateSchema>;
 
 const quoteAnnouncementSchema = z.object({
-  /** `quotes.id`. */
   id: z.int(),
   mintUrl: z.string(),
   quoteId: z.string(),
@@ -33,7 +31,7 @@ const quoteAnnouncementSchema = z.object({
   expiresAtMs: z.int(),
 });
 
-/** A new quote. Times in milliseconds since 1970. */
+/** A new quote, with its row id. Times in milliseconds since 1970. */
 export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
 
 export function decodeQuoteUpdates(payload: string): QuoteUpdate[] {
@@ -47,7 +45,6 @@ export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
 /** PostgreSQL's limit is 8,000 bytes. The longest entry has fewer than 3,000. */
 const MAX_PAYLOAD_BYTES = 7_900;
 
-/** Packs entries into as few payloads as PostgreSQL's limit allows. */
 export function encodePayloads(entries: readonly (QuoteUpdate | QuoteAnnouncement)[]): string[] {
   const payloads: string[][] = [];
   let payloadBytes = Number.POSITIVE_INFINITY;

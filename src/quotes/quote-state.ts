@@ -14,7 +14,7 @@ const LATE_PAYMENT_GRACE_MS = DAY_MS;
 /** How long a paid quote is watched if no wallet mints its ecash. */
 const PAID_WATCH_MS = 7 * DAY_MS;
 
-/** The state of a quote, and its times in milliseconds since 1970. */
+/** Times in milliseconds since 1970. */
 export interface QuoteStatus {
   state: QuoteState;
   createdAtMs: number;

@@ -7,9 +7,8 @@ import { addQuoteEvents, listUpdatesSince } from './quote-event-store.ts';
 import { MAX_AHEAD_MS } from './quote-state.ts';
 
 /**
- * Changes that this process missed may be dated this long before it missed them. The process that records a change
- * dates it before the commit, by its own clock, so the database's clock does not matter. Clocks differ by about a
- * second, and a commit may wait about 40 s for a synchronous standby that has failed (Patroni with its defaults).
+ * A change is dated before its commit, by the clock of the process that records it. Clocks differ by about a second, and
+ * a commit may wait about 40 s for a synchronous standby that has failed (Patroni with its defaults).
  */
 const REPLAY_MARGIN_MS = 60_000;
 
@@ -23,10 +22,7 @@ interface UpdateContext {
 /** Sends updates to the sockets of this process, each when its payment is in the recipient's list. */
 export class UpdateSender {
   readonly #context: UpdateContext;
-  /**
-   * By `quotes.id`, for payments that are not listed yet. They run even if the recipient has no socket, because a
-   * wallet that connects now does not find the payment in the list.
-   */
+  /** By `quotes.id`. They run without a socket, too: a wallet that connects now does not find the payment in the list. */
   readonly #timers = new Map<number, NodeJS.Timeout>();
   readonly #history: ReturnType<typeof createHistoryWriter>;
 
@@ -56,10 +52,8 @@ export class UpdateSender {
   }
 
   /**
-   * Sends the updates that the sockets of this process may have missed, and those that wait for their listing. Sockets
-   * may receive some updates twice.
-   *
-   * @param sinceMs when this process last received notifications (milliseconds since 1970)
+   * Sends the updates that sockets may have missed since this process last received notifications (milliseconds since
+   * 1970), and those that wait for their listing. Sockets may receive some updates twice.
    */
   async replayMissed(sinceMs: number): Promise<void> {
     const { db, subscribers, clock, log } = this.#context;
@@ -78,7 +72,6 @@ export class UpdateSender {
     }
   }
 
-  /** Resolves when the history is written. */
   async stop(): Promise<void> {
     for (const timer of this.#timers.values()) {
       clearTimeout(timer);
@@ -106,7 +99,6 @@ function createHistoryWriter({ db, log }: UpdateContext) {
         { event: 'update_log_failed', err: error },
         'could not record which updates were sent; the updates themselves were sent',
       ),
-    // The history may be late.
     delayMs: 1_000,
   });
 }
@@ -115,7 +107,6 @@ function createHistoryWriter({ db, log }: UpdateContext) {
 export interface QuoteSubscriber {
   /** Returns whether the connection accepted the update. */
   sendUpdate(quoteId: string): boolean;
-  /** Closes the socket, because its key has too many sockets. */
   evict(): void;
 }
 

@@ -13,7 +13,6 @@ const WATCHED_FIELDS = [
   'paidAtMs',
 ] as const satisfies (keyof Quote)[];
 
-/** What the watcher of a mint keeps in memory. */
 export type WatchedQuote = Omit<Pick<Quote, (typeof WATCHED_FIELDS)[number]>, 'mintUrl'>;
 
 /** A change to a quote whose row the transaction has locked. */
@@ -24,7 +23,6 @@ export interface QuoteChange extends Pick<Quote, 'id' | 'state' | 'watchUntilMs'
 
 export interface WatchedMint {
   mintUrl: string;
-  /** The process that holds the lease of the mint. */
   ownerProcessId: string | null;
 }
 
@@ -63,7 +61,6 @@ export async function countWatchedByMint(
   return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
 }
 
-/** Returns the largest `quotes.id`; 0 if the table is empty. */
 export async function findMaxQuoteId(db: Db): Promise<number> {
   const quotes = db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
   const { maxId } = await quotes.executeTakeFirstOrThrow();
@@ -90,7 +87,7 @@ function selectWatched(db: Db, afterId: number, limit: number) {
     .limit(limit);
 }
 
-/** Returns the quotes of a mint with these ids. Leaves out unknown ids. */
+/** Leaves out unknown ids. */
 export async function findQuotesById(
   db: Db,
   mintUrl: string,
@@ -112,8 +109,8 @@ export async function lockQuotesById(
 }
 
 /**
- * Writes changes. Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a
- * quote expires, also deletes the payer's comment and zap request.
+ * Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a quote expires, also deletes
+ * the payer's comment and zap request.
  */
 export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[]): Promise<void> {
   if (changes.length === 0) {

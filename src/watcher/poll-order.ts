@@ -12,8 +12,8 @@ export interface PollableQuote extends HeapItem {
 type HeapName = 'young' | 'others' | 'suspect' | 'alone';
 
 /**
- * The order in which the due quotes of a mint are polled: young ones first, with a part kept for the others. Quotes for
- * which the mint may have failed a batch (suspects) are polled in turn with these, in smaller batches.
+ * The order in which due quotes are polled: young ones first. Quotes for which the mint may have failed a batch
+ * (suspects) are polled in turn with all others, in smaller batches.
  */
 export class PollOrder<Quote extends PollableQuote> {
   readonly #heaps: Record<HeapName, DueHeap<Quote>> = {

@@ -26,13 +26,7 @@ const PAID_INTERVALS = { ageDivisor: 10, minMs: 15 * SECOND_MS };
 /** By the time since the state. Short, because wallets treat an INFLIGHT quote (the mint is signing) as unpaid. */
 const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
 
-/** Quotes with at most this interval are polled before others: many of their payments arrive now. */
-const MAX_URGENT_INTERVAL_MS = 4 * SECOND_MS;
-
-/**
- * How long after its expiry an unpaid quote is watched while the mint has many watched quotes. Lightning nodes reject
- * payments of expired invoices, so the usual day is for mints whose clock or Lightning node fails.
- */
+/** Lightning nodes reject payments of expired invoices; the usual day is for mints whose clock or Lightning node fails. */
 const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
 
 export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: boolean): boolean {
@@ -62,7 +56,7 @@ export function computeNextPoll(
   const needsPostExpiryPoll = quote.state === 'UNPAID' && postExpiryPollInMs > -sincePollMs;
   return needsPostExpiryPoll && postExpiryPollInMs < dueInMs
     ? { dueInMs: postExpiryPollInMs, isUrgent: postExpiryPollInMs > -MINUTE_MS }
-    : { dueInMs, isUrgent: intervalMs <= MAX_URGENT_INTERVAL_MS };
+    : { dueInMs, isUrgent: intervalMs <= UNPAID_INTERVALS.minMs };
 }
 
 export function computePollIntervalMs(

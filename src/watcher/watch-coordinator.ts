@@ -50,10 +50,7 @@ interface CoordinatorContext extends WatchContext {
   scanIntervalMs: number | undefined;
 }
 
-/**
- * Watches this process's share of all mints with watched quotes. Leases in the database assign each mint to one
- * process. Each mint has its own {@link MintWatcher}, so that a slow mint does not delay other mints.
- */
+/** Watches this process's share of all mints with watched quotes. Leases in the database assign each mint to a process. */
 export class WatchCoordinator {
   readonly #context: CoordinatorContext;
   readonly #recordingSlots: SiteSemaphore;
@@ -69,8 +66,6 @@ export class WatchCoordinator {
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isWatchBudgetLow = false;
-  /** The most unpaid quotes that a process watched at its last lease renewal. */
-  #maxUnpaidStored = 0;
   readonly #outage: OutageTracker;
   #isStopping = false;
 
@@ -97,12 +92,6 @@ export class WatchCoordinator {
     this.#scanJob.start();
   }
 
-  get mintCounts(): { watched: number; unresponsive: number } {
-    const delays = this.listDelays();
-    const unresponsive = delays.filter(({ failingSinceMs }) => failingSinceMs !== null).length;
-    return { watched: delays.length, unresponsive };
-  }
-
   /** Returns how long the most overdue quote of each mint has been due, and since when its polls fail (ms since 1970). */
   listDelays(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
     return [...this.#mints.values()].map(({ mintUrl, watcher }) => ({
@@ -124,7 +113,6 @@ export class WatchCoordinator {
     }
   }
 
-  /** Watches those announced quotes whose mint this process watches. */
   watchAnnounced(quotes: readonly QuoteAnnouncement[]): void {
     for (const quote of quotes) {
       this.#mints.get(quote.mintUrl)?.watcher.watchNew(quote);
@@ -138,7 +126,6 @@ export class WatchCoordinator {
     }
   }
 
-  /** Releases the mints. Resolves when their watchers have stopped. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#scanJob.stop();
@@ -167,14 +154,19 @@ export class WatchCoordinator {
   }
 
   async #scanMints(): Promise<void> {
-    const { db, monotonicMs } = this.#context;
+    const { db, processId, monotonicMs, log } = this.#context;
     const watched = await listWatchedMints(db);
-    const { mine, release } = await this.#balanceLeases(watched);
-    this.#logRecovery();
+    const { count, maxUnpaidQuotes } = await readWatchProcesses(db);
+    const { mine, elsewhere, claim, release } = planLeases(watched, processId, count);
+    const claimed = claim.length === 0 ? [] : await claimMints(db, processId, claim);
+    this.#mintsOwnedElsewhere = new Set(elsewhere);
+    if (this.#outage.recordSuccess()) {
+      log.info({ event: 'watcher_database_recovered' }, 'watcher can use the database again');
+    }
     if (this.#isStopping) {
       return;
     }
-    for (const mintUrl of mine) {
+    for (const mintUrl of [...mine, ...claimed]) {
       if (!this.#releasing.has(mintUrl)) {
         this.#getOrCreateEntry(mintUrl).lastNeededAtMs = monotonicMs();
       }
@@ -187,24 +179,11 @@ export class WatchCoordinator {
       }
     }
     if (monotonicMs() >= this.#nextRescanAtMs) {
-      await this.#countWatched(watched);
+      await this.#countWatched(watched, maxUnpaidQuotes);
       await this.#readNewRows();
       this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
     }
     await this.#storeContacts();
-  }
-
-  /** Claims free mints. Returns all mints of this process, and the mints among them that it must release. */
-  async #balanceLeases(
-    watched: readonly WatchedMint[],
-  ): Promise<{ mine: string[]; release: string[] }> {
-    const { db, processId } = this.#context;
-    const processes = await readWatchProcesses(db);
-    this.#maxUnpaidStored = processes.maxUnpaidQuotes;
-    const { mine, elsewhere, claim, release } = planLeases(watched, processId, processes.count);
-    const claimed = claim.length === 0 ? [] : await claimMints(db, processId, claim);
-    this.#mintsOwnedElsewhere = new Set(elsewhere);
-    return { mine: [...mine, ...claimed], release };
   }
 
   /** Claims a free mint immediately, because the payer may pay before the next scan. */
@@ -242,13 +221,13 @@ export class WatchCoordinator {
   }
 
   /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
-  async #countWatched(watched: readonly WatchedMint[]): Promise<void> {
+  async #countWatched(watched: readonly WatchedMint[], maxUnpaidQuotes: number): Promise<void> {
     const { db, mints, log } = this.#context;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !mints.policy.isOperatorMint(mintUrl));
     const lowSites = mints.watchBudget.setCounts(
       await countWatchedByMint(db, userMints),
-      Math.max(this.#countUnpaid(), this.#maxUnpaidStored),
+      Math.max(this.#countUnpaid(), maxUnpaidQuotes),
     );
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
       log.warn(
@@ -299,7 +278,6 @@ export class WatchCoordinator {
     }
   }
 
-  /** Calls `tick` of every watcher, and `poll` of the mints chosen by users whose turn it is. */
   #tickWatchers(): void {
     const entries = [...this.#mints.values()];
     for (const { watcher } of entries) {
@@ -338,15 +316,6 @@ export class WatchCoordinator {
       { event: 'watcher_database_failed', err: error },
       'watcher cannot use the database; retrying',
     );
-  }
-
-  #logRecovery(): void {
-    if (this.#outage.recordSuccess()) {
-      this.#context.log.info(
-        { event: 'watcher_database_recovered' },
-        'watcher can use the database again',
-      );
-    }
   }
 }
 

@@ -55,10 +55,7 @@ function createQuoteWatch(quote: WatchedQuote, nowMs: number, lastPolledAtMs: nu
   };
 }
 
-/**
- * The watched quotes of one mint: when each is polled (`poll-schedule.ts`), which of them a subscription covers, and
- * what the mint has reported and must still be recorded.
- */
+/** When each quote of a mint is polled, whether a subscription covers it, and what must still be recorded about it. */
 export class WatchedQuotes implements SubscribableQuotes {
   readonly #context;
   readonly #quotes = new Map<string, QuoteWatch>();
@@ -90,8 +87,8 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /**
-   * Adds quotes. A quote that was just created is due after its poll interval, any other quote immediately. A known
-   * quote takes the state that was read from the database: if that is outdated, the next poll corrects it.
+   * A quote that was just created is due after its poll interval, any other quote immediately. A known quote takes the
+   * state that was read from the database: if that is outdated, the next poll corrects it.
    */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
     const added: QuoteWatch[] = [];
@@ -122,11 +119,9 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   #watch(quote: WatchedQuote, isJustCreated: boolean): QuoteWatch {
     const nowMs = this.#monotonicMs();
-    // The longest possible interval, so that the quote is due.
-    const longestIntervalMs = () =>
-      computePollIntervalMs(quote, this.#context.clock(), { stateAgeAtPollMs: 0, isCovered: true });
-    const lastPolledAtMs = nowMs - (isJustCreated ? 0 : longestIntervalMs());
-    const added = createQuoteWatch(quote, nowMs, lastPolledAtMs);
+    const context = { stateAgeAtPollMs: 0, isCovered: true };
+    const longestIntervalMs = computePollIntervalMs(quote, this.#context.clock(), context);
+    const added = createQuoteWatch(quote, nowMs, nowMs - (isJustCreated ? 0 : longestIntervalMs));
     this.#quotes.set(quote.quoteId, added);
     this.#unpaidCount += Number(quote.state === 'UNPAID');
     this.#schedule(added);
@@ -318,7 +313,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Keeps a report until it is recorded, if it is news. */
   #report(
     quote: QuoteWatch,
     observation: QuoteObservation,
@@ -348,7 +342,6 @@ export class WatchedQuotes implements SubscribableQuotes {
     );
   }
 
-  /** Call it for each response of the mint. */
   #recordResponseAndDecideEnd(quote: QuoteWatch): boolean {
     const isCrowded = this.#quotes.size > CROWDED_QUOTES;
     if (!isWatchPeriodOver(quote, this.#context.clock(), isCrowded)) {

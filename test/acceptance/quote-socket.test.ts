@@ -23,14 +23,10 @@ const POLICY_VIOLATION = 1008;
 
 const environment = useTestEnvironment();
 
-describe('a challenge', () => {
-  it('contains the socket URL with the host that the client used', async () => {
-    const socket = openSocket(environment.origin);
-    expect(await socket.nextMessage()).toEqual({
-      type: 'challenge',
-      payload: { url: `${environment.origin}${SOCKET_PATH}`, method: 'GET' },
-    });
-  });
+it('sends a challenge with the host that the client used', async () => {
+  const payload = { url: `${environment.origin}${SOCKET_PATH}`, method: 'GET' };
+  const socket = openSocket(environment.origin);
+  expect(await socket.nextMessage()).toEqual({ type: 'challenge', payload });
 });
 
 describe('a challenge response', () => {
@@ -121,10 +117,10 @@ describe('a client message', () => {
 
 describe('an update', () => {
   it('is sent once to each socket of the recipient and to no other socket', async () => {
-    const { wallet, mint } = await createWalletWithMint();
-    const otherWallet = environment.newWallet();
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
     const sockets = [await signIn(wallet), await signIn(wallet)];
-    const otherSockets = [await signIn(otherWallet), openSocket(environment.origin)];
+    const otherSockets = [await signIn(environment.newWallet()), openSocket(environment.origin)];
     await otherSockets[1]?.nextMessage();
 
     const update = {
@@ -179,14 +175,10 @@ it('sends an error before a shutdown closes the sockets, so that wallets reconne
   await stopped;
 });
 
-describe('a plain HTTP request', () => {
-  it('gets a 400 with the reason that this is a WebSocket endpoint', async () => {
-    const { status, body } = await requestJson(environment.origin, SOCKET_PATH);
-    expect({ status, body }).toEqual({
-      status: 400,
-      body: { error: true, code: 'invalid', message: 'This is a WebSocket endpoint.' },
-    });
-  });
+it('responds to a plain HTTP request that this is a WebSocket endpoint', async () => {
+  const { status, body } = await requestJson(environment.origin, SOCKET_PATH);
+  const message = 'This is a WebSocket endpoint.';
+  expect([status, body]).toEqual([400, { error: true, code: 'invalid', message }]);
 });
 
 /** Opens a socket without authentication. */
@@ -196,29 +188,15 @@ function openSocket(origin: string): TestQuoteSocket {
   return socket;
 }
 
-async function signIn(
-  wallet: RecipientClient,
-  origin = environment.origin,
-): Promise<TestQuoteSocket> {
-  const socket = openSocket(origin);
-  const { payload } = await socket.nextMessage();
-  socket.send('challenge-response', wallet.signRequest('', 'GET', payload));
-  expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
+async function signIn(wallet: RecipientClient, origin = environment.origin) {
+  const socket = await wallet.withOrigin(origin).openSocket();
+  onTestFinished(() => socket.connection.terminate());
   return socket;
-}
-
-async function createWalletWithMint(): Promise<{ wallet: RecipientClient; mint: TestMint }> {
-  const wallet = environment.newWallet();
-  return { wallet, mint: await assignNewTestMint(wallet) };
 }
 
 /** Requests and pays an invoice. Returns the id of its quote. */
 async function requestAndPayInvoice(wallet: RecipientClient, mint: TestMint) {
   const { pr } = await environment.requestInvoice(wallet, 21);
   mint.pay(pr);
-  return quoteIdOf(mint, pr);
-}
-
-function quoteIdOf(mint: TestMint, invoice: string): string | undefined {
-  return [...mint.quotes.values()].find((quote) => quote.request === invoice)?.id;
+  return [...mint.quotes.values()].find((quote) => quote.request === pr)?.id;
 }

@@ -57,8 +57,14 @@ beforeAll(() => {
 });
 
 describe('a payment', () => {
-  it('is learned from the mint’s WebSocket', async () => {
-    const { mint, wallet, updates } = await createRecipient();
+  it.each<[string, Partial<TestMintSwitches>]>([
+    ['', {}],
+    [
+      ' of the generic kind, whose quotes have no state',
+      { stateStyle: 'amounts', subscriptionKind: 'mint_quote' },
+    ],
+  ])('and its issue are learned from a mint’s WebSocket%s', async (_case, switches) => {
+    const { mint, wallet, updates } = await createRecipient(switches);
     const { pr } = await environment.requestInvoice(wallet, 21);
     // The first quote of a mint is also polled once.
     await waitForPolls(mint, 1);
@@ -68,19 +74,6 @@ describe('a payment', () => {
     expect(await wallet.listPaidQuotes()).toMatchObject([
       { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
     ]);
-    expect(await findSourceOfLastChange(quoteId)).toBe('socket');
-  });
-
-  it('is learned from a mint whose quotes have no state and whose WebSocket has the generic kind', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      stateStyle: 'amounts',
-      subscriptionKind: 'mint_quote',
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    await waitForPolls(mint, 1);
-    await waitForSubscription(mint);
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates);
     expect(await findSourceOfLastChange(quoteId)).toBe('socket');
     await mint.markIssued(quoteId);
     await nextUpdate(updates);
@@ -121,6 +114,25 @@ describe('a payment', () => {
       batchCheck === 'absent' ? [false, true] : [true, false],
     );
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
+  });
+
+  it('is found by polling while its ecash is minted, first as INFLIGHT, then as ISSUED', async () => {
+    const { mint, wallet, updates } = await createRecipient({
+      hasWebSocket: false,
+      issueDelayMs: 1_000,
+    });
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    mint.pay(pr);
+    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
+    const cashu = new Wallet(mint.url, { unit: 'sat' });
+    await cashu.loadMint();
+    const minted = cashu.mintProofsBolt11(21, quoteId);
+    await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
+    await nextUpdate(updates, { stepMs: PAID_QUOTE_POLL_INTERVAL_MS });
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
+    await minted;
+    await nextUpdate(updates, { stepMs: INFLIGHT_QUOTE_POLL_INTERVAL_MS });
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
   });
 
   it('is found after a restart if it was made while the service was down', async () => {
@@ -171,33 +183,26 @@ describe('a payment', () => {
   });
 });
 
-describe('a poll without state changes', () => {
-  it('writes nothing to the database', async () => {
-    const { mint, wallet } = await createRecipient({ hasWebSocket: false });
-    await environment.requestInvoice(wallet, 21);
-    const paid = await environment.requestInvoice(wallet, 34);
-    mint.pay(paid.pr);
-    await advanceClockUntil(NEW_QUOTE_POLL_INTERVAL_MS, async () => {
-      expect(await wallet.listPaidQuotes()).toHaveLength(1);
-    });
-    const rowsBefore = await readQuoteRows(wallet);
-    const { batches } = countPolls(mint);
-    await advanceClockUntil(PAID_QUOTE_POLL_INTERVAL_MS, () => {
-      expect(countPolls(mint).batches).toBeGreaterThan(batches + 5);
-    });
-    expect(await readQuoteRows(wallet)).toEqual(rowsBefore);
+it('writes nothing to the database after a poll without state changes', async () => {
+  const { mint, wallet } = await createRecipient({ hasWebSocket: false });
+  await environment.requestInvoice(wallet, 21);
+  const { pr } = await environment.requestInvoice(wallet, 34);
+  mint.pay(pr);
+  await advanceClockUntil(NEW_QUOTE_POLL_INTERVAL_MS, async () => {
+    expect(await wallet.listPaidQuotes()).toHaveLength(1);
   });
-
-  /** Reads the two quotes of the wallet with the number of their events. */
-  async function readQuoteRows(wallet: RecipientClient): Promise<unknown[]> {
-    const { rows } = await sql`
+  const readQuoteRows = async () =>
+    await sql`
       select quotes.*,
-        (select count(*) from quote_events
-         where quote = quotes.id and kind <> 'update_sent') as events
-      from quotes where pubkey = ${wallet.pubkey} order by id`.execute(environment.database.db);
-    expect(rows).toHaveLength(2);
-    return rows;
-  }
+        (select count(*) from quote_events where quote = quotes.id and kind <> 'update_sent') as events
+      from quotes where pubkey = ${wallet.pubkey} order by id`.execute(db);
+  const { rows } = await readQuoteRows();
+  expect(rows).toHaveLength(2);
+  const { batches } = countPolls(mint);
+  await advanceClockUntil(PAID_QUOTE_POLL_INTERVAL_MS, () => {
+    expect(countPolls(mint).batches).toBeGreaterThan(batches + 5);
+  });
+  expect((await readQuoteRows()).rows).toEqual(rows);
 });
 
 describe('a quote whose announcement was lost', () => {
@@ -242,50 +247,29 @@ describe('a quote whose announcement was lost', () => {
   }
 });
 
-describe('the minting of ecash for a paid quote', () => {
-  it('is found by polling, first as INFLIGHT while the mint signs, then as ISSUED', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      hasWebSocket: false,
-      issueDelayMs: 1_000,
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
-    const minted = mintEcash(mint, 21, quoteId);
-    await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
-    expect(await nextUpdate(updates, { stepMs: PAID_QUOTE_POLL_INTERVAL_MS })).toBe(quoteId);
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
-    await minted;
-    expect(await nextUpdate(updates, { stepMs: INFLIGHT_QUOTE_POLL_INTERVAL_MS })).toBe(quoteId);
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
+it('stops in time although a mint does not respond', async () => {
+  const ownEnvironment = await createTestEnvironment({
+    overrides: { ...FAST_INTERVALS, clock: clock.now },
   });
-});
+  onTestFinished(() => ownEnvironment.close());
+  const wallet = ownEnvironment.newWallet();
+  await ownEnvironment.requestInvoice(wallet, 21);
+  await waitForSubscription(ownEnvironment.mint);
+  await waitForPolls(ownEnvironment.mint, 1);
+  ownEnvironment.mint.switches.isUnresponsive = true;
+  await advanceClockUntil(SUBSCRIBED_QUOTE_POLL_INTERVAL_MS, () =>
+    expect(countPolls(ownEnvironment.mint).batches).toBe(2),
+  );
+  const pendingInvoice = requestJson(
+    ownEnvironment.origin,
+    `/.well-known/lnurlp/${wallet.npub}?amount=34000`,
+  );
+  await eventually(() => expect(ownEnvironment.mint.requestCounts[CREATE_ROUTE]).toBe(2));
 
-describe('a mint that does not respond', () => {
-  it('does not prevent the service from stopping in time', async () => {
-    const ownEnvironment = await createTestEnvironment({
-      overrides: { ...FAST_INTERVALS, clock: clock.now },
-    });
-    onTestFinished(() => ownEnvironment.close());
-    const wallet = ownEnvironment.newWallet();
-    await ownEnvironment.requestInvoice(wallet, 21);
-    await waitForSubscription(ownEnvironment.mint);
-    await waitForPolls(ownEnvironment.mint, 1);
-    ownEnvironment.mint.switches.isUnresponsive = true;
-    await advanceClockUntil(SUBSCRIBED_QUOTE_POLL_INTERVAL_MS, () =>
-      expect(countPolls(ownEnvironment.mint).batches).toBe(2),
-    );
-    const pendingInvoice = requestJson(
-      ownEnvironment.origin,
-      `/.well-known/lnurlp/${wallet.npub}?amount=34000`,
-    );
-    await eventually(() => expect(ownEnvironment.mint.requestCounts[CREATE_ROUTE]).toBe(2));
-
-    const stopStartedAtMs = performance.now();
-    await ownEnvironment.service.stop();
-    expect(performance.now() - stopStartedAtMs).toBeLessThan(STOP_DEADLINE_MS);
-    expect((await pendingInvoice).body).toMatchObject({ status: 'ERROR' });
-  });
+  const stopStartedAtMs = performance.now();
+  await ownEnvironment.service.stop();
+  expect(performance.now() - stopStartedAtMs).toBeLessThan(STOP_DEADLINE_MS);
+  expect((await pendingInvoice).body).toMatchObject({ status: 'ERROR' });
 });
 
 describe('the watcher', () => {
@@ -368,13 +352,6 @@ async function nextUpdate(
   clearInterval(clockTimer);
   expect(message.type).toBe('update');
   return message.payload.quoteId;
-}
-
-/** Mints the ecash of a paid quote, as the recipient's wallet does. */
-async function mintEcash(mint: TestMint, amountSat: number, quoteId: string): Promise<void> {
-  const wallet = new Wallet(mint.url, { unit: 'sat' });
-  await wallet.loadMint();
-  await wallet.mintProofsBolt11(amountSat, quoteId);
 }
 
 async function waitForSubscription(mint: TestMint): Promise<void> {

@@ -91,7 +91,7 @@ function createScraper({
     poolStats: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
-    watcher: { mintCounts: { watched: 0, unresponsive: 0 }, listDelays: () => delays },
+    watcher: { listDelays: () => delays },
     limiter: {
       listRoutes: (mintUrl) => [
         { route: 'check', pauseMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, hasRefusedLately: true },

@@ -16,7 +16,7 @@ const DAY_MS = 24 * HOUR_MS;
 const WEEK_MS = 7 * DAY_MS;
 const EXPIRES_MS = CREATED_MS + HOUR_MS;
 const UNPAID = createQuote();
-const PAID = createQuote({ state: 'PAID', paidAtMs: CREATED_MS });
+const PAID = createPaid('PAID');
 
 describe('computePollIntervalMs', () => {
   it.each([
@@ -33,7 +33,7 @@ describe('computePollIntervalMs', () => {
     [0, 3 * SECOND_MS],
     [10 * MINUTE_MS, 10 * MINUTE_MS],
   ])('doubles the time of %i ms that a quote has been INFLIGHT', (stateAgeAtPollMs, expectedMs) => {
-    const quote = createQuote({ state: 'INFLIGHT', paidAtMs: CREATED_MS });
+    const quote = createPaid('INFLIGHT');
     for (const isCovered of [false, true]) {
       const context = { stateAgeAtPollMs, isCovered };
       expect(getInterval(quote, CREATED_MS + 5 * DAY_MS, context)).toBe(expectedMs);
@@ -83,25 +83,15 @@ describe('computeNextPoll', () => {
   });
 });
 
-describe('computeWatchUntilMs', () => {
-  it.each([
-    ['a day after the expiry for an unpaid quote', UNPAID, EXPIRES_MS + DAY_MS],
-    [
-      'a day after the creation if expired before',
-      createQuote({ expiresAtMs: 1 }),
-      CREATED_MS + DAY_MS,
-    ],
-    ['a week after the payment for a PAID quote', PAID, CREATED_MS + WEEK_MS],
-    [
-      'a week after the payment for an INFLIGHT quote',
-      { ...PAID, state: 'INFLIGHT' } as const,
-      CREATED_MS + WEEK_MS,
-    ],
-    ['null for an ISSUED quote', { ...PAID, state: 'ISSUED' } as const, null],
-    ['null for an EXPIRED quote', createQuote({ state: 'EXPIRED' }), null],
-  ])('returns %s', (_case, quote, watchUntilMs) => {
-    expect(computeWatchUntilMs(quote)).toBe(watchUntilMs);
-  });
+it.each([
+  ['a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS],
+  ['a day after the creation', createQuote({ expiresAtMs: 1 }), CREATED_MS + DAY_MS],
+  ['a week after the payment', PAID, CREATED_MS + WEEK_MS],
+  ['a week after the payment', createPaid('INFLIGHT'), CREATED_MS + WEEK_MS],
+  ['null', createPaid('ISSUED'), null],
+  ['null', createQuote({ state: 'EXPIRED' }), null],
+])('computeWatchUntilMs returns %s for %j', (_case, quote, watchUntilMs) => {
+  expect(computeWatchUntilMs(quote)).toBe(watchUntilMs);
 });
 
 describe('isWatchPeriodOver', () => {
@@ -135,6 +125,10 @@ function createQuote(changes: Partial<QuoteStatus> = {}): QuoteStatus {
     paidAtMs: null,
     ...changes,
   };
+}
+
+function createPaid(state: QuoteStatus['state']): QuoteStatus {
+  return createQuote({ state, paidAtMs: CREATED_MS });
 }
 
 function getInterval(
