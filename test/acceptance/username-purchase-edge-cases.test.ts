@@ -1,5 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { transaction } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../../src/limits.ts';
 import { countPurchasesByState, pruneFailedPurchases } from '../../src/usernames/purchase-store.ts';
@@ -87,6 +88,13 @@ it('accepts a token of a new keyset, but requests the keysets of the mint at mos
   expect((await requestUsername(buyer, 'after', token)).status).toBe(201);
 });
 
+it('spends no token at a mint that cannot restore ecash', async () => {
+  const { mint, newWallet } = await createSeparateEnvironment({ supportsRestore: false });
+  const token = await (await EcashPayer.open(mint)).mintToken(PRICE_SAT);
+  expect((await requestUsername(newWallet(), 'unsafe', token)).status).toBe(500);
+  expect(mint.requestCounts['POST /v1/swap']).toBe(0);
+});
+
 it('does not reserve a name for a token that is pending in another swap', async () => {
   const proofs = await payer.mintProofs(PRICE_SAT);
   const token = payer.encodeToken(proofs);
@@ -96,10 +104,8 @@ it('does not reserve a name for a token that is pending in another swap', async 
   expect(await payer.fetchTokenState(token)).toBe('PENDING');
 
   const { status, body } = await requestUsername(wallet, 'squatted', token);
-  expect({ status, message: body.message }).toEqual({
-    status: 402,
-    message: 'The token is being spent elsewhere.',
-  });
+  const message = 'The token is being spent elsewhere.';
+  expect({ status, message: body.message }).toEqual({ status: 402, message });
   const validToken = await payer.mintToken(PRICE_SAT);
   expect((await requestUsername(environment.newWallet(), 'squatted', validToken)).status).toBe(201);
   hold.release();
@@ -110,11 +116,9 @@ it('sells nothing at a service after another one started with a different TREASU
   const differentSecret = { TREASURY_SECRET: 'not the one that sealed it, but as long' };
   const separateEnvironment = await createSeparateEnvironment();
   const buyer = separateEnvironment.newWallet();
-  const laterService = await startAdditionalService(
-    separateEnvironment,
-    { ...ENV, ...differentSecret },
-    { clock: clock.now },
-  );
+  const env = { ...ENV, ...differentSecret };
+  const overrides = { clock: clock.now };
+  const laterService = await startAdditionalService(separateEnvironment, env, overrides);
   const token = await (await EcashPayer.open(separateEnvironment.mint)).mintToken(PRICE_SAT);
   expect((await requestUsername(buyer, 'sealed', token)).status).toBe(500);
   const laterBuyer = buyer.withOrigin(laterService.publicOrigin);
@@ -157,10 +161,14 @@ it('deletes failed purchases after the retention period and keeps completed ones
 });
 
 /** Starts another mint and another service with an empty database. */
-async function createSeparateEnvironment(): Promise<TestEnvironment> {
+async function createSeparateEnvironment(
+  switches: Partial<TestMintSwitches> = {},
+): Promise<TestEnvironment> {
+  const overrides = { clock: clock.now };
   const separateEnvironment = await createTestEnvironment({
     env: ENV,
-    overrides: { clock: clock.now },
+    mint: { switches },
+    overrides,
   });
   onTestFinished(() => separateEnvironment.close());
   return separateEnvironment;

@@ -287,12 +287,7 @@ async function expect402(response: ApiResponse, message: string | RegExp): Promi
 
 /** Encodes a version 3 token: JSON in base64 (NUT-00). */
 function encodeV3Token({ mint, proofs }: Token): string {
-  const encodedProofs = proofs.map(({ id, amount, secret, C }) => ({
-    id,
-    amount: amount.toNumber(),
-    secret,
-    C,
-  }));
+  const encodedProofs = proofs.map((proof) => ({ ...proof, amount: proof.amount.toNumber() }));
   const json = JSON.stringify({ token: [{ mint, proofs: encodedProofs }], unit: 'sat' });
   return `cashuA${Buffer.from(json).toString('base64')}`;
 }

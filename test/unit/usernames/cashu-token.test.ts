@@ -208,13 +208,9 @@ function cashuA(content: { mint?: string; unit?: string; proofs?: unknown[] }): 
 }
 
 /** Encodes a `cashuB` token, as cashu-ts does. */
-function cashuB(content: { mint?: string; unit?: string; proofs?: AnyProof[] }): string {
+function cashuB(content: { mint?: string; unit?: string; proofs?: object[] }): string {
   const { mint = MINT_URL, unit = 'sat', proofs = [PROOF] } = content;
   return getEncodedToken({ mint, unit, proofs: normalizeProofAmounts(proofs as Proof[]) });
-}
-
-interface AnyProof extends Omit<Proof, 'amount'> {
-  amount: number | bigint;
 }
 
 function jsonToken(value: unknown): string {
