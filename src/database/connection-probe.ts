@@ -8,7 +8,7 @@ const CLIENT_COUNT = 3;
 /** Several, because a client may get the same server process twice by chance while a pooler is busy. */
 const ROUND_COUNT = 5;
 
-export interface ConnectionReport {
+interface ConnectionReport {
   databaseId: string;
   areShared: boolean;
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Config } from '../../config.ts';
-import { type ConnectionReport, probeConnections } from '../../database/connection-probe.ts';
+import { probeConnections } from '../../database/connection-probe.ts';
 import {
   findDataDirProblem,
   isAccessibleToOtherUsers,
@@ -117,41 +117,30 @@ async function checkPostgres(location: PostgresLocation, database: Database): Pr
 
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
 async function findSessionProblem({ url, listenUrl }: PostgresLocation): Promise<Finding | null> {
-  let database: ConnectionReport;
-  try {
-    database = await probeConnections(url);
-  } catch (error) {
-    return problem(
-      'database.connections',
-      `The database accepts no further connections (${rootCauseMessage(error)})`,
-      'Raise max_connections of the server, or the pool size of the pooler.',
-    );
+  const database = await probe(url);
+  if ('error' in database) {
+    const text = `The database accepts no further connections (${database.error})`;
+    const advice = 'Raise max_connections of the server, or the pool size of the pooler.';
+    return problem('database.connections', text, advice);
   }
   if (listenUrl === undefined) {
-    return database.areShared
-      ? problem(
-          'database.pooler',
-          `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`,
-          LISTEN_URL_ADVICE,
-        )
-      : null;
+    const text = `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`;
+    return database.areShared ? problem('database.pooler', text, LISTEN_URL_ADVICE) : null;
   }
-  const listenProblem = (message: string) =>
-    problem('database.listen_url', message, LISTEN_URL_ADVICE);
-  let listening: ConnectionReport;
-  try {
-    listening = await probeConnections(listenUrl);
-  } catch (error) {
-    return listenProblem(
-      `DATABASE_LISTEN_URL: the database cannot be reached (${rootCauseMessage(error)})`,
-    );
+  const listening = await probe(listenUrl);
+  let text: string | null = null;
+  if ('error' in listening) {
+    text = `DATABASE_LISTEN_URL: the database cannot be reached (${listening.error})`;
+  } else if (listening.areShared) {
+    text = `DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`;
+  } else if (listening.databaseId !== database.databaseId) {
+    text = 'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases';
   }
-  if (listening.areShared) {
-    return listenProblem(`DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`);
-  }
-  return listening.databaseId === database.databaseId
-    ? null
-    : listenProblem('DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases');
+  return text === null ? null : problem('database.listen_url', text, LISTEN_URL_ADVICE);
+}
+
+function probe(url: string) {
+  return probeConnections(url).catch((error: unknown) => ({ error: rootCauseMessage(error) }));
 }
 
 const SHARED_TEXT =

@@ -95,12 +95,11 @@ const NO_START = 'The service does not start until this is fixed.';
 /** Checks files, apart from the database, without which the service does not start. */
 export async function checkFiles({ database, jwtSecret, web }: Config): Promise<Finding[]> {
   return [
-    ...(database.kind === 'sqlite' && jwtSecret === null
-      ? await findStartFailure('settings.jwt_secret', () =>
-          readGeneratedSecret(database.dataDir, 'jwt-secret'),
-        )
-      : []),
-    ...(web === null ? [] : await findStartFailure('settings.logo', () => loadBranding(web))),
+    ...(await findStartFailure('settings.jwt_secret', () => {
+      const isGenerated = database.kind === 'sqlite' && jwtSecret === null;
+      return isGenerated && readGeneratedSecret(database.dataDir, 'jwt-secret');
+    })),
+    ...(await findStartFailure('settings.logo', () => web && loadBranding(web))),
   ];
 }
 
