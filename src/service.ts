@@ -241,7 +241,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         name: 'delay',
         deadlineMs: stopDelayMs + 1_000,
         stop: () => {
-          readiness.markStopping();
+          readiness.phase = 'stopping';
           // Other processes take over the mints while this one still serves requests.
           watcherStopped = watcher.stop();
           watcherStopped.catch(() => undefined);
@@ -318,7 +318,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     zaps.receiptDispatcher.start();
     maintenance.start();
     usernames.start();
-    readiness.markServing();
+    readiness.phase = 'serving';
     const publicOrigin = publicOrigins.canonicalOrigin;
     const metricsUrl = metricsServer?.url ?? null;
     log.info({ event: 'listening', url, publicOrigin, metricsUrl }, 'nutpost is listening');

@@ -21,25 +21,13 @@ const UNREACHABLE = { database: 'failing', migrations: 'unknown' } as const;
 
 export class Readiness {
   readonly #options: ReadinessOptions;
-  #phase: 'starting' | 'serving' | 'stopping' = 'starting';
+  phase: 'starting' | 'serving' | 'stopping' = 'starting';
   #pendingCheck: Promise<void> | null = null;
   #checkedAtMs = Number.NEGATIVE_INFINITY;
   #lastCheck: Omit<ReadinessStatus['checks'], 'listen'> = UNREACHABLE;
 
   constructor(options: ReadinessOptions) {
     this.#options = options;
-  }
-
-  markServing(): void {
-    this.#phase = 'serving';
-  }
-
-  markStopping(): void {
-    this.#phase = 'stopping';
-  }
-
-  get isStopping(): boolean {
-    return this.#phase === 'stopping';
   }
 
   /** If the database does not respond in time, returns its previous check; `listen` shows whether it has vanished. */
@@ -59,7 +47,7 @@ export class Readiness {
     const checks: ReadinessStatus['checks'] = { ...this.#lastCheck, database, listen };
     const isReady = Object.values(checks).every((result) => result === 'ok');
     const health = isReady ? 'ready' : 'failing';
-    return { status: this.#phase === 'serving' ? health : this.#phase, checks };
+    return { status: this.phase === 'serving' ? health : this.phase, checks };
   }
 
   async #checkDatabase(): Promise<void> {

@@ -58,7 +58,7 @@ export function addCommonHooks(
   });
   limitUnreadResponses(app);
   app.addHook('onSend', (_request, reply, _payload, done) => {
-    if (readiness.isStopping) {
+    if (readiness.phase === 'stopping') {
       // The client then reconnects, and the load balancer can choose another process.
       reply.header('connection', 'close');
     }

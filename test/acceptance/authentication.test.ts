@@ -30,7 +30,6 @@ const AUTHENTICATED_PATHS = [
 
 const START_MS = 1_800_000_000_000;
 const START_SECONDS = START_MS / 1000;
-const TOKEN_LIFETIME_MS = 30 * 60_000;
 let nowMs = START_MS;
 
 const environment = useTestEnvironment({ overrides: { clock: () => nowMs } });
@@ -53,12 +52,7 @@ describe('a NIP-98 event', () => {
   });
 
   it('may have unknown, repeated and empty tags', async () => {
-    const tags = [
-      ['nonce', 'abc'],
-      ['u', 'https://elsewhere.example'],
-      ['payload', sha256('')],
-      ['empty'],
-    ];
+    const tags = [['nonce', 'abc'], ['u', 'https://other.example'], ['payload', sha256('')], ['x']];
     expect(await fetchUserPubkey(signHeader({ tags }))).toBe(wallet.pubkey);
   });
 
@@ -75,13 +69,15 @@ describe('a NIP-98 event', () => {
     }
   });
 
-  it.each<[string, (origin: string) => Nip98Overrides]>([
-    ['another kind', () => ({ kind: 1 })],
-    ['another method', () => ({ method: 'POST' })],
-    ['a URL with another host', () => ({ url: `https://elsewhere.example${USER_PATH}` })],
-    ['a URL with another path', (origin) => ({ url: `${origin}${TOKEN_PATH}` })],
-  ])('is rejected if it has %s', async (_case, createOverrides) => {
-    await expectUnauthorized(signHeader(createOverrides(environment.origin)));
+  it('is rejected if it has another kind, method, host or path', async () => {
+    for (const overrides of [
+      { kind: 1 },
+      { method: 'POST' },
+      { url: `https://elsewhere.example${USER_PATH}` },
+      { url: `${environment.origin}${TOKEN_PATH}` },
+    ]) {
+      await expectUnauthorized(signHeader(overrides), JSON.stringify(overrides));
+    }
   });
 
   it('is rejected if it was changed after signing or is not an event', async () => {
@@ -103,9 +99,9 @@ describe('a NIP-98 event', () => {
 
   it('is rejected if it is longer than 8192 characters, even with a valid signature', async () => {
     const authorization = signHeader({ tags: [['padding', 'x'.repeat(6_500)]] });
-    const { status, body } = await getJson(USER_PATH, authorization);
-    expect(status).toBe(401);
-    expect(body.message).toBe('The authorization is longer than 8192 characters.');
+    const response = await getJson(USER_PATH, authorization);
+    expectUnauthorizedResponse(response);
+    expect(response.body.message).toBe('The authorization is longer than 8192 characters.');
   });
 
   it('is valid only for the public origins, regardless of the Host header', async () => {
@@ -132,15 +128,14 @@ describe('a NIP-98 event', () => {
 
 describe('the body of a request with a NIP-98 event', () => {
   const spacedBody = '{ "lockQuotes":  true }';
-  const compactBody = '{"lockQuotes":true}';
 
-  it.each<[string, string[][]]>([
-    ['a hash of its bytes', [['payload', sha256(spacedBody)]]],
-    ['an upper-case hash of its bytes', [['payload', sha256(spacedBody).toUpperCase()]]],
-    ['a hash of its compact form, as some wallets send it', [['payload', sha256(compactBody)]]],
-    ['no payload tag', []],
-  ])('is accepted with %s', async (_case, tags) => {
-    expect((await patchLock(spacedBody, tags)).status).toBe(200);
+  it('is accepted with a hash of its bytes or of its compact form, and without a hash', async () => {
+    const hash = sha256(spacedBody);
+    // Some wallets send the compact form.
+    for (const payload of [hash, hash.toUpperCase(), sha256('{"lockQuotes":true}')]) {
+      expect((await patchLock(spacedBody, [['payload', payload]])).status).toBe(200);
+    }
+    expect((await patchLock(spacedBody, [])).status).toBe(200);
   });
 
   it.each<[string, string]>([
@@ -177,23 +172,19 @@ describe('an invalid Authorization header', () => {
 
 describe('a bearer token', () => {
   it('is issued for a NIP-98 event and authenticates the signer', async () => {
-    const { status, body } = await getJson(
-      TOKEN_PATH,
-      signHeader({ url: environment.origin + TOKEN_PATH }),
-    );
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: { error: false, data: { token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/) } },
-    });
+    const authorization = signHeader({ url: environment.origin + TOKEN_PATH });
+    const { status, body } = await getJson(TOKEN_PATH, authorization);
+    const token = expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/);
+    expect({ status, body }).toEqual({ status: 200, body: { error: false, data: { token } } });
     expect(await fetchUserPubkey(`Bearer ${body.data.token}`)).toBe(wallet.pubkey);
     expect(await fetchUserPubkey(`bearer ${body.data.token}`)).toBe(wallet.pubkey);
   });
 
   it('expires after 30 minutes', async () => {
     const token = await requestToken();
-    nowMs = START_MS + TOKEN_LIFETIME_MS - 1;
+    nowMs = START_MS + 30 * 60_000 - 1;
     expect(await fetchUserPubkey(`Bearer ${token}`)).toBe(wallet.pubkey);
-    nowMs = START_MS + TOKEN_LIFETIME_MS;
+    nowMs += 1;
     await expectUnauthorized(`Bearer ${token}`);
   });
 

@@ -7,7 +7,7 @@ import { DatabaseUnavailableError } from '../../../src/errors.ts';
 
 it('stays ready while all connections are busy', async () => {
   const { readiness, fakes } = createReadiness();
-  readiness.markServing();
+  readiness.phase = 'serving';
   await readiness.getStatus();
   fakes.queryStatus = () => Promise.reject(new DatabaseUnavailableError(new Error('busy')));
   fakes.nowMs += 60_000;
@@ -16,7 +16,7 @@ it('stays ready while all connections are busy', async () => {
 
 it('leaves a hanging query to the LISTEN connection, and starts no second query', async () => {
   const { readiness, fakes } = createReadiness();
-  readiness.markServing();
+  readiness.phase = 'serving';
   await readiness.getStatus();
   const hangingQuery = Promise.withResolvers<boolean>();
   fakes.queryStatus = () => hangingQuery.promise;
