@@ -161,11 +161,8 @@ describe('a rejected request', () => {
 
 it('returns 400 for a username purchase if the operator sells no usernames', async () => {
   const response = await wallet.send('POST', '/api/v2/user/username', { username: 'alice' });
-  expectErrorResponse(response, 400, {
-    error: true,
-    code: 'name_not_for_sale',
-    message: 'Usernames cannot be bought here.',
-  });
+  const message = 'Usernames cannot be bought here.';
+  expectErrorResponse(response, 400, { error: true, code: 'name_not_for_sale', message });
 });
 
 describe('a web page of any origin', () => {

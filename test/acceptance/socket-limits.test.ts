@@ -15,6 +15,8 @@ import {
 
 const SOCKET_PATH = '/api/v2/ws/quote';
 
+type Headers = Record<string, string>;
+
 /** RFC 6455 close codes. */
 const POLICY_VIOLATION = 1008;
 
@@ -163,10 +165,7 @@ async function openRawSocket(origin: string): Promise<RawWebSocket> {
 }
 
 /** Opens a socket and waits for its challenge. */
-async function openSocket(
-  origin: string,
-  headers: Record<string, string> = {},
-): Promise<TestQuoteSocket> {
+async function openSocket(origin: string, headers: Headers = {}): Promise<TestQuoteSocket> {
   const socket = new TestQuoteSocket(origin, SOCKET_PATH, headers);
   onTestFinished(() => socket.connection.terminate());
   await once(socket.connection, 'open');
@@ -177,7 +176,7 @@ async function openSocket(
 /** Retries until the server has noticed that an earlier connection is closed. */
 async function openSocketWithRetry(
   origin: string,
-  headers: Record<string, string> = {},
+  headers: Headers = {},
 ): Promise<TestQuoteSocket> {
   for (;;) {
     try {
@@ -198,7 +197,7 @@ async function signIn(wallet: RecipientClient, origin: string): Promise<TestQuot
 /** Returns the HTTP response to a rejected handshake. */
 async function getHandshakeRejection(
   origin: string,
-  headers: Record<string, string> = {},
+  headers: Headers = {},
 ): Promise<IncomingMessage> {
   const connection = new WebSocket(`${origin.replace(/^http/, 'ws')}${SOCKET_PATH}`, { headers });
   onTestFinished(() => connection.terminate());
@@ -207,7 +206,7 @@ async function getHandshakeRejection(
   return response;
 }
 
-function forwardedFor(address: string): Record<string, string> {
+function forwardedFor(address: string): Headers {
   return { 'x-forwarded-for': address };
 }
 

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
@@ -42,11 +42,10 @@ let secondDatabase: Database;
 beforeEach(async () => {
   testDatabase = await createTestDatabase();
   [firstDatabase, secondDatabase] = await Promise.all([testDatabase.open(), testDatabase.open()]);
-});
-
-afterEach(async () => {
-  await Promise.all([firstDatabase.close(), secondDatabase.close()]);
-  await testDatabase.drop();
+  return async () => {
+    await Promise.all([firstDatabase.close(), secondDatabase.close()]);
+    await testDatabase.drop();
+  };
 });
 
 it('applies each migration once if several processes start at the same time', async () => {

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createDatabaseOpener } from '../helpers/database/test-database.ts';
+import { openTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import {
@@ -13,19 +13,6 @@ import {
 } from '../helpers/recipients/recipient-client.ts';
 import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** Separate connections for two services, as in two processes. */
-let firstDatabase: Database;
-let secondDatabase: Database;
-
-const cleanups = new AsyncDisposableStack();
-
-beforeAll(async () => {
-  const openOnce = await createDatabaseOpener(cleanups);
-  [firstDatabase, secondDatabase] = [await openOnce(), await openOnce()];
-});
-
-afterAll(() => cleanups.disposeAsync());
-
 it.each([
   ['LIMIT_OPEN_INVOICES_PER_RECIPIENT'],
   ['LIMIT_OPEN_INVOICES_PER_ADDRESS'],
@@ -34,12 +21,12 @@ it.each([
   'applies %s to the open invoices of two processes together, before and after some are paid',
   async (limit) => {
     const mint = await startTestMint();
-    // The hashes of addresses depend on the JWT secret. With a new secret, invoices of earlier cases do not count.
-    const env = { [limit]: '4', JWT_SECRET: `the secret of the test of ${limit}` };
-    const [first, second] = [
-      await start(firstDatabase, mint, env),
-      await start(secondDatabase, mint, env),
-    ];
+    const { testDatabase, database } = await openTestDatabase();
+    // Separate connections, as in two processes.
+    const otherDatabase = await testDatabase.open();
+    onTestFinished(() => otherDatabase.close());
+    const first = await start(database, mint, limit);
+    const second = await start(otherDatabase, mint, limit);
     const wallet = new RecipientClient(first.publicOrigin);
     const invoices = await requestInvoices([first, second, first, second], wallet);
     expect(statusesOf(invoices)).toEqual([200, 200, 200, 200]);
@@ -53,15 +40,9 @@ it.each([
   },
 );
 
-async function start(
-  database: Database,
-  mint: TestMint,
-  env: Record<string, string>,
-): Promise<Service> {
-  const service = await startService(createTestConfig(mint.url, env), {
-    database,
-    log: createLogger('silent'),
-  });
+async function start(database: Database, mint: TestMint, limit: string): Promise<Service> {
+  const config = createTestConfig(mint.url, { [limit]: '4' });
+  const service = await startService(config, { database, log: createLogger('silent') });
   onTestFinished(() => service.stop());
   return service;
 }

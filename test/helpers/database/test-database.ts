@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
+import { beforeAll, inject, onTestFinished } from 'vitest';
 import {
   type Database,
   type DatabaseLocation,
@@ -95,24 +95,13 @@ function buildTestDatabase(location: DatabaseLocation, drop: () => Promise<void>
 /** Opens a database before the tests of a file. Closes and removes it after them. */
 export function useTestDatabase(): Database {
   const database: Partial<Database> = {};
-  const cleanup = new AsyncDisposableStack();
   beforeAll(async () => {
-    const open = await createDatabaseOpener(cleanup);
-    Object.assign(database, await open());
+    const testDatabase = await createTestDatabase();
+    Object.assign(database, await testDatabase.open());
+    return async () => {
+      await database.close?.();
+      await testDatabase.drop();
+    };
   });
-  afterAll(() => cleanup.disposeAsync());
   return database as Database;
-}
-
-/** Returns a function that opens a new database as a new process would. `cleanup` closes and removes it. */
-export async function createDatabaseOpener(
-  cleanup: AsyncDisposableStack,
-): Promise<() => Promise<Database>> {
-  const testDatabase = await createTestDatabase();
-  cleanup.defer(() => testDatabase.drop());
-  return async () => {
-    const database = await testDatabase.open();
-    cleanup.defer(() => database.close());
-    return database;
-  };
 }
