@@ -10,7 +10,7 @@ export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER)
   );
 }
 
-/** Parses a JSON body. A missing body counts as `{}`, so that the error names the missing fields. */
+/** A missing body counts as `{}`, so that the error names the missing fields. */
 export function jsonBody<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.preprocess((body) => body ?? {}, z.object(shape, { error: 'must be a JSON object' }));
 }

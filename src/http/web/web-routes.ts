@@ -16,6 +16,7 @@ import {
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import type { HttpContext } from '../context.ts';
+import { jsonBody } from '../schemas.ts';
 import { type StaticFile, sendStaticFile } from '../static-files.ts';
 import { type Branding, type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles, loadBrowserFiles } from './browser-files.ts';
@@ -86,7 +87,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.post(
     '/',
-    { config, schema: { body: z.object({ recipient: formField }).prefault({}) } },
+    { config, schema: { body: jsonBody({ recipient: formField }) } },
     async (request, reply) => {
       const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
       const result = findPaymentPath(request.body.recipient, hosts);
@@ -115,7 +116,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPayment(reply, payee, { amount: '', comment: '', problem: null });
   });
 
-  const paymentForm = z.object({ amount: formField, comment: formField }).prefault({});
+  const paymentForm = jsonBody({ amount: formField, comment: formField });
 
   app.post(
     '/:address',
