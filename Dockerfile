@@ -12,6 +12,7 @@ COPY package.json package-lock.json .npmrc tsconfig.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY scripts/build-web.ts scripts/
 COPY src/http/web src/http/web
+COPY src/usernames/limits.ts src/usernames/
 RUN ["node", "scripts/build-web.ts"]
 
 FROM node:26-slim

@@ -31,7 +31,7 @@ beforeAll(async () => {
 
 async function openUsernameSection() {
   const wallet = environment.newWallet();
-  const page = await openAccount(browser, wallet, { expectedStatuses: [400, 402, 409, 431, 503] });
+  const page = await openAccount(browser, wallet, { expectedStatuses: [400, 402, 409, 503] });
   const content = section(page, 'Username');
   const waitForAlert = (hasText: string | RegExp) =>
     content.getByRole('alert').filter({ hasText }).waitFor();
@@ -101,12 +101,10 @@ it('keeps the token in its field after each refusal', async () => {
   await waitForAlert(/spent.*The name was not bought/);
   expect(await tokenField.inputValue()).toBe(spentToken);
 
-  const longToken = `cashuB${'a'.repeat(80_000)}`;
+  const longToken = `cashuB${'a'.repeat(16 * 1024)}`;
   await pay(page, longToken);
   await waitForAlert('The token is too long');
   expect(await tokenField.inputValue()).toBe(longToken);
-  await pay(page, longToken.slice(0, 17_000));
-  await waitForAlert(/too large.*16 KB/);
 
   await pay(page, 'cashuBgarbage');
   await waitForAlert('token');

@@ -1,4 +1,5 @@
 import type { ErrorCode } from '../../../../errors.ts';
+import { MAX_TOKEN_LENGTH } from '../../../../usernames/limits.ts';
 import { ApiError } from './api-client.ts';
 
 const RETRY = ' Try again in a minute.';
@@ -51,12 +52,9 @@ export function describePaymentProblem(error: unknown): string {
   }
   if (error instanceof ApiError) {
     const { code, status, message } = error;
-    // A proxy may send no code.
+    // From a proxy, without a code, or from the server, if the headers together are too long.
     if (code === 'too_large' || status === 413 || status === 431) {
-      return (
-        'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
-        'consists of fewer parts.'
-      );
+      return TOKEN_TOO_LONG;
     }
     if (status >= 500) {
       return `${message} Press “Buy” again in a minute with the same token: it is not spent twice.`;
@@ -67,6 +65,10 @@ export function describePaymentProblem(error: unknown): string {
   }
   return `${describeProblem(error)} Your token is still in the field.`;
 }
+
+const TOKEN_TOO_LONG =
+  'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
+  'consists of fewer parts.';
 
 /** Whether it is not known if the server received the request. */
 export function isLost(error: unknown): boolean {
@@ -84,7 +86,9 @@ export function findTokenProblem(token: string): string | null {
   if (/^(?:cashu:)?creq/i.test(token)) {
     return 'This is a payment request. Pay it with your wallet, and paste the token that the wallet creates.';
   }
-  return /^[!-~]+$/.test(token)
-    ? null
-    : 'This is not a Cashu token. A token begins with cashuA or cashuB.';
+  if (!/^[!-~]+$/.test(token)) {
+    return 'This is not a Cashu token. A token begins with cashuA or cashuB.';
+  }
+  // A proxy may not answer at all, as if the token might have been spent.
+  return token.length > MAX_TOKEN_LENGTH ? TOKEN_TOO_LONG : null;
 }

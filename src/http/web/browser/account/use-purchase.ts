@@ -4,15 +4,10 @@ import { isLost } from './problem-text.ts';
 
 export type Purchase = ReturnType<typeof usePurchase>;
 
-export interface Order {
-  name: string;
-  request: string;
-}
-
 /** Buys a username: the user chooses a name, pays the server's request with a wallet, and pastes the token. */
 export function usePurchase({ api, user, onUserChange }: Session) {
   const [draft, changeDraft] = usePurchaseDraft(user.pubkey);
-  const [order, setOrder] = useState<Order | null>(null);
+  const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
   const [success, setSuccess] = useState<string | null>(null);
 
   /** Throws unless the user owns the name, or has to pay for it and has sent no token. */

@@ -11,7 +11,7 @@ import {
   useLoaded,
 } from './elements.tsx';
 import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
-import { type Order, type Purchase, usePurchase } from './use-purchase.ts';
+import { type Purchase, usePurchase } from './use-purchase.ts';
 
 interface FormProps {
   purchase: Purchase;
@@ -118,7 +118,11 @@ function UsernameForm({ api, user, purchase, terms }: Session & FormProps) {
   );
 }
 
-function PaymentForm({ purchase, order, terms }: FormProps & { order: Order }) {
+function PaymentForm({
+  purchase,
+  order,
+  terms,
+}: FormProps & { order: NonNullable<Purchase['order']> }) {
   const { draft, changeDraft, cancelOrder, buy } = purchase;
   const [tokenProblem, setTokenProblem] = useState<string | null>(null);
   const { isRunning, problem, run } = useAction(buy, describePaymentProblem);

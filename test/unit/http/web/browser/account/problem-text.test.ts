@@ -52,6 +52,7 @@ describe('findTokenProblem', () => {
     ['nothing', '', /^Paste a token first/],
     ['text that no header can contain', 'cashuB🥜', /^This is not a Cashu token/],
     ['a payment request', 'creqApGFp', /^This is a payment request/],
+    ['a token that the server refuses', 'a'.repeat(16 * 1024 + 1), /^The token is too long/],
   ])('refuses %s', (_case, token, text) => {
     expect(findTokenProblem(token)).toMatch(text);
   });
