@@ -52,9 +52,9 @@ export async function createUsernamesModule(
     },
     intervalMs: options.recoveryIntervalMs ?? 2_000,
     onError: (err) => {
-      const details = { event: 'purchase_recovery_failed', err };
-      log[outage.recordFailure() ? 'warn' : 'debug'](
-        details,
+      const level = outage.recordFailure() ? 'warn' : 'debug';
+      log[level](
+        { event: 'purchase_recovery_failed', err },
         'purchase recovery failed; will retry',
       );
     },
