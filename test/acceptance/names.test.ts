@@ -1,7 +1,6 @@
 import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Db, transaction } from '../../src/database/transaction.ts';
-import { blockUser } from '../../src/recipients/user-store.ts';
 import {
   claimUsername,
   holdUsername,
@@ -72,13 +71,6 @@ describe('GET /api/v2/names/{name}', () => {
 
   it.each([
     ['used by its owner', assignTo],
-    [
-      'of a blocked owner',
-      async (name: string) => {
-        const owner = await assignTo(name);
-        await transaction(db, (tx) => blockUser(tx, owner.pubkey, null, clock.nowMs));
-      },
-    ],
     [
       'held for its previous owner',
       async (name: string) => {

@@ -253,6 +253,13 @@ describe('a purchase whose swap gets no answer although the token is unspent', (
     expect(await readPurchaseStates()).toEqual(['failed']);
   });
 
+  it('is completed if the mint executed the last swap without answering', async () => {
+    await recoverFor(DAY_MS - MINUTE_MS);
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 } } };
+    await recoverFor(HOUR_MS);
+    await expectSoldOnce(purchase.token);
+  });
+
   /** Runs the recovery job until an amount of time has passed. */
   async function recoverFor(durationMs: number): Promise<void> {
     const endsAtMs = clock.now() + durationMs;
@@ -283,7 +290,6 @@ async function beginPurchase(hold: Hold) {
   return { wallet, token, proofs, status };
 }
 
-/** @returns the public origin of the service */
 async function startProcess(): Promise<string> {
   const service = await startService(createConfig(), {
     database,
@@ -336,16 +342,12 @@ async function readPurchases() {
 }
 
 async function readPurchaseStates(): Promise<string[]> {
-  const rows = await database.db.selectFrom('username_purchases').select('state').execute();
-  return rows.map(({ state }) => state);
+  return (await readPurchases()).map(({ state }) => state);
 }
 
-/** Returns the decrypted proofs of the treasury. */
 async function readTreasuryProofs() {
-  const rows = await database.db
-    .selectFrom('treasury_proofs')
-    .select(['y', 'proof as sealed'])
-    .execute();
+  const stored = database.db.selectFrom('treasury_proofs');
+  const rows = await stored.select(['y', 'proof as sealed']).execute();
   const sealer = new Sealer(TEST_TREASURY_SECRET);
   return await Promise.all(rows.map((row) => openProof(sealer, row)));
 }
