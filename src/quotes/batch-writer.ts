@@ -12,7 +12,6 @@ export class BatchWriter<Item> {
   readonly #queue: Item[] = [];
   #writing: Promise<void> | null = null;
 
-  /** Each write comes `delayMs` after its first item. `onError` gets the items that were not written. */
   constructor(options: {
     write: (items: readonly Item[]) => Promise<void>;
     onError: (error: unknown, items: readonly Item[]) => void;

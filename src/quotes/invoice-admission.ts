@@ -43,7 +43,6 @@ export class InvoiceAdmission {
     db: Db;
     watchBudget: WatchBudget;
     limits: InvoiceLimits;
-    /** The key for hashing addresses is derived from this secret. */
     secret: string;
     clock: Clock;
     monotonicMs: () => number;

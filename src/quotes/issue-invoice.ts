@@ -163,7 +163,6 @@ async function commitQuote(
   return { request: quote.request, verifyToken: quote.verifyToken };
 }
 
-/** Returns the quote to store, or null if the mint's response does not match the order. */
 function toVerifiedQuote(
   { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
   createdQuote: CreatedQuote,

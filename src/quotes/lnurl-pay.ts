@@ -85,7 +85,7 @@ export function chooseInvoiceDescription(
 const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
 const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
 
-/** Returns the text as one line that fits into an invoice; empty if it has no visible character. */
+/** Returns an empty text if it has no visible character. */
 function toSingleLine(text: string): string {
   const line = truncateToMaxBytes(text.replace(UNPRINTABLE_CHARACTERS, ' ').trim()).trimEnd();
   return VISIBLE_CHARACTER.test(line) ? line : '';

@@ -27,7 +27,6 @@ export type QuoteEvent = { atMs: number } & (
   | { kind: 'receipt_refused'; reason: ReceiptRefusal }
 );
 
-/** `quoteRowId` is `quotes.id`. */
 export type NewQuoteEvent = QuoteEvent & { quoteRowId: number };
 
 const COLUMNS = {

@@ -54,14 +54,12 @@ const COLUMNS = {
 
 export const QUOTE_FIELDS = Object.keys(COLUMNS) as (keyof Quote)[];
 
-/** Returns what to select from `quotes` for these fields. */
 export function selectFields<Field extends keyof Quote>(fields: readonly Field[]) {
   return fields.map((field) => `${COLUMNS[field]} as ${field}` as Selection[Field]);
 }
 
 type Selection = { [Field in keyof Quote]: `${(typeof COLUMNS)[Field]} as ${Field}` };
 
-/** Selects all fields of a {@link Quote}. */
 export const SELECT_QUOTE: RawBuilder<unknown> = sql.join(
   QUOTE_FIELDS.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`),
 );

@@ -12,7 +12,6 @@ interface QuotesOptions extends Omit<InvoiceContext, 'admission' | 'storeQuote'>
   secret: string;
 }
 
-/** Constructs the objects that issue invoices, record payments and notify wallets. */
 export function createQuotesModule({ zaps, limits, secret, ...context }: QuotesOptions) {
   const { db, mints, clock, monotonicMs, log } = context;
   const { anomalies, watchBudget } = mints;

@@ -103,7 +103,6 @@ function createHistoryWriter({ db, log }: UpdateContext) {
   });
 }
 
-/** A wallet's socket that has authenticated for a key. */
 export interface QuoteSubscriber {
   /** Returns whether the connection accepted the update. */
   sendUpdate(quoteId: string): boolean;

@@ -1,11 +1,9 @@
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 
-// Polls of one mint
-
 /** Between two polls. Payments that a new subscription misses are found within four seconds. */
 export const MIN_POLL_INTERVAL_MS = SECOND_MS;
-/** Between two polls while due quotes remain. */
+/** While due quotes remain. */
 export const BACKLOG_POLL_INTERVAL_MS = 250;
 /** A batch includes quotes that are due within this time, because a refusal may delay the next one. */
 export const LOOK_AHEAD_MS = 2 * SECOND_MS;
@@ -13,8 +11,6 @@ export const LOOK_AHEAD_MS = 2 * SECOND_MS;
 export const SINGLE_READ_CONCURRENCY = 4;
 /** How long a mint without batches gets none. Then it may have been upgraded, or its proxy repaired. */
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
-
-// Watched quotes of one mint
 
 /** When an unpaid quote is polled, because Nutshell loses payments that arrive while it registers a subscription. */
 export const SUBSCRIPTION_PROOF_DELAY_MS = 2 * SECOND_MS;
@@ -27,8 +23,6 @@ export const REPORTS_WITHOUT_PAUSE = 4;
 /** How long further reports of a quote are ignored, because each costs a transaction. */
 export const REPORT_PAUSE = { initialMs: 10 * MINUTE_MS, maxMs: 60 * MINUTE_MS };
 
-// All mints
-
 /** How often leases are balanced and mints polled. */
 export const SCAN_INTERVAL_MS = SECOND_MS;
 /** How often new quotes are read from the database, in case an announcement was lost, and watched quotes counted. */
@@ -40,12 +34,7 @@ export const PAGE_SIZE = 1_000;
 /** How long a mint without watched quotes keeps its watcher and WebSocket. */
 export const IDLE_MINT_TIMEOUT_MS = 10 * MINUTE_MS;
 
-// Mints that users chose
-
-/**
- * Recordings at the same time. With SQLite, other transactions wait for all that started before them, so hundreds of
- * hostile mints could delay payments at the operator's mints by half a minute.
- */
+/** At a time. On SQLite, transactions wait for earlier ones: hostile mints could delay others' payments by half a minute. */
 export const USER_MINT_RECORDINGS = { max: 2, maxPerSite: 1 };
 /** Polls per scan. A poll with its TLS connection takes about 3 ms of CPU time, so they use about 2 % of a core. */
 export const USER_MINT_POLLS = { max: 6, maxPerSite: 3 };

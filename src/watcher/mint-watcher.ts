@@ -85,7 +85,6 @@ export class MintWatcher {
     return this.#poller.contact;
   }
 
-  /** Whether a quote is due at a mint that a user chose, which is polled only when it is its turn. */
   get isWaitingForTurn(): boolean {
     return !this.#isOperatorMint && this.#canPoll();
   }
@@ -124,7 +123,6 @@ export class MintWatcher {
     }
   }
 
-  /** Closes the subscription, and tries once more to record what the mint has reported. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearTimeout(this.#pollTimer);

@@ -100,10 +100,19 @@ export class QuotePoller {
       );
       this.#recordContact(result);
       switch (result.outcome) {
-        case 'found':
+        case 'found': {
           this.#failedBatches = 0;
-          this.#handleBatchResult(batch, result.observations, sentAtMs);
+          const found = new Map(result.observations.map((each) => [each.quoteId, each]));
+          for (const quote of batch) {
+            const observation = found.get(quote.quoteId);
+            if (observation === undefined) {
+              quotes.readAlone(quote);
+            } else {
+              quotes.handlePolled(quote, observation, sentAtMs);
+            }
+          }
           return 1;
+        }
         case 'unsupported':
           this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
           return 1;
@@ -139,23 +148,6 @@ export class QuotePoller {
     }
   }
 
-  #handleBatchResult(
-    batch: readonly QuoteWatch[],
-    observations: Extract<CheckQuotesResult, { outcome: 'found' }>['observations'],
-    sentAtMs: number,
-  ): void {
-    const { quotes } = this.#context;
-    const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
-    for (const quote of batch) {
-      const observation = observationsById.get(quote.quoteId);
-      if (observation === undefined) {
-        quotes.readAlone(quote);
-      } else {
-        quotes.handlePolled(quote, observation, sentAtMs);
-      }
-    }
-  }
-
   /** Reads each quote in a request of its own (NUT-23), until a read fails or the mint refuses it. */
   async #readEach(taken: readonly QuoteWatch[]): Promise<void> {
     const remaining = taken.values();
@@ -175,9 +167,8 @@ export class QuotePoller {
 
   async #readOne(quote: QuoteWatch): Promise<boolean> {
     const { mintUrl, quotes, client, minPollIntervalMs, monotonicMs } = this.#context;
-    const { quoteId } = quote;
     const sentAtMs = monotonicMs();
-    const result = await client.readQuote(mintUrl, quoteId);
+    const result = await client.readQuote(mintUrl, quote.quoteId);
     this.#recordContact(result);
     switch (result.outcome) {
       case 'found':

@@ -35,7 +35,6 @@ interface MintEntry {
   mintUrl: string;
   watcher: MintWatcher;
   site: string;
-  /** When the mint last had watched quotes, by the monotonic clock. */
   lastNeededAtMs: number;
   storedContact: MintContact | null;
 }
@@ -59,7 +58,7 @@ export class WatchCoordinator {
   /** By mint URL. Of the mints that users chose, those that were polled last are at the end. */
   readonly #mints = new Map<string, MintEntry>();
   readonly #pollTurns = new PollTurns();
-  /** By URL of a mint that is being released. The promise resolves when the mint is free. */
+  /** The promises resolve when the mints are free. */
   readonly #releasing = new Map<string, Promise<void>>();
   #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
   /** The largest `quotes.id` that was read. Infinite at first: the mint watchers load the older rows. */
@@ -101,7 +100,6 @@ export class WatchCoordinator {
     }));
   }
 
-  /** Watches a new quote, or announces it to the process that watches its mint. */
   watchOrAnnounce(quote: QuoteAnnouncement): void {
     const entry = this.#mints.get(quote.mintUrl);
     if (entry !== undefined) {
@@ -220,7 +218,6 @@ export class WatchCoordinator {
     return entry;
   }
 
-  /** Counts the unpaid quotes, and the watched quotes of the mints that users chose, for the limits on them. */
   async #countWatched(watched: readonly WatchedMint[], maxUnpaidQuotes: number): Promise<void> {
     const { db, mints, log } = this.#context;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);

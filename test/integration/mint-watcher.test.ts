@@ -74,9 +74,7 @@ async function insertUnpaidQuotes(mintUrl: string, count: number) {
   return quotes;
 }
 
-function createSlots() {
-  return createMintPolicy(MINT_URL).createSlots(USER_MINT_RECORDINGS);
-}
+const createSlots = () => createMintPolicy(MINT_URL).createSlots(USER_MINT_RECORDINGS);
 
 /** @param signReceipts called with the recipients of the payments */
 function createWatcher(

@@ -394,16 +394,6 @@ describe('a failing mint', () => {
     expect(mint.batches.some((batch) => batch.length === 100)).toBe(true);
     expect(poller.contact).toMatchObject({ failure: null, failingSinceMs: null });
   });
-
-  it('is asked soon again for the only quote after a short outage', async () => {
-    watch(['unpaid'], { isJustCreated: true });
-    mint.isDown = true;
-    await poll(10 * SECOND_MS);
-    mint.isDown = false;
-    pay('unpaid');
-    await poll(10 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'unpaid', state: 'PAID' }]);
-  });
 });
 
 const FAILED = { outcome: 'unavailable', reason: 'timed out' } as const;
