@@ -13,10 +13,7 @@ interface ConnectionReport {
   areShared: boolean;
 }
 
-/**
- * Opens several connections, and reads which server process runs their queries. In a session, all queries of a client
- * run in one process, and no other client uses that process.
- */
+/** In a session, one server process runs all queries of a client, and of no other client. */
 export async function probeConnections(url: string): Promise<ConnectionReport> {
   // A pooler in session mode lets clients wait if all of its connections are in use.
   const config = { ...createClientConfig(url), query_timeout: CONNECT_TIMEOUT_MS };

@@ -36,7 +36,6 @@ export async function createHttp(
   });
   await registerOpenApi(app);
 
-  // For supervisors and load balancers.
   await app.register(healthRoutes, context);
 
   // For payers and name lookups.

@@ -49,18 +49,13 @@ export function renderUser({ pubkey, name, mintUrl, lockQuotes }: Recipient) {
 export const apiError = z
   .object({
     error: z.literal(true),
-    code: z
-      .enum(ERROR_CODES)
-      .describe('For programs. Later versions may add codes, so also handle the status.'),
+    code: z.enum(ERROR_CODES).describe('For programs. Later versions may add codes.'),
     message: z.string().describe('For people; the wording may change.'),
   })
   .meta({ id: 'ApiError', description: 'An error of the API or of a name lookup.' });
 
 export const lnurlError = z
-  .object({
-    status: z.literal('ERROR'),
-    reason: z.string().describe('For the payer.'),
-  })
+  .object({ status: z.literal('ERROR'), reason: z.string().describe('For the payer.') })
   .meta({ id: 'LnurlError', description: 'An LNURL error (LUD-06).' });
 
 const combinedError = apiError.extend(lnurlError.shape).meta({
@@ -85,9 +80,7 @@ const ERROR_DESCRIPTIONS = {
   },
   431: { description: 'The URL and the headers together are too large.' },
   500: {
-    description:
-      'The server or a mint failed; the request may be retried. The message of an internal error ' +
-      'contains an id that the operator can find in the log.',
+    description: 'The server or a mint failed. The id in the message is also in the server’s log.',
   },
   503: {
     description: 'The database is unavailable. Retry after the time in `Retry-After`.',

@@ -27,9 +27,8 @@ const getTokenSchema = {
 export const tokenRoutes: Routes = async (app, { jwt, clock }) => {
   app.get('/api/v2/auth/nip98', { schema: getTokenSchema }, async (request) => {
     const userAgent = request.headers['user-agent'];
-    return success({
-      token: await jwt.issue(request.pubkey, userAgent, toUnixSeconds(clock())),
-    });
+    const token = await jwt.issue(request.pubkey, userAgent, toUnixSeconds(clock()));
+    return success({ token });
   });
 };
 
