@@ -48,7 +48,7 @@ function buildConfig(read: ReadSetting) {
   const listenUrl = read('DATABASE_LISTEN_URL', postgresUrlSetting.optional());
   const dataDir = read('DATA_DIR', pathSetting.default('./data'));
   const metricsHost = read('METRICS_HOST', z.string().default('127.0.0.1'));
-  const metricsPort = read('METRICS_PORT', integerSetting(0, MAX_PORT).optional());
+  const metricsPort = read('METRICS_PORT', integerSetting(0, 65_535).optional());
   const hasWebPages = read('WEB_PAGES', booleanSetting.default(true));
   const web = {
     // A longer name breaks the header of the pages on a phone.
@@ -63,7 +63,7 @@ function buildConfig(read: ReadSetting) {
   };
   return {
     host: read('HOST', z.string().default('127.0.0.1')),
-    port: read('PORT', integerSetting(0, MAX_PORT).default(3_000)),
+    port: read('PORT', integerSetting(0, 65_535).default(3_000)),
     /** The first origin is the canonical one. Empty: the service uses its local URL. */
     publicOrigins: read(
       'PUBLIC_ORIGINS',
@@ -123,7 +123,7 @@ function buildConfig(read: ReadSetting) {
         'USERNAME_RESERVED',
         listSetting(parseUsername, 'is not a valid username, so remove it').default([]),
       ),
-      graceMs: read('USERNAME_GRACE_DAYS', integerSetting(0, 3_650).default(30)) * DAY_MS,
+      graceMs: read('USERNAME_GRACE_DAYS', integerSetting(0, 3_650).default(30)) * 86_400_000,
     },
     /** Null: with SQLite, generated in the data directory. */
     treasurySecret: read('TREASURY_SECRET', secretSetting),
@@ -162,15 +162,11 @@ function buildConfig(read: ReadSetting) {
   };
 }
 
-const MAX_PORT = 65_535;
-
 /** 1,000 BTC: far above any Lightning payment, far below the largest safe integer. */
 const MAX_MSAT = 100_000_000_000_000;
 
 /** The key length of HS256 in bytes. Shorter secrets can be guessed. */
 const MIN_SECRET_LENGTH = 32;
-
-const DAY_MS = 24 * 60 * 60_000;
 
 const MINT_URL_PROBLEM =
   'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +

@@ -49,17 +49,12 @@ describe('a log line', () => {
 });
 
 describe('log output', () => {
-  it.each([
-    ['json', 'auto', false],
-    ['pretty', 'auto', true],
-  ])('is in %s format if LOG_FORMAT=%s and isatty returns %s', (expected, format, isTerminal) => {
-    const lines = runServiceProgram(format, isTerminal);
-    if (expected === 'json') {
-      expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['hello', 'it failed']);
-    } else {
-      expect(lines[0]).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] .*INFO.*: .*hello/);
-      expect(lines.length).toBeGreaterThan(5);
-    }
+  it('is in JSON by default, and readable if isatty returns true', () => {
+    const lines = runServiceProgram('auto', false);
+    expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['hello', 'it failed']);
+    const readableLines = runServiceProgram('auto', true);
+    expect(readableLines[0]).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] .*INFO.*: .*hello/);
+    expect(readableLines.length).toBeGreaterThan(5);
   });
 
   it.each([
@@ -134,23 +129,11 @@ function startProgram(redirection: string, program: string, format = 'json') {
 }
 
 function runServiceProgram(format: string, isTerminal: boolean): string[] {
-  return runProgram(
-    `log.info({ quoteId: '${SECRET_HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
-    log.error({ err: new Error('refused\\u001b[2J {"secret":"${SECRET_HEX}"}') }, 'it failed');`,
-    format,
-    isTerminal,
-  );
-}
-
-function runProgram(program: string, format = 'json', isTerminal = false): string[] {
-  const { stdout, stderr } = spawnSync(
-    process.execPath,
-    nodeArguments(format, program, isTerminal),
-    {
-      encoding: 'utf8',
-      env: { ...process.env, NO_COLOR: '1' },
-    },
-  );
+  const program = `log.info({ quoteId: '${SECRET_HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
+    log.error({ err: new Error('refused\\u001b[2J {"secret":"${SECRET_HEX}"}') }, 'it failed');`;
+  const args = nodeArguments(format, program, isTerminal);
+  const env = { ...process.env, NO_COLOR: '1' };
+  const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', env });
   expect(stderr).toBe('');
   return stdout.trimEnd().split('\n');
 }
