@@ -58,7 +58,7 @@ export interface PatroniCluster {
   stop(): Promise<void>;
 }
 
-export interface DatabaseProxy {
+interface DatabaseProxy {
   haproxy: HaproxyProcess;
   /** The database of the service on the current primary. */
   url: string;

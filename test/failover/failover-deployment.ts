@@ -5,17 +5,13 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import {
-  type DatabaseProxy,
-  type PatroniCluster,
-  startPatroniCluster,
-} from '../../scripts/patroni-cluster.ts';
+import { startPatroniCluster } from '../../scripts/patroni-cluster.ts';
 import type { Replication } from '../../scripts/patroni-node.ts';
 import { findStablePorts } from '../faults/deployment.ts';
 import type { Mints } from '../faults/payments/expected-payments.ts';
 import { ServiceProcess } from '../faults/service-process.ts';
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
-import { type FrontProxy, startFrontProxy } from './front-proxy.ts';
+import { startFrontProxy } from './front-proxy.ts';
 
 const PROCESS_NAMES = ['one', 'two', 'three'] as const;
 
@@ -31,33 +27,16 @@ const POLL_INTERVAL_MS = 50;
 /** A process starts within seconds, and a failover takes ten. Both take longer on a busy machine. */
 const TRANSITION_TIMEOUT_MS = 90_000;
 
-/**
- * Three processes of the service behind a proxy. They share a cluster of two PostgreSQL servers. The last process has
- * its own proxy to the cluster.
- */
-export interface FailoverDeployment {
-  cluster: PatroniCluster;
-  processes: readonly ServiceProcess[];
-  isolatedProcess: ServiceProcess;
-  isolatedProxy: DatabaseProxy['haproxy'];
-  front: FrontProxy;
-  mints: Mints;
-  /** The settings of the processes, except the last one's own `DATABASE_URL`. */
-  env: Readonly<Record<string, string>>;
-  /** Waits until this many processes receive requests. */
-  waitForServers(count: number): Promise<void>;
-  /** Returns the unexpected log lines and exits since the last call. */
-  takeProcessProblems(): Promise<string[]>;
-  readLogs(): Promise<string>;
-  /** Returns how many updates the processes have sent again after interruptions of their database connections. */
-  countReplayedUpdates(): Promise<number>;
-}
+export type FailoverDeployment = Awaited<ReturnType<typeof startFailoverDeployment>>;
 
-/** Starts a deployment. Disposing of the stack stops it and deletes its data. */
+/**
+ * Starts three processes of the service behind a proxy. They share a cluster of two PostgreSQL servers. The last process
+ * has its own proxy to the cluster. Disposing of the stack stops everything and deletes the data.
+ */
 export async function startFailoverDeployment(
   stack: AsyncDisposableStack,
   replication: Replication,
-): Promise<FailoverDeployment> {
+) {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-failover-'));
   stack.defer(() => rm(folder, { recursive: true, force: true }));
   const allMints = await Promise.all(MINT_KINDS.map((switches) => TestMint.start({ switches })));
@@ -96,47 +75,50 @@ export async function startFailoverDeployment(
     return serviceProcess;
   });
   const reportedLines = new Map<string, number>();
-  const deployment: FailoverDeployment = {
+  /** Waits until this many processes receive requests. */
+  const waitForServers = (count: number) =>
+    waitUntil(
+      `${count} ready processes`,
+      async () => (await front.countServers()) === count,
+      () => Promise.all(processes.map(describeReadiness)),
+    );
+  /** Returns the unexpected log lines and exits since the last call. */
+  const takeProcessProblems = async () => {
+    const problems = exits.splice(0);
+    for (const each of processes) {
+      const lines = await each.readUnexpectedLogLines();
+      const newLines = lines.slice(reportedLines.get(each.name));
+      problems.push(...newLines.map((line) => `${each.name} logged: ${line}`));
+      reportedLines.set(each.name, lines.length);
+    }
+    return problems;
+  };
+  const readLogs = async () =>
+    (await Promise.all(processes.map(({ logFile }) => readFile(logFile, 'utf8')))).join('');
+  /** Returns how many updates the processes have sent again after interruptions of their database connections. */
+  const countReplayedUpdates = async () =>
+    [...(await readLogs()).matchAll(/"event":"updates_replayed","updates":(\d+)/g)]
+      .map(([, updates]) => Number(updates))
+      .reduce((sum, updates) => sum + updates, 0);
+  const mints: Mints = {
+    mintOf: (recipientIndex) => allMints[recipientIndex % allMints.length] as TestMint,
+    quote: (quoteId) => allMints.map(({ quotes }) => quotes.get(quoteId)).find(Boolean),
+  };
+  await waitForServers(processes.length);
+  return {
     cluster,
     processes,
     isolatedProcess: processes.at(-1) as ServiceProcess,
     isolatedProxy: isolated.haproxy,
     front,
+    mints,
+    /** The settings of the processes, except the last one's own `DATABASE_URL`. */
     env,
-    mints: {
-      mintOf: (recipientIndex) => allMints[recipientIndex % allMints.length] as TestMint,
-      quote: (quoteId) => allMints.map(({ quotes }) => quotes.get(quoteId)).find(Boolean),
-    },
-    waitForServers: (count) =>
-      waitUntil(
-        `${count} ready processes`,
-        async () => (await front.countServers()) === count,
-        () => Promise.all(processes.map(describeReadiness)),
-      ),
-    takeProcessProblems: async () => {
-      const problems = exits.splice(0);
-      for (const each of processes) {
-        const lines = await each.readUnexpectedLogLines();
-        problems.push(
-          ...lines
-            .slice(reportedLines.get(each.name))
-            .map((line) => `${each.name} logged: ${line}`),
-        );
-        reportedLines.set(each.name, lines.length);
-      }
-      return problems;
-    },
-    readLogs: async () =>
-      (await Promise.all(processes.map(({ logFile }) => readFile(logFile, 'utf8')))).join(''),
-    countReplayedUpdates: async () => {
-      const logs = await deployment.readLogs();
-      return [...logs.matchAll(/"event":"updates_replayed","updates":(\d+)/g)]
-        .map(([, updates]) => Number(updates))
-        .reduce((sum, updates) => sum + updates, 0);
-    },
+    waitForServers,
+    takeProcessProblems,
+    readLogs,
+    countReplayedUpdates,
   };
-  await deployment.waitForServers(processes.length);
-  return deployment;
 }
 
 async function describeReadiness({ name, origin }: ServiceProcess): Promise<string> {

@@ -13,18 +13,8 @@ const PROXY_MESSAGES = [
 
 const SERVER_COUNT_PATH = '/server-count';
 
-export interface FrontProxy {
-  origin: string;
-  countServers(): Promise<number>;
-  stop(): Promise<void>;
-}
-
-/**
- * Starts HAProxy with the example configuration, but without TLS.
- *
- * @param ports the ports of the processes
- */
-export async function startFrontProxy(ports: readonly number[]): Promise<FrontProxy> {
+/** Starts HAProxy in front of processes with these ports, with the example configuration, but without TLS. */
+export async function startFrontProxy(ports: readonly number[]) {
   const port = await findFreePort(HOST);
   const servers = ports.map((each, index) => `server service${index} ${HOST}:${each}`);
   const countServers = `http-request return status 200 content-type text/plain lf-string "%[nbsrv(nutpost)]" if { path ${SERVER_COUNT_PATH} }`;
@@ -44,6 +34,7 @@ export async function startFrontProxy(ports: readonly number[]): Promise<FrontPr
   const origin = `http://${HOST}:${port}`;
   return {
     origin,
+    /** Returns how many processes receive requests. */
     countServers: async () => Number(await (await fetch(`${origin}${SERVER_COUNT_PATH}`)).text()),
     stop: () => haproxy.stop(),
   };

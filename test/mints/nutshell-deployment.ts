@@ -1,27 +1,16 @@
 import { startNutshell } from '../../scripts/nutshell.ts';
-import type { Database } from '../../src/database/database.ts';
 import { createLogger } from '../../src/log.ts';
-import { type Service, startService } from '../../src/service.ts';
+import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../helpers/database/test-database.ts';
 import { startFaultInjectingMintProxy } from '../helpers/mints/fault-injecting-mint-proxy.ts';
 import type { TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** A Nutshell mint, and a service whose default mint it is. */
-export interface NutshellDeployment extends AsyncDisposable {
-  /** The mint's URL as the service uses it, through the proxy if there is one. */
-  mintUrl: string;
-  /** The mint's URL without the proxy. */
-  directMintUrl: string;
-  service: Service;
-  database: Database;
-}
+export type NutshellDeployment = Awaited<ReturnType<typeof startNutshellDeployment>>;
 
 /**
  * Starts the mint and the service. Starts a proxy between them if `shouldBlock` or `shouldDropResponse` is given.
  *
- * @param options.nutshellEnv settings of the mint
- * @param options.env settings of the service
  * @param options.shouldBlock selects paths to which the proxy responds with 404
  * @param options.shouldDropResponse selects paths whose request the mint handles, and whose response the proxy drops
  */
@@ -30,7 +19,7 @@ export async function startNutshellDeployment(options: {
   env?: Record<string, string>;
   shouldBlock?: (path: string) => boolean;
   shouldDropResponse?: (path: string) => boolean;
-}): Promise<NutshellDeployment> {
+}) {
   const { shouldBlock, shouldDropResponse, env = {} } = options;
   const cleanup = new AsyncDisposableStack();
   const nutshell = await startNutshell({ env: options.nutshellEnv });
@@ -55,6 +44,7 @@ export async function startNutshellDeployment(options: {
   });
   cleanup.defer(() => service.stop());
   return {
+    /** The mint's URL as the service uses it, through the proxy if there is one. */
     mintUrl,
     directMintUrl: nutshell.url,
     service,

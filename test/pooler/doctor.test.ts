@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { type PgBouncer, startPgBouncer } from '../../scripts/pgbouncer.ts';
+import { startPgBouncer } from '../../scripts/pgbouncer.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import { requirePoolerUrl } from '../helpers/database/pooler.ts';
 import { createTemporaryPostgresDatabase } from '../helpers/database/temporary-postgres-database.ts';
@@ -30,33 +30,31 @@ afterAll(async () => {
   await mint.close();
 });
 
-describe.each(['transaction', 'statement'] as const)('a pooler in %s mode', (poolMode) => {
-  let pooler: PgBouncer;
-  let url: string;
+type Target = 'pooler' | 'server';
 
-  beforeAll(async () => {
-    pooler = await startPgBouncer(directUrl, poolMode);
-    ({ url } = pooler);
-  });
-
-  afterAll(() => pooler.stop());
-
-  it('is a problem if DATABASE_URL leads to it and DATABASE_LISTEN_URL is not set', async () => {
-    expect(await runDoctorOn({ DATABASE_URL: url })).toEqual(['problem database.pooler']);
-  });
-
-  it('is a problem if DATABASE_LISTEN_URL leads to it', async () => {
-    const env = { DATABASE_URL: url, DATABASE_LISTEN_URL: url };
-    expect(await runDoctorOn(env)).toEqual(['problem database.listen_url']);
-  });
-});
-
-it('reports a pooler in statement mode although DATABASE_LISTEN_URL is set', async () => {
-  const pooler = await startPgBouncer(directUrl, 'statement');
-  onTestFinished(() => pooler.stop());
-  const env = { DATABASE_URL: pooler.url, DATABASE_LISTEN_URL: directUrl };
-  expect(await runDoctorOn(env)).toEqual(['problem database.notifications']);
-});
+it.each<[string[], 'transaction' | 'statement' | 'session', Target, Target | null]>([
+  [['problem database.pooler'], 'transaction', 'pooler', null],
+  [['problem database.pooler'], 'statement', 'pooler', null],
+  [['problem database.listen_url'], 'transaction', 'pooler', 'pooler'],
+  [['problem database.listen_url'], 'statement', 'pooler', 'pooler'],
+  [['problem database.notifications'], 'statement', 'pooler', 'server'],
+  [[], 'transaction', 'pooler', 'server'],
+  [[], 'session', 'pooler', null],
+  [[], 'session', 'server', 'pooler'],
+  [[], 'session', 'server', null],
+])(
+  'reports %j about a pooler in %s mode if DATABASE_URL is the %s and DATABASE_LISTEN_URL is the %s',
+  async (findings, mode, target, listenTarget) => {
+    const pooler = await startPgBouncer(directUrl, mode);
+    onTestFinished(() => pooler.stop());
+    const urls = { pooler: pooler.url, server: directUrl };
+    const env = {
+      DATABASE_URL: urls[target],
+      ...(listenTarget && { DATABASE_LISTEN_URL: urls[listenTarget] }),
+    };
+    expect(await runDoctorOn(env)).toEqual(findings);
+  },
+);
 
 it('reports a pooler in transaction mode while other clients use it', async () => {
   const clients = Array.from({ length: 5 }, () => testDatabase.open());
@@ -75,21 +73,6 @@ it('reports a pooler in transaction mode while other clients use it', async () =
   for (let run = 0; run < 10; run += 1) {
     expect(await runDoctorOn({ DATABASE_URL: poolerUrl })).toEqual(['problem database.pooler']);
   }
-});
-
-it('accepts a pooler in transaction mode with DATABASE_LISTEN_URL', async () => {
-  const env = { DATABASE_URL: poolerUrl, DATABASE_LISTEN_URL: directUrl };
-  expect(await runDoctorOn(env)).toEqual([]);
-});
-
-it('accepts a pooler in session mode, and a server without a pooler', async () => {
-  const pooler = await startPgBouncer(directUrl, 'session');
-  onTestFinished(() => pooler.stop());
-  expect(await runDoctorOn({ DATABASE_URL: pooler.url })).toEqual([]);
-  expect(await runDoctorOn({ DATABASE_URL: poolerUrl, DATABASE_LISTEN_URL: pooler.url })).toEqual(
-    [],
-  );
-  expect(await runDoctorOn({ DATABASE_URL: directUrl })).toEqual([]);
 });
 
 it('reports a DATABASE_LISTEN_URL that leads to another database or that cannot be reached', async () => {

@@ -1,11 +1,10 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { REVERSE_PROXIES, type ReverseProxyKind } from '../../scripts/reverse-proxy.ts';
 import { findFreePort } from '../../scripts/server-process.ts';
 import { READY_PATH } from '../../src/http/routes/health.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import {
   type ProxiedResponse,
   requestThroughProxy,
@@ -148,10 +147,7 @@ async function requestStatuses(origin: string, method = 'GET'): Promise<number[]
   return statuses;
 }
 
-async function startFailingProcess({ isReady }: { isReady: boolean }): Promise<{
-  address: string;
-  receivedMethods: (string | undefined)[];
-}> {
+async function startFailingProcess({ isReady }: { isReady: boolean }) {
   const receivedMethods: (string | undefined)[] = [];
   const server = createServer((request, response) => {
     if (request.url === READY_PATH) {
@@ -161,11 +157,7 @@ async function startFailingProcess({ isReady }: { isReady: boolean }): Promise<{
     receivedMethods.push(request.method);
     request.socket.destroy();
   });
-  server.listen(0, HOST);
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { address: `${HOST}:${(server.address() as AddressInfo).port}`, receivedMethods };
+  const { port, close } = await listenOnLoopback(server);
+  onTestFinished(close);
+  return { address: `${HOST}:${port}`, receivedMethods };
 }
