@@ -199,10 +199,7 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
   return states.size === requested.size ? { outcome: 'found' as const, states } : null;
 }
 
-/**
- * Null if any part is malformed or belongs to an output that was not requested. Skipping such parts would be wrong: the
- * caller treats the ecash of a missing output as lost.
- */
+/** Null if any part is malformed or was not requested: the caller treats the ecash of a missing output as lost. */
 function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
   const signaturesSchema = listOf(signatureSchema, requested.length).nullish();
   const schema = z.object({

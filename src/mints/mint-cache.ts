@@ -26,7 +26,7 @@ interface MintInfoCacheContext {
 interface CacheEntry {
   info: MintInfo | null;
   hasLastRequestSucceeded: boolean;
-  /** When this process last stored the info, on the monotonic clock. */
+  /** On the monotonic clock, like `refreshDueAtMs`. */
   storedAtMs: number;
   refreshDueAtMs: number;
 }

@@ -17,7 +17,6 @@ import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
 interface RejectedResult {
   outcome: 'rejected';
   status: number;
-  /** The mint's error message, short and printable. */
   detail: string;
 }
 
@@ -63,10 +62,7 @@ export class MintClient {
     this.#context = context;
   }
 
-  /**
-   * The caller must compare the compressed `pubkey`, to which the quote is locked (NUT-20), with the response. Mints
-   * that support no description may reject a quote with one.
-   */
+  /** The caller must compare the compressed `pubkey`, which locks the quote (NUT-20), with that in the response. */
   createQuote(
     mintUrl: string,
     params: { amountSat: number; pubkey?: string } & InvoiceDescription,

@@ -8,7 +8,6 @@ interface MintSettings {
   usernameMintUrl: string;
   /** The mints whose payments get zap receipts; null: all mints. */
   zapMintUrls: readonly string[] | null;
-  /** For development: mints may use plain http, and all of them run on one machine. */
   allowPrivateNetworks: boolean;
 }
 

@@ -22,12 +22,11 @@ export class WatchBudget {
 
   constructor(policy: MintPolicy, monotonicMs: () => number) {
     this.#policy = policy;
-    const dayMs = 24 * 60 * 60_000;
     this.#createdBySite = new FixedWindowRateLimiter(
       MAX_DAILY_QUOTES_PER_SITE,
       10_000,
       monotonicMs,
-      dayMs,
+      24 * 60 * 60_000,
     );
   }
 
@@ -53,12 +52,7 @@ export class WatchBudget {
     }
   }
 
-  /**
-   * Returns the sites whose payers are refused soon, or `all`.
-   *
-   * @param counts by URL of a mint that users chose
-   * @param unpaidQuotes of the process that watches most of them
-   */
+  /** Returns the sites whose payers are refused soon, or `all`. `unpaidQuotes` is of the process that watches most. */
   setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
     this.#unpaidQuotes = unpaidQuotes;
     this.#userMintQuotes = 0;

@@ -1,10 +1,6 @@
-import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * What the limits per address count. A client can have many addresses: an IPv6 customer gets a /64 to /48, often for
- * free, and a customer of a hosting company can rent an IPv4 /24. So each limit counts prefixes of several lengths.
- */
+/** A client can have many addresses (an IPv6 /48, an IPv4 /24), so each limit counts prefixes of several lengths. */
 export interface AddressPrefix {
   /** Such as `20010db80001/48` or `192.0.2/24`; `unknown` (RFC 7239). */
   key: string;
@@ -34,10 +30,6 @@ const ADDRESS_WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
 
 /** @param address from a socket or a trusted proxy; empty if the socket is closed */
 export function toAddressPrefixes(address = ''): AddressPrefixes {
-  // Most addresses need no parsing.
-  if (isIPv4(address)) {
-    return toIpv4Prefixes(address);
-  }
   const [, inBrackets, beforePort] = ADDRESS_WITH_PORT.exec(address) ?? [];
   const bare = inBrackets ?? beforePort ?? address;
   if (!ipaddr.isValid(bare)) {
@@ -49,15 +41,10 @@ export function toAddressPrefixes(address = ''): AddressPrefixes {
     : toIpv6Prefixes(parsed.parts);
 }
 
-/**
- * Returns the part of each prefix's bound that applies: 1 until half of `total` is used, then half as much with each
- * further twentieth, so that the prefixes that use most are refused first. There is no limit if `total` is 0.
- */
+/** Returns the part of a bound that applies: 1 until half of `total` is used, then half with each further twentieth. */
 export function computeShare(used: number, total: number): number {
-  if (total > 0 && used >= total) {
-    return 0;
-  }
-  return total === 0 ? 1 : Math.min(1, 2 ** (-20 * (used / total - 0.5)));
+  const fraction = total === 0 ? 0 : used / total;
+  return fraction >= 1 ? 0 : Math.min(1, 2 ** (-20 * (fraction - 0.5)));
 }
 
 /** Whether each prefix is below its bound, of which `counts` are used. There is no limit if `maxPerAddress` is 0. */

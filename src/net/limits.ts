@@ -9,7 +9,6 @@ export const FETCH_LIMITS = {
   maxBodyBytes: 4 * 1024 * 1024,
   /** Of all pending responses of a client. Parsing takes up to twice as much of the network thread's heap. */
   maxBufferedBytes: 32 * 1024 * 1024,
-  /** Each request takes a file descriptor and at worst tens of kB. */
   maxInFlight: 1024,
   maxInFlightPerSite: 32,
 };

@@ -17,10 +17,7 @@ interface ServerUrlRules {
   allowInsecure: boolean;
 }
 
-/**
- * Two spellings of a URL count as one server (RFC 3986 section 6.2.2). Also removes a dot after the host, trailing and
- * double slashes and the fragment. Null if the text violates the rules, is no URL or contains credentials.
- */
+/** Two spellings are one server (RFC 3986 section 6.2.2). Null if the text violates the rules or has credentials. */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
   const isPlausible = text.length <= rules.maxLength && !DECEPTIVE_CHARACTER.test(trimmed);

@@ -1,9 +1,6 @@
 import { KeyedCounter } from '../keyed-counter.ts';
 import { getSite } from './site.ts';
 
-/** Without exempt URLs. Scanning this many waiters takes a fraction of a millisecond. */
-const MAX_WAITERS = 4_096;
-
 interface SiteSemaphoreOptions {
   max: number;
   maxPerSite: number;
@@ -36,7 +33,8 @@ export class SiteSemaphore {
     if (this.#tryAcquire(key)) {
       return Promise.resolve(true);
     }
-    const isQueueFull = this.#waiters.size >= MAX_WAITERS && !isExempt;
+    // Scanning this many takes a fraction of a millisecond.
+    const isQueueFull = this.#waiters.size >= 4_096 && !isExempt;
     const ofSite = [...this.#waiters].filter((waiter) => waiter.site === site);
     // Several times the slots of a site, so that a burst of requests to an honest host is served.
     if (isQueueFull || ofSite.length >= 128) {
