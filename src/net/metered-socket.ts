@@ -87,7 +87,7 @@ export class MeteredClient extends Client {
       connect: (target, callback) => this.#connect(target, callback),
     });
     this.#options = options;
-    this.#origin = String(origin);
+    this.#origin = new URL(origin).origin;
   }
 
   override dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler) {
