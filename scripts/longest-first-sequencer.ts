@@ -13,6 +13,8 @@ const LONG_TEST_FILES: ReadonlySet<string> = new Set([
   'nutshell-limits.test.ts',
   'documentation-examples.test.ts',
   'office-network.test.ts',
+  'network-thread.test.ts',
+  'hostile-mint.test.ts',
 ]);
 
 /** Makes vitest run the longest test files first. */

@@ -40,7 +40,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
   mints: { projects: ['mints'], install: installNutshell, maxWorkers: 2 },
-  // The tests of `load` run first, one file at a time.
+  // The tests of `load` run alone, one file at a time.
   security: { projects: ['security', 'load'], install: installReverseProxies },
   // Each worker starts a browser, which uses as much of a core as its tests.
   web: { projects: ['web'], install: installChromium, maxWorkers: 2 },
