@@ -8,10 +8,8 @@ import { openTestEgress } from '../helpers/network/open-test-egress.ts';
 
 const KIBIBYTE = 1024;
 
-/** What the WebSockets of a site may send at once. */
 const SITE_BURST_BYTES = 16 * 1024 * KIBIBYTE;
 
-/** How many of them each message takes in addition to its own bytes. */
 const BYTES_PER_MESSAGE = 2 * KIBIBYTE;
 
 describe('a WebSocket to a host that the operator did not name', () => {
@@ -84,7 +82,6 @@ describe('a client for hosts that the operator did not name', () => {
   });
 });
 
-/** Starts a server for WebSockets. @returns its URL */
 async function startSite(onConnection: (socket: WebSocket) => void): Promise<string> {
   const server = createServer();
   new WebSocketServer({ server }).on('connection', (socket) => {

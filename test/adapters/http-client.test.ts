@@ -10,7 +10,6 @@ const KIBIBYTE = 1024;
 
 const MAX_BODY_BYTES = 256 * KIBIBYTE;
 
-/** The headers and the framing of a response. */
 const MAX_FRAMING_BYTES = 64 * KIBIBYTE;
 
 /** What one read of a socket returns. The last one may exceed the limit. */
@@ -102,7 +101,6 @@ function sendRequest(client: HttpClient, url: string) {
   });
 }
 
-/** Starts a host that calls `respond` for each request. */
 async function startHost(respond: (connection: Socket) => void): Promise<string> {
   const server = createServer((connection) => {
     connection.on('data', () => respond(connection));
@@ -112,7 +110,6 @@ async function startHost(respond: (connection: Socket) => void): Promise<string>
   return url;
 }
 
-/** Records the sockets that this process connects until the test ends. */
 function recordClientSockets(): Socket[] {
   const sockets: Socket[] = [];
   const record = (message: unknown) => sockets.push((message as { socket: Socket }).socket);

@@ -129,7 +129,6 @@ it('serves 95 % of payers at a mint that refuses 1 % of all requests', () => {
   expect(invoices / (30 * 600)).toBeGreaterThan(0.95);
 });
 
-/** A limiter with a clock that the test advances, and the requests in flight. */
 class Route {
   readonly limiter = new RouteRateLimiter(RATE_LIMITER_TIMING);
   #nowMs = MINUTE_MS;
@@ -172,7 +171,6 @@ class Route {
     }
   }
 
-  /** Returns how many requests are in flight afterwards. */
   sendWhilePossible(): number {
     while (this.getWaitMs() === 0) {
       this.recordSent();

@@ -49,7 +49,6 @@ function createBudget(counts: Record<string, number> = {}, unpaidQuotes = 0) {
   return { budget, clock };
 }
 
-/** Adds quotes while there is room. Returns how many were added. */
 function fill(budget: WatchBudget, mintUrl: string, maxQuotes = 100_000): number {
   let added = 0;
   while (added < maxQuotes && budget.getShare(mintUrl) > 0) {

@@ -73,7 +73,6 @@ describe('createDnsResolver', () => {
   });
 });
 
-/** Opens a UDP port that never responds, and returns its address. */
 async function openUnresponsivePort(): Promise<string> {
   const socket = createSocket('udp4').bind(0, '127.0.0.1');
   await once(socket, 'listening');

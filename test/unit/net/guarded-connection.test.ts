@@ -84,7 +84,6 @@ describe('createLookup', () => {
   });
 });
 
-/** The resolver finds these addresses for every name. */
 function guardedLookup(resolvedAddresses: string[]) {
   const addresses = resolvedAddresses.map((address) => ({
     address,

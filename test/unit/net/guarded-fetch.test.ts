@@ -189,7 +189,6 @@ async function startHost(listener: RequestListener): Promise<string> {
   return await listen(createServer(listener));
 }
 
-/** Starts a host that never responds. `allArrived` resolves when it has received this many requests. */
 async function startSilentHost(
   requestCount: number,
 ): Promise<{ url: string; allArrived: Promise<void> }> {
@@ -204,7 +203,6 @@ async function startSilentHost(
   return { url, allArrived: promise };
 }
 
-/** Starts a host that responds to every request with these bytes and disconnects. */
 async function startHostSending(bytes: string): Promise<string> {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);

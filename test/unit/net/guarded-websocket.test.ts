@@ -107,7 +107,6 @@ async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
   return reason;
 }
 
-/** Completes each handshake with additional headers, sends bytes, and keeps the connection open. */
 function startHandshakeServer(headers: string, bytes = Buffer.alloc(0)): Promise<string> {
   const server = createServer().on('upgrade', (request, serverSocket) => {
     serverSocket.write(renderHandshakeResponse(request, headers));
@@ -116,7 +115,6 @@ function startHandshakeServer(headers: string, bytes = Buffer.alloc(0)): Promise
   return listen(server);
 }
 
-/** Returns the response to a handshake (RFC 6455 section 4.2.2). */
 function renderHandshakeResponse(request: IncomingMessage, headers: string): string {
   const accept = createHash('sha1')
     .update(`${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
