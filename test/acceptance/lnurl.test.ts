@@ -225,18 +225,6 @@ describe('a failure of the mint', () => {
     },
   );
 
-  it('that ends the connection is not noticed by the payer if a retry succeeds', async () => {
-    let requestCount = 0;
-    const wallet = await createRecipientWithMint((_request, quote) => {
-      requestCount += 1;
-      if (requestCount === 1) {
-        throw new Error('the mint closes the connection');
-      }
-      return quote;
-    });
-    expect((await fetchLnurlPay(wallet.npub, 'amount=21000')).body.pr).toMatch(/^lnbc/);
-  });
-
   it('causes an error if the retry fails, too', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);

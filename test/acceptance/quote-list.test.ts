@@ -61,17 +61,6 @@ describe('a listed quote', () => {
     expect(paidAt).toBeLessThanOrEqual(endSeconds);
   });
 
-  it('is never unpaid', async () => {
-    const wallet = environment.newWallet();
-    await environment.requestInvoice(wallet, 21);
-    const { body } = await wallet.get(LIST_PATH);
-    expect(body).toEqual({
-      error: false,
-      data: { quotes: [] },
-      metadata: { total: 0, limit: MAX_PAGE_SIZE },
-    });
-  });
-
   it('has the exact amount and the second of its payment, even if these numbers are large', async () => {
     const wallet = environment.newWallet();
     const amountSat = Number.MAX_SAFE_INTEGER;

@@ -1,4 +1,3 @@
-import { Wallet } from '@cashu/cashu-ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import {
@@ -133,28 +132,6 @@ describe('an update', () => {
     for (const socket of [...sockets, ...otherSockets]) {
       expect(await socket.drainMessages()).toEqual([]);
     }
-  });
-
-  it('is sent when the operator’s mint starts and when it finishes issuing the ecash of a quote', async () => {
-    const { mint } = environment;
-    const wallet = environment.newWallet();
-    mint.switches.issueDelayMs = 1_000;
-    onTestFinished(() => {
-      mint.switches.issueDelayMs = 0;
-    });
-    const socket = await signIn(wallet);
-    await requestAndPayInvoice(wallet, mint);
-    const { payload } = await socket.nextMessage();
-
-    const cashu = new Wallet(mint.url, { unit: 'sat' });
-    await cashu.loadMint();
-    const minting = cashu.mintProofsBolt11(21, payload.quoteId);
-    for (const state of ['INFLIGHT', 'ISSUED']) {
-      expect(await socket.nextMessage()).toEqual({ type: 'update', payload });
-      expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId: payload.quoteId, state }]);
-    }
-    await minting;
-    expect(await socket.drainMessages()).toEqual([]);
   });
 });
 

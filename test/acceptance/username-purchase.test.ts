@@ -1,4 +1,4 @@
-import { decodePaymentRequest, getEncodedToken, type Token, Wallet } from '@cashu/cashu-ts';
+import { decodePaymentRequest, getEncodedToken, type Token } from '@cashu/cashu-ts';
 import { nip19 } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
@@ -78,25 +78,6 @@ describe('a request without payment', () => {
         body: { error: true, code: 'name_reserved', message: 'This username is reserved.' },
       });
     }
-  });
-});
-
-describe('a wallet that supports payment requests', () => {
-  it('buys a name by paying the request of the 402 response', async () => {
-    const wallet = environment.newWallet();
-    const unpaidResponse = await requestUsername(wallet, 'inband');
-    const paymentRequest = decodePaymentRequest(unpaidResponse.headers.get('x-cashu') ?? '');
-    const mint = paymentRequest.mints?.[0] ?? '';
-    const { amount = 0, unit = '' } = paymentRequest;
-    const cashu = new Wallet(mint, { unit });
-    await cashu.loadMint();
-    const { send: proofs } = await cashu.ops.send(amount, await payer.mintProofs(64)).run();
-    const token = getEncodedToken({ mint, unit, proofs });
-    const paidResponse = await requestUsername(wallet, 'inband', token);
-    expect(paidResponse).toMatchObject({
-      status: 201,
-      body: { data: { user: { name: 'inband' } } },
-    });
   });
 });
 

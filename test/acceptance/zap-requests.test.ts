@@ -1,7 +1,6 @@
 import { type Event, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { validateZapRequest } from 'nostr-tools/nip57';
 import { describe, expect, it } from 'vitest';
-import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { createSdkClient } from '../helpers/recipients/npubcash-sdk.ts';
 import {
   type ApiResponse,
@@ -11,7 +10,6 @@ import {
 import {
   buildZapQuery,
   createZapRequest,
-  TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
   type ZapRequestOptions,
 } from '../helpers/relays/zap-requests.ts';
@@ -32,11 +30,6 @@ const OTHER_PUBKEY = getPublicKey(generateSecretKey());
 
 const environment = useTestEnvironment({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
 
-it('announces zap support with the key that signs receipts', async () => {
-  const { body } = await fetchLnurlPay(environment.newWallet().npub, '');
-  expect(body).toMatchObject({ allowsNostr: true, nostrPubkey: TEST_ZAP_PUBKEY });
-});
-
 describe('a zap', () => {
   it('appears in the recipient’s list with its unchanged request after it is paid', async () => {
     const wallet = environment.newWallet();
@@ -50,18 +43,6 @@ describe('a zap', () => {
     expect(await wallet.listPaidQuotes()).toMatchObject([{ zapRequest: text, amount: 21 }]);
     const [quote] = await createSdkClient(wallet).getAllQuotes();
     expect(quote).toMatchObject({ zapRequest: text, state: 'PAID' });
-  });
-
-  it('of a note reaches the owner of a username', async () => {
-    const wallet = environment.newWallet();
-    await assignUsername(environment.database, wallet.pubkey, 'zapped');
-    const note = wallet.createNip98Event('/', 'GET', { kind: 1 });
-    const { text } = signZapRequest(wallet, { note });
-    await expectZapStored(
-      wallet,
-      await fetchLnurlPay('Zapped', buildZapQuery(text, AMOUNT_MSAT)),
-      text,
-    );
   });
 
   it.each<[string, string, (text: string) => string]>([

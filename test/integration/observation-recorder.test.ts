@@ -58,22 +58,6 @@ describe('a payment', () => {
     expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
   });
 
-  it('never returns to an earlier state, even if the mint later reports one', async () => {
-    const quote = await insertQuote();
-    await record([observe(quote, 'PAID')]);
-    const takeUpdates = await recordUpdates();
-    clock.advance(30 * 24 * HOUR_MS);
-    await record([observe(quote, 'UNPAID')], 'socket');
-    await record([observe(quote, 'UNPAID')], 'poll');
-    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
-    await record([observe(quote, 'ISSUED')], 'poll');
-    for (const state of ['UNPAID', 'PAID', 'INFLIGHT'] as const) {
-      await record([observe(quote, state)], 'poll');
-    }
-    expect(await listPayments()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
-    expect(await takeUpdates()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
-  });
-
   it('keeps its time of payment while the mint changes its state, and causes an update for each change', async () => {
     const quote = await insertQuote();
     const takeUpdates = await recordUpdates();
@@ -132,20 +116,6 @@ describe('a payment', () => {
 });
 
 describe('an unpaid quote', () => {
-  it('expires when the watcher stops to watch it, without an update', async () => {
-    const quote = await insertQuote();
-    const takeUpdates = await recordUpdates();
-    expect(await record([observe(quote, 'UNPAID')])).toMatchObject([
-      { state: 'UNPAID', hasStateChanged: false, isWatched: true },
-    ]);
-    expect(await record([{ ...observe(quote, 'UNPAID'), shouldEndWatch: true }])).toMatchObject([
-      { state: 'EXPIRED', isWatched: false, hasStateChanged: true, isRejected: false },
-    ]);
-    expect(await takeUpdates()).toEqual([]);
-    expect(await listPayments()).toEqual([]);
-    expect(await listWatchedIds()).not.toContain(quote.quoteId);
-  });
-
   it('can be paid after it expired, and is watched again then', async () => {
     const quote = await insertQuote();
     await record([{ ...observe(quote, 'UNPAID'), shouldEndWatch: true }]);

@@ -39,16 +39,6 @@ it('sends the npub and the username when the owner changes settings', async () =
   expect(await takeNotifiedAddresses()).toEqual([username, wallet.npub]);
 });
 
-it('sends the npub and the username when the operator blocks or unblocks a recipient', async () => {
-  for (const command of ['block', 'unblock']) {
-    expect(await canBePaid(wallet.npub)).toBe(command === 'block');
-    await runOperatorCommand(environment.database, ['user', command, username]);
-    expect(await takeNotifiedAddresses()).toEqual([username, wallet.npub]);
-    expect(await canBePaid(wallet.npub)).toBe(command === 'unblock');
-    expect(await canBePaid(username)).toBe(command === 'unblock');
-  }
-});
-
 describe('a change of a username', () => {
   it('sends the npub and the previous username when the owner changes to another one or back', async () => {
     const nextUsername = `${username}x`;

@@ -10,39 +10,21 @@ export function createSdkClient(wallet: RecipientClient, origin = wallet.origin)
   return new NPCClient(origin, new JWTAuthProvider(origin, sign));
 }
 
-export interface SdkSubscription {
+/** Subscribes to quote updates until the test ends. @returns promises of the authentication and of the first quote id */
+export function subscribeWithSdk(sdk: NPCClient): {
   ready: Promise<void>;
-  /** The quote id. */
   updated: Promise<string>;
-  /** The message of the first error. */
-  failed: Promise<string>;
-}
-
-/** Subscribes to quote updates until the test ends. Calls `onUpdate` for each. */
-export function subscribeWithSdk(
-  sdk: NPCClient,
-  onUpdate: () => void = () => undefined,
-): SdkSubscription {
+} {
   const updated = Promise.withResolvers<string>();
-  const failed = Promise.withResolvers<string>();
   const ready = Promise.withResolvers<void>();
   const ignore = () => undefined;
-  sdk.setLogger({
-    info: ignore,
-    warn: ignore,
-    error: ignore,
-    // Only the log of the SDK shows when it has authenticated.
-    debug: (message: string) => {
-      if (message === 'WebSocket challenge success') {
-        ready.resolve();
-      }
-    },
-  });
-  onTestFinished(
-    sdk.subscribe((quoteId) => {
-      updated.resolve(quoteId);
-      onUpdate();
-    }, failed.resolve),
-  );
-  return { ready: ready.promise, updated: updated.promise, failed: failed.promise };
+  // Only the log of the SDK shows when it has authenticated.
+  const debug = (message: string) => {
+    if (message === 'WebSocket challenge success') {
+      ready.resolve();
+    }
+  };
+  sdk.setLogger({ info: ignore, warn: ignore, error: ignore, debug });
+  onTestFinished(sdk.subscribe(updated.resolve, updated.reject));
+  return { ready: ready.promise, updated: updated.promise };
 }
