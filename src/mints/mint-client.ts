@@ -272,7 +272,7 @@ export function parseRedactedErrorDetail(response: MintErrorResponse): string {
 }
 
 /** The error codes that mints send for an unknown quote have many meanings (0, 50000). */
-export function isUnknownQuoteError(response: MintErrorResponse): boolean {
+function isUnknownQuoteError(response: MintErrorResponse): boolean {
   return /quote.*(not found|unknown|does not exist)|unknown quote/i.test(
     parseErrorDetail(response),
   );

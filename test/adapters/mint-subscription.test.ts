@@ -1,13 +1,9 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { SUBSCRIPTION_TIMING, type SubscriptionTiming } from '../../src/mints/limits.ts';
-import type { SubscriptionKind } from '../../src/mints/mint-info.ts';
 import { MintSubscription, type SubscribableQuotes } from '../../src/mints/mint-subscription.ts';
 import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
-import {
-  createGuardedWebSocketConnector,
-  type GuardedSocket,
-} from '../../src/net/guarded-websocket.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import { MAX_UNSUBSCRIBED_QUOTES } from '../../src/watcher/limits.ts';
 import {
@@ -38,17 +34,6 @@ const FAST_TIMING: SubscriptionTiming = {
 afterEach(() => void vi.useRealTimers());
 
 describe('MintSubscription', () => {
-  it('subscribes with the kind that the mint advertises', async () => {
-    const mint = await FakeWebSocketMint.start();
-    const { subscription, subscribed } = createSubscription(mint.url, { kind: 'mint_quote' });
-    subscription.subscribe(['a']);
-    const connection = await mint.connections.next();
-    const request = await connection.requests.next();
-    expect(request.params).toMatchObject({ kind: 'mint_quote', filters: ['a'] });
-    connection.confirmSubscription(request);
-    expect(await subscribed.next()).toEqual(['a']);
-  });
-
   it.each([
     ['an error', { error: { code: -32602, message: 'Invalid params' } }],
     ['a status other than OK', { result: { status: 'ERROR' } }],
@@ -237,27 +222,6 @@ describe('MintSubscription with one connection slot for all mints', () => {
   });
 });
 
-describe('MintSubscription.close', () => {
-  it('closes the socket and reports no states after that', async () => {
-    const { mint, subscription, connection, observations, clientSockets } = await startSubscribed([
-      'a',
-      'b',
-    ]);
-    const subscriptionClosed = Promise.withResolvers<void>();
-    const clientSocket = await clientSockets.next();
-    clientSocket.once('message', () => subscriptionClosed.resolve(subscription.close()));
-    const mintSocketClosed = once(connection.socket, 'close');
-    connection.sendQuoteState('a', 'PAID');
-    connection.sendQuoteState('b', 'PAID');
-    await subscriptionClosed.promise;
-    await mintSocketClosed;
-    subscription.subscribe(['c']);
-    await waitForEventLoopTurn();
-    expect(observations.drain()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
-    expect(mint.requestedPaths).toHaveLength(1);
-  });
-});
-
 /** Fakes the clock and `setTimeout`. `setImmediate` stays real, because sockets need it. */
 function useFakeTime(...otherTimers: ('setInterval' | 'clearInterval')[]): void {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', ...otherTimers] });
@@ -279,7 +243,6 @@ async function waitForEventLoopTurn(): Promise<void> {
 type Harness = Awaited<ReturnType<typeof startSubscribed>>;
 
 interface HarnessOptions extends Partial<SubscriptionTiming> {
-  kind?: SubscriptionKind;
   connectionSlots?: SiteSemaphore;
 }
 
@@ -334,25 +297,18 @@ async function confirmNextConnection({
 
 function createSubscription(
   mintUrl: string,
-  {
-    connectionSlots = createConnectionSlots(10),
-    kind = 'bolt11_mint_quote',
-    ...timing
-  }: HarnessOptions = {},
+  { connectionSlots = createConnectionSlots(10), ...timing }: HarnessOptions = {},
 ) {
   const observations = new AsyncQueue<QuoteObservation>();
   const subscribeOutcomes = new AsyncQueue<string>();
   /** The subscription logs one delay for each connection that closes, so tests also use this to wait for a close. */
   const reconnectDelaysMs = new AsyncQueue<number>();
-  const subscribed = new AsyncQueue<readonly string[]>();
   const lost = new AsyncQueue<readonly string[]>();
-  const clientSockets = new AsyncQueue<GuardedSocket>();
-  const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
   let unsubscribed: string[] = [];
   const quotes: SubscribableQuotes = {
     hasUnsubscribed: () => unsubscribed.length > 0,
     takeUnsubscribed: (max) => unsubscribed.splice(-max),
-    handleSubscribed: (quoteIds) => subscribed.push(quoteIds),
+    handleSubscribed: () => undefined,
     handleUnsubscribed: (quoteIds) => {
       unsubscribed = [...quoteIds, ...unsubscribed].slice(-MAX_UNSUBSCRIBED_QUOTES);
       lost.push(quoteIds);
@@ -362,14 +318,10 @@ function createSubscription(
   const mintSubscription = new MintSubscription(
     {
       mintUrl,
-      connect: (url) => {
-        const socket = connect(url);
-        clientSockets.push(socket);
-        return socket;
-      },
+      connect: createGuardedWebSocketConnector({ allowPrivateNetworks: true }),
       limiter: createTestMintRateLimiter().limiter,
       connectionSlots,
-      kind,
+      kind: 'bolt11_mint_quote',
       quotes,
       monotonicMs: () => performance.now(),
       log: {
@@ -398,9 +350,7 @@ function createSubscription(
     observations,
     subscribeOutcomes,
     reconnectDelaysMs,
-    subscribed,
     lost,
-    clientSockets,
   };
 }
 

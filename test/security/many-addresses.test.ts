@@ -8,7 +8,7 @@ import { useAdditionalService, useTestEnvironment } from '../helpers/service/tes
 
 /**
  * Attackers with very many addresses, against the default limits. None of them keeps clients from elsewhere from
- * getting an invoice or a socket. test/unit/net/address-prefixes.test.ts has larger attacks.
+ * getting an invoice or a socket.
  */
 
 /** The defaults of `LIMIT_OPEN_INVOICES_PER_PAIR`, `LIMIT_OPEN_INVOICES_PER_ADDRESS` and `LIMIT_SOCKETS_PER_ADDRESS`. */

@@ -30,10 +30,6 @@ export class AsyncQueue<T> {
       ? (this.#items.shift() as T)
       : await new Promise((resolve) => this.#waitingConsumers.push(resolve));
   }
-
-  drain(): T[] {
-    return this.#items.splice(0);
-  }
 }
 
 interface JsonRpcRequest {

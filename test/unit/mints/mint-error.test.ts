@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isUnknownQuoteError, parseErrorDetail } from '../../../src/mints/mint-client.ts';
+import { parseErrorDetail } from '../../../src/mints/mint-client.ts';
 
 describe('parseErrorDetail', () => {
   it.each([
@@ -32,15 +32,6 @@ describe('parseErrorDetail', () => {
     ).toBe('Failed to parse');
     expect(parseErrorDetail(response('text/html', undefined, '<html>Bad gateway</html>'))).toBe('');
   });
-});
-
-it.each([
-  [true, 'quote not found'],
-  [true, 'Unknown quote'],
-  [false, 'Not Found'],
-  [false, ''],
-])('isUnknownQuoteError returns %s for the detail %j', (expected, detail) => {
-  expect(isUnknownQuoteError(response('application/json', { detail }, ''))).toBe(expected);
 });
 
 function response(contentType: string, json: unknown, text: string) {

@@ -1,10 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KeyedCounter } from '../../../src/keyed-counter.ts';
 import {
   type AddressPrefixes,
   computeShare,
-  hasRoom,
   toAddressPrefixes,
   toQueueGroup,
 } from '../../../src/net/address-prefixes.ts';
@@ -68,8 +66,6 @@ it('queues the clients of an IPv6 /48 or an IPv4 /24 together', () => {
 });
 
 describe('a total', () => {
-  const MAX_PER_ADDRESS = 100;
-
   it.each([
     [0, 1],
     [500, 1],
@@ -85,46 +81,6 @@ describe('a total', () => {
   it('that is not limited leaves prefixes their whole bounds', () => {
     expect(computeShare(5_000, 0)).toBe(1);
   });
-
-  const hex = (i: number) => (i % 65_536).toString(16);
-
-  // Prefixes of different providers, one after another, because the first ones may hold most.
-  it.each([
-    ['the 65,536 /64s of an IPv6 /48', 1, (_: number, i: number) => `2001:db8:1:${hex(i)}::`],
-    ['20 IPv6 /32', 20, (provider: number, i: number) => `24${hex(provider + 16)}:db8:${hex(i)}::`],
-    [
-      '100 IPv6 /48',
-      100,
-      (provider: number, i: number) => `24${hex(provider + 16)}:1:2:${hex(i)}::`,
-    ],
-    ['50 IPv4 /24', 50, (provider: number, i: number) => `10.0.${provider}.${i % 256}`],
-  ])(
-    'of 1,000 has room for addresses from elsewhere after %s used what they could',
-    (_name, providers, addressOf) => {
-      const counter = new KeyedCounter();
-      let used = 0;
-      const use = (address: string): boolean => {
-        const prefixes = toAddressPrefixes(address);
-        const counts = prefixes.map(({ key }) => counter.get(key));
-        const isAdmitted = hasRoom(prefixes, counts, MAX_PER_ADDRESS, computeShare(used, 1_000));
-        if (isAdmitted) {
-          used += 1;
-          for (const { key } of prefixes) {
-            counter.increment(key);
-          }
-        }
-        return isAdmitted;
-      };
-      for (let provider = 0; provider < providers; provider += 1) {
-        for (let i = 0; i < 65_536 / providers; i += 1) {
-          use(addressOf(provider, i));
-        }
-      }
-      expect(used).toBeGreaterThanOrEqual(400);
-      expect(use('198.51.100.1')).toBe(true);
-      expect(use('2a00:db8::1')).toBe(true);
-    },
-  );
 });
 
 function format(address: bigint): string {

@@ -33,10 +33,6 @@ describe('formatPaymentsCsv', () => {
     );
   });
 
-  it('does not contain the id of a quote', () => {
-    expect(formatPaymentsCsv([PAYMENT])).not.toContain(PAYMENT.quoteId);
-  });
-
   it('contains the tag of the address, which is no formula', () => {
     expect(formatRow({ tag: 'shop' })).toMatch(/,shop\r\n$/);
     expect(formatRow({ tag: '-1+1' })).toMatch(/,'-1\+1\r\n$/);
