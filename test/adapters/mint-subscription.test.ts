@@ -202,24 +202,22 @@ describe('MintSubscription to a rate-limiting mint', () => {
   );
 });
 
-describe('MintSubscription with one connection slot for all mints', () => {
-  it('releases the slot after a closed, rejected or terminated connection and on close()', async () => {
-    const connectionSlots = createConnectionSlots(1);
-    const harness = await startSubscribed(['a'], { connectionSlots });
-    const { mint, subscription, reconnectDelaysMs } = harness;
-    mint.upgradeRejectionStatus = 404;
-    harness.connection.socket.close();
-    // One delay follows the closed connection, and one the rejected handshake.
-    await reconnectDelaysMs.next();
-    await reconnectDelaysMs.next();
-    mint.upgradeRejectionStatus = null;
-    const connection = await confirmNextConnection(harness);
-    connection.socket.terminate();
-    await confirmNextConnection(harness);
-    expect(connectionSlots.count).toBe(1);
-    await subscription.close();
-    expect(connectionSlots.count).toBe(0);
-  });
+it('MintSubscription releases its connection slot after a closed, rejected or terminated connection and on close()', async () => {
+  const connectionSlots = createConnectionSlots(1);
+  const harness = await startSubscribed(['a'], { connectionSlots });
+  const { mint, subscription, reconnectDelaysMs } = harness;
+  mint.upgradeRejectionStatus = 404;
+  harness.connection.socket.close();
+  // One delay follows the closed connection, and one the rejected handshake.
+  await reconnectDelaysMs.next();
+  await reconnectDelaysMs.next();
+  mint.upgradeRejectionStatus = null;
+  const connection = await confirmNextConnection(harness);
+  connection.socket.terminate();
+  await confirmNextConnection(harness);
+  expect(connectionSlots.count).toBe(1);
+  await subscription.close();
+  expect(connectionSlots.count).toBe(0);
 });
 
 /** Fakes the clock and `setTimeout`. `setImmediate` stays real, because sockets need it. */

@@ -236,12 +236,10 @@ describe('readConfig', () => {
   });
 });
 
-describe('readCommandConfig', () => {
-  it('reports invalid settings', () => {
-    const env = { DEFAULT_MINT_URL: 'mint', DATA_DIR: '"/data"' };
-    expect(() => readCommandConfig(env)).toThrow(/^DATA_DIR must not be in quotes/m);
-    expect(() => readCommandConfig({ ...env, DATA_DIR: '' })).toThrow(/^DEFAULT_MINT_URL must be/);
-  });
+it('readCommandConfig reports invalid settings', () => {
+  const env = { DEFAULT_MINT_URL: 'mint', DATA_DIR: '"/data"' };
+  expect(() => readCommandConfig(env)).toThrow(/^DATA_DIR must not be in quotes/m);
+  expect(() => readCommandConfig({ ...env, DATA_DIR: '' })).toThrow(/^DEFAULT_MINT_URL must be/);
 });
 
 function listProblems(env: Record<string, string | undefined>): readonly string[] {

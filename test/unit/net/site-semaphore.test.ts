@@ -4,44 +4,39 @@ import { SiteSemaphore } from '../../../src/net/site-semaphore.ts';
 const EXEMPT_URL = 'https://exempt.example/Bitcoin';
 const MAX_PER_SITE = 8;
 
-describe('SiteSemaphore with a shrinking share per site', () => {
-  it('leaves slots for another host when an attacker uses many sites', () => {
-    const semaphore = createSemaphore({
-      max: 1_024,
-      maxPerSite: 32,
-      shouldShrinkSiteShare: true,
-      exemptUrls: [EXEMPT_URL],
-    });
-    const countAcquired = (url: string) =>
-      Array.from({ length: 40 }, () => semaphore.tryAcquire(url)).filter(Boolean).length;
-    expect(countAcquired('https://first.example')).toBe(32);
-    for (let site = 1; site < 100; site += 1) {
-      countAcquired(`https://attacker-${site}.example`);
-    }
-    expect(countAcquired('https://mint.example')).toBeGreaterThan(0);
-    expect(countAcquired(EXEMPT_URL)).toBe(32);
-    for (let site = 100; site < 1_100; site += 1) {
-      countAcquired(`https://attacker-${site}.example`);
-    }
-    expect(semaphore.count).toBe(1_024 + 32);
+it('with a shrinking share per site leaves slots for another host when an attacker uses many sites', () => {
+  const semaphore = createSemaphore({
+    max: 1_024,
+    maxPerSite: 32,
+    shouldShrinkSiteShare: true,
+    exemptUrls: [EXEMPT_URL],
   });
+  const countAcquired = (url: string) =>
+    Array.from({ length: 40 }, () => semaphore.tryAcquire(url)).filter(Boolean).length;
+  expect(countAcquired('https://first.example')).toBe(32);
+  for (let site = 1; site < 100; site += 1) {
+    countAcquired(`https://attacker-${site}.example`);
+  }
+  expect(countAcquired('https://mint.example')).toBeGreaterThan(0);
+  expect(countAcquired(EXEMPT_URL)).toBe(32);
+  for (let site = 100; site < 1_100; site += 1) {
+    countAcquired(`https://attacker-${site}.example`);
+  }
+  expect(semaphore.count).toBe(1_024 + 32);
 });
 
-describe('SiteSemaphore with an exempt URL', () => {
-  it('grants the exempt URL a slot even if other URLs of its site use all slots', () => {
-    const semaphore = createSemaphore({ max: 8, exemptUrls: [EXEMPT_URL] });
-    const otherUrlsOfSite = Array.from(
-      { length: 8 },
-      (_, index) => `https://exempt.example/${index}`,
-    );
-    expect(otherUrlsOfSite.every((url) => semaphore.tryAcquire(url))).toBe(true);
-    expect([
-      semaphore.tryAcquire('https://other.example'),
-      semaphore.tryAcquire(EXEMPT_URL),
-    ]).toEqual([false, true]);
-    semaphore.release(EXEMPT_URL);
-    expect(semaphore.tryAcquire('https://other.example')).toBe(false);
-  });
+it('grants an exempt URL a slot even if other URLs of its site use all slots', () => {
+  const semaphore = createSemaphore({ max: 8, exemptUrls: [EXEMPT_URL] });
+  const otherUrlsOfSite = Array.from(
+    { length: 8 },
+    (_, index) => `https://exempt.example/${index}`,
+  );
+  expect(otherUrlsOfSite.every((url) => semaphore.tryAcquire(url))).toBe(true);
+  expect([semaphore.tryAcquire('https://other.example'), semaphore.tryAcquire(EXEMPT_URL)]).toEqual(
+    [false, true],
+  );
+  semaphore.release(EXEMPT_URL);
+  expect(semaphore.tryAcquire('https://other.example')).toBe(false);
 });
 
 describe('SiteSemaphore queue', () => {

@@ -16,12 +16,10 @@ import {
 import type { PostgresReport } from '../../../src/operator/doctor/doctor-store.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 
-describe('checkUnknownSettings', () => {
-  it('ignores variables of other programs', () => {
-    const settings = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'DATABASE_URL', 'TRUST_PROXY'];
-    const others = ['PATH', 'HOSTNAME', 'POST', 'NODE_ENV', 'NUTPOST_SERVICE_HOST'];
-    expect([...checkUnknownSettings([...others, ...settings], settings)]).toEqual([]);
-  });
+it('checkUnknownSettings ignores variables of other programs', () => {
+  const settings = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'DATABASE_URL', 'TRUST_PROXY'];
+  const others = ['PATH', 'HOSTNAME', 'POST', 'NODE_ENV', 'NUTPOST_SERVICE_HOST'];
+  expect([...checkUnknownSettings([...others, ...settings], settings)]).toEqual([]);
 });
 
 describe('checkSettings', () => {
@@ -49,17 +47,15 @@ describe('checkSettings', () => {
   });
 });
 
-describe('checkClockSkew', () => {
-  it.each([
-    ['ok', 0],
-    ['warning', -6_000],
-    ['problem', 42_000],
-  ])('returns the level "%s" if the remote clock is %d ms ahead', (level, aheadMs) => {
-    const sentAtMs = 1_800_000_000_000;
-    const dateHeader = new Date(sentAtMs + aheadMs).toUTCString();
-    const times = { sentAtMs, receivedAtMs: sentAtMs + 200 };
-    expect([...checkClockSkew('mint.example', dateHeader, times)]).toMatchObject([{ level }]);
-  });
+it.each([
+  ['ok', 0],
+  ['warning', -6_000],
+  ['problem', 42_000],
+])('checkClockSkew returns the level "%s" if the remote clock is %d ms ahead', (level, aheadMs) => {
+  const sentAtMs = 1_800_000_000_000;
+  const dateHeader = new Date(sentAtMs + aheadMs).toUTCString();
+  const times = { sentAtMs, receivedAtMs: sentAtMs + 200 };
+  expect([...checkClockSkew('mint.example', dateHeader, times)]).toMatchObject([{ level }]);
 });
 
 describe('database checks', () => {

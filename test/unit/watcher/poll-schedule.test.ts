@@ -94,16 +94,14 @@ it.each([
   expect(computeWatchUntilMs(quote)).toBe(watchUntilMs);
 });
 
-describe('isWatchPeriodOver', () => {
-  it.each([
-    ['a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS, false],
-    ['a week after the payment', PAID, CREATED_MS + WEEK_MS, false],
-    ['10 minutes after the expiry if crowded', UNPAID, EXPIRES_MS + 10 * MINUTE_MS, true],
-    ['a week after the payment even if crowded', PAID, CREATED_MS + WEEK_MS, true],
-  ])('returns true %s', (_case, quote, untilMs, isCrowded) => {
-    expect(isWatchPeriodOver(quote, untilMs - 1, isCrowded)).toBe(false);
-    expect(isWatchPeriodOver(quote, untilMs, isCrowded)).toBe(true);
-  });
+it.each([
+  ['a day after the expiry', UNPAID, EXPIRES_MS + DAY_MS, false],
+  ['a week after the payment', PAID, CREATED_MS + WEEK_MS, false],
+  ['10 minutes after the expiry if crowded', UNPAID, EXPIRES_MS + 10 * MINUTE_MS, true],
+  ['a week after the payment even if crowded', PAID, CREATED_MS + WEEK_MS, true],
+])('isWatchPeriodOver returns true %s', (_case, quote, untilMs, isCrowded) => {
+  expect(isWatchPeriodOver(quote, untilMs - 1, isCrowded)).toBe(false);
+  expect(isWatchPeriodOver(quote, untilMs, isCrowded)).toBe(true);
 });
 
 const DEFAULT_CONTEXT: PollContext = { sincePollMs: 0, stateAgeAtPollMs: 0, isCovered: false };

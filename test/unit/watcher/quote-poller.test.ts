@@ -122,21 +122,19 @@ describe('the schedule', () => {
   });
 });
 
-describe('the quotes to subscribe', () => {
-  it('are the newest, in whatever order they were added or lost', () => {
-    const stored = createQuoteIds(2_000);
-    watch(['new'], { isJustCreated: true, id: Number.MAX_SAFE_INTEGER });
-    watch(stored.slice(0, 1_000));
-    watch(stored.slice(1_000));
-    expect(quotes.takeUnsubscribed(3)).toEqual([...stored.slice(-2), 'new']);
-    quotes.handleUnsubscribed(stored.slice(0, 1_000));
-    quotes.handleUnsubscribed(['new']);
-    expect(quotes.takeUnsubscribed(1_000)).toEqual([
-      ...stored.slice(998, 1_000),
-      ...stored.slice(1_251, 1_998),
-      'new',
-    ]);
-  });
+it('the quotes to subscribe are the newest, in whatever order they were added or lost', () => {
+  const stored = createQuoteIds(2_000);
+  watch(['new'], { isJustCreated: true, id: Number.MAX_SAFE_INTEGER });
+  watch(stored.slice(0, 1_000));
+  watch(stored.slice(1_000));
+  expect(quotes.takeUnsubscribed(3)).toEqual([...stored.slice(-2), 'new']);
+  quotes.handleUnsubscribed(stored.slice(0, 1_000));
+  quotes.handleUnsubscribed(['new']);
+  expect(quotes.takeUnsubscribed(1_000)).toEqual([
+    ...stored.slice(998, 1_000),
+    ...stored.slice(1_251, 1_998),
+    'new',
+  ]);
 });
 
 describe('a report', () => {

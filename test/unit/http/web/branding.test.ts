@@ -6,18 +6,16 @@ import { loadBranding } from '../../../../src/http/web/branding.ts';
 
 const SETTINGS = { siteName: 'Nuts', logoFile: null, accentColor: '#a34b0c' };
 
-describe('the style sheet of the brand', () => {
-  it.each([
-    ['#a34b0c', '#fff'],
-    ['#ffffff', '#000'],
-    ['#777777', '#000'],
-    ['#757575', '#fff'],
-  ])('has text on %s in %s', async (accentColor, textColor) => {
-    const { styleSheet } = await loadBranding({ ...SETTINGS, accentColor });
-    expect(styleSheet.identity.toString()).toBe(
-      `:root{--accent:${accentColor};--on-accent:${textColor}}`,
-    );
-  });
+it.each([
+  ['#a34b0c', '#fff'],
+  ['#ffffff', '#000'],
+  ['#777777', '#000'],
+  ['#757575', '#fff'],
+])('the style sheet of the brand has text on %s in %s', async (accentColor, textColor) => {
+  const { styleSheet } = await loadBranding({ ...SETTINGS, accentColor });
+  expect(styleSheet.identity.toString()).toBe(
+    `:root{--accent:${accentColor};--on-accent:${textColor}}`,
+  );
 });
 
 describe('the logo', () => {
