@@ -4,7 +4,6 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { type PostgresCluster, startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
-import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
 /** Tests what `nutpost doctor` reports about a server with a standby server, and about the standby server itself. */
@@ -60,11 +59,6 @@ it('reports a standby server and completes the other checks', async () => {
   ]);
   const completed = ['ok database.reachable', 'ok database.migrations', 'ok mint.reachable'];
   expect(codes).toEqual(expect.arrayContaining(completed));
-});
-
-it('does not start the service with a standby server', async () => {
-  const service = new NutpostProcess('serve', createEnv(standby.url));
-  expect(await service.waitForExit()).toMatchObject({ code: 1 });
 });
 
 function createEnv(databaseUrl: string): Record<string, string> {

@@ -1,17 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
-import pg from 'pg';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
-import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Tests how the service exits after signals, also through npm, and if the database blocks the shutdown. */
+/** Tests how the service exits after signals, also through npm. */
 
 const PROJECT_DIR = path.resolve(import.meta.dirname, '../..');
 
@@ -48,33 +45,6 @@ it('exits with code 1 at a second signal, although a request is pending', async 
   // A shutdown after one signal would wait for the pending request and exit with code 0.
   expect(await exit).toEqual({ code: 1, signal: null, stderr: '' });
   await requestFails;
-});
-
-it('exits although the database blocks the release of its mint leases', async () => {
-  const mint = await startTestMint();
-  const { url: databaseUrl, drop } = await createOperationsDatabase();
-  const database = new pg.Client({ connectionString: databaseUrl });
-  onTestFinished(async () => {
-    await database.end();
-    await drop();
-  });
-  const service = new NutpostProcess('serve', {
-    DATABASE_URL: databaseUrl,
-    JWT_SECRET: TEST_JWT_SECRET,
-    DEFAULT_MINT_URL: mint.url,
-  });
-  const url = await service.waitForUrl();
-  await requestJson(url, `/.well-known/lnurlp/${new RecipientClient(url).npub}?amount=21000`);
-  await database.connect();
-  const selectLeases = () => database.query('select from mint_leases where process_id is not null');
-  await eventually(async () => expect((await selectLeases()).rowCount).toBe(1));
-
-  // The table lock prevents the release of the mint lease.
-  await database.query('begin');
-  await database.query('lock table mint_leases');
-
-  // The statement timeout of 8 s ends the wait.
-  expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
 });
 
 it.each<[string, (npmPid: number) => void]>([

@@ -120,30 +120,26 @@ describe('the script nutpost', () => {
   });
 });
 
-describe('install.sh', () => {
-  it('selects a version only after all of its steps succeeded, and keeps the old one', async () => {
-    const root = await useTemporaryFolder();
-    const { clone, commit, install } = await createClone(root);
-    await install({});
-    const first = await readlink(path.join(root, 'opt/current'));
-    expect(first).toMatch(/^1\.2\.3-g[0-9a-f]{7,}$/);
-    expect(await readFile(path.join(root, 'opt', first, 'package.json'), 'utf8')).toContain(first);
+it('install.sh selects a version only after all of its steps succeeded, and keeps the old one', async () => {
+  const root = await useTemporaryFolder();
+  const { clone, commit, install } = await createClone(root);
+  await install({});
+  const first = await readlink(path.join(root, 'opt/current'));
+  expect(first).toMatch(/^1\.2\.3-g[0-9a-f]{7,}$/);
+  expect(await readFile(path.join(root, 'opt', first, 'package.json'), 'utf8')).toContain(first);
 
-    await commit('second');
-    await expect(install({ FAILING_NPM: 'ci' })).rejects.toThrow('npm ci failed');
-    expect(await readlink(path.join(root, 'opt/current'))).toBe(first);
-    expect(await readFile(path.join(root, 'opt', first, 'file'), 'utf8')).toBe('first');
+  await commit('second');
+  await expect(install({ FAILING_NPM: 'ci' })).rejects.toThrow('npm ci failed');
+  expect(await readlink(path.join(root, 'opt/current'))).toBe(first);
+  expect(await readFile(path.join(root, 'opt', first, 'file'), 'utf8')).toBe('first');
 
-    await install({});
-    const second = await readlink(path.join(root, 'opt/current'));
-    expect(second).not.toBe(first);
-    expect(await readFile(path.join(root, 'opt', second, 'file'), 'utf8')).toBe('second');
-    expect((await readdir(path.join(root, 'opt'))).sort()).toEqual(
-      ['current', first, second].sort(),
-    );
-    expect(await readdir(path.join(root, 'bin'))).toContain('nutpost');
-    expect(await readdir(clone)).not.toContain('node_modules');
-  });
+  await install({});
+  const second = await readlink(path.join(root, 'opt/current'));
+  expect(second).not.toBe(first);
+  expect(await readFile(path.join(root, 'opt', second, 'file'), 'utf8')).toBe('second');
+  expect((await readdir(path.join(root, 'opt'))).sort()).toEqual(['current', first, second].sort());
+  expect(await readdir(path.join(root, 'bin'))).toContain('nutpost');
+  expect(await readdir(clone)).not.toContain('node_modules');
 });
 
 async function useScript(env: Record<string, string>) {
