@@ -84,7 +84,13 @@ export class MintInfoCache {
     if (entry === undefined) {
       const info = await this.#context.loadInfo(mintUrl);
       const storedAtMs = Number.NEGATIVE_INFINITY;
-      entry = { info, hasLastRequestSucceeded: false, storedAtMs, refreshDueAtMs: 0 };
+      // Concurrent callers share the entry.
+      entry = this.#entries.get(mintUrl) ?? {
+        info,
+        hasLastRequestSucceeded: false,
+        storedAtMs,
+        refreshDueAtMs: 0,
+      };
       this.#entries.set(mintUrl, entry);
     }
     return entry;

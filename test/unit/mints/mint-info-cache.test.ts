@@ -27,7 +27,7 @@ const TIMED_OUT: ReadInfoResult = { outcome: 'unavailable', reason: 'timed out' 
 describe('MintInfoCache', () => {
   it('requests the info once and returns it for five minutes', async () => {
     const { cache, readInfo, advanceMs } = createFixture(FOUND);
-    await Promise.all([cache.get(MINT_URL), cache.get(MINT_URL), cache.refresh(MINT_URL)]);
+    await Promise.all([cache.refresh(MINT_URL), cache.get(MINT_URL), cache.get(MINT_URL)]);
     advanceMs(INFO_TTL_MS - 1);
     expect(await cache.get(MINT_URL)).toEqual(INFO);
     expect(await cache.getFresh(MINT_URL)).toEqual(INFO);
