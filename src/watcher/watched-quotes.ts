@@ -51,7 +51,7 @@ function createQuoteWatch(quote: WatchedQuote, nowMs: number, lastPolledAtMs: nu
     /** The newest report that is not recorded yet. */
     report: null as SourcedObservation | null,
     /** How many recorded reports changed the state or were rejected, and the last recorded report. */
-    recorded: null as { news: number; lastAtMs: number; wasRejected: boolean } | null,
+    recorded: null as { news: number; lastAtMs: number; wasLaterStateRejected: boolean } | null,
   };
 }
 
@@ -282,8 +282,12 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** A quote that is missing in `recorded` is not stored. */
   applyRecorded(reports: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
     const recordedById = new Map(recorded.map((each) => [each.quoteId, each]));
-    for (const quote of this.#find(reports.map(({ quoteId }) => quoteId))) {
-      const result = recordedById.get(quote.quoteId);
+    for (const { quoteId, state } of reports) {
+      const quote = this.#quotes.get(quoteId);
+      const result = recordedById.get(quoteId);
+      if (quote === undefined) {
+        continue;
+      }
       if (result?.hasStateChanged && result.state !== 'EXPIRED') {
         this.#judgeSubscription(quote, result.source);
       }
@@ -292,7 +296,7 @@ export class WatchedQuotes implements SubscribableQuotes {
         quote.recorded = {
           news: (quote.recorded?.news ?? 0) + Number(result.hasStateChanged || result.isRejected),
           lastAtMs: this.#monotonicMs(),
-          wasRejected: result.isRejected,
+          wasLaterStateRejected: result.isRejected && isLaterState(state, result.state),
         };
         this.#setState(quote, result);
       } else {
@@ -323,7 +327,8 @@ export class WatchedQuotes implements SubscribableQuotes {
     const { outcome } = decideTransition(known, observation.state, shouldEnd);
     const isOutdated = quote.report !== null && outcome === 'state_regression';
     // Of a mint that reports INFLIGHT and PAID in turn, PAID is kept: wallets do not see an INFLIGHT quote as paid.
-    const isExempt = isLaterState(observation.state, known) && !quote.recorded?.wasRejected;
+    const isExempt =
+      isLaterState(observation.state, known) && !quote.recorded?.wasLaterStateRejected;
     const isPaused = !isExempt && this.#isReportPaused(quote);
     if ((outcome === 'unchanged' && !shouldEnd) || isOutdated || isPaused) {
       return;

@@ -221,6 +221,16 @@ describe('a report', () => {
     expect(quotes.takeReports(10)).toMatchObject([{ quoteId: 'late', state: 'PAID' }]);
   });
 
+  it('of minted ecash is kept at once although the mint has contradicted the payment four times', async () => {
+    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    mint.states.set('paid', 'UNPAID');
+    await poll(2 * MINUTE_MS);
+    expect(reports).toHaveLength(4);
+    mint.states.set('paid', 'ISSUED');
+    await poll(MINUTE_MS);
+    expect(reports.at(-1)).toMatchObject({ state: 'ISSUED' });
+  });
+
   it.each<[string, ObservedState]>([
     ['contradicts the stored state', 'UNPAID'],
     ['changes again and again', 'INFLIGHT'],
