@@ -3,9 +3,7 @@ import { eventually } from '../helpers/eventually.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
-import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
-
-/** Addresses with tags: `alice+shop@host` (LUD-16). */
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 const environment = useTestEnvironment();
 let alice: RecipientClient;
@@ -84,15 +82,5 @@ describe('an address with a tag', () => {
     const trace = (text: string) => runOperatorCommand(environment.database, ['trace', text]);
     expect((await trace(pr)).stdout).toContain('  Tag           blog\n');
     expect((await trace(`bob+blog@${host}`)).stdout).toContain('bob');
-  });
-});
-
-describe('an address without a tag', () => {
-  it('has none in the metadata and in the list', async () => {
-    const wallet = environment.newWallet();
-    await receivePayment(environment, wallet, 'amount=5000');
-    const [quote] = await wallet.listPaidQuotes();
-    expect(quote).not.toHaveProperty('tag');
-    expect((await discover(wallet.npub)).metadata).not.toContain('text/tag');
   });
 });

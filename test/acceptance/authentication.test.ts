@@ -13,8 +13,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Authentication with NIP-98 events and with bearer tokens. */
-
 const USER_PATH = '/api/v2/user/info';
 const TOKEN_PATH = '/api/v2/auth/nip98';
 const LOCK_PATH = '/api/v2/user/lock';

@@ -127,7 +127,6 @@ function listLeftoverFiles(): string[] {
   return readdirSync(tempDir).filter((name) => name.startsWith('nutpost'));
 }
 
-/** Runs the demo as a child process and captures its output. */
 class DemoProcess {
   stdout = '';
   stderr = '';
@@ -151,7 +150,6 @@ class DemoProcess {
     this.exitStatus = once(child, 'close').then(([code, signal]) => ({ code, signal }));
   }
 
-  /** Resolves when standard output contains the text. */
   async waitForOutput(text: string): Promise<void> {
     while (!this.stdout.includes(text)) {
       await Promise.race([

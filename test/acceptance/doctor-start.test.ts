@@ -91,7 +91,6 @@ function diagnose(env: Record<string, string>): Promise<Finding[]> {
   return runDoctor(() => undefined, { ...defaults, ...env });
 }
 
-/** Creates a data directory with 16 sat of ecash. */
 async function createTreasury(expiresAtMs: number | null = null): Promise<string> {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);

@@ -227,7 +227,6 @@ describe('nutpost doctor while the service is stopped', () => {
   });
 });
 
-/** No server listens on this port. */
 const UNUSED_ORIGIN = 'http://127.0.0.1:1';
 
 function developmentEnv(mint: TestMint): Record<string, string> {

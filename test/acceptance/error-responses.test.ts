@@ -9,8 +9,6 @@ import {
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Error responses in the format of each path, and CORS headers. */
-
 const MINT_PATH = '/api/v2/user/mint';
 
 const API_ERROR = { error: true, code: expect.any(String), message: expect.any(String) };

@@ -126,7 +126,6 @@ describe('an unusual but valid request', () => {
   });
 });
 
-/** Parses a raw HTTP response with a JSON body. */
 function parseResponse(rawResponse: string): ApiResponse {
   const [head = '', body = ''] = rawResponse.split('\r\n\r\n');
   const [statusLine = '', ...lines] = head.split('\r\n');

@@ -22,8 +22,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** LNURL-pay: `GET /.well-known/lnurlp/{user}`. */
-
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
 const environment = useTestEnvironment();
@@ -49,18 +47,6 @@ describe('LNURL-pay discovery', () => {
       ['text/identifier', address],
     ]);
     expect((await fetchLnurlPay(npub.toUpperCase())).body).toEqual(body);
-  });
-
-  it('resolves a username in any case and pays its owner', async () => {
-    const wallet = environment.newWallet();
-    await assignUsername(environment.database, wallet.pubkey, 'alice');
-    const { body } = await fetchLnurlPay('Alice');
-    const host = new URL(environment.origin).host;
-    expect(body.callback).toBe(`${environment.origin}/.well-known/lnurlp/alice`);
-    expect(JSON.parse(body.metadata)).toContainEqual(['text/identifier', `alice@${host}`]);
-
-    const { pr } = (await fetchLnurlPay('ALICE', 'amount=5000')).body;
-    expect(await findStoredQuote(pr)).toMatchObject({ pubkey: wallet.pubkey, amount_sat: 5 });
   });
 
   it('resolves a name that looks like an npub if it already has an owner', async () => {

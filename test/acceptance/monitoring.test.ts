@@ -5,7 +5,7 @@ import { eventually } from '../helpers/eventually.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import {
   type ApiResponse,
-  RecipientClient,
+  type RecipientClient,
   requestJson,
   type TestQuoteSocket,
 } from '../helpers/recipients/recipient-client.ts';
@@ -14,12 +14,9 @@ import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-re
 import { type MetricsScrape, scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
 import {
   assignNewTestMint,
-  startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
-
-/** The health endpoints and the metrics endpoint. */
 
 const PRICE_SAT = 21;
 /** Nothing listens at these relay URLs, so the receipts of zaps stay in the outbox. */
@@ -80,29 +77,6 @@ describe('the health endpoints', () => {
       expect((await fetchLiveness(service)).status).toBe(200);
       expect((await fetchReadiness(service)).status).toBe(200);
     }
-  });
-
-  it('report "not ready" during the stop delay, while the service still handles requests', async () => {
-    // The delay is long enough for the requests below, even on a slow machine.
-    const service = await startAdditionalService(environment, { STOP_DELAY_SECONDS: '3' });
-    const wallet = new RecipientClient(service.publicOrigin);
-    const socket = await wallet.openSocket();
-    const stopped = service.stop();
-
-    const response = await fetchReadiness(service);
-    expect(response.status).toBe(503);
-    expect(response.body.status).toBe('stopping');
-    // Clients must not reuse a connection that is about to close.
-    expect(response.headers.get('connection')).toBe('close');
-    expect((await fetchLiveness(service)).status).toBe(200);
-    const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-    const invoice = await requestJson(service.url, path);
-    expect(invoice).toMatchObject({ status: 200, body: { pr: expect.any(String) } });
-    expect(await socket.drainMessages()).toEqual([]);
-
-    expect(await socket.nextMessage()).toMatchObject({ type: 'error' });
-    await socket.waitForClose();
-    await stopped;
   });
 });
 

@@ -126,7 +126,6 @@ describe('an address over its limit for name lookups', () => {
   });
 });
 
-/** Returns the data of a lookup from a new address. */
 async function lookUp(name: string) {
   const { status, body } = await requestLookup(name, newAddress());
   expect(status).toBe(200);

@@ -8,8 +8,6 @@ import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** The OpenAPI 3.1 description and the documentation page. */
-
 const DESCRIPTION_PATH = '/api/v2/openapi.json';
 
 /** Only the last test exceeds the limit of documents. */

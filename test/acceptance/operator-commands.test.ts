@@ -29,7 +29,6 @@ const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 const environment = useTestEnvironment();
 let db: Db;
 let wallet: RecipientClient;
-/** A username that differs in each test. */
 let name: string;
 let nameCount = 0;
 

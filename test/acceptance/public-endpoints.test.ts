@@ -12,8 +12,6 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Unauthenticated endpoints: info, name lookup and verify URLs. */
-
 let environment: TestEnvironment;
 let firstRelay: FakeNostrRelay;
 let secondRelay: FakeNostrRelay;
@@ -126,13 +124,12 @@ describe('GET /lnurl/verify/:token', () => {
   });
 
   it.each([
-    ['unknown', '0'.repeat(64), 'no-store'],
-    ['in upper case', 'A'.repeat(64), 'no-store'],
-    ['wrongly encoded', `%zz${'0'.repeat(61)}`, null],
-  ])('returns "Not found" for a token that is %s', async (_case, token, cacheControl) => {
+    ['unknown', '0'.repeat(64)],
+    ['in upper case', 'A'.repeat(64)],
+  ])('returns "Not found" for a token that is %s', async (_case, token) => {
     const response = await sendRawRequest(environment.origin, `/lnurl/verify/${token}`);
     expectErrorResponse(response, 200, { status: 'ERROR', reason: 'Not found' });
-    expect(response.headers.get('cache-control')).toBe(cacheControl);
+    expect(response.headers.get('cache-control')).toBe('no-store');
   });
 });
 

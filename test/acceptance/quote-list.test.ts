@@ -3,8 +3,6 @@ import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-
 import type { ApiResponse, RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** `GET /api/v2/wallet/quotes`. */
-
 const LIST_PATH = '/api/v2/wallet/quotes';
 const FIRST_PAID_AT_SECONDS = FIRST_PAID_AT_MS / 1000;
 

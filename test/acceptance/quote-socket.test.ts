@@ -12,8 +12,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** The quote WebSocket. */
-
 const SOCKET_PATH = '/api/v2/ws/quote';
 
 /** RFC 6455 close codes. */
@@ -158,7 +156,6 @@ it('responds to a plain HTTP request that this is a WebSocket endpoint', async (
   expect([status, body]).toEqual([400, { error: true, code: 'invalid', message }]);
 });
 
-/** Opens a socket without authentication. */
 function openSocket(origin: string): TestQuoteSocket {
   const socket = new TestQuoteSocket(origin);
   onTestFinished(() => socket.connection.terminate());

@@ -212,7 +212,6 @@ async function fetchStatus({ url }: Service, forwardedFor: string): Promise<numb
   return (await sendRawRequest(url, INFO_PATH, { headers })).status;
 }
 
-/** Returns a client address that no test has used yet. */
 function newAddress(): string {
   addressCount += 1;
   return `198.18.${addressCount >> 8}.${addressCount & 255}`;

@@ -100,7 +100,6 @@ async function get(url: string): Promise<any> {
   return body;
 }
 
-/** The customer pays, and the service records the payment. */
 async function pay({ pr }: Order): Promise<void> {
   environment.mint.pay(pr);
   const quotes = environment.database.db.selectFrom('quotes').where('request', '=', pr);

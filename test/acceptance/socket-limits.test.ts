@@ -11,8 +11,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Limits for clients of the quote WebSocket. */
-
 const SOCKET_PATH = '/api/v2/ws/quote';
 
 type Headers = Record<string, string>;
@@ -164,7 +162,6 @@ async function openRawSocket(origin: string): Promise<RawWebSocket> {
   return rawSocket;
 }
 
-/** Opens a socket and waits for its challenge. */
 async function openSocket(origin: string, headers: Headers = {}): Promise<TestQuoteSocket> {
   const socket = new TestQuoteSocket(origin, SOCKET_PATH, headers);
   onTestFinished(() => socket.connection.terminate());
@@ -194,7 +191,6 @@ async function signIn(wallet: RecipientClient, origin: string): Promise<TestQuot
   return socket;
 }
 
-/** Returns the HTTP response to a rejected handshake. */
 async function getHandshakeRejection(
   origin: string,
   headers: Headers = {},
@@ -215,7 +211,6 @@ function encodeCloseFrame(code: number): string {
   return Buffer.from([0x88, 2, code >> 8, code & 0xff]).toString('latin1');
 }
 
-/** Sends the same frame as fast as possible until the server closes the connection. */
 async function floodUntilClosed(rawSocket: RawWebSocket, frame: Buffer): Promise<void> {
   const batch = Buffer.concat(Array.from({ length: 1_000 }, () => frame));
   while (!rawSocket.connection.closed && rawSocket.connection.writable) {

@@ -221,7 +221,6 @@ describe('nutpost trace while the service runs', () => {
     expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', triedKinds: ['quote_id'] });
   });
 
-  /** Creates a recipient with their own mint. */
   async function createRecipient() {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);

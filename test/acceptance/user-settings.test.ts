@@ -14,8 +14,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Reading and changing a user's settings. */
-
 const UNKNOWN_MINT = {
   code: 'mint_unusable',
   message: 'Could not get mint info. Is this a valid mint url?',
@@ -228,7 +226,6 @@ describe('PATCH /api/v2/user/lock', () => {
   });
 });
 
-/** Creates a wallet that uses a second service on the same database. */
 async function createWalletOfSecondService(env: Record<string, string>): Promise<RecipientClient> {
   const service = await useAdditionalService(environment, env);
   return new RecipientClient(service.publicOrigin);

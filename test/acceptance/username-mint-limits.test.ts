@@ -5,8 +5,6 @@ import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Username purchases at a mint that limits swaps. */
-
 const PRICE_SAT = 16;
 /** Longer than the service pauses after refusals. */
 const PAUSE_MS = 4 * 60_000;

@@ -160,7 +160,6 @@ it('deletes failed purchases after the retention period and keeps completed ones
   expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({ ...counts, failed: 0 });
 });
 
-/** Starts another mint and another service with an empty database. */
 async function createSeparateEnvironment(
   switches: Partial<TestMintSwitches> = {},
 ): Promise<TestEnvironment> {
@@ -180,7 +179,6 @@ async function buy(name: string) {
   return response;
 }
 
-/** Mints proofs that are worth the price each. */
 async function mintPriceProofs(count: number): Promise<Proof[]> {
   const sumSat = count * PRICE_SAT;
   const { quote, request } = await payer.wallet.createMintQuoteBolt11(sumSat);

@@ -10,8 +10,6 @@ import {
 import { fetchUsernameOwner, requestUsername } from '../helpers/recipients/username-requests.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Buying a username. */
-
 const PRICE_SAT = 21;
 const MAX_PAID_SAT = 23;
 const SECOND_MS = 1_000;
@@ -247,7 +245,6 @@ describe('a username price of 0', () => {
   });
 });
 
-/** Requests a username and pays its price. */
 async function buyUsername(wallet: RecipientClient, name: string): Promise<ApiResponse> {
   return requestUsername(wallet, name, await payer.mintToken(PRICE_SAT));
 }

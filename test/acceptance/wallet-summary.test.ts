@@ -2,8 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** `GET /api/v2/wallet/summary`: the totals of a recipient's payments. */
-
 const PATH = '/api/v2/wallet/summary';
 
 const environment = useTestEnvironment();
@@ -17,7 +15,6 @@ describe('GET /api/v2/wallet/summary', () => {
       { paidAtMs: 3_000, amountSat: 300, state: 'INFLIGHT' },
       { paidAtMs: 4_000, amountSat: 4_000, state: 'ISSUED' },
     ]);
-    // Not paid.
     await environment.requestInvoice(wallet, 50_000);
     const { status, body } = await wallet.get(PATH);
     const waiting = { payments: 2, amount: 320 };

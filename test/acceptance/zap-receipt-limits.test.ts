@@ -142,7 +142,6 @@ async function requestZapInvoice(
   return (await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}?${query}`)).body;
 }
 
-/** @returns the invoice */
 async function payZap(
   environment: TestEnvironment,
   wallet: RecipientClient,

@@ -16,8 +16,6 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Zaps from the payer's request to the receipt at the relays (NIP-57). */
-
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600 * SECOND_MS;
 
@@ -37,14 +35,6 @@ describe('a paid zap', () => {
     const [quote] = await zap.wallet.listPaidQuotes();
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
-  });
-
-  it('has its receipt at the operator’s relay if it names no usable relay', async () => {
-    const { operatorRelay, payZap } = await startService();
-    const zap = await payZap(['wss://10.0.0.1', 'no']);
-    await operatorRelay.waitForEvents(1);
-    const [receipt] = operatorRelay.events.values();
-    await expectValidReceipt(receipt, zap);
   });
 });
 

@@ -12,7 +12,6 @@ import { LogCapture } from '../helpers/service/log-capture.ts';
 import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { createTestConfig } from '../helpers/service/test-environment.ts';
 
-/** Nothing listens on this port. */
 const MINT_URL = 'http://127.0.0.1:1';
 
 let dataDir: string;

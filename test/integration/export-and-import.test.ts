@@ -121,7 +121,6 @@ function importInto(database: Database, archive: string) {
   return runOperatorCommand(database, ['import'], { terminal: new FakeTerminal(archive) });
 }
 
-/** Reads all exported columns of all exported tables. */
 async function readContent({ db }: Database): Promise<Record<string, unknown[]>> {
   const content: Record<string, unknown[]> = {};
   for (const table of ARCHIVE_TABLES) {

@@ -226,14 +226,12 @@ async function insertQuote(overrides: Partial<NewQuote> = {}): Promise<NewQuote>
   return quote;
 }
 
-/** Inserts one quote for each recipient. */
 async function insertUnpaidQuotes(recipients: readonly string[]): Promise<NewQuote[]> {
   const quotes = recipients.map((recipient) => buildUnpaidQuote(recipient));
   await insertQuotes(db, quotes);
   return quotes;
 }
 
-/** Lists the payments of the recipient, newest first. */
 async function listPayments() {
   const page = { sinceSeconds: null, limit: 50, offset: 0 };
   const { quotes } = await listPaidQuotes(db, pubkey, page, clock.nowMs);

@@ -252,7 +252,6 @@ async function receiveUpdates(socket: TestQuoteSocket): Promise<string[]> {
   return (await socket.drainMessages()).map(({ payload }) => payload.quoteId);
 }
 
-/** Returns the quote ids of the list, oldest first. */
 async function listIds(): Promise<unknown[]> {
   return (await wallet.listPaidQuotes()).map(({ quoteId }) => quoteId).reverse();
 }
@@ -261,7 +260,6 @@ function idsOf(quotes: readonly NewQuote[]): string[] {
   return quotes.map(({ quoteId }) => quoteId);
 }
 
-/** Returns the distinct payment times in the list, the newest first. */
 async function listPaymentTimes(): Promise<number[]> {
   return [...new Set((await wallet.listPaidQuotes()).map(({ paidAt }) => Number(paidAt)))];
 }

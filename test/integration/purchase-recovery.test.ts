@@ -260,7 +260,6 @@ describe('a purchase whose swap gets no answer although the token is unspent', (
     await expectSoldOnce(purchase.token);
   });
 
-  /** Runs the recovery job until an amount of time has passed. */
   async function recoverFor(durationMs: number): Promise<void> {
     const endsAtMs = clock.now() + durationMs;
     while (clock.now() < endsAtMs) {
@@ -303,7 +302,6 @@ async function startProcess(): Promise<string> {
   return service.publicOrigin;
 }
 
-/** Creates the recovery job of another process. */
 function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promise<void> } {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   cleanups.push(() => fetch.close());

@@ -209,7 +209,6 @@ async function createDispatcher(log = createLogger('silent')) {
 
 let receiptCount = 0;
 
-/** Inserts signed receipts that are due now at each relay. */
 function insertDueReceipts(count: number, ...relays: readonly { url: string }[]) {
   const events = Array.from({ length: count }, () => {
     receiptCount += 1;
@@ -240,7 +239,6 @@ async function waitForBackoff(relayUrl: string): Promise<void> {
   );
 }
 
-/** Returns the logged events about relays. */
 function relayEventsIn({ lines }: LogCapture): unknown[] {
   return lines.map((line) => JSON.parse(line).event).filter((event) => event?.startsWith('relay_'));
 }

@@ -102,7 +102,6 @@ describe('a withdrawal', () => {
   });
 });
 
-/** Adds the proofs of 100 sold usernames, which are 600 proofs. */
 async function addProofsOfSoldUsernames({ db, mint }: TreasuryFixture): Promise<void> {
   const proofs = Array.from({ length: 100 }, (_, saleIndex) =>
     PROOF_AMOUNTS_SAT.map((amount) => ({

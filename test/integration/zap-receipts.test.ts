@@ -173,7 +173,6 @@ function createRecorder({ zapMintUrls = [UNREACHABLE_MINT_URL], maxReceiptsPerHo
     log: logs.log,
   });
   const recorder = {
-    /** Number of notifications about new receipts. */
     notificationCount: 0,
     async record(quotes: NewQuote | readonly NewQuote[], state: ObservedState): Promise<void> {
       await recordObservations(
@@ -196,7 +195,6 @@ function createRecorder({ zapMintUrls = [UNREACHABLE_MINT_URL], maxReceiptsPerHo
   return recorder;
 }
 
-/** Inserts an unpaid quote with a zap request. */
 async function insertZapQuote(): Promise<NewQuote> {
   const quote = buildZapQuote();
   await insertQuotes(db, [quote]);
