@@ -6,8 +6,8 @@ import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import { MAX_UNSUBSCRIBED_QUOTES } from '../../src/watcher/limits.ts';
+import { AsyncQueue } from '../helpers/async-queue.ts';
 import {
-  AsyncQueue,
   buildQuoteNotification,
   type FakeMintConnection,
   FakeWebSocketMint,
@@ -68,7 +68,7 @@ describe('MintSubscription', () => {
     // Only this message is valid.
     connection.sendQuoteState('a', 'PENDING');
     expect(await observations.next()).toEqual({ quoteId: 'a', state: 'INFLIGHT' });
-    expect(observations.size).toBe(0);
+    expect(observations.items).toEqual([]);
   });
 
   it('reconnects with exponential backoff while the mint rejects handshakes', async () => {
@@ -191,7 +191,7 @@ describe('MintSubscription to a rate-limiting mint', () => {
       expect(await subscribeOutcomes.next()).toBe('rate_limited');
       await advanceTime(RATE_LIMIT_COOLDOWN_MS - 10);
       subscription.subscribe(['c']);
-      expect(connection.requests.size).toBe(0);
+      expect(connection.requests.items).toEqual([]);
       await advanceTime(SECOND_MS + 10);
       const resubscription = await connection.requests.next();
       expect(resubscription.params.filters.toSorted()).toEqual(['b', 'c']);

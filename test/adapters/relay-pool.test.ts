@@ -62,7 +62,6 @@ describe('RelayPool.publish', () => {
   it('accepts a response that arrived while this process was busy', async () => {
     const relay = await startScriptedRelay((send, [, { id }]) => {
       send(['OK', id, true, '']);
-      // The timeout elapses before the response is read.
       setImmediate(() => {
         const blockedMs = LONG_TIMEOUT_MS + SHORT_TIMEOUT_MS;
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs);

@@ -5,7 +5,6 @@ const TIMEOUT_MS = 90_000;
 
 const RETRY_INTERVAL_MS = 20;
 
-/** Calls `assertion` repeatedly until it does not throw, and returns its result. */
 export function eventually<T>(assertion: () => T): Promise<Awaited<T>> {
   return vi.waitFor(assertion, { timeout: TIMEOUT_MS, interval: RETRY_INTERVAL_MS }) as Promise<
     Awaited<T>

@@ -117,7 +117,6 @@ async function openNewSqliteDatabase(): Promise<Database> {
   return open({ kind: 'sqlite', dataDir: newDataDir.dataDir });
 }
 
-/** Imports an archive, and exports the database again. @returns the rows of the new archive */
 async function importAndExport(archive: string, target: Database): Promise<string[]> {
   const terminal = new FakeTerminal(archive);
   expect(await runOperatorCommand(target, ['import'], { terminal })).toMatchObject({
@@ -138,7 +137,6 @@ function rowsOf(archive: string): string[] {
   return archive.split('\n').slice(1);
 }
 
-/** Inserts paid quotes for every user, with one event in the history of each quote. */
 async function insertManyPayments(location: DatabaseLocation): Promise<void> {
   const database = await openDatabase(location, () => undefined);
   const states = ['PAID', 'ISSUED', 'INFLIGHT'] as const;
@@ -159,7 +157,6 @@ async function insertManyPayments(location: DatabaseLocation): Promise<void> {
   await database.close();
 }
 
-/** Returns the quote list of each user, sorted by the users' keys. */
 async function readQuoteLists(location: DatabaseLocation) {
   const database = await openDatabase(location, () => undefined);
   const users = await database.db.selectFrom('users').select('pubkey').orderBy('pubkey').execute();

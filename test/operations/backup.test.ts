@@ -15,7 +15,6 @@ import { parseMarkdown } from './documents/markdown.ts';
 
 const PAGE = path.resolve(import.meta.dirname, '../../docs/operations/backup.md');
 
-/** Name of the copy in the documented commands. */
 const COPY_NAME = 'copy.sqlite';
 
 const COPY_COMMANDS = parseMarkdown(fs.readFileSync(PAGE, 'utf8'))
@@ -23,14 +22,12 @@ const COPY_COMMANDS = parseMarkdown(fs.readFileSync(PAGE, 'utf8'))
   .filter((text) => text.includes('vacuum into'))
   .map((script) => ({ tool: script.includes('node -e') ? 'Node' : 'sqlite3', script }));
 
-/** The data directory in the documented commands. */
 const DOCUMENTED_DATA_DIR = '/var/lib/nutpost';
 
 /** 40 MB in total. The file is so large that the writer commits many times during a copy. */
 const ROW_COUNT = 4_000;
 const LONG_VALUE = 'x'.repeat(10_000);
 
-/** A copy takes about a second. */
 const COPY_TIMEOUT_SECONDS = 30;
 
 /** Program of a worker thread that commits up to a thousand times a second. */

@@ -106,7 +106,6 @@ describe('compose file', () => {
   );
 });
 
-/** Returns the arguments of each instruction of a kind, such as `ENV`. */
 function findInstructions(instruction: string): string[] {
   const lines = dockerfile.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
   return [...lines].map(([, value = '']) => value);

@@ -6,8 +6,6 @@ import { openDatabase } from '../../src/database/database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Tests what `nutpost doctor` reports about a server with a standby server, and about the standby server itself. */
-
 let mint: TestMint;
 let primary: PostgresCluster;
 let standby: PostgresCluster;
@@ -71,7 +69,6 @@ function createEnv(databaseUrl: string): Record<string, string> {
   };
 }
 
-/** Returns the level and the check of each finding, such as `warning database.replication`. */
 async function runDoctorOn(databaseUrl: string): Promise<string[]> {
   const findings = await runDoctor(() => undefined, createEnv(databaseUrl));
   return findings.map(({ level, check }) => `${level} ${check}`);

@@ -13,8 +13,6 @@ import {
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Tests the problems of a PostgreSQL server that `nutpost doctor` reports. */
-
 let mint: TestMint;
 let database: TemporaryPostgresDatabase;
 let client: pg.Client;
@@ -65,13 +63,6 @@ it('reports an unreachable server and a missing database, without the password',
   }
 });
 
-it('reports a read-only database', async () => {
-  await client.query(`alter database ${databaseName} set default_transaction_read_only to on`);
-  expect(await runDoctorForCodes()).toContain('problem database.read_only');
-  await client.query(`alter database ${databaseName} reset default_transaction_read_only`);
-  expect(await runDoctorForCodes()).not.toContain('problem database.read_only');
-});
-
 it('reports a database user without the right to read or write, and still checks the mint', async () => {
   const role = `stranger_${randomBytes(4).toString('hex')}`;
   const urlOfRole = new URL(database.url);
@@ -109,7 +100,6 @@ function runDoctorOn(databaseUrl: string) {
   });
 }
 
-/** Returns the level and the check of each finding, such as `warning database.migrations`. */
 async function runDoctorForCodes(url = database.url): Promise<string[]> {
   return (await runDoctorOn(url)).map(toCode);
 }

@@ -13,7 +13,6 @@ const REQUEST_DELAY_MS = 10;
 /** The test waits for this many responses in each phase: before, during and after the full disk. */
 const RESPONSES_PER_PHASE = 50;
 
-/** A slower response fails the test. Even on a busy machine, no response takes this long. */
 const RESPONSE_TIMEOUT_MS = 5_000;
 
 const UNAVAILABLE_RESPONSE = {

@@ -33,7 +33,6 @@ const NORMALISED_MINT_URLS = new Map([
   ['https://other.example/Bitcoin//', 'https://other.example/Bitcoin'],
 ]);
 
-/** Lengths of the recipients' lists: from an empty list to three pages of 50. */
 const LIST_LENGTHS = [0, 1, 2, 49, 50, 51, 130];
 
 const cleanup = new AsyncDisposableStack();
@@ -334,7 +333,6 @@ async function expectImportedLists(): Promise<void> {
   }
 }
 
-/** Creates a quote at the test mint. @returns its npubcash fields */
 async function createMintInvoice() {
   const { body } = await requestJson(mint.url, '/v1/mint/quote/bolt11', {
     method: 'POST',

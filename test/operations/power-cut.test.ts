@@ -120,7 +120,6 @@ async function simulateRecipient(
   return invoices;
 }
 
-/** Returns the result of SQLite's integrity check, and for each invoice in the database whether it is paid. */
 function readInvoices(dataDir: string) {
   const database = new DatabaseSync(sqliteFilePath(dataDir));
   const integrity = database.prepare('pragma integrity_check').get()?.['integrity_check'];

@@ -96,7 +96,6 @@ it('stops without failing a request, sends an error to every socket, and release
   await sendingRequests;
   await Promise.all(requests);
 
-  // The remaining process lists the payment of every invoice that either process returned.
   for (const invoice of invoices) {
     mint.pay(invoice);
   }

@@ -19,8 +19,6 @@ import { installDebianPackages, pathExists, runProgram } from '../../scripts/deb
 import { SETTING_NAMES } from '../../src/config.ts';
 import { installSystemdScript } from './documents/systemd-script.ts';
 
-/** Tests the files in deploy/systemd/: the unit, the script that runs nutpost commands, and the installation. */
-
 const SYSTEMD_FOLDER = path.resolve(import.meta.dirname, '../../deploy/systemd');
 
 const ANALYZER = '/usr/bin/systemd-analyze';

@@ -17,7 +17,6 @@ const TEST_TIMEOUT_MS = 120_000;
 /** The service may log that the database, the LISTEN connection and each background job failed, but not each attempt. */
 const MAX_WARNINGS = 20;
 
-/** More than the pool has connections. */
 const CONCURRENT_REQUESTS = 30;
 
 let cluster: PostgresCluster;
@@ -116,7 +115,6 @@ async function createConfig() {
   return { mint, config: createTestConfig(mint.url, { DATABASE_URL: url }) };
 }
 
-/** Makes the server read-only or writable, also for the existing connections. */
 async function setReadOnly(isReadOnly: boolean): Promise<void> {
   const setting = `default_transaction_read_only = ${isReadOnly}`;
   await runStatement(cluster.url, `alter system set ${setting}`);

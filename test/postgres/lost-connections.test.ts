@@ -25,7 +25,6 @@ const QUERY_TIMEOUT_ERROR = {
 };
 
 let proxy: InterruptibleProxy;
-/** The URL of the database through the proxy. */
 let url: URL;
 let db: Kysely<DatabaseSchema>;
 
@@ -126,7 +125,6 @@ it('reconnects the connection for LISTEN, and reports since when notifications m
   expect(listenConnection.isConnected).toBe(true);
 });
 
-/** @returns 1 */
 async function runQuery(connection: Kysely<DatabaseSchema>): Promise<number | undefined> {
   const { rows } = await sql<{ one: number }>`select ${1}::int as one`.execute(connection);
   return rows[0]?.one;
@@ -135,7 +133,6 @@ async function runQuery(connection: Kysely<DatabaseSchema>): Promise<number | un
 /** A TCP proxy that can stop forwarding on its existing connections. */
 class InterruptibleProxy {
   readonly port: number;
-  /** How many connections were opened. */
   connectionCount = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -161,7 +158,6 @@ class InterruptibleProxy {
     return new InterruptibleProxy(server, target);
   }
 
-  /** Drops all data that is sent on the existing connections from now on. */
   interruptConnections(): void {
     for (const socket of this.#sockets) {
       socket.unpipe();
@@ -169,7 +165,6 @@ class InterruptibleProxy {
     }
   }
 
-  /** Waits until data was dropped. */
   async waitForDroppedData(): Promise<void> {
     await this.#droppedData.promise;
   }

@@ -24,14 +24,12 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 /** Several processes share a PostgreSQL database. Only the process with the lease of a mint watches it. */
 
-/** If a process is killed, another one watches the mint within this time. */
 const TAKEOVER_TIMEOUT_MS = 20_000;
 
 /** Processes try to lease mints every second. This is longer, because the machine may be busy. */
 const LEASE_TIMEOUT_MS = 30_000;
 
 const INVOICE_COUNT = 5;
-/** How often the watcher polls a new quote. */
 const POLL_INTERVAL_MS = 4_000;
 
 let testDatabase: TestDatabase;
@@ -139,7 +137,6 @@ it(
   3 * TAKEOVER_TIMEOUT_MS,
 );
 
-/** Starts two services with the same mint and test clock, but separate connections. */
 async function startTwoServices(switches: Partial<TestMintSwitches>) {
   const clock = new TestClock();
   const mint = await startTestMint(switches, { now: clock.now });
@@ -195,7 +192,6 @@ async function waitForLeaseHolder(): Promise<string | undefined> {
   );
 }
 
-/** Receives an update for each invoice. @returns the quote ids */
 async function receiveUpdates(socket: TestQuoteSocket): Promise<string[]> {
   const quoteIds: string[] = [];
   while (quoteIds.length < INVOICE_COUNT) {

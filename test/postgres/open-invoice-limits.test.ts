@@ -47,7 +47,6 @@ async function start(database: Database, mint: TestMint, limit: string): Promise
   return service;
 }
 
-/** Requests an invoice for one recipient from each service, one after the other. */
 async function requestInvoices(
   services: readonly Service[],
   wallet: RecipientClient,

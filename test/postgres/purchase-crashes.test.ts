@@ -22,7 +22,6 @@ import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/service/test-e
 const PRICE_SAT = 16;
 const USERNAME = 'alice';
 
-/** Longer than usual, because the machine may be busy. */
 const TEST_TIMEOUT_MS = 180_000;
 const RECOVERY_TIMEOUT_MS = 90_000;
 
@@ -114,7 +113,6 @@ function startProcess(): NutpostProcess {
   });
 }
 
-/** Requests a username and kills the process at a step of the purchase. The buyer gets no response. */
 async function killDuringPurchase(
   process: NutpostProcess,
   block: BlockProcess,
@@ -137,7 +135,6 @@ function toBlockingPoint(hold: Hold): BlockingPoint {
   return { reached: hold.reached, unblock: () => hold.release() };
 }
 
-/** Completes the purchase after the buyer disconnects. */
 function blockAfterCompletion(disconnectBuyer: () => void): BlockingPoint {
   const hold = mint.holdNext('POST /v1/swap', 'after');
   const reached = hold.reached.then(async () => {
@@ -161,7 +158,6 @@ async function readPurchaseStates(): Promise<string[]> {
   return rows.map(({ state }) => state);
 }
 
-/** Expects that the buyer has the username, and that the treasury has its price once. */
 async function expectSoldOnce(
   wallet: RecipientClient,
   token: string,

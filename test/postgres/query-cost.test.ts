@@ -49,11 +49,9 @@ const OTHER_ADDRESS_HASHES = 'b1b2c3d4e5f60718';
 const NEXT_SECOND_MS = FIRST_PAID_AT_MS + 10_000;
 
 const database = useTestDatabase();
-/** A recipient with many payments and many open quotes. */
 let pubkey: string;
 /** 500 of the payments are listed. The other 2,000 are dated {@link NEXT_SECOND_MS}. */
 const burstRecipient = randomPubkey();
-/** The only quote of another recipient. */
 const quote = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
 const { paymentHash, quoteId } = quote;
 

@@ -111,7 +111,6 @@ it(
   TEST_TIMEOUT_MS,
 );
 
-/** Creates a recipient with its own mint, and a quote socket at each service. */
 async function createRecipient(origins: readonly string[], switches: { hasWebSocket: boolean }) {
   const mint = await startTestMint(switches);
   const wallet = new RecipientClient(origins[0] ?? '');
@@ -129,7 +128,6 @@ async function createRecipient(origins: readonly string[], switches: { hasWebSoc
 const LOCK_PATH = '/api/v2/user/lock';
 
 const REASON = expect.any(String);
-/** Responses while the database is unavailable. */
 const API_ERROR: FailureResponse = {
   status: 503,
   body: { error: true, code: 'database_unavailable', message: REASON },
@@ -140,7 +138,6 @@ const NIP05_ERROR: FailureResponse = {
   body: { error: true, code: 'database_unavailable', message: REASON },
 };
 
-/** Receives updates until there was one for each quote. */
 async function receiveUpdates(socket: TestQuoteSocket, quoteIds: readonly string[]): Promise<void> {
   const missing = new Set(quoteIds);
   while (missing.size > 0) {

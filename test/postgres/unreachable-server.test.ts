@@ -5,7 +5,6 @@ import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Starting a process takes a second, and much longer on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
 
 const PASSWORD = 'a-secret-password';

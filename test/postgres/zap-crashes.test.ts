@@ -23,7 +23,6 @@ import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
 /** These tests kill a process while it creates or delivers the receipt of a zap. */
 
-/** A test starts two processes, which takes long on a busy machine. */
 const TEST_TIMEOUT_MS = 240_000;
 
 const DELIVERY_TIMEOUT_MS = 120_000;
@@ -31,7 +30,6 @@ const DELIVERY_TIMEOUT_MS = 120_000;
 let testDatabase: TestDatabase;
 let database: Database;
 let mint: TestMint;
-/** Does not respond at first in some tests. */
 let firstRelay: FakeNostrRelay;
 /** The first relay, another relay of the zap request, and the operator's relay. */
 let relays: FakeNostrRelay[];
@@ -139,7 +137,6 @@ async function expectOneReceipt(
   expect(quotes).toMatchObject([{ zapRequest: zapRequestJson, paidAt: receipt.created_at }]);
 }
 
-/** Returns the state of the delivery to each relay. */
 async function readDeliveryStates(): Promise<string[]> {
   const rows = await database.db
     .selectFrom('zap_receipt_deliveries')

@@ -6,7 +6,6 @@ import { createDataDir, createTestDatabase, isPostgres, toDatabaseEnv } from './
 
 /** A closed database, which a test opens in child processes. The recipient Alice has the username `alice`. */
 export interface DatabaseWithAlice {
-  /** Environment variables with which a nutpost process uses this database. */
   env: Record<string, string>;
   location: DatabaseLocation;
   alice: RecipientClient;

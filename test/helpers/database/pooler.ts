@@ -9,14 +9,12 @@ export function requirePoolerUrl(): string {
   return url;
 }
 
-/** A row of `show servers`. */
 interface PoolerServerConnection {
   database: string;
   /** The port of PgBouncer's side of the connection. */
   local_port: number;
 }
 
-/** Returns PgBouncer's connections to the PostgreSQL server. */
 export async function listServerConnections(poolerUrl: string): Promise<PoolerServerConnection[]> {
   const console = new pg.Client({ connectionString: new URL('/pgbouncer', poolerUrl).href });
   await console.connect();

@@ -5,7 +5,6 @@ import type { DatabaseSchema } from '../../../src/database/schema.ts';
 
 /** A point in the service's work where a test blocks the service, to kill the service's process there. */
 export interface BlockingPoint {
-  /** Resolves when the service is blocked. */
   reached: Promise<unknown>;
   unblock: () => unknown;
 }
@@ -44,7 +43,6 @@ export async function blockWrites(
   };
 }
 
-/** Waits until a condition is true. @throws after a minute */
 export async function waitUntil(condition: () => boolean | Promise<boolean>): Promise<void> {
   await vi.waitUntil(condition, { timeout: 60_000, interval: 50 });
 }
@@ -53,7 +51,6 @@ export async function waitForBlockedStatement(database: Database): Promise<void>
   await waitUntil(async () => (await findBackendPids(database, WAITS_FOR_LOCK)).length > 0);
 }
 
-/** Returns the PIDs of the PostgreSQL processes that serve the LISTEN connections of nutpost. */
 export function findListenerPids(database: Database): Promise<number[]> {
   return findBackendPids(database, sql`application_name = 'nutpost listening'`);
 }

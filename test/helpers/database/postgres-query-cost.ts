@@ -57,7 +57,6 @@ export function measureQueryCost(
   });
 }
 
-/** Executes the call, and returns the queries that it executed. */
 async function recordQueries(
   db: Kysely<DatabaseSchema>,
   call: DatabaseCall,
@@ -86,7 +85,6 @@ function toLiteral(value: unknown): string {
   return `'${String(value).replaceAll("'", "''")}'`;
 }
 
-/** The properties of a plan node that this file uses. */
 interface PlanNode {
   /** Only nodes that read a table have this property. */
   'Relation Name'?: string;

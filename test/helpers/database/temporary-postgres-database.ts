@@ -15,7 +15,6 @@ export async function createOperationsDatabase(): Promise<TemporaryPostgresDatab
   return createTemporaryPostgresDatabase(serverUrl, 'template0');
 }
 
-/** @param template name of the database to copy */
 export async function createTemporaryPostgresDatabase(
   serverUrl: string,
   template: string,

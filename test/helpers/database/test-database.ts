@@ -16,7 +16,6 @@ export interface TestDatabase {
   location: DatabaseLocation;
   /** Opens the database as a new process would. A SQLite database can be opened only once at a time. */
   open(): Promise<Database>;
-  /** Removes the database. All connections must be closed. */
   drop(): Promise<void>;
 }
 
@@ -43,7 +42,6 @@ export async function openTestDatabase(): Promise<{
   return { testDatabase, database };
 }
 
-/** @throws if the tests run on SQLite */
 export function requirePostgresUrl({ location }: TestDatabase): string {
   if (location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
@@ -60,7 +58,6 @@ export function toDatabaseEnv(location: DatabaseLocation): Record<string, string
       };
 }
 
-/** Creates an empty directory for the environment variable `DATA_DIR`. */
 export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
   return { dataDir, remove: () => rm(dataDir, { recursive: true, force: true }) };

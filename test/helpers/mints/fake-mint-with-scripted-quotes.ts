@@ -23,7 +23,6 @@ const MINT_INFO = {
   },
 };
 
-/** Every GET request gets the info. */
 export async function startMintWithScriptedQuotes(
   buildQuoteResponse: QuoteResponseBuilder,
   quoteStatus = 200,

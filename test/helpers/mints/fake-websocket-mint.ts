@@ -1,35 +1,12 @@
 import { createServer } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { AsyncQueue } from '../async-queue.ts';
 import { listenOnLoopback } from '../network/loopback-server.ts';
 
 export function buildQuoteNotification(quote: string, state: string): object {
   const params = { subId: 'any', payload: { quote, state } };
   return { jsonrpc: '2.0', method: 'subscribe', params };
-}
-
-export class AsyncQueue<T> {
-  readonly #items: T[] = [];
-  readonly #waitingConsumers: ((item: T) => void)[] = [];
-
-  get size(): number {
-    return this.#items.length;
-  }
-
-  push(item: T): void {
-    const resolveNext = this.#waitingConsumers.shift();
-    if (resolveNext === undefined) {
-      this.#items.push(item);
-    } else {
-      resolveNext(item);
-    }
-  }
-
-  async next(): Promise<T> {
-    return this.#items.length > 0
-      ? (this.#items.shift() as T)
-      : await new Promise((resolve) => this.#waitingConsumers.push(resolve));
-  }
 }
 
 interface JsonRpcRequest {
@@ -38,7 +15,6 @@ interface JsonRpcRequest {
   params: { kind: string; subId: string; filters: string[] };
 }
 
-/** The mint's side of a WebSocket connection. */
 export class FakeMintConnection {
   readonly requests = new AsyncQueue<JsonRpcRequest>();
   readonly socket: WebSocket;

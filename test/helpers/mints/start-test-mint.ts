@@ -3,7 +3,6 @@ import type { TestMintOptions } from '../../../demo/test-mint/state.ts';
 import type { TestMintSwitches } from '../../../demo/test-mint/switches.ts';
 import { TestMint } from '../../../demo/test-mint.ts';
 
-/** Starts a {@link TestMint}, and stops it when the test ends. */
 export async function startTestMint(
   switches: Partial<TestMintSwitches> = {},
   options: Omit<TestMintOptions, 'switches'> = {},

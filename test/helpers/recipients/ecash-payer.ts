@@ -27,7 +27,6 @@ export class EcashPayer {
     return this.encodeToken(await this.mintProofs(amountSat));
   }
 
-  /** Encodes proofs as a `cashuB` token. */
   encodeToken(proofs: Proof[]): string {
     return getEncodedToken({ mint: this.#mint.url, unit: 'sat', proofs });
   }

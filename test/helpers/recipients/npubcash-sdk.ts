@@ -3,7 +3,6 @@ import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
 import { onTestFinished } from 'vitest';
 import type { RecipientClient } from './recipient-client.ts';
 
-/** Creates a client of npubcash-sdk that uses a wallet's key. */
 export function createSdkClient(wallet: RecipientClient, origin = wallet.origin): NPCClient {
   const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
     finalizeEvent(event, wallet.secretKey);

@@ -13,7 +13,6 @@ import type { NewQuote } from '../../../src/quotes/quote-store.ts';
 
 const HOUR_MS = 3_600_000;
 
-/** When a quote of {@link buildUnpaidQuote} was created. */
 export const DEFAULT_QUOTE_CREATED_AT_MS = 1_750_000_000_000;
 
 export const UNREACHABLE_MINT_URL = 'http://127.0.0.1:1';

@@ -1,5 +1,6 @@
 import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { WebSocket } from 'ws';
+import { AsyncQueue } from '../async-queue.ts';
 import { assertMatchesOpenApi } from '../service/openapi-validator.ts';
 
 /** Quotes in each page that npubcash-sdk requests. */
@@ -10,7 +11,6 @@ export interface Nip98Overrides {
   method?: string;
   createdAtSeconds?: number;
   kind?: number;
-  /** Additional tags. */
   tags?: string[][];
 }
 
@@ -30,7 +30,6 @@ export class RecipientClient {
     this.npub = nip19.npubEncode(this.pubkey);
   }
 
-  /** Returns a wallet with the same key that sends its requests to another origin. */
   withOrigin(origin: string): RecipientClient {
     return new RecipientClient(origin, this.#now, this.secretKey);
   }
@@ -112,22 +111,13 @@ export class RecipientClient {
 /** A client of the quote WebSocket that queues received messages. */
 export class TestQuoteSocket {
   readonly connection: WebSocket;
-  readonly #unreadMessages: SocketMessage[] = [];
-  readonly #waitingReaders: ((message: SocketMessage) => void)[] = [];
+  readonly #messages = new AsyncQueue<SocketMessage>();
   readonly #closeCode: Promise<number>;
 
   constructor(origin: string, path = '/api/v2/ws/quote', headers: Record<string, string> = {}) {
     this.connection = new WebSocket(`${origin.replace(/^http/, 'ws')}${path}`, { headers });
     this.#closeCode = new Promise((resolve) => this.connection.once('close', resolve));
-    this.connection.on('message', (data) => {
-      const message = JSON.parse(String(data)) as SocketMessage;
-      const resolveNext = this.#waitingReaders.shift();
-      if (resolveNext === undefined) {
-        this.#unreadMessages.push(message);
-      } else {
-        resolveNext(message);
-      }
-    });
+    this.connection.on('message', (data) => this.#messages.push(JSON.parse(String(data))));
   }
 
   send(type: string, payload?: unknown): void {
@@ -135,14 +125,11 @@ export class TestQuoteSocket {
   }
 
   nextMessage(): Promise<SocketMessage> {
-    const message = this.#unreadMessages.shift();
-    return message === undefined
-      ? new Promise((resolve) => this.#waitingReaders.push(resolve))
-      : Promise.resolve(message);
+    return this.#messages.next();
   }
 
   get unreadMessages(): readonly SocketMessage[] {
-    return this.#unreadMessages;
+    return this.#messages.items;
   }
 
   /** Removes and returns all messages that the service has sent so far. */

@@ -9,7 +9,6 @@ import { TEST_TREASURY_SECRET } from '../service/test-environment.ts';
 import { TestClock } from '../test-clock.ts';
 import { EcashPayer } from './ecash-payer.ts';
 
-/** A treasury that contains ecash of one test mint. */
 export class TreasuryFixture {
   readonly mint: TestMint;
   readonly db: Db;

@@ -1,6 +1,5 @@
 import { type ApiResponse, type RecipientClient, requestJson } from './recipient-client.ts';
 
-/** Sends a wallet's request for a username. The token is the payment. */
 export function requestUsername(
   wallet: RecipientClient,
   username: string,
@@ -19,7 +18,6 @@ export function requestUsername(
   );
 }
 
-/** Returns the key according to NIP-05. */
 export async function fetchUsernameOwner(
   origin: string,
   name: string,

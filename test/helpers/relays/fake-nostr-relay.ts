@@ -90,7 +90,6 @@ export class FakeNostrRelay {
     this.#serve(server);
   }
 
-  /** Waits until this many events are stored, or until the condition is true. */
   async waitForEvents(condition: number | (() => boolean)): Promise<void> {
     const isTrue = typeof condition === 'number' ? () => this.events.size >= condition : condition;
     while (!isTrue()) {
@@ -239,7 +238,6 @@ export class FakeNostrRelay {
     }
   }
 
-  /** Sends an event to the subscriptions that match it. */
   #forwardEvent(event: Event): void {
     for (const client of this.#clients) {
       const messages = [...client.subscriptions]

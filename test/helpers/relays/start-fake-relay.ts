@@ -5,7 +5,6 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { findFreePort } from '../../../scripts/server-process.ts';
 import { FakeNostrRelay } from './fake-nostr-relay.ts';
 
-/** Starts a relay, and stops it when the test ends. */
 export async function startFakeRelay(
   options: Parameters<typeof FakeNostrRelay.start>[0] = {},
 ): Promise<FakeNostrRelay> {

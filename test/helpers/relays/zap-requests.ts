@@ -8,7 +8,6 @@ import {
 import { makeZapRequest } from 'nostr-tools/nip57';
 import { requestJson } from '../recipients/recipient-client.ts';
 
-/** The key with which the service signs zap receipts. */
 export const TEST_ZAP_SECRET_KEY = '2a'.repeat(32);
 
 export const TEST_ZAP_PUBKEY = getPublicKey(Buffer.from(TEST_ZAP_SECRET_KEY, 'hex'));

@@ -14,7 +14,6 @@ export const DISABLED_LIMITS_ENV: Readonly<Record<string, string>> = {
   LIMIT_ZAP_RECEIPTS: '0',
 };
 
-/** Environment variables that restore the default limits in a test environment. */
 export const DEFAULT_LIMITS_ENV: Readonly<Record<string, string>> = Object.fromEntries(
   Object.keys(DISABLED_LIMITS_ENV).map((name) => [name, '']),
 );

@@ -1,6 +1,5 @@
 import type { CommandIo } from '../../../src/operator/command.ts';
 
-/** Captures the output of an operator command, and provides its input. */
 export class FakeTerminal implements CommandIo {
   output = '';
   readonly progressLines: string[] = [];

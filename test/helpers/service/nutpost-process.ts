@@ -87,7 +87,6 @@ export interface CommandExit {
   stderr: string;
 }
 
-/** @param args the command's name, then its arguments */
 export async function runNutpostCommand(
   args: readonly string[],
   env: Record<string, string>,

@@ -124,7 +124,6 @@ export async function useAdditionalService(
   return service;
 }
 
-/** Starts a mint for this test, and makes it the wallet's mint. */
 export async function assignNewTestMint(
   wallet: RecipientClient,
   switches: Partial<TestMintSwitches> = {},

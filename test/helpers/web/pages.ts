@@ -3,12 +3,10 @@ import type { Locator, Page } from 'playwright-core';
 import type { RecipientClient } from '../recipients/recipient-client.ts';
 import type { OpenPageOptions, TestBrowser } from './use-browser.ts';
 
-/** Finds a heading whose text contains a name. */
 export function heading(page: Page, name: string): Locator {
   return page.getByRole('heading', { name });
 }
 
-/** Finds a section of the account page. */
 export function section(page: Page, title: string): Locator {
   return page.getByRole('region', { name: title });
 }

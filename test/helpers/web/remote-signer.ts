@@ -6,9 +6,7 @@ import { onTestFinished } from 'vitest';
 
 /** A remote signer (NIP-46) that holds a user's key. Like a hosted bunker, it communicates with a key of its own. */
 export class RemoteSigner {
-  /** The methods that clients have called, in order. */
   readonly calls: string[] = [];
-  /** If set, the user refuses to sign. */
   refuses = false;
   readonly #relay: Relay;
   readonly #userKey: Uint8Array;

@@ -24,7 +24,6 @@ export interface OpenPageOptions extends BrowserContextOptions {
   expectedStatuses?: readonly number[];
   /** Relays to which the page may connect. All other requests must stay within the page's origin. */
   relays?: readonly string[];
-  /** Prepares the page before it is loaded. */
   prepare?: (page: Page) => Promise<unknown>;
 }
 

@@ -14,9 +14,9 @@ import { createEgress } from '../../../src/net/egress.ts';
 import { loadEventSigner, loadEventVerifier } from '../../../src/nostr/events.ts';
 import { RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
 import { RelayPool } from '../../../src/zaps/relay-pool.ts';
+import { AsyncQueue } from '../../helpers/async-queue.ts';
 import { flood, startHostileMint } from '../../helpers/mints/fake-hostile-mint.ts';
 import {
-  AsyncQueue,
   buildQuoteNotification,
   FakeWebSocketMint,
 } from '../../helpers/mints/fake-websocket-mint.ts';

@@ -15,7 +15,6 @@ export class DocumentShell {
   readonly #services: ChildProcess[] = [];
   #printed = '';
 
-  /** @param folder working directory */
   constructor(folder: string, env: NodeJS.ProcessEnv) {
     this.#folder = folder;
     this.#env = env;
@@ -43,7 +42,6 @@ export class DocumentShell {
     return { hasFailed: false, printed: this.#printed.replace(END_OF_OUTPUT, '') };
   }
 
-  /** Starts the service in a new process group, and waits until the service listens. */
   async startService(script: string): Promise<void> {
     const listening = Promise.withResolvers<void>();
     let printed = '';

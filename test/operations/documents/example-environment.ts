@@ -21,7 +21,6 @@ const ROOT = path.resolve(import.meta.dirname, '../../..');
 /** A new clone of the project does not have these entries of the project folder in its working directory. */
 const UNTRACKED_ENTRIES = new Set(['.git', '.env', 'data']);
 
-/** The examples use these programs. Their Debian packages have the same names. */
 const REQUIRED_PROGRAMS = ['curl', 'jq', 'openssl', 'sqlite3'];
 
 /**

@@ -2,7 +2,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type Document, parseMarkdown } from './markdown.ts';
 
-/** The project that the documents describe. */
 export interface Project {
   root: string;
   /** Output of `nutpost --help`. */
@@ -11,13 +10,11 @@ export interface Project {
 
 /** Names in the documents that look like settings of nutpost but are something else. */
 const EXTERNAL_SETTINGS = new Set([
-  // An example of a misspelt setting.
   'LIMIT_REQUEST',
   'MINT_TRANSACTION_RATE_LIMIT_PER_MINUTE',
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'NOSTR_SECRET_KEY',
-  // A variable of deploy/systemd/nutpost.
   'NUTPOST_ENV',
   'ON_ERROR_STOP',
 ]);

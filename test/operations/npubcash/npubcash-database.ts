@@ -45,7 +45,6 @@ export class NpubcashDatabase {
     await this.#drop();
   }
 
-  /** @returns the `id` of the new row */
   async addUser(
     user: { pubkey: string } & Partial<{ name: string; mint_url: string; lock_quote: boolean }>,
   ): Promise<number> {

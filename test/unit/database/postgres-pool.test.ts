@@ -63,7 +63,6 @@ it('rejects a query at once if 5,000 others wait', async () => {
   expect(await pool.connect()).toBeDefined();
 });
 
-/** Creates a pool of connections to a server that can be down. */
 function createPool() {
   const server = { isDown: false, attempts: 0 };
   const connect = async () => {

@@ -56,7 +56,6 @@ it('reports the failed check and the previous counts while the database is unava
   expect(scrapeResult.sumSeries('nutpost_watched_quotes', { mint: OPERATOR_MINT_URL })).toBe(5);
 });
 
-/** Returns a function that scrapes the metrics of a process with these values. */
 function createScraper({
   quoteCounts = [],
   delays = [],

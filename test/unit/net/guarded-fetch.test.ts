@@ -9,7 +9,6 @@ import { listenOnLoopback } from '../../helpers/network/loopback-server.ts';
 
 // test/security/egress.test.ts covers addresses, ports, redirects, proxies and certificates.
 
-/** GuardedFetch queues further requests to the host. */
 const MAX_IN_FLIGHT_PER_HOST = 16;
 const MAX_QUEUED_PER_HOST = 128;
 

@@ -19,7 +19,6 @@ let clockOffsetMs: number;
 let mint: FakeMint;
 let quotes: WatchedQuotes;
 let poller: QuotePoller;
-/** Everything that had to be recorded. */
 let reports: SourcedObservation[];
 
 beforeEach(() => {
@@ -468,7 +467,6 @@ class FakeMint {
 
 let lastRowId = 0;
 
-/** Watches quotes and, unless `isUnknown`, adds them to the mint. */
 function watch(
   quoteIds: readonly string[],
   options: Partial<WatchedQuote> & { isJustCreated?: boolean; isUnknown?: boolean } = {},

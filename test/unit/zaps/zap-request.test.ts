@@ -199,7 +199,6 @@ function signRequest(options: Partial<ZapRequestOptions> = {}) {
   return createZapRequest({ recipient: RECIPIENT, amountMsat: 21_000, ...options });
 }
 
-/** Replaces the values of a tag, or removes the tag. */
 function replaceTag(
   name: string,
   values: readonly string[] | null,

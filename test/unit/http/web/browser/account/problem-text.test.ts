@@ -5,7 +5,6 @@ import {
   findTokenProblem,
 } from '../../../../../../src/http/web/browser/account/problem-text.ts';
 
-/** The error of `fetch`. */
 const NO_RESPONSE = new TypeError('Failed to fetch');
 const BROKEN_MINT = new ApiError(500, 'unavailable', 'The mint fails.', new Headers());
 
