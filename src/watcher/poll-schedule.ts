@@ -21,8 +21,8 @@ const MAX_INTERVAL_MS = 2 * HOUR_MS;
 const UNPAID_INTERVALS = { ageDivisor: 20, minMs: 4 * SECOND_MS };
 /** By the time since the expiry. */
 const EXPIRED_INTERVALS = { ageDivisor: 3, minMs: MINUTE_MS };
-/** By the time since the payment. Wallets that are online mint the ecash immediately. */
-const PAID_INTERVALS = { ageDivisor: 10, minMs: 15 * SECOND_MS };
+/** By the time since the payment. cdk wallets stall while the list shows PAID for what another device has minted. */
+const PAID_INTERVALS = { ageDivisor: 30, minMs: 15 * SECOND_MS };
 /** By the time since the state. Short, because wallets treat an INFLIGHT quote (the mint is signing) as unpaid. */
 const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
 

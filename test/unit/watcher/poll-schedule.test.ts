@@ -23,7 +23,7 @@ describe('computePollIntervalMs', () => {
     ['for an unpaid quote that is five minutes old', UNPAID, 5 * MINUTE_MS, 15 * SECOND_MS],
     ['for an unpaid quote that expired 15 minutes ago', UNPAID, 1.25 * HOUR_MS, 5 * MINUTE_MS],
     ['for a quote that was paid just now', PAID, 0, 15 * SECOND_MS],
-    ['for a quote that was paid five hours ago', PAID, 5 * HOUR_MS, 30 * MINUTE_MS],
+    ['for a quote that was paid five hours ago', PAID, 5 * HOUR_MS, 10 * MINUTE_MS],
   ])('is five times as long with a subscription %s', (_case, quote, ageMs, intervalMs) => {
     expect(getInterval(quote, CREATED_MS + ageMs)).toBe(intervalMs);
     expect(getInterval(quote, CREATED_MS + ageMs, { isCovered: true })).toBe(5 * intervalMs);
