@@ -12,7 +12,7 @@ export class MintAnomalyCounter {
     this.#log = log;
   }
 
-  report(mintUrl: string, anomaly: MintAnomaly): void {
+  count(mintUrl: string, anomaly: MintAnomaly): void {
     const key = `${anomaly} ${mintUrl}`;
     const count = (this.#counts.get(key) ?? 0) + 1;
     this.#counts.set(key, count);

@@ -5,6 +5,7 @@ import {
   computePaidAtMs,
   computeWatchUntilMs,
   decideTransition,
+  isStateChange,
   type QuoteTransition,
 } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
@@ -26,11 +27,11 @@ export interface Decision {
   change: QuoteChange | null;
 }
 
-/** Decides what an observation changes. Advances the recipient's counter if the observation reports a new payment. */
+/** Decides what an observation changes. A new payment is appended to the recipient's list after the `counter`. */
 export function decideObservation(
   quote: Quote,
   observation: SourcedObservation,
-  counters: ReadonlyMap<string, PaymentCounter>,
+  counter: PaymentCounter | undefined,
   nowMs: number,
 ): Decision {
   const shouldEndWatch = observation.shouldEndWatch === true;
@@ -45,10 +46,9 @@ export function decideObservation(
     anomaly = 'state_regression';
   }
   let change: QuoteChange | null = null;
-  if ('state' in transition) {
+  if (isStateChange(transition)) {
     const { outcome, state } = transition;
-    const payment =
-      outcome === 'payment_received' ? advancePaymentCounter(counters, quote, nowMs) : null;
+    const payment = outcome === 'payment_received' ? appendPayment(counter, nowMs) : null;
     const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
     const watchUntilMs = computeWatchUntilMs({ ...quote, state, paidAtMs });
     change = { id: quote.id, state, watchUntilMs, payment };
@@ -65,18 +65,14 @@ function hasStoredAmountAndInvoice(quote: Quote, observation: QuoteObservation):
   return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
 }
 
-function advancePaymentCounter(
-  counters: ReadonlyMap<string, PaymentCounter>,
-  { pubkey }: Quote,
+function appendPayment(
+  counter: PaymentCounter | undefined,
   nowMs: number,
-): QuoteChange['payment'] {
-  const counter = counters.get(pubkey);
+): NonNullable<QuoteChange['payment']> {
   if (counter === undefined) {
     throw new Error('a first payment needs the locked counter of its recipient');
   }
-  counter.paidCount += 1;
-  counter.lastPaidAtMs = computePaidAtMs(counter, nowMs);
-  return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
+  return { paidAtMs: computePaidAtMs(counter, nowMs), paidSeq: counter.paidCount + 1 };
 }
 
 /** The state of a quote after an observation was recorded. */
@@ -94,7 +90,7 @@ export function toRecordedQuote(decision: Decision): RecordedQuote {
     state: change?.state ?? quote.state,
     paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
     isWatched: (change ?? quote).watchUntilMs !== null,
-    hasStateChanged: 'state' in transition,
+    hasStateChanged: isStateChange(transition),
     isRejected: anomaly !== null,
     source: observation.source,
   };
@@ -108,7 +104,7 @@ export function toQuoteEvents(decision: Decision, atMs: number): NewQuoteEvent[]
   if (anomaly !== null) {
     events.push({ ...common, kind: 'observation_rejected', reason: anomaly, reportedState });
   }
-  if ('state' in transition) {
+  if (isStateChange(transition)) {
     events.push({ ...common, kind: 'state', from: quote.state, to: transition.state, source });
   }
   return events;

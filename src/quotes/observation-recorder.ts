@@ -3,7 +3,11 @@ import { isConstraintViolation } from '../database/errors.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
-import { lockPaymentCounters, savePaymentCounters } from '../recipients/user-store.ts';
+import {
+  lockPaymentCounters,
+  type PaymentCounter,
+  savePaymentCounters,
+} from '../recipients/user-store.ts';
 import {
   type Decision,
   decideObservation,
@@ -14,13 +18,13 @@ import {
 } from './decide-observation.ts';
 import { encodePayloads, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
-import { isPaidQuoteState } from './quote-state.ts';
+import { isPaidQuoteState, isStateChange } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
 import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quote-store.ts';
 
 export interface RecordingContext {
   db: Db;
-  anomalies: Pick<MintAnomalyCounter, 'report'>;
+  anomalies: Pick<MintAnomalyCounter, 'count'>;
   zaps: {
     signReceipts: SignReceipts;
     /** Called after the commit. */
@@ -52,8 +56,8 @@ export interface ReceiptSigningResult {
  * Records what a mint reports about quotes in one transaction, in any order and any number of times. Appends a new
  * payment to the recipient's list, signs its zap receipt if the payment is a zap, and notifies all processes.
  *
- * A report that contradicts the database's constraints changes nothing if it is recorded alone, and fails its batch
- * otherwise. The caller repeats a failed batch one by one.
+ * If an observation violates the database's constraints: in a batch, throws, and the caller repeats the batch one by
+ * one; alone, changes nothing and returns the stored state.
  *
  * @param observations at most one per quote
  * @returns the new states of the quotes; leaves out unknown quotes
@@ -67,14 +71,17 @@ export async function recordObservations(
     const { decisions, receipts } = await transaction(context.db, (tx) =>
       recordInTransaction(context, tx, mintUrl, observations),
     );
-    // After the commit, so that a transaction that is rolled back reports nothing.
-    reportDecisions(context, mintUrl, decisions);
-    reportReceipts(context, receipts);
+    // After the commit, so that a transaction that is rolled back logs nothing.
+    logDecisions(context, mintUrl, decisions);
+    logReceipts(context, receipts);
+    if (receipts.signed.length > 0) {
+      context.zaps?.onReceiptsCreated(receipts.signed.flatMap(({ relayUrls }) => relayUrls));
+    }
     return decisions.map(toRecordedQuote);
   } catch (error) {
     const [observation] = observations;
     if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
-      return await reportInconsistentRows(context, mintUrl, observation, error);
+      return await handleInconsistentRows(context, mintUrl, observation, error);
     }
     throw error;
   }
@@ -99,23 +106,30 @@ async function recordInTransaction(
   const lockedQuotes = await lockQuotesById(tx, mintUrl, quoteIds);
 
   const nowMs = clock();
-  const decisions = lockedQuotes.map((quote) => {
-    const observation = observationsById.get(quote.quoteId) as SourcedObservation;
-    return decideObservation(quote, observation, counters, nowMs);
-  });
+  const advancedCounters = new Map<string, PaymentCounter>();
+  const decisions: Decision[] = [];
+  for (const quote of lockedQuotes) {
+    const { quoteId, pubkey } = quote;
+    const observation = observationsById.get(quoteId) as SourcedObservation;
+    // A batch may contain several payments to one recipient.
+    const counter = advancedCounters.get(pubkey) ?? counters.get(pubkey);
+    const decision = decideObservation(quote, observation, counter, nowMs);
+    const payment = decision.change?.payment;
+    if (counter !== undefined && payment) {
+      const { paidSeq: paidCount, paidAtMs: lastPaidAtMs } = payment;
+      advancedCounters.set(pubkey, { ...counter, paidCount, lastPaidAtMs });
+    }
+    decisions.push(decision);
+  }
   const changes = decisions.flatMap(({ change }) => change ?? []);
   const payments = decisions.flatMap(({ quote, change }): RecordedPayment[] => {
     const { id: quoteRowId, request, paymentHash, pubkey } = quote;
     const paidAtMs = change?.payment?.paidAtMs;
     return paidAtMs === undefined ? [] : [{ quoteRowId, request, paymentHash, paidAtMs, pubkey }];
   });
-  const paidPubkeys = new Set(payments.map(({ pubkey }) => pubkey));
 
   await applyQuoteChanges(tx, changes);
-  await savePaymentCounters(
-    tx,
-    lockedCounters.filter(({ pubkey }) => paidPubkeys.has(pubkey)),
-  );
+  await savePaymentCounters(tx, [...advancedCounters.values()]);
   await addQuoteEvents(
     tx,
     decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
@@ -127,22 +141,23 @@ async function recordInTransaction(
   const updates = decisions.flatMap(({ quote, transition, change }) => {
     const { id, pubkey, quoteId } = quote;
     const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
+    // A payment in a second that a wallet has already read is listed when the next second arrives (ADR 40).
     const listedAtMs = paidAtMs !== null && paidAtMs > nowMs ? paidAtMs : null;
-    const isUpdate = 'state' in transition && paidAtMs !== null;
+    const isUpdate = isStateChange(transition) && paidAtMs !== null;
     return isUpdate ? [{ id, pubkey, quoteId, listedAtMs }] : [];
   });
   await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads(updates));
   return { decisions, receipts };
 }
 
-function reportDecisions(
+function logDecisions(
   { anomalies, log }: RecordingContext,
   mintUrl: string,
   decisions: readonly Decision[],
 ): void {
   for (const { quote, observation, transition, anomaly } of decisions) {
     if (anomaly !== null) {
-      anomalies.report(mintUrl, anomaly);
+      anomalies.count(mintUrl, anomaly);
     }
     const { paymentHash, pubkey, amountSat } = quote;
     const detail = { pubkey, amountSat, mintUrl, source: observation.source };
@@ -150,7 +165,7 @@ function reportDecisions(
       logMilestone(log, 'paid', paymentHash, detail);
     }
     // A payment that is first observed as ISSUED reaches two milestones.
-    if ('state' in transition && transition.state === 'ISSUED') {
+    if (isStateChange(transition) && transition.state === 'ISSUED') {
       logMilestone(log, 'issued', paymentHash, detail);
     }
     if (transition.outcome === 'expired') {
@@ -159,23 +174,17 @@ function reportDecisions(
   }
 }
 
-function reportReceipts(
-  { zaps, log }: RecordingContext,
-  { signed, refused }: ReceiptSigningResult,
-): void {
+function logReceipts({ log }: RecordingContext, { signed, refused }: ReceiptSigningResult): void {
   for (const { paymentHash, id, relayUrls } of signed) {
     logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays: relayUrls.length });
   }
   for (const { paymentHash, reason } of refused) {
     logMilestone(log, 'receipt_refused', paymentHash, { reason });
   }
-  if (signed.length > 0) {
-    zaps?.onReceiptsCreated(signed.flatMap(({ relayUrls }) => relayUrls));
-  }
 }
 
 /** The rows were edited by hand. The quote stays watched until an operator repairs them. */
-async function reportInconsistentRows(
+async function handleInconsistentRows(
   { db, log }: RecordingContext,
   mintUrl: string,
   observation: SourcedObservation,

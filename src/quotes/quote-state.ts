@@ -58,9 +58,16 @@ export function computeWatchUntilMs(quote: QuoteStatus): number | null {
  * What an observation means for a stored quote. With `payment_received` it enters the recipient's list, where
  * `state_changed` is possible. A `state_regression`, to an earlier state, is impossible at an honest mint.
  */
-export type QuoteTransition =
-  | { outcome: 'payment_received' | 'state_changed' | 'expired'; state: QuoteState }
-  | { outcome: 'unchanged' | 'state_regression' };
+export type QuoteTransition = StateChange | { outcome: 'unchanged' | 'state_regression' };
+
+interface StateChange {
+  outcome: 'payment_received' | 'state_changed' | 'expired';
+  state: QuoteState;
+}
+
+export function isStateChange(transition: QuoteTransition): transition is StateChange {
+  return 'state' in transition;
+}
 
 /** @param shouldEndWatch whether the service no longer waits for a late payment */
 export function decideTransition(

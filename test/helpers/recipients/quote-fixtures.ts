@@ -104,7 +104,7 @@ export function createObservationRecorder(
   {
     clock = Date.now,
     log = createLogger('silent'),
-    anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'report'>,
+    anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'count'>,
     zaps = null as RecordingContext['zaps'],
   } = {},
 ) {

@@ -8,10 +8,10 @@ it("logs a mint's anomalies each time their count doubles", () => {
       logged.push(`${fields.event} ${fields.mintUrl} ${fields.anomaly} ${fields.count}`),
   } as never);
   for (let i = 0; i < 9; i += 1) {
-    anomalies.report('a', 'state_regression');
+    anomalies.count('a', 'state_regression');
   }
-  anomalies.report('a', 'amount_or_invoice_mismatch');
-  anomalies.report('b', 'state_regression');
+  anomalies.count('a', 'amount_or_invoice_mismatch');
+  anomalies.count('b', 'state_regression');
   expect(logged).toEqual([
     ...[1, 2, 4, 8].map((count) => `mint_anomaly a state_regression ${count}`),
     'mint_anomaly a amount_or_invoice_mismatch 1',
