@@ -1,8 +1,15 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { TestMint } from '../../demo/test-mint.ts';
 import { createSdkClient, subscribeWithSdk } from '../helpers/recipients/npubcash-sdk.ts';
 import { insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
-import { requestJson } from '../helpers/recipients/recipient-client.ts';
-import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import {
+  assignNewTestMint,
+  setLockQuotes,
+  startAdditionalService,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 
 /** Behavior that specific wallets rely on and that the specification does not require. */
 
@@ -29,13 +36,61 @@ describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses 
       const sdk = createSdkClient(wallet, `${environment.origin}${suffix}`);
       const { ready, updated } = subscribeWithSdk(sdk);
       await ready;
-      mint.pay((await environment.requestInvoice(wallet, 21)).pr);
+      await payInvoice(wallet, mint, 21);
       const quoteId = await updated;
       expect(await sdk.getAllQuotes()).toMatchObject([
         { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
       ]);
     },
   );
+
+  it('changes settings', async () => {
+    const consoleSpy = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    onTestFinished(() => consoleSpy.mockRestore());
+    const wallet = environment.newWallet();
+    const { settings } = createSdkClient(wallet);
+    expect((await settings.setLock(true)).data.user).toEqual({
+      pubkey: wallet.pubkey,
+      mintUrl: environment.mint.url,
+      lockQuote: true,
+    });
+    const { data } = await settings.setMintUrl(`${environment.mint.url}/`);
+    expect(data.user.mintUrl).toBe(environment.mint.url);
+  });
+
+  it('parses an API error', async () => {
+    const consoleSpy = vi.spyOn(console, 'error').mockReturnValue(undefined);
+    onTestFinished(() => consoleSpy.mockRestore());
+    const { settings } = createSdkClient(environment.newWallet());
+    await expect(settings.setMintUrl('nonsense')).rejects.toMatchObject({
+      name: 'ApiError',
+      statusCode: 400,
+      message: 'Could not get mint info. Is this a valid mint url?',
+    });
+  });
+
+  it('gets an error message before the server closes its socket, because it reconnects only after an error message', async () => {
+    const service = await startAdditionalService(environment, {});
+    const { failed, ready } = subscribeWithSdk(
+      createSdkClient(environment.newWallet(), service.publicOrigin),
+    );
+    await ready;
+    await service.stop();
+    expect(await failed).toBe('The server is restarting. Please reconnect.');
+  });
+});
+
+describe('coco, which ignores quotes that were not paid after its newest quote', () => {
+  it('receives all payments of a burst, which it synchronizes after updates', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const amounts = Array.from({ length: 60 }, (_, index) => index + 1);
+    const { received } = await receiveWithCoco(wallet, amounts.length);
+    for (const amountSat of amounts) {
+      await payInvoice(wallet, mint, amountSat);
+    }
+    expect((await received).toSorted((a, b) => a - b)).toEqual(amounts);
+  });
 });
 
 describe('the cdk wallet, which parses strictly and signs settings requests with NIP-98', () => {
@@ -46,12 +101,55 @@ describe('the cdk wallet, which parses strictly and signs settings requests with
         headers: { authorization: wallet.signRequest(path), 'content-type': 'application/json' },
       });
     expect((await signedGet('/api/v2/user/info')).body.data.user.pubkey).toBe(wallet.pubkey);
+    expect((await setLockQuotes(wallet, true)).body.data.user.lockQuote).toBe(true);
     expect((await signedGet('/api/v2/settings')).status).toBe(404);
     const { body } = await signedGet('/api/v2/auth/nip98');
     const list = await requestJson(environment.origin, LIST_PATH, {
       headers: { authorization: `Bearer ${body.data.token}`, 'content-type': 'application/json' },
     });
     expect(list.status).toBe(200);
+  });
+
+  it('gets the payments whose ids it names in `quotes` of the response itself', async () => {
+    const wallet = environment.newWallet();
+    const [quoteId] = await insertPaidQuotes(environment.database, wallet.pubkey, 2);
+    const path = '/api/v2/wallet/quotes/missing';
+    const { body } = await wallet.send('POST', path, { quoteIds: [quoteId, 'unknown'] });
+    const listed = await wallet.listPaidQuotes();
+    expect(body.quotes).toEqual(listed.filter((quote) => quote['quoteId'] === quoteId));
+  });
+
+  it('gets the lock state that the mint confirmed for each quote, because one wrong state fails its whole batch', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const socket = await wallet.openSocket();
+    for (const lockQuotes of [false, true]) {
+      await setLockQuotes(wallet, lockQuotes);
+      await payInvoice(wallet, mint, 1);
+      await socket.nextMessage();
+    }
+    await socket.close();
+    for (const quote of await wallet.listPaidQuotes()) {
+      const lockPubkey = mint.quotes.get(String(quote['quoteId']))?.pubkey;
+      expect(quote['locked']).toBe(lockPubkey === `02${wallet.pubkey}`);
+    }
+  });
+
+  it('finds later payments if it lists quotes since the newest createdAt that it knows', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const socket = await wallet.openSocket();
+    const older = await environment.requestInvoice(wallet, 1);
+    const newer = await environment.requestInvoice(wallet, 2);
+    mint.pay(newer.pr);
+    await socket.nextMessage();
+    const quotes = await wallet.listPaidQuotes();
+    const newestCreatedAt = Math.max(...quotes.map((quote) => Number(quote['createdAt'])));
+    mint.pay(older.pr);
+    await socket.nextMessage();
+    await socket.close();
+    const laterQuotes = await wallet.listPaidQuotes(newestCreatedAt);
+    expect(laterQuotes.map((quote) => quote['request'])).toContain(older.pr);
   });
 });
 
@@ -66,8 +164,76 @@ describe('cashu.me, which signs every request and stops at an empty page', () =>
       });
       return body.data.quotes.map((quote: { quoteId: string }) => quote.quoteId);
     };
-    const pages = await Promise.all([0, 50, 100, 120].map(fetchPage));
-    expect(pages.flat()).toEqual(ids.reverse());
-    expect(pages.at(-1)).toEqual([]);
+    const seenIds: string[] = [];
+    for (let page = await fetchPage(0); page.length > 0; page = await fetchPage(seenIds.length)) {
+      seenIds.push(...page);
+    }
+    expect(seenIds).toEqual(ids.reverse());
+    expect(await Promise.all([fetchPage(0), fetchPage(50), fetchPage(100)])).toEqual([
+      ids.slice(0, 50),
+      ids.slice(50, 100),
+      ids.slice(100),
+    ]);
+  });
+
+  it('gets identical mint URLs from all endpoints and services, because it compares them as text', async () => {
+    const wallet = environment.newWallet();
+    const mint = await assignNewTestMint(wallet);
+    const socket = await wallet.openSocket();
+    await payInvoice(wallet, mint, 21);
+    const { payload } = await socket.nextMessage();
+    await socket.close();
+    const secondService = await useAdditionalService(environment, {
+      DEFAULT_MINT_URL: `${environment.mint.url}/`,
+    });
+    for (const origin of [environment.origin, secondService.publicOrigin]) {
+      const responses = ['/api/v2/user/info', LIST_PATH].map(async (path) => {
+        const headers = { authorization: wallet.signRequest(path, 'GET', { url: origin + path }) };
+        return (await requestJson(origin, path, { headers })).body.data;
+      });
+      const [info, list] = await Promise.all(responses);
+      expect(info.user.mintUrl).toBe(mint.url);
+      expect(list.quotes).toMatchObject([{ quoteId: payload.quoteId, mintUrl: mint.url }]);
+    }
   });
 });
+
+/** Receives payments as version 3.0 of coco-cashu-plugin-npc does. @returns the amounts, once all have arrived */
+async function receiveWithCoco(wallet: RecipientClient, expectedCount: number) {
+  const sdk = createSdkClient(wallet);
+  const received = Promise.withResolvers<number[]>();
+  const amounts: number[] = [];
+  let since = 0;
+  const sync = async () => {
+    const quotes = (await sdk.getQuotesSince(since)).filter(({ paidAt }) => paidAt > since);
+    amounts.push(...quotes.map(({ amount }) => amount));
+    since = Math.max(since, ...quotes.map(({ paidAt }) => paidAt));
+    // The cdk wallet misreads a later time.
+    expect(since).toBeLessThanOrEqual(Date.now() / 1000 + 1);
+    if (amounts.length >= expectedCount) {
+      received.resolve(amounts);
+    }
+  };
+  let lastSync = Promise.resolve();
+  let isSyncPending = false;
+  const { ready } = subscribeWithSdk(sdk, () => {
+    if (!isSyncPending) {
+      isSyncPending = true;
+      lastSync = lastSync.then(() => {
+        isSyncPending = false;
+        return sync();
+      });
+    }
+  });
+  await ready;
+  return { received: received.promise };
+}
+
+async function payInvoice(
+  wallet: RecipientClient,
+  mint: TestMint,
+  amountSat: number,
+): Promise<void> {
+  const { pr } = await environment.requestInvoice(wallet, amountSat);
+  mint.pay(pr);
+}
