@@ -90,6 +90,18 @@ describe('alert rules', () => {
       expect(stdout.trim()).toBe(severity);
     }
   });
+
+  it('has for each rule a test in which the alert fires', async () => {
+    const { tests } = parse(await readFile(ALERT_TESTS_FILE, 'utf8')) as {
+      tests: { alert_rule_test: { alertname: string; exp_alerts: unknown[] }[] }[];
+    };
+    const firingCases = tests
+      .flatMap(({ alert_rule_test: cases }) => cases)
+      .filter(({ exp_alerts: expected }) => expected.length > 0);
+    expect(new Set(firingCases.map(({ alertname }) => alertname))).toEqual(
+      new Set(alertRules.map(({ alert }) => alert)),
+    );
+  });
 });
 
 describe('Grafana dashboard', () => {
