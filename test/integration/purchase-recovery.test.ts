@@ -145,6 +145,27 @@ describe('a purchase', () => {
     await expectSoldOnce(token);
   });
 
+  it('is completed if the response to its swap is lost', async () => {
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 } } };
+    const wallet = new RecipientClient(await startProcess(), clock.now);
+    const token = await payer.mintToken(PRICE_SAT);
+    expect((await requestUsername(wallet, 'alice', token)).status).toBe(503);
+    clock.advance(MAX_BACKOFF_MS);
+    await createRecoveryJob().run();
+    expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
+    await expectSoldOnce(token);
+  });
+
+  it('stays open if the mint rejects its swap, but does not report the state of the token', async () => {
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/checkstate': { error: 1 } } };
+    const wallet = new RecipientClient(await startProcess(), clock.now);
+    const proofs = await payer.mintProofs(PRICE_SAT);
+    await payer.wallet.receive(proofs);
+    const { status } = await requestUsername(wallet, 'alice', payer.encodeToken(proofs));
+    expect(status).toBe(503);
+    expect(await readPurchaseStates()).toEqual(['open']);
+  });
+
   it('fails if the mint reports the token as spent elsewhere when no request can be in transit', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'before');
     const { token, proofs } = await abandonPurchase(hold);

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { BlindSignature, Keyset, OutputPlan } from '../../../src/mints/ecash.ts';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  OutputPlan,
+} from '../../../src/mints/ecash.ts';
 import {
   deriveOutputs,
   selectOutputKeyset,
@@ -14,12 +19,15 @@ const TREASURY_SECRET = 'a treasury secret of more than 32 characters';
 describe.each([0, 1] as const)('the outputs for a keyset id of version %i', async (version) => {
   const mint = new FakeMintKeyset({ version });
   const otherMint = new FakeMintKeyset({ version });
-  const swap = createSwap('purchase 1', { keysetId: mint.keyset.id, amounts: [1, 2, 8] });
-  const outputs = await deriveOutputs(TREASURY_SECRET, swap, 0);
+  const { id: keysetId } = mint.keyset;
+  const rejectedPlan = { keysetId, amounts: [4] };
+  const executedPlan = { keysetId, amounts: [1, 2, 8] };
+  const swap = createSwap('purchase 1', rejectedPlan, executedPlan, rejectedPlan);
+  const outputs = await deriveOutputs(TREASURY_SECRET, swap, 1);
   const signatures = outputs.blindedMessages.map((message) => mint.sign(message));
 
   it('are the same if they are derived again', async () => {
-    const derivedAgain = await deriveOutputs(TREASURY_SECRET, structuredClone(swap), 0);
+    const derivedAgain = await deriveOutputs(TREASURY_SECRET, structuredClone(swap), 1);
     expect(derivedAgain.blindedMessages).toEqual(outputs.blindedMessages);
     expect(await derivedAgain.unblind(signatures, mint.keys)).toEqual(
       await outputs.unblind(signatures, mint.keys),
@@ -52,10 +60,15 @@ describe.each([0, 1] as const)('the outputs for a keyset id of version %i', asyn
     expect(await outputs.unblind(withOtherId, keys)).toBeNull();
   });
 
-  it('are restored in any order, but only if no signature is missing', async () => {
+  it('are restored in any order and of any plan, but only if no signature is missing', async () => {
     const all = outputs.blindedMessages.map(({ B_ }, i) => ({ B_, signature: signatures[i] }));
-    const restore = (restored: object[]) => {
-      const client = { restore: async () => ({ outcome: 'found', restored }) };
+    const restore = (signed: typeof all) => {
+      const client = {
+        restore: async (_mintUrl: string, requested: BlindedMessage[]) => ({
+          outcome: 'found',
+          restored: signed.filter(({ B_ }) => requested.some((output) => output.B_ === B_)),
+        }),
+      };
       const keysetCache = { getKeys: async () => mint.keys };
       const context = { client, keysetCache, treasurySecret: TREASURY_SECRET };
       return restoreOutputs(context as unknown as SwapContext, swap);
