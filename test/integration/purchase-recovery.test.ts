@@ -205,6 +205,22 @@ describe('recovery', () => {
     },
   );
 
+  it('restores the ecash of a second swap, with a new keyset, whose response is lost', async () => {
+    const rejected = mint.holdNext('POST /v1/swap', 'before');
+    const { token } = await beginPurchase(rejected);
+    clock.advance(10 * SECOND_MS);
+    mint.rotateKeyset();
+    const repeated = mint.holdNext('POST /v1/swap', 'before');
+    rejected.release();
+    await repeated.reached;
+    const executed = mint.holdNext('POST /v1/swap', 'after');
+    repeated.release();
+    await executed.reached;
+    await expireLeases();
+    await createRecoveryJob().run();
+    await expectSoldOnce(token);
+  });
+
   it('retries with backoff while the mint is unreachable, and completes the purchase afterwards', async () => {
     const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'after'));
     mint.switches.chaos = { rates: { cutBefore: 1 } };
