@@ -173,6 +173,7 @@ describe('a valid token', () => {
 // test/unit/usernames/cashu-token.test.ts has other invalid tokens.
 describe('an invalid token', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
+    ['is not a Cashu token', async () => 'hello', /not a Cashu token/i],
     ['is worth too little', () => payer.mintToken(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
     ['is spent', () => mintSpentToken(), /spent/],
     ['is forged', () => mintForgedToken(), /mint does not accept/],

@@ -19,6 +19,7 @@ export function usePurchase({ api, user, onUserChange }: Session) {
         body: { username: name },
         headers: token === null ? {} : { 'x-cashu': token },
       });
+      // Before the token is removed: this throws an error if the response contains no user.
       setSuccess(describeSuccess(name, data.user));
       // A token that was not sent is still money. So is a token that was not needed, because an earlier one has paid.
       const isSpent = token !== null && token === (draft.unconfirmedToken ?? token);
