@@ -141,6 +141,7 @@ describe('a report', () => {
     watch(['paid']);
     const response = mint.holdBatchResults();
     const polling = poller.poll();
+    await expect.poll(() => mint.batches).toHaveLength(1);
     nowMs += SECOND_MS;
     quotes.handleNotification({ quoteId: 'paid', state: 'PAID' });
     record();
