@@ -71,7 +71,7 @@ function convertFields(value: unknown): unknown {
   }
   const converted: Record<string, unknown> = {};
   for (const [key, field] of Object.entries(value)) {
-    if (key === 'pubkey') {
+    if (key === 'pubkey' && field !== null) {
       converted['npub'] = nip19.npubEncode(field);
     }
     if (field !== null && field !== undefined) {

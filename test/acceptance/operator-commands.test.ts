@@ -48,6 +48,9 @@ describe('nutpost name', () => {
     expect(await runNutpost('name', 'show', name)).toEqual(
       success(`${name} is reserved.\n  Since         ${NOW} (0 s ago)\n`),
     );
+    const { stdout } = await runNutpost('name', 'show', name, '--json');
+    const reserved = { name, availability: 'reserved', status: 'reserved', statusSince: NOW };
+    expect(JSON.parse(stdout)).toEqual({ outcome: 'found', now: NOW, ...reserved });
     await expect(assignUsername(environment.database, wallet.pubkey, name)).rejects.toThrow(
       'is not free',
     );
