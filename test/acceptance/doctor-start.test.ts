@@ -3,6 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { findFreePort } from '../../scripts/server-process.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
@@ -40,6 +41,14 @@ it.each<
     'another program uses PORT',
     'settings.port',
     async () => ({ PORT: await useOccupiedPort(), TREASURY_SECRET: TEST_TREASURY_SECRET }),
+  ],
+  [
+    'PORT and METRICS_PORT are the same',
+    'settings.port',
+    async () => {
+      const port = String(await findFreePort('127.0.0.1'));
+      return { PORT: port, METRICS_PORT: port, TREASURY_SECRET: TEST_TREASURY_SECRET };
+    },
   ],
 ])('reports a problem if %s', async (_reason, check, prepare) => {
   const dataDir = await createTreasury();

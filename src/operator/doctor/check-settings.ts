@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { readGeneratedSecret } from '../../database/data-dir.ts';
@@ -128,8 +128,10 @@ export async function checkPorts(
     ...(metrics === null ? [] : [{ names: 'METRICS_HOST, METRICS_PORT', ...metrics }]),
   ];
   const findings: Finding[] = [];
+  const servers: Server[] = [];
   for (const endpoint of endpoints) {
     const server = createServer();
+    servers.push(server);
     try {
       await once(server.listen({ host: endpoint.host, port: endpoint.port }), 'listening');
     } catch (error) {
@@ -143,9 +145,11 @@ export async function checkPorts(
           ),
         );
       }
-    } finally {
-      server.close();
     }
+  }
+  // Only now, because both ports may be the same.
+  for (const server of servers) {
+    server.close();
   }
   return findings;
 }
