@@ -68,7 +68,7 @@ export async function openExistingDatabase(
   location: DatabaseLocation,
   onError: OnError,
 ): Promise<Database> {
-  const database = await openForInspection(location, onError);
+  const database = await openForInspection(location, onError, 'command');
   return prepareOrClose(database, assertMigrated);
 }
 
@@ -76,9 +76,10 @@ export async function openExistingDatabase(
 export async function openForInspection(
   location: DatabaseLocation,
   onError: OnError,
+  user: 'command' | 'doctor',
 ): Promise<Database> {
   if (location.kind === 'postgres') {
-    return openPostgres(location, onError, 'command');
+    return openPostgres(location, onError, user);
   }
   assertDatabaseExists(location.dataDir);
   const file = sqliteFilePath(location.dataDir);

@@ -3,8 +3,8 @@ import '../address-timeout.ts';
 import { OperatorError } from '../errors.ts';
 import { CONNECT_TIMEOUT_MS, MAX_LIFETIME_SECONDS, STATEMENT_TIMEOUT_MS } from './limits.ts';
 
-/** Queries of operator commands may read whole tables, and may pause. They also work on a read-only server. */
-export type DatabaseUser = 'service' | 'command';
+/** Queries of commands may read whole tables, and may pause. Commands and the doctor also work on a read-only server. */
+export type DatabaseUser = 'service' | 'command' | 'doctor';
 
 type OnError = (error: Error) => void;
 
@@ -16,7 +16,7 @@ export function createPool(url: string, onConnectionError: OnError, user: Databa
     // Idle connections stay open, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     // For a server that has vanished or waits for a standby. Whether a commit succeeded is then unknown.
-    ...(user === 'service' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
+    ...(user !== 'command' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
   });
 }
 
@@ -61,9 +61,9 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
  */
 export function prepareConnection(client: pg.ClientBase, user: DatabaseUser): Promise<void> {
   // The row locks of a client that has vanished would block the payments of a recipient for ever.
-  return user === 'service'
-    ? setSessionSettings(client, STATEMENT_TIMEOUT_MS, 10_000)
-    : setSessionSettings(client, 30_000, 0);
+  return user === 'command'
+    ? setSessionSettings(client, 30_000, 0)
+    : setSessionSettings(client, STATEMENT_TIMEOUT_MS, 10_000);
 }
 
 /** The defaults of PostgreSQL on which the queries rely. The server, the database or the role may have others. */

@@ -4,6 +4,7 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { type PostgresCluster, startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
 let mint: TestMint;
@@ -44,7 +45,12 @@ it('warns about an asynchronous standby, whatever the rights of the user, and ac
     expect(await runDoctorOn(url)).toContain('ok database.replication');
   }
   await setOnPrimary('synchronous_standby_names', 'another');
-  expect(await runDoctorOn(primary.url)).toContain('problem database.replication');
+  // As a process, which has to exit although a commit does not complete.
+  const { code, stdout } = await runNutpostCommand(['doctor', '--json'], createEnv(primary.url));
+  expect(JSON.parse(stdout).findings).toContainEqual(
+    expect.objectContaining({ level: 'problem', check: 'database.replication' }),
+  );
+  expect(code).toBe(1);
   await setOnPrimary('synchronous_standby_names', '*');
   await setOnPrimary('synchronous_commit', 'local');
   expect(await runDoctorOn(primary.url)).toContain('warning database.replication');

@@ -64,6 +64,7 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
       isPostgres ? { ...location, listenUrl: location.listenUrl ?? location.url } : location,
       // The query on a broken connection fails too, and reports the error.
       () => undefined,
+      'doctor',
     );
     try {
       const findings = await (isPostgres
