@@ -66,7 +66,7 @@ export function computeBound({ factor }: AddressPrefix, maxPerAddress: number, s
 }
 
 /** The clients of an IPv6 /48 or an IPv4 /24 take turns with those of others in a queue. */
-export function toQueueGroup(prefixes: AddressPrefixes): string {
+export function toAddressGroup(prefixes: AddressPrefixes): string {
   return (prefixes[2] ?? prefixes.at(-1))?.key ?? UNKNOWN.key;
 }
 

@@ -7,7 +7,7 @@ import { type Logger, logMilestone } from '../log.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
-import { type AddressPrefixes, toQueueGroup } from '../net/address-prefixes.ts';
+import { type AddressPrefixes, toAddressGroup } from '../net/address-prefixes.ts';
 import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 import { decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
@@ -118,7 +118,7 @@ async function createQuote(
     ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
     ...chooseInvoiceDescription(mintInfo, text),
   };
-  const result = await mints.quoteCreator.createQuote(mintUrl, params, toQueueGroup(prefixes));
+  const result = await mints.quoteCreator.createQuote(mintUrl, params, toAddressGroup(prefixes));
   if (result.outcome === 'created') {
     return result.quote;
   }

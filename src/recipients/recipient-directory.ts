@@ -25,6 +25,7 @@ export interface Recipient {
 
 export interface ResolvedAddress {
   recipient: Recipient;
+  /** The local part in lower case, without the tag. */
   account: string;
   tag: string | null;
 }
@@ -38,7 +39,10 @@ interface DirectoryContext {
   log: Pick<Logger, 'info'>;
 }
 
-/** Finds recipients by key or Lightning address. Every key is a recipient, even if the database has no row for it. */
+/**
+ * Finds recipients by key or Lightning address, and saves their settings. Every key is a recipient, even if the database
+ * has no row for it.
+ */
 export class RecipientDirectory {
   readonly #context: DirectoryContext;
   /** By local part, as {@link listLocalParts} returns it. A full cache uses about 5 MB. */
@@ -81,7 +85,8 @@ export class RecipientDirectory {
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
-    // `account` is a slice of the URL. As a cache key, it would keep the whole URL in memory.
+    // Only canonical spellings are cached. The key is a new string, because `account` is a slice of the URL, which it
+    // would keep in memory.
     const cacheKey = listLocalParts(recipient).find((part) => part === account);
     if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);
@@ -129,6 +134,7 @@ export class RecipientDirectory {
     }
   }
 
+  /** Returns null if the address names no recipient or a blocked one. @throws RequestError if an npub is malformed */
   async #findUnblocked(address: RecipientAddress): Promise<Recipient | null> {
     const { db } = this.#context;
     switch (address.kind) {
@@ -158,7 +164,10 @@ export class RecipientDirectory {
   }
 }
 
-/** Announces a change of a recipient. Call it before a change of the name, because it announces the current name. */
+/**
+ * Announces a change of a recipient. Call it before a change of the name: caches have the recipient under the current
+ * name. A new name needs no announcement, because caches do not store names without a user.
+ */
 export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<void> {
   const user = await findUserByPubkey(tx, pubkey);
   await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));

@@ -47,8 +47,8 @@ export async function setQuoteLocking(
     }
     assertLockingSupported(info);
   }
-  return recipients.saveSettings(pubkey, { lockQuotes }, (saved) => {
-    if (lockQuotes && saved.mintUrl !== mintUrl) {
+  return recipients.saveSettings(pubkey, { lockQuotes }, (changed) => {
+    if (lockQuotes && changed.mintUrl !== mintUrl) {
       throw new RequestError('unavailable', 'The mint was changed meanwhile. Please try again.');
     }
   });

@@ -97,7 +97,7 @@ export async function lockPaymentCounters(
   await sql`
     insert into users (pubkey)
     select pubkey from ${jsonRows(tx, { pubkey: 'text' }, wantedRows)} as wanted
-    where true
+    where true -- SQLite needs it before "on conflict"
     order by pubkey
     on conflict (pubkey) do nothing
   `.execute(tx);

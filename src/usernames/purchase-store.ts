@@ -9,8 +9,22 @@ import { PURCHASE_LEASE_MS } from './limits.ts';
 
 // The journal of username purchases. A run is one attempt to complete an open purchase. It needs the purchase's lease,
 // so that only one run at a time works on it. If a run has lost its lease, its changes have no effect and return false.
+// A swap counts as unanswered from the moment before it is sent, so that a crash cannot hide it.
 
-export type OpenPurchase = Awaited<ReturnType<typeof acquireDuePurchases>>[number];
+export interface OpenPurchase {
+  id: string;
+  pubkey: string;
+  name: string;
+  mintUrl: string;
+  sealedProofs: string;
+  /** Every plan that the mint may have received. The newest is the last. */
+  outputPlans: OutputPlan[];
+  leaseHolder: string;
+  attempts: number;
+  firstUnansweredAtMs: number | null;
+  lastUnansweredAtMs: number | null;
+}
+
 export type OpenPurchaseSummary = Awaited<ReturnType<typeof listOpenPurchases>>[number];
 
 export async function insertPurchase(
@@ -51,15 +65,15 @@ export async function claimProofs(
   const inserted = await sql`
     insert into username_purchase_proofs (secret_hash, purchase)
     select hash, purchase from ${jsonRows(tx, columns, rows)} as claimed
-    where true
+    where true -- SQLite needs it before "on conflict"
     order by hash
     on conflict (secret_hash) do nothing
   `.execute(tx);
   return inserted.numAffectedRows === BigInt(secretHashes.length);
 }
 
-/** Whether one of these proofs pays or paid for the name of the key. */
-export async function hasPaidForName(
+/** Whether one of these proofs belongs to an open or completed purchase of the name by the key. */
+export async function isTokenOfPurchase(
   db: Db,
   pubkey: string,
   name: string,
@@ -77,7 +91,7 @@ export async function hasPaidForName(
 }
 
 /** Acquires the leases of the purchases that have been due longest. Skips those with a lease. */
-export async function acquireDuePurchases(db: Db, nowMs: number) {
+export async function acquireDuePurchases(db: Db, nowMs: number): Promise<OpenPurchase[]> {
   const leaseHolder: string = randomUUID();
   const isLeaseFree = sql<boolean>`coalesce(lease_expires_at, 0) < ${nowMs}`;
   const rows = await db
@@ -117,8 +131,8 @@ export async function acquireDuePurchases(db: Db, nowMs: number) {
 }
 
 /**
- * Renews the lease and records that a swap is sent next, although the mint reports the token as unspent. Otherwise a
- * run that was paused could send a swap after another run has undone the purchase.
+ * Renews the lease and records that a swap is sent next, although the mint reports the token as unspent. The swap may
+ * be sent only if this returns true: another run may have undone the purchase while this one was paused.
  */
 export function recordSwapRequest(db: Db, purchase: OpenPurchase, nowMs: number): Promise<boolean> {
   return updateLeased(db, purchase, {

@@ -19,6 +19,7 @@ import {
   saveOutputPlans,
   schedulePurchaseRetry,
 } from './purchase-store.ts';
+import { type Sealer, sealProofs } from './sealer.ts';
 import {
   findSwapResult,
   OUTDATED_PLAN_REASONS,
@@ -27,8 +28,7 @@ import {
   type SwapContext,
   type SwapResult,
   sendSwap,
-} from './redeem-token.ts';
-import { type Sealer, sealProofs } from './sealer.ts';
+} from './token-swap.ts';
 import { addTreasuryProofs, readActiveTreasuryKeyId } from './treasury-store.ts';
 import { assignHeldUsername, holdUsername, releaseHeldUsername } from './username-store.ts';
 
@@ -52,7 +52,7 @@ export interface PurchaseOrder {
 export type PurchaseFailureReason =
   | SwapRejectionReason
   | 'fee_exceeds_value'
-  | 'mint_unreachable'
+  | 'mint_unusable'
   /** For a day, the mint reported the token as unspent, but did not respond to the swap. */
   | 'no_response';
 
@@ -106,7 +106,7 @@ export async function startPurchase(
     const options = { maxWaitMs: 0, addressGroup };
     const result = await redeemToken(context, purchase, proofs, options);
     return result.outcome === 'unknown' && !result.wasSent
-      ? failPurchaseAndFreeName(context, purchase, 'mint_unreachable')
+      ? failPurchaseAndFreeName(context, purchase, 'mint_unusable')
       : applySwapResult(context, purchase, result, { isRejectionFinal: true });
   });
 }

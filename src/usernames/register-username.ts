@@ -15,7 +15,7 @@ import {
 import type { KeysetCache } from './ecash/keyset-cache.ts';
 import { hashSecret } from './ecash/proofs.ts';
 import { type PurchaseContext, type PurchaseFailureReason, startPurchase } from './purchase.ts';
-import { hasPaidForName } from './purchase-store.ts';
+import { isTokenOfPurchase } from './purchase-store.ts';
 import { type ClaimDecision, claimUsername, decideClaim, findUsername } from './username-store.ts';
 
 export interface UsernamePolicy {
@@ -47,7 +47,7 @@ export interface RegistrationRequest {
 
 export type RegistrationResult =
   | { outcome: 'owned' }
-  | { outcome: 'payment_required'; request: string; message: string };
+  | { outcome: 'payment_required'; paymentRequest: string; message: string };
 
 /**
  * Gives a key a name. Unless names are free or the key already has the name, the token has to pay for it, and is
@@ -71,20 +71,21 @@ export async function registerUsername(
     throw new RequestError('invalid', 'This key cannot have a username here.');
   }
   const claim = decideClaim(await findUsername(db, name), pubkey, clock());
+  // `buying`: this key has an open purchase of the name. `reclaimable`: this key had the name, and released it.
   switch (claim) {
     case 'owned':
       return OWNED;
     case 'buying':
-      // A wallet that repeats the request with another token would later take 201 as a sign that it was spent.
-      throw token === null || (await isPayment(context, pubkey, name, token))
+      // Never answer 201 to a token that was not spent: the wallet would delete it.
+      throw token === null || (await hasTokenPaid(context, pubkey, name, token))
         ? inProgressError('Your purchase of this username is in progress.')
         : new RequestError(
             'token_not_used',
             'Your purchase of this username with another token is in progress; this token was not used.',
           );
     case 'reclaimable':
-      // Repeating the request that bought a name must not reclaim the name after its user has released it.
-      return token !== null && (await isPayment(context, pubkey, name, token))
+      // A late repetition of the request that bought the name has the same result, but does not undo the release.
+      return token !== null && (await hasTokenPaid(context, pubkey, name, token))
         ? OWNED
         : claimFreeOfCharge(context, pubkey, name);
     case 'free':
@@ -94,6 +95,7 @@ export async function registerUsername(
       if (obstacle !== null) {
         throw new RequestError(...OBSTACLE_ERRORS[obstacle]);
       }
+      // A name that is not for sale is an obstacle, so the price is not null.
       return policy.priceSat
         ? buyUsername(context, request, name, policy.priceSat)
         : claimFreeOfCharge(context, pubkey, name);
@@ -141,7 +143,7 @@ const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof Request
 
 const OWNED = { outcome: 'owned' } as const;
 
-async function isPayment(
+async function hasTokenPaid(
   { db }: UsernameContext,
   pubkey: string,
   name: string,
@@ -150,7 +152,7 @@ async function isPayment(
   const decoded = decodeToken(token);
   return (
     decoded.outcome === 'decoded' &&
-    (await hasPaidForName(db, pubkey, name, decoded.proofs.map(hashSecret)))
+    (await isTokenOfPurchase(db, pubkey, name, decoded.proofs.map(hashSecret)))
   );
 }
 
@@ -165,7 +167,7 @@ async function claimFreeOfCharge(
     return claimUsername(tx, name, claim);
   });
   if (!isClaimed) {
-    throw nameChangedError();
+    throw nameContestedError();
   }
   log.info({ event: 'username_assigned', name, pubkey }, 'user has got a username');
   return OWNED;
@@ -179,25 +181,25 @@ async function buyUsername(
 ): Promise<RegistrationResult> {
   const { purchases, policy } = context;
   const { mintUrl } = policy;
-  const requirePayment = (message: string): RegistrationResult => ({
+  const paymentRequired = (message: string): RegistrationResult => ({
     outcome: 'payment_required',
-    request: encodePaymentRequest(priceSat, mintUrl),
+    paymentRequest: encodePaymentRequest(priceSat, mintUrl),
     message,
   });
   if (token === null) {
-    return requirePayment(`This username costs ${priceSat} sat. Pay the request in X-Cashu.`);
+    return paymentRequired(`This username costs ${priceSat} sat. Pay the request in X-Cashu.`);
   }
   if (purchases === null) {
     throw new Error('usernames have a price, but there is no treasury secret');
   }
   const decoded = decodeToken(token);
   if (decoded.outcome === 'rejected') {
-    return requirePayment(decoded.reason);
+    return paymentRequired(decoded.reason);
   }
   await requireRestoreSupport(context);
   const payment = await validatePayment(context, purchases.keysetCache, decoded, priceSat);
   if (payment.outcome !== 'valid') {
-    return requirePayment(payment.reason);
+    return paymentRequired(payment.reason);
   }
   const result = await startPurchase(purchases, {
     pubkey,
@@ -213,9 +215,9 @@ async function buyUsername(
     case 'pending':
       throw inProgressError('Your purchase of this username is in progress.');
     case 'name_not_free':
-      throw nameChangedError();
+      throw nameContestedError();
     case 'token_used':
-      return requirePayment('This token was already used for another purchase.');
+      return paymentRequired('This token was already used for another purchase.');
     case 'mint_busy':
       throw mintError(result.retryAfterMs);
     case 'failed': {
@@ -223,7 +225,7 @@ async function buyUsername(
       if (message === undefined) {
         throw mintError();
       }
-      return requirePayment(message);
+      return paymentRequired(message);
     }
   }
 }
@@ -279,7 +281,7 @@ async function requireRestoreSupport(context: UsernameContext): Promise<void> {
   throw mintError();
 }
 
-function nameChangedError(): RequestError {
+function nameContestedError(): RequestError {
   return inProgressError('Another request for this username is in progress.');
 }
 

@@ -28,7 +28,7 @@ export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]):
     insert into treasury_proofs (y, mint_url, amount_sat, expires_at, proof)
     select y, "mintUrl", "amountSat", "expiresAtMs", sealed
     from ${jsonRows(db, columns, proofs)} as added
-    where true
+    where true -- SQLite needs it before "on conflict"
     on conflict (y) do nothing
   `.execute(db);
 }
@@ -100,6 +100,7 @@ export async function listExpiringEcash(db: Db, beforeMs: number) {
     .select((select) => [
       'mint_url as mintUrl',
       select.fn.sum<string>('amount_sat').as('amountSat'),
+      // The filter excludes null; `coalesce` is for the type only.
       select.fn.coalesce('expires_at', sql<number>`0`).as('expiresAtMs'),
     ])
     .where('expires_at', '<', beforeMs)
@@ -110,16 +111,18 @@ export async function listExpiringEcash(db: Db, beforeMs: number) {
   return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
 }
 
-/** Makes a secret the one that all processes use. Returns false if stored ecash needs another one. */
+/** Makes a key the only one that may seal ecash. Returns false if stored ecash is sealed with another key. */
 export async function activateTreasuryKey(db: Db, keyId: string): Promise<boolean> {
   await db
     .insertInto('treasury_key')
     .values({ id: 1, key_id: keyId })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-  const isActive = (await readActiveTreasuryKeyId(db)) === keyId;
-  if (isActive || (await hasSealedData(db))) {
-    return isActive;
+  if ((await readActiveTreasuryKeyId(db)) === keyId) {
+    return true;
+  }
+  if (await hasSealedData(db)) {
+    return false;
   }
   await db.updateTable('treasury_key').set({ key_id: keyId }).execute();
   return true;

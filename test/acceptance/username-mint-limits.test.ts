@@ -28,7 +28,7 @@ it('holds no name while the rate limit of the mint does not permit a swap', asyn
     database.db.selectFrom('username_purchases').select(['state', 'reason']).execute();
   mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { rateLimit: 1 } } };
   expect((await requestUsername(wallet, 'wanted', token)).status).toBe(500);
-  const failed = { state: 'failed', reason: 'mint_unreachable' };
+  const failed = { state: 'failed', reason: 'mint_unusable' };
   expect(await listPurchases()).toEqual([failed]);
   const swaps = mint.requestCounts['POST /v1/swap'];
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
-import { toAddressPrefixes, toQueueGroup } from '../../net/address-prefixes.ts';
+import { toAddressGroup, toAddressPrefixes } from '../../net/address-prefixes.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
 import { checkUsernameAvailability, registerUsername } from '../../usernames/register-username.ts';
 import type { Routes } from '../context.ts';
@@ -94,10 +94,10 @@ export const usernameRoutes: Routes = async (app, context) => {
       pubkey,
       username: body.username,
       token: headers['x-cashu']?.trim() || null,
-      addressGroup: toQueueGroup(toAddressPrefixes(request.ip)),
+      addressGroup: toAddressGroup(toAddressPrefixes(request.ip)),
     });
     if (result.outcome === 'payment_required') {
-      reply.header('x-cashu', result.request);
+      reply.header('x-cashu', result.paymentRequest);
       throw new RequestError('payment_required', result.message);
     }
     reply.code(201);

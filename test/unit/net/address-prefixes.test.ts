@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import {
   type AddressPrefixes,
   computeShare,
+  toAddressGroup,
   toAddressPrefixes,
-  toQueueGroup,
 } from '../../../src/net/address-prefixes.ts';
 
 // test/acceptance/rate-limits.test.ts covers the address formats that proxies send.
@@ -60,9 +60,9 @@ describe('toAddressPrefixes', () => {
 });
 
 it('queues the clients of an IPv6 /48 or an IPv4 /24 together', () => {
-  expect(toQueueGroup(IPV6_PREFIXES)).toBe('20010db80001/48');
-  expect(toQueueGroup(IPV4_PREFIXES)).toBe('192.0.2/24');
-  expect(toQueueGroup(UNKNOWN)).toBe('unknown');
+  expect(toAddressGroup(IPV6_PREFIXES)).toBe('20010db80001/48');
+  expect(toAddressGroup(IPV4_PREFIXES)).toBe('192.0.2/24');
+  expect(toAddressGroup(UNKNOWN)).toBe('unknown');
 });
 
 describe('a total', () => {

@@ -10,7 +10,7 @@ import {
   selectOutputKeyset,
   verifyKeysetKeys,
 } from '../../../src/usernames/ecash/proofs.ts';
-import { restoreOutputs, type SwapContext } from '../../../src/usernames/redeem-token.ts';
+import { restoreOutputs, type SwapContext } from '../../../src/usernames/token-swap.ts';
 import { FakeMintKeyset } from '../../helpers/mints/fake-mint-keyset.ts';
 
 const NOW_MS = Date.parse('2026-11-21T10:00:00Z');

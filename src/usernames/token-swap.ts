@@ -39,7 +39,7 @@ export type SwapResult =
   | { outcome: 'done'; proofs: Proof[]; expiresAtMs: number | null }
   /** An earlier request without a response may nevertheless reach the mint and succeed. */
   | { outcome: 'rejected'; reason: SwapRejectionReason }
-  /** Neither done nor rejected. `wasSent`: the mint may have received the request of this call. */
+  /** Neither done nor rejected. `wasSent`: the mint may have received the swap, so it may be done. */
   | { outcome: 'unknown'; reason: string; wasSent: boolean };
 
 /** The mint has changed its keysets or fees. */
@@ -69,20 +69,27 @@ export async function sendSwap(
       const proofs = await outputs.unblind(response.signatures, keys);
       return toResult(proofs, plan, 'the mint sent wrong signatures');
     }
-    case 'rejected': {
-      const { reason } = response;
-      if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
-        return { outcome: 'rejected', reason };
-      }
-      // The swap may nevertheless be done, for example if a proxy sent the request twice.
-      const result = (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
-      return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
-    }
+    case 'rejected':
+      return confirmRejection(context, swap, response.reason);
     case 'rate_limited':
       return unknownResult(describeFailure(response), false);
     case 'unavailable':
       return unknownResult(describeFailure(response), !response.isUnsent);
   }
+}
+
+/** A rejected swap may nevertheless be done, for example if a proxy sent the request twice. */
+async function confirmRejection(
+  context: SwapContext,
+  swap: Swap,
+  reason: SwapRejectionReason,
+): Promise<SwapResult> {
+  if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
+    return { outcome: 'rejected', reason };
+  }
+  const result = (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
+  // The look-up sends no swap, but the caller has sent one.
+  return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
 }
 
 /** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */
@@ -118,6 +125,7 @@ export async function restoreOutputs(
     if (response.restored.length > 0) {
       const byOutput = new Map(response.restored.map(({ B_, signature }) => [B_, signature]));
       const signatures = outputs.blindedMessages.flatMap(({ B_ }) => byOutput.get(B_) ?? []);
+      // `unblind` returns null unless all signatures are there.
       const proofs = await outputs.unblind(signatures, keys);
       return toResult(proofs, plan, 'the mint restored wrong signatures');
     }
@@ -125,19 +133,19 @@ export async function restoreOutputs(
   return null;
 }
 
-/** Plans outputs that are worth the proofs minus the mint's fee. `mint_unreachable`: or it has no usable keyset. */
+/** Plans outputs that are worth the proofs minus the mint's fee. `mint_unusable`: no response, or no usable keyset. */
 export async function planSwap(
   { keysetCache, clock }: SwapContext,
   mintUrl: string,
   proofs: readonly Proof[],
   shouldRefresh = false,
-): Promise<OutputPlan | 'fee_exceeds_value' | 'mint_unreachable'> {
+): Promise<OutputPlan | 'fee_exceeds_value' | 'mint_unusable'> {
   const keysets = await keysetCache.getKeysets(mintUrl, shouldRefresh);
   const keyset = keysets && selectOutputKeyset(keysets, clock());
   const keys = keyset && (await keysetCache.getKeys(mintUrl, keyset.id));
   const ids = new Set(keysets?.map(({ id }) => id));
   if (!keysets || !keyset || !keys || !proofs.every(({ id }) => ids.has(id))) {
-    return 'mint_unreachable';
+    return 'mint_unusable';
   }
   const outputSat = sumAmounts(proofs) - computeInputFeeSat(proofs, keysets);
   return outputSat <= 0 ? 'fee_exceeds_value' : planOutputs(outputSat, keys, keyset);
@@ -150,6 +158,7 @@ function toResult(
   { finalExpiry }: OutputPlan,
   failureReason: string,
 ): SwapResult {
+  // Signatures show that the mint has received the swap, even if they were restored and no swap was sent now.
   return proofs === null
     ? unknownResult(failureReason, true)
     : { outcome: 'done', proofs, expiresAtMs: finalExpiry ? finalExpiry * 1000 : null };
