@@ -1,15 +1,22 @@
-import { readFile } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { text } from 'node:stream/consumers';
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
 import { runProgram } from '../../scripts/debian-packages.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
+import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 
 /** Tests the Dockerfile and the compose file without a container engine. test/image/ builds and runs a real image. */
 
-/** The tests install Debian packages. */
+/** The tests install npm and Debian packages. */
 const INSTALL_TIMEOUT_MS = 300_000;
 vi.setConfig({ testTimeout: INSTALL_TIMEOUT_MS, hookTimeout: INSTALL_TIMEOUT_MS });
 
@@ -17,23 +24,85 @@ const PROJECT_DIR = path.resolve(import.meta.dirname, '../..');
 
 const readProjectFile = (name: string) => readFile(path.join(PROJECT_DIR, name), 'utf8');
 
+/** The project files that `.dockerignore` does not exclude. */
+let buildContext: string[];
 let dockerfile: string;
 
 beforeAll(async () => {
   dockerfile = (await readProjectFile('Dockerfile')).replaceAll(/\s*\\\n\s*/g, ' ');
+  buildContext = excludeIgnoredFiles(
+    await readProjectFile('.dockerignore'),
+    await listProjectFiles(),
+  );
 });
 
-it('the Dockerfile uses the required Node version, an unprivileged user, and a volume for DATA_DIR', async () => {
-  const { engines } = JSON.parse(await readProjectFile('package.json'));
-  const nodeVersion = /\d+/.exec(engines.node)?.[0];
-  expect(findInstructions('FROM')).toEqual([
-    `node:${nodeVersion}-slim AS dependencies`,
-    `node:${nodeVersion}-slim AS web`,
-    `node:${nodeVersion}-slim`,
-  ]);
-  expect(findInstructions('USER')).toEqual(['node']);
-  expect(findInstructions('VOLUME')).toEqual([readImageEnv()['DATA_DIR']]);
-  expect(readImageEnv()['HOST']).toBe('0.0.0.0');
+describe('Dockerfile', () => {
+  it('uses the required Node version, an unprivileged user, and a volume for DATA_DIR', async () => {
+    const { engines } = JSON.parse(await readProjectFile('package.json'));
+    const nodeVersion = /\d+/.exec(engines.node)?.[0];
+    expect(findInstructions('FROM')).toEqual([
+      `node:${nodeVersion}-slim AS dependencies`,
+      `node:${nodeVersion}-slim AS web`,
+      `node:${nodeVersion}-slim`,
+    ]);
+    expect(findInstructions('USER')).toEqual(['node']);
+    expect(findInstructions('VOLUME')).toEqual([readImageEnv()['DATA_DIR']]);
+    expect(readImageEnv()['HOST']).toBe('0.0.0.0');
+  });
+
+  it('has only the source and package files in its build context', () => {
+    const topLevelEntries = new Set(buildContext.map((file) => file.split('/')[0]));
+    expect([...topLevelEntries].toSorted()).toEqual(
+      [
+        ...['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json'],
+        ...['scripts', 'src', 'tsconfig.json'],
+      ].toSorted(),
+    );
+  });
+
+  it('builds a service that becomes healthy, serves the pages and stops cleanly, without development packages', async () => {
+    const webDir = await runBuildStage('web');
+    const appDir = await runBuildStage('dependencies');
+    expect(await listDevelopmentPackages(appDir)).toEqual([]);
+    await copyFilesOfStage('', appDir);
+    await cp(path.join(webDir, 'dist'), path.join(appDir, 'dist'), { recursive: true });
+    const mint = await startTestMint();
+    const env = {
+      ...readImageEnv(),
+      PATH: process.env['PATH'] ?? '',
+      DATA_DIR: path.join(appDir, 'data'),
+      PORT: String(await findFreePort('127.0.0.1')),
+      DEFAULT_MINT_URL: mint.url,
+      ALLOW_PRIVATE_NETWORKS: 'true',
+    };
+    const startCommand = (command: string[]) => {
+      const child = spawn(command[0] ?? '', command.slice(1), { cwd: appDir, env });
+      onTestFinished(() => void child.kill('SIGKILL'));
+      return child;
+    };
+    const runHealthCheck = async () => {
+      const [code] = await once(startCommand(parseExecForm('HEALTHCHECK')), 'exit');
+      return code;
+    };
+    expect(await runHealthCheck()).toBe(1);
+
+    const service = startCommand(parseExecForm('CMD'));
+    const stdout = text(service.stdout);
+    const stderr = text(service.stderr);
+    await vi.waitFor(
+      async () => {
+        expect(service.exitCode, 'exit code of the service').toBeNull();
+        expect(await runHealthCheck()).toBe(0);
+      },
+      { timeout: INSTALL_TIMEOUT_MS, interval: 200 },
+    );
+    const script = await fetch(`http://127.0.0.1:${env.PORT}/assets/account.js`);
+    expect(script.status).toBe(200);
+    service.kill('SIGTERM');
+    const [code] = await once(service, 'exit');
+    expect({ code, stderr: await stderr }).toEqual({ code: 0, stderr: '' });
+    expect(await stdout).toContain('nutpost has stopped');
+  });
 });
 
 describe('compose file', () => {
@@ -106,14 +175,62 @@ describe('compose file', () => {
   );
 });
 
-function findInstructions(instruction: string): string[] {
-  const lines = dockerfile.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
+async function runBuildStage(name: string): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'nutpost-image-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  await copyFilesOfStage(name, directory);
+  for (const command of findInstructions('RUN', name)) {
+    const shellCommand = command.startsWith('[') ? JSON.parse(command).join(' ') : command;
+    await runProgram('/bin/sh', ['-c', shellCommand], { cwd: directory });
+  }
+  return directory;
+}
+
+async function listDevelopmentPackages(directory: string): Promise<string[]> {
+  const { packages } = JSON.parse(await readProjectFile('package-lock.json'));
+  // npm marks a development package that is also an optional peer of another package with `devOptional`.
+  return Object.keys(packages).filter(
+    (name) =>
+      (packages[name].dev || packages[name].devOptional) && existsSync(path.join(directory, name)),
+  );
+}
+
+async function copyFilesOfStage(name: string, directory: string): Promise<void> {
+  for (const file of buildContext.filter((contextFile) => isCopiedIntoStage(name, contextFile))) {
+    await cp(path.join(PROJECT_DIR, file), path.join(directory, file));
+  }
+}
+
+/** Returns the instructions of a build stage; the last stage has no name. */
+function readStage(name: string): string {
+  const [, ...stages] = dockerfile.split(/^FROM \S+/m);
+  return stages.find((stage) => (/^ AS (\S+)/.exec(stage)?.[1] ?? '') === name) ?? '';
+}
+
+/** Returns the arguments of each instruction of a kind, such as `COPY`, in a stage or in all. */
+function findInstructions(instruction: string, stageName?: string): string[] {
+  const text = stageName === undefined ? dockerfile : readStage(stageName);
+  const lines = text.matchAll(new RegExp(`^${instruction} (.+)$`, 'gm'));
   return [...lines].map(([, value = '']) => value);
+}
+
+/** Parses the exec form, a JSON array. The other form starts a shell, which does not forward signals. */
+function parseExecForm(instruction: string): string[] {
+  const [command = ''] = findInstructions(instruction).slice(-1);
+  return JSON.parse(command.replace(/^[^[]*/, ''));
 }
 
 function readImageEnv(): Record<string, string> {
   const pairs = findInstructions('ENV').flatMap((value) => value.split(/\s+/));
   return Object.fromEntries(pairs.map((pair) => pair.split('=')));
+}
+
+/** Returns whether a `COPY` instruction copies a file of the build context into a stage. */
+function isCopiedIntoStage(stageName: string, file: string): boolean {
+  const sources = findInstructions('COPY', stageName)
+    .filter((value) => !value.startsWith('--from'))
+    .flatMap((value) => value.split(/\s+/).slice(0, -1));
+  return sources.some((source) => file === source || file.startsWith(`${source}/`));
 }
 
 async function listProjectFiles(): Promise<string[]> {
@@ -123,4 +240,15 @@ async function listProjectFiles(): Promise<string[]> {
     { cwd: PROJECT_DIR, maxBuffer: 2 ** 24 },
   );
   return stdout.split('\n').filter((file) => file !== '');
+}
+
+/** Supports only `*` and plain paths. As in Docker, the last matching line of `.dockerignore` decides. */
+function excludeIgnoredFiles(dockerignore: string, files: readonly string[]): string[] {
+  const patterns = dockerignore.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const matches = (file: string, name: string) =>
+    name === '*' || file === name || file.startsWith(`${name}/`);
+  return files.filter((file) => {
+    const decidingPattern = patterns.findLast((each) => matches(file, each.replace(/^!/, '')));
+    return decidingPattern?.startsWith('!') ?? true;
+  });
 }
