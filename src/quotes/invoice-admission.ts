@@ -57,7 +57,7 @@ export class InvoiceAdmission {
     this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
-  /** Call it before any other work for a request. Throws RequestError if the address sent too many within a minute. */
+  /** Call it before any request to a mint. Throws RequestError if the address sent too many within a minute. */
   countRequest(prefixes: AddressPrefixes): void {
     const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {

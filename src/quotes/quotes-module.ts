@@ -5,6 +5,7 @@ import { createQuoteAnnouncer } from './process-notifications.ts';
 import { createQuoteWriter } from './quote-store.ts';
 import { QuoteSubscribers, UpdateSender } from './update-sender.ts';
 
+/** The context of invoices, without what this module adds to it, and the options of the other parts. */
 interface QuotesOptions extends Omit<InvoiceContext, 'admission' | 'storeQuote'> {
   zaps: RecordingContext['zaps'];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
@@ -17,11 +18,12 @@ export function createQuotesModule({ zaps, limits, secret, ...context }: QuotesO
   const { anomalies, watchBudget } = mints;
   const admission = new InvoiceAdmission({ db, watchBudget, limits, secret, clock, monotonicMs });
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
-  const invoices: InvoiceContext = { ...context, admission, storeQuote: createQuoteWriter(db) };
-  const recording: RecordingContext = { db, anomalies, zaps, clock, log };
+  const storeQuote = createQuoteWriter(db);
+  const invoiceContext: InvoiceContext = { ...context, admission, storeQuote };
+  const recordingContext: RecordingContext = { db, anomalies, zaps, clock, log };
   return {
-    invoices,
-    recording,
+    invoiceContext,
+    recordingContext,
     announcer: createQuoteAnnouncer(db, log),
     subscribers,
     updateSender: new UpdateSender({ db, subscribers, clock, log }),
