@@ -32,7 +32,7 @@ export type NetworkThreadRequest =
   /** The main thread is ready for the next batch of replies. */
   | { kind: 'next' };
 
-/** From the network thread to the main thread, which gets them in batches. */
+/** From the network thread to the main thread, in batches: the response to a request, or an event of a socket. */
 export type NetworkThreadReply =
   | { kind: 'response'; id: number; response: HttpResponse }
   | { kind: 'open' | 'pong'; id: number }
@@ -45,7 +45,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
   const clients = new Map<number, HttpClient>();
   const connect = createGuardedWebSocketConnector({ allowPrivateNetworks });
   const sockets = new Map<number, GuardedSocket>();
-  // By site. The number of sites that can have WebSockets is smaller.
+  // By site. More than the sites that have WebSockets at a time.
   const buckets = new LRUCache<string, ByteBucket>({
     max: 1_000,
     memoMethod: () => new ByteBucket(),
@@ -58,6 +58,7 @@ function runNetworkThread(port: MessagePort, options: NetworkThreadOptions): voi
     status.recordOrigin(origin);
     const socket = connect(url, (bytes) => {
       status.recordOrigin(origin);
+      // False closes the socket.
       return bucket.take(bytes);
     });
     const forward = (reply: NetworkThreadReply) => {

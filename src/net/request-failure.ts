@@ -61,7 +61,10 @@ export function toFailureReason(error: unknown): RequestFailureReason {
 }
 
 /** Why a WebSocket did not open. `handshake rejected`: the status of the response was not 101. */
-export type HandshakeFailure = RequestFailureReason | 'handshake rejected' | 'not a relay';
+export type HandshakeFailure =
+  | RequestFailureReason
+  | 'handshake rejected'
+  | 'not a WebSocket server';
 
 export function toHandshakeFailure(error: unknown): HandshakeFailure {
   if (!(error instanceof Error) || error instanceof RequestFailure) {
@@ -69,7 +72,7 @@ export function toHandshakeFailure(error: unknown): HandshakeFailure {
   }
   // Protocol errors of `ws` have no code. The codes of Node's HTTP parser start with HPE_.
   const code = errorCode(error);
-  return code === '' || code.startsWith('HPE_') ? 'not a relay' : toFailureReason(error);
+  return code === '' || code.startsWith('HPE_') ? 'not a WebSocket server' : toFailureReason(error);
 }
 
 function errorCode(error: unknown): string {

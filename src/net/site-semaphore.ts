@@ -66,9 +66,10 @@ export class SiteSemaphore {
 
   #tryAcquire({ site, isExempt }: SlotKey): boolean {
     const { max, maxPerSite, shouldShrinkSiteShare } = this.#options;
+    const isFull = !isExempt && this.#usedNonExemptCount >= max;
     const freeFraction = isExempt ? 1 : 1 - this.#usedNonExemptCount / max;
-    const share = shouldShrinkSiteShare ? Math.ceil(maxPerSite * freeFraction) : maxPerSite;
-    if (freeFraction <= 0 || this.#usedBySite.get(site) >= share) {
+    const siteShare = shouldShrinkSiteShare ? Math.ceil(maxPerSite * freeFraction) : maxPerSite;
+    if (isFull || this.#usedBySite.get(site) >= siteShare) {
       return false;
     }
     this.#usedBySite.increment(site);

@@ -46,7 +46,7 @@ describe('createGuardedWebSocketConnector', () => {
     ['a wrong Sec-WebSocket-Accept', 'Sec-WebSocket-Accept: x\r\n'],
   ])('rejects a handshake with %s', async (_case, headers) => {
     const closing = waitForClose(connectTo(await startHandshakeServer(headers)));
-    expect(await closing).toEqual({ reason: 'not a relay', status: null });
+    expect(await closing).toEqual({ reason: 'not a WebSocket server', status: null });
   });
 
   it.each([
