@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts';
 import type { Readiness } from '../database/readiness.ts';
 import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
-import type { MintInfoCache } from '../mints/mint-cache.ts';
+import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventVerifier } from '../nostr/events.ts';
 import type { InvoiceContext } from '../quotes/issue-invoice.ts';

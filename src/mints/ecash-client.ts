@@ -65,8 +65,7 @@ export class EcashClient {
     outputs: readonly BlindedMessage[],
     wait: RequestWait = {},
   ) {
-    type Rejection = { outcome: 'rejected'; reason: SwapRejectionReason };
-    return this.#send<NonNullable<ReturnType<typeof parseSignatures>> | Rejection>({
+    return this.#send<SwapAnswer>({
       mintUrl,
       route: 'swap',
       path: '/v1/swap',
@@ -160,8 +159,8 @@ const stateSchema = z.object({
   state: z.enum(['UNSPENT', 'PENDING', 'SPENT']),
 });
 
-/** Checks the length first, because parsing the entries takes time. */
-function listOf<T>(schema: z.ZodType<T>, maxLength: number) {
+/** Rejects a list with a malformed entry. Checks the length first, because parsing the entries takes time. */
+function strictListOf<T>(schema: z.ZodType<T>, maxLength: number) {
   return z.array(z.unknown()).max(maxLength).pipe(z.array(schema));
 }
 
@@ -180,15 +179,20 @@ function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: K
   return keys ? { outcome: 'found', keys } : null;
 }
 
+type SwapAnswer =
+  | NonNullable<ReturnType<typeof parseSignatures>>
+  | { outcome: 'rejected'; reason: SwapRejectionReason };
+
 /** Null unless there is a signature for each output. The caller checks which outputs they are for. */
 function parseSignatures(body: unknown, { length }: readonly BlindedMessage[]) {
-  const schema = z.object({ signatures: listOf(signatureSchema, length) });
+  const schema = z.object({ signatures: strictListOf(signatureSchema, length) });
   const signatures = schema.safeParse(body).data?.signatures;
   return signatures?.length === length ? { outcome: 'signed' as const, signatures } : null;
 }
 
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
-  const schema = z.object({ states: listOf(stateSchema, 2 * requestedYs.length) });
+  // A mint may repeat an entry.
+  const schema = z.object({ states: strictListOf(stateSchema, 2 * requestedYs.length) });
   const requested = new Set(requestedYs);
   const states = new Map<string, ProofState>();
   for (const { Y, state } of schema.safeParse(body).data?.states ?? []) {
@@ -201,9 +205,9 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
 
 /** Null if any part is malformed or was not requested: the caller treats the ecash of a missing output as lost. */
 function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
-  const signaturesSchema = listOf(signatureSchema, requested.length).nullish();
+  const signaturesSchema = strictListOf(signatureSchema, requested.length).nullish();
   const schema = z.object({
-    outputs: listOf(z.object({ B_: z.string().toLowerCase() }), requested.length),
+    outputs: strictListOf(z.object({ B_: z.string().toLowerCase() }), requested.length),
     signatures: signaturesSchema,
     // What older versions of cdk-mintd and Nutshell send instead.
     promises: signaturesSchema,

@@ -11,8 +11,10 @@ const INFO_TTL_MS = 5 * 60_000;
 /** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
 const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
-// While the last known info is used, and after a response that was not a mint's. Other failures are not cached: the next
-// payer may be luckier, and the rate limiter pauses a route that keeps failing.
+/**
+ * How long a failure is cached: while the last known info is used, or after a response that was not a mint's. Other
+ * failures are not cached: the next payer may be luckier, and the rate limiter pauses a route that keeps failing.
+ */
 const FAILURE_TTL_MS = 15_000;
 
 interface MintInfoCacheContext {
@@ -102,8 +104,8 @@ export class MintInfoCache {
     const nowMs = monotonicMs();
     if (result.outcome !== 'found') {
       entry.hasLastRequestSucceeded = false;
-      const isCached = entry.info !== null || result.outcome === 'invalid';
-      entry.refreshDueAtMs = nowMs + (isCached ? FAILURE_TTL_MS : 0);
+      const isFailureCached = entry.info !== null || result.outcome === 'invalid';
+      entry.refreshDueAtMs = nowMs + (isFailureCached ? FAILURE_TTL_MS : 0);
       return null;
     }
     const { info } = result;

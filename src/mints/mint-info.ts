@@ -52,13 +52,13 @@ const infoSchema = z
     description: displayText(300),
     nuts: z.object({
       4: z
-        .object({ disabled: flagSchema, methods: listOf(bolt11MethodSchema) })
+        .object({ disabled: flagSchema, methods: lenientListOf(bolt11MethodSchema) })
         .catch({ disabled: true, methods: [] }),
       7: supportSchema,
       9: supportSchema,
       17: z
         .object({
-          supported: listOf(z.object({ ...bolt11SatShape, commands: z.array(z.unknown()) })),
+          supported: lenientListOf(z.object({ ...bolt11SatShape, commands: z.array(z.unknown()) })),
         })
         .catch({ supported: [] }),
       20: supportSchema,
@@ -104,7 +104,7 @@ function displayText(maxLength: number) {
 }
 
 /** Skips malformed entries, and those beyond any mint's number of them, because validating takes time. */
-function listOf<T>(schema: z.ZodType<T>) {
+function lenientListOf<T>(schema: z.ZodType<T>) {
   return z
     .array(z.unknown())
     .catch([])

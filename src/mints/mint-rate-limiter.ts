@@ -43,7 +43,7 @@ export interface FinishedMintRequest {
 export interface MintRateLimiterOptions {
   monotonicMs: () => number;
   timing: RateLimiterTiming;
-  onRequestFinished?: (request: FinishedMintRequest) => void;
+  onRequestFinished?: ((request: FinishedMintRequest) => void) | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
@@ -200,7 +200,8 @@ export class MintRateLimiter {
     const { mintUrl, route, limiter, outage } = state;
     const { log } = this.#context;
     if (result.outcome === 'unavailable') {
-      if (outage.recordFailure()) {
+      const beginsOutage = outage.recordFailure();
+      if (beginsOutage) {
         const { reason, status } = result;
         const event = 'mint_unavailable';
         log.warn({ event, mintUrl, route, reason, status }, 'requests to the mint fail; retrying');

@@ -26,7 +26,8 @@ export async function saveMintInfo(
     .execute();
 }
 
-export interface MintContact {
+/** Whether a mint answers, as its polls found. */
+export interface MintHealth {
   answeredAtMs: number | null;
   /** Since when polls fail; null if the last one succeeded. */
   failingSinceMs: number | null;
@@ -34,7 +35,7 @@ export interface MintContact {
   failure: string | null;
 }
 
-export async function findMintContact(db: Db, mintUrl: string): Promise<MintContact | null> {
+export async function findMintHealth(db: Db, mintUrl: string): Promise<MintHealth | null> {
   const row = await db
     .selectFrom('mints')
     .select(['answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
@@ -53,11 +54,11 @@ export async function listFailingMints(db: Db): Promise<string[]> {
 }
 
 /** If this process has seen no answer of a mint, an earlier answer and an earlier start of the outage stay. */
-export async function saveMintContacts(
+export async function saveMintHealth(
   db: Db,
-  contacts: readonly (MintContact & { mintUrl: string })[],
+  mints: readonly (MintHealth & { mintUrl: string })[],
 ): Promise<void> {
-  const rows = contacts.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
+  const rows = mints.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
     url: mintUrl,
     answered_at: answeredAtMs,
     failing_since: failingSinceMs,

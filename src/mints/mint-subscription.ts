@@ -16,7 +16,7 @@ import {
   SubscriptionConnection,
 } from './subscription-connection.ts';
 
-/** The quotes of a mint. The watcher keeps them. */
+/** The quotes of a mint. `WatchedQuotes` of the watcher implements this. */
 export interface SubscribableQuotes {
   hasUnsubscribed(): boolean;
   /** Takes at most `max` of the newest quotes that have no subscription. The newest is last. */
@@ -57,8 +57,8 @@ export class MintSubscription {
     this.#timing = timing;
   }
 
-  /** Call this when there are quotes without a subscription. Does not wait. */
-  subscribe(): void {
+  /** Starts to subscribe the quotes without a subscription, if there are any. */
+  subscribePending(): void {
     if (!this.#isClosed && this.#context.quotes.hasUnsubscribed()) {
       this.#subscribing ??= this.#subscribeAll();
     }
@@ -164,7 +164,7 @@ export class MintSubscription {
     } else if (outcome === 'no_response') {
       connection.close();
     }
-    this.subscribe();
+    this.subscribePending();
   }
 
   #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
@@ -183,7 +183,7 @@ export class MintSubscription {
     this.#reconnectAtMs = Math.max(this.#reconnectAtMs, monotonicMs() + reconnectInMs);
     this.#log('mint_socket_closed', 'mint socket closed', { reconnectInMs });
     quotes.handleUnsubscribed(connection.listQuoteIds());
-    this.subscribe();
+    this.subscribePending();
   }
 
   #pause(durationMs: number): Promise<void> {

@@ -4,8 +4,8 @@ import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
 import { MINT_CONNECTION_LIMITS, RATE_LIMITER_TIMING, type RateLimiterTiming } from './limits.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
-import { MintInfoCache } from './mint-cache.ts';
 import { MintClient } from './mint-client.ts';
+import { MintInfoCache } from './mint-info-cache.ts';
 import type { MintPolicy } from './mint-policy.ts';
 import { MintRateLimiter, type MintRateLimiterOptions } from './mint-rate-limiter.ts';
 import { loadMintInfo, saveMintInfo } from './mint-store.ts';
@@ -24,14 +24,15 @@ interface MintsModuleOptions
 
 export type Mints = ReturnType<typeof createMintsModule>;
 
-/** Payers, polls and the treasury have separate connections, so that many payers cannot delay the polls. */
+/** Payers, polls and the swaps of username purchases have separate connections, so that payers cannot delay the rest. */
 export function createMintsModule(options: MintsModuleOptions) {
   const { db, policy, egress, clock, monotonicMs, log } = options;
   const timing = options.limiterTiming ?? RATE_LIMITER_TIMING;
-  const limiter = new MintRateLimiter({ ...options, timing });
+  const { onRequestFinished } = options;
+  const limiter = new MintRateLimiter({ timing, monotonicMs, onRequestFinished, log });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
-  const treasuryFetch = egress.createFetch();
+  const swapFetch = egress.createFetch();
   const client = new MintClient({ fetch: payerFetch, clock, limiter });
   return {
     policy,
@@ -52,10 +53,10 @@ export function createMintsModule(options: MintsModuleOptions) {
       log,
     }),
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
-    treasuryFetch,
+    swapFetch,
     connectSocket: egress.connect,
     socketSlots: policy.createSlots(MINT_CONNECTION_LIMITS),
     /** Also aborts pending requests. */
-    close: () => Promise.all([payerFetch.close(), pollFetch.close(), treasuryFetch.close()]),
+    close: () => Promise.all([payerFetch.close(), pollFetch.close(), swapFetch.close()]),
   };
 }

@@ -50,7 +50,7 @@ export class SubscriptionConnection {
       for (const finish of this.#pendingRequests.values()) {
         finish('closed');
       }
-      // Nutshell sends 500.
+      // Nutshell sends 500 instead of 429.
       opened.resolve(status === 429 || status === 500 ? 'rate_limited' : 'failed');
       closed.resolve();
     });

@@ -1,6 +1,6 @@
 import { RequestError } from '../errors.ts';
-import type { MintInfoCache } from '../mints/mint-cache.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
+import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { Recipient, RecipientDirectory } from './recipient-directory.ts';
 

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import { type Db, tryTransaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { MintInfoCache } from '../mints/mint-cache.ts';
+import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';

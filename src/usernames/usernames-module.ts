@@ -23,7 +23,7 @@ interface TreasurySettings {
 interface PurchaseOptions {
   settings: TreasurySettings;
   db: Db;
-  mints: Pick<Mints, 'limiter' | 'treasuryFetch'>;
+  mints: Pick<Mints, 'limiter' | 'swapFetch'>;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
@@ -69,7 +69,7 @@ export function createPurchaseContext(options: PurchaseOptions): PurchaseContext
   if (treasurySecret === null) {
     return null;
   }
-  const client = new EcashClient({ fetch: mints.treasuryFetch, clock, limiter: mints.limiter });
+  const client = new EcashClient({ fetch: mints.swapFetch, clock, limiter: mints.limiter });
   return {
     db,
     client,

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { MintContact } from '../mints/mint-store.ts';
+import type { MintHealth } from '../mints/mint-store.ts';
 import { MintSubscription } from '../mints/mint-subscription.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
@@ -42,7 +42,7 @@ export class MintWatcher {
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
   #hasRequestedInfo = false;
-  #isLoaded = false;
+  #needsLoad = true;
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
@@ -81,8 +81,8 @@ export class MintWatcher {
     });
   }
 
-  get contact(): MintContact {
-    return this.#poller.contact;
+  get health(): MintHealth {
+    return this.#poller.health;
   }
 
   get isWaitingForTurn(): boolean {
@@ -90,23 +90,23 @@ export class MintWatcher {
   }
 
   watchNew(quote: QuoteAnnouncement): void {
-    this.quotes.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
-    this.#subscription?.subscribe();
+    this.quotes.addNew([{ ...quote, state: 'UNPAID', paidAtMs: null }]);
+    this.#subscription?.subscribePending();
   }
 
   watchExisting(quotes: readonly WatchedQuote[]): void {
-    this.quotes.add(quotes, false);
-    this.#subscription?.subscribe();
+    this.quotes.addExisting(quotes);
+    this.#subscription?.subscribePending();
   }
 
   /** Makes the next tick read all quotes again. After a failover, memory and database may differ. */
   reload(): void {
-    this.#isLoaded = false;
+    this.#needsLoad = true;
   }
 
-  /** Does what is due, without waiting for the results. Called every second. */
+  /** Does what is due, without waiting for the results. Called every second. Polls only a mint of the operator. */
   tick(): void {
-    if (!this.#isLoaded) {
+    if (this.#needsLoad) {
       this.#loading ??= this.#load();
     }
     this.#openSubscription().catch((error: unknown) => this.#logFailure(error));
@@ -116,6 +116,7 @@ export class MintWatcher {
     }
   }
 
+  /** Does nothing if no poll is due. The coordinator calls this for the mints that users chose, in turns. */
   poll(): void {
     if (this.#canPoll()) {
       clearTimeout(this.#pollTimer);
@@ -133,8 +134,8 @@ export class MintWatcher {
   }
 
   async #load(): Promise<void> {
-    // Set before the read, so that a `reload` during the read has an effect.
-    this.#isLoaded = true;
+    // Cleared before the read, so that a `reload` during the read has an effect.
+    this.#needsLoad = false;
     try {
       let page: WatchedQuote[] = [];
       do {
@@ -143,7 +144,7 @@ export class MintWatcher {
         this.watchExisting(page);
       } while (page.length === PAGE_SIZE);
     } catch (error) {
-      this.#isLoaded = false;
+      this.#needsLoad = true;
       this.#logFailure(error);
     }
     this.#loading = null;
@@ -172,7 +173,7 @@ export class MintWatcher {
         monotonicMs,
         log,
       });
-      this.#subscription.subscribe();
+      this.#subscription.subscribePending();
     }
   }
 
@@ -202,6 +203,7 @@ export class MintWatcher {
   }
 
   async #recordReports(): Promise<void> {
+    // If no slot is free in time, the next tick tries again.
     while (
       this.quotes.hasReports() &&
       (await this.#recordingSlots.acquireWithin(this.#mintUrl, 60_000))
@@ -218,7 +220,7 @@ export class MintWatcher {
 
   /**
    * Records reports in one transaction; one by one if the database rejects it, so that no report blocks the others.
-   * Keeps those that cannot be recorded, and returns whether there are none.
+   * Keeps those that cannot be recorded. Returns whether all were recorded.
    */
   async #record(reports: readonly SourcedObservation[]): Promise<boolean> {
     const { recording, onQuotesChanged } = this.#context;
@@ -243,7 +245,8 @@ export class MintWatcher {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
+    const beginsOutage = this.#outage.recordFailure();
+    const level = beginsOutage ? retryLogLevel(error) : 'debug';
     this.#context.log[level](
       { event: 'mint_watch_failed', err: error, mintUrl: this.#mintUrl },
       'could not read or record quotes of a mint; retrying',

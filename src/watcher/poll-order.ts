@@ -1,6 +1,6 @@
 import { OPERATOR_MINT_LIMITS } from '../mints/limits.ts';
 
-/** At least as many quotes as any batch contains. */
+/** The `batchLimit` of a quote that may be in batches of any size: no batch contains more. */
 export const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
 
 export interface PollableQuote extends HeapItem {
@@ -15,8 +15,8 @@ type HeapName = 'young' | 'others' | 'suspect' | 'alone';
  * The order in which due quotes are polled: young ones first. Quotes for which the mint may have failed a batch
  * (suspects) are polled in turn with all others, in smaller batches.
  */
-export class PollOrder<Quote extends PollableQuote> {
-  readonly #heaps: Record<HeapName, DueHeap<Quote>> = {
+export class PollOrder<Item extends PollableQuote> {
+  readonly #heaps: Record<HeapName, DueHeap<Item>> = {
     young: new DueHeap(),
     others: new DueHeap(),
     suspect: new DueHeap(),
@@ -31,7 +31,7 @@ export class PollOrder<Quote extends PollableQuote> {
   }
 
   /** @param isYoung whether it may just have been paid */
-  add(quote: Quote, isYoung: boolean): void {
+  add(quote: Item, isYoung: boolean): void {
     quote.heap = isYoung ? 'young' : 'others';
     if (quote.batchLimit < NO_BATCH_LIMIT) {
       quote.heap = quote.batchLimit === 0 ? 'alone' : 'suspect';
@@ -39,15 +39,18 @@ export class PollOrder<Quote extends PollableQuote> {
     this.#heaps[quote.heap].push(quote);
   }
 
-  remove(quote: Quote): void {
+  remove(quote: Item): void {
     if (quote.heap !== null) {
       this.#heaps[quote.heap].remove(quote);
       quote.heap = null;
     }
   }
 
-  /** Takes quotes that are due until then for a batch, those that batches cannot contain, or any, to read them alone. */
-  take(kind: 'batch' | 'alone' | 'any', max: number, untilMs: number): Quote[] {
+  /**
+   * Takes quotes that are due until then: for a `batch`; those that batches cannot contain, to read them `alone`; or
+   * `any`, to read each alone while the mint gets no batches.
+   */
+  take(kind: 'batch' | 'alone' | 'any', max: number, untilMs: number): Item[] {
     if (kind === 'alone') {
       return this.#take('alone', max, untilMs);
     }
@@ -63,7 +66,7 @@ export class PollOrder<Quote extends PollableQuote> {
     return others.length > 0 ? others : this.#take('suspect', max, untilMs);
   }
 
-  #takeYoungFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): Quote[] {
+  #takeYoungFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): Item[] {
     // A quarter is kept for others, so that young quotes cannot delay them forever.
     const taken = this.#take('young', Math.ceil(max * 0.75), untilMs);
     for (const heap of [...otherHeaps, 'young'] as const) {
@@ -72,9 +75,9 @@ export class PollOrder<Quote extends PollableQuote> {
     return taken;
   }
 
-  #take(heapName: HeapName, max: number, untilMs: number): Quote[] {
+  #take(heapName: HeapName, max: number, untilMs: number): Item[] {
     const heap = this.#heaps[heapName];
-    const taken: Quote[] = [];
+    const taken: Item[] = [];
     let limit = max;
     let next = heap.peek();
     while (next !== undefined && next.dueAtMs <= untilMs) {

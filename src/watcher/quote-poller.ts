@@ -7,7 +7,7 @@ import {
   type ReadQuoteResult,
 } from '../mints/mint-client.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
-import type { MintContact } from '../mints/mint-store.ts';
+import type { MintHealth } from '../mints/mint-store.ts';
 import {
   BACKLOG_POLL_INTERVAL_MS,
   BATCH_RETRY_DELAY_MS,
@@ -23,7 +23,7 @@ export class QuotePoller {
   #readsPausedUntilMs = Number.NEGATIVE_INFINITY;
   /** Batches in a row for which the mint failed, although it read a single quote. */
   #failedBatches = 0;
-  #contact: MintContact = { answeredAtMs: null, failingSinceMs: null, failure: null };
+  #health: MintHealth = { answeredAtMs: null, failingSinceMs: null, failure: null };
 
   constructor(context: {
     mintUrl: string;
@@ -43,8 +43,8 @@ export class QuotePoller {
     this.#nextPollAtMs = context.monotonicMs() + context.firstPollDelayMs;
   }
 
-  get contact(): MintContact {
-    return this.#contact;
+  get health(): MintHealth {
+    return this.#health;
   }
 
   getWaitMs(): number {
@@ -76,7 +76,7 @@ export class QuotePoller {
   }
 
   get #isFailing(): boolean {
-    return this.#contact.failure !== null;
+    return this.#health.failure !== null;
   }
 
   get #canRead(): boolean {
@@ -98,7 +98,7 @@ export class QuotePoller {
         mintUrl,
         batch.map(({ quoteId }) => quoteId),
       );
-      this.#recordContact(result);
+      this.#recordHealth(result);
       switch (result.outcome) {
         case 'found': {
           this.#failedBatches = 0;
@@ -169,7 +169,7 @@ export class QuotePoller {
     const { mintUrl, quotes, client, minPollIntervalMs, monotonicMs } = this.#context;
     const sentAtMs = monotonicMs();
     const result = await client.readQuote(mintUrl, quote.quoteId);
-    this.#recordContact(result);
+    this.#recordHealth(result);
     switch (result.outcome) {
       case 'found':
         quotes.handlePolled(quote, result.observation, sentAtMs);
@@ -190,13 +190,13 @@ export class QuotePoller {
     this.#nextPollAtMs = Math.max(this.#nextPollAtMs, untilMs);
   }
 
-  #recordContact(result: ReadQuoteResult | CheckQuotesResult): void {
+  #recordHealth(result: ReadQuoteResult | CheckQuotesResult): void {
     const nowMs = this.#context.clock();
     if (result.outcome === 'unavailable') {
-      const failingSinceMs = this.#contact.failingSinceMs ?? nowMs;
-      this.#contact = { ...this.#contact, failingSinceMs, failure: describeFailure(result) };
+      const failingSinceMs = this.#health.failingSinceMs ?? nowMs;
+      this.#health = { ...this.#health, failingSinceMs, failure: describeFailure(result) };
     } else if (result.outcome !== 'rate_limited') {
-      this.#contact = { answeredAtMs: nowMs, failingSinceMs: null, failure: null };
+      this.#health = { answeredAtMs: nowMs, failingSinceMs: null, failure: null };
     }
   }
 }

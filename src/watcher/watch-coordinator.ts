@@ -1,6 +1,6 @@
 import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
-import { type MintContact, saveMintContacts } from '../mints/mint-store.ts';
+import { type MintHealth, saveMintHealth } from '../mints/mint-store.ts';
 import type { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
@@ -36,7 +36,7 @@ interface MintEntry {
   watcher: MintWatcher;
   site: string;
   lastNeededAtMs: number;
-  storedContact: MintContact | null;
+  storedHealth: MintHealth | null;
 }
 
 interface CoordinatorContext extends WatchContext {
@@ -96,7 +96,7 @@ export class WatchCoordinator {
     return [...this.#mints.values()].map(({ mintUrl, watcher }) => ({
       mintUrl,
       overdueMs: watcher.quotes.getMaxOverdueMs(),
-      failingSinceMs: watcher.contact.failingSinceMs,
+      failingSinceMs: watcher.health.failingSinceMs,
     }));
   }
 
@@ -181,7 +181,7 @@ export class WatchCoordinator {
       await this.#readNewRows();
       this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
     }
-    await this.#storeContacts();
+    await this.#storeMintHealth();
   }
 
   /** Claims a free mint immediately, because the payer may pay before the next scan. */
@@ -211,7 +211,7 @@ export class WatchCoordinator {
       watcher: new MintWatcher(mintUrl, this.#context, this.#recordingSlots),
       site: mints.policy.getSite(mintUrl),
       lastNeededAtMs: monotonicMs(),
-      storedContact: null,
+      storedHealth: null,
     };
     this.#mints.set(mintUrl, entry);
     entry.watcher.tick();
@@ -259,18 +259,18 @@ export class WatchCoordinator {
     this.#lastReadId = Math.max(readUpToId, afterId);
   }
 
-  async #storeContacts(): Promise<void> {
-    const contacts = [...this.#mints.values()].flatMap((entry) => {
-      const { contact } = entry.watcher;
-      return isContactOutdated(entry.storedContact, contact) ? [{ entry, contact }] : [];
+  async #storeMintHealth(): Promise<void> {
+    const outdated = [...this.#mints.values()].flatMap((entry) => {
+      const { health } = entry.watcher;
+      return isStoredHealthOutdated(entry.storedHealth, health) ? [{ entry, health }] : [];
     });
-    if (contacts.length > 0) {
-      await saveMintContacts(
+    if (outdated.length > 0) {
+      await saveMintHealth(
         this.#context.db,
-        contacts.map(({ entry: { mintUrl }, contact }) => ({ mintUrl, ...contact })),
+        outdated.map(({ entry: { mintUrl }, health }) => ({ mintUrl, ...health })),
       );
-      for (const { entry, contact } of contacts) {
-        entry.storedContact = contact;
+      for (const { entry, health } of outdated) {
+        entry.storedHealth = health;
       }
     }
   }
@@ -308,7 +308,8 @@ export class WatchCoordinator {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
+    const beginsOutage = this.#outage.recordFailure();
+    const level = beginsOutage ? retryLogLevel(error) : 'debug';
     this.#context.log[level](
       { event: 'watcher_database_failed', err: error },
       'watcher cannot use the database; retrying',
@@ -316,8 +317,8 @@ export class WatchCoordinator {
   }
 }
 
-function isContactOutdated(stored: MintContact | null, contact: MintContact): boolean {
-  const { answeredAtMs, failingSinceMs } = contact;
+function isStoredHealthOutdated(stored: MintHealth | null, current: MintHealth): boolean {
+  const { answeredAtMs, failingSinceMs } = current;
   const storedAnswerMs = stored?.answeredAtMs ?? Number.NEGATIVE_INFINITY;
   return (
     failingSinceMs !== (stored?.failingSinceMs ?? null) ||

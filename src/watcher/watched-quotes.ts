@@ -86,29 +86,37 @@ export class WatchedQuotes implements SubscribableQuotes {
     return this.#unpaidCount;
   }
 
+  /** Adds quotes that were just created. Their first polls are due after their poll intervals. */
+  addNew(quotes: readonly WatchedQuote[]): void {
+    const added = quotes.flatMap((quote) =>
+      this.#quotes.has(quote.quoteId) ? [] : this.#watch(quote, { isJustCreated: true }),
+    );
+    this.#addUnsubscribed(added, { areNewest: true });
+  }
+
   /**
-   * A quote that was just created is due after its poll interval, any other quote immediately. A known quote takes the
-   * state that was read from the database: if that is outdated, the next poll corrects it.
+   * Adds quotes that were read from the database. Their first polls are due immediately. A known quote takes the state
+   * from the database: if that is outdated, the next poll corrects it.
    */
-  add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
+  addExisting(quotes: readonly WatchedQuote[]): void {
     const added: QuoteWatch[] = [];
     for (const quote of quotes) {
       const known = this.#quotes.get(quote.quoteId);
       if (known === undefined) {
-        added.push(this.#watch(quote, isJustCreated));
-      } else if (!isJustCreated) {
+        added.push(this.#watch(quote, { isJustCreated: false }));
+      } else {
         this.#setState(known, quote);
       }
     }
-    this.#addUnsubscribed(added, !isJustCreated);
+    this.#addUnsubscribed(added, { areNewest: false });
   }
 
-  /** Leaves the oldest quotes to polls. Quotes that were just created are the newest, and need no sorting. */
-  #addUnsubscribed(quotes: readonly QuoteWatch[], needsSorting: boolean): void {
+  /** Leaves the oldest quotes to polls. */
+  #addUnsubscribed(quotes: readonly QuoteWatch[], { areNewest }: { areNewest: boolean }): void {
     for (const quote of quotes) {
       this.#unsubscribed.add(quote);
     }
-    if (needsSorting && quotes.length > 0) {
+    if (!areNewest && quotes.length > 0) {
       this.#unsubscribed = new Set([...this.#unsubscribed].sort((one, other) => one.id - other.id));
     }
     const excess = Math.max(0, this.#unsubscribed.size - MAX_UNSUBSCRIBED_QUOTES);
@@ -117,7 +125,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  #watch(quote: WatchedQuote, isJustCreated: boolean): QuoteWatch {
+  #watch(quote: WatchedQuote, { isJustCreated }: { isJustCreated: boolean }): QuoteWatch {
     const nowMs = this.#monotonicMs();
     const context = { stateAgeAtPollMs: 0, isCovered: true };
     const longestIntervalMs = computePollIntervalMs(quote, this.#context.clock(), context);
@@ -232,7 +240,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = false;
       this.#reschedule(quote);
     }
-    this.#addUnsubscribed(lost, true);
+    this.#addUnsubscribed(lost, { areNewest: false });
   }
 
   /**

@@ -338,7 +338,7 @@ function createSubscription(
   const subscription = {
     subscribe: (quoteIds: readonly string[]) => {
       unsubscribed.push(...quoteIds);
-      mintSubscription.subscribe();
+      mintSubscription.subscribePending();
     },
     close: () => mintSubscription.close(),
   };

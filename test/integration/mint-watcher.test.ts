@@ -60,7 +60,7 @@ it('records payments at the operator’s mint while mints that users chose use a
   await eventually(() => {
     userWatcher.tick();
     userWatcher.poll();
-    expect(userWatcher.contact.answeredAtMs).not.toBeNull();
+    expect(userWatcher.health.answeredAtMs).not.toBeNull();
   });
   await tickUntilPaid(operatorWatcher, ofOperatorMint);
   slots.release('https://one.example');

@@ -377,7 +377,7 @@ function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promi
     settings: createConfig(env),
     db: database.db,
     mints: {
-      treasuryFetch: fetch,
+      swapFetch: fetch,
       limiter: new MintRateLimiter({ monotonicMs, timing: RATE_LIMITER_TIMING, log }),
     },
     clock: clock.now,

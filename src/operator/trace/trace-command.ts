@@ -156,8 +156,8 @@ const QUOTE_STATE_TEXTS = {
   ISSUED: 'it was paid and collected',
 };
 
-function lastAnswerToText({ mintContact }: PaymentTrace, nowMs: number): string {
-  const { answeredAtMs = null, failingSinceMs = null, failure = null } = mintContact ?? {};
+function lastAnswerToText({ mintHealth }: PaymentTrace, nowMs: number): string {
+  const { answeredAtMs = null, failingSinceMs = null, failure = null } = mintHealth ?? {};
   const lastAnswer = answeredAtMs === null ? 'none' : formatTimeWithDistance(answeredAtMs, nowMs);
   return failingSinceMs === null
     ? lastAnswer
@@ -215,7 +215,7 @@ function pollingToLines({ watchUntilMs, leaseHolder }: PaymentTrace, nowMs: numb
 }
 
 function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
-  const { expiresAtMs, paymentStatus, events, mintContact } = payment;
+  const { expiresAtMs, paymentStatus, events, mintHealth } = payment;
   const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
   const linesByKind: Record<typeof paymentStatus.kind, string[]> = {
     awaiting_payment: [`The payer can pay the invoice until ${expiresAt}.`],
@@ -244,7 +244,7 @@ function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
       'No `update` was sent to a socket: the wallet sees the payment when it reads its list.';
     return hasUpdate ? lines : [text, ...lines];
   }
-  return payment.state === 'UNPAID' && mintContact?.failure
+  return payment.state === 'UNPAID' && mintHealth?.failure
     ? [...lines, 'If the payer has paid, the payment is recorded when the mint answers again.']
     : lines;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
-import { MintInfoCache } from '../../../src/mints/mint-cache.ts';
 import type { ReadInfoResult } from '../../../src/mints/mint-client.ts';
 import type { MintInfo } from '../../../src/mints/mint-info.ts';
+import { MintInfoCache } from '../../../src/mints/mint-info-cache.ts';
 
 const MINT_URL = 'https://mint.example';
 const INFO: MintInfo = {

@@ -392,7 +392,7 @@ describe('a failing mint', () => {
     watch(createQuoteIds(300), { createdAtMs: nowMs - 2 * DAY_MS });
     mint.isDown = true;
     await poll(10 * MINUTE_MS);
-    expect(poller.contact.failure).toBe('timed out');
+    expect(poller.health.failure).toBe('timed out');
     expect(mint.batches.length).toBeLessThanOrEqual(3 + 150);
     mint.isDown = false;
     mint.forgetRequests();
@@ -400,7 +400,7 @@ describe('a failing mint', () => {
     await poll(5 * SECOND_MS);
     expect(reports).toMatchObject([{ quoteId: 'id-299' }]);
     expect(mint.batches.some((batch) => batch.length === 100)).toBe(true);
-    expect(poller.contact).toMatchObject({ failure: null, failingSinceMs: null });
+    expect(poller.health).toMatchObject({ failure: null, failingSinceMs: null });
   });
 });
 
@@ -480,7 +480,11 @@ function watch(
     const unpaid = { state: 'UNPAID' as const, createdAtMs, expiresAtMs, paidAtMs: null };
     return { id: lastRowId, quoteId, ...unpaid, ...changes };
   });
-  quotes.add(added, isJustCreated);
+  if (isJustCreated) {
+    quotes.addNew(added);
+  } else {
+    quotes.addExisting(added);
+  }
   for (const { quoteId, state } of added) {
     if (!isUnknown && state !== 'EXPIRED') {
       mint.states.set(quoteId, state);
