@@ -4,7 +4,6 @@ export interface CheckResult {
   problems: readonly string[];
 }
 
-/** The checks at the end of every storm (a run of a fault test). */
 const COMMON_CHECKS = {
   invoices: 'every payer gets an invoice within 60 s, and can pay it at the mint',
   responseFormat: 'every response matches the API description',
@@ -13,11 +12,9 @@ const COMMON_CHECKS = {
   faults: 'every fault that the storm requires happened',
 };
 
-/** Records the problems that each check finds. */
 export class CheckRecorder {
   readonly #results: Map<string, { description: string; problems: string[] }>;
 
-  /** @param checks description of each check, by id */
   constructor(checks: Readonly<Record<string, string>>) {
     const descriptions = Object.entries({ ...checks, ...COMMON_CHECKS });
     this.#results = new Map(
@@ -25,7 +22,6 @@ export class CheckRecorder {
     );
   }
 
-  /** @throws Error if the check is unknown */
   addProblem(checkId: string, problem: string): void {
     const result = this.#results.get(checkId);
     if (result === undefined) {

@@ -20,11 +20,6 @@ export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
 /**
  * Starts the service: one process on SQLite, or several processes that share a PostgreSQL database.
- *
- * @param options.folder directory for data and logs
- * @param options.processCount number of processes on PostgreSQL; default 2
- * @param options.env additional settings of the service
- * @param options.onUnexpectedExit called when a process exits without being stopped
  */
 export async function startDeployment(options: {
   database: DatabaseKind;

@@ -22,7 +22,6 @@ const STOP_TIMEOUT_MS = 15_000;
 export class ServiceProcess {
   readonly name: string;
   readonly origin: string;
-  /** This file collects the output of all starts of the process. */
   readonly logFile: string;
   readonly #env: Record<string, string>;
   readonly #onUnexpectedExit: (description: string) => void;
@@ -48,12 +47,10 @@ export class ServiceProcess {
     this.#onUnexpectedExit = onUnexpectedExit;
   }
 
-  /** Whether the process has responded to a request since its last start. */
   get isUp(): boolean {
     return this.#isUp;
   }
 
-  /** Null while the process is not running. */
   get pid(): number | null {
     return this.#child?.pid ?? null;
   }
@@ -105,12 +102,10 @@ export class ServiceProcess {
     throw new Error(`${this.name} ${problem}: see ${this.logFile}`);
   }
 
-  /** Kills the process with SIGKILL, like a crash. */
   async kill(): Promise<void> {
     await this.#terminate('SIGKILL');
   }
 
-  /** Kills the process and prevents further starts. */
   async killPermanently(): Promise<void> {
     this.#isKilledPermanently = true;
     await this.kill();
@@ -124,7 +119,6 @@ export class ServiceProcess {
     return code === 0;
   }
 
-  /** Returns logged errors, and output that is not in the format of the log. */
   async readUnexpectedLogLines(): Promise<string[]> {
     const lines = (await readFile(this.logFile, 'utf8')).split('\n');
     return lines.filter((line) => line !== '' && isUnexpectedLogLine(line));

@@ -8,27 +8,21 @@ import { sleepUnlessAborted, type TryRequest, tryRequest } from './storm-client.
 /** A payer who gets no invoice retries for this time. */
 const MAX_INVOICE_WAIT_MS = 60_000;
 
-/** Delay between two invoice requests of one payer. */
 const MIN_RETRY_DELAY_MS = 150;
 const MAX_RETRY_DELAY_MS = 1_200;
 
 export interface StormOptions {
   database: DatabaseKind;
-  /** Determines the random choices. */
   seed: string;
   paymentCount: number;
-  /** Number of kills, for the storms on SQLite and PostgreSQL together. */
   killCount: number;
-  /** Directory for the data and logs of the processes. */
   folder: string;
-  /** If the signal aborts, the storm throws. */
   signal: AbortSignal;
   logProgress: (line: string) => void;
 }
 
 export interface StormResult {
   checkResults: readonly CheckResult[];
-  /** What happened in the storm, for the printed report. */
   counts: Record<string, string>;
 }
 
@@ -37,22 +31,16 @@ export interface StormResult {
  * to all storms.
  */
 export interface Storm {
-  /** Returns the origin for the next request of a client. */
   pickOrigin: (random: SeededRandom) => string;
   request: TryRequest;
   checkRecorder: CheckRecorder;
   random: SeededRandom;
-  /** Aborts when the storm ends or is interrupted. */
   signal: AbortSignal;
-  /** Aborts `signal`. */
   end: () => void;
-  /** Number of invoice requests that were rejected or got no response. */
   failedInvoiceRequests: number;
-  /** How long each payer waited for an invoice. */
   invoiceWaitsMs: number[];
 }
 
-/** A storm whose processes the test kills. */
 export interface ProcessStorm extends Storm {
   deployment: Deployment;
 }
@@ -101,8 +89,6 @@ export async function startStorm(
 
 /**
  * Requests an invoice from random processes until a process returns the invoice.
- *
- * @param callbackPath path and query of the LNURL callback
  * @returns null if there is no invoice after {@link MAX_INVOICE_WAIT_MS}; this also adds a problem
  */
 export async function requestInvoice(

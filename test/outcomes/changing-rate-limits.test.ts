@@ -162,7 +162,6 @@ describe('a mint that is down for 10 minutes', () => {
   );
 });
 
-/** A mint, a recipient who uses it, and the responses of the mint. */
 interface MintScenario extends AsyncDisposable {
   mint: TestMint;
   wallet: ReturnType<TestEnvironment['newWallet']>;

@@ -6,14 +6,12 @@ import type { TimeScale } from './time-scale.ts';
 export interface PayerResult {
   requestedAtSeconds: number;
   respondedAtSeconds: number;
-  /** Null if the service returned an error. */
   invoice: string | null;
 }
 
 export interface PayerLoad {
   time: TimeScale;
   service: Service;
-  /** The payers take turns through this list. */
   recipients: readonly RecipientClient[];
   payersPerMinute: number;
   minutes: number;

@@ -6,7 +6,6 @@ import type {
 } from '../helpers/recipients/recipient-client.ts';
 import type { TimeScale } from './time-scale.ts';
 
-/** Records when wallets are notified of their payments. */
 export class UpdateRecorder implements AsyncDisposable {
   readonly #sockets: TestQuoteSocket[] = [];
   /** By quote id, in seconds of the {@link TimeScale}. */

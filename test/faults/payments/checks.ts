@@ -56,7 +56,6 @@ export async function waitUntilListsComplete({
   }
 }
 
-/** Returns whether a list has every payment to the recipient, each in the same state as at the mint. */
 function isListComplete(
   expectedPayments: ExpectedPayments,
   recipient: Recipient,
@@ -70,7 +69,6 @@ function isListComplete(
     );
 }
 
-/** Compares all pages of a recipient's list with the expected payments. */
 export function checkList(
   { expectedPayments, checkRecorder }: StormObservations,
   recipient: Recipient,
@@ -147,7 +145,6 @@ export function checkUpdates(
   return totalExpected;
 }
 
-/** Checks that each wallet with a socket learned of every payment. */
 export function checkWalletsAreInformed(
   { expectedPayments, checkRecorder }: StormObservations,
   { wallets }: WalletSockets,
@@ -182,7 +179,6 @@ function countExpectedUpdates(
   return isIssued && listing.wasListedBeforeIssued ? 2 : 1;
 }
 
-/** Reads the verify URL of each invoice. */
 export async function checkVerifyUrls({
   expectedPayments,
   checkRecorder,

@@ -2,7 +2,6 @@ import type { TestMint } from '../../../demo/test-mint.ts';
 import { RecipientClient } from '../../helpers/recipients/recipient-client.ts';
 import type { FaultyMints } from './faulty-mints.ts';
 
-/** The mints of the recipients. */
 export type Mints = Pick<FaultyMints, 'mintOf' | 'quote'>;
 
 export interface Recipient {
@@ -35,7 +34,6 @@ const RECIPIENT_COUNT = 40;
 /** One in this many recipients has locked quotes (NUT-20). */
 const RECIPIENTS_PER_LOCKED_RECIPIENT = 5;
 
-/** Records the issued invoices and their payments. Checks compare these with what the service reports. */
 export class ExpectedPayments {
   readonly mints: Mints;
   readonly recipients: readonly Recipient[];

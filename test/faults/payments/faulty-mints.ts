@@ -47,7 +47,6 @@ const MINT_KINDS: Record<string, Partial<TestMintSwitches>> = {
 
 export type FaultyMints = Awaited<ReturnType<typeof startFaultyMints>>;
 
-/** Starts the mints in the test process, so that tests can read their quotes. */
 export async function startFaultyMints(seed: string) {
   const allMints: readonly TestMint[] = await Promise.all(
     Object.entries(MINT_KINDS).map(([kind, switches]) =>
@@ -81,7 +80,6 @@ export async function startFaultyMints(seed: string) {
       setChaos(null);
     },
 
-    /** Returns how often the mints together injected a fault. */
     faultCount: (kind: keyof ChaosRates) =>
       allMints.reduce((sum, { chaosCounts }) => sum + chaosCounts[kind], 0),
 

@@ -10,7 +10,6 @@ import {
 
 const LIST_PATH = '/api/v2/wallet/quotes';
 
-/** The page size of the list. */
 const PAGE_SIZE = 50;
 
 const ROUND_INTERVAL_MS = 200;
@@ -59,7 +58,6 @@ export class ListReader {
     this.#random = storm.random.fork('lists');
   }
 
-  /** Returns undefined if no list has contained the payment yet. */
   firstListing(quoteId: string): FirstListing | undefined {
     return this.#firstListings.get(quoteId);
   }

@@ -92,8 +92,6 @@ interface PaymentStormRun extends StormObservations, ProcessStorm {
 /**
  * Runs the payments storm: payers and wallets use the service while the storm kills its processes at random times
  * and its mints inject faults. Then checks that no payment is lost, duplicated or late.
- *
- * @throws Error if a process cannot be restarted, or the signal aborts
  */
 export async function runPaymentStorm(options: StormOptions): Promise<StormResult> {
   const { paymentCount, logProgress } = options;
@@ -198,7 +196,6 @@ async function startRun(
   return Object.assign(storm, { mints, expectedPayments, listReader, walletSockets });
 }
 
-/** Kills and restarts processes at random times until the signal aborts. Finally, all processes are up again. */
 async function killProcessesRandomly(
   { deployment, random: stormRandom }: PaymentStormRun,
   maxKillIntervalMs: number,

@@ -21,9 +21,7 @@ interface SocketWallet {
 export interface SocketSession {
   recipient: Recipient;
   openedAtMs: number;
-  /** Null while the socket is open. */
   closedAtMs: number | null;
-  /** When the wallet received updates, by quote id. */
   updateTimesMs: Map<string, number[]>;
 }
 
@@ -53,7 +51,6 @@ export class WalletSockets {
       .reduce((sum, times) => sum + times.length, 0);
   }
 
-  /** Keeps the sockets connected to random processes until the storm ends. */
   async keepConnected(): Promise<void> {
     const { random, signal } = this.#storm;
     const keepOneConnected = async (wallet: SocketWallet, index: number) => {
@@ -70,7 +67,6 @@ export class WalletSockets {
     await Promise.all(this.wallets.map(keepOneConnected));
   }
 
-  /** Connects to a process, authenticates, and records updates until the socket closes. */
   async #receiveUntilClosed(wallet: SocketWallet, random: SeededRandom): Promise<void> {
     const { checkRecorder, signal } = this.#storm;
     const { recipient } = wallet;

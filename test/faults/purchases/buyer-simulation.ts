@@ -29,39 +29,30 @@ const FINAL_STATUSES: readonly number[] = [201, 400, 402, 409];
 export interface PaymentToken {
   text: string;
   proofs: Proof[];
-  /** Y of each proof (NUT-07). */
   ys: readonly string[];
   secretHashes: readonly string[];
   amountSat: number;
 }
 
-/** Requests of one key for one name with one token. The buyer repeats the request until a final response. */
 export interface PurchaseAttempt {
   scenarioRun: ScenarioRun;
   buyer: RecipientClient;
   name: string;
   token: PaymentToken;
-  /** Null while the buyer retries, and if the buyer gave up. */
   finalResponse: { status: number; message: string } | null;
 }
 
-/** One run of a scenario, with its own buyers, tokens and names. */
 export interface ScenarioRun {
-  /** From 1, in the order of their starts. */
   number: number;
   scenario: ScenarioName;
   attempts: PurchaseAttempt[];
 }
 
-/** Who requests which name with which token. Each array has one item per attempt. */
 interface Scenario {
-  /** Share of all scenario runs. */
   share: number;
   /** How many names a run sells. Null: the number varies. */
   expectedNames: number | null;
-  /** Index of the buyer. */
   buyers: readonly number[];
-  /** Index of the token. */
   tokens: readonly number[];
   /** Suffix of the requested name. Default: all attempts request the same name. */
   suffixes?: readonly string[];
@@ -102,17 +93,13 @@ export type ScenarioName = keyof typeof SCENARIOS;
 
 const SCENARIO_NAMES = Object.keys(SCENARIOS) as ScenarioName[];
 
-/** Simulates buyers and records their responses. */
 export class BuyerSimulation {
   readonly scenarioRuns: ScenarioRun[] = [];
   readonly tokens: PaymentToken[] = [];
-  /** A request is retriable if its response is not final. */
   readonly counts = { requests: 0, withoutResponse: 0, retriable: 0 };
   readonly #storm: ProcessStorm;
   readonly #payer: EcashPayer;
-  /** Aborts when buyers must stop retrying. */
   readonly #signal: AbortSignal;
-  /** Attempts with a pending request, by the origin of the process. */
   readonly #pendingAttempts = new Map<string, Set<PurchaseAttempt>>();
 
   constructor(storm: ProcessStorm, payer: EcashPayer, signal: AbortSignal) {
@@ -125,12 +112,10 @@ export class BuyerSimulation {
     return this.scenarioRuns.flatMap(({ attempts }) => attempts);
   }
 
-  /** Returns the attempts whose request to this process has no response yet. */
   pendingAttemptsAt(origin: string): readonly PurchaseAttempt[] {
     return [...(this.#pendingAttempts.get(origin) ?? [])];
   }
 
-  /** Starts scenario runs at this rate until `stopSignal` aborts. Waits until all runs have finished. */
   async run(scenariosPerSecond: number, stopSignal: AbortSignal): Promise<void> {
     const runs: Promise<void>[] = [];
     do {
@@ -167,7 +152,6 @@ export class BuyerSimulation {
     );
   }
 
-  /** Sends requests until a final response. In the scenario `disconnect`, sends one request and disconnects. */
   async #attemptPurchase(attempt: PurchaseAttempt, random: SeededRandom): Promise<void> {
     if (attempt.scenarioRun.scenario === 'disconnect') {
       const disconnectDelayMs = Math.floor(random.between(0, MAX_DISCONNECT_DELAY_MS));
@@ -186,7 +170,6 @@ export class BuyerSimulation {
     }
   }
 
-  /** Sends one request, and records the response if it is final. */
   async #sendRequest(
     attempt: PurchaseAttempt,
     random: SeededRandom,
@@ -232,13 +215,11 @@ export class BuyerSimulation {
   }
 }
 
-/** Describes an attempt without its key and token, which are secret. */
 export function describeAttempt({ scenarioRun, name, finalResponse }: PurchaseAttempt): string {
   const { status, message } = finalResponse ?? { status: 'no', message: 'final response' };
   return `scenario run ${scenarioRun.number} (${scenarioRun.scenario}), ${name}: ${status} ${message}`;
 }
 
-/** Creates as many items as the indexes refer to. */
 function createPerIndex<T>(indexes: readonly number[], create: () => T): T[] {
   return Array.from({ length: Math.max(...indexes) + 1 }, create);
 }

@@ -28,18 +28,15 @@ export const CHECKS = {
   recovered: 'no purchase stays open',
 };
 
-/** Content of the database after the storm. */
 export interface DatabaseSnapshot {
   completedPurchases: CompletedPurchase[];
   usernames: { name: string; pubkey: string }[];
-  /** The operator's encrypted proofs. */
   treasuryProofs: { y: string; amount_sat: number; sealed: string }[];
 }
 
 interface CompletedPurchase {
   pubkey: string;
   name: string;
-  /** Of each proof of the token that paid for the name. */
   secretHashes: string[];
 }
 
@@ -81,7 +78,6 @@ export async function readDatabaseSnapshot({ db }: Database): Promise<DatabaseSn
   };
 }
 
-/** Requests the owner of each name from every process (NIP-05). @returns one map of owners by name per process */
 export async function fetchOwnersFromProcesses(
   { deployment, request }: ProcessStorm,
   { attempts }: BuyerSimulation,
@@ -105,7 +101,6 @@ export async function fetchOwnersFromProcesses(
   return Promise.all(deployment.processes.map(({ origin }) => fetchOwners(origin)));
 }
 
-/** @param ownersByProcess result of {@link fetchOwnersFromProcesses} */
 export function checkOwners(
   { snapshot, checkRecorder }: PurchaseObservations,
   ownersByProcess: Map<string, unknown>[],
@@ -125,7 +120,6 @@ export function checkOwners(
   }
 }
 
-/** Compares the mint, the database and the buyers' responses. */
 export async function checkPurchases(
   observations: PurchaseObservations,
 ): Promise<{ redeemedTokenCount: number; treasuryBalanceSat: number }> {
@@ -141,7 +135,6 @@ export async function checkPurchases(
   };
 }
 
-/** @returns the tokens that the service redeemed: those with at least one spent proof */
 function checkRedeemedTokens({
   buyers,
   mint,
@@ -165,7 +158,6 @@ function checkRedeemedTokens({
   return redeemedTokens;
 }
 
-/** Compares the names in use and the completed purchases with the redeemed tokens and the buyers' attempts. */
 function checkPaidNames(
   { buyers, snapshot, checkRecorder }: PurchaseObservations,
   redeemedTokens: ReadonlySet<PaymentToken>,
@@ -192,7 +184,6 @@ function checkPaidNames(
   }
 }
 
-/** Compares the final response of an attempt with the database and the mint. */
 function checkFinalResponse(
   { buyers, checkRecorder, snapshot }: PurchaseObservations,
   attempt: PurchaseAttempt,
@@ -246,7 +237,6 @@ function checkScenarioRuns({ buyers, checkRecorder }: PurchaseObservations): voi
   }
 }
 
-/** @returns the balance of the treasury, in sats */
 async function checkTreasury(
   { payer, snapshot, treasurySecret, checkRecorder }: PurchaseObservations,
   redeemedTokens: ReadonlySet<PaymentToken>,
@@ -278,7 +268,6 @@ async function checkTreasury(
   return balanceSat;
 }
 
-/** Returns the attempt that bought a name with the token, according to the database. */
 function findWinningAttempt(
   { attempts }: BuyerSimulation,
   { completedPurchases }: DatabaseSnapshot,

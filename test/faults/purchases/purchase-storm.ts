@@ -77,15 +77,12 @@ interface PurchaseStormRun extends ProcessStorm {
   payer: EcashPayer;
   buyers: BuyerSimulation;
   treasurySecret: string;
-  /** Number of attempts that a kill interrupted after the mint had redeemed their token. */
   interruptedAfterRedemption: number;
 }
 
 /**
  * Runs the purchases storm: buyers buy names while the storm kills processes of the service and its mint injects
  * faults. Then checks that every token bought exactly one name or is unspent.
- *
- * @throws Error if a process cannot be restarted, or the signal aborts
  */
 export async function runPurchaseStorm(options: StormOptions): Promise<StormResult> {
   const { database, logProgress, signal } = options;
@@ -259,7 +256,6 @@ async function waitUntilPurchasesComplete({
   }
 }
 
-/** Describes the required kills, faults and scenarios that have not happened yet. */
 function findMissingEvents(
   { deployment, mint, buyers, interruptedAfterRedemption }: PurchaseStormRun,
   targetKills: number,
