@@ -25,7 +25,6 @@ const MAX_THREAD_MEMORY_MB = 25;
 /** A WebSocket of the mint reports it. Polls take several seconds. */
 const MAX_USUAL_PAYMENT_LISTED_MS = 2_000;
 
-/** What honest clients may experience at worst. */
 const MAX_INFO_P50_MS = 5;
 const MAX_INFO_P99_MS = 50;
 const MAX_INVOICE_P99_MS = 300;

@@ -35,7 +35,6 @@ const MEASUREMENTS = 3;
 /** Other load on the machine can only increase response times, so one successful attempt is enough. */
 const MAX_ATTEMPTS = 3;
 
-/** Lets the load reach a steady state before a measurement. */
 const STABILIZATION_MS = 1_200;
 const WARM_UP_MS = 4_000;
 
@@ -160,7 +159,6 @@ async function startAttack(attack: AttackName): Promise<{ stop: () => Promise<vo
   };
 }
 
-/** Pays each recipient in turn, so that the service has updates to send, until the signal is aborted. */
 async function payRecipients(npubs: readonly string[], signal: AbortSignal): Promise<void> {
   for (let index = 0; npubs.length > 0 && !signal.aborted; index += 1) {
     const callback = `${service.origin}/.well-known/lnurlp/${npubs[index % npubs.length]}`;

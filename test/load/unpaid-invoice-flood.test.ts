@@ -13,7 +13,7 @@ import { startMeasuredService } from './measured-service.ts';
 
 const QUOTE_COUNT = 160_000;
 
-/** How long ago the attack began and ended. All quotes are polled every 15 seconds then. */
+/** How long ago the attack began and ended. The quotes are polled every 4 to 22 seconds then. */
 const OLDEST_QUOTE_MS = 450_000;
 const NEWEST_QUOTE_MS = 70_000;
 

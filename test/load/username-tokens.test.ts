@@ -88,7 +88,6 @@ it('is redeemed without blocking the event loop if it has as many proofs as can 
   });
 });
 
-/** Measures until a measurement is below the limit. Fails if none is. */
 async function expectUnblocked(measure: () => Promise<number>): Promise<void> {
   let shortestMs = Number.POSITIVE_INFINITY;
   for (let i = 0; i < MAX_MEASUREMENTS && shortestMs >= MAX_BLOCKED_MS; i += 1) {
@@ -105,7 +104,6 @@ async function measureCpuMs(work: () => Promise<void>): Promise<number> {
   return (user + system) / 1_000;
 }
 
-/** Sends a request, and measures how long it blocks the event loop of this process, which is also the service's. */
 async function requestUsername(wallet: RecipientClient, username: string, token: string) {
   const { hostname, port } = new URL(wallet.origin);
   const body = JSON.stringify({ username });
@@ -138,7 +136,6 @@ function cashuA(json: string): string {
   return `cashuA${Buffer.from(json).toString('base64url')}`;
 }
 
-/** @param cbor in hex */
 function cashuB(cbor: string): string {
   return `cashuB${Buffer.from(cbor, 'hex').toString('base64url')}`;
 }

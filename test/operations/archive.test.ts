@@ -22,8 +22,6 @@ import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Moves a database between SQLite and PostgreSQL with `nutpost export` and `nutpost import`. */
-
 const USER_COUNT = 100;
 const QUOTES_PER_USER = 200;
 const MOVE_TIMEOUT_MS = 120_000;
@@ -33,7 +31,6 @@ const MAX_HEAP_MB = 112;
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
-/** The highest quote id of `insertRowsInEveryTable`. */
 const LAST_QUOTE_ID = 900;
 
 let dataDir: string;

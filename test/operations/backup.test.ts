@@ -11,8 +11,6 @@ import { createDataDir } from '../helpers/database/test-database.ts';
 import { installRequiredPrograms } from './documents/example-environment.ts';
 import { parseMarkdown } from './documents/markdown.ts';
 
-/** Runs the commands in docs/operations/backup.md that copy the SQLite file. */
-
 const PAGE = path.resolve(import.meta.dirname, '../../docs/operations/backup.md');
 
 const COPY_NAME = 'copy.sqlite';
@@ -30,7 +28,6 @@ const LONG_VALUE = 'x'.repeat(10_000);
 
 const COPY_TIMEOUT_SECONDS = 30;
 
-/** Program of a worker thread that commits up to a thousand times a second. */
 const WRITER_PROGRAM = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { DatabaseSync } = require('node:sqlite');
@@ -90,7 +87,6 @@ it('finds both copy commands in the document', () => {
   expect(COPY_COMMANDS.map(({ tool }) => tool)).toEqual(['sqlite3', 'Node']);
 });
 
-/** Runs a documented command in a shell without variables of the service. */
 function runCopyCommand(script: string, dataDir: string) {
   const command = script.replaceAll(DOCUMENTED_DATA_DIR, dataDir);
   return runProgram('timeout', [`${COPY_TIMEOUT_SECONDS}`, 'sh', '-ec', command], {

@@ -17,7 +17,6 @@ let mint: TestMint;
 let database: TemporaryPostgresDatabase;
 let client: pg.Client;
 let databaseName: string;
-/** No service listens on this port. */
 let servicePort: number;
 
 beforeAll(async () => {

@@ -13,8 +13,6 @@ import { type Example, type ExpectedOutput, extractExamples } from './documents/
 import { parseMarkdown } from './documents/markdown.ts';
 import { buildExpectedPattern, normaliseOutput } from './documents/output-matching.ts';
 
-/** Runs the marked code blocks of README.md and docs/, and compares their output with the documents. */
-
 /** A document has up to thirty commands, some of which take a second to start. */
 const DOCUMENT_TIMEOUT_MS = 300_000;
 

@@ -9,8 +9,6 @@ import { RecipientClient, requestJson } from '../helpers/recipients/recipient-cl
 import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
-/** Stops one of two service processes while wallets and payers use it. */
-
 const HOST = '127.0.0.1';
 const SOCKET_COUNT = 100;
 

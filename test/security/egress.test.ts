@@ -33,7 +33,6 @@ import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-cert
 /** In an unassigned block, so that no host responds. */
 const UNUSED_PUBLIC_ADDRESS = '3000::1';
 
-/** Ends attempts to connect to {@link UNUSED_PUBLIC_ADDRESS}. */
 const CONNECT_TIMEOUT_MS = 200;
 
 const runFile = promisify(execFile);
@@ -270,7 +269,6 @@ it('ignores NODE_TLS_REJECT_UNAUTHORIZED=0, although Node’s own clients apply 
   });
 });
 
-/** Returns the result of each client in a process with these environment variables. */
 async function connectInProcess(env: Record<string, string>, targetUrl: string): Promise<unknown> {
   const program = fileURLToPath(
     new URL('../helpers/network/outgoing-connections-probe.ts', import.meta.url),
@@ -299,7 +297,6 @@ function startRecording(): ConnectionAttempts {
   return attempts;
 }
 
-/** Creates a client with the restrictions of production, and the DNS server of these tests. */
 function createGuardedFetch(isMetered = false): GuardedFetch {
   const limits = { ...FETCH_LIMITS, connectTimeoutMs: CONNECT_TIMEOUT_MS };
   const guarded = new GuardedFetch({

@@ -25,7 +25,6 @@ const LARGE_BODY_BYTES = 3.5 * 1024 * 1024;
 /** Growth of memory usage over two rounds of attacks that does not count as a leak. */
 const ALLOWED_MEMORY_GROWTH_BYTES = 4 * 1024 * 1024;
 
-/** What a payer receives if the recipient's mint fails (LUD-06). */
 const MINT_FAILURE_RESPONSE = {
   status: 500,
   body: {
@@ -48,7 +47,6 @@ const MILLION_OBJECTS = `[${Array.from({ length: 1_000_000 }, () => '{}').join('
 
 const CHUNKED_HEAD = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
 
-/** What the mint does, the first bytes that it sends (or a function), and the bytes that it then repeats. */
 const ATTACKS = (
   [
     ['sends a gzip bomb', GZIP_BOMB],

@@ -84,7 +84,6 @@ it('connects to a relay that sends one interim response before the handshake', a
   });
 });
 
-/** Starts a relay with a relay list (NIP-65). */
 async function startRelayWithEvent(tags: string[][]) {
   const relay = await startFakeRelay();
   const event = sign({ kind: 10_002, tags });

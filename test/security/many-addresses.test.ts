@@ -122,7 +122,6 @@ async function requestInvoices(
   };
 }
 
-/** Returns how many sockets the service accepted. They stay open. */
 async function openSockets(
   origin: string,
   count: number,

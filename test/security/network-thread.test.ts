@@ -13,7 +13,6 @@ import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { type LoopbackServer, listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { createTestEnvironment, setMint } from '../helpers/service/test-environment.ts';
 
-/** From the moment at which the thread is blocked or dies. */
 const MAX_RECOVERY_MS = 3_000;
 
 const FIRST_SUSPENSION_MS = 10_000;
@@ -211,7 +210,6 @@ async function expectResponse(fetch: EgressFetch, { url }: LoopbackServer): Prom
   expect(await fetch.request({ url })).toMatchObject({ status: 200 });
 }
 
-/** Starts a server that accepts WebSockets and answers each request except those for `/never`. */
 async function startSite(): Promise<LoopbackServer> {
   const server = createServer((request, response) => {
     if (request.url !== '/never') {

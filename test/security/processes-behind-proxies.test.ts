@@ -13,14 +13,11 @@ import {
 } from '../helpers/service/service-behind-proxy.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Several processes behind each example configuration of docs/proxies/, some of which fail. */
-
 const HOST = '127.0.0.1';
 
 /** Enough that a proxy very probably sends some of them to each of two processes. */
 const REQUEST_COUNT = 10;
 
-/** The paths of a payer, a wallet and a page have different error formats. */
 const PATHS = ['/.well-known/lnurlp/alice', '/api/v2/info', '/'];
 
 /** Of these proxies, only nginx does not request `/health/ready`. */

@@ -33,7 +33,6 @@ describe.each(REVERSE_PROXIES)('a service with two domains behind %s', (kind) =>
   });
   afterAll(() => domains?.close());
 
-  /** Returns the origin of the callback URL in the second domain's response, or null if the proxy rejects it. */
   async function requestCallbackOrigin(
     headers: Record<string, string>,
     targetOrigin = '',

@@ -282,7 +282,6 @@ describe('a client that exceeds a limit of the proxy', () => {
   );
 });
 
-/** Starts a service behind a proxy with this change to its example configuration. @returns the canonical origin */
 async function startProxy(
   kind: ReverseProxyKind,
   text: string,
@@ -297,7 +296,6 @@ async function startProxy(
   return canonicalOrigin;
 }
 
-/** Opens a quote socket and keeps it open. @returns false if the proxy rejects it */
 function tryOpenSocket(origin: string, clientAddress: string): Promise<boolean> {
   const socket = new WebSocket(`${origin.replace('https:', 'wss:')}${SOCKET_PATH}`, {
     createConnection: () => connectToProxy(origin, clientAddress),
@@ -309,7 +307,6 @@ function tryOpenSocket(origin: string, clientAddress: string): Promise<boolean> 
   );
 }
 
-/** Sends an incomplete request and keeps the connection. @returns false if the proxy rejects it */
 function tryStartRequest(origin: string, clientAddress: string): Promise<boolean> {
   return once(sendIncompleteRequest(origin, clientAddress), 'secureConnect').then(
     () => true,

@@ -34,7 +34,6 @@ it('disconnects the client that has been reading for longest if unread responses
   expect(received[1]).toBeGreaterThan(PIPELINED_REQUESTS * LIST_LENGTH);
 });
 
-/** Requests many lists on one connection, and does not read them. */
 async function requestLists(wallet: RecipientClient): Promise<Socket> {
   const { hostname, port } = new URL(environment.service.url);
   const socket = connect(Number(port), hostname).pause();
@@ -45,7 +44,6 @@ async function requestLists(wallet: RecipientClient): Promise<Socket> {
   return socket;
 }
 
-/** Reads until the connection ends. @returns the length of what was received */
 async function readLength(socket: Socket): Promise<number> {
   const closed = once(socket, 'close').catch(() => undefined);
   socket.on('error', () => undefined).resume();

@@ -3,8 +3,6 @@ import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
 import { startServiceBehindProxy } from '../helpers/service/service-behind-proxy.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** The web pages behind each example configuration of docs/proxies/ (docs/operations/web.md). */
-
 const environment = useTestEnvironment();
 
 it.each(REVERSE_PROXIES)('%s passes pages, forms and headers on unchanged', async (kind) => {

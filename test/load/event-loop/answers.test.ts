@@ -34,7 +34,6 @@ const KIBIBYTE = 1024;
 /** Each chunk of a response counts as 256 bytes more than it has. */
 const CHUNK_ALLOWANCE = 0.95;
 
-/** The largest WebSocket message. */
 const MESSAGE_BYTES = 256 * KIBIBYTE;
 
 const QUOTE_IDS = repeat(1_000, (index) => `0198a6d5-6d0e-7aaa-bbbb-ccccdddd${index}`);

@@ -68,7 +68,6 @@ export class AttackHost {
     return Math.max(0, ...this.#attackedConnections.map(({ bytesWritten }) => bytesWritten));
   }
 
-  /** Closes all connections. */
   setAttacking(isAttacking: boolean): void {
     this.#isAttacking = isAttacking;
     this.#attackedConnections = isAttacking ? [] : this.#attackedConnections;
@@ -116,7 +115,6 @@ const ATTACKS = {
     takeTurns(HTTP_FLOODS.map((bytes) => createHttpFlood(identity, bytes))),
 } satisfies Record<string, (identity: TlsIdentity) => ConnectionHandler>;
 
-/** Handles each connection with the next of the handlers. */
 function takeTurns(handlers: readonly ConnectionHandler[]): ConnectionHandler {
   let count = 0;
   return (connection) => {

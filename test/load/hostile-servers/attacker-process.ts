@@ -76,7 +76,6 @@ class AttackingClient {
   #timers: NodeJS.Timeout[] = [];
   #requestCount = 0;
   readonly #mintChooser: RecipientClient;
-  /** Uses the default mint. */
   readonly #zapRecipient: RecipientClient;
 
   constructor(options: AttackerOptions) {

@@ -5,7 +5,6 @@ import { createServer } from 'node:net';
 const HEADER_BYTES = 12;
 const QUESTION_TYPES = { A: 1, AAAA: 28 };
 
-/** The only name server of the namespace. */
 export const NAME_SERVER = '127.0.0.1';
 
 /** Flags of a response (RFC 1035 section 4.1.1). The client repeats a truncated one over TCP. */

@@ -11,7 +11,6 @@ import {
 export interface Measurements {
   infoP50: number;
   infoP99: number;
-  /** At the operator's mint. */
   invoiceP99: number;
   /** From a payment at the operator's mint to the update of the recipient's wallet. */
   updateP99: number;
@@ -52,7 +51,6 @@ const MAX_WAIT_MS = 60_000;
 
 let customerCount = 0;
 
-/** Creates invoices. The returned function pays them, and uses the service at a steady rate for a time. */
 export async function prepareHonestClients(
   origin: string,
   operatorMint: TestMint,
@@ -131,7 +129,6 @@ function createCustomer(origin: string, mint: TestMint): Customer {
   return { send, recipient: new RecipientClient(origin), mint };
 }
 
-/** The returned function pays invoices, and measures the delays of the updates on a quote socket. */
 async function prepareUpdates(customer: Customer): Promise<() => Promise<number[]>> {
   const { recipient, mint } = customer;
   const requests = await requestInvoices(customer, PAYMENTS);
@@ -161,7 +158,6 @@ async function prepareUpdates(customer: Customer): Promise<() => Promise<number[
   };
 }
 
-/** The returned function pays invoices at the mint, and measures when all are listed. */
 async function prepareLists(customer: Customer, mintUrl: string): Promise<() => Promise<number>> {
   const { send, recipient, mint } = customer;
   await chooseMint(customer, mintUrl);
@@ -186,7 +182,6 @@ async function prepareLists(customer: Customer, mintUrl: string): Promise<() => 
   };
 }
 
-/** Starts an action at a fixed rate. @returns the duration of each. A failed one counts as the longest */
 async function repeat(
   durationMs: number,
   intervalMs: number,

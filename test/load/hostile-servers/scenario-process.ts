@@ -40,7 +40,6 @@ export interface ScenarioCommand {
 }
 
 export interface ScenarioResult extends Measurements {
-  /** Resident memory: growth from the start of the attack to its highest value. */
   memoryGrowthMb: number;
   maxBytesPerConnection: number;
 }

@@ -3,7 +3,6 @@ import pg from 'pg';
 import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
 import { createOperationsDatabase } from '../../helpers/database/temporary-postgres-database.ts';
 
-/** A row of npubcash's table `mint_quotes`. Times are in milliseconds since 1970. */
 export interface NpubcashQuote {
   pubkey: string;
   createdAtMs: number;
@@ -55,7 +54,6 @@ export class NpubcashDatabase {
     await this.#client.query(`insert into recipient_blocks values ($1, now(), 'spam')`, [pubkey]);
   }
 
-  /** Adds a quote, by default in the state PAID. @returns the `id` of the new row */
   async addQuote(quote: Partial<NpubcashQuote> & { pubkey: string }): Promise<number> {
     const { paidAtMs = null, amount = 21 } = quote;
     const createdAtMs = quote.createdAtMs ?? (paidAtMs ?? Date.now()) - MINUTE_MS;
@@ -77,7 +75,6 @@ export class NpubcashDatabase {
     });
   }
 
-  /** Adds payments to each recipient, three per second. Their invoices cannot be decoded. */
   async addManyPayments(pubkeys: readonly string[], perRecipient: number, firstPaidAtMs: number) {
     await this.#client.query(
       `insert into mint_quotes (created_at, unit, mint_url, payment_request, quote_id, expires_at,
@@ -91,14 +88,12 @@ export class NpubcashDatabase {
     );
   }
 
-  /** Adds the operator's proofs. The import must ignore these. */
   async addProofs(): Promise<void> {
     await this.#client.query(`
       insert into proofs (amount, keyset_id, secret, "C", state)
       values (8, '00aa', 'a-secret-of-a-proof', '02', 'UNSPENT'), (2, '00aa', 'another-secret', '02', 'UNSPENT');`);
   }
 
-  /** Returns a recipient's list in the format of the npubcash API, newest payment first. */
   async listPayments(
     pubkey: string,
     excludedIds: ReadonlySet<number>,

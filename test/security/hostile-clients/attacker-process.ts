@@ -7,7 +7,6 @@ import { RecipientClient, requestJson } from '../../helpers/recipients/recipient
 interface AttackTarget {
   port: number;
   origin: string;
-  /** The recipient in the `invoices` attack. */
   npub: string;
 }
 
@@ -95,7 +94,6 @@ process.once('message', ({ attack, target }: { attack: AttackName; target: Attac
 });
 process.once('disconnect', () => process.exit());
 
-/** Keeps slow connections open. Each sends `start`, then single bytes, and reconnects when it is closed. */
 async function sendByteByByte(target: AttackTarget, start: string): Promise<string[]> {
   const openSlowConnection = async (index: number) => {
     const socket = await openConnection(target, index);
@@ -125,7 +123,6 @@ async function openNonReadingSocket(wallet: RecipientClient, index: number): Pro
   socket.pause();
 }
 
-/** Returns the start of an authenticated request, without the headers that announce its body. */
 async function buildPatchHead({ origin }: AttackTarget): Promise<string> {
   const path = '/api/v2/auth/nip98';
   const authorization = new RecipientClient(origin).signRequest(path);

@@ -83,7 +83,6 @@ export function generateSocketCase(random: SeededRandom, user: FuzzUser) {
   };
 }
 
-/** Generates valid frames whose message the server must ignore or reject without closing the socket. */
 function generateToleratedFrames(random: SeededRandom, marker: string): Buffer {
   const message = JSON.stringify({ type: marker, payload: mutate(random, marker) });
   return random.pick([

@@ -13,7 +13,6 @@ export interface FuzzTargets {
   mintUrl: string;
 }
 
-/** A request with correct HTTP framing and arbitrary content. */
 export interface RequestCase {
   bytes: Buffer;
   method: string;
@@ -30,7 +29,6 @@ export const USER_AGENT = 'fuzzer/1.0';
 
 const NESTING_DEPTH = 10_000;
 
-/** Endpoints: method, path, body field, query parameters. */
 const ENDPOINTS: readonly (readonly [string, string, string?, ...string[]])[] = [
   ['GET', '/api/v2/info'],
   ['GET', '/api/v2/wallet/quotes', '', 'since', 'limit', 'offset'],
@@ -54,7 +52,6 @@ const METHODS = [
   ...['get', 'BREW', 'G\u0001T'],
 ];
 
-/** Texts that break parsers: numbers, encodings, paths, code, JavaScript property names. */
 const TEXTS = [
   ...['', ' ', '0', '-1', '1e3', '1.5', '0x3e8', '1_000', '%31000', '1000%00', 'NaN', 'null'],
   ...['9'.repeat(30), '9007199254740993', '9223372036854775808', '1e99999', 'A', 'x=y;'],
@@ -64,7 +61,6 @@ const TEXTS = [
   ...['br, *;q=0', 'bytes=-1', 'h2c', 'close', 'text/html', 'DELETE', '🜁', '\u202e'],
 ];
 
-/** JSON values of every type, and invalid JSON. */
 const VALUES = [
   ...['null', 'true', '0', '-1', '1.5', '1e308', '-0', '9007199254740993', '1e-300', '[[[]]]'],
   ...['""', '"0"', '" "', '"\\u0000"', '"\\ud800"', '"\\u202e"', '"🜁"', '["a",null,1]'],
@@ -77,7 +73,6 @@ const CONTENT_TYPES = [
   ...['application/json; charset=utf-16', 'application/x-www-form-urlencoded', '*/*', ';', ''],
 ];
 
-/** Headers that may change how a server parses a request, or what it returns. */
 const HEADER_NAMES = [
   ...['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'forwarded', 'x-original-url'],
   ...['origin', 'cookie', 'accept', 'accept-encoding', 'accept-version', 'range', 'expect', 'te'],

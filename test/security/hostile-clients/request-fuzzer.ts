@@ -25,7 +25,6 @@ const IDLE_TIMEOUT_MS = 150;
 /** What the service may answer. 500 with `Retry-After` is for a token whose mint is unavailable. */
 const EXPECTED_STATUSES = [200, 201, 204, 400, 401, 402, 404, 405, 408, 413, 429, 431];
 
-/** Text that reveals internals of the service. */
 const INTERNALS_PATTERN =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|sqlite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
@@ -34,9 +33,7 @@ const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
 
 const SOCKET_MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
 
-/** Sends pseudo-random requests and socket messages concurrently, and checks every response against docs/api.md. */
 export class RequestFuzzer {
-  /** Each problem with the start of the bytes that first caused it. */
   readonly problems = new Map<string, string>();
   readonly #random: SeededRandom;
   readonly #origin: string;
@@ -50,7 +47,6 @@ export class RequestFuzzer {
     this.#targets = targets;
   }
 
-  /** @param count the number of all requests and socket messages */
   async sendUntil(count: number): Promise<void> {
     const runClient = async () => {
       while (this.#sentCount < count) {
@@ -220,7 +216,6 @@ function findProblems(response: RawResponse, { method, target, marker }: Request
   ];
 }
 
-/** Returns whether a body is an error of the API or of LNURL, or a success that matches the OpenAPI document. */
 function isErrorOrDocumented(response: RawResponse, method: string, target: string): boolean {
   try {
     const body = JSON.parse(response.body);

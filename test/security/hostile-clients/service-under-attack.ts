@@ -10,7 +10,6 @@ import { ServiceProcess } from '../../faults/service-process.ts';
 import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
 
 export interface ResourceUsage {
-  /** JavaScript heap, and buffers outside of it. */
   heapBytes: number;
   residentBytes: number;
   connections: number;
@@ -49,7 +48,6 @@ const READ_RESOURCE_USAGE = `(() => {
 
 export type ServiceUnderAttack = Awaited<ReturnType<typeof startServiceUnderAttack>>;
 
-/** Starts the service with SQLite in a child process, and a test mint in this process. */
 export async function startServiceUnderAttack(env: Record<string, string>) {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
   const mint = await TestMint.start();
@@ -134,7 +132,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     return [...unexpectedExits, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
   }
 
-  /** Makes one payment. @throws Error if the update, the paid list or the verify URL does not report it */
   async function runPaymentFlow(): Promise<void> {
     const wallet = new RecipientClient(origin);
     const discovery = await requestJson(origin, `/.well-known/lnurlp/${wallet.npub}`);
