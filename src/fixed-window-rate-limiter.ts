@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 /** A public key, or one of the prefixes of an address. */
 export interface CountedKey {
   key: string;
-  /** A multiple of the limit applies. */
+  /** The key may use this multiple of the limit, because several clients share it. */
   factor: number;
 }
 

@@ -32,7 +32,7 @@ const JOURNAL_PRIORITIES = new Map([
   ['info', 6],
 ]);
 
-/** @param journalStream the device and inode of the connection to systemd's journal, which removes priorities from lines */
+/** @param journalStream the device and inode of the connection to systemd's journal, which strips the `<6>` of lines */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
   journalStream: string | null,
@@ -48,6 +48,7 @@ export async function createLogDestination(
     write: (line) => {
       const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
       const priority = JOURNAL_PRIORITIES.get(level) ?? 7;
+      // Puts the priority before each line, also of a stack trace.
       output.write(toText(line).replaceAll(/^|\n(?!$)/g, `$&<${priority}>`));
     },
   };
@@ -64,6 +65,7 @@ async function loadPrettyFormatter(): Promise<(line: string) => string> {
 
 /** Opens standard output in non-blocking mode, so that a slow or missing reader never blocks the service. */
 function openStdoutDestination(): pino.DestinationStream {
+  // While the service runs, a write that would block is retried forever. At exit, only for a second.
   let flushUntilMs = Number.POSITIVE_INFINITY;
   let isFailing = false;
   const output = pino.destination({

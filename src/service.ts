@@ -14,6 +14,7 @@ import { JwtIssuer } from './http/jwt.ts';
 import { CLIENT_DEADLINE_MS } from './http/limits.ts';
 import { PublicOrigins } from './http/public-origins.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
+import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
@@ -35,7 +36,6 @@ import {
   RECIPIENT_CHANGES_CHANNEL,
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
-import { createMaintenanceJob } from './retention.ts';
 import { type ShutdownStage, shutDown } from './shutdown.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
@@ -273,7 +273,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       {
         name: 'metrics',
         deadlineMs: 250,
-        stop: () => Promise.all([metricsServer?.stop(), metrics?.waitUntilIdle()]),
+        stop: () => Promise.all([metricsServer?.stop(), metrics?.waitForCounts()]),
       },
     ];
     if (overrides.database === undefined) {

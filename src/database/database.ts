@@ -207,7 +207,7 @@ async function openPostgres(
       listenOnPostgres(listenUrl ?? url, listener, {
         onConnectionError: report,
         // The pool may still be connected to the old server, which lacks what is read after the reconnection.
-        onDisconnect: () => connections.replaceConnections(),
+        onDisconnect: () => connections.retireConnections(),
       }),
     poolStats: () => ({
       idle: pool.idleCount,

@@ -23,6 +23,7 @@ interface Recovery {
  * repeats a query.
  */
 export class PostgresPool implements KyselyPool {
+  /** Required by Kysely's interface. */
   readonly options = {};
   readonly #pool: pg.Pool;
   readonly #options: PostgresPoolOptions;
@@ -61,8 +62,8 @@ export class PostgresPool implements KyselyPool {
     await this.#pool.end();
   }
 
-  /** Stops using all current connections, because they may lead to a server that is no longer the primary. */
-  replaceConnections(): void {
+  /** Makes all current connections stale, because they may lead to a server that is no longer the primary. */
+  retireConnections(): void {
     this.#generation += 1;
   }
 
@@ -70,10 +71,10 @@ export class PostgresPool implements KyselyPool {
     const startedAtMs = performance.now();
     const outageMs = startedAtMs - (this.#recovery?.startedAtMs ?? startedAtMs);
     // In a long outage, queries must not pile up, and a shutdown must stay quick.
-    const waitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, 1_000);
+    const maxWaitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, 1_000);
     for (;;) {
       if (this.#recovery !== null) {
-        await this.#waitForRecovery(this.#recovery, startedAtMs + waitMs);
+        await this.#waitForRecovery(this.#recovery, startedAtMs + maxWaitMs);
       }
       try {
         return await this.#takeConnection();
@@ -93,7 +94,7 @@ export class PostgresPool implements KyselyPool {
     for (;;) {
       const client = await this.#pool.connect();
       if (!this.#generations.has(client)) {
-        // Not in the pool's `onConnect`, which would wait until a server that has vanished confirms the close.
+        // The pool's `onConnect` could do this check, but would wait until a vanished server confirms the close.
         const generation = this.#generation;
         try {
           await this.#options.checkConnection(client);
@@ -115,7 +116,7 @@ export class PostgresPool implements KyselyPool {
   }
 
   async #waitForRecovery(recovery: Recovery, deadlineMs: number): Promise<void> {
-    // Not a race with one promise for all: during an outage, it would keep a reaction for each query that gave up.
+    // Polls, because one promise for all queries would keep a reaction of each query that gave up in the outage.
     while (this.#recovery === recovery) {
       const remainingMs = deadlineMs - performance.now();
       if (remainingMs <= 0) {
@@ -150,8 +151,9 @@ export class PostgresPool implements KyselyPool {
   }
 
   #createQueryRunner(client: pg.PoolClient): PostgresPoolClient {
-    // After a client-side error, such as a timeout, the next response may belong to the failed query. So all later
-    // queries fail with this error, including a rollback, whose error is the only one that Kysely reports.
+    // Set by the first error after which the connection is unusable: after a timeout, for example, the next response
+    // may belong to the failed query. All later queries fail with it, including a rollback, because Kysely reports only
+    // the rollback's error.
     let connectionError: DatabaseUnavailableError | null = null;
     const query = async (text: string, values: readonly unknown[] = []) => {
       if (connectionError !== null) {
@@ -170,7 +172,7 @@ export class PostgresPool implements KyselyPool {
         if (failedPart === 'statement') {
           throw error;
         }
-        // Other queries on the same server may fail later. They show nothing about the connections opened since.
+        // A query on a stale connection may fail late. That shows nothing about the connections opened since.
         if (failedPart === 'server' && !this.#isStale(client)) {
           this.#generation += 1;
           this.#startRecovery(error);
@@ -207,7 +209,7 @@ function classifyError(error: Error): 'statement' | 'connection' | 'server' {
   if (code === null || SERVER_FAILURE_CODE.test(code)) {
     return 'server';
   }
-  return QUERY_FAILURE_CODE.test(code) ? 'connection' : 'statement';
+  return CONNECTION_FAILURE_CODE.test(code) ? 'connection' : 'statement';
 }
 
 /** The errors of `pg.Pool` and of PgBouncer if all connections stay in use. */
@@ -222,4 +224,4 @@ function isBusyError(error: Error): boolean {
 const SERVER_FAILURE_CODE = /^(08...|25006|25P03|57P0[123])$/;
 
 /** The statement timeout (57014), and a full (class 53) or broken (58030) disk or memory of the server. */
-const QUERY_FAILURE_CODE = /^(53...|57014|58030)$/;
+const CONNECTION_FAILURE_CODE = /^(53...|57014|58030)$/;

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import '../address-timeout.ts';
+import '../connect-attempt-timeout.ts';
 import { OperatorError } from '../errors.ts';
 import { CONNECT_TIMEOUT_MS, MAX_LIFETIME_SECONDS, STATEMENT_TIMEOUT_MS } from './limits.ts';
 

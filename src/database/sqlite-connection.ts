@@ -12,6 +12,7 @@ export interface SqliteResult {
 
 export interface SqliteConnectionOptions {
   file: string;
+  /** `switch to WAL`: also writes, after it has made the file's journal a write-ahead log. */
   mode: 'read' | 'write' | 'switch to WAL';
   /** How long a statement waits for the lock of another process, blocking the thread. */
   busyTimeoutMs: number;
@@ -26,7 +27,7 @@ export class SqliteConnection {
   readonly #totalChangesStatement: StatementSync;
   #notifications: SqliteResult['notifications'] = [];
   #lastTotalChanges = 0;
-  /** False after a timeout, until a write succeeds. Otherwise each queued write would wait for the whole timeout. */
+  /** False after a write timed out, until one succeeds. Otherwise each queued write would wait for the whole timeout. */
   #shouldRetryWhenBusy = true;
 
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
@@ -70,12 +71,12 @@ export class SqliteConnection {
         return { ...result, hasCommittedChanges: false, notifications: [] };
       }
       const notifications = this.#notifications;
-      const hasCommittedChanges = this.#endTransaction();
+      const hasCommittedChanges = this.#resetAfterTransaction();
       this.#shouldRetryWhenBusy ||= hasCommittedChanges;
       return { ...result, hasCommittedChanges, notifications };
     } catch (error) {
       if (!this.#database.isTransaction) {
-        this.#endTransaction();
+        this.#resetAfterTransaction();
       }
       throw error;
     }
@@ -86,7 +87,7 @@ export class SqliteConnection {
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
     }
-    this.#endTransaction();
+    this.#resetAfterTransaction();
   }
 
   close(): void {
@@ -123,6 +124,7 @@ export class SqliteConnection {
           throw error;
         }
         if (!this.#shouldRetryWhenBusy || performance.now() > deadlineMs) {
+          // Readers always retry, because their timeout is short.
           this.#shouldRetryWhenBusy = this.#isReader;
           throw error;
         }
@@ -132,8 +134,8 @@ export class SqliteConnection {
     }
   }
 
-  /** Returns whether rows changed since the last call. */
-  #endTransaction(): boolean {
+  /** Discards the collected notifications. Returns whether rows changed since the last call. */
+  #resetAfterTransaction(): boolean {
     this.#notifications = [];
     const totalChanges = Number(this.#totalChangesStatement.get()?.['count']);
     const hasChanges = totalChanges > this.#lastTotalChanges;

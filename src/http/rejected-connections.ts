@@ -25,6 +25,7 @@ export function handleClientError(error: { code: string }, socket: Socket): void
   }
   const response = latestResponses.get(socket);
   const failedWhileReadingBody = response?.req.complete === false;
+  // The response to a request is not followed by a rejection of its body.
   if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
     socket.destroy();
     return;
@@ -32,6 +33,7 @@ export function handleClientError(error: { code: string }, socket: Socket): void
   rejectedSockets.add(socket);
   const sendRejection = () =>
     sendErrorAndClose(socket, 'any', ...(REJECTIONS[error.code] ?? MALFORMED_REQUEST));
+  // The malformed request may follow one whose response is pending, if the client pipelines them.
   if (!failedWhileReadingBody && response?.writableFinished === false) {
     response.once('finish', sendRejection);
   } else {
@@ -39,7 +41,11 @@ export function handleClientError(error: { code: string }, socket: Socket): void
   }
 }
 
-export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
+export function handleWebSocketHandshakeError(
+  error: Error,
+  socket: Socket,
+  request: IncomingMessage,
+): void {
   const [status, code] = MALFORMED_REQUEST;
   sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), status, code, `${error.message}.`);
 }

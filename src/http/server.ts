@@ -20,7 +20,7 @@ import { type ErrorPageSender, registerErrorHandlers, sendError } from './errors
 import { CLIENT_DEADLINE_MS, SOCKET_SERVER_OPTIONS } from './limits.ts';
 import {
   handleClientError,
-  handleHandshakeError,
+  handleWebSocketHandshakeError,
   hasPendingResponse,
   recordLatestResponses,
 } from './rejected-connections.ts';
@@ -104,7 +104,7 @@ export async function createServer(
     options: SOCKET_SERVER_OPTIONS,
     errorHandler: handleSocketError,
   });
-  app.websocketServer.on('wsClientError', handleHandshakeError);
+  app.websocketServer.on('wsClientError', handleWebSocketHandshakeError);
   // Ignores unknown `Expect` headers. Node would respond with 417 and no body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);

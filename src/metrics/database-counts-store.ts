@@ -11,7 +11,7 @@ export async function readDatabaseCounts(db: Db, processId: string) {
     watchedQuotes: await countWatchedQuotes(db, processId),
     outboxes: await countPendingDeliveries(db),
     purchases: await countPurchases(db),
-    size: await readDatabaseSize(db),
+    size: await readSizeAndUserCount(db),
   };
 }
 
@@ -38,8 +38,8 @@ export async function countPendingDeliveries(db: Db) {
     .execute();
 }
 
-/** Reads no table that grows, so the number of users is an estimate if there are many. */
-export async function readDatabaseSize(db: Db) {
+/** Counts few rows, so the number of users is an estimate if there are many. */
+export async function readSizeAndUserCount(db: Db) {
   const { rows } = await (isSqlite(db)
     ? // Users are never deleted.
       sql<{ bytes: number; users: number }>`

@@ -24,7 +24,7 @@ export interface GaugeSources extends Pick<Database, 'poolStats' | 'readFreeDisk
   quoteSockets: { count: number };
   mintSockets: { count: number };
   watcher: {
-    listDelays: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
+    listMintStatuses: () => { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[];
   };
   limiter: Pick<MintRateLimiter, 'listRoutes'>;
   mintPolicy: MintPolicy;
@@ -73,7 +73,7 @@ export class MetricGauges {
   readonly #gauges: [GaugeName, Gauge][];
   #counts: DatabaseCounts | null = null;
   #hasCountingFailed = false;
-  #pendingCount: Promise<void> | null = null;
+  #counting: Promise<void> | null = null;
   #nextCountAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(registry: Registry, sources: GaugeSources) {
@@ -97,6 +97,7 @@ export class MetricGauges {
       if (typeof value === 'number') {
         gauge.set(value);
       } else {
+        // `inc` adds up the mints or relays that share the label `other`.
         for (const sample of value) {
           gauge.inc(sample.labels, sample.value);
         }
@@ -104,19 +105,19 @@ export class MetricGauges {
     }
   }
 
-  async waitUntilIdle(): Promise<void> {
-    await waitAtMost(COUNTS_MAX_WAIT_MS, this.#pendingCount);
+  async waitForCounts(): Promise<void> {
+    await waitAtMost(COUNTS_MAX_WAIT_MS, this.#counting);
   }
 
   async #refreshCounts(): Promise<void> {
     const { monotonicMs } = this.#sources;
-    if (this.#pendingCount === null && monotonicMs() >= this.#nextCountAtMs) {
-      this.#pendingCount = this.#queryCounts().finally(() => {
-        this.#pendingCount = null;
+    if (this.#counting === null && monotonicMs() >= this.#nextCountAtMs) {
+      this.#counting = this.#queryCounts().finally(() => {
+        this.#counting = null;
         this.#nextCountAtMs = monotonicMs() + COUNTS_REFRESH_INTERVAL_MS;
       });
     }
-    await this.waitUntilIdle();
+    await this.waitForCounts();
   }
 
   async #queryCounts(): Promise<void> {
@@ -135,7 +136,6 @@ export class MetricGauges {
     }
   }
 
-  /** Samples with the same labels are added up. */
   #readValues(
     { status, checks }: ReadinessStatus,
     freeDiskBytes: number | null,
@@ -143,22 +143,19 @@ export class MetricGauges {
     const { getUntrustedProxy, poolStats, quoteSockets, mintSockets, watcher } = this.#sources;
     const { limiter, mintPolicy, operatorRelays, clock } = this.#sources;
     const counts = this.#counts;
-    const areCountsFresh =
-      counts !== null && !this.#hasCountingFailed && this.#pendingCount === null;
+    // If a count is still running, it took longer than a scrape waits, and the last counts may be old.
+    const areCountsFresh = counts !== null && !this.#hasCountingFailed && this.#counting === null;
     const pool = poolStats();
     const nowMs = clock();
     const secondsSince = (ms: number | null | undefined) =>
       Math.max(0, nowMs - (ms ?? nowMs)) / 1_000;
     const mintLabels = [...mintPolicy.operatorMints, OTHER_LABEL];
     const noDelay = mintLabels.map((mint) => ({ labels: { mint }, value: 0 }));
-    const delays = watcher.listDelays().map((delay) => ({
-      ...delay,
-      labels: { mint: toUrlLabel(delay.mintUrl, mintPolicy.operatorMints) },
+    const mints = watcher.listMintStatuses().map((mint) => ({
+      ...mint,
+      labels: { mint: toUrlLabel(mint.mintUrl, mintPolicy.operatorMints) },
     }));
-    const mintUrls = new Set([
-      ...mintPolicy.operatorMints,
-      ...delays.map(({ mintUrl }) => mintUrl),
-    ]);
+    const mintUrls = new Set([...mintPolicy.operatorMints, ...mints.map(({ mintUrl }) => mintUrl)]);
     const routes = [...mintUrls].flatMap((mintUrl) =>
       limiter.listRoutes(mintUrl).map(({ route, ...state }) => ({
         ...state,
@@ -182,8 +179,8 @@ export class MetricGauges {
       database_pool_waiting: pool?.waiting ?? 0,
       quote_sockets: quoteSockets.count,
       mint_sockets: mintSockets.count,
-      watched_mints: delays.length,
-      unresponsive_mints: delays.filter((mint) => mint.failingSinceMs !== null).length,
+      watched_mints: mints.length,
+      unresponsive_mints: mints.filter((mint) => mint.failingSinceMs !== null).length,
       watched_quotes: [
         ...mintLabels.flatMap((mint) =>
           ['UNPAID', 'INFLIGHT', 'PAID'].map((state) => ({ labels: { mint, state }, value: 0 })),
@@ -195,11 +192,11 @@ export class MetricGauges {
       ],
       oldest_due_poll_age_seconds: keepLargest([
         ...noDelay,
-        ...delays.map(({ labels, overdueMs }) => ({ labels, value: overdueMs / 1_000 })),
+        ...mints.map(({ labels, overdueMs }) => ({ labels, value: overdueMs / 1_000 })),
       ]),
       mint_failing_seconds: keepLargest([
         ...noDelay,
-        ...delays.map(({ labels, failingSinceMs }) => ({
+        ...mints.map(({ labels, failingSinceMs }) => ({
           labels,
           value: secondsSince(failingSinceMs),
         })),

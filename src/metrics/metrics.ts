@@ -58,8 +58,8 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  async waitUntilIdle(): Promise<void> {
-    await this.#gauges?.waitUntilIdle();
+  async waitForCounts(): Promise<void> {
+    await this.#gauges?.waitForCounts();
   }
 
   recordResponse(response: {

@@ -1,6 +1,6 @@
 import type { LookupFunction } from 'node:net';
 import { type ConnectionOptions, DEFAULT_CIPHERS } from 'node:tls';
-import '../address-timeout.ts';
+import '../connect-attempt-timeout.ts';
 import { createDnsResolver, type ResolveHostname } from './dns-resolver.ts';
 import { isAllowedPort, isForbiddenHost, isPublicAddress } from './public-address.ts';
 import { RequestFailure, type RequestFailureReason } from './request-failure.ts';

@@ -92,7 +92,7 @@ export class WatchCoordinator {
   }
 
   /** Returns how long the most overdue quote of each mint has been due, and since when its polls fail (ms since 1970). */
-  listDelays(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
+  listMintStatuses(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
     return [...this.#mints.values()].map(({ mintUrl, watcher }) => ({
       mintUrl,
       overdueMs: watcher.quotes.getMaxOverdueMs(),

@@ -5,7 +5,7 @@ import { type Tx, transaction } from '../../src/database/transaction.ts';
 import {
   countPendingDeliveries,
   countWatchedQuotes,
-  readDatabaseSize,
+  readSizeAndUserCount,
 } from '../../src/metrics/database-counts-store.ts';
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
@@ -134,7 +134,7 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['gives up overdue deliveries', (tx) => giveUpOverdueDeliveries(tx, 1, 10)],
   ['counts pending deliveries', (tx) => countPendingDeliveries(tx)],
   ['counts watched quotes', (tx) => countWatchedQuotes(tx, 'a process')],
-  ['reads the size of the database', (tx) => readDatabaseSize(tx)],
+  ['reads the size of the database and counts its users', (tx) => readSizeAndUserCount(tx)],
   ['traces a payment hash', (tx) => findTracedQuotes(tx, 'payment_hash', 'hash', 5)],
   ['traces a quote id', (tx) => findTracedQuotes(tx, 'quote_id', 'id-1', 5)],
   ["traces a recipient's payments", (tx) => searchQuotes(tx, pubkey, 'paid', null, 10)],

@@ -64,7 +64,7 @@ function createScraper({
   monotonicMs = () => 0,
 }: {
   quoteCounts?: DatabaseCounts['watchedQuotes'];
-  delays?: ReturnType<GaugeSources['watcher']['listDelays']>;
+  delays?: ReturnType<GaugeSources['watcher']['listMintStatuses']>;
   /** In seconds, by mint URL. */
   cooldowns?: Record<string, number>;
   isDatabaseDown?: () => boolean;
@@ -90,7 +90,7 @@ function createScraper({
     poolStats: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
-    watcher: { listDelays: () => delays },
+    watcher: { listMintStatuses: () => delays },
     limiter: {
       listRoutes: (mintUrl) => [
         { route: 'check', pauseMs: (cooldowns[mintUrl] ?? 0) * SECOND_MS, hasRefusedLately: true },

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Sats, Section, shortenNpub } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
 import { Button, Problem, useAction } from './elements.tsx';
-import { exportPayments, type Payment, readPayer, STATE_TEXTS } from './payments.ts';
+import { exportPayments, type Payment, readPayerNote, STATE_TEXTS } from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
 
 const LIVE_TEXTS = {
@@ -23,6 +23,7 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       <p class={status === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[status]}</p>
       <div role="status" class="visually-hidden">
         {page !== null && arrivedCount > 0 && (
+          // The key makes a new element, so that screen readers announce the same text again.
           <p key={page.total}>
             {arrivedCount === 1 ? 'New payment' : `${arrivedCount.toLocaleString()} new payments`}
             {arrivedCount === 1 && page.offset === 0 && (
@@ -87,7 +88,7 @@ function formatPayments(count: number): string {
 
 function PaymentItem({ payment }: { payment: Payment }) {
   const { paidAt, amount, state, tag } = payment;
-  const { comment, npub } = readPayer(payment);
+  const { comment, npub } = readPayerNote(payment);
   const time = new Date(paidAt * 1_000);
   return (
     <li>

@@ -23,7 +23,7 @@ export const STATE_TEXTS: Record<Payment['state'], string> = {
 };
 
 /** Returns the payer's text, and the zapper's key if the payment is a zap; each is empty if there is none. */
-export function readPayer({ comment = '', zapRequest }: Payment): {
+export function readPayerNote({ comment = '', zapRequest }: Payment): {
   comment: string;
   npub: string;
 } {
@@ -85,7 +85,7 @@ const FORMULA_START = /^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝
 
 export function formatPaymentsCsv(payments: readonly Payment[]): string {
   const rows = payments.map((payment) => {
-    const { comment, npub } = readPayer(payment);
+    const { comment, npub } = readPayerNote(payment);
     return [
       formatTime(payment.paidAt),
       String(payment.amount),

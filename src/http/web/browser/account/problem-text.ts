@@ -29,6 +29,7 @@ export function describeProblem(error: unknown): string {
     return 'This mint cannot lock quotes. Choose another mint, or do without “Lock quotes”.';
   }
   if (code === null) {
+    // The error is from a proxy: all errors of the server have a code.
     return `${message}${status === 429 || status >= 500 ? RETRY : ''}`;
   }
   return `${message}${ADVICE[code] ?? ''}`;
@@ -89,6 +90,6 @@ export function findTokenProblem(token: string): string | null {
   if (!/^[!-~]+$/.test(token)) {
     return 'This is not a Cashu token. A token begins with cashuA or cashuB.';
   }
-  // A proxy may not answer at all, as if the token might have been spent.
+  // Checked here, because a proxy may drop such a request, and the user would have to assume that it was received.
   return token.length > MAX_TOKEN_LENGTH ? TOKEN_TOO_LONG : null;
 }

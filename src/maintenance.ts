@@ -16,7 +16,6 @@ const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 /** Rows per statement. Small, so that no statement holds its locks for long. */
 const PRUNE_BATCH_SIZE = 500;
 
-/** Creates the job that prunes history. */
 export function createMaintenanceJob(context: {
   db: Db;
   clock: () => number;
@@ -24,7 +23,7 @@ export function createMaintenanceJob(context: {
 }): BackgroundJob {
   const { db, clock, log } = context;
   return new BackgroundJob({
-    work: (signal) => pruneHistory(db, clock(), signal),
+    work: (signal) => runMaintenance(db, clock(), signal),
     intervalMs: MAINTENANCE_INTERVAL_MS,
     onError: (error) =>
       log.warn(
@@ -38,7 +37,7 @@ export function createMaintenanceJob(context: {
  * Gives up overdue zap receipt deliveries and deletes old rows and zap requests, in small batches, until the signal
  * aborts.
  */
-export async function pruneHistory(db: Db, nowMs: number, signal: AbortSignal): Promise<void> {
+export async function runMaintenance(db: Db, nowMs: number, signal: AbortSignal): Promise<void> {
   for (const pruneBatch of [
     () => giveUpOverdueDeliveries(db, nowMs, PRUNE_BATCH_SIZE),
     () => pruneQuoteEvents(db, PRUNE_BATCH_SIZE),

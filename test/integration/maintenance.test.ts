@@ -2,10 +2,10 @@ import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Db } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_DAYS } from '../../src/limits.ts';
+import { runMaintenance } from '../../src/maintenance.ts';
 import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { pruneHistory } from '../../src/retention.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -139,7 +139,7 @@ it('keeps the zap requests of quotes that were paid recently or are not issued, 
 });
 
 function prune(): Promise<void> {
-  return pruneHistory(db, Date.now(), new AbortController().signal);
+  return runMaintenance(db, Date.now(), new AbortController().signal);
 }
 
 /** Inserts rows directly, because the store limits the events of a quote. */
