@@ -8,10 +8,10 @@ export interface PublishResult {
   message: string;
 }
 
+/** A retry may succeed, except after `accepted` and `rejected`. */
 type PublishOutcome =
   /** The relay stores the event, perhaps since an earlier attempt. */
   | 'accepted'
-  /** Retries cannot succeed. After all following outcomes, they may. */
   | 'rejected'
   | 'auth_required'
   | 'rate_limited'

@@ -38,6 +38,7 @@ export class ReceiptDispatcher {
   /** The relays of new receipts, oldest first, until they get a slot or are not due. */
   #newUrls = new Set<string>();
   readonly #activeDeliveries = new Map<string, Promise<void>>();
+  /** For the operator's relays, and those that have accepted a receipt. */
   readonly #provenSlots: SiteSemaphore;
   readonly #unprovenSlots: SiteSemaphore;
   readonly #outage = new OutageTracker(() => performance.now());
@@ -54,7 +55,7 @@ export class ReceiptDispatcher {
     this.#scanJob = new BackgroundJob({
       work: () => this.#startDueDeliveries(),
       intervalMs: DELIVERY_LIMITS.scanIntervalMs,
-      onError: (error) => this.#reportFailure(error),
+      onError: (error) => this.#logFailure(error),
     });
   }
 
@@ -82,37 +83,36 @@ export class ReceiptDispatcher {
 
   async #startDueDeliveries(): Promise<void> {
     const { db, clock, operatorRelays } = this.#context;
+    // Relays with open deliveries, of which few may be due. A scan looks at a part of them.
     const waitingUrls = await listWaitingRelays(
       db,
       this.#lastScannedUrl,
       DELIVERY_LIMITS.maxRelaysPerScan,
     );
     const hasMore = waitingUrls.length === DELIVERY_LIMITS.maxRelaysPerScan;
-    this.#lastScannedUrl = (hasMore && waitingUrls.at(-1)) || '';
+    this.#lastScannedUrl = hasMore ? (waitingUrls.at(-1) ?? '') : '';
     const newUrls = [...this.#newUrls].slice(-DELIVERY_LIMITS.maxRelaysPerScan);
     this.#newUrls.clear();
     const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
     const dueRelays = await findDueRelays(db, clock(), [...urls]);
-    // Among relays with equally many failures, those of the newest receipts are first: payers can name any number of
-    // relays that never respond, and the others must not wait for all of them.
-    const ranks = new Map(newUrls.map((url, index) => [url, index]));
-    const rank = ({ url }: DueRelay) => ranks.get(url) ?? -1;
-    dueRelays.sort((a, b) => a.failures - b.failures || rank(b) - rank(a));
-    const delayed = dueRelays.filter((relay) => !this.#tryDeliver(relay));
-    const delayedUrls = new Set(delayed.map(({ url }) => url));
+    const notStarted = sortByPriority(dueRelays, newUrls).filter(
+      (relay) => !this.#tryDeliver(relay),
+    );
+    const notStartedUrls = new Set(notStarted.map(({ url }) => url));
+    const remainingUrls = newUrls.filter((url) => notStartedUrls.has(url));
     // Receipts that were stored meanwhile are newer.
-    this.#newUrls = new Set([...newUrls.filter((url) => delayedUrls.has(url)), ...this.#newUrls]);
+    this.#newUrls = new Set([...remainingUrls, ...this.#newUrls]);
     this.#outage.recordSuccess();
   }
 
+  /** Returns false if the relay got no slot, or an earlier delivery to it is still active. */
   #tryDeliver(relay: DueRelay): boolean {
-    const { url, acceptedAtMs } = relay;
-    const isProven = acceptedAtMs !== null || this.#context.operatorRelays.includes(url);
-    const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
+    const { url } = relay;
+    const slots = this.#isProven(relay) ? this.#provenSlots : this.#unprovenSlots;
     if (this.#isStopping || this.#activeDeliveries.has(url) || !slots.tryAcquire(url)) {
       return false;
     }
-    const delivery = this.#deliverToRelay(relay, isProven).finally(() => {
+    const delivery = this.#deliverToRelay(relay).finally(() => {
       slots.release(url);
       this.#activeDeliveries.delete(url);
     });
@@ -120,7 +120,11 @@ export class ReceiptDispatcher {
     return true;
   }
 
-  async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
+  #isProven({ url, acceptedAtMs }: DueRelay): boolean {
+    return acceptedAtMs !== null || this.#context.operatorRelays.includes(url);
+  }
+
+  async #deliverToRelay(relay: DueRelay): Promise<void> {
     const { db, clock } = this.#context;
     const deadlineMs = performance.now() + DELIVERY_LIMITS.maxDurationMs;
     const { url } = relay;
@@ -133,22 +137,18 @@ export class ReceiptDispatcher {
         if (receipts.length === 0) {
           return;
         }
-        failures = await this.#sendBatch(url, failures, isProven, receipts);
+        failures = await this.#sendBatch({ ...relay, failures }, receipts);
       } while (failures === 0 && !this.#isStopping && performance.now() < deadlineMs);
     } catch (error) {
-      this.#reportFailure(error);
+      this.#logFailure(error);
     }
   }
 
   /** @returns the relay's consecutive failures after the batch */
-  async #sendBatch(
-    url: string,
-    failures: number,
-    isProven: boolean,
-    receipts: readonly DueReceipt[],
-  ): Promise<number> {
+  async #sendBatch(relay: DueRelay, receipts: readonly DueReceipt[]): Promise<number> {
     const { db, relayPool, clock, log } = this.#context;
-    const relay = stripQuery(url);
+    const { url, failures } = relay;
+    const loggedUrl = stripQuery(url);
     const published = await Promise.all(
       receipts.map(async (receipt) => ({
         ...receipt,
@@ -167,30 +167,44 @@ export class ReceiptDispatcher {
     await recordDeliveries(db, url, updates, relayStatus, nowMs);
     for (const { id, state, paymentHash } of updates) {
       if (state === 'accepted') {
-        logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+        logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay: loggedUrl });
       }
     }
     // Not logged for unproven relays, because payers may name hosts that are not relays.
-    const level = isProven ? 'info' : 'debug';
+    const level = this.#isProven(relay) ? 'info' : 'debug';
     // A relay that fails only now and then is not logged.
     if (failures === 1 && relayStatus !== null && relayStatus.failures > 1) {
       log[level](
-        { event: 'relay_failing', relay, reason: relayStatus.lastError },
+        { event: 'relay_failing', relay: loggedUrl, reason: relayStatus.lastError },
         'relay does not accept zap receipts; backing off',
       );
     }
     if (failures > 1 && relayStatus?.failures === 0) {
-      log[level]({ event: 'relay_recovered', relay }, 'relay accepts zap receipts again');
+      log[level](
+        { event: 'relay_recovered', relay: loggedUrl },
+        'relay accepts zap receipts again',
+      );
     }
     return relayStatus?.failures ?? failures;
   }
 
-  #reportFailure(error: unknown): void {
-    if (this.#outage.recordFailure()) {
+  #logFailure(error: unknown): void {
+    const beginsOutage = this.#outage.recordFailure();
+    if (beginsOutage) {
       this.#context.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
         'zap receipt delivery failed; will retry',
       );
     }
   }
+}
+
+/**
+ * Among relays with equally many failures, those of the newest receipts are first: payers can name any number of relays
+ * that never respond, and the others must not wait for all of them.
+ */
+function sortByPriority(relays: readonly DueRelay[], newUrls: readonly string[]): DueRelay[] {
+  const ranks = new Map(newUrls.map((url, index) => [url, index]));
+  const rank = ({ url }: DueRelay) => ranks.get(url) ?? -1;
+  return relays.toSorted((a, b) => a.failures - b.failures || rank(b) - rank(a));
 }

@@ -206,7 +206,7 @@ export async function listWaitingRelays(db: Db, afterUrl: string, limit: number)
   return rows.map(({ relay }) => relay);
 }
 
-/** Without relays in backoff. Relays with fewer failures are first, then those that were used longest ago. */
+/** Of these relays, returns those with due deliveries and without a backoff: fewer failures first, then those that were used longest ago. */
 export async function findDueRelays(
   db: Db,
   nowMs: number,
