@@ -322,6 +322,17 @@ describe('a mint that rejects batches', () => {
     expect(mint.reads).toEqual([]);
   });
 
+  it('is polled for the quotes of a rejected batch although more others than fit into its batches are due', async () => {
+    mint.respondToBatch = (batch) => (batch.includes('unknown') ? REJECTED : null);
+    watch(['unknown'], { isUnknown: true });
+    watch(createQuoteIds(99));
+    await poller.poll();
+    watch(createQuoteIds(5_000, 'young'));
+    pay('id-98');
+    await poll(4 * SECOND_MS);
+    expect(reports).toMatchObject([{ quoteId: 'id-98' }]);
+  });
+
   it('gets none for 15 minutes if it fails five of them in a row but reads single quotes', async () => {
     mint.respondToBatch = () => FAILED;
     watch(createQuoteIds(20));
