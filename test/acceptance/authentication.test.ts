@@ -276,7 +276,6 @@ function patchLock(body: string, tags: string[][]): Promise<ApiResponse> {
   });
 }
 
-/** Requests a bearer token with exactly these headers, or with the default headers of `fetch`. */
 async function requestToken(
   headers?: Record<string, string>,
   origin = environment.origin,

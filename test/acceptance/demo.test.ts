@@ -27,7 +27,6 @@ const PRODUCTION_ENV = {
   DEFAULT_MINT_URL: 'https://mint.example',
 };
 
-/** The demo creates its temporary directory in this directory. */
 let tempDir: string;
 
 beforeEach(() => {
@@ -167,7 +166,6 @@ class DemoProcess {
     );
   }
 
-  /** Returns the URLs in the final instructions, in order. */
   listUrls(): string[] {
     const instructions = this.stdout.slice(this.stdout.indexOf('The demo keeps running'));
     return [...instructions.matchAll(/http[^\s']+/g)].map(([url]) => url);

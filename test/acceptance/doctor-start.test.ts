@@ -94,7 +94,6 @@ it('shows in `nutpost treasury` the ecash that the treasury secret cannot open',
   expect(existsSync(path.join(dataDir, 'treasury-secret'))).toBe(false);
 });
 
-/** No mint listens at the default URL. */
 function diagnose(env: Record<string, string>): Promise<Finding[]> {
   const defaults = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
   return runDoctor(() => undefined, { ...defaults, ...env });

@@ -13,8 +13,6 @@ import {
 import { type ApiResponse, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
 import { startAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-/** Responses to malformed, ambiguous and unusual requests, and what happens to their connections. */
-
 const API_ERROR = { error: true, code: expect.any(String), message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 const VERIFY_ERROR = { status: 'ERROR', reason: 'Not found' };

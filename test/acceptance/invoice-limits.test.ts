@@ -13,8 +13,6 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Limits for unpaid invoices: per recipient, payer address, and pair of both, and at the mints of a site. */
-
 /** More than twice the limits per address, whose share shrinks from half of this limit on. */
 const MAX_PER_RECIPIENT = 12;
 const MAX_PER_ADDRESS = 5;
@@ -195,7 +193,6 @@ function requestInvoice(
   return sendRawRequest(url, path, { headers: { 'x-forwarded-for': address } });
 }
 
-/** Returns an address in another /24. */
 function newAddress(): string {
   addressCount += 1;
   return `10.${addressCount >> 8}.${addressCount & 255}.1`;

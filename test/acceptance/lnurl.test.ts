@@ -238,7 +238,6 @@ describe('an unreachable mint', () => {
   });
 });
 
-/** An example from BOLT 11. */
 const NO_AMOUNT_INVOICE =
   'lnbc1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdpl2pkx2ctnv5sxxmmwwd5kgetjypeh2ursdae8g6twvus8g6rfwvs8qun0dfjkxaq9qrsgq357wnc5r2ueh7ck6q93dj32dlqnls087fxdwk8qakdyafkq3yap9us6v52vjjsrvywa6rt52cm9r9zqt8r2t7mlcwspyetp5h2tztugp9lfyql';
 
@@ -264,7 +263,6 @@ function findStoredQuote(invoice: string) {
     .executeTakeFirstOrThrow();
 }
 
-/** Expects status 500 with an error in the format of LUD-06. */
 function expectTemporaryError({ status, body }: ApiResponse): void {
   expect({ status, body }).toEqual({
     status: 500,

@@ -15,8 +15,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Log lines of payments, found by payment hash, and of requests, found by request id. */
-
 const HOUR_MS = 60 * 60_000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

@@ -213,7 +213,6 @@ function uniqueText(start: string): string {
   return `${start}: ${randomUUIDv7().replaceAll('-', ' ')}`;
 }
 
-/** Sends requests that fail early, with a verify token in unexpected places. */
 async function sendInvalidRequests(): Promise<void> {
   const { verify } = await environment.requestInvoice(wallet, 3);
   const token = addVerifyToken(verify);

@@ -13,8 +13,6 @@ import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** `GET /api/v2/names/{name}`: whether a username can be bought. */
-
 const HOUR_MS = 60 * 60_000;
 const MAX_LOOKUPS_PER_MINUTE = 120;
 

@@ -322,14 +322,12 @@ function failure(stderr: string) {
   return { exitCode: 1, stdout: '', stderr };
 }
 
-/** Assigns a name to the wallet, which releases its previous one. */
 async function assignName(newName: string): Promise<void> {
   const assignment = { pubkey: wallet.pubkey, nowMs: NOW_MS, graceMs: 30 * DAY_MS };
   await transaction(db, (tx) => claimUsername(tx, newName, assignment));
   await waitForNotificationDelivery(environment.database);
 }
 
-/** Holds the name as the start of a purchase does. */
 function holdName(): Promise<boolean> {
   return holdUsername(db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
 }
@@ -339,7 +337,6 @@ async function isPayable(address: string): Promise<boolean> {
   return body.tag === 'payRequest';
 }
 
-/** Omits the headers that differ every time. */
 async function discover(address: string, query = '', method = 'GET') {
   const path = `/.well-known/lnurlp/${address}${query}`;
   const response = await requestJson(environment.origin, path, { method });

@@ -12,7 +12,6 @@ const MAX_PAGE_SIZE = 50;
 const environment = useTestEnvironment();
 /** Has {@link PAYMENT_COUNT} payments, one per second. */
 let richWallet: RecipientClient;
-/** Quote ids of {@link richWallet}, oldest first. */
 let richWalletIds: string[];
 
 beforeAll(async () => {
@@ -151,12 +150,10 @@ function idsOf({ body }: Pick<ApiResponse, 'body'>): unknown[] {
   return body.data.quotes.map((quote: { quoteId: unknown }) => quote.quoteId);
 }
 
-/** Returns a part of {@link richWalletIds}, newest first. */
 function newestIds(start: number, end: number): string[] {
   return richWalletIds.toReversed().slice(start, end);
 }
 
-/** Returns the second after which {@link richWallet} received its `count` newest payments. */
 function secondBeforeNewest(count: number): number {
   return FIRST_PAID_AT_SECONDS + PAYMENT_COUNT - 1 - count;
 }

@@ -7,8 +7,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** `POST /api/v2/wallet/quotes/missing`: quotes by their ids. */
-
 const LOOKUP_PATH = '/api/v2/wallet/quotes/missing';
 
 const HOUR_MS = 60 * 60_000;

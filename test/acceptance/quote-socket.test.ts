@@ -14,7 +14,6 @@ import {
 
 const SOCKET_PATH = '/api/v2/ws/quote';
 
-/** RFC 6455 close codes. */
 const GOING_AWAY = 1001;
 const POLICY_VIOLATION = 1008;
 
@@ -168,7 +167,6 @@ async function signIn(wallet: RecipientClient, origin = environment.origin) {
   return socket;
 }
 
-/** Requests and pays an invoice. Returns the id of its quote. */
 async function requestAndPayInvoice(wallet: RecipientClient, mint: TestMint) {
   const { pr } = await environment.requestInvoice(wallet, 21);
   mint.pay(pr);

@@ -237,7 +237,6 @@ async function sendRepeatedly(
   return responses;
 }
 
-/** Sends a signed request, by default from an unused address. */
 function sendSigned(
   wallet: RecipientClient,
   method: 'GET' | 'PATCH' | 'POST',

@@ -17,7 +17,6 @@ const ORDERS_PER_MINUTE = 60;
 const ORDER_COUNT = 2 * ORDERS_PER_MINUTE;
 const VERIFY_INTERVAL_SECONDS = 3;
 
-/** One in ten customers does not pay. */
 const ABANDONED_ORDERS = 10;
 
 /** The last order is paid then, and the shop has noticed the payment. */
@@ -84,7 +83,6 @@ async function placeOrder(second: number) {
   return { text, amountSat, startedAtSecond: second, paidAtSecond, pr, verify };
 }
 
-/** Reads the terms of the address, and then requests an invoice, as the shop does for each order. */
 async function requestInvoice(amountMsat: number, comment: string) {
   const terms = await get(`${environment.origin}/.well-known/lnurlp/alice+shop`);
   expect(terms).toMatchObject({ tag: 'payRequest' });

@@ -15,7 +15,6 @@ const SOCKET_PATH = '/api/v2/ws/quote';
 
 type Headers = Record<string, string>;
 
-/** RFC 6455 close codes. */
 const POLICY_VIOLATION = 1008;
 
 const environment = useTestEnvironment();
@@ -206,7 +205,6 @@ function forwardedFor(address: string): Headers {
   return { 'x-forwarded-for': address };
 }
 
-/** Returns an unmasked close frame without a reason, as text. */
 function encodeCloseFrame(code: number): string {
   return Buffer.from([0x88, 2, code >> 8, code & 0xff]).toString('latin1');
 }

@@ -64,7 +64,6 @@ async function mintToken(): Promise<string> {
   return (await EcashPayer.open(environment.mint)).mintToken(PRICE_SAT);
 }
 
-/** Makes the mint issue with a keyset without a fee. @returns when it expires */
 function addFreeKeyset(lifetimeMs: number): number {
   const finalExpirySeconds = Math.floor((clock.now() + lifetimeMs) / 1000);
   environment.mint.rotateKeyset({ inputFeePpk: 0, finalExpirySeconds });

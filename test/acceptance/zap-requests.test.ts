@@ -20,8 +20,6 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 
-/** Zap requests in requests for invoices (NIP-57 appendixes B and D). */
-
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 const AMOUNT_MSAT = 21_000;
 /** Unreachable, so that no receipt leaves the machine. */

@@ -75,14 +75,12 @@ export async function startFailoverDeployment(
     return serviceProcess;
   });
   const reportedLines = new Map<string, number>();
-  /** Waits until this many processes receive requests. */
   const waitForServers = (count: number) =>
     waitUntil(
       `${count} ready processes`,
       async () => (await front.countServers()) === count,
       () => Promise.all(processes.map(describeReadiness)),
     );
-  /** Returns the unexpected log lines and exits since the last call. */
   const takeProcessProblems = async () => {
     const problems = exits.splice(0);
     for (const each of processes) {

@@ -34,7 +34,6 @@ export async function startFrontProxy(ports: readonly number[]) {
   const origin = `http://${HOST}:${port}`;
   return {
     origin,
-    /** Returns how many processes receive requests. */
     countServers: async () => Number(await (await fetch(`${origin}${SERVER_COUNT_PATH}`)).text()),
     stop: () => haproxy.stop(),
   };

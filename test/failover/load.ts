@@ -114,7 +114,6 @@ export class Load {
   }
 }
 
-/** Sends a request at a steady rate. @returns the longest time without a success */
 async function measureLongestGap(
   signal: AbortSignal,
   send: () => Promise<boolean>,

@@ -80,7 +80,6 @@ function findProblem(method: string, path: string, response: ApiResponse): strin
   return isAllowed ? null : problem;
 }
 
-/** Removes the recipient and the token from a path. */
 function describePath(path: string): string {
   return path.replace(/npub1\w+/, '{user}').replace(/[0-9a-f]{64}/, '{token}');
 }

@@ -115,7 +115,6 @@ const LOCK_FOR_A_MOMENT = `
   setTimeout(() => database.close(), 300);
 `;
 
-/** Starts a service for the duration of the test. @returns its log */
 async function startCapturingLog(env: Record<string, string> = {}): Promise<LogCapture> {
   const captured = new LogCapture('warn');
   const config = createTestConfig(MINT_URL, { DATA_DIR: dataDir, ...env });

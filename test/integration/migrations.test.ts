@@ -34,7 +34,6 @@ it('rejects a database that a newer version migrated', async () => {
   );
 });
 
-/** Opens and closes a database. @returns the reported lines */
 async function openAndRecordProgress(location: DatabaseLocation): Promise<string[]> {
   const lines: string[] = [];
   const onProgress = (line: string) => void lines.push(line);

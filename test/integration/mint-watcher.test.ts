@@ -76,7 +76,6 @@ async function insertUnpaidQuotes(mintUrl: string, count: number) {
 
 const createSlots = () => createMintPolicy(MINT_URL).createSlots(USER_MINT_RECORDINGS);
 
-/** @param signReceipts called with the recipients of the payments */
 function createWatcher(
   mintUrl: string,
   recordingSlots: SiteSemaphore,
@@ -112,7 +111,6 @@ function createWatcher(
   return new MintWatcher(mintUrl, context, recordingSlots);
 }
 
-/** Ticks until exactly these quotes are stored as paid. */
 async function tickUntilPaid(
   watcher: MintWatcher,
   expected: readonly { quoteId: string }[],

@@ -258,7 +258,6 @@ async function listWatchedIds(): Promise<string[]> {
   );
 }
 
-/** @returns a function that returns the updates since its last call */
 async function recordUpdates() {
   const takePayloads = await recordNotifications(database, QUOTE_UPDATES_CHANNEL);
   return async () => {

@@ -218,13 +218,11 @@ class WatermarkReader {
   }
 }
 
-/** Makes a payment that the wallet reads, so that later payments get the next second. */
 async function payAndRead(): Promise<void> {
   await pay(1);
   await listIds();
 }
 
-/** Makes payments to the wallet's recipient at the same time. Returns them in the order of the list, oldest first. */
 async function pay(count: number): Promise<NewQuote[]> {
   const quotes = Array.from({ length: count }, () =>
     buildUnpaidQuote(wallet.pubkey, { createdAtMs: clock.nowMs }),
@@ -247,7 +245,6 @@ function pass(ms: number): void {
   vi.advanceTimersByTime(ms);
 }
 
-/** Returns the quote ids of the updates that the socket has received since the last call. */
 async function receiveUpdates(socket: TestQuoteSocket): Promise<string[]> {
   return (await socket.drainMessages()).map(({ payload }) => payload.quoteId);
 }

@@ -335,14 +335,12 @@ describe('a purchase whose swap gets no answer although the token is unspent', (
   }
 });
 
-/** Begins a purchase whose process stalls at the hold, and lets its lease expire. */
 async function abandonPurchase(hold: Hold) {
   const purchase = await beginPurchase(hold);
   await expireLeases();
   return purchase;
 }
 
-/** Begins a purchase, and resolves when the mint holds a request of it. */
 async function beginPurchase(hold: Hold) {
   const wallet = new RecipientClient(await startProcess(), clock.now);
   const proofs: Proof[] = await payer.mintProofs(PRICE_SAT);
@@ -416,7 +414,6 @@ async function readTreasuryProofs() {
   return await Promise.all(rows.map((row) => openProof(sealer, row)));
 }
 
-/** Expects one completed purchase, and unspent ecash of the price in the treasury. */
 async function expectSoldOnce(token: string): Promise<void> {
   expect(await readPurchaseStates()).toEqual(['completed']);
   expect(await payer.fetchTokenState(token)).toBe('SPENT');

@@ -204,7 +204,6 @@ async function insertUsersAndQuotes({ db }: Database): Promise<void> {
   `.execute(db);
 }
 
-/** Runs a call, rolls it back, and returns the plan steps of all its statements. */
 async function explainStatements({ db }: Database, call: StoreCall): Promise<string[]> {
   const nodes: RootOperationNode[] = [];
   const rollback = new Error('rollback');

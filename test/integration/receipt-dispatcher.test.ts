@@ -182,7 +182,6 @@ describe('the dispatcher', () => {
   });
 });
 
-/** Creates a dispatcher with its own connections, as in a separate process. */
 async function createDispatcher(log = createLogger('silent')) {
   const connect = createGuardedWebSocketConnector({
     allowPrivateNetworks: true,

@@ -18,7 +18,6 @@ const environment = useTestEnvironment({ env: { USERNAME_PRICE_SAT: '1' } });
 let payer: EcashPayer;
 let wallet: RecipientClient;
 let username: string;
-/** Returns the payloads received since its last call. */
 let takePayloads: () => Promise<string[]>;
 
 beforeAll(async () => {
@@ -75,7 +74,6 @@ it('sends a notification for all recipients when an archive is imported', async 
   expect(await takeNotifiedAddresses()).toEqual([ALL_RECIPIENTS]);
 });
 
-/** Returns the distinct payloads of the notifications since its last call. */
 async function takeNotifiedAddresses(): Promise<string[]> {
   return [...new Set(await takePayloads())].toSorted();
 }

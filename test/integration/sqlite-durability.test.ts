@@ -198,7 +198,6 @@ interface Invoice {
   verify: string;
 }
 
-/** Requests invoices concurrently, and kills the service as soon as enough are returned. */
 async function requestInvoicesThenKill(service: NutpostProcess, count: number): Promise<Invoice[]> {
   const url = await service.waitForUrl();
   const wallet = new RecipientClient(url);
@@ -216,7 +215,6 @@ async function requestInvoicesThenKill(service: NutpostProcess, count: number): 
   return invoices;
 }
 
-/** Waits for the next write to the disk, which is not synced yet. */
 async function waitForWrite(disk: FaultyDisk): Promise<void> {
   const positionBefore = disk.operationLogPosition();
   await vi.waitFor(() => expect(disk.operationLogPosition()).toBeGreaterThan(positionBefore), {

@@ -21,8 +21,6 @@ import {
   readDeliveriesToRelay,
 } from '../helpers/relays/zap-receipt-deliveries.ts';
 
-/** Behaviour of the stores that tests of the service do not cover. */
-
 const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 

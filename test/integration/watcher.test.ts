@@ -24,7 +24,6 @@ import {
 } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Routes of a mint, as keys of `requestCounts`. */
 const BATCH_CHECK_ROUTE = 'POST /v1/mint/quote/bolt11/check';
 const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 
@@ -285,7 +284,6 @@ async function requestInvoices(wallet: RecipientClient, count: number): Promise<
   return invoices;
 }
 
-/** Creates a recipient with an open quote socket, and a mint for this test only. */
 async function createRecipient(switches: Partial<TestMintSwitches> = {}): Promise<{
   mint: TestMint;
   wallet: RecipientClient;
@@ -349,7 +347,6 @@ async function advanceClockUntil(
   });
 }
 
-/** Returns how the watcher learned of the last state change of a quote. */
 async function findSourceOfLastChange(quoteId: string): Promise<string | undefined> {
   const { id } = await environment.database.db
     .selectFrom('quotes')

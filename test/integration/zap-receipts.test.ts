@@ -162,7 +162,6 @@ it('records a zap whose stored zap request is invalid without a receipt, and log
   expect(logs.lines[0]).not.toContain(invalid.quoteId);
 });
 
-/** Creates a recorder as in a separate process. */
 function createRecorder({ zapMintUrls = [UNREACHABLE_MINT_URL], maxReceiptsPerHour = 0 } = {}) {
   const receiptSigner = createReceiptSigner({
     signer,

@@ -44,7 +44,6 @@ export async function startNutshellDeployment(options: {
   });
   cleanup.defer(() => service.stop());
   return {
-    /** The mint's URL as the service uses it, through the proxy if there is one. */
     mintUrl,
     directMintUrl: nutshell.url,
     service,

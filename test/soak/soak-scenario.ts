@@ -25,7 +25,6 @@ const RECIPIENT_COUNT = 50;
 /** One recipient in five has an open quote socket. */
 const RECIPIENTS_PER_SOCKET = 5;
 
-/** One invoice in three is paid. */
 const INVOICES_PER_PAYMENT = 3;
 const PAYMENT_DELAY_MS = 50;
 
@@ -50,7 +49,6 @@ interface Recipient {
   wallet: RecipientClient;
   paymentCount: number;
   socket: TestQuoteSocket | null;
-  /** Headers of the wallet's list requests. */
   headers: Record<string, string>;
 }
 
@@ -67,7 +65,6 @@ export class SoakScenario {
   #invoiceCount = 0;
   #listRequestCount = 0;
 
-  /** @param folder directory for the service's data and log */
   static async start(folder: string): Promise<SoakScenario> {
     let mintClock = Date.now;
     const mint = await TestMint.start({ now: () => mintClock() });
@@ -118,7 +115,6 @@ export class SoakScenario {
     return latencies;
   }
 
-  /** Returns the recipients whose list lacks payments, or whose socket lacks updates. */
   async findMissingPayments(): Promise<string[]> {
     await this.#renewTokens();
     const deadlineMs = performance.now() + LAST_PAYMENTS_TIMEOUT_MS;

@@ -16,7 +16,6 @@ export class SoakServiceProcess {
   readonly #child: ChildProcess;
   #clockOffsetMs = 0;
 
-  /** @param folder directory for the database (`data`) and the log (`service.log`) */
   static async start(folder: string, mintUrl: string): Promise<SoakServiceProcess> {
     const log = openSync(path.join(folder, 'service.log'), 'w');
     const child = fork(PROGRAM, {

@@ -25,12 +25,10 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   return isPostgres ? createPostgresDatabase(inject('postgresTemplate')) : createSqliteDatabase();
 }
 
-/** Creates a database without tables, as before the service's first start. */
 export async function createUnmigratedDatabase(): Promise<TestDatabase> {
   return isPostgres ? createPostgresDatabase('template0') : createSqliteDatabase();
 }
 
-/** Creates and opens a database. Closes and removes it when the test ends. */
 export async function openTestDatabase(): Promise<{
   testDatabase: TestDatabase;
   database: Database;
@@ -89,7 +87,6 @@ function buildTestDatabase(location: DatabaseLocation, drop: () => Promise<void>
   return { location, open, drop };
 }
 
-/** Opens a database before the tests of a file. Closes and removes it after them. */
 export function useTestDatabase(): Database {
   const database: Partial<Database> = {};
   beforeAll(async () => {

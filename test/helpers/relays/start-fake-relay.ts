@@ -40,7 +40,6 @@ export async function startScriptedRelay(
   return relay;
 }
 
-/** Returns the URL of a port on which nothing listens. */
 export async function findUnreachableRelayUrl(): Promise<string> {
   return `ws://127.0.0.1:${await findFreePort('127.0.0.1')}`;
 }

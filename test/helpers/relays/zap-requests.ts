@@ -46,7 +46,6 @@ export function buildZapQuery(zapRequest: string, amountMsat: number): string {
   return `amount=${amountMsat}&nostr=${encodeURIComponent(zapRequest)}`;
 }
 
-/** Requests the invoice of a zap. @param options by default, the zap has 21 sat */
 export async function requestZapInvoice(
   origin: string,
   { npub, pubkey }: { npub: string; pubkey: string },

@@ -33,7 +33,6 @@ export class RemoteSigner {
     return `bunker://${getPublicKey(this.#ownKey)}?${query}`;
   }
 
-  /** Connects to the client whose `nostrconnect://` URI the user has scanned. */
   async acceptConnection(uri: string): Promise<void> {
     const { hostname: clientPubkey, searchParams } = new URL(uri);
     const secret = searchParams.get('secret');

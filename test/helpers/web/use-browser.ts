@@ -22,7 +22,6 @@ const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]+/;
 export interface OpenPageOptions extends BrowserContextOptions {
   /** Statuses of failed requests that the test expects. */
   expectedStatuses?: readonly number[];
-  /** Relays to which the page may connect. All other requests must stay within the page's origin. */
   relays?: readonly string[];
   prepare?: (page: Page) => Promise<unknown>;
 }
