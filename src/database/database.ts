@@ -153,7 +153,7 @@ async function openSqliteFile(
       return bavail * bsize;
     },
     isWritable: () => driver.isWritable,
-    // Not `db.destroy`, which does not close a driver that no query has used.
+    // `db.destroy` would not close a driver that no query has used.
     close: () => driver.destroy(),
   };
 }

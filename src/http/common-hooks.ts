@@ -67,7 +67,7 @@ export function addCommonHooks(
   app.addHook('onResponse', (request, reply, done) => {
     const response = {
       method: request.method,
-      // Not the path, which may contain a verify token.
+      // The path is not logged, because it may contain a verify token.
       route: request.routeOptions.url ?? 'none',
       status: reply.statusCode,
       durationMs: reply.elapsedTime,

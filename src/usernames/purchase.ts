@@ -309,7 +309,7 @@ async function scheduleRetry(
     // Replaces the time of the last request, which the mint has answered.
     ...(isAnswered && { last_unanswered_at: lastUnansweredAtMs }),
   });
-  // Not every attempt is logged: a mint may be down for days.
+  // Logs attempts 1, 2, 4, 8 and so on: a mint may be down for days.
   if (Number.isInteger(Math.log2(attempts))) {
     const nextAttemptAt = new Date(nextAttemptAtMs);
     log.warn(
