@@ -9,6 +9,7 @@ import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { resumeDuePurchases } from '../../src/usernames/purchase.ts';
 import { openProof, Sealer } from '../../src/usernames/sealer.ts';
+import { hasSealedData } from '../../src/usernames/treasury-store.ts';
 import { createPurchaseContext } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -193,6 +194,8 @@ describe('a purchase', () => {
     const { status } = await requestUsername(wallet, 'alice', payer.encodeToken(proofs));
     expect(status).toBe(503);
     expect(await readPurchaseStates()).toEqual(['open']);
+    // So the service does not start with another treasury secret.
+    expect(await hasSealedData(database.db)).toBe(true);
   });
 
   it('fails if the mint reports the token as spent elsewhere when no request can be in transit', async () => {
