@@ -121,10 +121,9 @@ export class RouteRateLimiter {
     this.#failures = 0;
     this.#acceptedSinceRefusal += 1;
     // A mint that accepts so many in a row no longer limits requests, or much less.
-    if (this.#acceptedSinceRefusal >= 100) {
-      this.hasRefusedLately = false;
-      this.#needsQuietWindow = false;
-    }
+    this.hasRefusedLately &&= this.#acceptedSinceRefusal < 100;
+    // More than twice Nutshell's default: perhaps the mint now counts otherwise.
+    this.#needsQuietWindow &&= this.#acceptedSinceRefusal < 45;
     // Each of them may get a 429.
     const max = this.hasRefusedLately ? 2 : MAX_IN_FLIGHT_PER_ROUTE;
     this.#maxInFlight = Math.min(this.#maxInFlight * 2, max);

@@ -188,7 +188,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   retryLater(quote: QuoteWatch, pollIntervalMs: number): void {
     quote.failedReads += 1;
     // Payments must be found within 15 s after an outage of the mint.
-    const limits = { initialMs: 2 * pollIntervalMs, maxMs: 8 * pollIntervalMs };
+    const limits = { initialMs: 2 * pollIntervalMs, maxMs: 4 * pollIntervalMs };
     quote.notBeforeMs = Math.floor(
       this.#monotonicMs() + computeBackoffMs(quote.failedReads, limits),
     );

@@ -90,6 +90,22 @@ describe('RouteRateLimiter', () => {
     }
     expect(route.limiter.hasRefusedLately).toBe(false);
   });
+
+  it('waits for a quiet window until the mint has accepted 45 requests in a row', () => {
+    const route = new Route();
+    route.refuseUntilLimited();
+    const pauses = [0, 20, 45].map((accepted) => {
+      for (let i = 0; i < accepted; i += 1) {
+        route.send(ACCEPTED);
+        route.advance(SECOND_MS);
+      }
+      route.send(REFUSED);
+      const pauseMs = route.getWaitMs();
+      route.advance(pauseMs);
+      return Math.round(pauseMs / MINUTE_MS);
+    });
+    expect(pauses).toEqual([1, 1, 0]);
+  });
 });
 
 describe('RouteRateLimiter at a mint that allows 20 requests a minute', () => {
