@@ -37,7 +37,7 @@ export class SqliteWorker {
   private constructor() {
     // Without an 'error' listener, a bug in the worker ends the process.
     this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
-      workerData: IS_SQLITE_WORKER,
+      workerData: SQLITE_WORKER_MARK,
       env: createWorkerEnvironment(),
     });
     this.#worker.on('message', (reply: WorkerReply) => {
@@ -123,8 +123,8 @@ function runWorker(port: MessagePort): void {
 }
 
 /** The tests' own worker threads import this file too. */
-const IS_SQLITE_WORKER = 'nutpost SQLite worker';
+const SQLITE_WORKER_MARK = 'nutpost SQLite worker';
 
-if (parentPort !== null && workerData === IS_SQLITE_WORKER) {
+if (parentPort !== null && workerData === SQLITE_WORKER_MARK) {
   runWorker(parentPort);
 }

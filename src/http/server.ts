@@ -125,11 +125,11 @@ export async function createServer(
 }
 
 /** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
-function limitConnections({ server }: FastifyInstance, maxSockets: number, log: Logger): void {
-  if (maxSockets === 0) {
+function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, log: Logger): void {
+  if (maxQuoteSockets === 0) {
     return;
   }
-  server.maxConnections = maxSockets + 10_000;
+  server.maxConnections = maxQuoteSockets + 10_000;
   server.once('drop', () =>
     log.warn(
       { event: 'connection_limit_reached', connections: server.maxConnections },

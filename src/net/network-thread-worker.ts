@@ -32,7 +32,7 @@ export type NetworkThreadRequest =
   /** The main thread is ready for the next batch of replies. */
   | { kind: 'next' };
 
-/** From the network thread to the main thread, in batches: the response to a request, or an event of a socket. */
+/** From the network thread, which serves hosts that the operator did not name: a response, or an event of a socket. */
 export type NetworkThreadReply =
   | { kind: 'response'; id: number; response: HttpResponse }
   | { kind: 'open' | 'pong'; id: number }

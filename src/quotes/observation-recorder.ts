@@ -20,7 +20,11 @@ import { encodePayloads, QUOTE_UPDATES_CHANNEL } from './process-notifications.t
 import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
 import { isPaidQuoteState, isStateChange } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
-import { applyQuoteChanges, findQuotesById, lockQuotesById } from './watched-quote-store.ts';
+import {
+  applyQuoteChanges,
+  findQuotesByQuoteId,
+  lockQuotesByQuoteId,
+} from './watched-quote-store.ts';
 
 export interface RecordingContext {
   db: Db;
@@ -96,14 +100,14 @@ async function recordInTransaction(
 ): Promise<{ decisions: Decision[]; receipts: ReceiptSigningResult }> {
   const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
   const quoteIds = [...observationsById.keys()];
-  const found = await findQuotesById(tx, mintUrl, quoteIds);
+  const found = await findQuotesByQuoteId(tx, mintUrl, quoteIds);
   const unpaid = found.filter(({ state }) => !isPaidQuoteState(state));
   const lockedCounters = await lockPaymentCounters(
     tx,
     unpaid.map(({ pubkey }) => pubkey),
   );
   const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
-  const lockedQuotes = await lockQuotesById(tx, mintUrl, quoteIds);
+  const lockedQuotes = await lockQuotesByQuoteId(tx, mintUrl, quoteIds);
 
   const nowMs = clock();
   const advancedCounters = new Map<string, PaymentCounter>();
@@ -190,7 +194,7 @@ async function handleInconsistentRows(
   observation: SourcedObservation,
   error: unknown,
 ): Promise<RecordedQuote[]> {
-  const stored = await findQuotesById(db, mintUrl, [observation.quoteId]);
+  const stored = await findQuotesByQuoteId(db, mintUrl, [observation.quoteId]);
   log.error(
     { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
     'cannot record a payment: the rows of its quote and recipient contradict each other; ' +

@@ -17,9 +17,9 @@ const CREATED_HOUR = sql.raw(`created_at / ${HOUR_MS}`);
  * Counts the open invoices of a recipient, of the prefixes of an address, and of both together. Stops counting at the
  * limits; a limit of 0 counts nothing. Only quotes that are UNPAID or INFLIGHT and watched have address hashes.
  *
- * @param payer.addressHashes the hashes of each prefix and of all shorter ones, the longest prefix first
+ * @param addressHashes the hashes of each prefix and of all shorter ones, the longest prefix first
  * @param limits.perPair the limit of the shortest prefix
- * @param ageLimitsMs `max` is at most an hour
+ * @param ageLimitsMs an invoice counts for at least `min`, even if it has expired, and at most `max` (an hour)
  */
 export async function countOpenInvoices(
   db: Db,
@@ -49,7 +49,7 @@ export async function countOpenInvoices(
   // Ignores invoices from the future, which were stored while the clock was wrong. The pairs are counted among the
   // invoices that are read for the recipient, unless the recipient has no limit. There is no `order by`, because
   // PostgreSQL could sort all rows before it applies the limit.
-  const isPair =
+  const pairCondition =
     limits.perRecipient === 0 ? sql`and ${hasPrefix(addressHashes.at(-1) ?? '')}` : sql``;
   const { rows } = await sql<Record<string, number>>`
     select recipient.*, ${sql.join(addressHashes.map(countAddress))}
@@ -57,7 +57,7 @@ export async function countOpenInvoices(
       select count(*) as "perRecipient", ${sql.join(addressHashes.map(countPair))}
       from (
         select address_hashes from quotes
-        where pubkey = ${pubkey} and address_hashes is not null ${isPair}
+        where pubkey = ${pubkey} and address_hashes is not null ${pairCondition}
           and ${isOpen(sql`created_at`)} and created_at <= ${nowMs + ageLimitsMs.max}
         limit ${limits.perRecipient || limits.perPair}
       ) as open

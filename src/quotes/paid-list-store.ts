@@ -33,7 +33,7 @@ export async function listPaidQuotes(
   if (!firstRead.hasNewPayments || page.offset > 0) {
     return firstRead;
   }
-  await listNewPayments(db, pubkey, nowMs);
+  await makeNewPaymentsVisible(db, pubkey, nowMs);
   return await readPaidPage(db, pubkey, page, nowMs);
 }
 
@@ -41,7 +41,7 @@ export async function listPaidQuotes(
  * Lists the payments that were recorded since the last call, unless the newest one is dated in the next second. Later
  * payments get a later second (ADR 40). Does nothing if the database cannot write.
  */
-async function listNewPayments(db: Db, pubkey: string, nowMs: number): Promise<void> {
+async function makeNewPaymentsVisible(db: Db, pubkey: string, nowMs: number): Promise<void> {
   try {
     await sql`
       update users set listed_until = (last_paid_at / 1000 + 1) * 1000
@@ -90,7 +90,7 @@ export async function findListedQuotes(
   quoteIds: readonly string[],
   nowMs: number,
 ): Promise<ListedQuote[]> {
-  await listNewPayments(db, pubkey, nowMs);
+  await makeNewPaymentsVisible(db, pubkey, nowMs);
   const { rows } = await sql<ListedQuote>`
     with bounds as materialized (select ${countListed(pubkey)} as newest),
     -- Otherwise SQLite may read all payments of the recipient.

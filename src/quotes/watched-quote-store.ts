@@ -61,7 +61,7 @@ export async function countWatchedByMint(
   return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
 }
 
-export async function findMaxQuoteId(db: Db): Promise<number> {
+export async function findMaxRowId(db: Db): Promise<number> {
   const quotes = db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
   const { maxId } = await quotes.executeTakeFirstOrThrow();
   return maxId ?? 0;
@@ -88,7 +88,7 @@ function selectWatched(db: Db, afterId: number, limit: number) {
 }
 
 /** Leaves out unknown ids. */
-export async function findQuotesById(
+export async function findQuotesByQuoteId(
   db: Db,
   mintUrl: string,
   quoteIds: readonly string[],
@@ -96,8 +96,8 @@ export async function findQuotesById(
   return await selectByQuoteIds(db, mintUrl, quoteIds).execute();
 }
 
-/** Like {@link findQuotesById}, but locks the rows in a fixed order until the transaction ends. */
-export async function lockQuotesById(
+/** Like {@link findQuotesByQuoteId}, but locks the rows in a fixed order until the transaction ends. */
+export async function lockQuotesByQuoteId(
   tx: Tx,
   mintUrl: string,
   quoteIds: readonly string[],

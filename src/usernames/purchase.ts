@@ -168,7 +168,7 @@ async function resumePurchase(
   }
   const unansweredMs = (lastUnansweredAtMs ?? 0) - (firstUnansweredAtMs ?? Infinity);
   if (unansweredMs >= UNDO_AFTER_MS) {
-    // A further swap could be executed after the purchase was undone.
+    // From here on, no swap is sent, because it could be executed after the purchase was undone.
     if (!isNothingInTransit) {
       return scheduleRetry(context, purchase, 'waiting for the last request to end');
     }
@@ -306,7 +306,7 @@ async function scheduleRetry(
     reason,
     attempts,
     next_attempt_at: nextAttemptAtMs,
-    // Replaces the time of the last request, which the mint has answered.
+    // The time before the last request, which the mint has answered.
     ...(isAnswered && { last_unanswered_at: lastUnansweredAtMs }),
   });
   // Logs attempts 1, 2, 4, 8 and so on: a mint may be down for days.

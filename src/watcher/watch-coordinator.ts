@@ -6,7 +6,7 @@ import { OutageTracker } from '../outage-tracker.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
 import {
   countWatchedByMint,
-  findMaxQuoteId,
+  findMaxRowId,
   listWatchedAfter,
   listWatchedMints,
   type WatchedMint,
@@ -246,7 +246,7 @@ export class WatchCoordinator {
   async #readNewRows(): Promise<void> {
     const { db } = this.#context;
     // After a failover of PostgreSQL, the largest id may be smaller than the last id that was read.
-    const readUpToId = Math.min(this.#lastReadId, await findMaxQuoteId(db));
+    const readUpToId = Math.min(this.#lastReadId, await findMaxRowId(db));
     let afterId = readUpToId - RESCAN_OVERLAP_ROWS;
     let page: Awaited<ReturnType<typeof listWatchedAfter>>;
     do {

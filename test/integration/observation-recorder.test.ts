@@ -13,7 +13,7 @@ import {
   QUOTE_UPDATES_CHANNEL,
 } from '../../src/quotes/process-notifications.ts';
 import { insertQuotes, type NewQuote } from '../../src/quotes/quote-store.ts';
-import { findQuotesById, listWatchedByMint } from '../../src/quotes/watched-quote-store.ts';
+import { findQuotesByQuoteId, listWatchedByMint } from '../../src/quotes/watched-quote-store.ts';
 import { findUserByPubkey, lockPaymentCounters } from '../../src/recipients/user-store.ts';
 import { recordNotifications } from '../helpers/database/database-notifications.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -188,7 +188,7 @@ describe('a batch of payments', () => {
     expect(await record([observe(inconsistent, 'PAID')])).toMatchObject([
       { quoteId: inconsistent.quoteId, state: 'UNPAID', isWatched: true, hasStateChanged: false },
     ]);
-    const [row] = await findQuotesById(db, UNREACHABLE_MINT_URL, [inconsistent.quoteId]);
+    const [row] = await findQuotesByQuoteId(db, UNREACHABLE_MINT_URL, [inconsistent.quoteId]);
     expect(logs.lines).toHaveLength(1);
     expect(JSON.parse(logs.lines[0] ?? '')).toMatchObject({
       event: 'quote_rows_inconsistent',

@@ -29,7 +29,7 @@ import {
   listWatchedAfter,
   listWatchedByMint,
   listWatchedMints,
-  lockQuotesById,
+  lockQuotesByQuoteId,
 } from '../../src/quotes/watched-quote-store.ts';
 import {
   findUserByName,
@@ -104,7 +104,7 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['lists watched mints', (tx) => listWatchedMints(tx)],
   ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],
   ['lists the watched quotes of a mint', (tx) => listWatchedByMint(tx, MINT_URL, 100, 1_000)],
-  ['locks watched quotes by id', (tx) => lockQuotesById(tx, MINT_URL, quoteIds)],
+  ['locks watched quotes by id', (tx) => lockQuotesByQuoteId(tx, MINT_URL, quoteIds)],
   ['applies changes to quotes', (tx) => applyQuoteChanges(tx, changes)],
   ['locks payment counters', (tx) => lockPaymentCounters(tx, pubkeys.slice(0, 100))],
   ['saves payment counters', (tx) => savePaymentCounters(tx, counters)],

@@ -15,7 +15,7 @@ import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { findQuotesById } from '../../src/quotes/watched-quote-store.ts';
+import { findQuotesByQuoteId } from '../../src/quotes/watched-quote-store.ts';
 import { findReceiptOfQuote } from '../../src/zaps/zap-receipt-store.ts';
 import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -225,7 +225,7 @@ function listPayments() {
 }
 
 async function findRowId({ quoteId }: NewQuote): Promise<number> {
-  return (await findQuotesById(db, UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
+  return (await findQuotesByQuoteId(db, UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
 }
 
 async function listRefusals(quote: NewQuote) {

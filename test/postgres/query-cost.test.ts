@@ -9,12 +9,12 @@ import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
   applyQuoteChanges,
-  findMaxQuoteId,
-  findQuotesById,
+  findMaxRowId,
+  findQuotesByQuoteId,
   listWatchedAfter,
   listWatchedByMint,
   listWatchedMints,
-  lockQuotesById,
+  lockQuotesByQuoteId,
   type QuoteChange,
 } from '../../src/quotes/watched-quote-store.ts';
 import { lockPaymentCounters, savePaymentCounters } from '../../src/recipients/user-store.ts';
@@ -200,15 +200,15 @@ describe('at a mint with most of the quotes', () => {
   let quotes: Awaited<ReturnType<typeof listWatchedByMint>>;
 
   beforeAll(async () => {
-    const maxId = await findMaxQuoteId(database.db);
+    const maxId = await findMaxRowId(database.db);
     quotes = await listWatchedByMint(database.db, LARGE_MINT_URL, maxId - 100, 1_000);
     quoteIds = quotes.map((each) => each.quoteId);
     expect(quoteIds).toHaveLength(100);
   });
 
   it.each<[string, number, (tx: Tx) => Promise<unknown>]>([
-    ['finds 100 quotes', 100, (tx) => findQuotesById(tx, LARGE_MINT_URL, quoteIds)],
-    ['locks 100 quotes', 100, (tx) => lockQuotesById(tx, LARGE_MINT_URL, quoteIds)],
+    ['finds 100 quotes', 100, (tx) => findQuotesByQuoteId(tx, LARGE_MINT_URL, quoteIds)],
+    ['locks 100 quotes', 100, (tx) => lockQuotesByQuoteId(tx, LARGE_MINT_URL, quoteIds)],
     [
       'lists the last 100 quotes',
       100,
@@ -233,10 +233,10 @@ function toPaid({ id }: { id: number }): QuoteChange {
 }
 
 it('finds new quotes without reading older ones', async () => {
-  const maxIdBefore = await findMaxQuoteId(database.db);
+  const maxIdBefore = await findMaxRowId(database.db);
   await insertOpenQuotes(5, 'm5', pubkey);
   await sql`analyze quotes`.execute(database.db);
-  for (const query of [(db: Db) => listWatchedAfter(db, maxIdBefore, 1_000), findMaxQuoteId]) {
+  for (const query of [(db: Db) => listWatchedAfter(db, maxIdBefore, 1_000), findMaxRowId]) {
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, query);
     expect(rowsRead).toBeLessThanOrEqual(5);
     expect(pagesRead).toBeLessThan(10);
