@@ -115,8 +115,8 @@ export class MintClient {
       body: { quotes: [...ids] },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
-        // A mint may repeat an id. Parsing more entries would only take time.
-        if (!Array.isArray(quotes) || quotes.length > 2 * ids.size) {
+        // Parsing more entries would only take time.
+        if (!Array.isArray(quotes) || quotes.length > ids.size) {
           return null;
         }
         const observations = quotes
