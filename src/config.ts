@@ -335,7 +335,7 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
     .map(([problem]) => problem);
 }
 
-/** Not a value that is so long that it may be a secret. */
+/** Quotes short values only, because a long one may be a secret. */
 function describeInput(input: unknown): string {
   return typeof input === 'string' && input.length < MIN_SECRET_LENGTH ? ` (got '${input}')` : '';
 }

@@ -221,7 +221,7 @@ async function openPostgres(
   };
 }
 
-/** Otherwise ends the pool. @throws OperatorError */
+/** Ends the pool and throws OperatorError if the connection does not pass the check. */
 async function assertUsable(
   pool: pg.Pool,
   settingName: string,

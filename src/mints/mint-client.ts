@@ -115,7 +115,7 @@ export class MintClient {
       body: { quotes: [...ids] },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
-        // Parsing more entries would only take time.
+        // The length is checked first, because parsing takes time.
         if (!Array.isArray(quotes) || quotes.length > ids.size) {
           return null;
         }

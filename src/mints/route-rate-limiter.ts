@@ -122,7 +122,7 @@ export class RouteRateLimiter {
     this.#acceptedSinceRefusal += 1;
     // A mint that accepts so many in a row no longer limits requests, or much less.
     this.hasRefusedLately &&= this.#acceptedSinceRefusal < 100;
-    // More than twice Nutshell's default: perhaps the mint now counts otherwise.
+    // More than twice Nutshell's default limit: the mint has probably raised its limit or changed its window.
     this.#needsQuietWindow &&= this.#acceptedSinceRefusal < 45;
     // Each of them may get a 429.
     const max = this.hasRefusedLately ? 2 : MAX_IN_FLIGHT_PER_ROUTE;

@@ -15,15 +15,15 @@ const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
 /** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
 
-/** Without a subscription that covers the quote; with one, the intervals are five times as long, up to twice this. */
+/** If no subscription covers the quote. Otherwise intervals are five times as long, and at most twice this. */
 const MAX_INTERVAL_MS = 2 * HOUR_MS;
-/** By the age: a payment is found within a twentieth of it. */
+/** From the creation. A poll finds a payment within a twentieth of the age. */
 const UNPAID_INTERVALS = { ageDivisor: 20, minMs: 4 * SECOND_MS };
-/** By the time since the expiry. */
+/** From the expiry. */
 const EXPIRED_INTERVALS = { ageDivisor: 3, minMs: MINUTE_MS };
-/** By the time since the payment. cdk wallets stall while the list shows PAID for what another device has minted. */
+/** From the payment. cdk wallets stall while the list shows PAID for a quote that another device has minted. */
 const PAID_INTERVALS = { ageDivisor: 30, minMs: 15 * SECOND_MS };
-/** By the time since the state. Short, because wallets treat an INFLIGHT quote (the mint is signing) as unpaid. */
+/** From the change to INFLIGHT (the mint is signing). Short, because wallets treat such a quote as unpaid. */
 const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
 
 /** Lightning nodes reject payments of expired invoices; the usual day is for mints whose clock or Lightning node fails. */

@@ -206,7 +206,7 @@ export async function listWaitingRelays(db: Db, afterUrl: string, limit: number)
   return rows.map(({ relay }) => relay);
 }
 
-/** Of these relays, returns those with due deliveries and without a backoff: fewer failures first, then those that were used longest ago. */
+/** Returns the relays with due deliveries and without a backoff: fewest failures first, then the least recently used. */
 export async function findDueRelays(
   db: Db,
   nowMs: number,

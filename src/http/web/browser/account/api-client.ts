@@ -31,7 +31,7 @@ export class ApiError extends Error {
 
 interface ApiResponse<Data> {
   data: Data;
-  /** Of lists only. */
+  /** Only lists have it. */
   metadata: { total: number };
 }
 
