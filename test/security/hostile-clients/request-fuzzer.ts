@@ -114,7 +114,9 @@ export class RequestFuzzer {
     );
     this.#recordProblems(Buffer.concat(frames), [
       ...unknownTypes.map(([, type]) => `unknown message type: ${type}`),
-      ...(isFinished ? [] : ['a socket stayed open or did not respond']),
+      ...(isFinished
+        ? []
+        : [`a socket stopped after ${JSON.stringify(socket.received.slice(-200))}`]),
       ...findLeaks(socket.received, marker),
     ]);
   }
