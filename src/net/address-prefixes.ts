@@ -2,86 +2,82 @@ import ipaddr from 'ipaddr.js';
 
 /** A client can have many addresses (an IPv6 /48, an IPv4 /24), so each limit counts prefixes of several lengths. */
 export interface AddressPrefix {
-  /** Such as `20010db80001/48` or `192.0.2/24`; `unknown` (RFC 7239). */
+  /** Such as `20010db80001/48` or `192.0.2/24`. If there is no valid address, `unknown` (RFC 7239). */
   key: string;
-  /** How often the limit of an address fits into the bound of this prefix. */
+  /** The bound of this prefix is the limit of a single address times this factor. */
   factor: number;
 }
 
 /** The prefixes of one address, the longest first. */
 export type AddressPrefixes = readonly AddressPrefix[];
 
-/** Customers get a /64 to a /48, and providers a /32. */
-const IPV6_FACTORS = [
-  [64, 1],
-  [56, 2],
-  [48, 4],
-  [32, 16],
-] as const;
-const IPV4_FACTORS = [
-  [32, 1],
-  [24, 8],
-] as const;
-
 const UNKNOWN: AddressPrefix = { key: 'unknown', factor: 1 };
 
 /** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 const ADDRESS_WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
 
-/** @param address from a socket or a trusted proxy; empty if the socket is closed */
+/** @param address from a socket or a trusted proxy; undefined if the socket is closed */
 export function toAddressPrefixes(address = ''): AddressPrefixes {
   const [, inBrackets, beforePort] = ADDRESS_WITH_PORT.exec(address) ?? [];
-  const bare = inBrackets ?? beforePort ?? address;
-  if (!ipaddr.isValid(bare)) {
+  const addressWithoutPort = inBrackets ?? beforePort ?? address;
+  if (!ipaddr.isValid(addressWithoutPort)) {
     return [UNKNOWN];
   }
-  const parsed = ipaddr.process(bare);
+  const parsed = ipaddr.process(addressWithoutPort);
   return parsed instanceof ipaddr.IPv4
     ? toIpv4Prefixes(parsed.toString())
     : toIpv6Prefixes(parsed.parts);
 }
 
-/** Returns the part of a bound that applies: 1 until half of `total` is used, then half with each further twentieth. */
+/**
+ * Returns the share of their bounds that prefixes may use of a common total: 1 until half of the total is used, then half
+ * as much with each further twentieth, and 0 when all of it is used. A total of 0 has no limit.
+ */
 export function computeShare(used: number, total: number): number {
-  const fraction = total === 0 ? 0 : used / total;
-  return fraction >= 1 ? 0 : Math.min(1, 2 ** (-20 * (fraction - 0.5)));
+  const usedFraction = total === 0 ? 0 : used / total;
+  const twentiethsBeyondHalf = 20 * (usedFraction - 0.5);
+  return usedFraction >= 1 ? 0 : Math.min(1, 2 ** -twentiethsBeyondHalf);
 }
 
-/** Whether each prefix is below its bound, of which `counts` are used. There is no limit if `maxPerAddress` is 0. */
+/** Returns whether each prefix is below its bound. `counts` has the same order. A `maxPerAddress` of 0 is no limit. */
 export function hasRoom(
   prefixes: AddressPrefixes,
   counts: readonly number[],
   maxPerAddress: number,
   share = 1,
 ): boolean {
-  return prefixes.every(
-    (prefix, i) =>
-      maxPerAddress === 0 || (counts[i] ?? 0) < computeBound(prefix, maxPerAddress, share),
+  return (
+    maxPerAddress === 0 ||
+    prefixes.every((prefix, i) => (counts[i] ?? 0) < computeBound(prefix, maxPerAddress, share))
   );
 }
 
-/** At least 1 while there is any room. */
+/** Returns at least 1, unless `share` is 0. */
 export function computeBound({ factor }: AddressPrefix, maxPerAddress: number, share = 1): number {
   return Math.ceil(maxPerAddress * factor * share);
 }
 
-/** The clients of an IPv6 /48 or an IPv4 /24 take turns with those of others in a queue. */
+/** Returns the key of the IPv6 /48 or IPv4 /24. Clients with the same group share a place in queues. */
 export function toAddressGroup(prefixes: AddressPrefixes): string {
-  return (prefixes[2] ?? prefixes.at(-1))?.key ?? UNKNOWN.key;
+  const group = prefixes.find(({ key }) => key.endsWith('/48')) ?? prefixes.at(-1);
+  return group?.key ?? UNKNOWN.key;
 }
 
 function toIpv4Prefixes(address: string): AddressPrefixes {
   const octets = address.split('.');
-  return IPV4_FACTORS.map(([length, factor]) => ({
-    key: `${octets.slice(0, length / 8).join('.')}/${length}`,
-    factor,
-  }));
+  return [
+    { key: `${address}/32`, factor: 1 },
+    { key: `${octets.slice(0, 3).join('.')}/24`, factor: 8 },
+  ];
 }
 
+/** Customers get a /64 to a /48, and providers a /32. */
 function toIpv6Prefixes(hextets: readonly number[]): AddressPrefixes {
   const hex = hextets.map((hextet) => hextet.toString(16).padStart(4, '0')).join('');
-  return IPV6_FACTORS.map(([length, factor]) => ({
-    key: `${hex.slice(0, length / 4)}/${length}`,
-    factor,
-  }));
+  return [
+    { key: `${hex.slice(0, 16)}/64`, factor: 1 },
+    { key: `${hex.slice(0, 14)}/56`, factor: 2 },
+    { key: `${hex.slice(0, 12)}/48`, factor: 4 },
+    { key: `${hex.slice(0, 8)}/32`, factor: 16 },
+  ];
 }

@@ -2,12 +2,10 @@ import { type LookupAddress, promises } from 'node:dns';
 import { waitAtMost } from '../wait-at-most.ts';
 import { RequestFailure } from './request-failure.ts';
 
-const NO_ADDRESS_CODES: readonly unknown[] = ['ENOTFOUND', 'ENODATA', 'EBADNAME'];
-
 /** Resolves a name to all its addresses. Rejects with a {@link RequestFailure}. */
 export type ResolveHostname = (hostname: string) => Promise<LookupAddress[]>;
 
-/** Unlike this, `dns.lookup` uses a few threads, which a slow name server could block for all names. */
+/** Does not use `dns.lookup`, whose few threads a slow name server could block for all names. */
 export function createDnsResolver(servers?: readonly string[]): ResolveHostname {
   let resolver = createResolver(servers);
   let createdAtMs = performance.now();
@@ -24,19 +22,21 @@ export function createDnsResolver(servers?: readonly string[]): ResolveHostname 
       resolver.resolve4(hostname).then((addresses) => add(addresses, 4)),
       resolver.resolve6(hostname).then((addresses) => add(addresses, 6)),
     ];
-    const allEnded = Promise.allSettled(queries);
+    const bothEnded = Promise.allSettled(queries);
     try {
       await Promise.any(queries);
     } catch (error) {
       const { errors } = error as AggregateError;
-      const isNotFound = errors.every(({ code }) => NO_ADDRESS_CODES.includes(code));
+      const isNotFound = errors.every(({ code }) => NO_ADDRESS_CODES.has(code));
       throw new RequestFailure(isNotFound ? 'name not found' : 'name servers do not answer');
     }
-    // Some name servers never answer the other query. It is not cancelled, because that would end those for all names.
-    await waitAtMost(300, allEnded);
+    // Some name servers never answer one of the queries. It is not cancelled, because `cancel` ends those of all names.
+    await waitAtMost(300, bothEnded);
     return found.toSorted((a, b) => a.family - b.family);
   };
 }
+
+const NO_ADDRESS_CODES: ReadonlySet<unknown> = new Set(['ENOTFOUND', 'ENODATA', 'EBADNAME']);
 
 function createResolver(servers: readonly string[] | undefined): promises.Resolver {
   // With a single name server, all attempts end within the connect timeout.

@@ -5,6 +5,7 @@ import { NetworkThread, type NetworkThreadStop } from './network-thread.ts';
 
 interface EgressOptions {
   allowPrivateNetworks: boolean;
+  /** The mints and relays that the operator named. */
   operatorUrls: readonly string[];
   fetchLimits?: Partial<FetchLimits> | undefined;
   monotonicMs?: () => number;
@@ -13,7 +14,7 @@ interface EgressOptions {
 
 export type Egress = ReturnType<typeof createEgress>;
 
-/** The connections to the hosts that the operator named are in this thread, all others in the {@link NetworkThread}. */
+/** Connects to the hosts that the operator named from this thread, and to all others from the {@link NetworkThread}. */
 export function createEgress(options: EgressOptions) {
   const { allowPrivateNetworks, operatorUrls } = options;
   const limits = { ...FETCH_LIMITS, ...options.fetchLimits };
@@ -30,7 +31,7 @@ export function createEgress(options: EgressOptions) {
     operatorHosts.has(new URL(url).host) ? connectDirectly(url) : networkThread.connect(url);
   return {
     connect,
-    /** Creates a client with connections and limits of its own. */
+    /** Creates an HTTP client with connections and limits of its own. */
     createFetch: () =>
       new GuardedFetch({
         allowPrivateNetworks,

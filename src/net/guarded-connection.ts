@@ -11,7 +11,7 @@ export interface ConnectionPolicy {
   resolve?: ResolveHostname | undefined;
 }
 
-/** Returns why the service must not connect to a URL. {@link createLookup} checks the addresses of names. */
+/** Returns why the service must not connect to a URL. {@link createLookupOption} checks the addresses of host names. */
 export function findForbiddenPart(
   url: URL,
   { allowPrivateNetworks }: ConnectionPolicy,
@@ -28,8 +28,8 @@ export function findForbiddenPart(
   return isForbiddenHost(url.hostname) ? 'forbidden address' : null;
 }
 
-/** Node calls this `lookup` of `net.connect` for every connection, so DNS rebinding cannot bypass the check. */
-export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunction } {
+/** `net.connect` calls this `lookup` for every connection, so DNS rebinding cannot bypass the check. */
+export function createLookupOption(policy: ConnectionPolicy): { lookup?: LookupFunction } {
   if (policy.allowPrivateNetworks) {
     return {};
   }
@@ -56,7 +56,7 @@ export function createLookup(policy: ConnectionPolicy): { lookup?: LookupFunctio
 }
 
 export const TLS_OPTIONS = {
-  // For Diffie-Hellman, a server can choose a group in which the client computes for a second.
+  // Without DHE: a server could choose a Diffie-Hellman group in which this client computes for a second.
   ciphers: `${DEFAULT_CIPHERS}:!DHE`,
   ecdhCurve: 'X25519MLKEM768:X25519:P-256:P-384:P-521',
   // Explicit, because the environment can change the default (NODE_TLS_REJECT_UNAUTHORIZED).

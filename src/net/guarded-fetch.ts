@@ -42,7 +42,6 @@ export class GuardedFetch {
     });
   }
 
-  /** Failures of the host are results, not exceptions. */
   async request({ url, body, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
     const { origin } = new URL(url);
     const jsonBody = body === undefined ? null : JSON.stringify(body);

@@ -6,7 +6,7 @@ import { connect as connectTls } from 'node:tls';
 import { WebSocket } from 'ws';
 import {
   type ConnectionPolicy,
-  createLookup,
+  createLookupOption,
   findForbiddenPart,
   TLS_OPTIONS,
 } from './guarded-connection.ts';
@@ -36,7 +36,8 @@ const WEBSOCKET_OPTIONS = {
   headers: { 'User-Agent': 'nutpost' },
 };
 
-export interface CloseReason {
+/** Why a WebSocket did not open, or has closed. */
+export interface CloseDetails {
   /** `connection lost` if the WebSocket was open. */
   reason: HandshakeFailure;
   /** The HTTP status of a handshake that the host rejected, otherwise null. */
@@ -49,7 +50,7 @@ export interface GuardedSocketEvents {
   message: [text: string];
   pong: [];
   /** The last event. It also follows a handshake that failed. */
-  close: [CloseReason];
+  close: [CloseDetails];
 }
 
 /** A WebSocket to an untrusted host. `send` and `ping` have no effect unless it is open. */
@@ -68,19 +69,19 @@ export type WebSocketConnector = (url: string) => GuardedSocket;
 /** Connects only by wss to allowed ports of public addresses. Uses no redirects, proxy or compression. */
 export function createGuardedWebSocketConnector(
   policy: ConnectionPolicy & { handshakeTimeoutMs?: number },
-): (url: string, receive?: Receive) => GuardedSocket {
-  const lookup = createLookup(policy);
-  return (url, receive) => new DirectSocket(url, { ...policy, lookup, receive });
+): (url: string, mayReceive?: MayReceive) => GuardedSocket {
+  const lookupOption = createLookupOption(policy);
+  return (url, mayReceive) => new DirectSocket(url, { ...policy, lookupOption, mayReceive });
 }
 
 interface DirectSocketOptions extends ConnectionPolicy {
   handshakeTimeoutMs?: number;
-  lookup: { lookup?: LookupFunction };
-  receive: Receive | undefined;
+  lookupOption: { lookup?: LookupFunction };
+  mayReceive: MayReceive | undefined;
 }
 
-/** Called before bytes are processed. Returns whether the host may send them. If present, the handshake is limited. */
-type Receive = (bytes: number) => boolean;
+/** Called before bytes are processed. If it returns false, the connection ends. Its presence also limits the handshake. */
+type MayReceive = (bytes: number) => boolean;
 
 class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
   readonly #socket: WebSocket;
@@ -98,34 +99,41 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     // The timeout of `ws` would not suffice: it restarts with each byte, so a host could prolong the handshake.
     const deadline = setTimeoutAfterPendingIo(
       options.handshakeTimeoutMs ?? 10_000,
-      () => this.state === 'connecting' && this.#terminate('timed out'),
+      () => this.state === 'connecting' && this.terminate('timed out'),
     );
     this.#socket.once('open', () => {
       clearTimeout(deadline);
       this.#hasOpened = true;
       this.emit('open');
     });
-    const mayReceive = () => options.receive === undefined || options.receive(BYTES_PER_MESSAGE);
+    const { mayReceive = () => true } = options;
     this.#socket.on('message', (data, isBinary) => {
-      if (!mayReceive()) {
+      if (!mayReceive(BYTES_PER_MESSAGE)) {
         this.#socket.terminate();
       } else if (!isBinary && this.state === 'open') {
         this.emit('message', data.toString());
       }
     });
-    this.#socket.on('pong', () => (mayReceive() ? this.emit('pong') : this.#socket.terminate()));
+    this.#socket.on('pong', () => {
+      if (mayReceive(BYTES_PER_MESSAGE)) {
+        this.emit('pong');
+      } else {
+        this.#socket.terminate();
+      }
+    });
     this.#socket.once('unexpected-response', (_request, response) => {
       this.#status = response.statusCode ?? null;
       this.#socket.terminate();
     });
     // Without `terminate`, `ws` would continue to read until the closing handshake ends.
-    this.#socket.on('error', (error) => this.#terminate(error));
+    this.#socket.on('error', (error) => this.terminate(error));
     this.#socket.once('close', () => {
       clearTimeout(deadline);
-      const reason =
-        this.#status === null ? toHandshakeFailure(this.#failure) : 'handshake rejected';
       const status = this.#status;
-      this.emit('close', { reason: this.#hasOpened ? 'connection lost' : reason, status });
+      const handshakeFailure =
+        status === null ? toHandshakeFailure(this.#failure) : 'handshake rejected';
+      const reason = this.#hasOpened ? 'connection lost' : handshakeFailure;
+      this.emit('close', { reason, status });
     });
   }
 
@@ -154,16 +162,12 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
     this.#socket.close();
   }
 
-  terminate(): void {
-    this.#terminate('closed');
-  }
-
-  #terminate(failure: RequestFailureReason | Error): void {
+  terminate(failure: RequestFailureReason | Error = 'closed'): void {
     this.#failure ??= failure instanceof Error ? failure : new RequestFailure(failure);
     this.#socket.terminate();
   }
 
-  /** With `createConnection`, `ws` uses no agent and therefore no proxy. */
+  /** Opens the connection for `ws`, which therefore uses no agent and no proxy. */
   #connect(
     url: string,
     options: DirectSocketOptions,
@@ -175,36 +179,39 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
       callback(new RequestFailure(forbiddenPart), new Socket());
       return undefined;
     }
-    const { lookup, receive } = options;
+    const { lookupOption, mayReceive } = options;
     const host = withoutBrackets(target.hostname);
-    const isSecure = target.protocol === 'wss:';
-    const address = { host, port: Number(target.port) || (isSecure ? 443 : 80), ...lookup };
-    const servername = isIP(host) === 0 ? { servername: host } : {};
-    const tlsOptions = { ...TLS_OPTIONS, ...servername, ALPNProtocols: ['http/1.1'] };
-    if (receive === undefined) {
-      return isSecure ? connectTls({ ...address, ...tlsOptions }) : connectTcp(address);
+    const usesTls = target.protocol === 'wss:';
+    const port = Number(target.port) || (usesTls ? 443 : 80);
+    const tcpOptions = { host, port, ...lookupOption };
+    const serverNameOption = isIP(host) === 0 ? { servername: host } : {};
+    const tlsOptions = { ...TLS_OPTIONS, ...serverNameOption, ALPNProtocols: ['http/1.1'] };
+    if (mayReceive === undefined) {
+      return usesTls ? connectTls({ ...tcpOptions, ...tlsOptions }) : connectTcp(tcpOptions);
     }
     let handshakeBytes = 0;
-    let isSecured = !isSecure;
-    const socket = new MeteredSocket(address, (bytes) => {
-      handshakeBytes += isSecured ? 0 : bytes;
-      return handshakeBytes <= MAX_HANDSHAKE_BYTES && receive(bytes);
+    let isInTlsHandshake = usesTls;
+    const socket = new MeteredSocket(tcpOptions, (bytes) => {
+      if (isInTlsHandshake) {
+        handshakeBytes += bytes;
+      }
+      return handshakeBytes <= MAX_HANDSHAKE_BYTES && mayReceive(bytes);
     });
-    if (!isSecure) {
+    if (!usesTls) {
       return socket;
     }
-    // `host` is for the certificate of an IP address.
+    // `host` is what Node compares with the certificate of an IP address.
     const tls = connectTls({ ...tlsOptions, host, socket });
     tls.once('secureConnect', () => {
-      isSecured = true;
-      socket.limitTlsBytes(tls);
+      isInTlsHandshake = false;
+      socket.limitTlsOverhead(tls);
     });
     return tls;
   }
 }
 
-/** Calls back after a timeout. A message that arrived before it is handled first. */
+/** Calls back after a timeout, but not before the messages that arrived in time were handled. */
 export function setTimeoutAfterPendingIo(timeoutMs: number, callback: () => void): NodeJS.Timeout {
-  // The timeout may end first in a turn of the event loop in which a message is read.
+  // Timers run before I/O in a turn of the event loop, and `setImmediate` after it.
   return setTimeout(() => setImmediate(callback), timeoutMs).unref();
 }

@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer';
-import { Agent, buildConnector, type Dispatcher, Pool } from 'undici';
+import { Agent, buildConnector, type Client, type Dispatcher, Pool } from 'undici';
 import { MAX_JSON_ELEMENTS, tryParseJson } from '../untrusted-text.ts';
 import {
   type ConnectionPolicy,
-  createLookup,
+  createLookupOption,
   findForbiddenPart,
   TLS_OPTIONS,
 } from './guarded-connection.ts';
@@ -34,6 +34,7 @@ export type HttpResponse =
   /** `isUnsent`: no part of the request was sent. Absent if a part may have been sent. */
   | { outcome: 'unreachable'; reason: RequestFailureReason; isUnsent?: true };
 
+/** An {@link HttpClient} of this thread, or a proxy for one in the network thread. */
 export type HttpSender = Pick<HttpClient, 'request' | 'close'>;
 
 /** Connects only by https to allowed ports of public addresses. Uses no redirects, proxy or compression. */
@@ -42,29 +43,29 @@ export class HttpClient {
   readonly #agent: Agent;
   readonly #bufferBudget: ResponseBufferBudget;
 
-  /** @param onBytes called before bytes that a host sent are processed. If present, these bytes are limited */
+  /** @param onBytes called before bytes of a host are processed. Its presence limits all bytes, including those of TLS */
   constructor(policy: ConnectionPolicy, limits: FetchLimits, onBytes?: (origin: string) => void) {
     this.#policy = policy;
     this.#bufferBudget = { maxBytes: limits.maxBufferedBytes, usedBytes: 0, pending: new Set() };
-    const lookup = createLookup(policy);
+    const lookupOption = createLookupOption(policy);
     const connect = buildConnector({
       ...TLS_OPTIONS,
-      ...lookup,
+      ...lookupOption,
       timeout: limits.connectTimeoutMs,
       // HTTP/1.1 only, so that a single parser enforces the limits on headers and body.
       allowH2: false,
     });
-    const createClient: Pool.Options['factory'] =
-      onBytes &&
-      ((origin, options) => new MeteredClient(origin, options, { connect, lookup, onBytes }));
+    const meteredPoolOptions = onBytes && {
+      factory: (origin: URL, options: Client.Options) =>
+        new MeteredClient(origin, options, { connect, lookupOption, onBytes }),
+    };
     this.#agent = new Agent({
       connect,
-      factory: (origin, options) =>
-        new Pool(origin, { ...options, ...(createClient && { factory: createClient }) }),
+      factory: (origin, options) => new Pool(origin, { ...options, ...meteredPoolOptions }),
       // Enough for 50 invoices a second at a mint that takes 300 ms for each.
       connections: 16,
       pipelining: 1,
-      // Even if the host sends a longer time, because each idle connection takes a file descriptor.
+      // The maximum applies if the host sends a longer time. Each idle connection takes a file descriptor.
       keepAliveTimeout: 4_000,
       keepAliveMaxTimeout: 4_000,
       headersTimeout: limits.headersTimeoutMs,
@@ -103,7 +104,7 @@ export class HttpClient {
       return {
         outcome: 'responded',
         status,
-        headers: firstHeaderValues(headers),
+        headers: toFirstValues(headers),
         json,
         text: typeof json === 'object' ? '' : text,
       };
@@ -127,13 +128,14 @@ export function unsentResponse(reason: RequestFailureReason): HttpResponse {
   return { outcome: 'unreachable', reason, isUnsent: true };
 }
 
-function firstHeaderValues(headers: Headers): ReadonlyMap<string, string> {
-  const names = Object.keys(headers);
-  return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
+function toFirstValues(headers: Headers): ReadonlyMap<string, string> {
+  const entries = Object.entries(headers);
+  // The values of a repeated header are an array.
+  return new Map(entries.map(([name, value]) => [name.toLowerCase(), [value].flat()[0] ?? '']));
 }
 
 type Controller = Dispatcher.DispatchController;
-type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
+type Headers = Record<string, string | string[] | undefined>;
 
 interface ResponseBufferBudget {
   readonly maxBytes: number;
@@ -141,7 +143,7 @@ interface ResponseBufferBudget {
   readonly pending: Set<BufferedResponse>;
 }
 
-/** Buffers a response as text. If all pending responses together are too large, aborts the oldest. */
+/** Buffers a response as text. If all pending responses of a client together are too large, aborts the oldest. */
 class BufferedResponse implements Dispatcher.DispatchHandler {
   readonly completion = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   readonly #budget: ResponseBufferBudget;
@@ -150,7 +152,7 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
   #abortReason: Error | null = null;
   #head = { status: 0, headers: {} as Headers };
   readonly #chunks: Buffer[] = [];
-  #bytes = 0;
+  #bufferedBytes = 0;
 
   constructor(budget: ResponseBufferBudget, maxBytes: number) {
     this.#budget = budget;
@@ -179,7 +181,7 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
   onResponseStart(_controller: Controller, status: number, headers: Headers): void {
     this.#head = { status, headers };
     const encoding = String(headers['content-encoding'] ?? '').trim();
-    // A few kB can unpack to gigabytes.
+    // A few compressed kB can contain gigabytes.
     if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
       this.abort('response compressed');
     }
@@ -190,10 +192,10 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
     // A chunk takes memory in addition to its bytes, and a host may send chunks of one byte.
     const bytes = chunk.byteLength + 256;
     this.#chunks.push(chunk);
-    this.#bytes += bytes;
+    this.#bufferedBytes += bytes;
     budget.usedBytes += bytes;
     budget.pending.add(this);
-    if (this.#bytes > this.#maxBytes) {
+    if (this.#bufferedBytes > this.#maxBytes) {
       this.abort('response too large');
     }
     if (budget.usedBytes > budget.maxBytes) {
@@ -203,21 +205,21 @@ class BufferedResponse implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    this.#release();
+    this.#releaseBudget();
     const body = Buffer.concat(this.#chunks);
-    // JSON is UTF-8. The decoder removes a byte order mark, and would take 5 ms to replace a megabyte of invalid bytes.
+    // JSON is UTF-8. Other bodies are not decoded, because the decoder takes 5 ms to replace a megabyte of invalid bytes.
     const text = isUtf8(body) ? new TextDecoder().decode(body) : '';
     this.completion.resolve({ ...this.#head, text });
   }
 
   onResponseError(_controller: Controller | null, error: Error): void {
-    this.#release();
+    this.#releaseBudget();
     this.completion.reject(error);
   }
 
-  #release(): void {
-    this.#budget.usedBytes -= this.#bytes;
+  #releaseBudget(): void {
+    this.#budget.usedBytes -= this.#bufferedBytes;
     this.#budget.pending.delete(this);
-    this.#bytes = 0;
+    this.#bufferedBytes = 0;
   }
 }

@@ -2,24 +2,24 @@ import { connect, type LookupFunction, type Socket, type TcpNetConnectOpts } fro
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
-import { MAX_HANDSHAKE_BYTES, MAX_TLS_BYTES } from './limits.ts';
+import { MAX_HANDSHAKE_BYTES, MAX_TLS_OVERHEAD_BYTES } from './limits.ts';
 import { RequestFailure } from './request-failure.ts';
 
-/** A TCP connection, below TLS. Counts what the host sends before a native library processes it. */
+/** A TCP connection below TLS. Counts the bytes that the host sends before a native library processes them. */
 export class MeteredSocket extends Duplex {
   readonly #socket: Socket;
   readonly #startedAtMs = performance.now();
   #receivedBytes = 0;
   #tls: TLSSocket | null = null;
 
-  /** @param receive called before bytes are processed. If it returns false, the connection is destroyed */
-  constructor(options: TcpNetConnectOpts, receive: (bytes: number) => boolean) {
+  /** @param mayReceive called before bytes are processed. If it returns false, the connection is destroyed */
+  constructor(options: TcpNetConnectOpts, mayReceive: (bytes: number) => boolean) {
     super();
     this.#socket = connect({ ...options, noDelay: true });
     this.#socket.once('connect', () => this.emit('connect'));
     this.#socket.on('data', (chunk: Buffer) => {
       this.#receivedBytes += chunk.byteLength;
-      if (!receive(chunk.byteLength) || this.#hasTooManyTlsBytes()) {
+      if (!mayReceive(chunk.byteLength) || this.#hasTooMuchTlsOverhead()) {
         this.destroy(new RequestFailure('response too large'));
       } else if (!this.push(chunk)) {
         this.#socket.pause();
@@ -27,23 +27,25 @@ export class MeteredSocket extends Duplex {
     });
     this.#socket.once('end', () => this.push(null));
     this.#socket.once('error', (error) => this.destroy(error));
-    // Bytes that were not read yet are followed by the end.
+    // If bytes are still unread, the stream destroys itself after they were read.
     this.#socket.once('close', () => this.readableLength === 0 && this.destroy());
   }
 
-  /** From now on, limits what the host sends besides the data of the TLS connection that uses this one. */
-  limitTlsBytes(tls: TLSSocket): void {
+  /** From now on, limits what the host sends in addition to the decrypted data of the TLS connection over this one. */
+  limitTlsOverhead(tls: TLSSocket): void {
     this.#tls = tls;
   }
 
-  #hasTooManyTlsBytes(): boolean {
+  #hasTooMuchTlsOverhead(): boolean {
     if (this.#tls === null) {
       return false;
     }
-    // A record for a short message takes 22 bytes, and one for a reply to a ping is longer than its data.
-    const seconds = (performance.now() - this.#startedAtMs) / 1_000;
-    const allowedBytes = this.#tls.bytesRead / 8 + seconds * 16;
-    return this.#receivedBytes > MAX_TLS_BYTES + this.#tls.bytesRead + allowedBytes;
+    const decryptedBytes = this.#tls.bytesRead;
+    const overheadBytes = this.#receivedBytes - decryptedBytes;
+    // TLS adds 22 bytes to a short message. The record of a reply to a ping is longer than its data.
+    const messageOverhead = decryptedBytes / 8;
+    const pongOverhead = ((performance.now() - this.#startedAtMs) / 1_000) * 16;
+    return overheadBytes > MAX_TLS_OVERHEAD_BYTES + messageOverhead + pongOverhead;
   }
 
   override _read(): void {
@@ -70,11 +72,12 @@ export interface MeteredRequest extends Dispatcher.DispatchOptions {
 
 interface MeteredClientOptions {
   connect: buildConnector.connector;
-  lookup: { lookup?: LookupFunction };
+  lookupOption: { lookup?: LookupFunction };
+  /** Called before bytes of the host are processed. */
   onBytes: (origin: string) => void;
 }
 
-/** One connection, which a pool uses for one request at a time. Limits the bytes that the host sends for each. */
+/** A connection that a pool uses for one request at a time. Limits the bytes that the host sends for each request. */
 export class MeteredClient extends Client {
   readonly #options: MeteredClientOptions;
   readonly #origin: string;
@@ -97,24 +100,25 @@ export class MeteredClient extends Client {
   }
 
   #connect(target: buildConnector.Options, callback: buildConnector.Callback): void {
-    const { connect, lookup, onBytes } = this.#options;
-    const { protocol, hostname: host, port } = target;
-    const isSecure = protocol === 'https:';
-    const address = { host, port: Number(port || (isSecure ? 443 : 80)), ...lookup };
-    const socket = new MeteredSocket(address, (bytes) => {
+    const { connect, lookupOption, onBytes } = this.#options;
+    const { protocol, hostname: host } = target;
+    const usesTls = protocol === 'https:';
+    const port = Number(target.port || (usesTls ? 443 : 80));
+    const socket = new MeteredSocket({ host, port, ...lookupOption }, (bytes) => {
       onBytes(this.#origin);
       this.#remainingBytes -= bytes;
       return this.#remainingBytes >= 0;
     });
-    if (isSecure) {
+    if (usesTls) {
+      // The handshake has its own limit. After it, the limit of the request applies.
       this.#remainingBytes = MAX_HANDSHAKE_BYTES;
-      connect({ ...target, httpSocket: socket as Duplex as Socket }, (...result) => {
+      connect({ ...target, httpSocket: socket as Duplex as Socket }, (...errorAndSocket) => {
         this.#remainingBytes = this.#maxReceivedBytes;
-        const [, tls] = result;
+        const [, tls] = errorAndSocket;
         if (tls !== null) {
-          socket.limitTlsBytes(tls as TLSSocket);
+          socket.limitTlsOverhead(tls as TLSSocket);
         }
-        callback(...result);
+        callback(...errorAndSocket);
       });
     } else {
       const onError = (error: Error) => callback(error, null);

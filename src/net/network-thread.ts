@@ -33,15 +33,17 @@ interface NetworkThreadContext {
 }
 
 export interface NetworkThreadStop {
+  /** The site that the thread was busy with; null if it was idle, or did not start. */
   site: string | null;
+  /** How long requests to the site are rejected; 0 without a site. */
   suspendedMs: number;
   error: unknown;
 }
 
 /**
- * A worker thread for untrusted hosts, because native libraries do work for them that no limit in JavaScript can bound
- * (TLS handshakes, for example). If the thread dies or stays blocked, its connections are lost, the site that it was
- * busy with is suspended, and the next request starts it again.
+ * Connects to untrusted hosts in a worker thread, because native libraries do work for them that no limit in JavaScript
+ * can bound (TLS handshakes, for example). If the thread dies or stays blocked, its connections are lost, the site that it
+ * was busy with is suspended, and the next request starts a new thread.
  */
 export class NetworkThread {
   readonly #context: NetworkThreadContext;
@@ -89,11 +91,12 @@ export class NetworkThread {
       }
     });
     const reason = this.#findRejection(url);
-    if (reason !== null) {
-      setImmediate(() => socket.handle({ kind: 'close', id, reason: { reason, status: null } }));
-    } else {
+    if (reason === null) {
       this.#sockets.set(id, socket);
       this.#post({ kind: 'connect', id, url, site: getSite(url, this.#context) });
+    } else {
+      // Later, because the caller has no listener yet.
+      setImmediate(() => socket.handle({ kind: 'close', id, details: { reason, status: null } }));
     }
     return socket;
   }
@@ -109,15 +112,15 @@ export class NetworkThread {
   }
 
   async #request(clientId: number, request: HttpRequest): Promise<HttpResponse> {
-    const rejection = this.#findRejection(request.url);
-    if (rejection !== null) {
-      return unsentResponse(rejection);
+    const reason = this.#findRejection(request.url);
+    if (reason !== null) {
+      return unsentResponse(reason);
     }
     const id = this.#createId();
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     this.#requests.set(id, { clientId, resolve });
     this.#post({ kind: 'request', id, clientId, request });
-    // The thread ends requests that time out, but a thread that is busy may do so too late.
+    // The thread ends requests that time out, too, but a busy thread may do so late.
     const timer = setTimeout(
       () => this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' }),
       request.timeoutMs + 1_000,
@@ -130,7 +133,7 @@ export class NetworkThread {
       this.#running ??= this.#start();
       this.#running.worker.postMessage(message);
     } catch (error) {
-      // The operating system may allow no further thread. Callers of `connect` have no listener yet.
+      // The operating system may not allow another thread. A caller of `connect` has no listener for `close` yet.
       setImmediate(() => this.#running === null && this.#abandon(null, error));
     }
   }
@@ -142,7 +145,7 @@ export class NetworkThread {
     const worker = new Worker(NETWORK_THREAD_FILE, {
       workerData: { allowPrivateNetworks, limits, statusMemory } satisfies NetworkThreadOptions,
       env: createWorkerEnvironment(),
-      // Honest responses need a few MB. Buffers count separately.
+      // Honest responses need a few MB. These limits do not include buffers.
       resourceLimits: { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 },
     });
     worker.on('message', (batch: NetworkThreadReply[]) => {
@@ -151,7 +154,7 @@ export class NetworkThread {
           this.#handleReply(reply);
         }
       }
-      // Requests of clients are handled between two batches.
+      // Handles requests of clients before it asks for the next batch.
       setImmediate(() => worker.postMessage({ kind: 'next' } satisfies NetworkThreadRequest));
     });
     const abandon = (error: unknown) => {
@@ -164,13 +167,14 @@ export class NetworkThread {
     worker.once('exit', () => abandon(new Error('network thread exited')));
     let lastHeartbeats = 0;
     let missedHeartbeats = 0;
-    // Counts intervals instead of time, because a machine that was suspended resumes both threads at once.
+    // Counts intervals instead of time, because the time that a suspended machine sleeps is not the thread's fault.
     const heartbeatTimer = setInterval(() => {
       const { heartbeats } = status;
       missedHeartbeats = heartbeats === lastHeartbeats ? missedHeartbeats + 1 : 0;
       lastHeartbeats = heartbeats;
-      // Two seconds. The start may take longer.
-      if (missedHeartbeats >= (heartbeats === 0 ? 40 : 8)) {
+      // Two seconds, or ten until the thread has started.
+      const maxMissedHeartbeats = heartbeats === 0 ? 40 : 8;
+      if (missedHeartbeats >= maxMissedHeartbeats) {
         abandon(new Error('network thread records no heartbeat'));
       }
     }, HEARTBEAT_INTERVAL_MS).unref();
@@ -193,7 +197,7 @@ export class NetworkThread {
     }
     for (const [id, { state }] of [...this.#sockets]) {
       const reason = state === 'connecting' ? 'timed out' : 'connection lost';
-      this.#handleReply({ kind: 'close', id, reason: { reason, status: null } });
+      this.#handleReply({ kind: 'close', id, details: { reason, status: null } });
     }
     await running?.worker.terminate();
   }
@@ -226,25 +230,22 @@ export class NetworkThread {
     if (this.#isClosed) {
       return 'closed';
     }
-    const { untilMs } = this.#suspensions.get(getSite(url, this.#context)) ?? { untilMs: 0 };
-    return this.#context.monotonicMs() < untilMs ? 'site suspended' : null;
+    const suspension = this.#suspensions.get(getSite(url, this.#context));
+    const isSuspended = suspension && this.#context.monotonicMs() < suspension.untilMs;
+    return isSuspended ? 'site suspended' : null;
   }
 }
 
 type SocketCommand = { kind: 'send'; text: string } | { kind: 'ping' | 'close' | 'terminate' };
 
-/** The socket of the network thread ignores commands for which it is not open. */
+/** A WebSocket of the network thread. The state is not checked here, because the thread ignores what is too early or late. */
 class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedSocket {
-  #state: GuardedSocket['state'] = 'connecting';
+  state: GuardedSocket['state'] = 'connecting';
   readonly #post: (command: SocketCommand) => void;
 
   constructor(post: (command: SocketCommand) => void) {
     super();
     this.#post = post;
-  }
-
-  get state(): GuardedSocket['state'] {
-    return this.#state;
   }
 
   send(text: string): void {
@@ -256,23 +257,23 @@ class ThreadSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
   }
 
   close(): void {
-    this.#state = 'closed';
+    this.state = 'closed';
     this.#post({ kind: 'close' });
   }
 
   terminate(): void {
-    this.#state = 'closed';
+    this.state = 'closed';
     this.#post({ kind: 'terminate' });
   }
 
   handle(reply: Exclude<NetworkThreadReply, { kind: 'response' }>): void {
     if (reply.kind === 'close') {
-      this.#state = 'closed';
-      this.emit('close', reply.reason);
-    } else if (reply.kind === 'open' && this.#state === 'connecting') {
-      this.#state = 'open';
+      this.state = 'closed';
+      this.emit('close', reply.details);
+    } else if (reply.kind === 'open' && this.state === 'connecting') {
+      this.state = 'open';
       this.emit('open');
-    } else if (reply.kind === 'message' && this.#state === 'open') {
+    } else if (reply.kind === 'message' && this.state === 'open') {
       this.emit('message', reply.text);
     } else if (reply.kind === 'pong') {
       this.emit('pong');

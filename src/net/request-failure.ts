@@ -51,13 +51,14 @@ export function toFailureReason(error: unknown): RequestFailureReason {
   if (error instanceof RequestFailure) {
     return error.reason;
   }
-  const code = errorCode(error);
   if (error instanceof Error && error.name === 'HTTPParserError') {
     return 'not HTTP';
   }
-  return (
-    REASON_BY_CODE[code] ?? (CERTIFICATE_CODE.test(code) ? 'bad certificate' : 'connection failed')
-  );
+  const code = errorCode(error);
+  if (CERTIFICATE_CODE.test(code)) {
+    return 'bad certificate';
+  }
+  return REASON_BY_CODE[code] ?? 'connection failed';
 }
 
 /** Why a WebSocket did not open. `handshake rejected`: the status of the response was not 101. */

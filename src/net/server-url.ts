@@ -4,7 +4,6 @@ import { isAllowedPort } from './public-address.ts';
 const DECEPTIVE_CHARACTER = /[\p{Cc}\s\\]/u;
 
 const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
-
 const PERCENT_ESCAPE = /%([0-9a-f]{2})/gi;
 
 /** Characters that need no escape (RFC 3986 section 2.3). */
@@ -17,21 +16,22 @@ interface ServerUrlRules {
   allowInsecure: boolean;
 }
 
-/** Two spellings are one server (RFC 3986 section 6.2.2). Null if the text violates the rules or has credentials. */
+/** Returns the one spelling that stands for all of a URL (RFC 3986 section 6.2.2); null if the URL is not acceptable. */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
-  const isPlausible = text.length <= rules.maxLength && !DECEPTIVE_CHARACTER.test(trimmed);
-  const url = isPlausible ? URL.parse(trimmed) : null;
+  if (text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed)) {
+    return null;
+  }
+  const url = URL.parse(trimmed);
   if (url === null) {
     return null;
   }
   const host = url.hostname.replace(/\.$/, '');
   const isSecure = url.protocol === `${rules.scheme}s:`;
-  const isAccepted = rules.allowInsecure
-    ? isSecure || url.protocol === `${rules.scheme}:`
-    : isSecure && isAllowedPort(url);
+  const isInsecure = url.protocol === `${rules.scheme}:`;
+  const isAllowed = rules.allowInsecure ? isSecure || isInsecure : isSecure && isAllowedPort(url);
   const hasCredentials = url.username !== '' || url.password !== '';
-  if (!isAccepted || hasCredentials || EMPTY_LABEL.test(host)) {
+  if (!isAllowed || hasCredentials || EMPTY_LABEL.test(host)) {
     return null;
   }
   const port = url.port === '' ? '' : `:${url.port}`;
@@ -55,7 +55,7 @@ const FORBIDDEN_PARTS = /[?#]|^[^/]*(?:\/+[^/]*)?@/;
 /** Some servers treat an escaped slash or backslash as a slash, others do not. */
 const ESCAPED_SLASH = /%(?:2F|5C)/;
 
-/** Null if the text is not the URL of a mint. Wallets compare the normalised text. */
+/** Returns null if the text is not the URL of a mint. Wallets compare the normalised text. */
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {
   const normalised = normaliseServerUrl(text, {
     maxLength: 512,

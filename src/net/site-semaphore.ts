@@ -4,18 +4,19 @@ import { getSite } from './site.ts';
 interface SiteSemaphoreOptions {
   max: number;
   maxPerSite: number;
-  /** Whether `maxPerSite` shrinks as the slots fill, so that a few sites cannot use them all. */
+  /** Whether `maxPerSite` shrinks as the slots are used up, so that a few sites cannot use them all. */
   shouldShrinkSiteShare?: boolean;
+  /** Each has `maxPerSite` slots of its own, which do not count towards `max`. */
   exemptUrls: readonly string[];
   allowPrivateNetworks: boolean;
 }
 
-/** Limits what is open at a time, per site and in total. Exempt URLs have `maxPerSite` slots of their own. */
+/** Limits how many slots (requests or connections) are used at a time, per site and in total. */
 export class SiteSemaphore {
   count = 0;
   readonly #options: SiteSemaphoreOptions;
   readonly #usedBySite = new KeyedCounter();
-  #usedNonExemptCount = 0;
+  #nonExemptCount = 0;
   readonly #waiters = new Set<SlotKey & { grant: () => void }>();
 
   constructor(options: SiteSemaphoreOptions) {
@@ -29,15 +30,15 @@ export class SiteSemaphore {
   /** Acquires a slot in order of arrival. Resolves with false if no slot becomes free in time. */
   acquireWithin(url: string, maxWaitMs: number): Promise<boolean> {
     const key = this.#toKey(url);
-    const { site, isExempt } = key;
     if (this.#tryAcquire(key)) {
       return Promise.resolve(true);
     }
-    // Scanning this many takes a fraction of a millisecond.
-    const isQueueFull = this.#waiters.size >= 4_096 && !isExempt;
-    const ofSite = [...this.#waiters].filter((waiter) => waiter.site === site);
+    const siteWaiters = [...this.#waiters].filter(({ site }) => site === key.site);
     // Several times the slots of a site, so that a burst of requests to an honest host is served.
-    if (isQueueFull || ofSite.length >= 128) {
+    const isSiteQueueFull = siteWaiters.length >= 128;
+    // `release` scans all waiters. This many take a fraction of a millisecond.
+    const isQueueFull = this.#waiters.size >= 4_096 && !key.isExempt;
+    if (isSiteQueueFull || isQueueFull) {
       return Promise.resolve(false);
     }
     const { promise, resolve } = Promise.withResolvers<boolean>();
@@ -56,7 +57,7 @@ export class SiteSemaphore {
     const { site, isExempt } = this.#toKey(url);
     this.#usedBySite.decrement(site);
     this.count -= 1;
-    this.#usedNonExemptCount -= Number(!isExempt);
+    this.#nonExemptCount -= isExempt ? 0 : 1;
     for (const waiter of this.#waiters) {
       if (this.#tryAcquire(waiter)) {
         waiter.grant();
@@ -66,15 +67,14 @@ export class SiteSemaphore {
 
   #tryAcquire({ site, isExempt }: SlotKey): boolean {
     const { max, maxPerSite, shouldShrinkSiteShare } = this.#options;
-    const isFull = !isExempt && this.#usedNonExemptCount >= max;
-    const freeFraction = isExempt ? 1 : 1 - this.#usedNonExemptCount / max;
-    const siteShare = shouldShrinkSiteShare ? Math.ceil(maxPerSite * freeFraction) : maxPerSite;
-    if (isFull || this.#usedBySite.get(site) >= siteShare) {
+    const freeFraction = isExempt ? 1 : 1 - this.#nonExemptCount / max;
+    const siteLimit = shouldShrinkSiteShare ? Math.ceil(maxPerSite * freeFraction) : maxPerSite;
+    if (freeFraction <= 0 || this.#usedBySite.get(site) >= siteLimit) {
       return false;
     }
     this.#usedBySite.increment(site);
     this.count += 1;
-    this.#usedNonExemptCount += Number(!isExempt);
+    this.#nonExemptCount += isExempt ? 0 : 1;
     return true;
   }
 

@@ -2,8 +2,8 @@ import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
 
 /**
- * Returns what limits apply to, because its owner can create any number of hosts: a registrable domain, an IPv4 address,
- * the /32 of an IPv6 address (a provider; customers get a /48 for nothing), or a host name of a single label.
+ * Returns the unit to which limits apply, because its owner can create any number of hosts: a registrable domain, an IPv4
+ * address, the /32 of an IPv6 address (customers get a /48 for nothing), or a host name of a single label.
  */
 export function getSite(url: string, options: { allowPrivateNetworks: boolean }): string {
   const { host, hostname } = new URL(url);

@@ -9,7 +9,7 @@ import { WebSocketServer } from 'ws';
 import { createDnsResolver } from '../../src/net/dns-resolver.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
-  type CloseReason,
+  type CloseDetails,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../src/net/guarded-websocket.ts';
@@ -341,7 +341,7 @@ function fetchFailureReason(response: HttpResponse): string {
   return response.outcome === 'unreachable' ? response.reason : `status ${response.status}`;
 }
 
-async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
+async function waitForClose(socket: GuardedSocket): Promise<CloseDetails> {
   const [closeReason] = await once(socket, 'close');
   return closeReason;
 }

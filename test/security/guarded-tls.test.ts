@@ -15,7 +15,7 @@ import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/network/test-cert
 /** Resolves every host name to this machine, and treats the address as public. */
 vi.mock(import('../../src/net/guarded-connection.ts'), async (importOriginal) => ({
   ...(await importOriginal()),
-  createLookup: () => ({
+  createLookupOption: () => ({
     lookup: (_hostname, options, callback) =>
       options.all
         ? callback(null, [{ address: '127.0.0.1', family: 4 }])

@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { describe, expect, it } from 'vitest';
-import { createLookup } from '../../../src/net/guarded-connection.ts';
+import { createLookupOption } from '../../../src/net/guarded-connection.ts';
 import { isPublicAddress } from '../../../src/net/public-address.ts';
 
 describe('isPublicAddress', () => {
@@ -58,7 +58,7 @@ describe('isPublicAddress', () => {
 });
 
 // test/security/egress.test.ts covers names of this machine, names that resolve to private addresses, and DNS rebinding.
-describe('createLookup', () => {
+describe('createLookupOption', () => {
   it('returns all public addresses with the option `all`, otherwise the first one', async () => {
     const lookup = guardedLookup(['10.0.0.1', '93.184.216.34', '2606:4700::1111']);
     expect(await lookup({ all: true })).toEqual([
@@ -83,7 +83,7 @@ function guardedLookup(resolvedAddresses: string[]) {
   const policy = { allowPrivateNetworks: false, resolve: async () => addresses };
   return (options: { all?: boolean }) =>
     new Promise<string | LookupAddress[]>((fulfil, reject) => {
-      createLookup(policy).lookup?.('mint.example', options, (error, address) =>
+      createLookupOption(policy).lookup?.('mint.example', options, (error, address) =>
         error ? reject(error) : fulfil(address),
       );
     });

@@ -5,7 +5,7 @@ import { createServer as createTcpServer, type Server, type Socket } from 'node:
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocketServer } from 'ws';
 import {
-  type CloseReason,
+  type CloseDetails,
   createGuardedWebSocketConnector,
   type GuardedSocket,
 } from '../../../src/net/guarded-websocket.ts';
@@ -102,7 +102,7 @@ function connectTo(url: string, handshakeTimeoutMs?: number): GuardedSocket {
   return connect(url);
 }
 
-async function waitForClose(socket: GuardedSocket): Promise<CloseReason> {
+async function waitForClose(socket: GuardedSocket): Promise<CloseDetails> {
   const [reason] = await once(socket, 'close');
   return reason;
 }
