@@ -8,9 +8,9 @@ export interface PublishResult {
   message: string;
 }
 
-/** A retry may succeed, except after `accepted` and `rejected`. */
+/** After `accepted` and `rejected`, the delivery has ended. After all others, a retry may succeed. */
 type PublishOutcome =
-  /** The relay stores the event, perhaps since an earlier attempt. */
+  /** The relay has stored the event, now or after an earlier attempt. */
   | 'accepted'
   | 'rejected'
   | 'auth_required'
@@ -25,7 +25,7 @@ export type DeliveryUpdate = ReturnType<typeof computeDeliveryUpdate>;
 
 export type RelayStatus = ReturnType<typeof computeRelayStatus>;
 
-/** @param untrustedMessage the message of the relay's OK (NIP-01), for example `rate-limited: slow down there` */
+/** Parses a relay's response to an event, an OK message (NIP-01) such as `rate-limited: slow down there`. */
 export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
   // The prefix ends with a colon (NIP-01), but some relays send only the prefix.
   const [, prefix = ''] = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i.exec(untrustedMessage) ?? [];
@@ -47,7 +47,7 @@ const OUTCOME_BY_PREFIX: ReadonlyMap<string, PublishOutcome> = new Map([
   ['rate-limited', 'rate_limited'],
 ]);
 
-/** `nextAttemptAtMs` is null if the delivery has ended. */
+/** Computes the new row of a delivery after an attempt. `nextAttemptAtMs` is null if the delivery has ended. */
 export function computeDeliveryUpdate(
   previousAttempts: number,
   { outcome, message: lastResult }: PublishResult,
@@ -55,7 +55,7 @@ export function computeDeliveryUpdate(
 ) {
   const state = outcome === 'accepted' || outcome === 'rejected' ? outcome : 'open';
   if (outcome === 'unreachable') {
-    // Does not count as an attempt. The relay's own backoff delays the receipt.
+    // This is not counted as an attempt, and the receipt stays due. The backoff of the relay delays it.
     return { state, attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
   }
   const attempts = previousAttempts + 1;
@@ -64,8 +64,8 @@ export function computeDeliveryUpdate(
 }
 
 /**
- * Decides the status of a relay after a batch of receipts. If the relay accepted some of them before it failed, this
- * failure is its first one.
+ * Computes the status of a relay after a batch of receipts: its consecutive failures and the backoff that they cause. A
+ * failure counts as the first one if the relay accepted another receipt of the batch.
  */
 export function computeRelayStatus(
   previousFailures: number,
@@ -78,7 +78,8 @@ export function computeRelayStatus(
   if (failure === undefined) {
     return { failures: 0, backoffUntilMs: null, lastError: null };
   }
-  const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
+  const hasAccepted = results.some(({ outcome }) => outcome === 'accepted');
+  const failures = hasAccepted ? 1 : previousFailures + 1;
   // Relays limit the events per minute.
   const minBackoffMs = failure.outcome === 'rate_limited' ? 60_000 : 0;
   const backoffMs = Math.max(minBackoffMs, computeBackoffMs(failures, RELAY_BACKOFF));

@@ -3,20 +3,20 @@ import { HISTORY_RETENTION_MS } from '../limits.ts';
 export const HOUR_MS = 60 * 60_000;
 
 export const ZAP_REQUEST_LIMITS = {
-  /** Escaped. Many relays accept receipts of 16 KiB, which also contain an `a` tag, an invoice (8 KiB) and a signature. */
+  /** As a JSON string in its receipt. Many relays accept receipts of 16 KiB, and the invoice takes up to 8 KiB of them. */
   maxBytes: 6 * 1024,
   /** Usual zap requests have at most ten. */
   maxTags: 100,
-  /** Of an `a` tag's value in JSON. Relays commonly reject longer values of single-letter tags. */
+  /** Of the value of an `a` tag, as JSON. Relays commonly reject longer values of single-letter tags. */
   maxCoordinateBytes: 1_024,
-  /** In either direction. Wallets sign just before. Otherwise, published zap requests could be used again. */
+  /** In the past or the future, because published zap requests must not be used again. Wallets sign just before. */
   maxAgeMinutes: 10,
 };
 
 export const RECEIPT_RELAY_LIMITS = {
-  /** Longer than usual, and short enough for a hundred of them. */
+  /** Usual URLs are much shorter. */
   maxUrlLength: 255,
-  /** Wallets list all relays of their users. Further relays are ignored. */
+  /** Further relays of a zap request are ignored unread. Some wallets list all relays of their users. */
   maxListed: 100,
   /** Limits the connections that one zap can cause. */
   max: 20,
@@ -25,36 +25,34 @@ export const RECEIPT_RELAY_LIMITS = {
 };
 
 /**
- * Older zap requests get no receipt, because the receipt of an earlier payment may have been deleted. The day covers
- * clocks that differ, and zap requests from the future.
+ * For the time from the zap request to the payment. After a longer time, the zap request could have had a receipt that was
+ * deleted since. The day covers clocks that differ, and zap requests from the future.
  */
 export const MAX_RECEIPT_DELAY_MS = HISTORY_RETENTION_MS - 24 * HOUR_MS;
 
 /** Between attempts to deliver a receipt. The first pause is short, because the payer waits for the receipt. */
 export const RECEIPT_BACKOFF = { initialMs: 10_000, maxMs: 4 * HOUR_MS };
 
-/** Before a failed relay is used again: as long as a restart takes, up to an hour for a dead relay. */
+/** Before a failed relay is used again: first as long as a restart takes, and up to an hour for a dead relay. */
 export const RELAY_BACKOFF = { initialMs: 5_000, maxMs: HOUR_MS };
 
 export const DELIVERY_LIMITS = {
   giveUpAfterMs: 48 * HOUR_MS,
-  /** How often due deliveries are searched: retries, and receipts that a killed process did not deliver. */
+  /** How often the database is searched for retries, and for receipts that a killed process did not deliver. */
   scanIntervalMs: 1_000,
   /** Payers can name any number of relays, and looking at 50,000 of them takes a tenth of a second with SQLite. */
   maxRelaysPerScan: 1_000,
-  /**
-   * Relays that receive receipts concurrently. Each needs a socket and half a megabyte. Proven relays are the
-   * operator's and those that have accepted a receipt. Payers may name any number of others that never respond.
-   */
+  /** Deliveries to the operator's relays, and those that have accepted a receipt. Each takes half a megabyte. */
   maxProvenRelays: 128,
+  /** Deliveries to all other relays. Payers may name any number that never respond. */
   maxUnprovenRelays: 32,
   /** Payers can invent any number of relay URLs on the same host. */
   maxRelaysPerSite: 4,
   /** Receipts that are sent to a relay at once. At a round trip of 100 ms, 320 receipts per second. */
   batchSize: 32,
-  /** Longer than a delivery may take. Then receipts that a killed process claimed are due again. */
+  /** When receipts that a killed process had claimed are due again. Longer than a delivery takes. */
   claimTimeoutMs: 30_000,
-  /** Then another relay gets the slot. */
+  /** When a relay with many due receipts gives its slot to another relay. */
   maxDurationMs: 20_000,
 };
 
@@ -71,15 +69,15 @@ export const RELAY_CONNECTION_LIMITS = {
   maxPendingQueries: 10,
   /** The service signs the challenge and sends it back. Usual challenges have a few dozen characters. */
   maxChallengeLength: 256,
-  /** The tags of a found event and all their values. Relay lists have some hundred, and verifying more costs too much. */
+  /** For a found event: its tags and all their values. Relay lists have some hundred. Verifying more costs too much. */
   maxTagElements: 2_500,
 };
 
-/** For NIP-65. */
+/** For the relay lists of recipients (NIP-65). */
 export const RELAY_LIST_LIMITS = {
   /** Users change their relays a few times a year. */
   foundTtlMs: HOUR_MS,
-  /** If no list was found or a relay did not respond: the user may soon publish a list. */
+  /** If no list was found or a relay did not respond. The user may soon publish a list. */
   incompleteTtlMs: 60_000,
   /** NIP-05 responses contain the relays and wait for the lookup. */
   queryTimeoutMs: 2_000,

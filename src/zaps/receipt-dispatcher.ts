@@ -15,7 +15,7 @@ import {
   type DueReceipt,
   type DueRelay,
   findDueRelays,
-  listWaitingRelays,
+  listDeliveryRelays,
   recordDeliveries,
 } from './zap-receipt-store.ts';
 
@@ -28,14 +28,14 @@ interface DeliveryContext {
   log: Logger;
 }
 
-/** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
+/** Delivers zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
   readonly #context: DeliveryContext;
   readonly #scanJob: BackgroundJob;
   #isStopping = false;
-  /** The next scan continues after it. */
+  /** The next scan continues after this relay. */
   #lastScannedUrl = '';
-  /** The relays of new receipts, oldest first, until they get a slot or are not due. */
+  /** The relays of new receipts that have not got a slot yet, oldest first. */
   #newUrls = new Set<string>();
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   /** For the operator's relays, and those that have accepted a receipt. */
@@ -45,13 +45,13 @@ export class ReceiptDispatcher {
 
   constructor(context: DeliveryContext) {
     this.#context = context;
-    const limits = {
+    const common = {
       maxPerSite: DELIVERY_LIMITS.maxRelaysPerSite,
       exemptUrls: context.operatorRelays,
       allowPrivateNetworks: context.allowPrivateNetworks,
     };
-    this.#provenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxProvenRelays, ...limits });
-    this.#unprovenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxUnprovenRelays, ...limits });
+    this.#provenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxProvenRelays, ...common });
+    this.#unprovenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxUnprovenRelays, ...common });
     this.#scanJob = new BackgroundJob({
       work: () => this.#startDueDeliveries(),
       intervalMs: DELIVERY_LIMITS.scanIntervalMs,
@@ -83,24 +83,23 @@ export class ReceiptDispatcher {
 
   async #startDueDeliveries(): Promise<void> {
     const { db, clock, operatorRelays } = this.#context;
-    // Relays with open deliveries, of which few may be due. A scan looks at a part of them.
-    const waitingUrls = await listWaitingRelays(
-      db,
-      this.#lastScannedUrl,
-      DELIVERY_LIMITS.maxRelaysPerScan,
-    );
-    const hasMore = waitingUrls.length === DELIVERY_LIMITS.maxRelaysPerScan;
-    this.#lastScannedUrl = hasMore ? (waitingUrls.at(-1) ?? '') : '';
-    const newUrls = [...this.#newUrls].slice(-DELIVERY_LIMITS.maxRelaysPerScan);
+    const { maxRelaysPerScan } = DELIVERY_LIMITS;
+    // Only some of these relays have deliveries that are due.
+    const scannedUrls = await listDeliveryRelays(db, this.#lastScannedUrl, maxRelaysPerScan);
+    const hasMore = scannedUrls.length === maxRelaysPerScan;
+    this.#lastScannedUrl = hasMore ? (scannedUrls.at(-1) ?? '') : '';
+    const newUrls = [...this.#newUrls].slice(-maxRelaysPerScan);
     this.#newUrls.clear();
-    const urls = new Set([...operatorRelays, ...newUrls, ...waitingUrls]);
+    const urls = new Set([...operatorRelays, ...newUrls, ...scannedUrls]);
     const dueRelays = await findDueRelays(db, clock(), [...urls]);
-    const notStarted = sortByPriority(dueRelays, newUrls).filter(
-      (relay) => !this.#tryDeliver(relay),
-    );
-    const notStartedUrls = new Set(notStarted.map(({ url }) => url));
-    const remainingUrls = newUrls.filter((url) => notStartedUrls.has(url));
-    // Receipts that were stored meanwhile are newer.
+    const urlsWithoutSlot = new Set<string>();
+    for (const relay of sortByPriority(dueRelays, newUrls)) {
+      if (!this.#tryDeliver(relay)) {
+        urlsWithoutSlot.add(relay.url);
+      }
+    }
+    const remainingUrls = newUrls.filter((url) => urlsWithoutSlot.has(url));
+    // `wake` may have added relays during the queries. Their receipts are newer.
     this.#newUrls = new Set([...remainingUrls, ...this.#newUrls]);
     this.#outage.recordSuccess();
   }
@@ -129,11 +128,11 @@ export class ReceiptDispatcher {
     const deadlineMs = performance.now() + DELIVERY_LIMITS.maxDurationMs;
     const { url } = relay;
     let { failures } = relay;
-    // After a failure, sends one receipt at a time, because a certain receipt may make the relay disconnect.
-    const limit = failures > 0 ? 1 : DELIVERY_LIMITS.batchSize;
+    // If the relay has failed, sends one receipt at a time, because a certain receipt may make the relay disconnect.
+    const batchSize = failures > 0 ? 1 : DELIVERY_LIMITS.batchSize;
     try {
       do {
-        const receipts = await claimDueReceipts(db, url, clock(), limit);
+        const receipts = await claimDueReceipts(db, url, clock(), batchSize);
         if (receipts.length === 0) {
           return;
         }
@@ -144,7 +143,7 @@ export class ReceiptDispatcher {
     }
   }
 
-  /** @returns the relay's consecutive failures after the batch */
+  /** Returns the relay's consecutive failures after the batch. */
   async #sendBatch(relay: DueRelay, receipts: readonly DueReceipt[]): Promise<number> {
     const { db, relayPool, clock, log } = this.#context;
     const { url, failures } = relay;
@@ -162,7 +161,7 @@ export class ReceiptDispatcher {
       ...computeDeliveryUpdate(attempts, result, nowMs),
     }));
     const results = published.map(({ result }) => result);
-    // At shutdown, this process closes the connections itself, which is no failure of the relay.
+    // At shutdown, this process closes the connections itself. The relay has not failed.
     const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
     await recordDeliveries(db, url, updates, relayStatus, nowMs);
     for (const { id, state, paymentHash } of updates) {
@@ -170,9 +169,9 @@ export class ReceiptDispatcher {
         logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay: loggedUrl });
       }
     }
-    // Not logged for unproven relays, because payers may name hosts that are not relays.
+    // Payers may name hosts that are not relays, so the failures of unproven relays are only logged as `debug`.
     const level = this.#isProven(relay) ? 'info' : 'debug';
-    // A relay that fails only now and then is not logged.
+    // The second failure in a row is logged. A single one means little.
     if (failures === 1 && relayStatus !== null && relayStatus.failures > 1) {
       log[level](
         { event: 'relay_failing', relay: loggedUrl, reason: relayStatus.lastError },
@@ -200,11 +199,11 @@ export class ReceiptDispatcher {
 }
 
 /**
- * Among relays with equally many failures, those of the newest receipts are first: payers can name any number of relays
- * that never respond, and the others must not wait for all of them.
+ * Relays with fewer failures are first. Among equals, the relays of the newest receipts are first, because payers can name
+ * any number of relays that never respond, and other relays must not wait for all of these.
  */
 function sortByPriority(relays: readonly DueRelay[], newUrls: readonly string[]): DueRelay[] {
-  const ranks = new Map(newUrls.map((url, index) => [url, index]));
-  const rank = ({ url }: DueRelay) => ranks.get(url) ?? -1;
-  return relays.toSorted((a, b) => a.failures - b.failures || rank(b) - rank(a));
+  const newness = new Map(newUrls.map((url, index) => [url, index]));
+  const getNewness = ({ url }: DueRelay) => newness.get(url) ?? -1;
+  return relays.toSorted((a, b) => a.failures - b.failures || getNewness(b) - getNewness(a));
 }

@@ -13,7 +13,7 @@ interface RelayListContext {
   monotonicMs: () => number;
 }
 
-/** Caches the relays that recipients write to, by public key. Returns an expired list while it fetches a new one. */
+/** Caches the relays that recipients publish to (NIP-65). While it fetches a new list, returns the expired one. */
 export class RelayListCache {
   readonly #cache: LRUCache<string, readonly string[]>;
 
@@ -56,7 +56,7 @@ async function fetchNewestList({ relayPool, operatorRelays }: RelayListContext, 
     Promise.all(queries).then((responded) => responded.every(Boolean)),
     firstFound.promise.then(() => delay(RELAY_LIST_LIMITS.newerListGraceMs, false, { ref: false })),
   ]);
-  // Of lists of the same second, the one with the lower id counts as newer (NIP-01).
+  // If two lists have the same time, the one with the lower id counts as newer (NIP-01).
   lists.sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1));
   return { newest: lists[0], isComplete };
 }

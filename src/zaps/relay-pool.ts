@@ -30,7 +30,7 @@ export type RelayQueryResult =
   /** `no_response`: the connection ended, or the request timed out. */
   | { outcome: 'none' | 'no_response' };
 
-/** Shares one connection per relay URL. At the limits, closes the least recently used idle one. */
+/** Shares one connection per relay URL. If there are too many, closes the least recently used one that is idle. */
 export class RelayPool {
   readonly #connect: WebSocketConnector;
   readonly #context: RelayContext;
@@ -67,7 +67,8 @@ export class RelayPool {
 
   #getConnection(url: string): RelayConnection {
     const usable = [...this.#connections].filter(({ isUsable }) => isUsable);
-    const connection = usable.find((open) => open.url === url) ?? this.#open(url, usable);
+    const connection = usable.find((candidate) => candidate.url === url) ?? this.#open(url, usable);
+    // Moves the connection to the end.
     this.#connections.delete(connection);
     this.#connections.add(connection);
     return connection;
@@ -75,9 +76,9 @@ export class RelayPool {
 
   #open(url: string, usable: readonly RelayConnection[]): RelayConnection {
     const { host } = new URL(url);
-    const sameHost = usable.filter((each) => new URL(each.url).host === host);
-    if (sameHost.length >= RELAY_CONNECTION_LIMITS.maxPerHost) {
-      sameHost.find(({ isIdle }) => isIdle)?.close();
+    const ofHost = usable.filter((connection) => new URL(connection.url).host === host);
+    if (ofHost.length >= RELAY_CONNECTION_LIMITS.maxPerHost) {
+      ofHost.find(({ isIdle }) => isIdle)?.close();
     } else if (usable.length >= RELAY_CONNECTION_LIMITS.max) {
       usable.find(({ isIdle }) => isIdle)?.close();
     }
@@ -94,15 +95,17 @@ interface PendingRequest {
   timer: NodeJS.Timeout;
 }
 
-/** Publishes and queries events, and authenticates (NIP-01, NIP-42). Disconnects if the relay does not respond. */
+/** Publishes and queries events (NIP-01). Authenticates if the relay asks for it (NIP-42). Ends if it does not respond. */
 class RelayConnection {
   readonly url: string;
   readonly closed: Promise<void>;
   readonly #context: RelayContext;
   readonly #socket: GuardedSocket;
+  /** Resolved after a failed handshake, too. */
   readonly #handshakeEnded = Promise.withResolvers<void>();
   readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
+  /** Null until the relay has sent a challenge. */
   #authResult: Promise<PublishResult> | null = null;
   #idleTimer: NodeJS.Timeout | undefined;
   #hasOpened = false;
@@ -138,13 +141,13 @@ class RelayConnection {
     // The timeout of the response starts after the handshake.
     await this.#handshakeEnded.promise;
     const message = `["EVENT",${eventJson}]`;
-    const result = await this.#sendAndWaitForOk(id, message);
-    if (result.outcome !== 'auth_required' || this.#authResult === null) {
-      return result;
+    const firstResult = await this.#sendAndWaitForOk(id, message);
+    if (firstResult.outcome !== 'auth_required' || this.#authResult === null) {
+      return firstResult;
     }
-    const auth = await this.#authResult;
-    if (auth.outcome !== 'accepted') {
-      return auth;
+    const authResult = await this.#authResult;
+    if (authResult.outcome !== 'accepted') {
+      return authResult;
     }
     const secondResult = await this.#sendAndWaitForOk(id, message);
     if (secondResult.outcome === 'auth_required') {
@@ -213,7 +216,8 @@ class RelayConnection {
     }
     const request = this.#pending.get(id);
     if (kind === 'AUTH') {
-      this.#authenticate(id);
+      const challenge = id;
+      this.#authenticate(challenge);
     } else if (kind === 'OK' && request?.filter === null && typeof value === 'boolean') {
       this.#resolveRequest(id, parseOkMessage(value, typeof text === 'string' ? text : ''));
     } else if (kind === 'EVENT' && request?.filter) {
@@ -225,7 +229,7 @@ class RelayConnection {
     }
   }
 
-  /** An invalid event ends the query, because verifying events is expensive. */
+  /** An invalid event ends the query without a result, because verifying further events is expensive. */
   #verifyFoundEvent(value: unknown, filter: Filter): RelayQueryResult {
     const event = nostrEventSchema.safeParse(value).data;
     const isValid =
@@ -236,7 +240,7 @@ class RelayConnection {
     return isValid ? { outcome: 'found', event } : { outcome: 'none' };
   }
 
-  /** Authenticates once. If that does not suffice, the next connection tries again. */
+  /** Authenticates once per connection. If the relay does not accept that, closes the connection. */
   #authenticate(challenge: string): void {
     const { signer, clock } = this.#context;
     const isValid =
@@ -271,7 +275,7 @@ class RelayConnection {
     }
   }
 
-  /** Disconnects a relay that is probably dead. If it may still respond to other requests, only a query ends. */
+  /** Disconnects, because the relay is probably dead. A query ends alone if the relay may still respond to others. */
   #onTimeout(id: string): void {
     const request = this.#pending.get(id);
     if (request?.filter && this.#pending.size > 1) {

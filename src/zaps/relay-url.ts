@@ -5,8 +5,8 @@ import type { Tags } from '../nostr/event-schema.ts';
 import { RECEIPT_RELAY_LIMITS } from './limits.ts';
 
 /**
- * All spellings of a URL share one connection and one delivery. Keeps the query, with which some relays identify their
- * users. If private networks are allowed, also accepts ws:// and any port. Returns null if the URL is not a relay's.
+ * Returns the one spelling of a relay's URL, so that all others share its connection. Keeps the query, with which some
+ * relays identify their users. If private networks are allowed, also accepts ws:// and any port. Null: not a relay's URL.
  */
 export function normaliseRelayUrl(
   untrustedText: string,
@@ -22,7 +22,7 @@ export function normaliseRelayUrl(
   return isForbidden ? null : url;
 }
 
-/** Returns the usable relays of a zap request. With private networks allowed, each port counts as a host. */
+/** Returns the usable relays of a zap request. If private networks are allowed, each port of a host counts as a host. */
 export function extractReceiptRelays(
   tags: Tags,
   options: { allowPrivateNetworks: boolean },

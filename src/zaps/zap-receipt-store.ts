@@ -6,7 +6,7 @@ import type { DeliveryUpdate, RelayStatus } from './delivery-policy.ts';
 import { DELIVERY_LIMITS } from './limits.ts';
 
 export interface NewZapReceipt {
-  quote: number;
+  quoteRowId: number;
   id: string;
   pubkey: string;
   zapRequestId: string;
@@ -15,12 +15,8 @@ export interface NewZapReceipt {
   createdAtMs: number;
 }
 
-type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>;
-
-export type TracedDelivery = TracedReceipt['deliveries'][number];
-
 const RECEIPT_COLUMNS = {
-  quote: 'bigint',
+  quoteRowId: 'bigint',
   id: 'text',
   pubkey: 'text',
   zapRequestId: 'text',
@@ -30,15 +26,17 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-export async function findZapRequests(db: Db, quotes: readonly number[]) {
+/** Returns the zap requests by the row ids of their quotes. */
+export async function findZapRequests(db: Db, quoteRowIds: readonly number[]) {
   const { rows } = await sql<{ id: number; zap_request: string }>`
     select id, zap_request from quotes
     where zap_request is not null
-      and ${columnInValues(db, 'id', 'bigint', quotes)}
+      and ${columnInValues(db, 'id', 'bigint', quoteRowIds)}
   `.execute(db);
   return new Map(rows.map((row) => [row.id, row.zap_request]));
 }
 
+/** Returns the ids of those zap requests that already have a receipt. */
 export async function findUsedZapRequests(db: Db, zapRequestIds: readonly string[]) {
   const rows = await db
     .selectFrom('zap_receipts')
@@ -48,22 +46,23 @@ export async function findUsedZapRequests(db: Db, zapRequestIds: readonly string
   return new Set(rows.map((row) => row.zap_request_id));
 }
 
+/** Counts the receipts of each recipient, up to `limit`. */
 export async function countReceiptsSince(
   db: Db,
   pubkeys: readonly string[],
   sinceMs: number,
   limit: number,
 ) {
-  const wanted = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
+  const recipients = [...new Set(pubkeys)].map((pubkey) => ({ pubkey }));
   const { rows } = await sql<{ pubkey: string; count: number }>`
-    select wanted.pubkey, (
+    select recipients.pubkey, (
       select count(*) from (
         select 1 from zap_receipts
-        where zap_receipts.pubkey = wanted.pubkey and created_at > ${sinceMs}
+        where zap_receipts.pubkey = recipients.pubkey and created_at > ${sinceMs}
         order by created_at desc limit ${limit}
       ) as recent
     ) as count
-    from ${jsonRows(db, { pubkey: 'text' }, wanted)} as wanted
+    from ${jsonRows(db, { pubkey: 'text' }, recipients)} as recipients
   `.execute(db);
   return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
 }
@@ -74,17 +73,18 @@ export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[])
     return;
   }
   const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
-  const { rows: insertedRows } = await sql<{ quote: number }>`
+  // Without `where`, SQLite would read the `on` as the condition of a join.
+  const { rows: insertedRows } = await sql<{ quoteRowId: number }>`
     insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
-    select id, quote, pubkey, "zapRequestId", "eventJson", "createdAtMs"
+    select id, "quoteRowId", pubkey, "zapRequestId", "eventJson", "createdAtMs"
     from ${jsonRows(tx, RECEIPT_COLUMNS, rows)} as signed
     where true
     on conflict do nothing
-    returning quote
+    returning quote as "quoteRowId"
   `.execute(tx);
-  const insertedQuotes = new Set(insertedRows.map(({ quote }) => quote));
+  const insertedRowIds = new Set(insertedRows.map(({ quoteRowId }) => quoteRowId));
   const deliveries = receipts
-    .filter(({ quote }) => insertedQuotes.has(quote))
+    .filter(({ quoteRowId }) => insertedRowIds.has(quoteRowId))
     .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
       relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
     );
@@ -95,85 +95,10 @@ export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[])
   `.execute(tx);
 }
 
-export async function findReceiptOfQuote(db: Db, quote: number) {
-  const receipt = await db
-    .selectFrom('zap_receipts')
-    .select(['id', 'created_at as createdAtMs'])
-    .where('quote', '=', quote)
-    .executeTakeFirst();
-  if (receipt === undefined) {
-    return null;
-  }
-  const deliveries = await db
-    .selectFrom('zap_receipt_deliveries as delivery')
-    .leftJoin('relays', 'relays.url', 'delivery.relay')
-    .select([
-      'relay as relayUrl',
-      'state',
-      'attempts',
-      'delivery.last_result as lastResult',
-      'delivery.last_attempt_at as lastAttemptAtMs',
-      'next_attempt_at as nextAttemptAtMs',
-      'give_up_at as giveUpAtMs',
-      'failures',
-      'backoff_until as backoffUntilMs',
-      'relays.last_error as lastError',
-    ])
-    .where('receipt', '=', receipt.id)
-    .orderBy('relay')
-    .execute();
-  return {
-    ...receipt,
-    deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
-      ...delivery,
-      lastResult: delivery.lastResult || null,
-      relayStatus:
-        delivery.state === 'open' && failures
-          ? { failures, backoffUntilMs, lastError: lastError || null }
-          : null,
-    })),
-  };
-}
-
-/** Like the other `prune` functions, returns whether more old rows may exist. */
-export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from zap_receipts where id in (
-      select id from zap_receipts
-      where created_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      order by created_at limit ${limit}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}
-
-export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    update quotes set zap_request = null where id in (
-      select id from quotes
-      where state = 'ISSUED' and zap_request is not null
-        and paid_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      order by paid_at limit ${limit}
-      ${lockRows(db, 'for update skip locked')}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}
-
-export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from relays where url in (
-      select url from relays
-      where last_attempt_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      limit ${limit}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}
-
 export interface DueRelay {
   url: string;
   failures: number;
+  /** When it last accepted a receipt; null if it never did. */
   acceptedAtMs: number | null;
 }
 
@@ -184,34 +109,29 @@ export interface DueReceipt {
   paymentHash: string | null;
 }
 
-const UPDATE_COLUMNS = {
-  id: 'text',
-  state: 'text',
-  attempts: 'bigint',
-  nextAttemptAtMs: 'bigint',
-  lastResult: 'text',
-} as const;
-
-/** Lists relays with open deliveries after this URL, in order. The recursive query needs one index lookup per relay. */
-export async function listWaitingRelays(db: Db, afterUrl: string, limit: number) {
+/** Lists relays with open deliveries by URL, after this one. The recursive query needs one index lookup per relay. */
+export async function listDeliveryRelays(db: Db, afterUrl: string, limit: number) {
   const { rows } = await sql<{ relay: string }>`
-    with recursive waiting (relay, position) as (
+    with recursive listed (relay, position) as (
       select (${nextRelayQuery(sql`${afterUrl}`)}), 1
       union all
-      select (${nextRelayQuery(sql`waiting.relay`)}), position + 1
-      from waiting where relay is not null and position < ${limit}
+      select (${nextRelayQuery(sql`listed.relay`)}), position + 1
+      from listed where relay is not null and position < ${limit}
     )
-    select relay from waiting where relay is not null order by position
+    select relay from listed where relay is not null order by position
   `.execute(db);
   return rows.map(({ relay }) => relay);
 }
 
-/** Returns the relays with due deliveries and without a backoff: fewest failures first, then the least recently used. */
-export async function findDueRelays(
-  db: Db,
-  nowMs: number,
-  urls: readonly string[],
-): Promise<DueRelay[]> {
+function nextRelayQuery(afterRelay: RawBuilder<unknown>) {
+  return sql`
+    select relay from zap_receipt_deliveries
+    where next_attempt_at is not null and relay > ${afterRelay}
+    order by relay limit 1`;
+}
+
+/** Finds those relays that have due deliveries and no backoff: fewest failures first, then the least recently used. */
+export async function findDueRelays(db: Db, nowMs: number, urls: readonly string[]) {
   const candidates = urls.map((url) => ({ url }));
   const { rows } = await sql<DueRelay>`
     select candidate.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"
@@ -229,15 +149,10 @@ export async function findDueRelays(
 }
 
 /**
- * Claims the due receipts of a relay that became due last, so that new receipts do not wait behind a backlog. They
- * become due again after the timeout, unless their results are recorded before.
+ * Claims due receipts of a relay. Those that became due last are first, so that new receipts do not wait behind a backlog.
+ * If a result is not recorded before the claim times out, the receipt is due again.
  */
-export async function claimDueReceipts(
-  db: Db,
-  relayUrl: string,
-  nowMs: number,
-  limit: number,
-): Promise<DueReceipt[]> {
+export async function claimDueReceipts(db: Db, relayUrl: string, nowMs: number, limit: number) {
   const claimedUntilMs = nowMs + DELIVERY_LIMITS.claimTimeoutMs;
   const { rows } = await sql<DueReceipt>`
     with due (id) as (
@@ -259,7 +174,15 @@ export async function claimDueReceipts(
   return rows;
 }
 
-/** @param relayStatus null if it did not change */
+const UPDATE_COLUMNS = {
+  id: 'text',
+  state: 'text',
+  attempts: 'bigint',
+  nextAttemptAtMs: 'bigint',
+  lastResult: 'text',
+} as const;
+
+/** Records the results of sending receipts to a relay. @param relayStatus null if it did not change */
 export async function recordDeliveries(
   db: Db,
   relayUrl: string,
@@ -295,12 +218,12 @@ export async function recordDeliveries(
   });
 }
 
-/** If a receipt was never sent, the last error of the relay becomes the result. @returns whether more may be overdue */
+/** Ends deliveries whose deadline has passed. Returns whether more may be overdue. */
 export async function giveUpOverdueDeliveries(db: Db, nowMs: number, limit: number) {
   const { numAffectedRows } = await sql`
     with overdue as (
       select receipt, relay from zap_receipt_deliveries
-      -- Not "next_attempt_at is not null", because the index has this condition.
+      -- The index contains only rows with state = 'open', so the query must have this condition.
       where state = 'open' and give_up_at <= ${nowMs}
       order by give_up_at limit ${limit}
       ${lockRows(db, 'for update skip locked')}
@@ -308,6 +231,7 @@ export async function giveUpOverdueDeliveries(db: Db, nowMs: number, limit: numb
     update zap_receipt_deliveries as delivery set
       state = 'given_up',
       next_attempt_at = null,
+      -- A receipt that was never sent has no result.
       last_result = coalesce(last_result, (select last_error from relays where url = delivery.relay))
     from overdue
     where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
@@ -315,9 +239,83 @@ export async function giveUpOverdueDeliveries(db: Db, nowMs: number, limit: numb
   return numAffectedRows === BigInt(limit);
 }
 
-function nextRelayQuery(afterRelay: RawBuilder<unknown>) {
-  return sql`
-    select relay from zap_receipt_deliveries
-    where next_attempt_at is not null and relay > ${afterRelay}
-    order by relay limit 1`;
+/** For `nutpost trace`. */
+export async function findReceiptOfQuote(db: Db, quoteRowId: number) {
+  const receipt = await db
+    .selectFrom('zap_receipts')
+    .select(['id', 'created_at as createdAtMs'])
+    .where('quote', '=', quoteRowId)
+    .executeTakeFirst();
+  if (receipt === undefined) {
+    return null;
+  }
+  const deliveries = await db
+    .selectFrom('zap_receipt_deliveries as delivery')
+    .leftJoin('relays', 'relays.url', 'delivery.relay')
+    .select([
+      'relay as relayUrl',
+      'state',
+      'attempts',
+      'delivery.last_result as lastResult',
+      'delivery.last_attempt_at as lastAttemptAtMs',
+      'next_attempt_at as nextAttemptAtMs',
+      'give_up_at as giveUpAtMs',
+      'failures',
+      'backoff_until as backoffUntilMs',
+      'relays.last_error as lastError',
+    ])
+    .where('receipt', '=', receipt.id)
+    .orderBy('relay')
+    .execute();
+  return {
+    ...receipt,
+    deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
+      ...delivery,
+      lastResult: delivery.lastResult || null,
+      relayStatus:
+        delivery.state === 'open' && failures
+          ? { failures, backoffUntilMs, lastError: lastError || null }
+          : null,
+    })),
+  };
+}
+
+type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>;
+
+export type TracedDelivery = TracedReceipt['deliveries'][number];
+
+/** Deletes up to `limit` old receipts. Like the other `prune` functions, returns whether more old rows may exist. */
+export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from zap_receipts where id in (
+      select id from zap_receipts
+      where created_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      order by created_at limit ${limit}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
+}
+
+export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    update quotes set zap_request = null where id in (
+      select id from quotes
+      where state = 'ISSUED' and zap_request is not null
+        and paid_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      order by paid_at limit ${limit}
+      ${lockRows(db, 'for update skip locked')}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
+}
+
+export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from relays where url in (
+      select url from relays
+      where last_attempt_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+      limit ${limit}
+    )
+  `.execute(db);
+  return numAffectedRows === BigInt(limit);
 }

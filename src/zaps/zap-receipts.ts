@@ -5,13 +5,8 @@ import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import { type NostrEvent, nostrEventSchema, tagValues } from '../nostr/event-schema.ts';
 import type { EventSigner } from '../nostr/events.ts';
-import type {
-  ReceiptSigningResult,
-  RecordedPayment,
-  SignReceipts,
-} from '../quotes/observation-recorder.ts';
-import type { ReceiptRefusal } from '../quotes/quote-event-store.ts';
-import { addQuoteEvents } from '../quotes/quote-event-store.ts';
+import type { RecordedPayment, SignReceipts } from '../quotes/observation-recorder.ts';
+import { addQuoteEvents, type ReceiptRefusal } from '../quotes/quote-event-store.ts';
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { HOUR_MS, MAX_RECEIPT_DELAY_MS } from './limits.ts';
@@ -36,31 +31,28 @@ interface ReceiptContext {
 interface Zap extends RecordedPayment {
   zapRequest: NostrEvent;
   /** The zap request exactly as its sender signed it. */
-  json: string;
+  zapRequestJson: string;
 }
 
 /**
- * Creates the signer of zap receipts (NIP-57 appendix E). It refuses receipts that a dishonest mint could use to forge
- * zaps. The payment is recorded in any case.
- *
- * The recorder has locked the recipients, and a zap request is valid for one recipient only. So other processes do not
- * sign receipts for the same recipients and zap requests meanwhile.
+ * Creates the function that signs and stores zap receipts (NIP-57 appendix E) in the transaction that records payments. It
+ * refuses receipts that a dishonest mint could use to forge zaps. The transaction has locked the recipients, and a zap
+ * request is valid for one recipient only, so no other process signs receipts for them at the same time.
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   const { mintPolicy, maxReceiptsPerHour, log } = context;
   return async (tx, mintUrl, payments, nowMs) => {
-    const zapRequests = await findZapRequests(
-      tx,
-      payments.map(({ quoteRowId }) => quoteRowId),
-    );
-    const zaps = payments.flatMap((payment) => toZap(payment, zapRequests, log) ?? []);
+    const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
+    const zapRequests = await findZapRequests(tx, quoteRowIds);
+    const zaps = payments.flatMap((payment) => {
+      const zapRequestJson = zapRequests.get(payment.quoteRowId);
+      return zapRequestJson === undefined ? [] : (toZap(payment, zapRequestJson, log) ?? []);
+    });
     if (zaps.length === 0) {
       return { signed: [], refused: [] };
     }
-    const usedIds = await findUsedZapRequests(
-      tx,
-      zaps.map(({ zapRequest }) => zapRequest.id),
-    );
+    const zapRequestIds = zaps.map(({ zapRequest }) => zapRequest.id);
+    const usedIds = await findUsedZapRequests(tx, zapRequestIds);
     const pubkeys = zaps.map(({ pubkey }) => pubkey);
     const sinceMs = nowMs - HOUR_MS;
     const recentCounts = await countReceiptsSince(tx, pubkeys, sinceMs, maxReceiptsPerHour);
@@ -79,47 +71,37 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
       return maxReceiptsPerHour > 0 && isLimitReached ? 'too_many_receipts' : null;
     };
 
-    const signed: (NewZapReceipt & ReceiptSigningResult['signed'][number])[] = [];
-    const refused: (Zap & ReceiptSigningResult['refused'][number])[] = [];
+    const signed: (NewZapReceipt & { paymentHash: string | null })[] = [];
+    const refused: (Zap & { reason: ReceiptRefusal })[] = [];
     for (const zap of zaps) {
       const reason = findRefusal(zap);
-      const receipt = reason === null ? signReceipt(context, zap, nowMs) : null;
       if (reason !== null) {
         refused.push({ ...zap, reason });
-      } else if (receipt !== null) {
-        signed.push({ ...receipt, paymentHash: zap.paymentHash });
-        usedIds.add(zap.zapRequest.id);
-        recentCounts.set(zap.pubkey, (recentCounts.get(zap.pubkey) ?? 0) + 1);
-        // A signature takes up to half a millisecond.
-        if (signed.length % 10 === 0) {
-          await yieldToEventLoop();
-        }
+        continue;
+      }
+      const receipt = signReceipt(context, zap, nowMs);
+      if (receipt === null) {
+        continue;
+      }
+      signed.push({ ...receipt, paymentHash: zap.paymentHash });
+      usedIds.add(zap.zapRequest.id);
+      recentCounts.set(zap.pubkey, (recentCounts.get(zap.pubkey) ?? 0) + 1);
+      // A signature takes up to half a millisecond.
+      if (signed.length % 10 === 0) {
+        await yieldToEventLoop();
       }
     }
     await addZapReceipts(tx, signed);
-    await addQuoteEvents(
-      tx,
-      refused.map(({ quoteRowId, reason }) => ({
-        quoteRowId,
-        atMs: nowMs,
-        kind: 'receipt_refused',
-        reason,
-      })),
-    );
+    const refusalEvents = refused.map(({ quoteRowId, reason }) => {
+      return { quoteRowId, atMs: nowMs, kind: 'receipt_refused', reason } as const;
+    });
+    await addQuoteEvents(tx, refusalEvents);
     return { signed, refused };
   };
 }
 
-function toZap(
-  payment: RecordedPayment,
-  zapRequests: ReadonlyMap<number, string>,
-  log: Logger,
-): Zap | null {
-  const json = zapRequests.get(payment.quoteRowId);
-  if (json === undefined) {
-    return null;
-  }
-  const zapRequest = parseZapRequest(json);
+function toZap(payment: RecordedPayment, zapRequestJson: string, log: Logger): Zap | null {
+  const zapRequest = parseZapRequest(zapRequestJson);
   if (zapRequest === null) {
     log.warn(
       { event: 'zap_request_unreadable', quotes: [payment.quoteRowId] },
@@ -127,29 +109,29 @@ function toZap(
     );
     return null;
   }
-  return { ...payment, zapRequest, json };
+  return { ...payment, zapRequest, zapRequestJson };
 }
 
-/** Returns null if the row was edited by hand. */
+/** Parses a stored zap request. Returns null if it is unreadable, because the row was edited by hand. */
 export function parseZapRequest(json: string): NostrEvent | null {
   const event = nostrEventSchema.safeParse(tryParseJson(json)).data;
   const [recipient = ''] = tagValues(event?.tags ?? [], 'p');
   return event === undefined || recipient === '' ? null : event;
 }
 
+/** Returns null if an error occurs, so that it does not prevent the payment from being recorded. */
 function signReceipt(
   { signer, operatorRelays, allowPrivateNetworks, log }: ReceiptContext,
-  { quoteRowId, pubkey, request, paidAtMs, zapRequest, json }: Zap,
+  { quoteRowId, pubkey, request, paidAtMs, zapRequest, zapRequestJson }: Zap,
   nowMs: number,
 ): NewZapReceipt | null {
   const createdAtSeconds = toUnixSeconds(computeReceiptCreatedAtMs(paidAtMs, nowMs));
   try {
-    const event = signer.sign(
-      createZapReceiptTemplate(zapRequest, { json, request, createdAtSeconds }),
-    );
+    const receiptContent = { zapRequestJson, request, createdAtSeconds };
+    const event = signer.sign(createZapReceiptTemplate(zapRequest, receiptContent));
     const senderRelays = extractReceiptRelays(zapRequest.tags, { allowPrivateNetworks });
     return {
-      quote: quoteRowId,
+      quoteRowId,
       pubkey,
       zapRequestId: zapRequest.id,
       id: event.id,
@@ -166,18 +148,19 @@ function signReceipt(
   }
 }
 
-/** NIP-57 appendix E. There is no preimage, which only the mint knows. */
+/** Creates the unsigned receipt (NIP-57 appendix E), without the preimage, which only the mint knows. */
 export function createZapReceiptTemplate(
   { pubkey, tags }: NostrEvent,
-  payment: { json: string; request: string; createdAtSeconds: number },
+  receipt: { zapRequestJson: string; request: string; createdAtSeconds: number },
 ): EventTemplate {
-  const firstTag = (name: string) =>
-    tagValues(tags, name)
-      .slice(0, 1)
-      .map((value) => [name, value]);
+  /** None if there is no such tag, so that the receipt has none. */
+  const firstTag = (name: string) => {
+    const [value] = tagValues(tags, name);
+    return value === undefined ? [] : [[name, value]];
+  };
   return {
     kind: 9735,
-    created_at: payment.createdAtSeconds,
+    created_at: receipt.createdAtSeconds,
     content: '',
     tags: [
       ...firstTag('p'),
@@ -186,8 +169,8 @@ export function createZapReceiptTemplate(
       // Kinds are 16-bit numbers (NIP-01).
       ...firstTag('k').filter(([, kind = '']) => /^\d{1,5}$/.test(kind)),
       ['P', pubkey],
-      ['bolt11', payment.request],
-      ['description', payment.json],
+      ['bolt11', receipt.request],
+      ['description', receipt.zapRequestJson],
     ],
   };
 }

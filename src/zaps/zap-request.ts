@@ -1,5 +1,5 @@
 import type { Event } from 'nostr-tools';
-import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
+import { nostrEventSchema, tagValues } from '../nostr/event-schema.ts';
 import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
 import { ZAP_REQUEST_LIMITS } from './limits.ts';
 
@@ -13,7 +13,7 @@ export interface ZapRequestRules {
 export type ZapRequestResult =
   /** `json` is the event exactly as its sender signed it. */
   | { outcome: 'valid'; json: string }
-  /** The payment is an ordinary one, without a receipt. */
+  /** The invoice is created, but its payment gets no receipt. */
   | { outcome: 'other_recipient' }
   /** `reason` contains no text from the request. */
   | { outcome: 'rejected'; reason: string };
@@ -47,10 +47,9 @@ function validateText(
   rules: ZapRequestRules,
   verifyEvent: (event: Event) => boolean,
 ): ZapRequestResult {
-  if (jsonByteLength(text) > ZAP_REQUEST_LIMITS.maxBytes) {
-    return rejected(
-      `is too long: its receipt could not contain it in ${ZAP_REQUEST_LIMITS.maxBytes} bytes`,
-    );
+  const { maxBytes, maxTags } = ZAP_REQUEST_LIMITS;
+  if (jsonByteLength(text) > maxBytes) {
+    return rejected(`is too long: its receipt could not contain it in ${maxBytes} bytes`);
   }
   const parsed = tryParseJson(text);
   if (parsed === undefined) {
@@ -63,8 +62,8 @@ function validateText(
   if (event.kind !== 9_734) {
     return rejected('must be of kind 9734');
   }
-  if (event.tags.length > ZAP_REQUEST_LIMITS.maxTags) {
-    return rejected(`must have at most ${ZAP_REQUEST_LIMITS.maxTags} tags`);
+  if (event.tags.length > maxTags) {
+    return rejected(`must have at most ${maxTags} tags`);
   }
   const recipients = tagValues(event.tags, 'p');
   if (recipients.length !== 1) {
@@ -82,16 +81,9 @@ function validateText(
     : rejected('has a wrong id or signature');
 }
 
-/** The coordinate of an addressable event: kind, public key and `d` tag, which may be empty (NIP-01). */
-const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
-
-const MAX_KIND = 65_535;
-
 /** Returns the first violated rule, which continues the sentence "The zap request …"; null if no rule is violated. */
-function findViolation(
-  { created_at, tags }: { created_at: number; tags: Tags },
-  { amountMsat, zapPubkey, nowSeconds }: ZapRequestRules,
-): string | null {
+function findViolation({ created_at, tags }: Event, rules: ZapRequestRules): string | null {
+  const { amountMsat, zapPubkey, nowSeconds } = rules;
   if (Math.abs(nowSeconds - created_at) > ZAP_REQUEST_LIMITS.maxAgeMinutes * 60) {
     return `must have a 'created_at' within ${ZAP_REQUEST_LIMITS.maxAgeMinutes} minutes of the time of this server`;
   }
@@ -109,7 +101,7 @@ function findViolation(
     return "must have an event id, 64 lower-case hexadecimal digits, in its 'e' tag";
   }
   for (const coordinate of tagValues(tags, 'a')) {
-    if (Number(COORDINATE.exec(coordinate)?.[1] ?? Infinity) > MAX_KIND) {
+    if (!isCoordinate(coordinate)) {
       return "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag";
     }
     if (jsonByteLength(coordinate) > ZAP_REQUEST_LIMITS.maxCoordinateBytes) {
@@ -122,7 +114,13 @@ function findViolation(
   return null;
 }
 
-/** Of a text in JSON, without its quotation marks. */
+/** Returns whether a text identifies an addressable event: kind, public key and `d` tag, which may be empty (NIP-01). */
+function isCoordinate(text: string): boolean {
+  const [, kind] = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/.exec(text) ?? [];
+  return kind !== undefined && Number(kind) <= 65_535;
+}
+
+/** Returns the length of a text as a JSON string, without its quotation marks. */
 function jsonByteLength(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - '""'.length;
 }
@@ -131,7 +129,7 @@ function rejected(violation: string): ZapRequestResult {
   return { outcome: 'rejected', reason: `The zap request ${violation}.` };
 }
 
-/** An encoded opening brace, perhaps after whitespace. */
+/** An encoded opening brace, perhaps after whitespace, which may be encoded, too. */
 const ENCODED_JSON_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
 
 function decodeCandidate(candidate: string): string[] {
@@ -149,16 +147,17 @@ export function escapeZapRequestAmpersands(url: string): string {
   }
   const start = parameter.index + parameter[0].length;
   const rest = url.slice(start);
-  // Each attempt to parse takes time.
-  for (const { index, 0: brace } of rest.matchAll(CLOSING_BRACE).take(4)) {
-    const json = rest.slice(0, index + brace.length);
-    const texts = decodeQueryValueCandidates(json).flatMap(decodeCandidate);
+  // The zap request ends with the first brace at which the text is JSON. Each attempt to parse it takes time.
+  for (const brace of rest.matchAll(CLOSING_BRACE).take(4)) {
+    const candidate = rest.slice(0, brace.index + brace[0].length);
+    const texts = decodeQueryValueCandidates(candidate).flatMap(decodeCandidate);
     if (texts.some((text) => tryParseJson(text) !== undefined)) {
-      return url.slice(0, start) + json.replaceAll('&', '%26') + rest.slice(json.length);
+      const escaped = candidate.replaceAll('&', '%26');
+      return url.slice(0, start) + escaped + rest.slice(candidate.length);
     }
   }
   return url;
 }
 
-/** A brace, perhaps encoded, at the end of a parameter. */
+/** A brace, perhaps encoded once or twice, at the end of a parameter. */
 const CLOSING_BRACE = /(?:\}|%7d|%257d)(?=&|$)/gi;

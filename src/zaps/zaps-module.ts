@@ -31,10 +31,11 @@ export async function createZapsModule(options: ZapsModuleOptions) {
   const relayPool = new RelayPool(connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
   return {
-    /** Null if payments at the mint get no receipts. */
+    /** Returns the key that signs receipts of payments at a mint; null if they get no receipts. */
     getZapPubkey: (mintUrl: string) =>
-      signer && mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
+      signer !== null && mintPolicy.hasZapReceipts(mintUrl) ? signer.pubkey : null,
     verifyEvent,
+    /** Null without a secret key. */
     receiptSigning: signer && {
       signReceipts: createReceiptSigner({ ...options, signer }),
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),

@@ -46,7 +46,7 @@ import {
   findUsedZapRequests,
   findZapRequests,
   giveUpOverdueDeliveries,
-  listWaitingRelays,
+  listDeliveryRelays,
   pruneZapReceipts,
   pruneZapRequests,
 } from '../../src/zaps/zap-receipt-store.ts';
@@ -128,7 +128,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     (tx) => countReceiptsSince(tx, pubkeys.slice(0, 100), 1, 1_000),
   ],
   ['deletes old zap requests', (tx) => pruneZapRequests(tx, 1_000)],
-  ['lists relays with open deliveries', (tx) => listWaitingRelays(tx, '', 1_000)],
+  ['lists relays with open deliveries', (tx) => listDeliveryRelays(tx, '', 1_000)],
   ['finds due relays', (tx) => findDueRelays(tx, QUOTE_COUNT, [RELAY_URL])],
   ['claims due deliveries', (tx) => claimDueReceipts(tx, RELAY_URL, QUOTE_COUNT, 10)],
   ['gives up overdue deliveries', (tx) => giveUpOverdueDeliveries(tx, 1, 10)],

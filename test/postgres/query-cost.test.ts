@@ -21,7 +21,7 @@ import { lockPaymentCounters, savePaymentCounters } from '../../src/recipients/u
 import {
   claimDueReceipts,
   findDueRelays,
-  listWaitingRelays,
+  listDeliveryRelays,
   pruneZapReceipts,
   pruneZapRequests,
 } from '../../src/zaps/zap-receipt-store.ts';
@@ -266,7 +266,7 @@ describe('a query for due zap receipts', () => {
       findDueRelays(db, CREATED_AT_MS, relayUrls.slice(0, 15)),
     );
     expect(findCost.rowsRead).toBeLessThanOrEqual(6 * 15);
-    const listCost = await measureQueryCost(database.db, (db) => listWaitingRelays(db, '', 15));
+    const listCost = await measureQueryCost(database.db, (db) => listDeliveryRelays(db, '', 15));
     expect(listCost.rowsRead).toBeLessThanOrEqual(4 * 15);
     const claimCost = await measureQueryCost(database.db, (db) =>
       claimDueReceipts(db, 'wss://7.example', CREATED_AT_MS, 10),

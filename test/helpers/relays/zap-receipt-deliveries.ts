@@ -28,8 +28,8 @@ export async function insertZapReceipts(
   await transaction(database.db, (tx) =>
     addZapReceipts(
       tx,
-      quotes.map(({ id: quote }, index) => ({
-        quote,
+      quotes.map(({ id: quoteRowId }, index) => ({
+        quoteRowId,
         pubkey,
         zapRequestId: randomBytes(32).toString('hex'),
         id: receipts[index]?.id ?? '',

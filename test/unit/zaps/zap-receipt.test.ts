@@ -59,7 +59,7 @@ it.each<[string, string[][], string[][]]>([
 
 function createTemplate(zapRequestJson: string) {
   const zapRequest = parseZapRequest(zapRequestJson);
-  return zapRequest && createZapReceiptTemplate(zapRequest, { json: zapRequestJson, ...PAYMENT });
+  return zapRequest && createZapReceiptTemplate(zapRequest, { zapRequestJson, ...PAYMENT });
 }
 
 function createZapRequestJson(tags: string[][], content = ''): string {

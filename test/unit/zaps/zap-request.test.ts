@@ -181,7 +181,7 @@ it('validateZapRequest limits a request so that its receipt message is shorter t
   const text = createText(1_080);
   expect(validate(text).outcome).toBe('valid');
   const template = createZapReceiptTemplate(parseZapRequest(text) as NostrEvent, {
-    json: text,
+    zapRequestJson: text,
     request: 'x'.repeat(8_192),
     createdAtSeconds: 9_999_999_999,
   });
