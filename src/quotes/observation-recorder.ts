@@ -51,7 +51,7 @@ export interface RecordedPayment extends Pick<Quote, 'pubkey' | 'request' | 'pay
   paidAtMs: number;
 }
 
-export interface ReceiptSigningResult {
+interface ReceiptSigningResult {
   signed: { id: string; relayUrls: readonly string[]; paymentHash: string | null }[];
   refused: { paymentHash: string | null; reason: ReceiptRefusal }[];
 }
