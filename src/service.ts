@@ -41,6 +41,21 @@ import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
+/** Constructs and starts the service. @throws OperatorError or, if the port is unavailable, a system error */
+export async function startService(config: Config, overrides: ServiceOverrides = {}) {
+  const parts = await createParts(config, overrides);
+  try {
+    const urls = await start(parts);
+    return { ...urls, stop: () => stop(parts, config.stopDelayMs) };
+  } catch (error) {
+    await stop(parts, 0);
+    throw error;
+  }
+}
+
+export type Service = Awaited<ReturnType<typeof startService>>;
+
+/** For tests and benchmarks. */
 export interface ServiceOverrides {
   clock?: Clock;
   monotonicMs?: () => number;
@@ -55,10 +70,111 @@ export interface ServiceOverrides {
   fetchLimits?: Partial<FetchLimits>;
 }
 
-export type Service = Awaited<ReturnType<typeof startService>>;
+async function start(parts: ServiceParts) {
+  const { config, clock, log, metrics, quotes, watcher, http, publicOrigins, started } = parts;
+  if (config.metrics !== null && metrics !== null) {
+    started.metricsServer = await startMetricsServer(config.metrics, metrics, log);
+  }
+  started.notifications = await subscribeToNotifications(parts);
+  // Schedules the updates of payments that were recorded before this start, but are listed later (ADR 40).
+  await quotes.updateSender.replayMissed(clock());
+  const url = await http.listen(config.host, config.port);
+  publicOrigins.setListeningPort(Number(new URL(url).port));
+  await watcher.start();
+  parts.zaps.receiptDispatcher.start();
+  parts.maintenance.start();
+  parts.usernames.start();
+  parts.readiness.phase = 'serving';
+  const publicOrigin = publicOrigins.canonicalOrigin;
+  const metricsUrl = started.metricsServer?.url ?? null;
+  log.info({ event: 'listening', url, publicOrigin, metricsUrl }, 'nutpost is listening');
+  return { url, publicOrigin, metricsUrl };
+}
 
-/** Throws OperatorError or, if the port is unavailable, a system error. */
-export async function startService(config: Config, overrides: ServiceOverrides = {}) {
+function subscribeToNotifications(parts: ServiceParts): Promise<NotificationSubscription> {
+  const { database, quotes, watcher, recipients, clock, log } = parts;
+  return database.listen({
+    channels: {
+      [QUOTE_UPDATES_CHANNEL]: (payload) => {
+        for (const update of decodeQuoteUpdates(payload)) {
+          quotes.updateSender.send(update);
+        }
+      },
+      [NEW_QUOTES_CHANNEL]: (payload) => watcher.watchAnnounced(decodeQuoteAnnouncements(payload)),
+      [WATCH_RESCAN_CHANNEL]: () => watcher.reloadAll(),
+      [RECIPIENT_CHANGES_CHANNEL]: (localPart) => recipients.invalidate(localPart),
+    },
+    onMissedNotifications: (sinceMs) => {
+      recipients.invalidate(ALL_RECIPIENTS);
+      watcher.reloadAll();
+      return quotes.updateSender.replayMissed(sinceMs);
+    },
+    onError: (error) =>
+      log.error(
+        { event: 'notification_failed', err: error },
+        'could not handle a database notification',
+      ),
+    clock,
+  });
+}
+
+/** Stops the parts in the order of ADR 21. The deadlines of the stages add up to 10 s. */
+async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
+  const { readiness, watcher, http, mints, zaps, quotes, metrics, started, log } = parts;
+  readiness.phase = 'stopping';
+  // Other processes take over the mints while this one still serves requests.
+  const watcherStopped = watcher.stop();
+  // Handles an early failure, which the stage that waits for the watcher logs.
+  watcherStopped.catch(() => undefined);
+  await delay(stopDelayMs);
+  const stages: ShutdownStage[] = [
+    {
+      name: 'clients',
+      deadlineMs: CLIENT_DEADLINE_MS + 750,
+      stop: async () => {
+        // Then payers whose mint does not respond get an error before `http.close` disconnects them.
+        const mintDeadline = setTimeout(() => void mints.close(), 3_000);
+        await http.close();
+        clearTimeout(mintDeadline);
+        await mints.close();
+      },
+    },
+    { name: 'zap receipts', deadlineMs: 1_000, stop: () => zaps.receiptDispatcher.stop() },
+    {
+      name: 'watcher',
+      deadlineMs: 1_000,
+      stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
+    },
+    { name: 'notifications', deadlineMs: 500, stop: () => started.notifications?.close() },
+    { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
+    { name: 'purchases', deadlineMs: 500, stop: () => parts.usernames.stop() },
+    { name: 'connections', deadlineMs: 250, stop: () => parts.egress.close() },
+    { name: 'database jobs', deadlineMs: 250, stop: () => parts.maintenance.stop() },
+    {
+      name: 'metrics',
+      deadlineMs: 250,
+      stop: () => Promise.all([started.metricsServer?.stop(), metrics?.waitForCounts()]),
+    },
+    {
+      name: 'database',
+      deadlineMs: 1_000,
+      stop: () => parts.ownsDatabase && parts.database.close(),
+    },
+  ];
+  await shutDown(stages, log);
+  log.info({ event: 'stopped' }, 'nutpost has stopped');
+}
+
+type ServiceParts = Awaited<ReturnType<typeof createParts>>;
+
+/** What {@link start} opens and {@link stop} closes; null until it is open. */
+interface StartedParts {
+  notifications: NotificationSubscription | null;
+  metricsServer: Awaited<ReturnType<typeof startMetricsServer>> | null;
+}
+
+/** Opens the database and constructs all parts, which {@link start} starts. */
+async function createParts(config: Config, overrides: ServiceOverrides) {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
   const log =
     overrides.log ??
@@ -68,6 +184,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     );
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const { db } = database;
+  const shared = { db, clock, monotonicMs, log };
   const { allowPrivateNetworks, limits } = config;
   if (allowPrivateNetworks) {
     log.warn(
@@ -84,7 +201,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   });
   const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
+  // Signs the tokens of wallets, and keys the hashes of payers' addresses.
   const jwtSecret = config.jwtSecret ?? loadOrGenerateSecret(config.database.dataDir, 'jwt-secret');
+  // The address of a reverse proxy that requests came through and TRUST_PROXY lacks, for the doctor and a gauge.
   let untrustedProxy: string | null = null;
   const getUntrustedProxy = () => untrustedProxy;
 
@@ -93,51 +212,42 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     allowPrivateNetworks,
     operatorUrls: [...mintPolicy.operatorMints, ...config.zaps.relays],
     fetchLimits: overrides.fetchLimits,
-    onNetworkThreadStopped: ({ error, ...stop }) => {
+    onNetworkThreadStopped: ({ error, ...details }) => {
       metrics?.recordNetworkThreadStop();
       log.warn(
-        { event: 'network_thread_stopped', ...stop, err: error },
+        { event: 'network_thread_stopped', ...details, err: error },
         'replacing the network thread, which was blocked or died',
       );
     },
   });
   const mints = createMintsModule({
-    db,
+    ...shared,
     policy: mintPolicy,
     egress,
     limiterTiming: overrides.mintLimiterTiming,
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
-    clock,
-    monotonicMs,
-    log,
   });
   const zaps = await createZapsModule({
-    db,
+    ...shared,
     secretKey: config.zaps.secretKey,
     operatorRelays: config.zaps.relays,
     mintPolicy,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
     connect: egress.connect,
-    clock,
-    monotonicMs,
-    log,
   });
   const quotes = createQuotesModule({
-    db,
+    ...shared,
     mints,
     zaps: zaps.receiptSigning,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,
     secret: jwtSecret,
     onQuoteCreated: (quote) => watcher.watchOrAnnounce(quote),
-    onInvoiceFinished: (timing) => metrics?.recordInvoiceRequest(timing),
-    clock,
-    monotonicMs,
-    log,
+    onInvoiceFinished: (outcome) => metrics?.recordInvoiceRequest(outcome),
   });
   const watcher = new WatchCoordinator({
-    db,
+    ...shared,
     mints,
     getUntrustedProxy,
     processId,
@@ -146,45 +256,30 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     onQuotesChanged: (changes) => metrics?.recordQuoteChanges(changes),
     minPollIntervalMs: overrides.pollIntervalMs,
     scanIntervalMs: overrides.scanIntervalMs,
-    clock,
-    monotonicMs,
-    log,
   });
   const recipients = new RecipientDirectory({
-    db,
+    ...shared,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
-    monotonicMs,
-    log,
   });
   const usernames = await createUsernamesModule({
-    db,
+    ...shared,
     recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
     settings: config,
     mints,
     allowHttpMints: allowPrivateNetworks,
-    clock,
-    monotonicMs,
-    log,
   });
-  const maintenance = createMaintenanceJob({
-    db,
-    clock,
-    log,
-  });
-  let notifications: NotificationSubscription | null = null;
+  const maintenance = createMaintenanceJob(shared);
+  const started: StartedParts = { notifications: null, metricsServer: null };
   const readiness = new Readiness({
     areMigrationsApplied: () => areMigrationsApplied(db),
-    isListening: () => notifications?.isConnected ?? false,
+    isListening: () => started.notifications?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,
   });
   const publicOrigins = new PublicOrigins(config.publicOrigins);
   const http = await createHttp(
     {
-      db,
-      clock,
-      monotonicMs,
-      log,
+      ...shared,
       readiness,
       limits,
       publicOrigins,
@@ -216,9 +311,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     },
   );
   metrics?.addGauges({
-    clock,
-    monotonicMs,
-    log,
+    ...shared,
     readiness,
     getUntrustedProxy,
     readCounts: () => readDatabaseCounts(db, processId),
@@ -232,104 +325,25 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     operatorRelays: config.zaps.relays,
   });
 
-  let metricsServer: Awaited<ReturnType<typeof startMetricsServer>> | null = null;
-  let watcherStopped: Promise<void> | null = null;
-  const stop = async (stopDelayMs: number) => {
-    // Without the delay, all deadlines together are the 10 s after which cli.ts ends the process (ADR 21).
-    const stages: ShutdownStage[] = [
-      {
-        name: 'delay',
-        deadlineMs: stopDelayMs + 1_000,
-        stop: () => {
-          readiness.phase = 'stopping';
-          // Other processes take over the mints while this one still serves requests.
-          watcherStopped = watcher.stop();
-          watcherStopped.catch(() => undefined);
-          return delay(stopDelayMs);
-        },
-      },
-      {
-        name: 'clients',
-        deadlineMs: CLIENT_DEADLINE_MS + 750,
-        stop: async () => {
-          // Clients get a response before they are disconnected.
-          const mintDeadline = setTimeout(() => void mints.close(), 3_000);
-          await http.close();
-          clearTimeout(mintDeadline);
-          await mints.close();
-        },
-      },
-      { name: 'zap receipts', deadlineMs: 1_000, stop: () => zaps.receiptDispatcher.stop() },
-      {
-        name: 'watcher',
-        deadlineMs: 1_000,
-        stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
-      },
-      { name: 'notifications', deadlineMs: 500, stop: () => notifications?.close() },
-      { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
-      { name: 'purchases', deadlineMs: 500, stop: () => usernames.stop() },
-      { name: 'connections', deadlineMs: 250, stop: () => egress.close() },
-      { name: 'database jobs', deadlineMs: 250, stop: () => maintenance.stop() },
-      {
-        name: 'metrics',
-        deadlineMs: 250,
-        stop: () => Promise.all([metricsServer?.stop(), metrics?.waitForCounts()]),
-      },
-    ];
-    if (overrides.database === undefined) {
-      stages.push({ name: 'database', deadlineMs: 1_000, stop: () => database.close() });
-    }
-    await shutDown(stages, log);
-    log.info({ event: 'stopped' }, 'nutpost has stopped');
+  return {
+    ...shared,
+    config,
+    database,
+    ownsDatabase: overrides.database === undefined,
+    metrics,
+    egress,
+    mints,
+    zaps,
+    quotes,
+    watcher,
+    recipients,
+    usernames,
+    maintenance,
+    readiness,
+    publicOrigins,
+    http,
+    started,
   };
-  const start = async () => {
-    if (config.metrics !== null && metrics !== null) {
-      metricsServer = await startMetricsServer(config.metrics, metrics, log);
-    }
-    notifications = await database.listen({
-      channels: {
-        [QUOTE_UPDATES_CHANNEL]: (payload) => {
-          for (const update of decodeQuoteUpdates(payload)) {
-            quotes.updateSender.send(update);
-          }
-        },
-        [NEW_QUOTES_CHANNEL]: (payload) =>
-          watcher.watchAnnounced(decodeQuoteAnnouncements(payload)),
-        [WATCH_RESCAN_CHANNEL]: () => watcher.reloadAll(),
-        [RECIPIENT_CHANGES_CHANNEL]: (address) => recipients.invalidate(address),
-      },
-      onMissedNotifications: (sinceMs) => {
-        recipients.invalidate(ALL_RECIPIENTS);
-        watcher.reloadAll();
-        return quotes.updateSender.replayMissed(sinceMs);
-      },
-      onError: (error) =>
-        log.error(
-          { event: 'notification_failed', err: error },
-          'could not handle a database notification',
-        ),
-      clock,
-    });
-    // Payments that were recorded before this start may not be listed yet.
-    await quotes.updateSender.replayMissed(clock());
-    const url = await http.listen(config.host, config.port);
-    publicOrigins.setListeningPort(Number(new URL(url).port));
-    await watcher.start();
-    zaps.receiptDispatcher.start();
-    maintenance.start();
-    usernames.start();
-    readiness.phase = 'serving';
-    const publicOrigin = publicOrigins.canonicalOrigin;
-    const metricsUrl = metricsServer?.url ?? null;
-    log.info({ event: 'listening', url, publicOrigin, metricsUrl }, 'nutpost is listening');
-    return { url, publicOrigin, metricsUrl, stop: () => stop(config.stopDelayMs) };
-  };
-  try {
-    return await start();
-  } catch (error) {
-    await stop(0);
-    throw error;
-  }
 }
 
 async function openServiceDatabase({ database: location }: Config, log: Logger) {
