@@ -1,11 +1,12 @@
 interface BackgroundJobOptions {
   work: (signal: AbortSignal) => Promise<void>;
+  /** The pause after each round. */
   intervalMs: number;
   /** Called when a round fails; the job continues. */
   onError: (error: unknown) => void;
 }
 
-/** Repeats work. The pause starts when a round has ended, so that rounds never overlap. */
+/** Repeats work in rounds, which never overlap: the pause starts when a round has ended. */
 export class BackgroundJob {
   readonly #options: BackgroundJobOptions;
   readonly #stopController = new AbortController();

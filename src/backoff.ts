@@ -1,4 +1,4 @@
-/** Exponential backoff: the first pause, and the longest. */
+/** The first and the longest pause of an exponential backoff. */
 export interface BackoffLimits {
   initialMs: number;
   maxMs: number;

@@ -10,7 +10,7 @@ export const ERROR_CODES = [
   'rate_limited',
   'internal',
   'database_unavailable',
-  // Something else than this service does not work, usually a mint.
+  // A server that this service depends on does not work, usually a mint.
   'unavailable',
   'mint_unusable',
   'locking_unsupported',
@@ -18,15 +18,15 @@ export const ERROR_CODES = [
   'name_reserved',
   'name_taken',
   'name_not_for_sale',
-  // The outcome is not known yet; the same request with the same token finishes the purchase.
+  // Its outcome is not known yet. The client repeats the request with the same token.
   'purchase_in_progress',
-  // The purchase in progress has another token.
+  // Another purchase of this key is in progress, with another token.
   'token_not_used',
 ] as const;
 
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
-/** The client receives the message. */
+/** Fails a request. The client receives the code and the message. */
 export class RequestError extends Error {
   override readonly name = 'RequestError';
   readonly code: ErrorCode;
@@ -40,7 +40,7 @@ export class RequestError extends Error {
   }
 }
 
-/** The database is down, read-only or too slow, or the disk is full. Only the log shows the `cause`. */
+/** The database is down, read-only or too slow, or its disk is full. Clients do not receive the `cause`. */
 export class DatabaseUnavailableError extends RequestError {
   constructor(cause: unknown) {
     // A failover usually takes a few seconds.
@@ -49,6 +49,7 @@ export class DatabaseUnavailableError extends RequestError {
   }
 }
 
+/** Returns the message of the innermost cause, or its code, because Node's errors of connections may have no message. */
 export function rootCauseMessage(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : rootCauseMessage(cause);
@@ -60,12 +61,12 @@ export function rateLimitError(message: string, retryAfterMs: number): RequestEr
   return new RequestError('rate_limited', `${message} Try again in ${seconds} s.`, seconds);
 }
 
-/** The operator can fix it. The terminal shows the message without a stack. */
+/** Reports what the operator can fix. The terminal shows the message without a stack. */
 export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
 
-/** Returns `warn` if a mint or the database is unavailable, otherwise `error`. */
+/** Chooses how to log a failure that is retried: `warn` if a mint or the database is unavailable, otherwise `error`. */
 export function retryLogLevel(error: unknown): 'warn' | 'error' {
   const isUnavailable =
     error instanceof RequestError && ['unavailable', 'database_unavailable'].includes(error.code);

@@ -1,17 +1,5 @@
 import { LRUCache } from 'lru-cache';
 
-/** A public key, or one of the prefixes of an address. */
-export interface CountedKey {
-  key: string;
-  /** The key may use this multiple of the limit, because several clients share it. */
-  factor: number;
-}
-
-interface Window {
-  startMs: number;
-  count: number;
-}
-
 /** Limits the requests per key and window. A window starts with its first request. */
 export class FixedWindowRateLimiter {
   readonly #windows: LRUCache<string, Window>;
@@ -21,7 +9,7 @@ export class FixedWindowRateLimiter {
 
   /**
    * @param maxPerWindow 0: no limit
-   * @param maxKeys beyond this number, the limit of the least recently used keys starts anew
+   * @param maxKeys how many keys are counted; the least recently used ones are dropped and start anew
    */
   constructor(maxPerWindow: number, maxKeys: number, monotonicMs: () => number, windowMs = 60_000) {
     this.#windows = new LRUCache({ max: maxKeys });
@@ -31,21 +19,20 @@ export class FixedWindowRateLimiter {
   }
 
   /**
-   * A rejected request counts for no key, so an address cannot use up the limit of the prefixes that it shares.
+   * Counts a request for all of its keys, or for none if one of them has reached its limit: an address cannot use up
+   * the limit of the prefixes that it shares.
    *
    * @returns the milliseconds until the client may retry, or null if the request is accepted
    */
   consume(keys: readonly CountedKey[]): number | null {
     const nowMs = this.#monotonicMs();
-    const windows = keys.map(({ key }) => this.#findWindow(key, nowMs));
-    for (const [i, { factor }] of keys.entries()) {
-      const window = windows[i];
+    const counted = keys.map((key) => ({ ...key, window: this.#findWindow(key.key, nowMs) }));
+    for (const { factor, window } of counted) {
       if (window !== undefined && window.count >= this.#maxPerWindow * factor) {
         return window.startMs + this.#windowMs - nowMs;
       }
     }
-    for (const [i, { key }] of keys.entries()) {
-      const window = windows[i];
+    for (const { key, window } of counted) {
       if (window === undefined) {
         this.#windows.set(key, { startMs: nowMs, count: 1 });
       } else {
@@ -64,4 +51,16 @@ export class FixedWindowRateLimiter {
     const window = this.#windows.get(key);
     return window !== undefined && nowMs < window.startMs + this.#windowMs ? window : undefined;
   }
+}
+
+interface Window {
+  startMs: number;
+  count: number;
+}
+
+/** A public key, or one of the prefixes of an address. */
+export interface CountedKey {
+  key: string;
+  /** Multiplies the limit, because several clients share the key. */
+  factor: number;
 }

@@ -8,7 +8,7 @@ export type Logger = pino.Logger;
 
 const STDOUT_FD = 1;
 
-/** Lines begin with their level. Pino redacts secret fields, and {@link redact} secrets in text. */
+/** Creates a logger of JSON lines that begin with their level. It redacts secret fields, and secrets in text. */
 export function createLogger(level: string, destination?: pino.DestinationStream): Logger {
   return pino(
     {
@@ -24,7 +24,36 @@ export function createLogger(level: string, destination?: pino.DestinationStream
   );
 }
 
-/** By level: the priorities of sd-daemon(3). */
+/**
+ * Creates a destination that writes to standard output. If that leads to systemd's journal, each line begins with a
+ * priority such as `<6>`, which the journal removes.
+ *
+ * @param format `auto` is `pretty` on a terminal, otherwise `json`
+ * @param journalStream the device and inode of the connection to the journal, `device:inode`; null without systemd
+ */
+export async function createLogDestination(
+  format: 'auto' | 'json' | 'pretty',
+  journalStream: string | null,
+): Promise<pino.DestinationStream> {
+  const output = openStdoutDestination();
+  const isJson = format === 'json' || (format === 'auto' && !isatty(STDOUT_FD));
+  const formatLine = isJson ? (json: string) => json : await loadPrettyFormatter();
+  const { dev, ino } = fstatSync(STDOUT_FD);
+  if (journalStream !== `${dev}:${ino}`) {
+    return isJson ? output : { write: (json) => output.write(formatLine(json)) };
+  }
+  return {
+    write: (json) => {
+      const level = /^\{"level":"(\w+)"/.exec(json)?.[1] ?? '';
+      const priority = JOURNAL_PRIORITIES.get(level) ?? 7;
+      // The pretty format of an error has several lines.
+      const lines = formatLine(json).trimEnd().split('\n');
+      output.write(lines.map((line) => `<${priority}>${line}\n`).join(''));
+    },
+  };
+}
+
+/** The priorities of sd-daemon(3). All other levels have 7. */
 const JOURNAL_PRIORITIES = new Map([
   ['fatal', 2],
   ['error', 3],
@@ -32,64 +61,42 @@ const JOURNAL_PRIORITIES = new Map([
   ['info', 6],
 ]);
 
-/** @param journalStream the device and inode of the connection to systemd's journal, which strips the `<6>` of lines */
-export async function createLogDestination(
-  format: 'auto' | 'json' | 'pretty',
-  journalStream: string | null,
-): Promise<pino.DestinationStream> {
-  const output = openStdoutDestination();
-  const isJson = format === 'json' || (format === 'auto' && !isatty(STDOUT_FD));
-  const toText = isJson ? (line: string) => line : await loadPrettyFormatter();
-  const { dev, ino } = fstatSync(STDOUT_FD);
-  if (journalStream !== `${dev}:${ino}`) {
-    return isJson ? output : { write: (line) => output.write(toText(line)) };
-  }
-  return {
-    write: (line) => {
-      const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? '';
-      const priority = JOURNAL_PRIORITIES.get(level) ?? 7;
-      // Puts the priority before each line, also of a stack trace.
-      output.write(toText(line).replaceAll(/^|\n(?!$)/g, `$&<${priority}>`));
-    },
-  };
-}
-
-async function loadPrettyFormatter(): Promise<(line: string) => string> {
+async function loadPrettyFormatter(): Promise<(json: string) => string> {
   const { prettyFactory } = await import('pino-pretty');
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' });
   // Untrusted text must not control the terminal.
   const sanitise = (_key: string, value: unknown) =>
     typeof value === 'string' ? stripControlCharacters(value) : value;
-  return (line) => pretty(JSON.parse(line, sanitise));
+  return (json) => pretty(JSON.parse(json, sanitise));
 }
 
 /** Opens standard output in non-blocking mode, so that a slow or missing reader never blocks the service. */
 function openStdoutDestination(): pino.DestinationStream {
-  // While the service runs, a write that would block is retried forever. At exit, only for a second.
-  let flushUntilMs = Number.POSITIVE_INFINITY;
-  let isFailing = false;
+  // A write that would block is retried: forever while the service runs, but only for a second at exit.
+  let retryUntilMs = Number.POSITIVE_INFINITY;
+  let hasLastWriteFailed = false;
   const output = pino.destination({
-    // Accessing `process.stdout` makes a pipe non-blocking. Otherwise a write could block a thread forever.
+    // Accessing `process.stdout` makes a pipe non-blocking. A write to a blocking pipe could block a thread forever.
     dest: process.stdout.fd ?? STDOUT_FD,
     sync: false,
-    // If the reader is so far behind, new lines are dropped.
+    // Bytes. While more are waiting for the reader, new lines are dropped.
     maxLength: 16 * 1024 * 1024,
-    retryEAGAIN: () => performance.now() < flushUntilMs,
+    retryEAGAIN: () => performance.now() < retryUntilMs,
   });
   // If the disk is full, lines are lost and the service continues.
   output.on('error', () => {
-    isFailing = true;
+    hasLastWriteFailed = true;
   });
   output.on('write', () => {
-    isFailing = false;
+    hasLastWriteFailed = false;
   });
   // Runs before pino's own flush, which would wait forever for the reader or for disk space.
   process.prependOnceListener('exit', () => {
-    if (isFailing) {
+    if (hasLastWriteFailed) {
       output.destroy();
       return;
     }
-    flushUntilMs = performance.now() + 1_000;
+    retryUntilMs = performance.now() + 1_000;
     try {
       output.flushSync();
     } catch {
@@ -108,13 +115,13 @@ interface LoggedError {
   cause?: LoggedError | undefined;
 }
 
-/** Other properties of errors may be secret: PostgreSQL's `detail` contains column values. */
+/** Copies only properties that are not secret. For example, PostgreSQL's `detail` contains column values. */
 function toLoggedError(error: unknown, depth = 0): LoggedError {
   if (!(error instanceof Error)) {
     return { message: typeof error === 'object' ? 'an object was thrown' : String(error) };
   }
   const { name: type, message, code, stack, errors, cause }: LoggableError = error;
-  // Causes may form a cycle.
+  // Limited, because causes may form a cycle.
   const includesNested = depth < 3;
   const toNested = (nested: unknown) => toLoggedError(nested, depth + 1);
   return {
@@ -156,9 +163,9 @@ const MILESTONE_MESSAGES = {
 export type Milestone = keyof typeof MILESTONE_MESSAGES;
 
 /**
- * Call it after the commit. `nutpost trace` accepts the payment hash, which is not secret.
+ * Logs a step of a payment. Call it after the step was committed.
  *
- * @param paymentHash hex; null if the invoice of an imported row is unreadable
+ * @param paymentHash hex, which is not secret and an argument of `nutpost trace`; null if the invoice is unreadable
  * @param detail must not contain quote ids or text from payers
  */
 export function logMilestone(

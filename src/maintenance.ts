@@ -1,4 +1,5 @@
 import { BackgroundJob } from './background-job.ts';
+import type { Clock } from './clock.ts';
 import type { Db } from './database/transaction.ts';
 import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
@@ -14,14 +15,15 @@ import {
 const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 
 /** Rows per statement. Small, so that no statement holds its locks for long. */
-const PRUNE_BATCH_SIZE = 500;
+const BATCH_SIZE = 500;
 
-export function createMaintenanceJob(context: {
+interface MaintenanceContext {
   db: Db;
-  clock: () => number;
+  clock: Clock;
   log: Logger;
-}): BackgroundJob {
-  const { db, clock, log } = context;
+}
+
+export function createMaintenanceJob({ db, clock, log }: MaintenanceContext): BackgroundJob {
   return new BackgroundJob({
     work: (signal) => runMaintenance(db, clock(), signal),
     intervalMs: MAINTENANCE_INTERVAL_MS,
@@ -33,23 +35,21 @@ export function createMaintenanceJob(context: {
   });
 }
 
-/**
- * Gives up overdue zap receipt deliveries and deletes old rows and zap requests, in small batches, until the signal
- * aborts.
- */
+/** Gives up overdue deliveries of zap receipts and deletes old data, in small batches, until the signal aborts. */
 export async function runMaintenance(db: Db, nowMs: number, signal: AbortSignal): Promise<void> {
-  for (const pruneBatch of [
-    () => giveUpOverdueDeliveries(db, nowMs, PRUNE_BATCH_SIZE),
-    () => pruneQuoteEvents(db, PRUNE_BATCH_SIZE),
-    () => pruneFailedPurchases(db, PRUNE_BATCH_SIZE),
-    () => pruneZapReceipts(db, PRUNE_BATCH_SIZE),
-    () => pruneZapRequests(db, PRUNE_BATCH_SIZE),
-    () => pruneRelays(db, PRUNE_BATCH_SIZE),
-    () => pruneUnusedMints(db, PRUNE_BATCH_SIZE),
+  // Each processes one batch and returns whether more rows may be left.
+  for (const processBatch of [
+    () => giveUpOverdueDeliveries(db, nowMs, BATCH_SIZE),
+    () => pruneQuoteEvents(db, BATCH_SIZE),
+    () => pruneFailedPurchases(db, BATCH_SIZE),
+    () => pruneZapReceipts(db, BATCH_SIZE),
+    () => pruneZapRequests(db, BATCH_SIZE),
+    () => pruneRelays(db, BATCH_SIZE),
+    () => pruneUnusedMints(db, BATCH_SIZE),
   ]) {
     let hasMore = true;
     while (hasMore && !signal.aborted) {
-      hasMore = await pruneBatch();
+      hasMore = await processBatch();
     }
   }
 }

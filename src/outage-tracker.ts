@@ -1,14 +1,11 @@
-/** Longer than the pauses between retries. */
-const RECOVERY_MS = 15_000;
-
 /**
- * Decides which failures of repeated work to log: the first of each outage. Part of the work may succeed during an
- * outage (on a full disk, reads do), so an outage ends with a success a while after the last failure.
+ * Decides which failures of repeated work to log: the first of each outage. During an outage, some work may succeed,
+ * such as reads while the disk is full. Therefore an outage ends only if work succeeds, and none has failed for 15 s.
  */
 export class OutageTracker {
   readonly #monotonicMs: () => number;
   #lastFailureAtMs: number | null = null;
-  #hasSucceededSince = false;
+  #hasSucceededSinceFailure = false;
 
   constructor(monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
@@ -16,22 +13,26 @@ export class OutageTracker {
 
   /** Returns whether this failure begins an outage. */
   recordFailure(): boolean {
-    const isFirst =
-      this.#lastFailureAtMs === null || (this.#hasSucceededSince && this.#isLongSinceFailure());
+    const isNewOutage =
+      this.#lastFailureAtMs === null ||
+      (this.#hasSucceededSinceFailure && this.#isLongSinceFailure());
     this.#lastFailureAtMs = this.#monotonicMs();
-    this.#hasSucceededSince = false;
-    return isFirst;
+    this.#hasSucceededSinceFailure = false;
+    return isNewOutage;
   }
 
   /** Returns whether this success ends an outage. */
   recordSuccess(): boolean {
-    this.#hasSucceededSince = true;
-    const isOver = this.#lastFailureAtMs !== null && this.#isLongSinceFailure();
-    this.#lastFailureAtMs = isOver ? null : this.#lastFailureAtMs;
-    return isOver;
+    this.#hasSucceededSinceFailure = true;
+    const endsOutage = this.#lastFailureAtMs !== null && this.#isLongSinceFailure();
+    if (endsOutage) {
+      this.#lastFailureAtMs = null;
+    }
+    return endsOutage;
   }
 
   #isLongSinceFailure(): boolean {
-    return this.#monotonicMs() - (this.#lastFailureAtMs ?? 0) >= RECOVERY_MS;
+    // Longer than the pauses between retries.
+    return this.#monotonicMs() - (this.#lastFailureAtMs ?? 0) >= 15_000;
   }
 }

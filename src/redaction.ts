@@ -1,6 +1,6 @@
 export const REDACTED = '[redacted]';
 
-/** Quote ids are secret because anyone who knows one can mint an unlocked quote. */
+/** Names of fields that hold secrets. Quote ids are secret because anyone who knows one can mint an unlocked quote. */
 export const SECRET_FIELDS: readonly string[] = [
   'authorization',
   'token',
@@ -31,8 +31,8 @@ export const SECRET_FIELDS: readonly string[] = [
 const SECRET_FIELD_PATTERN = SECRET_FIELDS.join('|');
 
 /**
- * {@link redact} keeps the first capture group and replaces the rest of the match. No match contains a quotation mark
- * or part of an escape sequence, so that JSON remains valid.
+ * {@link redact} replaces each match except its first capture group. What it replaces contains no quotation mark and no
+ * part of an escape sequence, so that JSON remains valid.
  */
 const SECRET_PATTERNS: readonly RegExp[] = [
   // Cashu tokens and Nostr secret keys.
@@ -41,7 +41,7 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   // JWTs and base64 JSON, such as signed events.
   /()eyJ[\w.+/=%-]{16,}/g,
   /\b((?:Nostr|Bearer)\s+)[\w.~+/=%-]{16,}/gi,
-  // In URLs: credentials, secret parameters, quote ids (but not the batch route `check`), verify tokens (also of invoice pages).
+  // In URLs: credentials; secret parameters; quote ids, but not the batch route `check`; tokens of verify URLs and pages.
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
   new RegExp(String.raw`([?&](?:${SECRET_FIELD_PATTERN})=)[^\s"\\&#]+`, 'gi'),
   /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
@@ -50,10 +50,11 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
 ];
 
-/** A last line of defence: do not log secrets. */
+/** Replaces secrets in a line of the log. This is the last line of defence: callers must not log secrets at all. */
 export function redact(text: string): string {
-  return SECRET_PATTERNS.reduce(
-    (redacted, pattern) => redacted.replace(pattern, `$1${REDACTED}`),
-    text,
-  );
+  let redacted = text;
+  for (const pattern of SECRET_PATTERNS) {
+    redacted = redacted.replace(pattern, `$1${REDACTED}`);
+  }
+  return redacted;
 }

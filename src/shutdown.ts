@@ -3,7 +3,7 @@ import { waitAtMost } from './wait-at-most.ts';
 
 export interface ShutdownStage {
   name: string;
-  /** Then the next stage starts, whatever this one still waits for. */
+  /** After this time the next stage starts, even if this one has not ended. */
   deadlineMs: number;
   stop: () => unknown;
 }
@@ -14,6 +14,7 @@ export async function shutDown(
   log: Pick<Logger, 'warn'>,
 ): Promise<void> {
   for (const { name, deadlineMs, stop } of stages) {
+    // Stays set unless the stage ends in time.
     let problem: unknown = new Error(`still running after ${deadlineMs} ms`);
     const stopped = Promise.try(stop).then(
       () => {

@@ -1,11 +1,11 @@
-/** Commas and opening brackets. A batch check of 1000 quotes has about 12,000; each takes up to 0.5 µs to parse. */
+/** Counts commas and opening brackets. A batch of 1000 quotes has about 12,000. Each takes up to 0.5 µs to parse. */
 export const MAX_JSON_ELEMENTS = 16_000;
 
 /**
  * Parses untrusted JSON; returns undefined if it is invalid or has too many elements. Replaces lone surrogates in
  * strings by U+FFFD, because programs store and hash them differently, and PostgreSQL rejects them.
  *
- * @param maxElements how many commas and opening brackets are allowed; by default, texts up to 64 KiB have no limit
+ * @param maxElements how many commas and opening brackets are allowed; by default, only texts over 64 KiB have a limit
  */
 export function tryParseJson(
   text: string,
@@ -17,7 +17,7 @@ export function tryParseJson(
   }
   try {
     const value: unknown = JSON.parse(text);
-    // Bytes that were decoded as UTF-8 have lone surrogates only in escape sequences.
+    // Text that was decoded from UTF-8 has lone surrogates only in escape sequences.
     return /\\u[dD][89a-fA-F]/.test(text) ? makeWellFormed(value) : value;
   } catch {
     return undefined;
@@ -44,7 +44,7 @@ function makeWellFormed(value: unknown): unknown {
 function hasMoreElements(text: string, maxElements: number): boolean {
   let count = 0;
   for (const character of [',', '[', '{']) {
-    // Much faster than a loop over all characters.
+    // `indexOf` is much faster than a loop over all characters.
     for (let i = text.indexOf(character); i !== -1; i = text.indexOf(character, i + 1)) {
       count += 1;
       if (count > maxElements) {
@@ -55,6 +55,7 @@ function hasMoreElements(text: string, maxElements: number): boolean {
   return false;
 }
 
+/** Makes one short line of a text, for logs and messages. */
 export function toDisplayText(text: string, maxLength = 200): string {
   return stripControlCharacters(text.slice(0, maxLength)).replace(/\s+/g, ' ').trim();
 }
@@ -65,7 +66,7 @@ export function stripControlCharacters(text: string): string {
   return text.replace(/[^\P{C}\n\t]/gu, '');
 }
 
-/** Decodes a query value with `+` as a space, as forms encode it, and with `+` unchanged, as `encodeURI` leaves it. */
+/** Returns what a query value may mean: some clients encode a space as `+`, and others leave `+` unencoded. */
 export function decodeQueryValueCandidates(encoded: string): string[] {
   const candidates = [encoded.replaceAll('+', ' '), encoded].map(tryDecodeUriComponent);
   return [...new Set(candidates)];

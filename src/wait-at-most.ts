@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Resolves when the promise does, but after `maxMs` at the latest. Keeps the process running meanwhile. */
+/** Settles when the promise does (null: at once), but resolves after `maxMs` at the latest. Keeps the process running. */
 export async function waitAtMost(maxMs: number, promise: Promise<unknown> | null): Promise<void> {
   const timeout = new AbortController();
   try {
