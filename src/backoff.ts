@@ -1,15 +1,12 @@
-/** The first and the longest pause of an exponential backoff. */
-export interface BackoffLimits {
-  initialMs: number;
-  maxMs: number;
-}
-
 /**
- * Returns the pause after the given number of failures in a row: `initialMs` after the first, twice as long after each
- * further one.
+ * Returns the pause after a number of failures in a row: `initialMs` after the first, and twice as long after each
+ * further one, up to `maxMs`.
  *
  * @param failures at least 1
  */
-export function computeBackoffMs(failures: number, { initialMs, maxMs }: BackoffLimits): number {
+export function computeBackoffMs(
+  failures: number,
+  { initialMs, maxMs }: { initialMs: number; maxMs: number },
+): number {
   return Math.min(initialMs * 2 ** (failures - 1), maxMs);
 }

@@ -2,18 +2,18 @@ import pg from 'pg';
 import { CONNECT_TIMEOUT_MS } from './limits.ts';
 import { createClientConfig } from './postgres.ts';
 
-/** Several, because a load balancer may divide connections between poolers. With two poolers, two of three share one. */
+/** A load balancer may divide connections between two poolers. Of three clients, two then share one of them. */
 const CLIENT_COUNT = 3;
 
-/** Several, because a client may get the same server process twice by chance while a pooler is busy. */
+/** While a pooler is busy, a client may by chance get the same server process in the first rounds. */
 const ROUND_COUNT = 5;
 
 interface ConnectionReport {
   databaseId: string;
-  areShared: boolean;
+  sharesConnections: boolean;
 }
 
-/** In a session, one server process runs all queries of a client, and of no other client. */
+/** Finds out which database a URL leads to, and whether through a pooler that shares connections between clients. */
 export async function probeConnections(url: string): Promise<ConnectionReport> {
   // A pooler in session mode lets clients wait if all of its connections are in use.
   const config = { ...createClientConfig(url), query_timeout: CONNECT_TIMEOUT_MS };
@@ -28,7 +28,7 @@ export async function probeConnections(url: string): Promise<ConnectionReport> {
     }
     for (let round = 0; round < ROUND_COUNT; round += 1) {
       for (const [index, client] of clients.entries()) {
-        // A pooler may reuse its last connection or use all in turn. Two queries in a row detect the latter.
+        // Two in a row, because a pooler may use its connections in turn: each client might always get the same one.
         for (const { rows } of [await client.query(PROBE), await client.query(PROBE)]) {
           databaseId = rows[0].databaseId;
           processesByClient[index]?.add(rows[0].processId);
@@ -38,8 +38,12 @@ export async function probeConnections(url: string): Promise<ConnectionReport> {
   } finally {
     await Promise.allSettled(clients.map((client) => client.end()));
   }
-  const uses = processesByClient.flatMap((processes) => [...processes]);
-  return { databaseId, areShared: uses.length > CLIENT_COUNT || new Set(uses).size < CLIENT_COUNT };
+  // Without sharing, one server process runs all queries of a client, and of no other client.
+  const allProcesses = new Set(processesByClient.flatMap((processes) => [...processes]));
+  const hasOneProcessPerClient =
+    processesByClient.every((processes) => processes.size === 1) &&
+    allProcesses.size === CLIENT_COUNT;
+  return { databaseId, sharesConnections: !hasOneProcessPerClient };
 }
 
 /** Any user may read the start time, which differs between servers. */

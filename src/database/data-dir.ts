@@ -5,14 +5,14 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
 
-/** The id of an unlocked quote is enough to take its money, so only the service's user may read the data. */
+/** Readable only by the service's user, because the id of an unlocked quote is enough to take its money. */
 const PRIVATE_FILE_MODE = 0o600;
 
 export function sqliteFilePath(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
 }
 
-/** Also creates the database file, as a private file. @throws OperatorError if the directory is unusable */
+/** Creates the directory and an empty database file if they are missing. @throws OperatorError if that fails */
 export function createDataDir(dataDir: string): void {
   try {
     fs.mkdirSync(dataDir, { recursive: true, mode: 0o700 });
@@ -23,7 +23,7 @@ export function createDataDir(dataDir: string): void {
   }
 }
 
-/** Returns why this process must not use a data directory, which may be missing; null if it can. Creates nothing. */
+/** Returns why this process cannot use or create a data directory; null if it can. Creates nothing. */
 export function findDataDirProblem(dataDir: string): string | null {
   if (!fs.existsSync(dataDir)) {
     return findAccessProblem(nearestExistingDir(dataDir));
@@ -75,14 +75,17 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
   });
 }
 
-/** Uses a lock of SQLite, because Node has no file locks. The operating system releases it even after a crash. */
+/**
+ * Reserves the directory for this process. Returns a function that releases it; the operating system does so after a
+ * crash. Uses a lock of SQLite, because Node has no file locks. @throws OperatorError if another process has it
+ */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
   // Waits for a previous service that is still closing its database.
   const lock = new DatabaseSync(file, { timeout: 3_000, open: false });
   const release = () => lock.isOpen && lock.close();
   try {
-    // Created as a private file, because any user who can read the file can lock it.
+    // Any user who can read the file can lock it, so it is created as a private file.
     fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE_MODE));
     lock.open();
     lock.exec('begin exclusive');
@@ -113,7 +116,7 @@ export function readGeneratedSecret(dataDir: string, name: GeneratedSecretName):
     throw new OperatorError(`${file}: cannot be read (${(error as Error).message}).`);
   }
   if (secret.length < 32) {
-    // A new treasury secret could not decrypt the stored ecash.
+    // A new JWT secret merely makes wallets sign in again, but a new treasury secret cannot decrypt the stored ecash.
     const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
     throw new OperatorError(
       `${file}: the secret is too short, so the file is damaged. Restore it from a backup${removeHint}.`,
@@ -130,7 +133,7 @@ export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName)
   }
   const file = path.join(dataDir, name);
   const secret = randomBytes(32).toString('hex');
-  fs.writeFileSync(`${file}.new`, secret, { mode: 0o600, flush: true });
+  fs.writeFileSync(`${file}.new`, secret, { mode: PRIVATE_FILE_MODE, flush: true });
   fs.renameSync(`${file}.new`, file);
   return secret;
 }

@@ -14,9 +14,9 @@ import {
   assertRequiredSettings,
   assertUtf8,
   assertWritable,
+  type ConnectionPurpose,
   createMigrationPool,
   createPool,
-  type DatabaseUser,
   prepareConnection,
 } from './postgres.ts';
 import { PostgresPool } from './postgres-pool.ts';
@@ -29,7 +29,7 @@ export interface Database {
   db: Kysely<DatabaseSchema>;
   listen: Listen;
   poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
-  /** Returns the bytes that unprivileged processes can write to the disk of SQLite; null for PostgreSQL. */
+  /** Returns how many bytes the service can write to the disk of SQLite; null for PostgreSQL. */
   readFreeDiskBytes(): Promise<number | null>;
   /** False while the disk of SQLite fails or is locked, or while PostgreSQL is unreachable or read-only. */
   isWritable(): boolean;
@@ -39,7 +39,7 @@ export interface Database {
 export interface PostgresLocation {
   kind: 'postgres';
   url: string;
-  /** The server itself, for LISTEN and migrations, if `url` leads to a pooler that shares connections. */
+  /** For LISTEN and migrations, if `url` leads to a pooler that shares connections. Equal to `url` if it may do so. */
   listenUrl?: string | undefined;
 }
 
@@ -50,7 +50,7 @@ type OnProgress = (line: string) => void;
 /** Called when a connection breaks or the disk of SQLite fails. The database keeps retrying. */
 type OnError = (error: Error) => void;
 
-/** Applies pending migrations. @throws OperatorError if the server or the data directory cannot be used */
+/** Opens and migrates the service's database. @throws OperatorError if the server or the data directory is unusable */
 export async function openDatabase(
   location: DatabaseLocation,
   onError: OnError,
@@ -63,7 +63,7 @@ export async function openDatabase(
   return prepareOrClose(database, () => migratePostgres(location, onError, onProgress));
 }
 
-/** Works while a service uses the database. @throws OperatorError if it does not exist or migrations are pending */
+/** Opens a database that a service may be using. @throws OperatorError if it is missing or migrations are pending */
 export async function openExistingDatabase(
   location: DatabaseLocation,
   onError: OnError,
@@ -72,14 +72,14 @@ export async function openExistingDatabase(
   return prepareOrClose(database, assertMigrated);
 }
 
-/** Opens the database whatever migrations it has. @throws OperatorError if it does not exist or cannot be reached */
+/** Opens a database that may lack migrations. @throws OperatorError if it is missing or cannot be reached */
 export async function openForInspection(
   location: DatabaseLocation,
   onError: OnError,
-  user: 'command' | 'doctor',
+  purpose: 'command' | 'doctor',
 ): Promise<Database> {
   if (location.kind === 'postgres') {
-    return openPostgres(location, onError, user);
+    return openPostgres(location, onError, purpose);
   }
   assertDatabaseExists(location.dataDir);
   const file = sqliteFilePath(location.dataDir);
@@ -112,7 +112,7 @@ async function openSqliteForService(
   }
 }
 
-/** Deletes the leases of a killed process. Only this process may hold leases, because it has locked the directory. */
+/** Deletes the leases of a killed process. No other process runs, because this one has locked the directory. */
 async function clearStaleLeases(db: Kysely<DatabaseSchema>): Promise<void> {
   await sql`delete from watch_processes`.execute(db);
   await sql`update username_purchases set lease_holder = null, lease_expires_at = null
@@ -134,7 +134,7 @@ async function openSqliteFile(
     writer = await SqliteWorker.open({ file, ...writerOptions });
     driver = new SqliteDriver({
       writer,
-      // Reads block the main thread. They wait only while another process recovers the database after a crash.
+      // Short, because reads block the main thread. They wait only while another process repairs the file after a crash.
       openReader: () => new SqliteConnection({ file, mode: 'read', busyTimeoutMs: 50 }),
       onNotification: notifications.emit,
       onFailure: throttleErrorReports(onError),
@@ -174,39 +174,40 @@ async function prepareOrClose(
 async function openPostgres(
   { url, listenUrl }: PostgresLocation,
   onError: OnError,
-  user: DatabaseUser,
+  purpose: ConnectionPurpose,
 ): Promise<Database> {
-  const report = throttleErrorReports(onError);
-  const pool = createPool(url, report, user);
+  const reportError = throttleErrorReports(onError);
+  const pool = createPool(url, reportError, purpose);
+  // Without a pooler, each connection has its own session, with its own settings and prepared statements.
   const hasSessions = listenUrl === undefined;
   const checkConnection = async (client: pg.PoolClient) => {
     if (hasSessions) {
-      await prepareConnection(client, user);
+      await prepareConnection(client, purpose);
     }
-    // The lists of a standby may be stale.
-    if (user === 'service') {
+    // The service reads from the primary only, because lists that it read from a standby could be stale.
+    if (purpose === 'service') {
       await assertWritable(client);
     }
   };
   await assertUsable(pool, 'DATABASE_URL', async (client) => {
     await checkConnection(client);
     await assertUtf8(client);
-    // They are equal if it is unknown whether the URL leads to a pooler.
-    if (!hasSessions && listenUrl !== url) {
+    const isKnownPooler = !hasSessions && listenUrl !== url;
+    if (isKnownPooler) {
       await assertRequiredSettings(client);
     }
   });
   const connections = new PostgresPool(pool, {
     checkConnection,
-    reportError: report,
+    reportError,
     shouldPrepare: hasSessions,
   });
   return {
     db: new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: connections }) }),
     listen: (listener) =>
       listenOnPostgres(listenUrl ?? url, listener, {
-        onConnectionError: report,
-        // The pool may still be connected to the old server, which lacks what is read after the reconnection.
+        onConnectionError: reportError,
+        // After a failover, the pool may still be connected to the old server, which lacks later changes.
         onDisconnect: () => connections.retireConnections(),
       }),
     poolStats: () => ({
@@ -241,7 +242,7 @@ async function assertUsable(
   }
 }
 
-/** Processes that start at the same time migrate one after the other, because Kysely holds an advisory lock. */
+/** If several processes start at the same time, Kysely's advisory lock makes them migrate one after the other. */
 async function migratePostgres(
   { url, listenUrl }: PostgresLocation,
   onError: OnError,
@@ -259,16 +260,16 @@ async function migratePostgres(
 }
 
 async function migrate(db: Kysely<DatabaseSchema>, onProgress: OnProgress): Promise<void> {
-  const reportedMigrations: Record<string, Migration> = {};
+  const migrationsWithProgress: Record<string, Migration> = {};
   for (const [name, { up }] of Object.entries(migrations)) {
-    reportedMigrations[name] = {
+    migrationsWithProgress[name] = {
       up: async (tx) => {
         onProgress(`applying migration ${name}`);
         await up(tx);
       },
     };
   }
-  const provider = { getMigrations: async () => reportedMigrations };
+  const provider = { getMigrations: async () => migrationsWithProgress };
   const { error } = await new Migrator({ db, provider }).migrateToLatest();
   if (error !== undefined) {
     throw new OperatorError(`The database migration failed: ${rootCauseMessage(error)}.`);

@@ -1,15 +1,15 @@
-// The result codes of SQLite (https://sqlite.org/rescode.html).
+// Result codes of SQLite (https://sqlite.org/rescode.html).
 const BUSY = 5;
 const CONSTRAINT = 19;
 
-/** Wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
+/** The codes of wrong statements: ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const STATEMENT_ERROR_CODES = [1, 18, CONSTRAINT, 20, 21, 25];
 
 export function isSqliteBusy(error: unknown): boolean {
   return sqliteResultCode(error) === BUSY;
 }
 
-/** Whether the database is locked, damaged, or on a full or broken disk. False if the statement is wrong. */
+/** Returns whether the database is locked, damaged, or on a full or broken disk. False if the statement is wrong. */
 export function isSqliteFailure(error: unknown): boolean {
   const code = sqliteResultCode(error);
   return code !== null && !STATEMENT_ERROR_CODES.includes(code);
@@ -29,7 +29,7 @@ export function isConstraintViolation(error: unknown): boolean {
   return isPostgresViolation || sqliteResultCode(error) === CONSTRAINT;
 }
 
-/** Passes on at most one error in ten seconds: while the database is unavailable, every request fails. */
+/** Reports at most one error in ten seconds, because every request fails while the database is unavailable. */
 export function throttleErrorReports(report: (error: Error) => void): (error: Error) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (error) => {

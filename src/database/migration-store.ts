@@ -5,13 +5,13 @@ import type { Db } from './transaction.ts';
 /** Kysely's own table, which the first migration creates. */
 const MIGRATION_TABLE = 'kysely_migration';
 
-/** Returns whether all migrations of this version were applied. Throws if none was. */
+/** Returns whether all migrations of this version were applied. Throws if the database has no tables yet. */
 export async function areMigrationsApplied(db: Db): Promise<boolean> {
   const applied = await readAppliedMigrations(db);
   return Object.keys(migrations).every((name) => applied.includes(name));
 }
 
-/** Returns the migrations of this version that were not applied, and the applied ones that it does not have. */
+/** Returns this version's migrations that are missing in the database, and the applied ones that it does not know. */
 export async function compareMigrations(db: Db): Promise<{ missing: string[]; unknown: string[] }> {
   const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
   const hasTable = tables.some(({ name }) => name === MIGRATION_TABLE);

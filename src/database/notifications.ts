@@ -7,8 +7,9 @@ import { RECONNECT_BACKOFF } from './limits.ts';
 import { assertWritable, createClientConfig } from './postgres.ts';
 
 interface NotificationListener {
+  /** The handlers, by channel. */
   channels: Readonly<Record<string, (payload: string) => void>>;
-  /** Called after a reconnect. `sinceMs`: when the connection last worked. If it rejects, the connection is reopened. */
+  /** Called if notifications after `sinceMs` (since 1970) may be lost. Called again after a pause if it rejects. */
   onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
   /** Called if a handler throws. Later notifications are still delivered. */
   onError: (error: unknown) => void;
@@ -24,8 +25,12 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-/** Delivers the notifications of this process to itself, and reports writes of other processes as missed ones. */
-export function createSqliteNotifications(readVersion: () => Promise<number>) {
+/**
+ * Creates notifications within this process. Reports writes of other processes, such as commands, as missed ones.
+ *
+ * @param readDataVersion returns a number that differs after a write of another process
+ */
+export function createSqliteNotifications(readDataVersion: () => Promise<number>) {
   const listeners = new Set<NotificationListener>();
 
   const emit = (channel: string, payload: string) => {
@@ -36,23 +41,26 @@ export function createSqliteNotifications(readVersion: () => Promise<number>) {
 
   const listen: Listen = async (listener) => {
     listeners.add(listener);
-    const readSnapshot = async () => ({ atMs: listener.clock(), version: await readVersion() });
-    let lastSeen = await readSnapshot();
+    let handledAtMs = listener.clock();
+    let handledVersion = await readDataVersion();
     let currentCheck: Promise<void> | null = null;
-    const check = async () => {
+    const checkVersion = async () => {
       try {
-        const current = await readSnapshot();
-        if (current.version !== lastSeen.version) {
-          await listener.onMissedNotifications(Math.min(lastSeen.atMs, current.atMs));
+        const nowMs = listener.clock();
+        const version = await readDataVersion();
+        if (version !== handledVersion) {
+          // The clock may have been set back.
+          await listener.onMissedNotifications(Math.min(handledAtMs, nowMs));
         }
-        lastSeen = current;
+        handledAtMs = nowMs;
+        handledVersion = version;
       } catch {
         // The database is busy or its disk fails. The next check will report the change.
       }
       currentCheck = null;
     };
     const timer = setInterval(() => {
-      currentCheck ??= check();
+      currentCheck ??= checkVersion();
     }, 1_000);
     return {
       isConnected: true,
@@ -103,11 +111,9 @@ export async function listenOnPostgres(
     },
     close: async () => {
       closeController.abort();
+      const ended = client.end().then(() => listening);
       // A server that does not respond must not delay the shutdown.
-      await waitAtMost(
-        1_000,
-        client.end().then(() => listening),
-      );
+      await waitAtMost(1_000, ended);
     },
   };
 
@@ -120,7 +126,7 @@ export async function listenOnPostgres(
     const newClient = new pg.Client({
       ...createClientConfig(url),
       application_name: 'nutpost listening',
-      // A busy server may take seconds. If it vanishes, updates from other processes are late by this time.
+      // A busy server may take seconds. If the server vanishes, notifications are late by this time.
       query_timeout: 5_000,
     });
     // An unhandled 'error' event ends the process.
@@ -135,7 +141,7 @@ export async function listenOnPostgres(
       await assertWritable(newClient);
       await newClient.query(channels.map((channel) => `listen ${channel}`).join('; '));
     } catch (error) {
-      // Not awaited, because a server that has vanished does not respond to it.
+      // Not awaited, because a server that has vanished does not confirm the end.
       newClient.end().catch(() => undefined);
       throw error;
     }
@@ -156,11 +162,11 @@ export async function listenOnPostgres(
         await reconnect(lastAliveAtMs);
       }
     }
-    // `close` ends the client of that moment, but `reconnect` may have opened another one since.
+    // `close` ended the client of that time, but `reconnect` may have opened another one since.
     await client.end();
   }
 
-  /** Sends queries, because a connection without notifications would not show that its server has vanished. */
+  /** Returns the error, or null if the connection was closed. Its heartbeats detect a server that has vanished. */
   async function waitForDisconnect(): Promise<Error | null> {
     const disconnected = Promise.withResolvers<Error | null>();
     client.once('error', disconnected.resolve);
@@ -187,7 +193,7 @@ export async function listenOnPostgres(
     for (let failures = 1; !signal.aborted; failures += 1) {
       try {
         client = await connect();
-        // If the clock was set back meanwhile, missed changes may have times before `sinceMs`.
+        // The clock may have been set back.
         await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
         return;
       } catch (error) {

@@ -5,21 +5,22 @@ import { DatabaseUnavailableError } from '../errors.ts';
 import { CONNECT_TIMEOUT_MS, MAX_PREPARED_STATEMENTS, RECONNECT_BACKOFF } from './limits.ts';
 
 interface PostgresPoolOptions {
+  /** Called for each new connection. Rejects if the connection must not be used. */
   checkConnection: (client: pg.PoolClient) => Promise<void>;
   reportError: (error: Error) => void;
-  /** False behind a pooler that shares connections: PgBouncer before 1.21 cannot prepare statements there. */
+  /** False behind a pooler that shares connections, because PgBouncer before 1.21 cannot prepare statements there. */
   shouldPrepare: boolean;
 }
 
-/** The attempts to reach a server after a failure. They end when a connection works. */
+/** The time from a failure of the server until a new connection works. */
 interface Recovery {
   startedAtMs: number;
   lastError: Error;
 }
 
 /**
- * A pool that survives the failover of its server (ADR 39). After a failure, it uses no earlier connection, because
- * all of them lead to the same server. It opens one connection at a time until one works, while queries wait. It never
+ * A pool that survives the failover of its server (ADR 39). After a failure, all earlier connections are stale, because
+ * they lead to the failed server. The pool opens one connection at a time until one works, while queries wait. It never
  * repeats a query.
  */
 export class PostgresPool implements KyselyPool {
@@ -28,8 +29,9 @@ export class PostgresPool implements KyselyPool {
   readonly #pool: pg.Pool;
   readonly #options: PostgresPoolOptions;
   readonly #statementNames = new Map<string, string>();
-  /** Counts failures. A connection of an earlier generation is stale. */
+  /** Incremented at each failure. Connections of earlier generations are stale. */
   #generation = 0;
+  /** The generations of the connections that have passed `checkConnection`. */
   readonly #generations = new WeakMap<pg.PoolClient, number>();
   #recovery: Recovery | null = null;
   #waitingCount = 0;
@@ -46,7 +48,7 @@ export class PostgresPool implements KyselyPool {
 
   /** Waits for a starting server, and then for a free connection. @throws DatabaseUnavailableError */
   async connect(): Promise<PostgresPoolClient> {
-    // A waiting request holds about 10 KB. `pg.Pool` would not limit them.
+    // `pg.Pool` does not limit them, and the request of each waiting query holds about 10 KB.
     if (this.#waitingCount >= 5_000) {
       throw new DatabaseUnavailableError(new Error('too many queries wait for a connection'));
     }
@@ -68,13 +70,13 @@ export class PostgresPool implements KyselyPool {
   }
 
   async #connectWhenReachable(): Promise<pg.PoolClient> {
-    const startedAtMs = performance.now();
-    const outageMs = startedAtMs - (this.#recovery?.startedAtMs ?? startedAtMs);
-    // In a long outage, queries must not pile up, and a shutdown must stay quick.
-    const maxWaitMs = Math.max(CONNECT_TIMEOUT_MS - outageMs, 1_000);
+    const nowMs = performance.now();
+    const outageStartedAtMs = this.#recovery?.startedAtMs ?? nowMs;
+    // Later queries in a long outage wait for a second only, so that they do not pile up or delay a shutdown.
+    const deadlineMs = Math.max(outageStartedAtMs + CONNECT_TIMEOUT_MS, nowMs + 1_000);
     for (;;) {
       if (this.#recovery !== null) {
-        await this.#waitForRecovery(this.#recovery, startedAtMs + maxWaitMs);
+        await this.#waitForRecovery(this.#recovery, deadlineMs);
       }
       try {
         return await this.#takeConnection();
@@ -94,7 +96,7 @@ export class PostgresPool implements KyselyPool {
     for (;;) {
       const client = await this.#pool.connect();
       if (!this.#generations.has(client)) {
-        // The pool's `onConnect` could do this check, but would wait until a vanished server confirms the close.
+        // Not in the pool's `onConnect`: if that rejects, the pool waits until a vanished server confirms the close.
         const generation = this.#generation;
         try {
           await this.#options.checkConnection(client);
@@ -116,7 +118,7 @@ export class PostgresPool implements KyselyPool {
   }
 
   async #waitForRecovery(recovery: Recovery, deadlineMs: number): Promise<void> {
-    // Polls, because one promise for all queries would keep a reaction of each query that gave up in the outage.
+    // Polls, because a shared promise would keep each query that has given up in memory until the end of the outage.
     while (this.#recovery === recovery) {
       const remainingMs = deadlineMs - performance.now();
       if (remainingMs <= 0) {
@@ -134,7 +136,7 @@ export class PostgresPool implements KyselyPool {
     }
   }
 
-  /** Opens one connection at a time. The first attempt also closes all idle stale connections. */
+  /** Opens one connection at a time until one works. The first attempt also closes all idle stale connections. */
   async #recover(recovery: Recovery): Promise<void> {
     for (let failures = 1; !this.#pool.ending; failures += 1) {
       try {
@@ -151,19 +153,20 @@ export class PostgresPool implements KyselyPool {
   }
 
   #createQueryRunner(client: pg.PoolClient): PostgresPoolClient {
-    // Set by the first error after which the connection is unusable: after a timeout, for example, the next response
-    // may belong to the failed query. All later queries fail with it, including a rollback, because Kysely reports only
-    // the rollback's error.
+    // The error that made the connection unusable. After a timeout, for example, the next response may belong to the
+    // failed query. All later queries fail with the same error. That includes a rollback, because Kysely reports only the
+    // rollback's error.
     let connectionError: DatabaseUnavailableError | null = null;
     const query = async (text: string, values: readonly unknown[] = []) => {
       if (connectionError !== null) {
         throw connectionError;
       }
+      // Statements without values, such as `begin`, have no plan worth keeping.
       const name = values.length === 0 ? null : this.#nameStatement(text);
       try {
         const result = await client.query({ text, values: [...values], ...(name && { name }) });
         const { command, rowCount, rows } = result;
-        // Minor garbage collections do not free pg's objects of finished queries. With rows, they would take 150 MB.
+        // pg keeps results until a major garbage collection. Under load, their rows would take 150 MB.
         result.rows = [];
         return { command, rowCount, rows };
       } catch (cause) {
@@ -172,7 +175,7 @@ export class PostgresPool implements KyselyPool {
         if (failedPart === 'statement') {
           throw error;
         }
-        // A query on a stale connection may fail late. That shows nothing about the connections opened since.
+        // A failure of a stale connection shows nothing about the current server.
         if (failedPart === 'server' && !this.#isStale(client)) {
           this.#generation += 1;
           this.#startRecovery(error);
@@ -189,7 +192,7 @@ export class PostgresPool implements KyselyPool {
     };
   }
 
-  /** Returns the name of a prepared statement, which is the same on every connection; null if there are too many. */
+  /** Returns the name under which each connection prepares the statement; null if it is not to be prepared. */
   #nameStatement(text: string): string | null {
     const names = this.#statementNames;
     const canAdd = this.#options.shouldPrepare && names.size < MAX_PREPARED_STATEMENTS;
@@ -200,19 +203,20 @@ export class PostgresPool implements KyselyPool {
   }
 }
 
-/** What is wrong: the statement, this connection, or the server of all connections. */
+/** Decides what has failed: the statement, this connection, or the server of all connections. */
 function classifyError(error: Error): 'statement' | 'connection' | 'server' {
   if (isBusyError(error)) {
     return 'connection';
   }
-  const code = error instanceof pg.DatabaseError ? (error.code ?? '') : null;
-  if (code === null || SERVER_FAILURE_CODE.test(code)) {
+  const isResponse = error instanceof pg.DatabaseError;
+  const code = isResponse ? (error.code ?? '') : '';
+  if (!isResponse || SERVER_FAILURE_CODE.test(code)) {
     return 'server';
   }
   return CONNECTION_FAILURE_CODE.test(code) ? 'connection' : 'statement';
 }
 
-/** The errors of `pg.Pool` and of PgBouncer if all connections stay in use. */
+/** Recognises the errors of `pg.Pool` and of PgBouncer for a wait in which no connection became free. */
 function isBusyError(error: Error): boolean {
   return ['timeout exceeded when trying to connect', 'query_wait_timeout'].includes(error.message);
 }

@@ -1,33 +1,37 @@
 import pg from 'pg';
 import '../connect-attempt-timeout.ts';
 import { OperatorError } from '../errors.ts';
-import { CONNECT_TIMEOUT_MS, MAX_LIFETIME_SECONDS, STATEMENT_TIMEOUT_MS } from './limits.ts';
+import { CONNECT_TIMEOUT_MS, CONNECTION_LIFETIME_SECONDS, STATEMENT_TIMEOUT_MS } from './limits.ts';
 
-/** Queries of commands may read whole tables, and may pause. Commands and the doctor also work on a read-only server. */
-export type DatabaseUser = 'service' | 'command' | 'doctor';
+/** Only the service needs a writable server. Only commands may read whole tables, or pause in a transaction. */
+export type ConnectionPurpose = 'service' | 'command' | 'doctor';
 
 type OnError = (error: Error) => void;
 
-export function createPool(url: string, onConnectionError: OnError, user: DatabaseUser): pg.Pool {
+export function createPool(
+  url: string,
+  onConnectionError: OnError,
+  purpose: ConnectionPurpose,
+): pg.Pool {
   return createPgPool(url, onConnectionError, {
     // Few enough for many processes on one server.
     max: 10,
-    maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
-    // Idle connections stay open, because opening a connection takes as long as ten queries.
-    idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
-    // For a server that has vanished or waits for a standby. Whether a commit succeeded is then unknown.
-    ...(user !== 'command' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
+    maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
+    // Idle connections stay open as long, because opening a connection takes as long as ten queries.
+    idleTimeoutMillis: CONNECTION_LIFETIME_SECONDS * 1000,
+    // Ends queries on a server that has vanished or waits for a standby. A commit may have succeeded nevertheless.
+    ...(purpose !== 'command' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
   });
 }
 
 /** Creates the pool for migrations, whose statements may take hours on large tables. */
 export function createMigrationPool(url: string, onConnectionError: OnError): pg.Pool {
-  const settings = {
-    // Kysely first waits for its lock and then migrates.
+  return createPgPool(url, onConnectionError, {
+    // Kysely migrates on the connection that holds its lock.
     max: 1,
-    onConnect: (client: pg.ClientBase) => setSessionSettings(client, 0, 0),
-  };
-  return createPgPool(url, onConnectionError, settings);
+    onConnect: (client: pg.ClientBase) =>
+      setSession(client, { statement_timeout: 0, idle_in_transaction_session_timeout: 0 }),
+  });
 }
 
 function createPgPool(url: string, onConnectionError: OnError, settings: pg.PoolConfig): pg.Pool {
@@ -50,23 +54,28 @@ export function createClientConfig(url: string): pg.ClientConfig {
   };
 }
 
-/** Parses bigint columns as numbers, as SQLite does. All counters, amounts and times are below 2^53. */
+/** Parses bigint columns as numbers, like SQLite. That is exact, because all values are below 2^53. */
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
   return oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format);
 }
 
 /**
- * Sets the settings of a new connection of the pool. Behind a pooler that shares connections between transactions, other
- * clients would get them, so the role must have them there ({@link assertRequiredSettings}).
+ * Changes the session of a new connection. Not for a pooler that shares connections, because the session would then be
+ * used by other clients. There the role must have the settings ({@link assertRequiredSettings}).
  */
-export function prepareConnection(client: pg.ClientBase, user: DatabaseUser): Promise<void> {
-  // The row locks of a client that has vanished would block the payments of a recipient for ever.
-  return user === 'command'
-    ? setSessionSettings(client, 30_000, 0)
-    : setSessionSettings(client, STATEMENT_TIMEOUT_MS, 10_000);
+export function prepareConnection(
+  client: pg.ClientBase,
+  purpose: ConnectionPurpose,
+): Promise<void> {
+  const isCommand = purpose === 'command';
+  return setSession(client, {
+    statement_timeout: isCommand ? 30_000 : STATEMENT_TIMEOUT_MS,
+    // Ends the transactions of a process that has vanished, because their row locks block payments.
+    idle_in_transaction_session_timeout: isCommand ? 0 : 10_000,
+  });
 }
 
-/** The defaults of PostgreSQL on which the queries rely. The server, the database or the role may have others. */
+/** The queries rely on these defaults of PostgreSQL, which the server, the database or the role may override. */
 const REQUIRED_SETTINGS = {
   // In a stricter level, concurrent transactions fail instead of waiting for each other.
   default_transaction_isolation: 'read committed',
@@ -74,24 +83,14 @@ const REQUIRED_SETTINGS = {
   lock_timeout: '0',
 };
 
-/** Not in the pool's configuration, because PgBouncer rejects unknown start parameters. A timeout of 0 means none. */
-async function setSessionSettings(
+/** Sends a query, because PgBouncer rejects these settings in a startup message. Timeouts in ms; 0: none. */
+async function setSession(
   client: pg.ClientBase,
-  statementTimeoutMs: number,
-  idleTransactionTimeoutMs: number,
+  timeouts: { statement_timeout: number; idle_in_transaction_session_timeout: number },
 ): Promise<void> {
-  const settings = {
-    ...REQUIRED_SETTINGS,
-    statement_timeout: `${statementTimeoutMs}`,
-    idle_in_transaction_session_timeout: `${idleTransactionTimeoutMs}`,
-    idle_session_timeout: '0',
-  };
-  await queryInTime(
-    client,
-    Object.entries(settings)
-      .map(([name, value]) => `set ${name} = ${pg.escapeLiteral(value)}`)
-      .join('; '),
-  );
+  const settings = Object.entries({ ...REQUIRED_SETTINGS, ...timeouts, idle_session_timeout: 0 });
+  const statements = settings.map(([name, value]) => `set ${name} = '${value}'`);
+  await queryInTime(client, statements.join('; '));
 }
 
 export async function assertUtf8(client: pg.ClientBase): Promise<void> {
@@ -103,7 +102,7 @@ export async function assertUtf8(client: pg.ClientBase): Promise<void> {
   }
 }
 
-/** @throws OperatorError if a session, which this process must not change, lacks a setting that the queries rely on */
+/** Checks the settings of a session that this process must not change. @throws OperatorError if one is wrong */
 export async function assertRequiredSettings(client: pg.ClientBase): Promise<void> {
   for (const [name, required] of Object.entries(REQUIRED_SETTINGS)) {
     const value = await readSetting(client, name);
@@ -127,7 +126,7 @@ async function readSetting(client: pg.ClientBase, name: string): Promise<string 
   return (await queryInTime(client, text)).rows[0]?.value;
 }
 
-/** Runs a query on a connection that is not used yet, whose server may have vanished. */
+/** Runs a short query with a timeout, because the server may have vanished. */
 function queryInTime(client: pg.ClientBase, text: string): Promise<pg.QueryResult> {
   // The types of pg lack `query_timeout` for a single query.
   const query = { text, query_timeout: CONNECT_TIMEOUT_MS };

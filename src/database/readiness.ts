@@ -19,8 +19,10 @@ interface ReadinessOptions {
 
 const UNREACHABLE = { database: 'failing', migrations: 'unknown' } as const;
 
+/** Answers whether load balancers should send requests to this process. */
 export class Readiness {
   readonly #options: ReadinessOptions;
+  /** Set by the service. */
   phase: 'starting' | 'serving' | 'stopping' = 'starting';
   #pendingCheck: Promise<void> | null = null;
   #checkedAtMs = Number.NEGATIVE_INFINITY;
@@ -30,7 +32,7 @@ export class Readiness {
     this.#options = options;
   }
 
-  /** If the database does not respond in time, returns its previous check; `listen` shows whether it has vanished. */
+  /** If the database does not respond within 2 s, its previous check counts. The check `listen` detects its loss. */
   async getStatus(): Promise<ReadinessStatus> {
     const { isListening, isWritable, monotonicMs } = this.#options;
     // Any client may request `/health/ready`, so there is at most one query in a second.
@@ -38,7 +40,7 @@ export class Readiness {
       this.#checkedAtMs = monotonicMs();
       this.#pendingCheck = this.#checkDatabase();
     }
-    // Otherwise the process is not ready anyway, and load balancers should know at once.
+    // A process that is not listening is not ready anyway, and load balancers should learn that at once.
     if (isListening()) {
       await waitAtMost(2_000, this.#pendingCheck);
     }
@@ -46,8 +48,8 @@ export class Readiness {
     const database = isWritable() ? this.#lastCheck.database : 'failing';
     const checks: ReadinessStatus['checks'] = { ...this.#lastCheck, database, listen };
     const isReady = Object.values(checks).every((result) => result === 'ok');
-    const health = isReady ? 'ready' : 'failing';
-    return { status: this.phase === 'serving' ? health : this.phase, checks };
+    const servingStatus = isReady ? 'ready' : 'failing';
+    return { status: this.phase === 'serving' ? servingStatus : this.phase, checks };
   }
 
   async #checkDatabase(): Promise<void> {
@@ -56,9 +58,11 @@ export class Readiness {
       const migrations = (await areMigrationsApplied()) ? 'ok' : 'failing';
       this.#lastCheck = { database: 'ok', migrations };
     } catch (error) {
-      // If the process is only busy, it stays ready, because its requests would overload the other processes.
+      // A process that is merely busy keeps its status, because its requests would overload the other processes.
       const isBusy = error instanceof DatabaseUnavailableError && isWritable();
-      this.#lastCheck = isBusy ? this.#lastCheck : UNREACHABLE;
+      if (!isBusy) {
+        this.#lastCheck = UNREACHABLE;
+      }
     }
     this.#pendingCheck = null;
   }

@@ -18,13 +18,13 @@ export interface DatabaseSchema {
     pubkey: string;
     /** The username in lower case. Its row in `usernames` has the status `in_use`. */
     name: string | null;
-    /** Null: the operator's default mint. */
+    /** Null, as in `lock_quotes`: the operator's default. */
     mint_url: string | null;
     lock_quotes: 0 | 1 | null;
     /** The number of payments received, which is the `paid_seq` of the newest one. */
     paid_count: Generated<number>;
     last_paid_at: number | null;
-    /** The start of a second. Payments before it are listed; new ones are dated at or after it (ADR 40). */
+    /** The start of a second. Wallets may have read the list up to it, so new payments are dated at or after it (ADR 40). */
     listed_until: Generated<number>;
     /** The last block; it is in force if `unblocked_at` is null. */
     blocked_at: number | null;
@@ -42,7 +42,7 @@ export interface DatabaseSchema {
     locked: 0 | 1;
     created_at: number;
     expires_at: number;
-    /** When the payment was recorded, or the next second if wallets have read that one (ADR 40). */
+    /** When the payment was recorded, or the next second if wallets had read that second already (ADR 40). */
     paid_at: number | null;
     /** The position among the recipient's payments, from 1 without gaps; null before the payment. */
     paid_seq: number | null;
@@ -79,6 +79,7 @@ export interface DatabaseSchema {
     fetched_at: number;
     /** When the mint last answered a poll, up to a minute late. */
     answered_at: number | null;
+    /** Since when all polls have failed, and why. Null while they succeed. */
     failing_since: number | null;
     failure: string | null;
   };
@@ -88,6 +89,7 @@ export interface DatabaseSchema {
   watch_processes: {
     id: string;
     lease_expires_at: number;
+    /** The address of a proxy that requests to this process came through and `TRUST_PROXY` does not contain. */
     untrusted_proxy: string | null;
     unpaid_quotes: Generated<number>;
   };
@@ -103,7 +105,7 @@ export interface DatabaseSchema {
     until: number | null;
     /** The `username_purchases` row that holds a pending name. */
     purchase: string | null;
-    /** Counts the names that the key has requested, in their order; 0 for a reserved name. */
+    /** The position among the names that the key has requested; 0 for a reserved name. */
     request_seq: Generated<number>;
   };
   /** The journal of username purchases. */
@@ -126,9 +128,9 @@ export interface DatabaseSchema {
     lease_expires_at: number | null;
     attempts: Generated<number>;
     next_attempt_at: number | null;
-    /** When a swap was first sent although the mint had just reported the token as unspent. */
+    /** When a swap was first repeated, after the mint had reported the token as unspent. */
     first_unanswered_at: number | null;
-    /** When the last swap was sent of those that have no response. */
+    /** When the last swap was sent that has no response. */
     last_unanswered_at: number | null;
   };
   /** The proofs that paid for a purchase, by the SHA-256 of their secrets. */

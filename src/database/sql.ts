@@ -1,6 +1,6 @@
 import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
 
-// SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
+// Builds the SQL that differs between PostgreSQL and SQLite. Both understand all other SQL of this service.
 
 type AnyDatabase = Pick<Kysely<unknown>, 'getExecutor'>;
 
@@ -8,7 +8,7 @@ export function isSqlite(db: AnyDatabase): boolean {
   return db.getExecutor().adapter instanceof SqliteAdapter;
 }
 
-/** Builds the condition that a column has one of these values, which are a single parameter of a prepared statement. */
+/** Builds the condition that a column has one of these values. They are a single parameter: their number may vary. */
 export function columnInValues<Value extends string | number>(
   db: AnyDatabase,
   column: string,
@@ -16,8 +16,8 @@ export function columnInValues<Value extends string | number>(
   values: readonly Value[],
 ): RawBuilder<boolean> {
   const rows = values.map((value) => ({ value }));
-  const listed = jsonRows(db, { value: type }, rows);
-  return columnInSubquery(db, column, sql`select value from ${listed} as listed`);
+  const valueTable = jsonRows(db, { value: type }, rows);
+  return columnInSubquery(db, column, sql`select value from ${valueTable} as listed`);
 }
 
 export function columnInSubquery(
@@ -33,19 +33,19 @@ export function columnInSubquery(
 
 type JsonColumnType = 'text' | 'bigint';
 
-/** Builds a subquery that returns these rows from a single parameter: `from ${jsonRows(...)} as added`. */
+/** Builds a subquery that returns these rows, which are a single parameter: `from ${jsonRows(...)} as added`. */
 export function jsonRows<Column extends string>(
   db: AnyDatabase,
   columns: Readonly<Record<Column, JsonColumnType>>,
   rows: readonly Readonly<Record<Column, string | number | null>>[],
 ): RawBuilder<unknown> {
   const json = JSON.stringify(rows);
-  const entries = Object.entries<JsonColumnType>(columns);
+  const columnTypes = Object.entries<JsonColumnType>(columns);
   if (isSqlite(db)) {
-    const fields = entries.map(([name]) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`);
+    const fields = columnTypes.map(([name]) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`);
     return sql`(select ${sql.join(fields)} from json_each(${json}))`;
   }
-  const fields = entries.map(([name, type]) => sql`${sql.ref(name)} ${sql.raw(type)}`);
+  const fields = columnTypes.map(([name, type]) => sql`${sql.ref(name)} ${sql.raw(type)}`);
   return sql`(select * from json_to_recordset(${json}::json) as record (${sql.join(fields)}))`;
 }
 
@@ -57,18 +57,19 @@ export function lockRows(
   return sql.raw(isSqlite(db) ? '' : lock);
 }
 
-/** Builds an expression for the time of the database's clock, which all processes share, in ms since 1970. */
+/** Builds the current time by the database's clock, which all processes share, in milliseconds since 1970. */
 export function databaseNow(db: AnyDatabase): RawBuilder<number> {
   return isSqlite(db)
     ? sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }
 
-/** Evaluated once per statement, so that PostgreSQL can use an index on times. */
+/** Builds {@link databaseNow} as a value that is the same in the whole statement, so that PostgreSQL can use an index. */
 export function statementNow(db: AnyDatabase): RawBuilder<number> {
   return sql<number>`(select ${databaseNow(db)})`;
 }
 
+/** Converts a boolean to its column value. SQLite has no booleans. */
 export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;
 }

@@ -2,22 +2,6 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlit
 import { isSqliteBusy } from './errors.ts';
 import { MAX_PREPARED_STATEMENTS, MAX_WAL_BYTES } from './limits.ts';
 
-export interface SqliteResult {
-  rows: unknown[];
-  changes: number | bigint;
-  /** Whether this statement committed changes. If so, the disk works. */
-  hasCommittedChanges: boolean;
-  notifications: [channel: string, payload: string][];
-}
-
-export interface SqliteConnectionOptions {
-  file: string;
-  /** `switch to WAL`: also writes, after it has made the file's journal a write-ahead log. */
-  mode: 'read' | 'write' | 'switch to WAL';
-  /** How long a statement waits for the lock of another process, blocking the thread. */
-  busyTimeoutMs: number;
-}
-
 /** A connection to SQLite that caches prepared statements. When a commit returns, its changes are on the disk. */
 export class SqliteConnection {
   readonly #database: DatabaseSync;
@@ -25,28 +9,30 @@ export class SqliteConnection {
   readonly #isReader: boolean;
   readonly #statements = new Map<string, { statement: StatementSync; returnsRows: boolean }>();
   readonly #totalChangesStatement: StatementSync;
+  /** The notifications of the open transaction. */
   #notifications: SqliteResult['notifications'] = [];
   #lastTotalChanges = 0;
-  /** False after a write timed out, until one succeeds. Otherwise each queued write would wait for the whole timeout. */
+  /** False after a write timed out, until one succeeds, so that queued writes do not wait for the timeout one by one. */
   #shouldRetryWhenBusy = true;
 
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
     this.#isReader = mode === 'read';
-    // Another process may be closing the database, or recovering it after a crash.
+    // Waits for another process that is closing the database, or recovering it after a crash.
     this.#database = new DatabaseSync(file, { timeout: 5_000 });
     try {
       this.#database.exec(`
         pragma synchronous = full;
         pragma foreign_keys = on;
-        -- Pages of 4 KB. Checkpoints are rare, because invoices change mostly the same pages.
+        -- Pages of 4 KB. So many, because invoices change mostly the same pages, which a checkpoint writes once.
         pragma wal_autocheckpoint = 4000;
         pragma cache_size = -16000; -- KB
         pragma journal_size_limit = ${MAX_WAL_BYTES};
         ${mode === 'switch to WAL' ? 'pragma journal_mode = wal;' : ''}
-        -- Fails if the file is not a database.
+        -- Throws if the file is not a database.
         select count(*) from sqlite_schema;
         ${this.#isReader ? 'pragma query_only = on;' : ''}
+        -- The method run waits by itself.
         pragma busy_timeout = 0;
       `);
       this.#totalChangesStatement = this.#database.prepare('select total_changes() as count');
@@ -54,7 +40,7 @@ export class SqliteConnection {
       this.#database.close();
       throw error;
     }
-    // Has the name of PostgreSQL's function, so that the same statement works on both databases.
+    // Named like PostgreSQL's function, so that the same statement works on both databases.
     this.#database.function('pg_notify', (channel, payload) => {
       this.#notifications.push([String(channel), String(payload)]);
       return null;
@@ -70,13 +56,12 @@ export class SqliteConnection {
       if (this.#database.isTransaction) {
         return { ...result, hasCommittedChanges: false, notifications: [] };
       }
-      const notifications = this.#notifications;
-      const hasCommittedChanges = this.#resetAfterTransaction();
-      this.#shouldRetryWhenBusy ||= hasCommittedChanges;
-      return { ...result, hasCommittedChanges, notifications };
+      const { hasChanges, notifications } = this.#endTransaction();
+      this.#shouldRetryWhenBusy ||= hasChanges;
+      return { ...result, hasCommittedChanges: hasChanges, notifications };
     } catch (error) {
       if (!this.#database.isTransaction) {
-        this.#resetAfterTransaction();
+        this.#endTransaction();
       }
       throw error;
     }
@@ -87,7 +72,7 @@ export class SqliteConnection {
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
     }
-    this.#resetAfterTransaction();
+    this.#endTransaction();
   }
 
   close(): void {
@@ -128,20 +113,38 @@ export class SqliteConnection {
           this.#shouldRetryWhenBusy = this.#isReader;
           throw error;
         }
-        // SQLite's own busy handler would wait for up to 100 ms.
+        // SQLite's own busy handler would sleep for up to 100 ms.
         sleepSync(2);
       }
     }
   }
 
-  /** Discards the collected notifications. Returns whether rows changed since the last call. */
-  #resetAfterTransaction(): boolean {
+  /** Returns the notifications of the transaction that has ended, and whether it changed rows. */
+  #endTransaction(): { hasChanges: boolean; notifications: SqliteResult['notifications'] } {
+    const notifications = this.#notifications;
     this.#notifications = [];
     const totalChanges = Number(this.#totalChangesStatement.get()?.['count']);
     const hasChanges = totalChanges > this.#lastTotalChanges;
     this.#lastTotalChanges = totalChanges;
-    return hasChanges;
+    return { hasChanges, notifications };
   }
+}
+
+export interface SqliteConnectionOptions {
+  file: string;
+  /** A connection that switches the file to a write-ahead log also writes. */
+  mode: 'read' | 'write' | 'switch to WAL';
+  /** How long a statement waits for the lock of another process, blocking the thread. */
+  busyTimeoutMs: number;
+}
+
+export interface SqliteResult {
+  rows: unknown[];
+  changes: number | bigint;
+  /** Whether this statement committed changes. If so, the disk works. */
+  hasCommittedChanges: boolean;
+  /** Those that this statement committed. */
+  notifications: [channel: string, payload: string][];
 }
 
 export function sleepSync(ms: number): void {

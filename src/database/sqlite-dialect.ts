@@ -14,7 +14,7 @@ import { isSqliteFailure } from './errors.ts';
 import type { SqliteConnection, SqliteResult } from './sqlite-connection.ts';
 import type { SqliteWorker } from './sqlite-worker.ts';
 
-/** Matches statements that neither write nor notify. If a write matches by mistake, the reading connection fails. */
+/** Matches statements that neither write nor notify. If it matched a write by mistake, the reader would reject that. */
 const READ_ONLY_STATEMENT = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
 export function createSqliteDialect(driver: SqliteDriver): Dialect {
@@ -32,15 +32,16 @@ class NodeSqliteAdapter extends SqliteAdapter {
     return true;
   }
 
-  /** Otherwise Kysely would make reads wait for writes. The driver itself runs writes one after the other. */
+  /** Keeps Kysely from running one query at a time. {@link SqliteDriver} does so for writes. */
   override get supportsMultipleConnections(): boolean {
     return true;
   }
 }
 
-/** One query or transaction. All of them share the connections of {@link SqliteDriver}. */
+/** One query or transaction of Kysely, which uses the connections of {@link SqliteDriver}. */
 class SqliteSession implements DatabaseConnection {
   readonly #driver: SqliteDriver;
+  /** The connection of a read-only transaction. */
   snapshot: SqliteConnection | null = null;
 
   constructor(driver: SqliteDriver) {
@@ -66,15 +67,16 @@ interface SqliteDriverOptions {
 }
 
 /**
- * Runs writes and transactions on one connection, one after the other. Runs other reads on a second connection, so
- * that they do not wait for commits. A read-only transaction has its own connection.
+ * Runs writes and transactions on one connection (the writer), one after the other. Runs other reads on a second one
+ * (the reader), so that they do not wait for commits. Opens a connection for each read-only transaction.
  */
 export class SqliteDriver implements Driver {
   readonly #options: SqliteDriverOptions;
   readonly #reader: SqliteConnection;
   #closing: Promise<void> | null = null;
+  /** True after a failure, until a write succeeds. */
   #hasFailed = false;
-  /** The transaction that uses the writing connection. `end` resolves when the transaction is over. */
+  /** The transaction that uses the writer. `end` resolves when the transaction is over. */
   #transaction: { session: SqliteSession; end: PromiseWithResolvers<void> } | null = null;
 
   constructor(options: SqliteDriverOptions) {
@@ -98,8 +100,8 @@ export class SqliteDriver implements Driver {
     parameters: readonly unknown[] = [],
   ): Promise<SqliteResult> {
     const isInTransaction = this.#transaction?.session === session;
-    const reader =
-      session.snapshot ?? (!isInTransaction && READ_ONLY_STATEMENT.test(sql) ? this.#reader : null);
+    const canUseReader = !isInTransaction && READ_ONLY_STATEMENT.test(sql);
+    const reader = session.snapshot ?? (canUseReader ? this.#reader : null);
     if (reader !== null) {
       return this.#convertFailures(() => reader.run(sql, parameters));
     }
@@ -119,7 +121,7 @@ export class SqliteDriver implements Driver {
     }
     await this.#withWriter(session, (writer) => {
       this.#transaction = { session, end: Promise.withResolvers() };
-      // Locks at once: a transaction that starts with a read cannot write after another process has written.
+      // Takes the lock at once: a transaction that began with a read could not write after another process has written.
       return writer.run('begin immediate', []);
     });
   }
@@ -146,13 +148,13 @@ export class SqliteDriver implements Driver {
     return this.#closing;
   }
 
-  /** Closes the writer last, because closing the last connection runs a checkpoint, which blocks its thread. */
+  /** Closes the writer last, because closing the last connection runs a checkpoint, which blocks that thread. */
   async #close(): Promise<void> {
     this.#reader.close();
     await this.#options.writer.close();
   }
 
-  /** Must not wait between the check and the use of the writer, which another session could take meanwhile. */
+  /** Waits for the transaction of another session, then calls `use` before a third one can begin. */
   async #withWriter<T>(session: SqliteSession, use: (writer: SqliteWorker) => Promise<T>) {
     while (this.#transaction !== null && this.#transaction.session !== session) {
       await this.#transaction.end.promise;

@@ -35,18 +35,18 @@ export class SqliteWorker {
   }
 
   private constructor() {
-    // Without an 'error' listener, a bug in the worker ends the process.
+    // It has no 'error' listener, so that a bug in the worker ends the process.
     this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
       workerData: SQLITE_WORKER_MARK,
       env: createWorkerEnvironment(),
     });
     this.#worker.on('message', (reply: WorkerReply) => {
-      const pending = this.#pending.shift();
+      const request = this.#pending.shift();
       if ('error' in reply) {
         const { message, errcode } = reply.error;
-        pending?.reject(Object.assign(new Error(message), { errcode }));
+        request?.reject(Object.assign(new Error(message), { errcode }));
       } else {
-        pending?.resolve(reply.result);
+        request?.resolve(reply.result);
       }
     });
     this.#worker.once('exit', () => {
@@ -64,7 +64,7 @@ export class SqliteWorker {
     await this.#send({ kind: 'rollback' });
   }
 
-  /** Whether a statement has been pending for longer than any write waits for a lock, so the disk does not respond. */
+  /** True if a statement takes longer than any write waits for a lock, because the disk does not respond. */
   get isStuck(): boolean {
     const [oldest] = this.#pending;
     return oldest !== undefined && performance.now() - oldest.sentAtMs > 6_000;
@@ -105,24 +105,26 @@ function runWorker(port: MessagePort): void {
         connection = new SqliteConnection(request.options);
       } else if (request.kind === 'run') {
         result = connection?.run(request.sql, request.parameters) ?? null;
+      } else if (request.kind === 'rollback') {
+        connection?.rollback();
       } else {
-        connection?.[request.kind]();
+        connection?.close();
       }
       port.postMessage({ result } satisfies WorkerReply);
     } catch (error) {
       const { message } = error as Error;
-      const reply: WorkerReply = { error: { message, errcode: sqliteResultCode(error) } };
-      port.postMessage(reply);
+      const errcode = sqliteResultCode(error);
+      port.postMessage({ error: { message, errcode } } satisfies WorkerReply);
     }
     const tookMs = performance.now() - startedAtMs;
     if (result?.hasCommittedChanges && tookMs >= 10) {
-      // Lets other processes take the lock.
+      // Without pauses, commands could not take the lock while the service writes.
       sleepSync(tookMs / 20);
     }
   });
 }
 
-/** The tests' own worker threads import this file too. */
+/** Distinguishes this thread from the workers of tests, which import this file too. */
 const SQLITE_WORKER_MARK = 'nutpost SQLite worker';
 
 if (parentPort !== null && workerData === SQLITE_WORKER_MARK) {

@@ -4,14 +4,14 @@ import { jsonRows } from './sql.ts';
 
 export type Db = Kysely<DatabaseSchema>;
 
-/** For queries that are only correct together with others. A `Db` is not assignable to it. */
+/** An open transaction, for queries that are only correct together with others. A `Db` is not assignable to it. */
 export type Tx = Transaction<DatabaseSchema>;
 
 export function transaction<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
   return db.transaction().execute(work);
 }
 
-/** Also rolls back if `work` returns false. Returns the result of `work`. */
+/** Runs a transaction, and rolls it back if `work` returns false. Returns whether it was committed. */
 export async function tryTransaction(db: Db, work: (tx: Tx) => Promise<boolean>): Promise<boolean> {
   const rollback = new Error('rollback');
   try {
@@ -29,7 +29,7 @@ export async function tryTransaction(db: Db, work: (tx: Tx) => Promise<boolean>)
   }
 }
 
-/** Runs `work`, which may only read, on a snapshot that is taken at its first read. Does not block writers. */
+/** Runs `work`, which may only read. All of its reads see the database as it is at the first one. Blocks no writers. */
 export function snapshot<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
   return db
     .transaction()
@@ -38,7 +38,7 @@ export function snapshot<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Pro
     .execute(work);
 }
 
-/** Notifies all listening processes at commit (NOTIFY). Each payload must have less than 8,000 bytes. */
+/** Sends notifications to all listening processes when `tx` commits. Each payload must have less than 8,000 bytes. */
 export async function notify(tx: Tx, channel: string, payloads: readonly string[]): Promise<void> {
   if (payloads.length === 0) {
     return;

@@ -6,7 +6,7 @@ export type EventVerifier = (event: Event) => boolean;
 
 let wasmLoaded: Promise<void> | undefined;
 
-/** WebAssembly is four times as fast as JavaScript. */
+/** Loads the WebAssembly version, which is four times as fast as the one in JavaScript. */
 function loadNostrWasm(): Promise<void> {
   wasmLoaded ??= initNostrWasm().then(setNostrWasm);
   return wasmLoaded;
@@ -19,7 +19,7 @@ export async function loadEventVerifier(): Promise<EventVerifier> {
 
 export type EventSigner = Awaited<ReturnType<typeof loadEventSigner>>;
 
-/** Creates a signer of events. If it signs an event again, the id is the same, but not the signature. */
+/** Creates a signer of events. Two signatures of the same template have the same event id, but differ. */
 export async function loadEventSigner(secretKey: string) {
   await loadNostrWasm();
   const secretKeyBytes = Buffer.from(secretKey, 'hex');

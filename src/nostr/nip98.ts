@@ -3,13 +3,12 @@ import { tryParseJson } from '../untrusted-text.ts';
 import { type NostrEvent, nostrEventSchema } from './event-schema.ts';
 import type { EventVerifier } from './events.ts';
 
-/** Matches an origin and a path, without credentials, query or fragment. */
-const URL_WITHOUT_QUERY = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
-
+/** The request, to which the event must belong. */
 export interface Nip98Expectation {
   method: string;
-  /** As the client sent it. */
+  /** As the client sent it, not normalised. */
   pathname: string;
+  /** Origins of this service. */
   origins: readonly string[];
   nowSeconds: number;
 }
@@ -18,7 +17,8 @@ export interface Nip98Expectation {
  * Verifies the NIP-98 event of a request. Accepts the same event again, because wallets that send parallel requests
  * within one second create equal events. Accepts extra tags and all variants of base64, because clients differ.
  *
- * @returns why the event is rejected; or the key and the `payload` tag, which is the signed hash of the body
+ * @param encoded the event in base64
+ * @returns why the event is rejected; or its key and its `payload` tag, the hash of the body, which the caller checks
  */
 export function verifyNip98(
   encoded: string,
@@ -35,22 +35,21 @@ export function verifyNip98(
   if (Math.abs(expected.nowSeconds - event.created_at) > 60) {
     return 'The authorization event is too old or too far in the future.';
   }
-  // The first tag of each name counts.
-  const tags = new Map(event.tags.toReversed().map(([name, value]) => [name, value]));
-  const url = tags.get('u');
+  const findTag = (name: string) => event.tags.find(([tagName]) => tagName === name)?.[1];
+  const url = findTag('u');
   if (url === undefined || !isSameResource(url, expected)) {
     return `The authorization event must sign ${expected.origins[0] ?? ''}${expected.pathname}.`;
   }
-  if (tags.get('method')?.toUpperCase() !== expected.method.toUpperCase()) {
+  if (findTag('method')?.toUpperCase() !== expected.method.toUpperCase()) {
     return `The authorization event must sign the method ${expected.method}.`;
   }
   if (!verifyEvent(event)) {
     return 'The signature of the authorization event is invalid.';
   }
-  return { pubkey: event.pubkey, payloadHash: tags.get('payload') ?? null };
+  return { pubkey: event.pubkey, payloadHash: findTag('payload') ?? null };
 }
 
-/** Also accepts the hash of the body as compact JSON, because some clients hash compact JSON but send spaced JSON. */
+/** Accepts the hash of the body, and of its compact form, because some clients hash compact JSON but send spaced JSON. */
 export function payloadHashMatches(payloadHash: string, body: Buffer): boolean {
   const signedHash = payloadHash.toLowerCase();
   if (signedHash === hash('sha256', body)) {
@@ -73,7 +72,10 @@ function isSameResource(signedUrl: string, { origins, pathname }: Nip98Expectati
   );
 }
 
-/** Removes double and trailing slashes, as some proxies do. */
+/** Matches an origin and a path, without credentials, query or fragment. */
+const URL_WITHOUT_QUERY = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
+
+/** Removes double and trailing slashes, as some proxies do. Keeps the path `/`. */
 function collapseSlashes(pathname: string): string {
   return pathname.replace(/\/{2,}/g, '/').replace(/(.)\/$/, '$1');
 }

@@ -126,13 +126,13 @@ async function findSessionProblem({ url, listenUrl }: PostgresLocation): Promise
   }
   if (listenUrl === undefined) {
     const text = `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`;
-    return database.areShared ? problem('database.pooler', text, LISTEN_URL_ADVICE) : null;
+    return database.sharesConnections ? problem('database.pooler', text, LISTEN_URL_ADVICE) : null;
   }
   const listening = await probe(listenUrl);
   let text: string | null = null;
   if ('error' in listening) {
     text = `DATABASE_LISTEN_URL: the database cannot be reached (${listening.error})`;
-  } else if (listening.areShared) {
+  } else if (listening.sharesConnections) {
     text = `DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`;
   } else if (listening.databaseId !== database.databaseId) {
     text = 'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases';
