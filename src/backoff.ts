@@ -1,9 +1,4 @@
-/**
- * Returns the pause after a number of failures in a row: `initialMs` after the first, and twice as long after each
- * further one, up to `maxMs`.
- *
- * @param failures at least 1
- */
+/** Returns the pause after so many failures in a row (at least 1). It doubles with each failure, up to `maxMs`. */
 export function computeBackoffMs(
   failures: number,
   { initialMs, maxMs }: { initialMs: number; maxMs: number },

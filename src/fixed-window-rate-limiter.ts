@@ -42,9 +42,8 @@ export class FixedWindowRateLimiter {
     return null;
   }
 
-  getCounts(keys: readonly CountedKey[]): number[] {
-    const nowMs = this.#monotonicMs();
-    return keys.map(({ key }) => this.#findWindow(key, nowMs)?.count ?? 0);
+  getCount(key: string): number {
+    return this.#findWindow(key, this.#monotonicMs())?.count ?? 0;
   }
 
   #findWindow(key: string, nowMs: number): Window | undefined {

@@ -25,11 +25,8 @@ export function createLogger(level: string, destination?: pino.DestinationStream
 }
 
 /**
- * Creates a destination that writes to standard output. If that leads to systemd's journal, each line begins with a
- * priority such as `<6>`, which the journal removes.
- *
- * @param format `auto` is `pretty` on a terminal, otherwise `json`
- * @param journalStream the device and inode of the connection to the journal, `device:inode`; null without systemd
+ * Creates a destination that writes to standard output. If that is the stream (`device:inode`) that leads to systemd's
+ * journal, each line begins with a priority such as `<6>`, which the journal removes.
  */
 export async function createLogDestination(
   format: 'auto' | 'json' | 'pretty',
@@ -120,7 +117,8 @@ function toLoggedError(error: unknown, depth = 0): LoggedError {
   if (!(error instanceof Error)) {
     return { message: typeof error === 'object' ? 'an object was thrown' : String(error) };
   }
-  const { name: type, message, code, stack, errors, cause }: LoggableError = error;
+  const { name: type, message, stack, cause } = error;
+  const { code, errors } = error as { code?: unknown; errors?: unknown };
   // Limited, because causes may form a cycle.
   const includesNested = depth < 3;
   const toNested = (nested: unknown) => toLoggedError(nested, depth + 1);
@@ -133,8 +131,6 @@ function toLoggedError(error: unknown, depth = 0): LoggedError {
     cause: includesNested && cause !== undefined ? toNested(cause) : undefined,
   };
 }
-
-type LoggableError = Error & { code?: unknown; errors?: unknown };
 
 export function formatErrorForTerminal(error: unknown): string {
   return redact(`${formatErrorLines(toLoggedError(error)).join('\n')}\n`);

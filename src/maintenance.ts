@@ -12,21 +12,13 @@ import {
   pruneZapRequests,
 } from './zaps/zap-receipt-store.ts';
 
-const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
-
 /** Rows per statement. Small, so that no statement holds its locks for long. */
 const BATCH_SIZE = 500;
 
-interface MaintenanceContext {
-  db: Db;
-  clock: Clock;
-  log: Logger;
-}
-
-export function createMaintenanceJob({ db, clock, log }: MaintenanceContext): BackgroundJob {
+export function createMaintenanceJob({ db, clock, log }: { db: Db; clock: Clock; log: Logger }) {
   return new BackgroundJob({
     work: (signal) => runMaintenance(db, clock(), signal),
-    intervalMs: MAINTENANCE_INTERVAL_MS,
+    intervalMs: 10 * 60_000,
     onError: (error) =>
       log.warn(
         { event: 'database_maintenance_failed', err: error },

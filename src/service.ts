@@ -36,7 +36,7 @@ import {
   RECIPIENT_CHANGES_CHANNEL,
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
-import { type ShutdownStage, shutDown } from './shutdown.ts';
+import { shutDown } from './shutdown.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
@@ -121,13 +121,14 @@ function subscribeToNotifications(parts: ServiceParts): Promise<NotificationSubs
 /** Stops the parts in the order of ADR 21. The deadlines of the stages add up to 10 s. */
 async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
   const { readiness, watcher, http, mints, zaps, quotes, metrics, started, log } = parts;
+  const { database, ownsDatabase } = parts;
   readiness.phase = 'stopping';
   // Other processes take over the mints while this one still serves requests.
   const watcherStopped = watcher.stop();
   // Handles an early failure, which the stage that waits for the watcher logs.
   watcherStopped.catch(() => undefined);
   await delay(stopDelayMs);
-  const stages: ShutdownStage[] = [
+  await shutDown(log, [
     {
       name: 'clients',
       deadlineMs: CLIENT_DEADLINE_MS + 750,
@@ -155,13 +156,8 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
       deadlineMs: 250,
       stop: () => Promise.all([started.metricsServer?.stop(), metrics?.waitForCounts()]),
     },
-    {
-      name: 'database',
-      deadlineMs: 1_000,
-      stop: () => parts.ownsDatabase && parts.database.close(),
-    },
-  ];
-  await shutDown(stages, log);
+    { name: 'database', deadlineMs: 1_000, stop: () => ownsDatabase && database.close() },
+  ]);
   log.info({ event: 'stopped' }, 'nutpost has stopped');
 }
 

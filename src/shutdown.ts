@@ -1,35 +1,33 @@
 import type { Logger } from './log.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
-export interface ShutdownStage {
-  name: string;
-  /** After this time the next stage starts, even if this one has not ended. */
-  deadlineMs: number;
-  stop: () => unknown;
-}
-
 /** Runs the stages one after the other. A stage that fails or takes too long does not prevent the next ones. */
 export async function shutDown(
-  stages: readonly ShutdownStage[],
   log: Pick<Logger, 'warn'>,
+  stages: readonly ShutdownStage[],
 ): Promise<void> {
   for (const { name, deadlineMs, stop } of stages) {
-    // Stays set unless the stage ends in time.
-    let problem: unknown = new Error(`still running after ${deadlineMs} ms`);
-    const stopped = Promise.try(stop).then(
-      () => {
-        problem = null;
-      },
-      (error: unknown) => {
-        problem = error;
-      },
-    );
-    await waitAtMost(deadlineMs, stopped);
-    if (problem !== null) {
+    let hasStopped = false;
+    const stopping = Promise.try(stop).then(() => {
+      hasStopped = true;
+    });
+    try {
+      await waitAtMost(deadlineMs, stopping);
+      if (!hasStopped) {
+        throw new Error(`still running after ${deadlineMs} ms`);
+      }
+    } catch (error) {
       log.warn(
-        { event: 'shutdown_stage_failed', stage: name, err: problem },
+        { event: 'shutdown_stage_failed', stage: name, err: error },
         'could not stop a part of the service; continuing the shutdown',
       );
     }
   }
+}
+
+interface ShutdownStage {
+  name: string;
+  /** After this time the next stage starts, even if this one has not ended. */
+  deadlineMs: number;
+  stop: () => unknown;
 }

@@ -8,13 +8,8 @@ const CLIENT_COUNT = 3;
 /** While a pooler is busy, a client may by chance get the same server process in the first rounds. */
 const ROUND_COUNT = 5;
 
-interface ConnectionReport {
-  databaseId: string;
-  sharesConnections: boolean;
-}
-
 /** Finds out which database a URL leads to, and whether through a pooler that shares connections between clients. */
-export async function probeConnections(url: string): Promise<ConnectionReport> {
+export async function probeConnections(url: string) {
   // A pooler in session mode lets clients wait if all of its connections are in use.
   const config = { ...createClientConfig(url), query_timeout: CONNECT_TIMEOUT_MS };
   const clients = Array.from({ length: CLIENT_COUNT }, () => new pg.Client(config));

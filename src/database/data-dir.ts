@@ -75,13 +75,10 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
   });
 }
 
-/**
- * Reserves the directory for this process. Returns a function that releases it; the operating system does so after a
- * crash. Uses a lock of SQLite, because Node has no file locks. @throws OperatorError if another process has it
- */
+/** Reserves the directory for this process. Returns a function that releases it, which a crash does as well. */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  // Waits for a previous service that is still closing its database.
+  // Node has no file locks, but SQLite does. Waits for a previous service that is still closing its database.
   const lock = new DatabaseSync(file, { timeout: 3_000, open: false });
   const release = () => lock.isOpen && lock.close();
   try {

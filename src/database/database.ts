@@ -24,9 +24,10 @@ import type { DatabaseSchema } from './schema.ts';
 import { SqliteConnection, type SqliteConnectionOptions } from './sqlite-connection.ts';
 import { createSqliteDialect, SqliteDriver } from './sqlite-dialect.ts';
 import { SqliteWorker } from './sqlite-worker.ts';
+import type { Db } from './transaction.ts';
 
 export interface Database {
-  db: Kysely<DatabaseSchema>;
+  db: Db;
   listen: Listen;
   poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
   /** Returns how many bytes the service can write to the disk of SQLite; null for PostgreSQL. */
@@ -113,7 +114,7 @@ async function openSqliteForService(
 }
 
 /** Deletes the leases of a killed process. No other process runs, because this one has locked the directory. */
-async function clearStaleLeases(db: Kysely<DatabaseSchema>): Promise<void> {
+async function clearStaleLeases(db: Db): Promise<void> {
   await sql`delete from watch_processes`.execute(db);
   await sql`update username_purchases set lease_holder = null, lease_expires_at = null
     where lease_holder is not null`.execute(db);
@@ -158,10 +159,7 @@ async function openSqliteFile(
   };
 }
 
-async function prepareOrClose(
-  database: Database,
-  prepare: (db: Kysely<DatabaseSchema>) => Promise<void>,
-): Promise<Database> {
+async function prepareOrClose(database: Database, prepare: (db: Db) => Promise<void>) {
   try {
     await prepare(database.db);
   } catch (error) {
@@ -259,7 +257,7 @@ async function migratePostgres(
   }
 }
 
-async function migrate(db: Kysely<DatabaseSchema>, onProgress: OnProgress): Promise<void> {
+async function migrate(db: Db, onProgress: OnProgress): Promise<void> {
   const migrationsWithProgress: Record<string, Migration> = {};
   for (const [name, { up }] of Object.entries(migrations)) {
     migrationsWithProgress[name] = {
@@ -276,7 +274,7 @@ async function migrate(db: Kysely<DatabaseSchema>, onProgress: OnProgress): Prom
   }
 }
 
-async function assertMigrated(db: Kysely<DatabaseSchema>): Promise<void> {
+async function assertMigrated(db: Db): Promise<void> {
   const { missing } = await compareMigrations(db);
   if (missing.length > 0) {
     throw new OperatorError(

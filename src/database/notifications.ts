@@ -25,11 +25,7 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-/**
- * Creates notifications within this process. Reports writes of other processes, such as commands, as missed ones.
- *
- * @param readDataVersion returns a number that differs after a write of another process
- */
+/** Creates notifications within this process. Other processes send none, so their writes are reported as missed ones. */
 export function createSqliteNotifications(readDataVersion: () => Promise<number>) {
   const listeners = new Set<NotificationListener>();
 
@@ -94,10 +90,7 @@ function dispatchNotification(
 export async function listenOnPostgres(
   url: string,
   listener: NotificationListener,
-  {
-    onConnectionError,
-    onDisconnect,
-  }: { onConnectionError: (error: Error) => void; onDisconnect: () => void },
+  hooks: { onConnectionError: (error: Error) => void; onDisconnect: () => void },
 ): Promise<NotificationSubscription> {
   const closeController = new AbortController();
   const { signal } = closeController;
@@ -155,9 +148,9 @@ export async function listenOnPostgres(
       isConnected = false;
       client.end().catch(() => undefined);
       if (!signal.aborted) {
-        onDisconnect();
+        hooks.onDisconnect();
         if (error !== null) {
-          onConnectionError(error);
+          hooks.onConnectionError(error);
         }
         await reconnect(lastAliveAtMs);
       }
@@ -197,7 +190,7 @@ export async function listenOnPostgres(
         await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
         return;
       } catch (error) {
-        onConnectionError(error as Error);
+        hooks.onConnectionError(error as Error);
         isConnected = false;
         client.end().catch(() => undefined);
         const pauseMs = computeBackoffMs(failures, RECONNECT_BACKOFF);

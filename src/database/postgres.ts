@@ -8,12 +8,8 @@ export type ConnectionPurpose = 'service' | 'command' | 'doctor';
 
 type OnError = (error: Error) => void;
 
-export function createPool(
-  url: string,
-  onConnectionError: OnError,
-  purpose: ConnectionPurpose,
-): pg.Pool {
-  return createPgPool(url, onConnectionError, {
+export function createPool(url: string, onError: OnError, purpose: ConnectionPurpose): pg.Pool {
+  return createPgPool(url, onError, {
     // Few enough for many processes on one server.
     max: 10,
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
@@ -25,8 +21,8 @@ export function createPool(
 }
 
 /** Creates the pool for migrations, whose statements may take hours on large tables. */
-export function createMigrationPool(url: string, onConnectionError: OnError): pg.Pool {
-  return createPgPool(url, onConnectionError, {
+export function createMigrationPool(url: string, onError: OnError): pg.Pool {
+  return createPgPool(url, onError, {
     // Kysely migrates on the connection that holds its lock.
     max: 1,
     onConnect: (client: pg.ClientBase) =>
@@ -34,10 +30,10 @@ export function createMigrationPool(url: string, onConnectionError: OnError): pg
   });
 }
 
-function createPgPool(url: string, onConnectionError: OnError, settings: pg.PoolConfig): pg.Pool {
+function createPgPool(url: string, onError: OnError, settings: pg.PoolConfig): pg.Pool {
   const pool = new pg.Pool({ ...createClientConfig(url), ...settings });
   // The pool itself handles only the errors of idle connections. An unhandled 'error' event ends the process.
-  pool.on('connect', (client) => client.on('error', onConnectionError));
+  pool.on('connect', (client) => client.on('error', onError));
   pool.on('error', () => undefined);
   return pool;
 }
@@ -63,10 +59,7 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
  * Changes the session of a new connection. Not for a pooler that shares connections, because the session would then be
  * used by other clients. There the role must have the settings ({@link assertRequiredSettings}).
  */
-export function prepareConnection(
-  client: pg.ClientBase,
-  purpose: ConnectionPurpose,
-): Promise<void> {
+export function prepareConnection(client: pg.ClientBase, purpose: ConnectionPurpose) {
   const isCommand = purpose === 'command';
   return setSession(client, {
     statement_timeout: isCommand ? 30_000 : STATEMENT_TIMEOUT_MS,

@@ -22,7 +22,6 @@ const UNREACHABLE = { database: 'failing', migrations: 'unknown' } as const;
 /** Answers whether load balancers should send requests to this process. */
 export class Readiness {
   readonly #options: ReadinessOptions;
-  /** Set by the service. */
   phase: 'starting' | 'serving' | 'stopping' = 'starting';
   #pendingCheck: Promise<void> | null = null;
   #checkedAtMs = Number.NEGATIVE_INFINITY;

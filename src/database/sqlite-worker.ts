@@ -28,7 +28,7 @@ export class SqliteWorker {
     try {
       await worker.#send({ kind: 'open', options });
     } catch (error) {
-      await worker.#terminate();
+      await worker.close();
       throw error;
     }
     return worker;
@@ -75,7 +75,7 @@ export class SqliteWorker {
     const closeReply = this.#send({ kind: 'close' });
     this.#isClosed = true;
     await closeReply;
-    await this.#terminate();
+    await this.#worker.terminate();
   }
 
   async #send(request: WorkerRequest): Promise<SqliteResult | null> {
@@ -86,11 +86,6 @@ export class SqliteWorker {
     this.#pending.push({ ...reply, sentAtMs: performance.now() });
     this.#worker.postMessage(request);
     return reply.promise;
-  }
-
-  async #terminate(): Promise<void> {
-    this.#isClosed = true;
-    await this.#worker.terminate();
   }
 }
 

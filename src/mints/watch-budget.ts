@@ -38,7 +38,7 @@ export class WatchBudget {
     const name = this.#policy.getSite(mintUrl);
     const site = this.#getSite(name);
     const hasRoomForMint = site.mints.has(mintUrl) || site.mints.size < MAX_MINTS_PER_SITE;
-    const [created = 0] = this.#createdBySite.getCounts([{ key: name, factor: 1 }]);
+    const created = this.#createdBySite.getCount(name);
     return hasRoomForMint && created < MAX_DAILY_QUOTES_PER_SITE
       ? computeShare(site.quotes, this.#getSiteLimit())
       : 0;

@@ -17,18 +17,15 @@ it('runs the remaining stages, and logs the stage, if a stage throws, rejects or
     },
   });
   const failure = new Error('broken');
-  await shutDown(
-    [
-      stage('first'),
-      stage('throws', () => {
-        throw failure;
-      }),
-      stage('rejects', () => Promise.reject(failure)),
-      stage('hangs', () => Promise.withResolvers<void>().promise, 1),
-      stage('database'),
-    ],
-    { warn: (line: object) => warnings.push(line) },
-  );
+  await shutDown({ warn: (line: object) => warnings.push(line) }, [
+    stage('first'),
+    stage('throws', () => {
+      throw failure;
+    }),
+    stage('rejects', () => Promise.reject(failure)),
+    stage('hangs', () => Promise.withResolvers<void>().promise, 1),
+    stage('database'),
+  ]);
   expect(stopped).toEqual(['first', 'throws', 'rejects', 'hangs', 'database']);
   expect(warnings).toEqual([
     { event: 'shutdown_stage_failed', stage: 'throws', err: failure },
@@ -43,7 +40,7 @@ it('runs the remaining stages even if nothing else keeps the process running', a
     import { shutDown } from '${module}';
     const hangs = { name: 'hangs', deadlineMs: 1, stop: () => new Promise(() => undefined) };
     const last = { name: 'last', deadlineMs: 1, stop: () => console.log('closed') };
-    await shutDown([hangs, last], { warn: () => undefined });
+    await shutDown({ warn: () => undefined }, [hangs, last]);
   `;
   const { stdout } = await execFile(process.execPath, ['--input-type=module', '--eval', script]);
   expect(stdout).toBe('closed\n');
