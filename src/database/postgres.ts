@@ -22,12 +22,13 @@ export function createPool(url: string, onError: OnError, purpose: ConnectionPur
 
 /** Creates the pool for migrations, whose statements may take hours on large tables. */
 export function createMigrationPool(url: string, onError: OnError): pg.Pool {
-  return createPgPool(url, onError, {
+  const settings = {
     // Kysely migrates on the connection that holds its lock.
     max: 1,
     onConnect: (client: pg.ClientBase) =>
       setSession(client, { statement_timeout: 0, idle_in_transaction_session_timeout: 0 }),
-  });
+  };
+  return createPgPool(url, onError, settings);
 }
 
 function createPgPool(url: string, onError: OnError, settings: pg.PoolConfig): pg.Pool {
