@@ -98,6 +98,7 @@ export class Chaos {
       return null;
     }
     const rates: ChaosRates = { ...chaos.rates, ...chaos.ratesByRoute?.[sequenceName as Route] };
+    // The rates are consecutive parts of the range from 0 to 1. The random number is in the part of at most one fault.
     let remainder = this.#getRandom(sequenceName).next();
     for (const kind of kinds) {
       remainder -= rates[kind] ?? 0;

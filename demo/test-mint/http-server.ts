@@ -79,12 +79,13 @@ async function executeRoute(
   fault: RequestFault | null,
 ): Promise<HttpResponse> {
   try {
-    const rejection = (fault && CHAOS_REJECTIONS[fault]?.()) ?? takeRejection(state, route, id);
+    const chaosRejection = fault === null ? undefined : CHAOS_REJECTIONS[fault]?.();
+    const rejection = chaosRejection ?? takeRejection(state, route, id);
     if (rejection !== undefined) {
       throw rejection;
     }
-    const parsed = body === '' ? undefined : JSON.parse(body);
-    return jsonResponse(200, await ROUTE_HANDLERS[route](state, id, parsed));
+    const parsedBody = body === '' ? undefined : JSON.parse(body);
+    return jsonResponse(200, await ROUTE_HANDLERS[route](state, id, parsedBody));
   } catch (error) {
     return error instanceof MintRejection
       ? error.toHttpResponse(state.switches.style)
@@ -103,14 +104,14 @@ const CHAOS_REJECTIONS: { [fault in RequestFault]?: () => MintRejection } = {
  * path, as Nutshell does. Reading single quotes therefore has a separate limit for each quote.
  */
 function takeRejection(
-  { rateLimiter: rateLimits, plannedRejections }: TestMintState,
+  { rateLimiter, plannedRejections }: TestMintState,
   route: Route,
   id: string,
 ): MintRejection | undefined {
-  const limit = rateLimits.checkLimit(route.replace(':id', id));
-  return limit === null
+  const exceededLimit = rateLimiter.countRequest(route.replace(':id', id));
+  return exceededLimit === null
     ? plannedRejections.get(route)?.shift()
-    : rateLimited(limit.retryAfterSeconds);
+    : rateLimited(exceededLimit.retryAfterSeconds);
 }
 
 function send(response: ServerResponse, { status, headers, body }: HttpResponse): void {

@@ -34,7 +34,6 @@ interface MintKeyset {
 export class TestMintKeysets {
   readonly #byId = new Map<string, MintKeyset>();
   #active: MintKeyset;
-
   readonly #now: () => number;
 
   /** @param inputFeePpk fee per input of the first keyset, in thousandths of a sat */

@@ -26,25 +26,25 @@ export class RateLimiter {
     this.#now = now;
   }
 
-  /** Counts a request for the counter. Returns the limit if the request exceeds it, otherwise null. */
-  checkLimit(counterName: string): RateLimit | null {
+  /** Counts a request. Returns the limit if the request exceeds it, otherwise null. */
+  countRequest(counterName: string): RateLimit | null {
     const limit = this.#switches.rateLimit;
     if (limit === null) {
       return null;
     }
     const { requestsPerWindow, windowKind = 'elastic', windowMs = MINUTE_MS } = limit;
     const nowMs = this.#now();
-    const counted = this.#requestTimesMs.get(counterName) ?? [];
-    let recent = counted.filter((atMs) => atMs > nowMs - windowMs);
+    const earlierTimesMs = this.#requestTimesMs.get(counterName) ?? [];
+    let timesInWindowMs = earlierTimesMs.filter((atMs) => atMs > nowMs - windowMs);
     // An elastic window ends only when no request has arrived for `windowMs`. Until then, all requests count.
-    if (windowKind === 'elastic' && recent.length > 0) {
-      recent = counted;
+    if (windowKind === 'elastic' && timesInWindowMs.length > 0) {
+      timesInWindowMs = earlierTimesMs;
     }
-    const isAdmitted = recent.length < requestsPerWindow;
+    const isAdmitted = timesInWindowMs.length < requestsPerWindow;
     if (isAdmitted || windowKind === 'elastic') {
-      recent.push(nowMs);
+      timesInWindowMs.push(nowMs);
     }
-    this.#requestTimesMs.set(counterName, recent);
+    this.#requestTimesMs.set(counterName, timesInWindowMs);
     return isAdmitted ? null : limit;
   }
 }

@@ -30,10 +30,11 @@ export function quoteResponse(
     ...(stateStyle !== 'amounts' && { state }),
     ...(isReduced ? { expiry: null, pubkey: '' } : { expiry: quote.expiresAt, ...pubkeyField }),
   };
-  return stateStyle === 'text' ? withText(response) : response;
+  return stateStyle === 'text' ? withNumbersAsText(response) : response;
 }
 
-function withText(response: object) {
+/** Also changes the state to lower case. */
+function withNumbersAsText(response: object) {
   const entries = Object.entries(response).map(([name, value]) =>
     name === 'state'
       ? [name, String(value).toLowerCase()]

@@ -168,7 +168,7 @@ export class TestMintWebSocketServer {
 
   /** Counts an upgrade or a message, and checks the limit that both share. */
   #isWithinRateLimit(): boolean {
-    return this.#state.rateLimiter.checkLimit('GET /v1/ws') === null;
+    return this.#state.rateLimiter.countRequest('GET /v1/ws') === null;
   }
 }
 

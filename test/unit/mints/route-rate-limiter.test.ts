@@ -236,7 +236,7 @@ function simulate({ strayShare = 0, payersPerMinute, processes = 1, minutes, ...
     strays += strayShare;
     const isStray = strays >= 1;
     strays -= Number(isStray);
-    return isStray || mint.checkLimit('create') !== null;
+    return isStray || mint.countRequest('create') !== null;
   };
   const limiters = Array.from({ length: processes }, () => ({
     limiter: new RouteRateLimiter(RATE_LIMITER_TIMING),
