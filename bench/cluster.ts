@@ -49,7 +49,7 @@ const WATCHED_SHARE = 0.01;
 /** Lets V8 compile the hot code, and the database read the hot pages. Not measured. */
 const WARM_UP_SECONDS = 20;
 
-/** By then, the services have finished the work after the last handshake. */
+/** How long to wait until the services have finished the work after the last handshake. */
 const STABILIZATION_MS = 5_000;
 
 const MAX_SHOWN_WARNINGS = 5;
@@ -71,6 +71,7 @@ interface Installation {
 }
 
 const { promise: interrupted, reject: interrupt } = Promise.withResolvers<never>();
+// A signal can arrive while no step waits for this promise.
 interrupted.catch(() => undefined);
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   // npm forwards Ctrl-C as a second signal, and the data must be deleted, so every further signal is ignored.
@@ -100,7 +101,7 @@ async function measureCluster(options: Options, stack: AsyncDisposableStack): Pr
   const loadProcesses = await startLoadProcesses(stack, mints, proxies, options.sockets);
   const installation = { cluster, mints, services, proxies, loadProcesses };
   const parts = listParts(installation, primary);
-  await step('sockets', Promise.all(loadProcesses.map((each) => control(each, 'open'))));
+  await step('sockets', Promise.all(loadProcesses.map((load) => control(load, 'open'))));
   await step('stabilization', delay(STABILIZATION_MS));
   console.log(await describeServices(installation));
   const [firstRate = 1] = options.rates;
@@ -128,7 +129,8 @@ async function measureRate(
 ): Promise<ClusterReport> {
   const primary = await installation.cluster.waitUntilHealthy();
   const failuresBefore = await countProxyFailures(installation.proxies);
-  await scrapeEventLoops(installation.services);
+  // Resets the delays.
+  await readEventLoopDelaysMs(installation.services);
   const walBefore = await readWal(primary);
   const cpuBefore = await readCpuTimes(parts);
   const startedAtMs = performance.now();
@@ -180,14 +182,16 @@ async function seed(
     watchedQuoteCount: Math.round(options.quotes * WATCHED_SHARE),
   });
   const primary = await cluster.waitUntilHealthy();
+  const standbys = cluster.nodes.filter((node) => node !== primary);
   const [row] = await primary.query('select pg_current_wal_lsn()::text as lsn');
-  for (const standby of cluster.nodes.filter((node) => node !== primary)) {
-    const isBehind = `select pg_last_wal_replay_lsn() < '${row?.['lsn']}'::pg_lsn as behind`;
-    while ((await standby.query(isBehind))[0]?.['behind'] === true) {
+  const selectIsBehind = `select pg_last_wal_replay_lsn() < '${row?.['lsn']}'::pg_lsn as behind`;
+  for (const standby of standbys) {
+    while ((await standby.query(selectIsBehind))[0]?.['behind'] === true) {
       await delay(1_000);
     }
   }
-  for (const node of [primary, ...cluster.nodes.filter((each) => each !== primary)]) {
+  // Pending writes would delay the commits during the measurement.
+  for (const node of [primary, ...standbys]) {
     await node.query('checkpoint');
   }
 }
@@ -219,7 +223,7 @@ async function pay(
   seconds: number,
 ): Promise<LoadResult> {
   const order = { paymentsPerSecond: paymentsPerSecond / loadProcesses.length, seconds };
-  const results = await Promise.all(loadProcesses.map((each) => control(each, 'pay', order)));
+  const results = await Promise.all(loadProcesses.map((load) => control(load, 'pay', order)));
   return mergeResults(results as LoadResult[]);
 }
 
@@ -247,8 +251,8 @@ async function readWal(primary: PatroniNode): Promise<{ bytes: number; pages: nu
   return { bytes: Number(row?.['bytes']), pages: Number(row?.['pages']) };
 }
 
-/** Returns the longest event loop delay of each service since the last call, in milliseconds. */
-function scrapeEventLoops(services: readonly Service[]): Promise<number[]> {
+/** Returns the longest event loop delay of each service since the last call, in milliseconds. A call resets them. */
+function readEventLoopDelaysMs(services: readonly Service[]): Promise<number[]> {
   return Promise.all(
     services.map(async ({ readyMessage: { metricsUrl } }) => {
       const metrics = await (await request(metricsUrl)).body.text();
@@ -258,7 +262,7 @@ function scrapeEventLoops(services: readonly Service[]): Promise<number[]> {
 }
 
 async function describeServices({ services, proxies }: Installation): Promise<string> {
-  const delaysMs = await scrapeEventLoops(services);
+  const delaysMs = await readEventLoopDelaysMs(services);
   const servers = await readProxyServers(proxies);
   return services
     .map((_, i) => {
@@ -281,6 +285,7 @@ async function countProxyFailures(proxies: FrontProxies): Promise<Map<string, nu
   );
 }
 
+/** Returns what went wrong since the last call, and the failures since `failuresBefore`. */
 async function findProblems(
   { services, proxies }: Installation,
   primary: PatroniNode,
@@ -295,12 +300,11 @@ async function findProblems(
     ...(standbys.some((standby) => standby['sync_state'] === 'sync')
       ? []
       : ['the standby is not synchronous']),
-    ...services.flatMap(({ warnings }, i) =>
-      warnings
-        .splice(0)
-        .slice(0, MAX_SHOWN_WARNINGS)
-        .map((line) => `log of nutpost ${i + 1}: ${line}`),
-    ),
+    ...services.flatMap(({ warnings }, i) => {
+      const newWarnings = warnings.splice(0);
+      const shownWarnings = newWarnings.slice(0, MAX_SHOWN_WARNINGS);
+      return shownWarnings.map((line) => `log of nutpost ${i + 1}: ${line}`);
+    }),
   ];
 }
 

@@ -23,11 +23,11 @@ const MINT_COUNT = 6;
 /** Mints at which other invoices are open. */
 const WATCHED_MINT_COUNT = 10;
 
-/** HAProxy takes two file descriptors for each, of which a process often may have only 20,000. */
+/** HAProxy takes two file descriptors for each socket, and a process often may have only 20,000. */
 const SOCKETS_PER_PROXY = 7_500;
 const MAX_PROXY_CONNECTIONS = 9_500;
 
-/** A load generator takes one file descriptor for each. */
+/** A load generator takes one file descriptor for each socket. */
 const SOCKETS_PER_LOAD_PROCESS = 15_000;
 
 const PROXY_READY_TIMEOUT_MS = 30_000;
@@ -135,7 +135,8 @@ export async function startFrontProxies(
 ): Promise<FrontProxies> {
   const proxies: FrontProxies = { urls: [], statsUrls: [], pids: [] };
   for (let i = 0; i < Math.ceil(socketCount / SOCKETS_PER_PROXY); i += 1) {
-    const [port, statsPort] = [await findFreePort(HOST), await findFreePort(HOST)];
+    const port = await findFreePort(HOST);
+    const statsPort = await findFreePort(HOST);
     const config = createFrontConfig(port, statsPort, services);
     const proxy = await HaproxyProcess.start(config, port);
     stack.defer(() => proxy.stop());
@@ -180,8 +181,8 @@ export async function startLoadProcesses(
     });
   });
   const processes = await Promise.all(starting);
-  for (const each of processes) {
-    stack.use(each);
+  for (const loadProcess of processes) {
+    stack.use(loadProcess);
   }
   return processes;
 }
@@ -214,7 +215,8 @@ export async function readProxyServers({ statsUrls }: FrontProxies): Promise<Pro
         backend: read('pxname'),
         service: read('svname'),
         status: read('status'),
-        isChecked: read('check_status') === 'L7OK' || read('check_status') === '',
+        // Empty in the backend that shares the checks of the other one.
+        isChecked: ['L7OK', ''].includes(read('check_status')),
         connections: Number(read('scur')),
         failures: FAILURE_COLUMNS.reduce((sum, name) => sum + Number(read(name)), 0),
       };

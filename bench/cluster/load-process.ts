@@ -82,7 +82,7 @@ const payers = Array.from({ length: PAYER_COUNT }, (_, payer) => {
   return new Pool(chooseProxy(payer), options);
 });
 
-/** What this process knows of the updates about a quote. The values are the times of their arrival. */
+/** The updates about a quote: the first one after its payment, the second one after its issue. Resolved with their times. */
 interface QuoteUpdates {
   paid: PromiseWithResolvers<number>;
   issued: PromiseWithResolvers<number>;
@@ -266,7 +266,9 @@ function getUpdates(quoteId: string): QuoteUpdates {
 function recordUpdate(quoteId: string): void {
   const updates = getUpdates(quoteId);
   updates.count += 1;
-  (updates.count === 1 ? updates.paid : updates.issued).resolve(nowMs());
+  const isFirst = updates.count === 1;
+  const update = isFirst ? updates.paid : updates.issued;
+  update.resolve(nowMs());
 }
 
 async function waitForUpdate(name: string, update: Promise<number>): Promise<number> {

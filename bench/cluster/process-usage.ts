@@ -27,9 +27,9 @@ interface ProcessInfo {
 export async function readCpuTimes(parts: readonly Part[]): Promise<CpuTimes> {
   const processes = await listProcesses();
   const stat = await readFile('/proc/stat', 'utf8');
-  // user, nice, system, idle, iowait, irq, softirq
-  const ticks = stat.split('\n')[0]?.split(/\s+/).slice(1, 8).map(Number) ?? [];
-  const busyTicks = ticks.reduce((sum, each, i) => (i === 3 || i === 4 ? sum : sum + each), 0);
+  const [, user = 0, nice = 0, system = 0, _idle, _iowait, irq = 0, softirq = 0] =
+    stat.split('\n')[0]?.split(/\s+/).map(Number) ?? [];
+  const busyTicks = user + nice + system + irq + softirq;
   const partsMs = new Map(
     [...assignToParts(processes, parts)].map(([name, members]) => [
       name,

@@ -18,10 +18,10 @@ export interface SeedOptions {
 
 const QUOTES_PER_USER = 100;
 
-/** Shows progress, and lets the standby follow. */
+/** Few enough that the progress is visible and the standby keeps up. */
 const QUOTES_PER_STATEMENT = 500_000;
 
-/** Faster than the default for the large indexes; commits need not wait for the standby. */
+/** Makes the creation of the large indexes faster. Commits need not wait for the standby. */
 const SESSION_SETTINGS = `
   set maintenance_work_mem = '1GB';
   set synchronous_commit = off`;
@@ -54,7 +54,7 @@ export async function seedDatabase(url: string, options: SeedOptions): Promise<v
   const migrated = await openDatabase({ kind: 'postgres', url }, () => undefined);
   await migrated.close();
   const client = new Client({ connectionString: url });
-  // The statement that runs at that time fails.
+  // If the connection breaks, the running statement fails as well.
   client.on('error', () => undefined);
   await client.connect();
   try {
@@ -72,7 +72,7 @@ export async function seedDatabase(url: string, options: SeedOptions): Promise<v
     await addOpenQuotes(client, watchedMintUrls, quotesPerMint);
     console.log(`  vacuum; ${mintUrls.length + watchedMintUrls.length} mints`);
     await client.query('drop table bench_users');
-    // Otherwise the first reads would set hint bits, which writes WAL.
+    // Without this, the first reads would set hint bits, which writes WAL.
     await client.query('vacuum (freeze, analyze)');
   } finally {
     await client.end();

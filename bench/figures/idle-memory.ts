@@ -6,7 +6,7 @@ import { startNutpost, startTestMint } from '../harness/servers.ts';
 
 const MAX_MB = 130;
 
-/** By then, the service has finished its start and the work right after it. */
+/** How long to wait after the start, until the service has finished the work right after it. */
 const STABILIZATION_MS = 5_000;
 
 /** Measures the resident memory of a service without requests, some seconds after its start. */

@@ -54,11 +54,15 @@ export const measureInvoice: Benchmark = async (serverUrl, options) => {
     },
     [
       {
-        ...{ title: 'invoice', unit: '/s', minRatio: MIN_RATIO },
+        title: 'invoice',
+        unit: '/s',
+        minRatio: MIN_RATIO,
         start: startServiceOn(() => createPostgresDatabase(serverUrl)),
       },
       {
-        ...{ title: 'invoice on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
+        title: 'invoice on SQLite, floor: on PostgreSQL',
+        unit: '/s',
+        minRatio: 1,
         start: startServiceOn(createDataDir),
       },
     ],
@@ -66,7 +70,7 @@ export const measureInvoice: Benchmark = async (serverUrl, options) => {
   );
 };
 
-/** Returns a problem if invoices are missing. Extra invoices are fine: the end of a run cuts off some responses. */
+/** Returns a problem if invoices are missing. Extra ones are expected, because the end of a run cuts off some responses. */
 async function findMissingInvoices(
   database: ServiceDatabase,
   invoiceCount: number,

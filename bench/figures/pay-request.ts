@@ -32,6 +32,14 @@ export const measurePayRequest: Benchmark = async (serverUrl, options) => {
     ),
     name: Array.from({ length: RECIPIENT_COUNT }, (_, i) => `bench${i + 1}`),
   };
+  const readResponses = async (requests: readonly LoadRequest[]) => {
+    await using service = await startNutpost(mint.readyMessage.url, database);
+    const responsesByPath: Record<string, string> = {};
+    for (const { path } of requests) {
+      responsesByPath[path] = await (await fetch(`${service.readyMessage.url}${path}`)).text();
+    }
+    return responsesByPath;
+  };
   const rows = [];
   for (const [kind, recipients] of Object.entries(recipientsByKind)) {
     const requests = recipients.map((recipient) => ({
@@ -47,7 +55,9 @@ export const measurePayRequest: Benchmark = async (serverUrl, options) => {
         }),
         [
           {
-            ...{ title: `discovery by ${kind}`, unit: '/CPU s', minRatio: MIN_RATIO },
+            title: `discovery by ${kind}`,
+            unit: '/CPU s',
+            minRatio: MIN_RATIO,
             start: async (stack) => ({
               server: stack.use(await startNutpost(mint.readyMessage.url, database)),
               requests,
@@ -59,13 +69,4 @@ export const measurePayRequest: Benchmark = async (serverUrl, options) => {
     );
   }
   return rows;
-
-  async function readResponses(requests: readonly LoadRequest[]): Promise<Record<string, string>> {
-    await using service = await startNutpost(mint.readyMessage.url, database);
-    const responsesByPath: Record<string, string> = {};
-    for (const { path } of requests) {
-      responsesByPath[path] = await (await fetch(`${service.readyMessage.url}${path}`)).text();
-    }
-    return responsesByPath;
-  }
 };

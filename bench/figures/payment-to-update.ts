@@ -14,7 +14,7 @@ const PERCENTILES = { p50: 0.5, p90: 0.9, p99: 0.99 };
 /** The time from an invoice to its payment: about that of a one-tap zap. */
 const PAYMENT_DELAY_MS = 300;
 
-/** By invoices per second. At 200, the service, the mint and the load share all of a small machine. */
+/** The bounds by invoices per second. At 200, the service, the mint and the load use all of a small machine. */
 const MAX_LATENCY_MS = new Map([
   [5, { p50: 30, p90: 30, p99: 60 }],
   [20, { p50: 30, p90: 30, p99: 60 }],

@@ -45,11 +45,15 @@ export const measureQuoteList: Benchmark = async (serverUrl, options) => {
     },
     [
       {
-        ...{ title: 'quote list, 50 rows, JWT', unit: '/s', minRatio: MIN_RATIO },
+        title: 'quote list, 50 rows, JWT',
+        unit: '/s',
+        minRatio: MIN_RATIO,
         start: startServiceOn(database),
       },
       {
-        ...{ title: 'quote list on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
+        title: 'quote list on SQLite, floor: on PostgreSQL',
+        unit: '/s',
+        minRatio: 1,
         start: startServiceOn(dataDir),
       },
     ],

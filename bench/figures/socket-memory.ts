@@ -11,12 +11,12 @@ import { type Server, startNutpost, startTestMint } from '../harness/servers.ts'
 /** In units of 1,024 bytes. */
 const MAX_KB = 12;
 
-/** With a limit of 20,000 open files, this leaves 100 for other files. */
+/** A usual limit of 20,000 open files leaves 100 for other files. */
 const SOCKET_COUNT = 19_900;
 
 const CONCURRENT_HANDSHAKES = 32;
 
-/** By then, the service has finished the work after its start or after the last handshake. */
+/** How long to wait until the service has finished the work after its start or after the last handshake. */
 const STABILIZATION_MS = 5_000;
 
 /**

@@ -29,7 +29,7 @@ const PAYMENT_COUNTS = { fast: 200, plain: 20 };
 /** How long after the measurement the service may record the last payment. */
 const LAST_PAYMENTS_TIMEOUT_MS = 120_000;
 
-/** The newest unpaid quotes of some mints. None expires within the next ten minutes. */
+/** Selects the newest unpaid quotes of some mints that do not expire within the next ten minutes. */
 const SELECT_PAYABLE_QUOTES = `
   select quote_id as "quoteId" from quotes
   where mint_url = any($1) and state = 'UNPAID' and expires_at > extract(epoch from now()) * 1000 + 600000
@@ -73,17 +73,29 @@ export const measureWatcher: Benchmark = async (serverUrl, options) => {
   const usageBefore = await readProcessUsage(service);
   const countsBefore = await readCounts(fleet);
   const measuredSeconds = Math.max(options.secondsPerRun, MIN_MEASURED_SECONDS);
-  const [payments] = await Promise.all([
-    Promise.all(
-      Object.entries(PAYMENT_COUNTS).map(([kind, count]) =>
-        payEvenly(kind as keyof typeof PAYMENT_COUNTS, urlsOf(kind as MintKind), count),
-      ),
-    ),
+  /** Pays quotes of the mints of one kind, spread evenly over the measurement. */
+  const payEvenly = async (kind: Payment['kind']) => {
+    const values = [urlsOf(kind), PAYMENT_COUNTS[kind]];
+    const quotes = await database.query<{ quoteId: string }>(SELECT_PAYABLE_QUOTES, values);
+    return Promise.all(
+      quotes.map(async ({ quoteId }, i): Promise<Payment> => {
+        await delay((i * measuredSeconds * 1000) / quotes.length);
+        const paidAtMs = Date.now();
+        const { controlUrl } = fleet.readyMessage;
+        const response = await request(controlUrl, { method: 'POST', body: quoteId });
+        await response.body.dump();
+        return { kind, quoteId, paidAtMs, recordedAtMs: null };
+      }),
+    );
+  };
+  const [fastPayments, plainPayments] = await Promise.all([
+    payEvenly('fast'),
+    payEvenly('plain'),
     delay(measuredSeconds * 1000),
   ]);
   const usageAfter = await readProcessUsage(service);
   const countsAfter = await readCounts(fleet);
-  const checkedPayments = await waitUntilRecorded(database, payments.flat());
+  const checkedPayments = await waitUntilRecorded(database, [...fastPayments, ...plainPayments]);
 
   const missedCount = checkedPayments.filter(({ recordedAtMs }) => recordedAtMs === null).length;
   const problems = [
@@ -120,22 +132,6 @@ export const measureWatcher: Benchmark = async (serverUrl, options) => {
       ],
     },
   ];
-
-  async function payEvenly(kind: keyof typeof PAYMENT_COUNTS, urls: string[], count: number) {
-    const quotes = await database.query<{ quoteId: string }>(SELECT_PAYABLE_QUOTES, [urls, count]);
-    return Promise.all(
-      quotes.map(async ({ quoteId }, i): Promise<Payment> => {
-        await delay((i * measuredSeconds * 1000) / quotes.length);
-        const paidAtMs = Date.now();
-        const response = await request(fleet.readyMessage.controlUrl, {
-          method: 'POST',
-          body: quoteId,
-        });
-        await response.body.dump();
-        return { kind, quoteId, paidAtMs, recordedAtMs: null };
-      }),
-    );
-  }
 };
 
 /** Waits until the service is connected to every `fast` mint and has polled every quote of the `plain` mints. */
@@ -183,6 +179,7 @@ async function waitUntilRecorded(
   }
 }
 
+/** Describes the times from the payments at one kind of mint until the service recorded them. */
 function describeDelays(payments: readonly Payment[], kind: Payment['kind']): string {
   const delaysMs = payments.flatMap((payment) =>
     payment.kind === kind && payment.recordedAtMs !== null

@@ -56,7 +56,7 @@ export async function createPostgresDatabase(
   };
   await fill?.(database);
   await database.query('analyze');
-  // Otherwise pending writes would delay the commits during the measurement.
+  // Pending writes would delay the commits during the measurement.
   await database.query('checkpoint');
   await runProgram('sync', []);
   return database;

@@ -2,7 +2,8 @@
  * Open quotes of some mints. One quote in twenty is paid but not issued. Each quote has a different recipient.
  *
  * The service watches a paid quote for 168 hours, and an unpaid quote until 24 hours after its expiry. The ages of the
- * quotes are evenly spread over these times, without the last hour, so that no watch ends during the benchmark.
+ * quotes are evenly spread over these times, without the last hour, so that no watch ends during the benchmark. `age` is
+ * a fraction of this time: multiples of the golden ratio, modulo 1, are evenly spread for any number of quotes.
  */
 const INSERT_OPEN_QUOTES = `
   with ages as (

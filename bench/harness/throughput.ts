@@ -50,8 +50,8 @@ interface ThroughputRow {
 }
 
 /**
- * Measures servers alternately, with a new process for every run. Returns a row for each server but the first, which
- * compares it with the server before.
+ * Measures all servers in turn, with a new process for every run. Returns a row for each comparison. It compares its
+ * server with the one before it, and the first one with the floor.
  */
 export async function compareThroughput(
   floor: StartServer,
@@ -129,7 +129,7 @@ async function applyLoad({ server, requests }: LoadTarget, seconds: number) {
     connections: CONNECTIONS,
     duration: seconds,
     requests: checkedRequests.slice(0, 1),
-    // Gives each connection different requests. Otherwise all connections would send the same request at a time.
+    // Gives each connection different requests, because all connections would send the same request at a time.
     setupClient: (client) => {
       const connectionIndex = connectionCount;
       connectionCount += 1;
@@ -137,9 +137,13 @@ async function applyLoad({ server, requests }: LoadTarget, seconds: number) {
     },
   });
   const failed = result.errors + result.timeouts;
-  const errors = failed === 0 ? '' : `${failed} connections failed`;
-  const problem = firstWrongResponse === '' ? errors : `wrong response: ${firstWrongResponse}`;
-  return { correctCount, seconds: result.duration, problem: problem === '' ? null : problem };
+  let problem: string | null = null;
+  if (firstWrongResponse !== '') {
+    problem = `wrong response: ${firstWrongResponse}`;
+  } else if (failed > 0) {
+    problem = `${failed} connections failed`;
+  }
+  return { correctCount, seconds: result.duration, problem };
 }
 
 /** Describes the load on the service or on its floor, for a note below the table row. */
