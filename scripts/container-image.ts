@@ -19,10 +19,7 @@ const BASE_ARCHIVE = path.join(
   `image-base-${DEBIAN_RELEASE}-node-${process.version}-npm-${NPM_VERSION}.tar`,
 );
 
-/**
- * Empty files in the base image, over which the build mounts files of this machine. Otherwise it would add them to the
- * image.
- */
+/** Empty files in the base image. The build mounts files of this machine over them, which the image must not contain. */
 const NPM_SETTINGS_MOUNT = '/root/.npmrc';
 const CERTIFICATES_MOUNT = '/usr/local/etc/npm-certificates.pem';
 const HOSTS_MOUNT = '/etc/hosts';
@@ -116,7 +113,7 @@ export function runPodman(
   folder: string,
   args: readonly string[],
 ): Promise<{ stdout: string; stderr: string }> {
-  // Lists of files are long.
+  // The output can be a long list of files.
   return runProgram('podman', args, { env: storageEnv(folder), maxBuffer: 2 ** 26 });
 }
 
@@ -171,7 +168,7 @@ async function writeSettings(folder: string): Promise<void> {
     `default_ulimits = ${JSON.stringify(CONTAINER_ULIMITS)}`,
     '[engine]',
     `tmp_dir = "${folder}/tmp"`,
-    // The other type of locks belongs to all containers of the machine.
+    // Locks in shared memory, the default, would belong to all containers of the machine.
     'lock_type = "file"',
     'runtime = "runc"',
     // These work without systemd.
@@ -197,7 +194,7 @@ function storageEnv(folder: string): NodeJS.ProcessEnv {
     TMPDIR: folder,
     CONTAINERS_STORAGE_CONF: path.join(folder, 'storage.conf'),
     CONTAINERS_CONF: path.join(folder, 'containers.conf'),
-    // Otherwise Podman creates a timer of systemd for each container with a health check.
+    // By default, Podman creates a timer of systemd for each container with a health check.
     DISABLE_HC_SYSTEMD: 'true',
   };
 }

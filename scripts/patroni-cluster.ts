@@ -50,8 +50,8 @@ export interface PatroniCluster {
   stopReplication(): Promise<() => void>;
   /** Waits until one node is the primary and the other its standby, and returns the primary. */
   waitUntilHealthy(): Promise<PatroniNode>;
-  /** Waits until a node other than this one accepts writes, and returns that node. */
-  waitForOtherPrimary(than: PatroniNode): Promise<PatroniNode>;
+  /** Waits until a node other than the previous primary accepts writes, and returns that node. */
+  waitForOtherPrimary(previous: PatroniNode): Promise<PatroniNode>;
   /** Starts another HAProxy in front of the cluster, as processes on another machine may have. */
   startProxy(): Promise<DatabaseProxy>;
   /** Kills all programs and deletes the data. */
@@ -89,14 +89,15 @@ export async function startPatroniCluster(options: {
 }): Promise<PatroniCluster> {
   const stack = new AsyncDisposableStack();
   try {
-    return await startOn(stack, options.replication, options.parameters ?? {});
+    return await startPrograms(stack, options.replication, options.parameters ?? {});
   } catch (error) {
     await stack.disposeAsync();
     throw error;
   }
 }
 
-async function startOn(
+/** @param stack stops the programs */
+async function startPrograms(
   stack: AsyncDisposableStack,
   replication: Replication,
   parameters: Readonly<Record<string, string | number>>,
@@ -145,8 +146,8 @@ async function startOn(
 
 function createClusterOperations(nodes: readonly PatroniNode[], replication: Replication) {
   const findPrimary = async () => {
-    const roles = await Promise.all(nodes.map((node) => node.isPrimary()));
-    return nodes[roles.indexOf(true)] ?? null;
+    const arePrimaries = await Promise.all(nodes.map((node) => node.isPrimary()));
+    return nodes[arePrimaries.indexOf(true)] ?? null;
   };
   const standbyPath = replication === 'synchronous' ? '/synchronous' : '/replica';
   return {
@@ -181,9 +182,9 @@ function createClusterOperations(nodes: readonly PatroniNode[], replication: Rep
         const areReady = await Promise.all(standbys.map((node) => node.responds(standbyPath)));
         return primary !== null && areReady.every(Boolean) ? primary : null;
       }),
-    waitForOtherPrimary: (than: PatroniNode) =>
+    waitForOtherPrimary: (previous: PatroniNode) =>
       waitFor('another primary', async () => {
-        const others = nodes.filter((node) => node !== than);
+        const others = nodes.filter((node) => node !== previous);
         const areWritable = await Promise.all(others.map((node) => node.isWritable()));
         return others[areWritable.indexOf(true)] ?? null;
       }),
@@ -213,7 +214,8 @@ async function startEtcd(
   folder: string,
   owner: { uid: number; gid: number } | null,
 ): Promise<{ url: string; pid: number }> {
-  const [clientPort, peerPort] = [await findFreePort(HOST), await findFreePort(HOST)];
+  const clientPort = await findFreePort(HOST);
+  const peerPort = await findFreePort(HOST);
   const url = `http://${HOST}:${clientPort}`;
   const peerUrl = `http://${HOST}:${peerPort}`;
   const args = [

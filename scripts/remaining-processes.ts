@@ -21,7 +21,7 @@ async function findProcesses(folder: string): Promise<number[]> {
   const pids = (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name));
   const matches = await Promise.all(
     pids.map(async (pid) => {
-      // A process may end in the meantime, or belong to another user. A process that has ended has no environment.
+      // The file is unreadable if the process belongs to another user, or has ended in the meantime.
       const environment = await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '');
       return environment.includes(folder) ? [Number(pid)] : [];
     }),

@@ -279,5 +279,5 @@ function canConnect(host: string, port: number): Promise<boolean> {
 
 function hasIpv6(): boolean {
   const addresses = Object.values(networkInterfaces()).flat();
-  return addresses.some((each) => each?.address === '::1');
+  return addresses.some((info) => info?.address === '::1');
 }

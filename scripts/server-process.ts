@@ -40,7 +40,7 @@ export function callOnExit(callback: () => void): () => void {
 export class ServerProcess {
   readonly #name: string;
   readonly #child: ChildProcess;
-  readonly #forgetOnExit: () => void;
+  readonly #stopKillingOnExit: () => void;
   #output = '';
 
   /** @param name the server's name in error messages */
@@ -60,7 +60,7 @@ export class ServerProcess {
     this.#child.stdout?.on('data', this.#appendOutput);
     this.#child.stderr?.on('data', this.#appendOutput);
     this.#child.on('error', (error) => this.#appendOutput(error.message));
-    this.#forgetOnExit = callOnExit(this.#kill);
+    this.#stopKillingOnExit = callOnExit(this.#kill);
   }
 
   /** @throws Error if the program could not be started */
@@ -102,7 +102,7 @@ export class ServerProcess {
    * @param signal the signal with which this server shuts down cleanly without waiting for clients
    */
   async stop(signal: NodeJS.Signals): Promise<void> {
-    this.#forgetOnExit();
+    this.#stopKillingOnExit();
     if (!this.#isRunning()) {
       return;
     }

@@ -151,8 +151,10 @@ function readOptions(): FaultTestOptions | null {
     const { seed = String(randomInt(1_000_000_000)) } = values;
     const payments = Number(values.payments ?? DEFAULT_PAYMENTS);
     const kills = Number(values.kills ?? DEFAULT_KILLS);
-    const databases = DATABASES.filter((each) => each === (values.database ?? each));
-    const storms = STORMS.filter((each) => each === (values.storm ?? each));
+    const isChosen = (choice: string | undefined, name: string) =>
+      choice === undefined || choice === name;
+    const databases = DATABASES.filter((name) => isChosen(values.database, name));
+    const storms = STORMS.filter((name) => isChosen(values.storm, name));
     const isValid =
       [payments, kills].every((count) => Number.isSafeInteger(count) && count > 0) &&
       databases.length > 0 &&

@@ -74,15 +74,15 @@ async function runSoakTest({ invoices, days }: { invoices: number; days: number 
   const missingPayments = await scenario.findMissingPayments();
   await scenario.close();
   const kbPerQuote = (await measureFolderBytes(dataDir)) / 1024 / scenario.invoiceCount;
-  const results = [...checkLimits(measuredDays, kbPerQuote), checkMissingPayments(missingPayments)];
-  const failed = results.filter((hasPassed) => !hasPassed).length;
+  const checks = [...checkLimits(measuredDays, kbPerQuote), checkMissingPayments(missingPayments)];
+  const failed = checks.filter((hasPassed) => !hasPassed).length;
   if (failed === 0) {
     await rm(folder, { recursive: true });
   } else {
     console.log(`The database and the log are in ${folder}.`);
     process.exitCode = 1;
   }
-  console.log(`${results.length - failed} passed, ${failed} failed`);
+  console.log(`${checks.length - failed} passed, ${failed} failed`);
 }
 
 async function measureDay(
@@ -132,7 +132,7 @@ function isLastDayTooSlow(days: readonly DayMeasurements[]): boolean {
   );
 }
 
-/** Prints each measurement with its limit. @returns for each measurement, whether it is within its limit */
+/** Prints each measurement with its limit. Returns whether each of them is within its limit. */
 function checkLimits(days: readonly DayMeasurements[], kbPerQuote: number): boolean[] {
   const tenth = Math.ceil(days.length / 10);
   const meanMemoryMb = (someDays: readonly DayMeasurements[]) =>
