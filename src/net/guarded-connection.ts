@@ -28,7 +28,7 @@ export function findForbiddenPart(
   return isForbiddenHost(url.hostname) ? 'forbidden address' : null;
 }
 
-/** `net.connect` calls this `lookup` for every connection, so DNS rebinding cannot bypass the check. */
+/** Creates the option `lookup` of `net.connect`. Node calls it for every connection, so DNS rebinding cannot bypass it. */
 export function createLookupOption(policy: ConnectionPolicy): { lookup?: LookupFunction } {
   if (policy.allowPrivateNetworks) {
     return {};

@@ -44,7 +44,7 @@ export const SUSPENSION_TTL_MS = 24 * 60 * 60_000;
 /** What the network thread sends at once, and the main thread handles in about 1 ms. The last reply may exceed it. */
 export const MAX_REPLY_BATCH_BYTES = 64 * 1024;
 
-/** Messages that wait for the main thread. Only bursts of many sites reach this; then further messages end WebSockets. */
+/** Messages that wait for the main thread. If bursts of many sites reach this, the next messages close their WebSockets. */
 export const MAX_QUEUED_MESSAGE_BYTES = 16 * 1024 * 1024;
 
 /** Node cannot pass much deeper JSON to another thread. The info of a mint has six levels. */

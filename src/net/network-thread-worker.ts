@@ -155,7 +155,7 @@ function isDeeperThan(depth: number, value: unknown): boolean {
   );
 }
 
-/** Sends a batch when the main thread has handled the previous one. Node would handle all replies in one turn. */
+/** Sends the next batch when the main thread has handled the last one, because Node handles all messages in one turn. */
 class ReplyQueue {
   /** Does not count responses, because the number of requests is limited. */
   queuedMessageBytes = 0;

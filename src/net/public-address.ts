@@ -52,7 +52,7 @@ export function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Allows unprivileged ports, because a service that does not use TLS receives nothing that the URL's author controls. */
+/** The default port, or an unprivileged one: a service without TLS receives nothing there that the URL's author chose. */
 export function isAllowedPort({ port }: Pick<URL, 'port'>): boolean {
   return port === '' || Number(port) >= 1024;
 }

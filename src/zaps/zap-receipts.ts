@@ -153,7 +153,6 @@ export function createZapReceiptTemplate(
   { pubkey, tags }: NostrEvent,
   receipt: { zapRequestJson: string; request: string; createdAtSeconds: number },
 ): EventTemplate {
-  /** None if there is no such tag, so that the receipt has none. */
   const firstTag = (name: string) => {
     const [value] = tagValues(tags, name);
     return value === undefined ? [] : [[name, value]];
