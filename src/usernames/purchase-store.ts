@@ -8,8 +8,8 @@ import type { OutputPlan } from '../mints/ecash.ts';
 import { PURCHASE_LEASE_MS } from './limits.ts';
 
 // The journal of username purchases. A run is one attempt to complete an open purchase. It needs the purchase's lease,
-// so that only one run at a time works on it. If a run has lost its lease, its changes have no effect and return false.
-// A swap counts as unanswered from the moment before it is sent, so that a crash cannot hide it.
+// so that only one run at a time works on a purchase. The functions that change an open purchase do nothing and return
+// false if the run has lost the lease.
 
 export interface OpenPurchase {
   id: string;
@@ -21,7 +21,9 @@ export interface OpenPurchase {
   outputPlans: OutputPlan[];
   leaseHolder: string;
   attempts: number;
-  firstUnansweredAtMs: number | null;
+  /** When a run first repeated the swap because the mint reported the token as unspent. */
+  firstResentAtMs: number | null;
+  /** When the newest swap without a response was sent. Stored before it is sent, so that a crash cannot hide it. */
   lastUnansweredAtMs: number | null;
 }
 
@@ -59,20 +61,19 @@ export async function claimProofs(
   id: string,
   secretHashes: readonly string[],
 ): Promise<boolean> {
-  // Inserted in a fixed order, so that two purchases with the same proofs cannot deadlock.
   const rows = secretHashes.map((hash) => ({ hash, purchase: id }));
   const columns = { hash: 'text', purchase: 'text' } as const;
   const inserted = await sql`
     insert into username_purchase_proofs (secret_hash, purchase)
     select hash, purchase from ${jsonRows(tx, columns, rows)} as claimed
     where true -- SQLite needs it before "on conflict"
-    order by hash
+    order by hash -- so that two purchases with the same proofs cannot deadlock
     on conflict (secret_hash) do nothing
   `.execute(tx);
   return inserted.numAffectedRows === BigInt(secretHashes.length);
 }
 
-/** Whether one of these proofs belongs to an open or completed purchase of the name by the key. */
+/** Returns whether one of these proofs belongs to an open or completed purchase of the name by the key. */
 export async function isTokenOfPurchase(
   db: Db,
   pubkey: string,
@@ -97,8 +98,8 @@ export async function acquireDuePurchases(db: Db, nowMs: number): Promise<OpenPu
   const rows = await db
     .updateTable('username_purchases')
     .set({ lease_holder: leaseHolder, lease_expires_at: nowMs + PURCHASE_LEASE_MS })
-    .where('id', 'in', (due) =>
-      due
+    .where('id', 'in', (subquery) =>
+      subquery
         .selectFrom('username_purchases')
         .select('id')
         .where('state', '=', 'open')
@@ -118,10 +119,10 @@ export async function acquireDuePurchases(db: Db, nowMs: number): Promise<OpenPu
       'sealed_proofs as sealedProofs',
       'outputs',
       'attempts',
-      'first_unanswered_at as firstUnansweredAtMs',
+      'first_unanswered_at as firstResentAtMs',
       'last_unanswered_at as lastUnansweredAtMs',
     ])
-    .$narrowType<{ sealedProofs: string }>()
+    .$narrowType<{ sealedProofs: string }>() // null only in closed purchases
     .execute();
   return rows.map(({ outputs, ...row }) => ({
     ...row,
@@ -131,11 +132,11 @@ export async function acquireDuePurchases(db: Db, nowMs: number): Promise<OpenPu
 }
 
 /**
- * Renews the lease and records that a swap is sent next, although the mint reports the token as unspent. The swap may
- * be sent only if this returns true: another run may have undone the purchase while this one was paused.
+ * Renews the lease and records that the swap is about to be sent again. It may be sent only if this returns true: another
+ * run may have undone the purchase while this one was paused.
  */
 export function recordSwapRequest(db: Db, purchase: OpenPurchase, nowMs: number): Promise<boolean> {
-  return updateLeased(db, purchase, {
+  return updateIfLeased(db, purchase, {
     lease_expires_at: nowMs + PURCHASE_LEASE_MS,
     first_unanswered_at: sql<number>`coalesce(first_unanswered_at, ${nowMs})`,
     last_unanswered_at: nowMs,
@@ -148,7 +149,7 @@ export async function schedulePurchaseRetry(
   purchase: OpenPurchase,
   retry: PurchaseChange,
 ): Promise<void> {
-  await updateLeased(db, purchase, { ...retry, lease_holder: null, lease_expires_at: null });
+  await updateIfLeased(db, purchase, { ...retry, lease_holder: null, lease_expires_at: null });
 }
 
 /** Stores all output plans and renews the lease. Must be called before the newest plan is sent to the mint. */
@@ -158,7 +159,7 @@ export function saveOutputPlans(
   outputPlans: readonly OutputPlan[],
   nowMs: number,
 ): Promise<boolean> {
-  return updateLeased(db, purchase, {
+  return updateIfLeased(db, purchase, {
     outputs: JSON.stringify(outputPlans),
     lease_expires_at: nowMs + PURCHASE_LEASE_MS,
     last_unanswered_at: nowMs,
@@ -166,16 +167,15 @@ export function saveOutputPlans(
 }
 
 /**
- * Closes a purchase, which is completed if the reason is null. The proofs of a completed purchase stay recorded, so that
- * they cannot pay for another one; those of a failed purchase can.
+ * Closes a purchase as failed, or as completed if `failureReason` is null. The proofs of a completed purchase stay
+ * recorded, so that they cannot pay for another one; those of a failed purchase can.
  */
 export async function closePurchase(
   tx: Tx,
   purchase: OpenPurchase,
-  failureReason: string | null,
-  nowMs: number,
+  { failureReason, nowMs }: { failureReason: string | null; nowMs: number },
 ): Promise<boolean> {
-  const isClosed = await updateLeased(tx, purchase, {
+  const isClosed = await updateIfLeased(tx, purchase, {
     state: failureReason === null ? 'completed' : 'failed',
     reason: failureReason,
     closed_at: nowMs,
@@ -194,8 +194,8 @@ export async function closePurchase(
 export async function pruneFailedPurchases(db: Db, limit: number): Promise<boolean> {
   const pruned = await db
     .deleteFrom('username_purchases')
-    .where('id', 'in', (old) =>
-      old
+    .where('id', 'in', (subquery) =>
+      subquery
         .selectFrom('username_purchases')
         .select('id')
         .where('state', '=', 'failed')
@@ -250,7 +250,7 @@ export async function countPurchasesByState(db: Db, pubkey: string) {
 
 type PurchaseChange = UpdateObject<DatabaseSchema, 'username_purchases'>;
 
-async function updateLeased(
+async function updateIfLeased(
   db: Db,
   { id, leaseHolder }: OpenPurchase,
   change: PurchaseChange,

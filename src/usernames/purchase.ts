@@ -53,13 +53,13 @@ export type PurchaseFailureReason =
   | SwapRejectionReason
   | 'fee_exceeds_value'
   | 'mint_unusable'
-  /** For a day, the mint reported the token as unspent, but did not respond to the swap. */
+  /** For a day, the mint has reported the token as unspent, but has not responded to the swap. */
   | 'no_response';
 
 export type PurchaseResult =
   | { outcome: 'completed' }
   | { outcome: 'failed'; reason: PurchaseFailureReason }
-  /** The recovery job completes or fails the purchase. */
+  /** The recovery job will complete or fail the purchase. */
   | { outcome: 'pending' };
 
 /** Another request has the name, or the token pays or paid for another purchase. Nothing was stored. */
@@ -76,11 +76,12 @@ export async function startPurchase(
   PurchaseResult | { outcome: PurchaseConflict } | { outcome: 'mint_busy'; retryAfterMs: number }
 > {
   const { pubkey, name, mintUrl, addressGroup, proofs } = order;
-  const outputPlan = await planSwap(context, mintUrl, proofs);
-  if (typeof outputPlan === 'string') {
-    return { outcome: 'failed', reason: outputPlan };
+  const keysets = await context.keysetCache.getKeysets(mintUrl);
+  const planned = await planSwap(context, mintUrl, proofs, keysets);
+  if (planned.outcome !== 'planned') {
+    return { outcome: 'failed', reason: planned.outcome };
   }
-  // Requests that wait for the mint's rate limit must not hold names meanwhile.
+  // No name is held while a buyer waits for the mint's rate limit.
   const retryAfterMs = context.client.getSwapWaitMs(mintUrl, addressGroup);
   if (retryAfterMs > 0) {
     return { outcome: 'mint_busy', retryAfterMs };
@@ -93,19 +94,18 @@ export async function startPurchase(
     mintUrl,
     leaseHolder: randomUUID(),
     sealedProofs: await context.sealer.seal(`purchase ${id}`, proofs),
-    outputPlans: [outputPlan],
+    outputPlans: [planned.plan],
     attempts: 0,
-    firstUnansweredAtMs: null,
+    firstResentAtMs: null,
     lastUnansweredAtMs: null,
   };
   const conflict = await journalPurchase(context, purchase, order);
   if (conflict !== null) {
     return { outcome: conflict };
   }
-  return await finishOrRetry(context, purchase, async () => {
-    const options = { maxWaitMs: 0, addressGroup };
-    const result = await redeemToken(context, purchase, proofs, options);
-    return result.outcome === 'unknown' && !result.wasSent
+  return await retryOnError(context, purchase, async () => {
+    const result = await redeemToken(context, purchase, proofs, { maxWaitMs: 0, addressGroup });
+    return result.outcome === 'not_processed'
       ? failPurchaseAndFreeName(context, purchase, 'mint_unusable')
       : applySwapResult(context, purchase, result, { isRejectionFinal: true });
   });
@@ -115,9 +115,7 @@ export async function startPurchase(
 export async function resumeDuePurchases(context: PurchaseContext): Promise<void> {
   const due = await acquireDuePurchases(context.db, context.clock());
   await Promise.all(
-    due.map((purchase) =>
-      finishOrRetry(context, purchase, () => resumePurchase(context, purchase)),
-    ),
+    due.map((purchase) => retryOnError(context, purchase, () => resumePurchase(context, purchase))),
   );
 }
 
@@ -147,39 +145,41 @@ async function journalPurchase(
   return conflict;
 }
 
+/** Asks the mint whether it has executed the swap. If not, sends it again or, after a day, undoes the purchase. */
 async function resumePurchase(
   context: PurchaseContext,
   purchase: OpenPurchase,
 ): Promise<PurchaseResult> {
   const { db, sealer, clock } = context;
-  const { id, sealedProofs, firstUnansweredAtMs, lastUnansweredAtMs } = purchase;
+  const { id, sealedProofs, firstResentAtMs, lastUnansweredAtMs } = purchase;
   const inputs = (await sealer.open(`purchase ${id}`, sealedProofs)) as Proof[];
-  // A request in transit could still spend the token after a rejection, or after the mint has reported it as unspent.
-  const isNothingInTransit =
-    lastUnansweredAtMs === null || clock() - lastUnansweredAtMs >= MAX_TRANSIT_MS;
-  const finish = (result: SwapResult) =>
-    // Inputs that are pending may be so because of this purchase.
+  // An earlier request in transit could still spend the token, whatever the mint answers now.
+  const isInTransit = lastUnansweredAtMs !== null && clock() - lastUnansweredAtMs < MAX_TRANSIT_MS;
+  const applyResult = (result: SwapResult) =>
+    // If the inputs are pending, an earlier request of this purchase may be the cause.
     result.outcome === 'rejected' && result.reason === 'pending'
       ? scheduleRetry(context, purchase, 'pending at the mint')
-      : applySwapResult(context, purchase, result, { isRejectionFinal: isNothingInTransit });
+      : applySwapResult(context, purchase, result, { isRejectionFinal: !isInTransit });
   const earlierResult = await findSwapResult(context, { ...purchase, inputs });
   if (earlierResult !== null) {
-    return finish(earlierResult);
+    return applyResult(earlierResult);
   }
-  const unansweredMs = (lastUnansweredAtMs ?? 0) - (firstUnansweredAtMs ?? Infinity);
-  if (unansweredMs >= UNDO_AFTER_MS) {
-    // From here on, no swap is sent, because it could be executed after the purchase was undone.
-    if (!isNothingInTransit) {
-      return scheduleRetry(context, purchase, 'waiting for the last request to end');
-    }
-    const restoredResult = await restoreOutputs(context, { ...purchase, inputs });
-    return restoredResult === null
-      ? failPurchaseAndFreeName(context, purchase, 'no_response')
-      : finish(restoredResult);
+  // Counts up to the last request, because this service may have been down since then.
+  const isUndoDue =
+    firstResentAtMs !== null && (lastUnansweredAtMs ?? 0) - firstResentAtMs >= UNDO_AFTER_MS;
+  if (!isUndoDue) {
+    return (await recordSwapRequest(db, purchase, clock()))
+      ? applyResult(await redeemToken(context, purchase, inputs))
+      : PENDING;
   }
-  return (await recordSwapRequest(db, purchase, clock()))
-    ? finish(await redeemToken(context, purchase, inputs))
-    : PENDING;
+  // No swap is sent any more, because the mint could execute it after the purchase was undone.
+  if (isInTransit) {
+    return scheduleRetry(context, purchase, 'waiting for the last request to end');
+  }
+  const restoredResult = await restoreOutputs(context, { ...purchase, inputs });
+  return restoredResult === null
+    ? failPurchaseAndFreeName(context, purchase, 'no_response')
+    : applyResult(restoredResult);
 }
 
 /** Swaps the token. If the mint has changed its keysets or fees, swaps it again with a new output plan. */
@@ -187,26 +187,30 @@ async function redeemToken(
   context: PurchaseContext,
   purchase: OpenPurchase,
   inputs: readonly Proof[],
-  options: RequestWait = {},
+  wait: RequestWait = {},
 ): Promise<SwapResult> {
-  const result = await sendSwap(context, { ...purchase, inputs }, options);
+  const { db, keysetCache, clock } = context;
+  const result = await sendSwap(context, { ...purchase, inputs }, wait);
   if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {
     return result;
   }
-  const plan = await planSwap(context, purchase.mintUrl, inputs, true);
-  if (typeof plan === 'string') {
-    return plan === 'fee_exceeds_value'
-      ? result
-      : { outcome: 'unknown', reason: 'the mint does not respond', wasSent: true };
+  const keysets = await keysetCache.getFreshKeysets(purchase.mintUrl);
+  const planned = await planSwap(context, purchase.mintUrl, inputs, keysets);
+  if (planned.outcome === 'fee_exceeds_value') {
+    return result;
   }
-  const outputPlans = [...purchase.outputPlans, plan];
-  return (await saveOutputPlans(context.db, purchase, outputPlans, context.clock()))
-    ? sendSwap(context, { ...purchase, inputs, outputPlans }, options)
-    : { outcome: 'unknown', reason: 'another run has taken over', wasSent: true };
+  if (planned.outcome === 'mint_unusable') {
+    return { outcome: 'unknown', reason: 'the mint does not respond' };
+  }
+  const outputPlans = [...purchase.outputPlans, planned.plan];
+  return (await saveOutputPlans(db, purchase, outputPlans, clock()))
+    ? sendSwap(context, { ...purchase, inputs, outputPlans }, wait)
+    : { outcome: 'unknown', reason: 'another run has taken over' };
 }
 
 const PENDING = { outcome: 'pending' } as const;
 
+/** @param options.isRejectionFinal false if an earlier request can still reach the mint and spend the token */
 async function applySwapResult(
   context: PurchaseContext,
   purchase: OpenPurchase,
@@ -220,13 +224,14 @@ async function applySwapResult(
       return isRejectionFinal
         ? failPurchaseAndFreeName(context, purchase, result.reason)
         : scheduleRetry(context, purchase, 'rejected by the mint', { isAnswered: true });
+    case 'not_processed':
     case 'unknown':
       return scheduleRetry(context, purchase, result.reason);
   }
 }
 
-/** An error must not end a purchase: the mint may have redeemed the token. */
-async function finishOrRetry(
+/** Schedules a retry after an error, which must not end a purchase: the mint may have redeemed the token. */
+async function retryOnError(
   context: PurchaseContext,
   purchase: OpenPurchase,
   run: () => Promise<PurchaseResult>,
@@ -251,7 +256,7 @@ async function completePurchaseAndAssignName(
   const sealed = await sealProofs(sealer, mintUrl, proofs, expiresAtMs);
   const nowMs = clock();
   const isCompleted = await tryTransaction(db, async (tx) => {
-    if (!(await closePurchase(tx, purchase, null, nowMs))) {
+    if (!(await closePurchase(tx, purchase, { failureReason: null, nowMs }))) {
       return false;
     }
     await notifyRecipientChange(tx, pubkey);
@@ -275,7 +280,7 @@ async function failPurchaseAndFreeName(
 ): Promise<PurchaseResult> {
   const { id, name, pubkey } = purchase;
   const isFailed = await tryTransaction(db, async (tx) => {
-    const isClosed = await closePurchase(tx, purchase, reason, clock());
+    const isClosed = await closePurchase(tx, purchase, { failureReason: reason, nowMs: clock() });
     await releaseHeldUsername(tx, name, id);
     return isClosed;
   });
@@ -289,7 +294,7 @@ async function failPurchaseAndFreeName(
   return { outcome: 'failed', reason };
 }
 
-/** @param options.isAnswered whether the mint has rejected the last request, so that it is not in transit */
+/** @param options.isAnswered whether the mint has answered this run's request, so that only earlier ones may be in transit */
 async function scheduleRetry(
   { db, clock, log }: PurchaseContext,
   purchase: OpenPurchase,
@@ -300,13 +305,13 @@ async function scheduleRetry(
   const attempts = purchase.attempts + 1;
   // At most a minute, because a buyer may wait for the name.
   const backoffMs = computeBackoffMs(attempts, { initialMs: 2_000, maxMs: 60_000 });
-  const delayMs = isAnswered ? MAX_TRANSIT_MS : backoffMs;
-  const nextAttemptAtMs = clock() + delayMs;
+  // After MAX_TRANSIT_MS, the earlier requests are no longer in transit, so the next answer is final.
+  const nextAttemptAtMs = clock() + (isAnswered ? MAX_TRANSIT_MS : backoffMs);
   await schedulePurchaseRetry(db, purchase, {
     reason,
     attempts,
     next_attempt_at: nextAttemptAtMs,
-    // The time before the last request, which the mint has answered.
+    // This run has overwritten the time with that of its own request.
     ...(isAnswered && { last_unanswered_at: lastUnansweredAtMs }),
   });
   // Logs attempts 1, 2, 4, 8 and so on: a mint may be down for days.

@@ -71,21 +71,21 @@ export async function registerUsername(
     throw new RequestError('invalid', 'This key cannot have a username here.');
   }
   const claim = decideClaim(await findUsername(db, name), pubkey, clock());
-  // `buying`: this key has an open purchase of the name. `reclaimable`: this key had the name, and released it.
   switch (claim) {
     case 'owned':
       return OWNED;
     case 'buying':
-      // Never answer 201 to a token that was not spent: the wallet would delete it.
-      throw token === null || (await hasTokenPaid(context, pubkey, name, token))
-        ? inProgressError('Your purchase of this username is in progress.')
-        : new RequestError(
-            'token_not_used',
-            'Your purchase of this username with another token is in progress; this token was not used.',
-          );
+      if (token === null || (await isTokenUsedForName(context, pubkey, name, token))) {
+        throw inProgressError('Your purchase of this username is in progress.');
+      }
+      // If told to repeat the request, the wallet would get 201 later and delete the token, which is unspent.
+      throw new RequestError(
+        'token_not_used',
+        'Your purchase of this username with another token is in progress; this token was not used.',
+      );
     case 'reclaimable':
-      // A late repetition of the request that bought the name has the same result, but does not undo the release.
-      return token !== null && (await hasTokenPaid(context, pubkey, name, token))
+      // If the request that bought the name arrives again after the name was released, it does not undo the release.
+      return token !== null && (await isTokenUsedForName(context, pubkey, name, token))
         ? OWNED
         : claimFreeOfCharge(context, pubkey, name);
     case 'free':
@@ -93,9 +93,10 @@ export async function registerUsername(
     case 'reserved': {
       const obstacle = findObstacle(policy, name, claim);
       if (obstacle !== null) {
-        throw new RequestError(...OBSTACLE_ERRORS[obstacle]);
+        const { code, message } = OBSTACLE_ERRORS[obstacle];
+        throw new RequestError(code, message);
       }
-      // A name that is not for sale is an obstacle, so the price is not null.
+      // The price is not null here: `findObstacle` returns `not_for_sale` without a price.
       return policy.priceSat
         ? buyUsername(context, request, name, policy.priceSat)
         : claimFreeOfCharge(context, pubkey, name);
@@ -105,7 +106,7 @@ export async function registerUsername(
 
 type NameObstacle = 'not_for_sale' | 'reserved' | 'taken';
 
-/** Returns the name in lower case, and why a key that has no claim to it cannot buy it. */
+/** Returns the name in lower case, and why a key that never had it cannot buy it; null if it can. */
 export async function checkUsernameAvailability(
   { db, policy, clock }: UsernameContext,
   username: string,
@@ -135,15 +136,15 @@ function findObstacle(
   return claim === 'free' ? null : 'taken';
 }
 
-const OBSTACLE_ERRORS: Record<NameObstacle, ConstructorParameters<typeof RequestError>> = {
-  not_for_sale: ['name_not_for_sale', 'Usernames cannot be bought here.'],
-  reserved: ['name_reserved', 'This username is reserved.'],
-  taken: ['name_taken', 'This username is already taken.'],
-};
+const OBSTACLE_ERRORS = {
+  not_for_sale: { code: 'name_not_for_sale', message: 'Usernames cannot be bought here.' },
+  reserved: { code: 'name_reserved', message: 'This username is reserved.' },
+  taken: { code: 'name_taken', message: 'This username is already taken.' },
+} as const;
 
 const OWNED = { outcome: 'owned' } as const;
 
-async function hasTokenPaid(
+async function isTokenUsedForName(
   { db }: UsernameContext,
   pubkey: string,
   name: string,
@@ -161,10 +162,10 @@ async function claimFreeOfCharge(
   pubkey: string,
   name: string,
 ): Promise<RegistrationResult> {
-  const claim = { pubkey, nowMs: clock(), graceMs: policy.graceMs };
+  const options = { pubkey, nowMs: clock(), graceMs: policy.graceMs };
   const isClaimed = await tryTransaction(db, async (tx) => {
     await notifyRecipientChange(tx, pubkey);
-    return claimUsername(tx, name, claim);
+    return claimUsername(tx, name, options);
   });
   if (!isClaimed) {
     throw nameContestedError();
@@ -201,14 +202,8 @@ async function buyUsername(
   if (payment.outcome !== 'valid') {
     return paymentRequired(payment.reason);
   }
-  const result = await startPurchase(purchases, {
-    pubkey,
-    name,
-    priceSat,
-    mintUrl,
-    addressGroup,
-    proofs: payment.proofs,
-  });
+  const order = { pubkey, name, priceSat, mintUrl, addressGroup, proofs: payment.proofs };
+  const result = await startPurchase(purchases, order);
   switch (result.outcome) {
     case 'completed':
       return OWNED;
@@ -230,7 +225,7 @@ async function buyUsername(
   }
 }
 
-/** What is wrong with the token. For the other reasons, the mint is to blame. */
+/** The reasons that concern the token. For all others, the mint is to blame. */
 const TOKEN_FAILURE_MESSAGES: Partial<Record<PurchaseFailureReason, string>> = {
   fee_exceeds_value: 'The mint’s fee would use up the whole token.',
   spent: 'The token has already been spent.',
@@ -257,17 +252,13 @@ async function validatePayment(
   if (result.outcome !== 'unknown_keyset') {
     return result;
   }
-  const refreshed = (await keysetCache.getKeysets(mintUrl, true)) ?? keysets;
-  return await validateToken(token, { ...requirements, keysets: refreshed });
+  const freshKeysets = (await keysetCache.getFreshKeysets(mintUrl)) ?? keysets;
+  return await validateToken(token, { ...requirements, keysets: freshKeysets });
 }
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
-async function requireRestoreSupport(context: UsernameContext): Promise<void> {
-  const {
-    policy: { mintUrl },
-    mintInfoCache,
-    log,
-  } = context;
+async function requireRestoreSupport({ policy, mintInfoCache, log }: UsernameContext) {
+  const { mintUrl } = policy;
   const info = await mintInfoCache.get(mintUrl);
   if (info?.supportsRestore) {
     return;

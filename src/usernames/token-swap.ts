@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import type { OutputPlan, Proof } from '../mints/ecash.ts';
+import type { Keyset, OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient, SwapRejectionReason } from '../mints/ecash-client.ts';
 import { describeFailure } from '../mints/mint-client.ts';
 import type { RequestWait } from '../mints/mint-rate-limiter.ts';
@@ -14,9 +14,9 @@ import {
   sumAmounts,
 } from './ecash/proofs.ts';
 
-// A token is redeemed by a swap (NUT-03) in such a way that a lost response loses no money. The states of the inputs
-// show whether the mint has executed the swap (NUT-07). The outputs are derived instead of random, so that the mint can
-// restore its signatures on them (NUT-09).
+// Redeems a token by a swap (NUT-03), and loses no money if the response is lost: the states of the inputs show whether
+// the mint has executed the swap (NUT-07), and the outputs can be derived again, so that the mint can restore its
+// signatures on them (NUT-09).
 
 export interface SwapContext {
   client: EcashClient;
@@ -30,66 +30,95 @@ export interface Swap {
   id: string;
   mintUrl: string;
   inputs: readonly Proof[];
-  /** Every output plan that the mint may have received. The last plan is the newest, and only it is sent. */
+  /** Every output plan that the mint may have received. Only the newest, which is the last, is sent. */
   outputPlans: readonly OutputPlan[];
 }
 
 export type SwapResult =
   /** `expiresAtMs`: null if the proofs never expire. */
   | { outcome: 'done'; proofs: Proof[]; expiresAtMs: number | null }
-  /** An earlier request without a response may nevertheless reach the mint and succeed. */
+  /** If an earlier request has no response, the mint may still receive and execute it. */
   | { outcome: 'rejected'; reason: SwapRejectionReason }
-  /** Neither done nor rejected. `wasSent`: the mint may have received the swap, so it may be done. */
-  | { outcome: 'unknown'; reason: string; wasSent: boolean };
+  /** The mint has not processed this request. */
+  | { outcome: 'not_processed'; reason: string }
+  /** The mint may have executed the swap. */
+  | { outcome: 'unknown'; reason: string };
 
-/** The mint has changed its keysets or fees. */
+/** The mint has changed its keysets or fees since the swap was planned. */
 export const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
   'keyset_inactive',
   'keyset_expired',
   'unbalanced',
 ];
 
+/**
+ * Plans outputs that are worth the proofs minus the mint's fee. `mint_unusable`: the mint does not respond, does not list
+ * the keyset of a proof, or has no keyset for the outputs.
+ */
+export async function planSwap(
+  { keysetCache, clock }: SwapContext,
+  mintUrl: string,
+  proofs: readonly Proof[],
+  keysets: readonly Keyset[] | null,
+) {
+  const isListed = ({ id }: Proof) => keysets?.some((keyset) => keyset.id === id);
+  if (keysets === null || !proofs.every(isListed)) {
+    return { outcome: 'mint_unusable' } as const;
+  }
+  const outputKeyset = selectOutputKeyset(keysets, clock());
+  const keys = outputKeyset && (await keysetCache.getKeys(mintUrl, outputKeyset.id));
+  if (outputKeyset === null || keys === null) {
+    return { outcome: 'mint_unusable' } as const;
+  }
+  const outputSat = sumAmounts(proofs) - computeInputFeeSat(proofs, keysets);
+  if (outputSat <= 0) {
+    return { outcome: 'fee_exceeds_value' } as const;
+  }
+  return { outcome: 'planned', plan: planOutputs(outputSat, keys, outputKeyset) } as const;
+}
+
 /** Sends the swap with the newest output plan. Sending it again is safe: the mint executes it only once. */
 export async function sendSwap(
   context: SwapContext,
   swap: Swap,
-  options: RequestWait = {},
+  wait: RequestWait = {},
 ): Promise<SwapResult> {
   const { client, keysetCache, treasurySecret } = context;
   const { mintUrl, inputs, outputPlans } = swap;
   const plan = outputPlans.at(-1) as OutputPlan;
   const keys = await keysetCache.getKeys(mintUrl, plan.keysetId);
   if (keys === null) {
-    return KEYS_UNAVAILABLE;
+    return { outcome: 'not_processed', reason: KEYS_UNAVAILABLE };
   }
   const outputs = await deriveOutputs(treasurySecret, swap, outputPlans.length - 1);
-  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, options);
+  const response = await client.swap(mintUrl, inputs, outputs.blindedMessages, wait);
   switch (response.outcome) {
     case 'signed': {
       const proofs = await outputs.unblind(response.signatures, keys);
-      return toResult(proofs, plan, 'the mint sent wrong signatures');
+      return toSwapResult(proofs, plan, 'the mint sent wrong signatures');
     }
     case 'rejected':
       return confirmRejection(context, swap, response.reason);
     case 'rate_limited':
-      return unknownResult(describeFailure(response), false);
-    case 'unavailable':
-      return unknownResult(describeFailure(response), !response.isUnsent);
+      return { outcome: 'not_processed', reason: describeFailure(response) };
+    case 'unavailable': {
+      const outcome = response.isUnsent ? 'not_processed' : 'unknown';
+      return { outcome, reason: describeFailure(response) };
+    }
   }
 }
 
-/** A rejected swap may nevertheless be done, for example if a proxy sent the request twice. */
+/** Checks whether a rejected swap is nevertheless done, for example because a proxy sent the request twice. */
 async function confirmRejection(
   context: SwapContext,
   swap: Swap,
   reason: SwapRejectionReason,
 ): Promise<SwapResult> {
+  // The mint has never signed an invalid input, and the caller repeats a swap whose plan is outdated.
   if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
     return { outcome: 'rejected', reason };
   }
-  const result = (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
-  // The look-up sends no swap, but the caller has sent one.
-  return result.outcome === 'unknown' ? { ...result, wasSent: true } : result;
+  return (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
 }
 
 /** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */
@@ -97,7 +126,7 @@ export async function findSwapResult(context: SwapContext, swap: Swap): Promise<
   const ys = await mapInSlices(swap.inputs, computeY);
   const response = await context.client.checkState(swap.mintUrl, ys);
   if (response.outcome !== 'found') {
-    return unknownResult(describeFailure(response), false);
+    return { outcome: 'unknown', reason: describeFailure(response) };
   }
   const states = [...response.states.values()];
   if (states.every((state) => state === 'UNSPENT')) {
@@ -107,7 +136,7 @@ export async function findSwapResult(context: SwapContext, swap: Swap): Promise<
   return (await restoreOutputs(context, swap)) ?? { outcome: 'rejected', reason };
 }
 
-/** @returns null if the mint has signed no output of any plan */
+/** Completes a swap with the signatures that the mint restores. Returns null if it has signed no output of any plan. */
 export async function restoreOutputs(
   { client, keysetCache, treasurySecret }: SwapContext,
   swap: Swap,
@@ -115,55 +144,32 @@ export async function restoreOutputs(
   for (const [index, plan] of swap.outputPlans.entries()) {
     const keys = await keysetCache.getKeys(swap.mintUrl, plan.keysetId);
     if (keys === null) {
-      return KEYS_UNAVAILABLE;
+      return { outcome: 'unknown', reason: KEYS_UNAVAILABLE };
     }
     const outputs = await deriveOutputs(treasurySecret, swap, index);
     const response = await client.restore(swap.mintUrl, outputs.blindedMessages);
     if (response.outcome !== 'found') {
-      return unknownResult(describeFailure(response), false);
+      return { outcome: 'unknown', reason: describeFailure(response) };
     }
     if (response.restored.length > 0) {
-      const byOutput = new Map(response.restored.map(({ B_, signature }) => [B_, signature]));
-      const signatures = outputs.blindedMessages.flatMap(({ B_ }) => byOutput.get(B_) ?? []);
+      const signatureByB_ = new Map(response.restored.map(({ B_, signature }) => [B_, signature]));
+      const signatures = outputs.blindedMessages.flatMap(({ B_ }) => signatureByB_.get(B_) ?? []);
       // `unblind` returns null unless all signatures are there.
       const proofs = await outputs.unblind(signatures, keys);
-      return toResult(proofs, plan, 'the mint restored wrong signatures');
+      return toSwapResult(proofs, plan, 'the mint restored wrong signatures');
     }
   }
   return null;
 }
 
-/** Plans outputs that are worth the proofs minus the mint's fee. `mint_unusable`: no response, or no usable keyset. */
-export async function planSwap(
-  { keysetCache, clock }: SwapContext,
-  mintUrl: string,
-  proofs: readonly Proof[],
-  shouldRefresh = false,
-): Promise<OutputPlan | 'fee_exceeds_value' | 'mint_unusable'> {
-  const keysets = await keysetCache.getKeysets(mintUrl, shouldRefresh);
-  const keyset = keysets && selectOutputKeyset(keysets, clock());
-  const keys = keyset && (await keysetCache.getKeys(mintUrl, keyset.id));
-  const ids = new Set(keysets?.map(({ id }) => id));
-  if (!keysets || !keyset || !keys || !proofs.every(({ id }) => ids.has(id))) {
-    return 'mint_unusable';
-  }
-  const outputSat = sumAmounts(proofs) - computeInputFeeSat(proofs, keysets);
-  return outputSat <= 0 ? 'fee_exceeds_value' : planOutputs(outputSat, keys, keyset);
-}
+const KEYS_UNAVAILABLE = 'the keys of the mint could not be read';
 
-const KEYS_UNAVAILABLE = unknownResult('the keys of the mint could not be read', false);
-
-function toResult(
+function toSwapResult(
   proofs: Proof[] | null,
   { finalExpiry }: OutputPlan,
   failureReason: string,
 ): SwapResult {
-  // Signatures show that the mint has received the swap, even if they were restored and no swap was sent now.
   return proofs === null
-    ? unknownResult(failureReason, true)
+    ? { outcome: 'unknown', reason: failureReason }
     : { outcome: 'done', proofs, expiresAtMs: finalExpiry ? finalExpiry * 1000 : null };
-}
-
-function unknownResult(reason: string, wasSent: boolean): SwapResult {
-  return { outcome: 'unknown', reason, wasSent };
 }

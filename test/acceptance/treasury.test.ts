@@ -33,7 +33,7 @@ describe('nutpost treasury', () => {
       sealedProofs: 'sealed',
       outputPlans: [],
       attempts: 0,
-      firstUnansweredAtMs: null,
+      firstResentAtMs: null,
       lastUnansweredAtMs: null,
       leaseHolder: 'a run',
     };

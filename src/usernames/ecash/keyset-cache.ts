@@ -16,35 +16,43 @@ export class KeysetCache {
     this.#monotonicMs = monotonicMs;
     this.#lists = new LRUCache({
       max: 100,
-      fetchMethod: async (mintUrl, known) => {
+      // If the mint does not respond, its old list stays.
+      fetchMethod: async (mintUrl, oldList) => {
         const response = await client.readKeysets(mintUrl);
         return response.outcome === 'found'
           ? { keysets: response.keysets, fetchedAtMs: monotonicMs() }
-          : known;
+          : oldList;
       },
     });
     this.#keys = new LRUCache({
       max: 500,
-      fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
-        const keyset = (await this.getKeysets(mintUrl))?.find(({ id }) => id === keysetId);
-        const result = keyset && (await client.readKeys(mintUrl, keysetId));
-        return keyset && result?.outcome === 'found' && verifyKeysetKeys(keyset, result.keys)
-          ? result.keys
+      fetchMethod: async (_key, _oldKeys, { context: { mintUrl, keysetId } }) => {
+        const keysets = await this.getKeysets(mintUrl);
+        const keyset = keysets?.find(({ id }) => id === keysetId);
+        if (keyset === undefined) {
+          return undefined;
+        }
+        const response = await client.readKeys(mintUrl, keysetId);
+        return response.outcome === 'found' && verifyKeysetKeys(keyset, response.keys)
+          ? response.keys
           : undefined;
       },
     });
   }
 
-  /** @param shouldRefresh after a keyset was unknown or inactive. Bounded, because any invented keyset is unknown */
-  async getKeysets(mintUrl: string, shouldRefresh = false): Promise<readonly Keyset[] | null> {
-    const maxAgeMs = shouldRefresh ? 5_000 : 5 * 60_000;
-    const isRecent = (fetchedAtMs = Number.NEGATIVE_INFINITY) =>
-      this.#monotonicMs() - fetchedAtMs < maxAgeMs;
-    const known = this.#lists.get(mintUrl);
-    const list = isRecent(known?.fetchedAtMs)
-      ? known
-      : await this.#lists.fetch(mintUrl, { forceRefresh: true });
-    return list !== undefined && isRecent(list.fetchedAtMs) ? list.keysets : null;
+  async getKeysets(mintUrl: string, maxAgeMs = 5 * 60_000): Promise<readonly Keyset[] | null> {
+    const isRecent = (fetchedAtMs: number) => this.#monotonicMs() - fetchedAtMs < maxAgeMs;
+    const cached = this.#lists.get(mintUrl);
+    if (cached !== undefined && isRecent(cached.fetchedAtMs)) {
+      return cached.keysets;
+    }
+    const refreshed = await this.#lists.fetch(mintUrl, { forceRefresh: true });
+    return refreshed !== undefined && isRecent(refreshed.fetchedAtMs) ? refreshed.keysets : null;
+  }
+
+  /** For a token or mint that contradicts the cached keysets. Limits the requests, because a token may be invented. */
+  getFreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.getKeysets(mintUrl, 5_000);
   }
 
   /** Also returns null if the mint does not list the keyset, or the keys do not match its id. */

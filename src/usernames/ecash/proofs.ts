@@ -15,7 +15,7 @@ import type {
   OutputPlan,
   Proof,
 } from '../../mints/ecash.ts';
-import { MAX_SLICE_MS } from '../limits.ts';
+import { CURVE_SLICE_MS } from '../limits.ts';
 
 /** Returns the point Y (compressed, hex), which identifies a proof without revealing its secret (NUT-07). */
 export function computeY({ secret }: Pick<Proof, 'secret'>): string {
@@ -26,7 +26,7 @@ export function hashSecret({ secret }: Pick<Proof, 'secret'>): string {
   return hash('sha256', secret);
 }
 
-/** Callers take turns: one turn of the event loop contains one slice of one caller, however many tokens arrive. */
+/** The newest turn of the event loop that a caller waits for. Each turn has one slice, however many tokens arrive. */
 let latestTurn: Promise<void> = Promise.resolve();
 
 /** Maps items with curve operations, in short slices between which the event loop does other work. */
@@ -40,7 +40,7 @@ export async function mapInSlices<T, R>(
     if (performance.now() >= sliceEndsAtMs) {
       latestTurn = latestTurn.then(() => nextEventLoopTurn());
       await latestTurn;
-      sliceEndsAtMs = performance.now() + MAX_SLICE_MS;
+      sliceEndsAtMs = performance.now() + CURVE_SLICE_MS;
     }
     results.push(map(item, index));
   }
@@ -50,7 +50,8 @@ export async function mapInSlices<T, R>(
 /** Computes the mint's fee for spending proofs together (NUT-02): the sum of their keysets' fees, rounded up. */
 export function computeInputFeeSat(proofs: readonly Proof[], keysets: readonly Keyset[]): number {
   const feeByKeyset = new Map(keysets.map(({ id, inputFeePpk }) => [id, inputFeePpk]));
-  return Math.ceil(proofs.reduce((sum, { id }) => sum + (feeByKeyset.get(id) ?? 0), 0) / 1000);
+  const feesPpk = proofs.map(({ id }) => ({ amount: feeByKeyset.get(id) ?? 0 }));
+  return Math.ceil(sumAmounts(feesPpk) / 1000);
 }
 
 /** Returns when the mint stops accepting proofs of a keyset, in milliseconds since 1970; `Infinity` if never. */
@@ -61,7 +62,7 @@ export function getExpiryMs({ finalExpiry }: Pick<Keyset, 'finalExpiry'>): numbe
 /** The two versions of hex ids. NUT-13 derives outputs only for them, and a `cashuB` token cannot contain others. */
 const HEX_KEYSET_ID_PATTERN = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
 
-/** Selects the keyset for new proofs: the one that lasts longest, or else has the lowest fee; null if none is usable. */
+/** Selects the cheapest of the keysets whose new proofs would last longest; null if no keyset is usable. */
 export function selectOutputKeyset(keysets: readonly Keyset[], nowMs: number): Keyset | null {
   const usable = keysets
     .filter(({ id, unit, active }) => active && unit === 'sat' && HEX_KEYSET_ID_PATTERN.test(id))
@@ -85,13 +86,13 @@ export function verifyKeysetKeys(keyset: Keyset, { keys }: KeysetKeys): boolean 
   });
 }
 
-/** Splits an amount into as few outputs as possible. Throws if the keys cannot make up the amount. */
+/** Splits an amount into as few outputs as possible. Throws if no outputs for the keys add up to the amount. */
 export function planOutputs(
   amountSat: number,
   { id, keys }: KeysetKeys,
   { finalExpiry }: Pick<Keyset, 'finalExpiry'>,
 ): OutputPlan {
-  const amounts = splitAmount(amountSat, keys, undefined, 'asc').map((each) => each.toNumber());
+  const amounts = splitAmount(amountSat, keys, undefined, 'asc').map((amount) => amount.toNumber());
   return { keysetId: id, amounts, ...(finalExpiry && { finalExpiry }) };
 }
 
