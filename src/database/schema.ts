@@ -10,7 +10,7 @@ type DeliveryState = 'open' | 'accepted' | 'rejected' | 'given_up';
  * `pending`: an unfinished purchase holds the name. `released`: the owner took another name, and until a grace period
  * ends, only that owner can take this one again. `reserved`: by the operator.
  */
-export type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
+type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
 /** The tables, which `migrations/` creates. Times are milliseconds since 1970. Hashes, keys and event ids are hex. */
 export interface DatabaseSchema {

@@ -10,7 +10,7 @@ import type { SealedProof } from './treasury-store.ts';
  * its row, and cannot be opened for another one. The context is in the header, which is authenticated but not secret.
  */
 export class Sealer {
-  /** Each sealed value contains it (`kid`), so that the operator sees which secret is needed. */
+  /** Identifies the secret. Part of each sealed value (`kid`), so that the operator sees which secret it needs. */
   readonly keyId: string;
   readonly #key: Uint8Array;
 
@@ -51,9 +51,9 @@ export async function sealProofs(
   proofs: readonly Proof[],
   expiresAtMs: number | null = null,
 ): Promise<SealedProof[]> {
-  const withYs = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
+  const identifiedProofs = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
   return await Promise.all(
-    withYs.map(async ({ proof, y }) => {
+    identifiedProofs.map(async ({ proof, y }) => {
       const sealed = await sealer.seal(`treasury proof ${y}`, proof);
       return { y, mintUrl, amountSat: proof.amount, expiresAtMs, sealed };
     }),

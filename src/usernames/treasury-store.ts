@@ -93,7 +93,7 @@ export async function listBalances(db: Db) {
   return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
 }
 
-/** Lists what expires before a time, or has expired, soonest first. */
+/** Lists the sums that expire before a time or have expired, per mint and expiry, the soonest first. */
 export async function listExpiringEcash(db: Db, beforeMs: number) {
   const rows = await db
     .selectFrom('treasury_proofs')
@@ -121,7 +121,7 @@ export async function activateTreasuryKey(db: Db, keyId: string): Promise<boolea
   if ((await readActiveTreasuryKeyId(db)) === keyId) {
     return true;
   }
-  if (await hasSealedData(db)) {
+  if (await needsTreasurySecret(db)) {
     return false;
   }
   await db.updateTable('treasury_key').set({ key_id: keyId }).execute();
@@ -133,8 +133,8 @@ export async function readActiveTreasuryKeyId(db: Db): Promise<string | null> {
   return row?.key_id ?? null;
 }
 
-/** Whether anything is stored that the service cannot use without its treasury secret. */
-export async function hasSealedData(db: Db): Promise<boolean> {
+/** Returns whether the service needs its treasury secret to use what is stored. Earlier withdrawals do not count. */
+export async function needsTreasurySecret(db: Db): Promise<boolean> {
   const { rows } = await sql`
     select 1 where exists (select 1 from treasury_proofs)
       or exists (select 1 from username_purchases where state = 'open')

@@ -10,12 +10,12 @@ import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
 import { openProof, type Sealer } from './sealer.ts';
 import {
   findWithdrawal,
-  hasSealedData,
   listBalances,
   listExpiringEcash,
   listTreasuryProofs,
   type MintBalance,
   moveProofsToWithdrawal,
+  needsTreasurySecret,
   readActiveTreasuryKeyId,
 } from './treasury-store.ts';
 
@@ -33,6 +33,7 @@ export type WithdrawalResult =
   | { outcome: 'choose_mint'; balances: MintBalance[] }
   /** `availableSat` is the nearest lower amount that proofs in one token add up to. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
+  /** Another command has withdrawn some of the proofs. */
   | { outcome: 'conflict' };
 
 export interface TreasuryContext {
@@ -41,9 +42,9 @@ export interface TreasuryContext {
   clock: Clock;
 }
 
-/** Whether there is neither a treasury secret nor anything that needs it. */
+/** Returns whether there is neither a treasury secret nor anything that needs it. */
 export async function isTreasuryUnused({ sealer, db }: TreasuryContext): Promise<boolean> {
-  return sealer === null && !(await hasSealedData(db));
+  return sealer === null && !(await needsTreasurySecret(db));
 }
 
 export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContext) {
@@ -80,8 +81,8 @@ export async function withdrawFromTreasury(
   const { mintUrl } = balance;
   const stored = await listTreasuryProofs(db, mintUrl);
   const nowMs = clock();
-  const valid = stored.filter(({ expiresAtMs }) => (expiresAtMs ?? Infinity) > nowMs);
-  const selected = selectProofs(valid.length > 0 ? valid : stored, requestedSat);
+  const unexpired = stored.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
+  const selected = selectProofs(unexpired.length > 0 ? unexpired : stored, requestedSat);
   // Wallets and mints reject tokens of more than 1000 proofs.
   const withdrawn = selected.slice(0, 500);
   const amountSat = sumAmounts(withdrawn);
@@ -126,8 +127,8 @@ function requireSealer(sealer: Sealer | null): Sealer {
 /** Returns why the treasury secret cannot open the stored ecash; null if it can, or if nothing is stored. */
 export async function findTreasuryProblem(sealer: Sealer | null, db: Db): Promise<string | null> {
   const activeKeyId = await readActiveTreasuryKeyId(db);
-  const isRightSecret = sealer !== null && (activeKeyId ?? sealer.keyId) === sealer.keyId;
-  if (isRightSecret || !(await hasSealedData(db))) {
+  const isRightSecret = activeKeyId === null || activeKeyId === sealer?.keyId;
+  if ((sealer !== null && isRightSecret) || !(await needsTreasurySecret(db))) {
     return null;
   }
   return sealer === null
@@ -139,17 +140,20 @@ const MISSING_SECRET =
   'TREASURY_SECRET: is missing, but the stored ecash needs it. Set it or, if it was generated, restore the file treasury-secret in DATA_DIR from a backup. Without it, the ecash is lost.';
 
 /**
- * Selects proofs that are worth at most an amount; all if it is null. If any proofs add up to exactly the amount, these
- * do, because the amounts of proofs are powers of two.
+ * Selects proofs that add up to an amount, or to the nearest lower one; all proofs if the amount is null. Selecting the
+ * largest proofs first suffices, because the amounts of proofs are powers of two.
  */
 function selectProofs<T extends { amount: number }>(
   largestFirst: readonly T[],
   amountSat: number | null,
 ): T[] {
+  const selected: T[] = [];
   let remainingSat = amountSat ?? Number.POSITIVE_INFINITY;
-  return largestFirst.filter(({ amount }) => {
-    const isSelected = amount <= remainingSat;
-    remainingSat -= isSelected ? amount : 0;
-    return isSelected;
-  });
+  for (const proof of largestFirst) {
+    if (proof.amount <= remainingSat) {
+      selected.push(proof);
+      remainingSat -= proof.amount;
+    }
+  }
+  return selected;
 }

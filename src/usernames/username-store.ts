@@ -1,12 +1,12 @@
 import { sql } from 'kysely';
-import type { UsernameStatus } from '../database/schema.ts';
+import type { DatabaseSchema } from '../database/schema.ts';
 import { lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
 // `usernames` has a row for every name that is not free. A name in use is also in `users.name`: a foreign key connects
 // the two columns, and each change writes both in one transaction.
 
-/** The key is that of the owner, the buyer or the previous owner; null if the operator reserved the name. */
+/** `pubkey` is the owner, the buyer or the previous owner; null if the operator reserved the name. */
 export type StoredUsername = Awaited<ReturnType<typeof listUsernamesOfKey>>[number];
 
 /** Whether a name is available, independent of the key that requests it. */
@@ -36,8 +36,10 @@ export function decideClaim(stored: StoredUsername | null, pubkey: string | null
   if (availability === 'free' || availability === 'reserved') {
     return availability;
   }
-  const ownClaims = { in_use: 'owned', pending: 'buying', in_grace: 'reclaimable' } as const;
-  return stored?.pubkey === pubkey ? ownClaims[availability] : 'taken';
+  if (stored?.pubkey !== pubkey) {
+    return 'taken';
+  }
+  return ({ in_use: 'owned', pending: 'buying', in_grace: 'reclaimable' } as const)[availability];
 }
 
 export async function findUsername(db: Db, name: string): Promise<StoredUsername | null> {
@@ -55,7 +57,11 @@ export function holdUsername(
   name: string,
   { pubkey, purchaseId, nowMs }: { pubkey: string; purchaseId: string; nowMs: number },
 ): Promise<boolean> {
-  return insertOrReplaceExpired(db, name, createRow(pubkey, 'pending', nowMs, purchaseId));
+  return insertOrReplaceExpired(
+    db,
+    name,
+    createRow({ pubkey, status: 'pending', since: nowMs, purchase: purchaseId }),
+  );
 }
 
 export async function releaseHeldUsername(db: Db, name: string, purchaseId: string): Promise<void> {
@@ -79,8 +85,8 @@ export async function claimUsername(
   if (current?.name === name) {
     return true;
   }
-  // Locks the requested name first, and the key's current name only if the key gets the requested one. Otherwise
-  // two keys that request each other's name would deadlock.
+  // The requested name is locked before the current one. If two keys request each other's name and both locked their own
+  // first, they would deadlock.
   const stored = await selectUsernames(tx)
     .where('name', '=', name)
     .modifyEnd(lockRows(tx, 'for update'))
@@ -92,7 +98,7 @@ export async function claimUsername(
   if (current !== undefined) {
     await startGracePeriod(tx, current.name, nowMs, graceMs);
   }
-  const row = createRow(pubkey, 'in_use', nowMs, null);
+  const row = createRow({ pubkey, status: 'in_use', since: nowMs, purchase: null });
   if (stored !== undefined) {
     await tx.updateTable('usernames').set(row).where('name', '=', name).execute();
   } else if (!(await insertIfAbsent(tx, name, row))) {
@@ -124,13 +130,12 @@ export async function assignHeldUsername(
   if (held === undefined) {
     return false;
   }
-  const keepsCurrent = current !== undefined && current.request_seq > held.request_seq;
-  const released = keepsCurrent ? name : current?.name;
-  if (released !== undefined) {
-    await startGracePeriod(tx, released, nowMs, graceMs);
-  }
-  if (keepsCurrent) {
+  if (current !== undefined && current.request_seq > held.request_seq) {
+    await startGracePeriod(tx, name, nowMs, graceMs);
     return true;
+  }
+  if (current !== undefined) {
+    await startGracePeriod(tx, current.name, nowMs, graceMs);
   }
   await tx
     .updateTable('usernames')
@@ -143,7 +148,8 @@ export async function assignHeldUsername(
 
 /** Reserves a name for the operator. Returns false if the name is not free. */
 export function reserveUsername(db: Db, name: string, nowMs: number): Promise<boolean> {
-  return insertOrReplaceExpired(db, name, createRow(null, 'reserved', nowMs, null));
+  const row = createRow({ pubkey: null, status: 'reserved', since: nowMs, purchase: null });
+  return insertOrReplaceExpired(db, name, row);
 }
 
 /** Frees a reserved or released name. Returns false if the name has another status. */
@@ -208,7 +214,7 @@ async function insertOrReplaceExpired(db: Db, name: string, row: UsernameRow): P
 }
 
 async function insertIfAbsent(db: Db, name: string, row: UsernameRow): Promise<boolean> {
-  // The conflict clause has no target because any of the table's unique indexes may conflict first.
+  // The conflict clause names no column, because any of the table's unique indexes may conflict first.
   const inserted = await db
     .insertInto('usernames')
     .values({ name, ...row })
@@ -245,15 +251,11 @@ function selectUsernames(db: Db) {
 type UsernameRow = ReturnType<typeof createRow>;
 
 function createRow(
-  pubkey: string | null,
-  status: UsernameStatus,
-  since: number,
-  purchase: string | null,
+  row: Pick<DatabaseSchema['usernames'], 'pubkey' | 'status' | 'since' | 'purchase'>,
 ) {
   // Numbers the names in the order in which the key requested them. The clocks of several processes could disagree.
   const nextRequestSeq = sql<number>`(
-    select coalesce(max(request_seq), 0) + 1 from usernames where pubkey = ${pubkey}
+    select coalesce(max(request_seq), 0) + 1 from usernames where pubkey = ${row.pubkey}
   )`;
-  const request_seq = pubkey === null ? 0 : nextRequestSeq;
-  return { pubkey, status, since, until: null, purchase, request_seq };
+  return { ...row, until: null, request_seq: row.pubkey === null ? 0 : nextRequestSeq };
 }

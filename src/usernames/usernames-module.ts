@@ -47,7 +47,9 @@ export async function createUsernamesModule(
   const outage = new OutageTracker(monotonicMs);
   const recovery = new BackgroundJob({
     work: async () => {
-      await (purchases && resumeDuePurchases(purchases));
+      if (purchases !== null) {
+        await resumeDuePurchases(purchases);
+      }
       outage.recordSuccess();
     },
     intervalMs: options.recoveryIntervalMs ?? 2_000,
@@ -62,7 +64,7 @@ export async function createUsernamesModule(
   return { context, start: () => recovery.start(), stop: () => recovery.stop() };
 }
 
-/** Returns null without a treasury secret, which selling usernames requires. */
+/** Returns null if there is no treasury secret, which selling usernames requires. */
 export function createPurchaseContext(options: PurchaseOptions): PurchaseContext | null {
   const { settings, db, mints, clock, monotonicMs, log } = options;
   const treasurySecret = findTreasurySecret(settings);
@@ -87,7 +89,7 @@ export function createTreasurySealer(settings: TreasurySettings): Sealer | null 
   return treasurySecret === null ? null : new Sealer(treasurySecret);
 }
 
-/** Returns the configured secret or, with SQLite, that of the data directory. */
+/** Returns the configured secret; otherwise, with SQLite, that of the data directory. Null if there is neither. */
 function findTreasurySecret({ treasurySecret, database }: TreasurySettings): string | null {
   return treasurySecret === null && database.kind === 'sqlite'
     ? readGeneratedSecret(database.dataDir, 'treasury-secret')

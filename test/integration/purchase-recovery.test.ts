@@ -9,7 +9,7 @@ import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { resumeDuePurchases } from '../../src/usernames/purchase.ts';
 import { openProof, Sealer } from '../../src/usernames/sealer.ts';
-import { hasSealedData } from '../../src/usernames/treasury-store.ts';
+import { needsTreasurySecret } from '../../src/usernames/treasury-store.ts';
 import { createPurchaseContext } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -195,7 +195,7 @@ describe('a purchase', () => {
     expect(status).toBe(503);
     expect(await readPurchaseStates()).toEqual(['open']);
     // So the service does not start with another treasury secret.
-    expect(await hasSealedData(database.db)).toBe(true);
+    expect(await needsTreasurySecret(database.db)).toBe(true);
   });
 
   it('fails if the mint reports the token as spent elsewhere when no request can be in transit', async () => {

@@ -8,8 +8,8 @@ import {
 } from '../../src/usernames/treasury.ts';
 import {
   addTreasuryProofs,
-  hasSealedData,
   listWithdrawals,
+  needsTreasurySecret,
 } from '../../src/usernames/treasury-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
@@ -98,7 +98,7 @@ describe('a withdrawal', () => {
       /^TREASURY_SECRET: key /,
     );
     // Withdrawn tokens do not count as data for which the service needs the secret.
-    expect(await hasSealedData(fixture.db)).toBe(false);
+    expect(await needsTreasurySecret(fixture.db)).toBe(false);
   });
 });
 

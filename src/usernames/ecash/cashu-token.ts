@@ -20,7 +20,7 @@ export interface TokenRejection {
   reason: string;
 }
 
-/** A well-formed token of either version, which may be of any mint. */
+/** A well-formed token of either version and of any mint. */
 export interface DecodedToken {
   outcome: 'decoded';
   mints: readonly string[];
@@ -37,8 +37,8 @@ export type TokenValidationResult =
 
 /**
  * Decodes a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
- * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Its length is
- * checked first, so that no token blocks the event loop for more than a few milliseconds.
+ * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Limits the size, so that
+ * no token blocks the event loop for more than a few milliseconds.
  */
 export function decodeToken(text: string): DecodedToken | TokenRejection {
   if (text.length > MAX_TOKEN_LENGTH) {
@@ -90,8 +90,8 @@ export async function validateToken(
   if (new Set(secrets).size < secrets.length) {
     return rejectToken('The token contains the same proof twice.');
   }
-  // Spending conditions make the secret a JSON list (NUT-10).
-  if (secrets.some((secret) => /^\s*\[/.test(secret) && Array.isArray(tryParseJson(secret)))) {
+  // A secret with spending conditions is a JSON list (NUT-10).
+  if (secrets.some((secret) => Array.isArray(tryParseJson(secret)))) {
     return rejectToken('The token is locked; it cannot be spent here.');
   }
   const proofs: Proof[] = [];
@@ -109,16 +109,16 @@ export async function validateToken(
     proofs.push({ ...proof, id: keyset.id });
   }
   const faceValueSat = sumAmounts(proofs);
-  const overpaymentSat = Math.max(1, Math.floor((priceSat * MAX_OVERPAYMENT_PERCENT) / 100));
+  const maxOverpaymentSat = Math.max(1, Math.floor((priceSat * MAX_OVERPAYMENT_PERCENT) / 100));
   // Some wallets add the mint's fee to the price, although the operator pays it.
-  const maxSat = priceSat + overpaymentSat + computeInputFeeSat(proofs, keysets);
+  const maxSat = priceSat + maxOverpaymentSat + computeInputFeeSat(proofs, keysets);
   if (faceValueSat < priceSat || faceValueSat > maxSat) {
     return rejectToken(
       `The token is worth ${faceValueSat} sat; the username costs ${priceSat} sat, and at most ${maxSat} sat are accepted.`,
     );
   }
   try {
-    // A mint might respond to an invalid point with an error that leaves the purchase open.
+    // Throws if C is not a point. A mint might respond to it with an error that leaves the purchase open.
     await mapInSlices(proofs, ({ C }) => pointFromHex(C));
     return { outcome: 'valid', proofs };
   } catch {
@@ -179,15 +179,14 @@ const proofSchema = z.object({
 
 function decodeV3(bytes: Uint8Array) {
   const content = contentV3Schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+  // Stops at the first malformed entry, because collecting the errors of thousands would take long.
   const entries = content.token.map((entry) => entryV3Schema.parse(entry));
-  return {
-    mints: entries.map(({ mint }) => mint),
-    unit: content.unit ?? 'sat',
-    proofs: entries.flatMap(({ proofs }) => proofs),
-  };
+  const mints = entries.map(({ mint }) => mint);
+  const proofs = entries.flatMap((entry) => entry.proofs);
+  return { mints, unit: content.unit ?? 'sat', proofs };
 }
 
-/** Converts the token to its binary form, which cashu-ts decodes without the mint's keysets. */
+/** Decodes the token as a binary one, which begins with `crawB`: cashu-ts decodes others only with the mint's keysets. */
 function decodeV4(bytes: Buffer) {
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
   const { mint, unit } = contentV4Schema.parse(token);
@@ -195,12 +194,15 @@ function decodeV4(bytes: Buffer) {
   return { mints: [mint], unit, proofs };
 }
 
+/** Finds a keyset by its id in hex or base64, or by a short id that only one keyset has. */
 function findKeyset(id: string, keysets: readonly Keyset[]): Keyset | undefined {
   const hexId = id.toLowerCase();
   const exactMatch = keysets.find((keyset) => keyset.id === id || keyset.id === hexId);
-  const isShort = SHORT_KEYSET_ID_PATTERN.test(hexId);
-  const [shortIdMatch, ...others] = keysets.filter((each) => isShort && each.id.startsWith(hexId));
-  return exactMatch ?? (others.length === 0 ? shortIdMatch : undefined);
+  if (exactMatch !== undefined || !SHORT_KEYSET_ID_PATTERN.test(hexId)) {
+    return exactMatch;
+  }
+  const matches = keysets.filter((keyset) => keyset.id.startsWith(hexId));
+  return matches.length === 1 ? matches[0] : undefined;
 }
 
 function rejectToken(reason: string): TokenRejection {
