@@ -18,13 +18,13 @@ import type { RequestWait } from './mint-rate-limiter.ts';
 import { wholeNumberSchema } from './quote-responses.ts';
 import type { FailedResult, RequestResult } from './route-rate-limiter.ts';
 
-/** The part of a response whose size does not depend on the request. The keys of a keyset are about 7 kB. */
+/** For the part of a response that does not grow with the request. The keys of a keyset are about 7 kB. */
 const MAX_BASE_RESPONSE_BYTES = 64 * 1024;
 
 /** A signature with its DLEQ proof and its output is about 600 bytes. */
 const MAX_BYTES_PER_OUTPUT = 1024;
 
-/** Swaps and restores ecash. If a swap is `unavailable` without `isUnsent`, the mint may have executed it. */
+/** Sends requests about ecash: swaps proofs, checks their states and restores outputs. */
 export class EcashClient {
   readonly #context: MintRequestContext;
 
@@ -43,7 +43,7 @@ export class EcashClient {
     });
   }
 
-  /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id, which is hex. */
+  /** Reads the keys of one keyset (NUT-01). The caller must verify that the keyset's id is derived from them. */
   readKeys(mintUrl: string, keysetId: string) {
     return this.#send({
       mintUrl,
@@ -58,26 +58,26 @@ export class EcashClient {
     return this.#context.limiter?.getWaitMs(mintUrl, 'swap', addressGroup) ?? 0;
   }
 
-  /** Swaps proofs for new ones (NUT-03). By default, waits for the mint's rate limit as long as a payer does. */
+  /** Swaps proofs for new ones (NUT-03). If it is `unavailable` without `isUnsent`, the mint may have executed it. */
   swap(
     mintUrl: string,
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
     wait: RequestWait = {},
   ) {
-    return this.#send<SwapAnswer>({
+    return this.#send<SwapResponse>({
       mintUrl,
       route: 'swap',
       path: '/v1/swap',
       body: { inputs, outputs },
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + outputs.length * MAX_BYTES_PER_OUTPUT,
       ...wait,
-      parse: (body) => parseSignatures(body, outputs),
+      parse: (body) => parseSignatures(body, outputs.length),
       parseRejection: (response) => ({ outcome: 'rejected', reason: parseSwapRejection(response) }),
     });
   }
 
-  /** Returns the states of proofs by Y (NUT-07). For a Y in upper-case hex, Nutshell would report UNSPENT. */
+  /** Returns the states of proofs by Y (NUT-07), which must be in lower case: Nutshell reports others as UNSPENT. */
   checkState(mintUrl: string, ys: readonly string[]) {
     return this.#send({
       mintUrl,
@@ -90,7 +90,7 @@ export class EcashClient {
     });
   }
 
-  /** Returns the outputs, exactly as they were sent in an earlier swap, that the mint has signed (NUT-09). */
+  /** Returns those outputs of an earlier swap that the mint has signed, with its signatures (NUT-09). */
   restore(mintUrl: string, outputs: readonly BlindedMessage[]) {
     return this.#send({
       mintUrl,
@@ -102,6 +102,7 @@ export class EcashClient {
     });
   }
 
+  /** By default, waits for the mint's rate limit as long as a payer does. */
   #send<Result extends RequestResult>(
     request: MintRequest<Result>,
   ): Promise<Result | FailedResult> {
@@ -125,7 +126,7 @@ const keysetSchema = z
     id: keysetIdSchema,
     unit: z.string().max(32),
     active: z.boolean(),
-    // More than any mint charges, and few enough that a sum of fees stays exact.
+    // More than any mint charges, and small enough that a sum of fees stays exact.
     input_fee_ppk: wholeNumberSchema.refine((fee) => fee <= 1_000_000).nullish(),
     final_expiry: wholeNumberSchema.nullish(),
   })
@@ -137,8 +138,8 @@ const keysetSchema = z
     }),
   );
 
-// Amounts are text because they can reach 2^64 - 1. No key may be skipped: the id depends on all keys (NUT-02). They are
-// counted first, because validating thousands would take long. A keyset for the powers of two has 64.
+// Amounts are text because they can reach 2^64 - 1. A malformed key makes all invalid, because the id depends on all
+// (NUT-02). Counts them first, because validating thousands would take long. A keyset for the powers of two has 64.
 const keysetKeysSchema = z.object({
   id: keysetIdSchema,
   keys: z
@@ -164,7 +165,7 @@ function strictListOf<T>(schema: z.ZodType<T>, maxLength: number) {
   return z.array(z.unknown()).max(maxLength).pipe(z.array(schema));
 }
 
-/** Skips malformed entries. A mint has a few keysets, or hundreds after many years with several units. */
+/** Skips malformed entries. A mint has a few keysets, and at most hundreds after many years with several units. */
 function parseKeysets(body: unknown): { outcome: 'found'; keysets: Keyset[] } | null {
   const entries = keysetsResponseSchema.safeParse(body).data?.keysets.slice(0, 1_000);
   const keysets = entries?.flatMap((entry) => keysetSchema.safeParse(entry).data ?? []);
@@ -174,20 +175,20 @@ function parseKeysets(body: unknown): { outcome: 'found'; keysets: Keyset[] } | 
 function parseKeys(body: unknown, keysetId: string): { outcome: 'found'; keys: KeysetKeys } | null {
   const entry = keysetsResponseSchema
     .safeParse(body)
-    .data?.keysets.find((each) => (each as { id?: unknown } | null)?.id === keysetId);
+    .data?.keysets.find((keyset) => (keyset as { id?: unknown } | null)?.id === keysetId);
   const keys = keysetKeysSchema.safeParse(entry).data;
   return keys ? { outcome: 'found', keys } : null;
 }
 
-type SwapAnswer =
-  | NonNullable<ReturnType<typeof parseSignatures>>
+type SwapResponse =
+  | { outcome: 'signed'; signatures: BlindSignature[] }
   | { outcome: 'rejected'; reason: SwapRejectionReason };
 
-/** Null unless there is a signature for each output. The caller checks which outputs they are for. */
-function parseSignatures(body: unknown, { length }: readonly BlindedMessage[]) {
-  const schema = z.object({ signatures: strictListOf(signatureSchema, length) });
+/** Returns null unless there is a signature for each output. The caller checks which outputs they are for. */
+function parseSignatures(body: unknown, count: number): SwapResponse | null {
+  const schema = z.object({ signatures: strictListOf(signatureSchema, count) });
   const signatures = schema.safeParse(body).data?.signatures;
-  return signatures?.length === length ? { outcome: 'signed' as const, signatures } : null;
+  return signatures?.length === count ? { outcome: 'signed', signatures } : null;
 }
 
 function parseProofStates(body: unknown, requestedYs: readonly string[]) {
@@ -203,13 +204,13 @@ function parseProofStates(body: unknown, requestedYs: readonly string[]) {
   return states.size === requested.size ? { outcome: 'found' as const, states } : null;
 }
 
-/** Null if any part is malformed or was not requested: the caller treats the ecash of a missing output as lost. */
+/** Returns null if a part is malformed or was not requested: the caller treats ecash that is not restored as lost. */
 function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[]) {
   const signaturesSchema = strictListOf(signatureSchema, requested.length).nullish();
   const schema = z.object({
     outputs: strictListOf(z.object({ B_: z.string().toLowerCase() }), requested.length),
     signatures: signaturesSchema,
-    // What older versions of cdk-mintd and Nutshell send instead.
+    // Older versions of cdk-mintd and Nutshell send this instead of `signatures`.
     promises: signaturesSchema,
   });
   const { data } = schema.safeParse(body);
@@ -232,8 +233,8 @@ function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[
 }
 
 /**
- * Why a mint rejected a swap. If the response to an earlier request was lost, that request may have succeeded
- * whatever the reason is: Nutshell and cdk-mintd check sums before they check whether an input is spent or pending.
+ * Why a mint rejected a swap. No reason shows that an earlier request without a response failed: Nutshell and cdk-mintd
+ * check sums before they check whether an input is spent or pending.
  */
 export type SwapRejectionReason =
   /** An input is spent; perhaps an earlier request of this service spent it. */
@@ -250,9 +251,9 @@ export type SwapRejectionReason =
   | 'other';
 
 /**
- * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). A code
- * alone is ambiguous: Nutshell uses 11000 for almost any cause and 11003 also for "secret too long", older mints use
- * 11002 and 11003 for other errors, and older cdk mints send 10001 for any failure.
+ * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). Codes alone
+ * are ambiguous: Nutshell sends 11000 and older cdk mints send 10001 for almost any failure, and 11002 and 11003 have
+ * other meanings at older mints.
  */
 const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] = [
   ['spent', [11001], /spent/i],

@@ -8,7 +8,7 @@ export interface Keyset {
   active: boolean;
   /** The fee per spent proof, in thousandths of a sat. */
   inputFeePpk: number;
-  /** When the mint stops accepting proofs of this keyset, in Unix seconds; never if 0. Newer ids are a hash of it. */
+  /** When the mint stops accepting proofs of this keyset, in Unix seconds; never if 0 or absent. */
   finalExpiry?: number;
 }
 
@@ -20,13 +20,14 @@ export interface KeysetKeys {
 
 /** Anyone who knows the fields can spend the proof. */
 export interface Proof {
-  /** The full id of the keyset. */
+  /** Of the keyset. */
   id: string;
   amount: number;
   secret: string;
   C: string;
 }
 
+/** An output of a swap, which the mint signs without seeing its secret. */
 export interface BlindedMessage {
   amount: number;
   id: string;
@@ -41,10 +42,11 @@ export interface BlindSignature {
 
 export type ProofState = 'UNSPENT' | 'PENDING' | 'SPENT';
 
-/** The outputs of a swap, from which they can be derived again together with a seed. */
+/** What is needed, besides the treasury secret and the id of the swap, to derive the outputs of a swap again. */
 export interface OutputPlan {
   keysetId: string;
   /** In the order of the outputs. The keyset has a key for each amount. */
   amounts: readonly number[];
+  /** Of the keyset. */
   finalExpiry?: number;
 }

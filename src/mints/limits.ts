@@ -1,7 +1,7 @@
-// The bounds of what is asked of mints, and of what they can cost. Users can choose any number of mints.
+// Limits of the requests to mints, and of the resources that mints can use. Users can choose any number of mints.
 
 export const OPERATOR_MINT_LIMITS = {
-  /** Quotes in a request (NUT-29). */
+  /** Quotes in one request (NUT-29). */
   maxPollBatchSize: 1_000,
   maxRequestsPerPoll: 16,
   /** Observations per transaction. Its row locks delay other payments to the same recipients. */
@@ -32,6 +32,7 @@ export const SUBSCRIPTION_TIMING = {
   initialReconnectDelayMs: 1_000,
   /** Long, because any number of mints may fail forever. Polling notices payments meanwhile. */
   maxReconnectDelayMs: 10 * 60_000,
+  /** If no more WebSockets are allowed (MINT_CONNECTION_LIMITS). */
   slotRetryDelayMs: 60_000,
   /** A connection that lasted this long resets the reconnect delay. */
   stableAfterMs: 30_000,
@@ -47,7 +48,7 @@ export const RATE_LIMITER_TIMING = {
   windowMs: 61_000,
   /** After the first 429 without `Retry-After`. Twice as long after the second. */
   shortPauseMs: 2_000,
-  /** At a mint that limits requests. Keeps it below five 429s a minute. */
+  /** The shortest pause at a mint that keeps refusing. It prevents more than a few 429s a minute. */
   minWindowPauseMs: 20_000,
   backoff: { initialMs: 1_000, maxMs: 10_000 },
   /** How long a payer's request waits. Wallets give up after 10 s or more. */
@@ -62,10 +63,10 @@ export const MAX_IN_FLIGHT_PER_ROUTE = 16;
 /** Mints in caches. Users could otherwise fill the memory by naming mints. */
 export const MAX_CACHED_MINTS = 5_000;
 
-/** Clients that wait for a route of a mint; one address group may be half of them, two a third each. */
+/** Clients that wait for a route of a mint. One address group may have half of the places, two a third each. */
 export const MAX_WAITING_CLIENTS = 512;
 
-/** Watched by one process at the operator's mints, about 400 MB. Paid quotes do not count: payments cost money. */
+/** Unpaid quotes that a process watches, about 400 MB. Paid quotes do not count, because a payment costs money. */
 export const MAX_UNPAID_QUOTES = 500_000;
 
 /** Watched quotes at the mints of one site that users chose. About 4,000 active users of a mint cause that many. */

@@ -20,7 +20,7 @@ interface RejectedResult {
   detail: string;
 }
 
-/** At most one of the two fields. No field if the mint supports no description. */
+/** Has at most one of the fields, and none if the mint supports no description. */
 export interface InvoiceDescription {
   description?: string;
   /** SHA-256 in hex. */
@@ -40,7 +40,7 @@ export type ReadQuoteResult =
 export type CheckQuotesResult =
   /** Quotes whose entry is missing or malformed are left out. */
   | { outcome: 'found'; observations: QuoteObservation[] }
-  /** One unknown id makes the mint reject the whole batch (NUT-29). The caller should split it. */
+  /** If the mint does not know one of the ids, it rejects the whole batch (NUT-29). The caller should split it. */
   | RejectedResult
   | { outcome: 'unsupported' }
   | FailedResult;
@@ -62,7 +62,7 @@ export class MintClient {
     this.#context = context;
   }
 
-  /** The caller must compare the compressed `pubkey`, which locks the quote (NUT-20), with that in the response. */
+  /** With a compressed `pubkey`, requests a quote that is locked to it (NUT-20). The caller must check the lock. */
   createQuote(
     mintUrl: string,
     params: { amountSat: number; pubkey?: string } & InvoiceDescription,
@@ -102,7 +102,7 @@ export class MintClient {
     });
   }
 
-  /** Reads the states of at most as many quotes as the mint advertises with one request (NUT-29). */
+  /** Reads the states of several quotes with one request (NUT-29): at most as many as the mint advertises. */
   async checkQuotes(mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
     const ids = new Set(quoteIds.filter(isQuoteId));
     if (ids.size === 0) {
@@ -115,7 +115,7 @@ export class MintClient {
       body: { quotes: [...ids] },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
-        // The length is checked first, because parsing takes time.
+        // Longer lists are not parsed, because it takes time.
         if (!Array.isArray(quotes) || quotes.length > ids.size) {
           return null;
         }
@@ -130,7 +130,7 @@ export class MintClient {
         if ([404, 405].includes(status) && !isUnknownQuoteError(response)) {
           return { outcome: 'unsupported' };
         }
-        // Statuses for an unknown id (NUT-29). Others have causes that do not depend on the ids.
+        // A mint sends these statuses for an unknown id (NUT-29). Others have causes that do not depend on the ids.
         return [400, 404, 422].includes(status) ? toRejectedResult(response) : null;
       },
     });
@@ -178,31 +178,35 @@ export interface MintRequestContext {
   limiter?: MintRateLimiter;
 }
 
-/** Sends a request if the rate limiter allows it within `maxWaitMs`. Interprets what means the same on every route. */
+/** Sends a request if the rate limiter allows it within `maxWaitMs`, and reports the result to it. */
 export async function sendMintRequest<Result extends RequestResult>(
   context: MintRequestContext,
   request: MintRequest<Result>,
 ): Promise<Result | FailedResult> {
   const { mintUrl, route } = request;
-  const acquired = await context.limiter?.acquire(mintUrl, route, request);
-  if (acquired?.outcome === 'rate_limited') {
+  if (context.limiter === undefined) {
+    return await send(context, request);
+  }
+  const acquired = await context.limiter.acquire(mintUrl, route, request);
+  if (acquired.outcome === 'rate_limited') {
     return acquired;
   }
-  using slot = acquired?.slot;
+  using slot = acquired.slot;
   const result = await send(context, request);
-  // If this process aborted the request, the result says nothing about the mint.
-  const isAborted =
+  // Such a result says nothing about the mint.
+  const isAbortedHere =
     result.outcome === 'unavailable' &&
     ['too many requests in flight', 'closed'].includes(result.reason);
-  if (slot === undefined || !isAborted) {
-    slot?.finish(result);
+  if (!isAbortedHere) {
+    slot.finish(result);
     return result;
   }
-  // The mint may have executed an aborted swap.
-  const mayHaveExecuted = route === 'swap' && !('isUnsent' in result);
-  return mayHaveExecuted ? result : { outcome: 'rate_limited', retryAfterMs: 0 };
+  // Every other request can be repeated at once, like one that got no slot.
+  const mayBeSwapped = route === 'swap' && !('isUnsent' in result);
+  return mayBeSwapped ? result : { outcome: 'rate_limited', retryAfterMs: 0 };
 }
 
+/** Interprets the responses that mean the same on every route. */
 async function send<Result>(
   { fetch, clock }: MintRequestContext,
   { mintUrl, path, body, maxResponseBytes, parse, parseRejection }: MintRequest<Result>,
@@ -235,7 +239,7 @@ export function describeFailure(result: FailedResult): string {
   return result.status === undefined ? result.reason : `status ${result.status}`;
 }
 
-/** `Retry-After` is seconds or an HTTP date (RFC 9110 section 10.2.3). Null if it is absent or malformed. */
+/** Parses seconds or an HTTP date (RFC 9110 section 10.2.3). Returns null if the header is absent or malformed. */
 export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
   const text = header?.trim() ?? '';
   const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
@@ -256,7 +260,7 @@ const errorDetailSchema = z.object({
 
 export type MintErrorResponse = Pick<RespondedResponse, 'headers' | 'json' | 'text'>;
 
-/** Returns a short, printable line, also from a plain-text body (cdk). Empty for others, such as a proxy's HTML page. */
+/** Returns the error as a short, printable line; empty if the body is neither JSON nor plain text, which cdk sends. */
 export function parseErrorDetail({ headers, json, text }: MintErrorResponse): string {
   const detail = errorDetailSchema.safeParse(json).data?.detail;
   if (detail === undefined) {
@@ -266,12 +270,12 @@ export function parseErrorDetail({ headers, json, text }: MintErrorResponse): st
   return toDisplayText(message);
 }
 
-/** For the log. A word of 20 or more characters may be an id, a key or a secret. */
+/** For the log. Replaces words of 20 or more characters, which may be ids, keys or secrets. */
 export function parseRedactedErrorDetail(response: MintErrorResponse): string {
   return parseErrorDetail(response).replace(/[\w+/=-]{20,}/g, '…');
 }
 
-/** The error codes that mints send for an unknown quote have many meanings (0, 50000). */
+/** Looks at the text, because the codes that mints send for an unknown quote have many meanings (0, 50000). */
 function isUnknownQuoteError(response: MintErrorResponse): boolean {
   return /quote.*(not found|unknown|does not exist)|unknown quote/i.test(
     parseErrorDetail(response),

@@ -12,7 +12,7 @@ const INFO_TTL_MS = 5 * 60_000;
 const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
 /**
- * How long a failure is cached: while the last known info is used, or after a response that was not a mint's. Other
+ * How long a failed refresh is not repeated, if the last known info can be used or the server is not a mint. Other
  * failures are not cached: the next payer may be luckier, and the rate limiter pauses a route that keeps failing.
  */
 const FAILURE_TTL_MS = 15_000;
@@ -33,7 +33,7 @@ interface CacheEntry {
   refreshDueAtMs: number;
 }
 
-/** After a restart, the info of mints (NUT-06) is loaded, so that invoices do not depend on a mint's `/v1/info`. */
+/** Caches the info of mints (NUT-06). Also stores it, so that invoices do not need a mint's `/v1/info` after a restart. */
 export class MintInfoCache {
   readonly #context: MintInfoCacheContext;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
@@ -43,7 +43,7 @@ export class MintInfoCache {
     this.#context = context;
   }
 
-  /** Refreshes stale info in the background. Null if the server does not respond as a mint. */
+  /** Returns the last known info, and refreshes it in the background if it is old. Otherwise like `refresh`. */
   async get(mintUrl: string): Promise<MintInfo | null> {
     const { monotonicMs, log } = this.#context;
     const entry = await this.#getEntry(mintUrl);
@@ -66,7 +66,7 @@ export class MintInfoCache {
     return (await this.#getEntry(mintUrl)).info;
   }
 
-  /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
+  /** Returns info that is at most 5 minutes old. Otherwise like `refresh`. */
   async getFresh(mintUrl: string): Promise<MintInfo | null> {
     const entry = this.#entries.get(mintUrl);
     return entry?.hasLastRequestSucceeded && this.#context.monotonicMs() < entry.refreshDueAtMs
@@ -74,7 +74,7 @@ export class MintInfoCache {
       : await this.refresh(mintUrl);
   }
 
-  /** Concurrent callers share a request. Null if the server does not respond as a mint. */
+  /** Requests the info from the mint; null if the server does not respond as a mint. Concurrent callers share a request. */
   refresh(mintUrl: string): Promise<MintInfo | null> {
     return this.#pendingRequests.getOrInsertComputed(mintUrl, () =>
       this.#fetchInfo(mintUrl).finally(() => this.#pendingRequests.delete(mintUrl)),
@@ -85,12 +85,11 @@ export class MintInfoCache {
     let entry = this.#entries.get(mintUrl);
     if (entry === undefined) {
       const info = await this.#context.loadInfo(mintUrl);
-      const storedAtMs = Number.NEGATIVE_INFINITY;
-      // Concurrent callers share the entry.
+      // A concurrent caller may have added the entry meanwhile.
       entry = this.#entries.get(mintUrl) ?? {
         info,
         hasLastRequestSucceeded: false,
-        storedAtMs,
+        storedAtMs: Number.NEGATIVE_INFINITY,
         refreshDueAtMs: 0,
       };
       this.#entries.set(mintUrl, entry);
@@ -109,17 +108,15 @@ export class MintInfoCache {
       return null;
     }
     const { info } = result;
-    const isStoredInfoOutdated =
+    const mustStore =
       nowMs >= entry.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, entry.info);
-    Object.assign(entry, {
-      info,
-      hasLastRequestSucceeded: true,
-      refreshDueAtMs: nowMs + INFO_TTL_MS,
-    });
-    if (isStoredInfoOutdated) {
+    entry.info = info;
+    entry.hasLastRequestSucceeded = true;
+    entry.refreshDueAtMs = nowMs + INFO_TTL_MS;
+    if (mustStore) {
       entry.storedAtMs = nowMs;
       await saveInfo(mintUrl, info).catch((error: unknown) => {
-        // The next refresh stores the info.
+        // Makes the next refresh store the info.
         entry.storedAtMs = Number.NEGATIVE_INFINITY;
         const event = 'mint_info_not_stored';
         log.warn({ event, err: error, mintUrl }, 'could not store the info of a mint');

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { toDisplayText } from '../untrusted-text.ts';
 import { wholeNumberSchema } from './quote-responses.ts';
 
-/** Released mints use the first kind. The second, for all payment methods, is proposed for NUT-17 (nuts PR 372). */
+/** Released mints use the first. The second, for all payment methods, is proposed for NUT-17 (nuts PR 372). */
 const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
-/** The part of a mint's info (NUT-06) that this service uses. Stored info of older versions has no name. */
+/** The part of a mint's info (NUT-06) that this service uses. Info that older versions stored has no name. */
 export type MintInfo = z.infer<typeof infoSchema>;
 
 const flagSchema = z.boolean().catch(false);
@@ -33,7 +33,7 @@ const supportSchema = z
   .catch({ supported: false })
   .transform(({ supported }) => supported);
 
-/** cdk-mintd omits `supported` if it supports batches. The list of methods may also be missing. */
+/** Mints may omit each field: cdk-mintd supports batches, but omits `supported`. */
 const batchCheckSchema = z
   .object({
     supported: z.unknown().refine((supported) => supported !== false),
@@ -41,7 +41,7 @@ const batchCheckSchema = z
     max_batch_size: limitSchema,
   })
   .partial()
-  // cdk-mintd's default, and Nutshell's maximum, for which the response is up to 2 MB.
+  // 100 is cdk-mintd's default. 1000 is Nutshell's maximum, for which the response is up to 2 MB.
   .transform(({ max_batch_size: size }) => ({ maxBatchSize: Math.min(size ?? 100, 1_000) }))
   .nullable()
   .catch(null);
@@ -66,13 +66,13 @@ const infoSchema = z
     }),
   })
   .transform(({ name, description, nuts }) => {
-    const method = nuts[4].disabled ? undefined : nuts[4].methods[0];
+    const minting = nuts[4].disabled ? undefined : nuts[4].methods[0];
     return {
       name,
       description,
-      supportsBolt11Sat: method !== undefined,
-      minAmountSat: method?.min_amount ?? null,
-      maxAmountSat: method?.max_amount ?? null,
+      supportsBolt11Sat: minting !== undefined,
+      minAmountSat: minting?.min_amount ?? null,
+      maxAmountSat: minting?.max_amount ?? null,
       supportsLocking: nuts[20],
       subscriptionKind:
         SUBSCRIPTION_KINDS.find((kind) =>
@@ -80,14 +80,14 @@ const infoSchema = z
         ) ?? null,
       batchCheck: nuts[29],
       supportsRestore: nuts[7] && nuts[9],
-      supportsDescription: method?.description || method?.options?.description || false,
+      supportsDescription: minting?.description || minting?.options?.description || false,
       // Proposed for NUT-23 (nuts PR 417).
       supportsDescriptionHash:
-        method?.description_hash || method?.options?.description_hash || false,
+        minting?.description_hash || minting?.options?.description_hash || false,
     };
   });
 
-/** Null if the response does not come from a mint. A missing or malformed part counts as unsupported. */
+/** Returns null if the response is not a mint's. A missing or malformed part counts as unsupported. */
 export function parseMintInfo(body: unknown): MintInfo | null {
   return infoSchema.safeParse(body).data ?? null;
 }
@@ -103,10 +103,10 @@ function displayText(maxLength: number) {
     .catch(null);
 }
 
-/** Skips malformed entries, and those beyond any mint's number of them, because validating takes time. */
+/** Skips malformed entries. Also skips those after 100, more than any mint has, because validating takes time. */
 function lenientListOf<T>(schema: z.ZodType<T>) {
   return z
     .array(z.unknown())
     .catch([])
-    .transform((list) => list.slice(0, 100).flatMap((entry) => schema.safeParse(entry).data ?? []));
+    .transform((list) => list.slice(0, 100).flatMap((item) => schema.safeParse(item).data ?? []));
 }

@@ -11,7 +11,7 @@ interface MintSettings {
   allowPrivateNetworks: boolean;
 }
 
-/** Answers every question about a mint that depends on the operator's settings. All mint URLs are normalised. */
+/** Answers the questions about mints that depend on the operator's settings. All mint URLs are normalised. */
 export class MintPolicy {
   readonly operatorMints: readonly string[];
   readonly #settings: MintSettings;
@@ -43,7 +43,7 @@ export class MintPolicy {
     return this.isOperatorMint(mintUrl) ? OPERATOR_MINT_LIMITS : USER_MINT_LIMITS;
   }
 
-  /** Creates slots that all mints share. Each of the operator's mints has `maxPerSite` slots of its own. */
+  /** Creates slots that user mints share. Each of the operator's mints has `maxPerSite` slots of its own. */
   createSlots(limits: { max: number; maxPerSite: number }): SiteSemaphore {
     const { allowPrivateNetworks } = this.#settings;
     return new SiteSemaphore({ ...limits, exemptUrls: this.operatorMints, allowPrivateNetworks });

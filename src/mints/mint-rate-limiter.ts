@@ -29,7 +29,7 @@ export type AcquireResult =
 /** How a request waits for the mint's rate limit. By default, it does not wait. */
 export interface RequestWait {
   maxWaitMs?: number | undefined;
-  /** Of the client on whose behalf it is sent. Address groups take turns. */
+  /** The group of the client who needs the response. Groups take turns. */
   addressGroup?: string | undefined;
 }
 
@@ -52,14 +52,22 @@ interface Waiter {
   grant: () => void;
 }
 
-type RouteState = ReturnType<typeof createRouteState>;
+interface RouteQueue {
+  mintUrl: string;
+  route: MintRoute;
+  limiter: RouteRateLimiter;
+  outage: OutageTracker;
+  waiters: Set<Waiter>;
+  /** Ends when the next waiter gets a slot. */
+  timer?: NodeJS.Timeout;
+}
 
 const MIN_RETRY_AFTER_MS = 1_000;
 
-/** Queues the requests to mints and the messages on their WebSockets. {@link RouteRateLimiter} has the rules. */
+/** Queues the requests to mints and the messages on their WebSockets. {@link RouteRateLimiter} decides when one is sent. */
 export class MintRateLimiter {
   readonly #context: MintRateLimiterOptions;
-  readonly #mints = new LRUCache<string, Map<MintRoute, RouteState>>({
+  readonly #mints = new LRUCache<string, Map<MintRoute, RouteQueue>>({
     max: MAX_CACHED_MINTS,
     memoMethod: () => new Map(),
   });
@@ -72,20 +80,21 @@ export class MintRateLimiter {
     return this.#context.timing.payerMaxWaitMs;
   }
 
-  /** Of the clients that wait, the one whose address group got fewest responses lately comes first. */
+  /** Grants a slot, perhaps after a wait. First comes the client whose address group got the fewest responses lately. */
   async acquire(mintUrl: string, route: MintRoute, wait: RequestWait = {}): Promise<AcquireResult> {
     const { addressGroup = null, maxWaitMs = 0 } = wait;
     const routes = this.#mints.memo(mintUrl);
-    const create = () => createRouteState(mintUrl, route, this.#context);
-    const state = routes.getOrInsertComputed(route, create);
+    const queue = routes.getOrInsertComputed(route, () => this.#createQueue(mintUrl, route));
     const nowMs = this.#context.monotonicMs();
-    state.limiter.recordClient(nowMs, addressGroup);
-    const waitMs = state.limiter.getWaitMs(nowMs, addressGroup);
+    queue.limiter.recordClient(nowMs, addressGroup);
+    const waitMs = queue.limiter.getWaitMs(nowMs, addressGroup);
     if (waitMs === 0) {
-      return { outcome: 'granted', slot: this.#grant(state, addressGroup) };
+      return { outcome: 'granted', slot: this.#grant(queue, addressGroup) };
     }
-    const canWait = maxWaitMs > 0 && (waitMs <= maxWaitMs || waitMs === Number.POSITIVE_INFINITY);
-    const slot = canWait ? await this.#waitForSlot(state, addressGroup, maxWaitMs) : null;
+    // An infinite wait may end at any moment.
+    const isTooLong = Number.isFinite(waitMs) && waitMs > maxWaitMs;
+    const slot =
+      maxWaitMs > 0 && !isTooLong ? await this.#waitForSlot(queue, addressGroup, maxWaitMs) : null;
     if (slot !== null) {
       return { outcome: 'granted', slot };
     }
@@ -94,13 +103,13 @@ export class MintRateLimiter {
   }
 
   getWaitMs(mintUrl: string, route: MintRoute, addressGroup: string | null): number {
-    const state = this.#mints.peek(mintUrl)?.get(route);
-    const waitMs = state?.limiter.getWaitMs(this.#context.monotonicMs(), addressGroup) ?? 0;
+    const queue = this.#mints.peek(mintUrl)?.get(route);
+    const waitMs = queue?.limiter.getWaitMs(this.#context.monotonicMs(), addressGroup) ?? 0;
     // An infinite wait ends when a pending request does, usually within a second.
     return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
   }
 
-  /** If so, requests should be larger and rarer. */
+  /** Returns whether requests should be larger and rarer, because the mint has answered some with 429. */
   hasRefusedLately(mintUrl: string, route: MintRoute): boolean {
     return this.#mints.peek(mintUrl)?.get(route)?.limiter.hasRefusedLately ?? false;
   }
@@ -116,15 +125,15 @@ export class MintRateLimiter {
 
   /** Resolves with null if no slot is free in time, or too many clients wait. */
   #waitForSlot(
-    state: RouteState,
+    queue: RouteQueue,
     addressGroup: string | null,
     maxWaitMs: number,
   ): Promise<RequestSlot | null> {
-    const { waiters } = state;
-    const byGroup = Map.groupBy(waiters, (waiter) => waiter.addressGroup);
-    const ofGroup = byGroup.get(addressGroup)?.length ?? 0;
+    const { waiters } = queue;
+    const waitersByGroup = Map.groupBy(waiters, (waiter) => waiter.addressGroup);
+    const waitersOfGroup = waitersByGroup.get(addressGroup) ?? [];
     // However many clients of other groups wait, each group has room.
-    if (ofGroup >= MAX_WAITING_CLIENTS / (byGroup.size + 1)) {
+    if (waitersOfGroup.length >= MAX_WAITING_CLIENTS / (waitersByGroup.size + 1)) {
       return Promise.resolve(null);
     }
     const { promise, resolve } = Promise.withResolvers<RequestSlot | null>();
@@ -133,19 +142,19 @@ export class MintRateLimiter {
       waiters.delete(waiter);
       resolve(slot);
     };
-    const waiter: Waiter = { addressGroup, grant: () => end(this.#grant(state, addressGroup)) };
+    const waiter: Waiter = { addressGroup, grant: () => end(this.#grant(queue, addressGroup)) };
     const timeout = setTimeout(() => {
       end(null);
-      // Clears the timer if no client waits any more. It would keep an operator's command running.
-      this.#serveWaiters(state);
+      // Clears the timer of the queue if no client waits any more. It would keep an operator's command running.
+      this.#serveWaiters(queue);
     }, maxWaitMs);
     waiters.add(waiter);
-    this.#serveWaiters(state);
+    this.#serveWaiters(queue);
     return promise;
   }
 
-  #grant(state: RouteState, addressGroup: string | null): RequestSlot {
-    const { mintUrl, route, limiter } = state;
+  #grant(queue: RouteQueue, addressGroup: string | null): RequestSlot {
+    const { mintUrl, route, limiter } = queue;
     const { monotonicMs, onRequestFinished } = this.#context;
     const sentAtMs = monotonicMs();
     limiter.recordSent();
@@ -156,48 +165,59 @@ export class MintRateLimiter {
         limiter.recordResult({ sentAtMs, addressGroup }, result, nowMs);
         const durationMs = nowMs - sentAtMs;
         onRequestFinished?.({ mintUrl, route, outcome: result.outcome, durationMs });
-        this.#logChange(state, result, hadRefused);
+        this.#logChange(queue, result, hadRefused);
       },
       [Symbol.dispose]: () => {
         limiter.recordEnd();
-        this.#serveWaiters(state);
+        this.#serveWaiters(queue);
       },
     };
   }
 
-  #serveWaiters(state: RouteState): void {
-    clearTimeout(state.timer);
-    let next = this.#findNext(state);
+  #createQueue(mintUrl: string, route: MintRoute): RouteQueue {
+    const limiter = new RouteRateLimiter(this.#context.timing);
+    const outage = new OutageTracker(this.#context.monotonicMs);
+    return { mintUrl, route, limiter, outage, waiters: new Set() };
+  }
+
+  #serveWaiters(queue: RouteQueue): void {
+    clearTimeout(queue.timer);
+    let next = this.#findNext(queue);
     while (next?.waitMs === 0) {
       next.waiter.grant();
-      next = this.#findNext(state);
+      next = this.#findNext(queue);
     }
     if (next !== undefined && Number.isFinite(next.waitMs)) {
-      state.timer = setTimeout(() => this.#serveWaiters(state), Math.ceil(next.waitMs));
+      queue.timer = setTimeout(() => this.#serveWaiters(queue), Math.ceil(next.waitMs));
     }
   }
 
-  /** Considers the first client of each address group. The others wait at least as long. */
-  #findNext({ limiter, waiters }: RouteState): { waiter: Waiter; waitMs: number } | undefined {
+  /** Finds whose turn is next. Looks at the first client of each address group, because the others wait at least as long. */
+  #findNext({ limiter, waiters }: RouteQueue): { waiter: Waiter; waitMs: number } | undefined {
     const nowMs = this.#context.monotonicMs();
-    const [first] = waiters;
-    const waitMs = limiter.getWaitMs(nowMs);
-    if (first === undefined || waitMs > 0) {
-      return first && { waiter: first, waitMs };
+    const [firstWaiter] = waiters;
+    if (firstWaiter === undefined) {
+      return undefined;
+    }
+    const routeWaitMs = limiter.getWaitMs(nowMs);
+    if (routeWaitMs > 0) {
+      return { waiter: firstWaiter, waitMs: routeWaitMs };
     }
     const accepted = Map.groupBy(limiter.listAccepted(nowMs), ({ addressGroup }) => addressGroup);
-    const firstOfGroups = [...Map.groupBy(waiters, ({ addressGroup }) => addressGroup).values()]
-      .flatMap(([waiter]) => waiter ?? [])
-      .map((waiter) => ({
-        waiter,
-        waitMs: limiter.getWaitMs(nowMs, waiter.addressGroup),
-        accepted: accepted.get(waiter.addressGroup)?.length ?? 0,
-      }));
-    return firstOfGroups.sort((a, b) => a.waitMs - b.waitMs || a.accepted - b.accepted)[0];
+    const firstOfGroups = new Map<string | null, Waiter>();
+    for (const waiter of waiters) {
+      firstOfGroups.getOrInsert(waiter.addressGroup, waiter);
+    }
+    const candidates = [...firstOfGroups].map(([addressGroup, waiter]) => ({
+      waiter,
+      waitMs: limiter.getWaitMs(nowMs, addressGroup),
+      accepted: accepted.get(addressGroup)?.length ?? 0,
+    }));
+    return candidates.sort((a, b) => a.waitMs - b.waitMs || a.accepted - b.accepted)[0];
   }
 
-  #logChange(state: RouteState, result: RequestResult, hadRefused: boolean): void {
-    const { mintUrl, route, limiter, outage } = state;
+  #logChange(queue: RouteQueue, result: RequestResult, hadRefused: boolean): void {
+    const { mintUrl, route, limiter, outage } = queue;
     const { log } = this.#context;
     if (result.outcome === 'unavailable') {
       const beginsOutage = outage.recordFailure();
@@ -218,21 +238,4 @@ export class MintRateLimiter {
       log.info({ event, mintUrl, route }, 'mint no longer limits requests');
     }
   }
-}
-
-function createRouteState(
-  mintUrl: string,
-  route: MintRoute,
-  { timing, monotonicMs }: MintRateLimiterOptions,
-) {
-  const limiter = new RouteRateLimiter(timing);
-  const outage = new OutageTracker(monotonicMs);
-  return {
-    mintUrl,
-    route,
-    limiter,
-    waiters: new Set<Waiter>(),
-    timer: undefined as NodeJS.Timeout | undefined,
-    outage,
-  };
 }

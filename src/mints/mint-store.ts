@@ -26,7 +26,7 @@ export async function saveMintInfo(
     .execute();
 }
 
-/** Whether a mint answers, as its polls found. */
+/** How a mint has answered polls. */
 export interface MintHealth {
   answeredAtMs: number | null;
   /** Since when polls fail; null if the last one succeeded. */
@@ -53,35 +53,29 @@ export async function listFailingMints(db: Db): Promise<string[]> {
   return rows.map(({ url }) => url);
 }
 
-/** If this process has seen no answer of a mint, an earlier answer and an earlier start of the outage stay. */
+/** If a mint has not answered this process, keeps the stored answer and an earlier start of the outage. */
 export async function saveMintHealth(
   db: Db,
   mints: readonly (MintHealth & { mintUrl: string })[],
 ): Promise<void> {
-  const rows = mints.map(({ mintUrl, answeredAtMs, failingSinceMs, failure }) => ({
-    url: mintUrl,
-    answered_at: answeredAtMs,
-    failing_since: failingSinceMs,
-    failure,
-  }));
   const columns = {
-    url: 'text',
-    answered_at: 'bigint',
-    failing_since: 'bigint',
+    mintUrl: 'text',
+    answeredAtMs: 'bigint',
+    failingSinceMs: 'bigint',
     failure: 'text',
   } as const;
   await sql`
     update mints set
-      answered_at = coalesce(given.answered_at, mints.answered_at),
-      failing_since = case when given.answered_at is null
-        then coalesce(mints.failing_since, given.failing_since) else given.failing_since end,
-      failure = given.failure
-    from ${jsonRows(db, columns, rows)} as given
-    where mints.url = given.url
+      answered_at = coalesce("answeredAtMs", answered_at),
+      failing_since = case when "answeredAtMs" is null
+        then coalesce(failing_since, "failingSinceMs") else "failingSinceMs" end,
+      failure = polled.failure
+    from ${jsonRows(db, columns, mints)} as polled
+    where url = "mintUrl"
   `.execute(db);
 }
 
-/** The info of a mint in use is stored daily. Returns whether more mints may be unused. */
+/** Deletes mints without watched quotes whose info is a week old. Returns whether more of them may exist. */
 export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from mints where url in (

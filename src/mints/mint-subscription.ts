@@ -16,7 +16,7 @@ import {
   SubscriptionConnection,
 } from './subscription-connection.ts';
 
-/** The quotes of a mint. `WatchedQuotes` of the watcher implements this. */
+/** The quotes of a mint. `watcher/watched-quotes.ts` implements it. */
 export interface SubscribableQuotes {
   hasUnsubscribed(): boolean;
   /** Takes at most `max` of the newest quotes that have no subscription. The newest is last. */
@@ -64,7 +64,7 @@ export class MintSubscription {
     }
   }
 
-  /** Resolves when all connections are closed. Reports nothing from now on. */
+  /** Stops all reports. Resolves when all connections are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelPause();
@@ -77,13 +77,14 @@ export class MintSubscription {
 
   async #subscribeAll(): Promise<void> {
     while (this.#context.quotes.hasUnsubscribed() && !this.#isClosed) {
-      await this.#pause(await this.#sendNext());
+      const delayMs = await this.#connectOrSubscribe();
+      await this.#pause(delayMs);
     }
     this.#subscribing = null;
   }
 
-  /** Opens a connection or sends a subscription, if that is possible. Returns the delay before the next call. */
-  async #sendNext(): Promise<number> {
+  /** Opens a connection or sends one subscription, if possible now. Returns the delay in ms before the next call. */
+  async #connectOrSubscribe(): Promise<number> {
     const { mintUrl, quotes, limiter, monotonicMs } = this.#context;
     const reconnectInMs = this.#reconnectAtMs - monotonicMs();
     if (this.#findAvailableConnection() === null && reconnectInMs > 0) {
@@ -103,12 +104,12 @@ export class MintSubscription {
       return await this.#openConnection(slot);
     }
     const quoteIds = quotes.takeUnsubscribed(connection.remainingCapacity);
-    // Quotes that arrive until the mint has confirmed this message share the next one.
-    const sent = this.#sendSubscribe(connection, slot, quoteIds);
+    const confirmed = this.#sendSubscribe(connection, slot, quoteIds);
+    // The delay collects new quotes for the next message.
     if (limiter.hasRefusedLately(mintUrl, 'socket')) {
       return this.#timing.rateLimitedBatchIntervalMs;
     }
-    void sent.then(() => this.#cancelPause());
+    void confirmed.then(() => this.#cancelPause());
     return this.#timing.maxBatchIntervalMs;
   }
 
@@ -117,6 +118,7 @@ export class MintSubscription {
     return newest?.isOpen === true && newest.remainingCapacity > 0 ? newest : null;
   }
 
+  /** Returns the delay in ms before the next call of {@link #connectOrSubscribe}. */
   async #openConnection(slot: RequestSlot): Promise<number> {
     const { mintUrl, quotes, connect, connectionSlots, monotonicMs } = this.#context;
     if (!connectionSlots.tryAcquire(mintUrl)) {
@@ -126,16 +128,20 @@ export class MintSubscription {
     const connection = new SubscriptionConnection({
       socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
       timing: this.#timing,
-      onNotification: (observation) => this.#isClosed || quotes.handleNotification(observation),
+      onNotification: (observation) => {
+        if (!this.#isClosed) {
+          quotes.handleNotification(observation);
+        }
+      },
     });
     const openedAtMs = monotonicMs();
     const closeHandled = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
     this.#connections.push(connection);
     const outcome = await connection.opened;
-    reportOutcome(slot, outcome);
+    finishSlot(slot, outcome);
     this.#log('mint_socket_handshake', 'mint socket handshake finished', { handshake: outcome });
-    // Waits for the close handler, which sets the reconnect delay.
     if (!connection.isOpen) {
+      // The close handler sets the time of the next connection.
       await closeHandled;
     } else if (this.#connections.length > MAX_CONNECTIONS_PER_MINT) {
       const oldest = this.#connections.shift() as SubscriptionConnection;
@@ -152,7 +158,7 @@ export class MintSubscription {
   ): Promise<void> {
     const { kind, quotes } = this.#context;
     const outcome = await connection.subscribe(quoteIds, kind);
-    reportOutcome(slot, outcome);
+    finishSlot(slot, outcome);
     this.#log('mint_subscription', 'mint subscription finished', {
       quotes: quoteIds.length,
       outcome,
@@ -173,7 +179,7 @@ export class MintSubscription {
     if (this.#isClosed || !this.#connections.includes(connection)) {
       return;
     }
-    this.#connections = this.#connections.filter((each) => each !== connection);
+    this.#connections = this.#connections.filter((other) => other !== connection);
     const { initialReconnectDelayMs: initialMs, maxReconnectDelayMs: maxMs } = this.#timing;
     const isStable = monotonicMs() - openedAtMs >= this.#timing.stableAfterMs;
     this.#reconnectAttempts = isStable ? 1 : this.#reconnectAttempts + 1;
@@ -205,7 +211,8 @@ export class MintSubscription {
   }
 }
 
-function reportOutcome(slot: RequestSlot, outcome: OpenOutcome | SubscribeOutcome): void {
+/** Reports what the mint has answered, if anything, to the rate limiter. */
+function finishSlot(slot: RequestSlot, outcome: OpenOutcome | SubscribeOutcome): void {
   if (outcome === 'rate_limited') {
     slot.finish({ outcome, retryAfterMs: null });
   } else if (outcome === 'failed' || outcome === 'no_response') {

@@ -26,9 +26,9 @@ export type Mints = ReturnType<typeof createMintsModule>;
 
 /** Payers, polls and the swaps of username purchases have separate connections, so that payers cannot delay the rest. */
 export function createMintsModule(options: MintsModuleOptions) {
-  const { db, policy, egress, clock, monotonicMs, log } = options;
+  const { db, policy, egress, onRequestFinished, clock, monotonicMs, log } = options;
   const timing = options.limiterTiming ?? RATE_LIMITER_TIMING;
-  const { onRequestFinished } = options;
+  const { payerMaxWaitMs } = timing;
   const limiter = new MintRateLimiter({ timing, monotonicMs, onRequestFinished, log });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
@@ -46,12 +46,7 @@ export function createMintsModule(options: MintsModuleOptions) {
       monotonicMs,
       log,
     }),
-    quoteCreator: new QuoteCreator({
-      client,
-      payerMaxWaitMs: timing.payerMaxWaitMs,
-      monotonicMs,
-      log,
-    }),
+    quoteCreator: new QuoteCreator({ client, payerMaxWaitMs, monotonicMs, log }),
     pollClient: new MintClient({ fetch: pollFetch, clock, limiter }),
     swapFetch,
     connectSocket: egress.connect,

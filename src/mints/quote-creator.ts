@@ -16,12 +16,12 @@ interface QuoteCreatorContext {
 /** Creates quotes for payers who are waiting. Retries once, because an unpaid quote costs the mint nothing. */
 export class QuoteCreator {
   readonly #context: QuoteCreatorContext;
-  /** By mint, in bytes. Forgotten after five minutes, because the mint may have been fixed. */
-  readonly #descriptions: LRUCache<string, { longestAccepted: number; shortestRejected: number }>;
+  /** How long descriptions may be, by mint. Forgotten after five minutes, because the mint may have been fixed. */
+  readonly #byteLimits: LRUCache<string, { longestAccepted: number; shortestRejected: number }>;
 
   constructor(context: QuoteCreatorContext) {
     this.#context = context;
-    this.#descriptions = new LRUCache({
+    this.#byteLimits = new LRUCache({
       max: MAX_CACHED_MINTS,
       ttl: 5 * 60_000,
       ttlResolution: 0,
@@ -38,7 +38,7 @@ export class QuoteCreator {
     const { payerMaxWaitMs, monotonicMs, log } = this.#context;
     const deadlineMs = monotonicMs() + payerMaxWaitMs;
     const bytes = getDescriptionBytes(params);
-    const isTooLong = bytes >= this.#descriptions.memo(mintUrl).shortestRejected;
+    const isTooLong = bytes >= this.#byteLimits.memo(mintUrl).shortestRejected;
     const firstParams = isTooLong ? withoutDescription(params) : params;
     const firstWait = { addressGroup, maxWaitMs: payerMaxWaitMs };
     const firstResult = await this.#send(mintUrl, firstParams, firstWait);
@@ -48,15 +48,16 @@ export class QuoteCreator {
       return firstResult;
     }
     const secondResult = await this.#send(mintUrl, retryParams, { addressGroup, maxWaitMs });
+    // The first result says more about the cause than a rate limit.
     if (secondResult.outcome === 'rate_limited' && firstResult.outcome !== 'rate_limited') {
       return firstResult;
     }
-    // Not after `unavailable`, because the cause may have been a locked database instead of the description.
+    // If the first result was `unavailable`, the cause may have been a locked database instead of the description.
     const isDescriptionRejected =
       firstResult.outcome === 'rejected' && secondResult.outcome === 'created';
-    const descriptions = this.#descriptions.memo(mintUrl);
-    if (isDescriptionRejected && bytes > descriptions.longestAccepted) {
-      descriptions.shortestRejected = bytes;
+    const byteLimits = this.#byteLimits.memo(mintUrl);
+    if (isDescriptionRejected && bytes > byteLimits.longestAccepted) {
+      byteLimits.shortestRejected = bytes;
       log.info(
         { event: 'mint_rejects_descriptions', mintUrl, bytes },
         'mint rejects invoice descriptions of this length; creating quotes without one',
@@ -72,9 +73,9 @@ export class QuoteCreator {
   ): Promise<CreateQuoteResult> {
     const result = await this.#context.client.createQuote(mintUrl, params, wait);
     if (result.outcome === 'created') {
-      const descriptions = this.#descriptions.memo(mintUrl);
+      const byteLimits = this.#byteLimits.memo(mintUrl);
       const bytes = getDescriptionBytes(params);
-      descriptions.longestAccepted = Math.max(descriptions.longestAccepted, bytes);
+      byteLimits.longestAccepted = Math.max(byteLimits.longestAccepted, bytes);
     }
     return result;
   }

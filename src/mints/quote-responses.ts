@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
 
-/** A state that a mint reports. `INFLIGHT` is the mint's `PENDING`: the invoice is paid, and the mint is signing. */
+/** A state that a mint reports. `INFLIGHT` is called `PENDING` by mints: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 
 /** What a mint reports about an existing quote. `amountSat` and `request` are only compared with the stored quote. */
@@ -20,7 +20,7 @@ export type CreatedQuote = z.infer<typeof createdQuoteSchema>;
 /** Longer than any invoice with a description. */
 const MAX_REQUEST_LENGTH = 8192;
 
-/** A whole number from 0. Mints that use cashu-ts write amounts as text in JSON. */
+/** A whole number, at least 0. Mints that use cashu-ts write amounts as text in JSON. */
 export const wholeNumberSchema = z
   .union([
     z.number(),
@@ -85,7 +85,7 @@ export function parseCreatedQuote(body: unknown): CreatedQuote | null {
   return createdQuoteSchema.safeParse(body).data ?? null;
 }
 
-/** Null if the report is malformed or its state is unknown. */
+/** Returns null if the report is malformed or its state is unknown. */
 export function parseQuoteObservation(body: unknown): QuoteObservation | null {
   const { data } = observedQuoteSchema.safeParse(body);
   const state = data && deriveState(data);
@@ -98,24 +98,24 @@ export function parseQuoteObservation(body: unknown): QuoteObservation | null {
  * Derives the state of a quote; null if it is unknown. The amounts take precedence over `state`, which NUT-04
  * deprecates. The exception is `PENDING`: the mint reports it while it signs, before it updates the amounts.
  */
-function deriveState(quote: z.infer<z.ZodObject<typeof stateShape>>): ObservedState | null {
-  const { state, amount_paid: paid, amount_issued: issued } = quote;
+function deriveState(report: z.infer<z.ZodObject<typeof stateShape>>): ObservedState | null {
+  const { state, amount_paid: amountPaid, amount_issued: amountIssued, paid: isPaid } = report;
   if (state === 'PENDING') {
     return 'INFLIGHT';
   }
-  const hasAmounts = paid !== undefined && issued !== undefined;
-  if (hasAmounts && paid > issued) {
+  const hasAmounts = amountPaid !== undefined && amountIssued !== undefined;
+  if (hasAmounts && amountPaid > amountIssued) {
     return 'PAID';
   }
-  if (hasAmounts && paid === issued && paid > 0) {
+  if (hasAmounts && amountPaid === amountIssued && amountPaid > 0) {
     return 'ISSUED';
   }
   if (state === 'UNPAID' || state === 'PAID' || state === 'ISSUED') {
     return state;
   }
-  if (quote.paid === true) {
+  if (isPaid === true) {
     return 'PAID';
   }
-  const isUnpaid = quote.paid === false || (hasAmounts && paid === issued);
+  const isUnpaid = isPaid === false || (hasAmounts && amountPaid === amountIssued);
   return state === undefined && isUnpaid ? 'UNPAID' : null;
 }

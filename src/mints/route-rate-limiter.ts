@@ -29,9 +29,10 @@ type MintFailureReason =
 type AddressGroup = string | null;
 
 /**
- * Decides when the next request may be sent on one route of one mint (ADR 34). Without `Retry-After`, pauses for 2 s and
- * 4 s, because a proxy may send a stray 429; then until the oldest request of the last minute has left a sliding window;
- * then for a quiet minute, because every request restarts Nutshell's window.
+ * Decides when the next request may be sent on one route of one mint (ADR 34). After a 429 without `Retry-After`, the
+ * route pauses for 2 s or 4 s, because a proxy may send a stray 429. If the mint keeps refusing, it pauses until the
+ * oldest request of the last minute has left a sliding window; if that does not help, for a quiet minute, because every
+ * request restarts Nutshell's window.
  */
 export class RouteRateLimiter {
   /** Whether the mint has limited requests since it last accepted many of them in a row. */
@@ -41,14 +42,15 @@ export class RouteRateLimiter {
   #maxInFlight = MAX_IN_FLIGHT_PER_ROUTE;
   #pauseStartedAtMs = Number.NEGATIVE_INFINITY;
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
+  /** The requests that the mint accepted in the last window, the oldest first. */
   #accepted: { atMs: number; addressGroup: AddressGroup }[] = [];
   #acceptedSinceRefusal = 0;
-  #shortPauses = 0;
+  #shortPausesInRow = 0;
   #needsQuietWindow = false;
-  #failures = 0;
+  #failuresInRow = 0;
   #lastAddressGroup: AddressGroup = null;
-  /** Until then, several address groups share the route. */
-  #isSharedUntilMs = Number.NEGATIVE_INFINITY;
+  /** When the route counts as used by one address group again. */
+  #sharingEndsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(timing: RateLimiterTiming) {
     this.#timing = timing;
@@ -69,17 +71,17 @@ export class RouteRateLimiter {
     return Math.max(0, this.#pausedUntilMs - nowMs);
   }
 
-  /** The requests that the mint accepted in the last window, the oldest first. */
   listAccepted(nowMs: number) {
     this.#accepted = this.#accepted.filter(({ atMs }) => nowMs - atMs < this.#timing.windowMs);
     return this.#accepted;
   }
 
+  /** Notes that several address groups share the route, for the next five minutes. */
   recordClient(nowMs: number, addressGroup: AddressGroup): void {
     const last = this.#lastAddressGroup;
     this.#lastAddressGroup = addressGroup ?? last;
     if (last !== null && this.#lastAddressGroup !== last) {
-      this.#isSharedUntilMs = nowMs + 5 * this.#timing.windowMs;
+      this.#sharingEndsAtMs = nowMs + 5 * this.#timing.windowMs;
     }
   }
 
@@ -87,7 +89,7 @@ export class RouteRateLimiter {
     this.#inFlight += 1;
   }
 
-  /** Call this once for each request that was sent, also if it has no result. */
+  /** Call this once for each request that was sent, even if it has no result. */
   recordEnd(): void {
     this.#inFlight -= 1;
   }
@@ -97,17 +99,17 @@ export class RouteRateLimiter {
     result: RequestResult,
     nowMs: number,
   ): void {
-    // A failed request that was pending when the pause began has the same cause.
-    const isNews = sentAtMs > this.#pauseStartedAtMs;
+    // Requests that were pending when the pause began fail for the same cause.
+    const hasNewCause = sentAtMs > this.#pauseStartedAtMs;
     if (result.outcome === 'rate_limited') {
-      // Servers round less than a second down to 0.
+      // 0 counts as absent, because servers round less than a second down to it.
       const retryAfterMs = result.retryAfterMs || null;
-      if (retryAfterMs !== null || isNews) {
+      if (retryAfterMs !== null || hasNewCause) {
         this.#pause(nowMs, retryAfterMs ?? this.#choosePauseMs(nowMs));
       }
     } else if (result.outcome !== 'unavailable') {
       this.#recordAccepted(nowMs, addressGroup);
-    } else if (isNews) {
+    } else if (hasNewCause) {
       this.#recordFailure(nowMs, sentAtMs);
     }
   }
@@ -118,15 +120,15 @@ export class RouteRateLimiter {
     if (this.#accepted.length > 1_000) {
       this.#accepted.shift();
     }
-    this.#failures = 0;
+    this.#failuresInRow = 0;
     this.#acceptedSinceRefusal += 1;
     // A mint that accepts so many in a row no longer limits requests, or much less.
     this.hasRefusedLately &&= this.#acceptedSinceRefusal < 100;
     // More than twice Nutshell's default limit: the mint has probably raised its limit or changed its window.
     this.#needsQuietWindow &&= this.#acceptedSinceRefusal < 45;
-    // Each of them may get a 429.
-    const max = this.hasRefusedLately ? 2 : MAX_IN_FLIGHT_PER_ROUTE;
-    this.#maxInFlight = Math.min(this.#maxInFlight * 2, max);
+    // Each request in flight may get a 429.
+    const limit = this.hasRefusedLately ? 2 : MAX_IN_FLIGHT_PER_ROUTE;
+    this.#maxInFlight = Math.min(this.#maxInFlight * 2, limit);
   }
 
   #choosePauseMs(nowMs: number): number {
@@ -134,16 +136,18 @@ export class RouteRateLimiter {
     const accepted = this.#acceptedSinceRefusal;
     this.#acceptedSinceRefusal = 0;
     if (!this.hasRefusedLately) {
-      this.#shortPauses = accepted < 2 ? this.#shortPauses + 1 : 1;
-      if (this.#shortPauses <= 2) {
-        return shortPauseMs * this.#shortPauses;
+      // A single accepted request may be the first one after a pause, so the mint still refuses.
+      this.#shortPausesInRow = accepted < 2 ? this.#shortPausesInRow + 1 : 1;
+      if (this.#shortPausesInRow <= 2) {
+        return shortPauseMs * this.#shortPausesInRow;
       }
       this.hasRefusedLately = true;
-      this.#shortPauses = 0;
-    } else if (accepted === 0 && this.#needsQuietWindow) {
-      // Other processes may keep restarting the window. Random pauses let one of them find it quiet.
-      return windowMs * (1 + 2 * Math.random());
+      this.#shortPausesInRow = 0;
     } else if (accepted === 0) {
+      if (this.#needsQuietWindow) {
+        // Other processes may keep restarting the window. Random pauses let one of them find it quiet.
+        return windowMs * (1 + 2 * Math.random());
+      }
       this.#needsQuietWindow = true;
     }
     const [oldest] = this.listAccepted(nowMs);
@@ -153,30 +157,31 @@ export class RouteRateLimiter {
   }
 
   #recordFailure(nowMs: number, sentAtMs: number): void {
-    this.#failures += 1;
-    // A healthy but busy mint also fails now and then.
-    const failures = this.#failures - 4;
-    if (failures > 0) {
-      // From when the request was sent: after a timeout, the route has already waited that long.
-      const untilMs = sentAtMs + computeBackoffMs(failures, this.#timing.backoff);
-      this.#pause(nowMs, Math.max(0, untilMs - nowMs));
+    this.#failuresInRow += 1;
+    // The first failures cause no pause, because a busy mint also fails now and then.
+    const pauseCount = this.#failuresInRow - 4;
+    if (pauseCount > 0) {
+      // The backoff begins when the request was sent: after a timeout, the route has already waited that long.
+      const pauseEndsAtMs = sentAtMs + computeBackoffMs(pauseCount, this.#timing.backoff);
+      this.#pause(nowMs, Math.max(0, pauseEndsAtMs - nowMs));
     }
   }
 
-  /** Afterwards, a single request is sent, and then twice as many at a time with each one that the mint accepts. */
+  /** After the pause, one request may be in flight, and twice as many with each one that the mint accepts. */
   #pause(nowMs: number, durationMs: number): void {
     this.#pauseStartedAtMs = nowMs;
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, nowMs + durationMs);
     this.#maxInFlight = 1;
   }
 
-  /** At a mint that limits requests, a group gets half of Nutshell's default limit while other groups ask, too. */
+  /** While several groups share a mint that limits requests, each gets 10 a minute, half of Nutshell's default limit. */
   #getGroupWaitMs(nowMs: number, addressGroup: AddressGroup): number {
-    if (addressGroup === null || !this.hasRefusedLately || nowMs >= this.#isSharedUntilMs) {
+    if (addressGroup === null || !this.hasRefusedLately || nowMs >= this.#sharingEndsAtMs) {
       return 0;
     }
     const ofGroup = this.listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup);
-    const blocking = ofGroup.at(-10);
-    return blocking === undefined ? 0 : Math.max(1, blocking.atMs + this.#timing.windowMs - nowMs);
+    // The request that has to leave the window before another may be sent.
+    const tenth = ofGroup.at(-10);
+    return tenth === undefined ? 0 : Math.max(1, tenth.atMs + this.#timing.windowMs - nowMs);
   }
 }

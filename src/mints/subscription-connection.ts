@@ -22,11 +22,11 @@ export class SubscriptionConnection {
   readonly closed: Promise<void>;
   subscriptionCount = 0;
   readonly #context: ConnectionContext;
-  /** The newest is last. */
+  /** The oldest is first. */
   readonly #quoteIds = new Set<string>();
-  /** By request id: the subscriptions that the mint has not answered. The oldest is first. */
+  /** Callbacks for the subscriptions that the mint has not answered, by request id. The oldest is first. */
   readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
-  /** Whether a message or a pong has arrived since the last ping. True before the first ping. */
+  /** Whether a message or a pong has arrived since the last ping; initially true. */
   #isAlive = true;
 
   constructor(context: ConnectionContext) {
@@ -61,7 +61,7 @@ export class SubscriptionConnection {
   }
 
   get remainingCapacity(): number {
-    // cdk-mintd's limit of subscriptions, and Nutshell's of quotes, for the lifetime of a connection.
+    // For the lifetime of a connection, cdk-mintd accepts 100 subscriptions, and Nutshell 1,000 quotes.
     return this.subscriptionCount < 100 ? 1_000 - this.#quoteIds.size : 0;
   }
 
@@ -111,7 +111,7 @@ export class SubscriptionConnection {
         this.#context.onNotification(observation);
       }
     } else if (/rate limit/i.test(message.error?.message ?? '')) {
-      // Nutshell's rejection contains no request id. It refers to the oldest request, because responses are in order.
+      // Nutshell's message has no request id. It is for the oldest request, because responses arrive in order.
       const [oldest] = this.#pendingRequests.values();
       oldest?.('rate_limited');
     } else {
@@ -124,7 +124,7 @@ export class SubscriptionConnection {
 const messageSchema = z.union([
   z.object({ method: z.literal('subscribe'), params: z.object({ payload: z.unknown() }) }),
   z.object({
-    /** 0 for a missing id, because no request has this id. */
+    // 0 if the id is missing: no request has this id.
     id: z.number().catch(0),
     result: z.object({ status: z.string() }).optional().catch(undefined),
     error: z.object({ message: z.string() }).optional().catch(undefined),

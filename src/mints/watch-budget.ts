@@ -15,14 +15,14 @@ import type { MintPolicy } from './mint-policy.ts';
  */
 export class WatchBudget {
   readonly #policy: MintPolicy;
-  readonly #createdBySite: FixedWindowRateLimiter;
+  readonly #dailyQuotesBySite: FixedWindowRateLimiter;
   #unpaidQuotes = 0;
   #userMintQuotes = 0;
-  readonly #bySite = new Map<string, { quotes: number; mints: Set<string> }>();
+  readonly #usageBySite = new Map<string, { quotes: number; mints: Set<string> }>();
 
   constructor(policy: MintPolicy, monotonicMs: () => number) {
     this.#policy = policy;
-    this.#createdBySite = new FixedWindowRateLimiter(
+    this.#dailyQuotesBySite = new FixedWindowRateLimiter(
       MAX_DAILY_QUOTES_PER_SITE,
       10_000,
       monotonicMs,
@@ -30,57 +30,59 @@ export class WatchBudget {
     );
   }
 
-  /** Returns the share of its bound of open invoices that an address may use at a mint ({@link computeShare}). */
+  /** Returns which part of its limit of open invoices an address may use at a mint: 1 until half the budget is used. */
   getShare(mintUrl: string): number {
     if (this.#policy.isOperatorMint(mintUrl)) {
       return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);
     }
-    const name = this.#policy.getSite(mintUrl);
-    const site = this.#getSite(name);
-    const hasRoomForMint = site.mints.has(mintUrl) || site.mints.size < MAX_MINTS_PER_SITE;
-    const created = this.#createdBySite.getCount(name);
-    return hasRoomForMint && created < MAX_DAILY_QUOTES_PER_SITE
-      ? computeShare(site.quotes, this.#getSiteLimit())
+    const site = this.#policy.getSite(mintUrl);
+    const { quotes, mints } = this.#getUsage(site);
+    const hasRoomForMint = mints.has(mintUrl) || mints.size < MAX_MINTS_PER_SITE;
+    const dailyQuotes = this.#dailyQuotesBySite.getCount(site);
+    return hasRoomForMint && dailyQuotes < MAX_DAILY_QUOTES_PER_SITE
+      ? computeShare(quotes, this.#getSiteLimit())
       : 0;
   }
 
-  add(mintUrl: string): void {
+  addQuote(mintUrl: string): void {
     this.#unpaidQuotes += 1;
     if (!this.#policy.isOperatorMint(mintUrl)) {
-      this.#createdBySite.consume([{ key: this.#policy.getSite(mintUrl), factor: 1 }]);
-      this.#add(mintUrl, 1);
+      this.#dailyQuotesBySite.consume([{ key: this.#policy.getSite(mintUrl), factor: 1 }]);
+      this.#addWatched(mintUrl, 1);
     }
   }
 
-  /** Returns the sites whose payers are refused soon, or `all`. `unpaidQuotes` is of the process that watches most. */
-  setCounts(counts: ReadonlyMap<string, number>, unpaidQuotes: number): string[] {
+  /** Replaces the counts: the watched quotes of each user mint, and the unpaid quotes of the process that has most. */
+  setCounts(quotesByUserMint: ReadonlyMap<string, number>, unpaidQuotes: number): void {
     this.#unpaidQuotes = unpaidQuotes;
     this.#userMintQuotes = 0;
-    this.#bySite.clear();
-    for (const [mintUrl, quotes] of counts) {
-      this.#add(mintUrl, quotes);
+    this.#usageBySite.clear();
+    for (const [mintUrl, quotes] of quotesByUserMint) {
+      this.#addWatched(mintUrl, quotes);
     }
-    const isLow = (used: number, limit: number) => used > 0.8 * limit;
-    const siteLimit = this.#getSiteLimit();
-    const lowSites = [...this.#bySite].filter(([, { quotes }]) => isLow(quotes, siteLimit));
-    return [
-      ...(isLow(unpaidQuotes, MAX_UNPAID_QUOTES) ? ['all'] : []),
-      ...lowSites.map(([name]) => name),
-    ];
   }
 
-  #add(mintUrl: string, quotes: number): void {
-    const site = this.#getSite(this.#policy.getSite(mintUrl));
-    site.quotes += quotes;
-    site.mints.add(mintUrl);
+  /** Returns the sites that have used more than 80 % of their budget; `all` stands for the unpaid quotes. */
+  listLowSites(): string[] {
+    const minLowQuotes = 0.8 * this.#getSiteLimit();
+    const lowSites = [...this.#usageBySite].filter(([, { quotes }]) => quotes > minLowQuotes);
+    const siteNames = lowSites.map(([site]) => site);
+    return this.#unpaidQuotes > 0.8 * MAX_UNPAID_QUOTES ? ['all', ...siteNames] : siteNames;
+  }
+
+  #addWatched(mintUrl: string, quotes: number): void {
+    const usage = this.#getUsage(this.#policy.getSite(mintUrl));
+    usage.quotes += quotes;
+    usage.mints.add(mintUrl);
     this.#userMintQuotes += quotes;
   }
 
-  #getSite(name: string) {
-    return this.#bySite.getOrInsertComputed(name, () => ({ quotes: 0, mints: new Set<string>() }));
+  #getUsage(site: string) {
+    const create = () => ({ quotes: 0, mints: new Set<string>() });
+    return this.#usageBySite.getOrInsertComputed(site, create);
   }
 
-  /** Every site has room for some quotes. */
+  /** Returns at least 1, so that every site has room. */
   #getSiteLimit(): number {
     const share = computeShare(this.#userMintQuotes, MAX_USER_MINT_QUOTES);
     return Math.max(1, MAX_QUOTES_PER_SITE * share);

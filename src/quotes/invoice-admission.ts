@@ -114,7 +114,7 @@ export class InvoiceAdmission {
       clock(),
     );
     assertRoom(prefixes, addCounts(inFlight, open), limits, mintShare);
-    watchBudget.add(mintUrl);
+    watchBudget.addQuote(mintUrl);
     const inFlightCounts = stack.move();
     return { addressHashes, [Symbol.dispose]: () => inFlightCounts.dispose() };
   }

@@ -222,10 +222,11 @@ export class WatchCoordinator {
     const { db, mints, log } = this.#context;
     const mintUrls = watched.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !mints.policy.isOperatorMint(mintUrl));
-    const lowSites = mints.watchBudget.setCounts(
+    mints.watchBudget.setCounts(
       await countWatchedByMint(db, userMints),
       Math.max(this.#countUnpaid(), maxUnpaidQuotes),
     );
+    const lowSites = mints.watchBudget.listLowSites();
     if (lowSites.length > 0 && !this.#isWatchBudgetLow) {
       log.warn(
         { event: 'watch_budget_low', sites: lowSites.slice(0, 10) },
