@@ -3,7 +3,41 @@ import type { Socket } from 'node:net';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { CORS_HEADERS, type ErrorFormat, getErrorFormat, renderError } from './errors.ts';
 
-// Responses to what Node's HTTP parser rejects, before there is a request that Fastify could answer.
+// Node's HTTP parser rejects some requests before Fastify receives them. This file responds to these.
+
+const rejectedSockets = new WeakSet<Socket>();
+
+/** Responds to a malformed request, once per connection and after pending responses. Then closes the connection. */
+export function handleClientError(error: { code: string }, socket: Socket): void {
+  if (rejectedSockets.has(socket)) {
+    return;
+  }
+  const latestResponse = latestResponses.get(socket);
+  const failedWhileReadingBody = latestResponse?.req.complete === false;
+  // If the request with this body already has its response, it gets no second one.
+  if (!socket.writable || (failedWhileReadingBody && latestResponse.writableEnded)) {
+    socket.destroy();
+    return;
+  }
+  rejectedSockets.add(socket);
+  const rejection = REJECTIONS[error.code] ?? MALFORMED_REQUEST;
+  const respond = () => sendErrorAndClose(socket, 'any', rejection);
+  // A client that pipelines requests may have sent a valid one before the malformed one.
+  if (!failedWhileReadingBody && latestResponse?.writableFinished === false) {
+    latestResponse.once('finish', respond);
+  } else {
+    respond();
+  }
+}
+
+export function handleWebSocketHandshakeError(
+  error: Error,
+  socket: Socket,
+  request: IncomingMessage,
+): void {
+  const rejection = { ...MALFORMED_REQUEST, message: `${error.message}.` };
+  sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), rejection);
+}
 
 const latestResponses = new WeakMap<Socket, ServerResponse>();
 
@@ -16,64 +50,44 @@ export function hasPendingResponse(socket: Socket): boolean {
   return latestResponses.get(socket)?.writableFinished === false;
 }
 
-const rejectedSockets = new WeakSet<Socket>();
-
-/** Responds to a malformed request, once per connection and after pending responses. Then closes the connection. */
-export function handleClientError(error: { code: string }, socket: Socket): void {
-  if (rejectedSockets.has(socket)) {
-    return;
-  }
-  const response = latestResponses.get(socket);
-  const failedWhileReadingBody = response?.req.complete === false;
-  // The response to a request is not followed by a rejection of its body.
-  if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
-    socket.destroy();
-    return;
-  }
-  rejectedSockets.add(socket);
-  const sendRejection = () =>
-    sendErrorAndClose(socket, 'any', ...(REJECTIONS[error.code] ?? MALFORMED_REQUEST));
-  // The malformed request may follow one whose response is pending, if the client pipelines them.
-  if (!failedWhileReadingBody && response?.writableFinished === false) {
-    response.once('finish', sendRejection);
-  } else {
-    sendRejection();
-  }
+interface Rejection {
+  status: number;
+  code: ErrorCode;
+  message: string;
 }
 
-export function handleWebSocketHandshakeError(
-  error: Error,
-  socket: Socket,
-  request: IncomingMessage,
-): void {
-  const [status, code] = MALFORMED_REQUEST;
-  sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), status, code, `${error.message}.`);
-}
-
-type Rejection = [status: number, code: ErrorCode, message: string];
-
-const MALFORMED_REQUEST: Rejection = [400, 'invalid', 'The request is not valid HTTP.'];
-
-const REJECTIONS: Record<string, Rejection> = {
-  HPE_HEADER_OVERFLOW: [431, 'too_large', 'The request’s headers are too large.'],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, 'timeout', 'The request took too long to arrive.'],
+const MALFORMED_REQUEST: Rejection = {
+  status: 400,
+  code: 'invalid',
+  message: 'The request is not valid HTTP.',
 };
 
-function sendErrorAndClose(
-  socket: Socket,
-  format: ErrorFormat,
-  ...[status, code, message]: Rejection
-): void {
-  const text = JSON.stringify(renderError(new RequestError(code, message), format).body);
+/** By the code of Node's error. */
+const REJECTIONS: Record<string, Rejection> = {
+  HPE_HEADER_OVERFLOW: {
+    status: 431,
+    code: 'too_large',
+    message: 'The request’s headers are too large.',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    status: 408,
+    code: 'timeout',
+    message: 'The request took too long to arrive.',
+  },
+};
+
+function sendErrorAndClose(socket: Socket, format: ErrorFormat, rejection: Rejection): void {
+  const error = new RequestError(rejection.code, rejection.message);
+  const body = JSON.stringify(renderError(error, format).body);
   const headers = {
     ...CORS_HEADERS,
     'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(text),
+    'content-length': Buffer.byteLength(body),
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${status} Rejected\r\n${lines.join('')}\r\n${text}`);
-  // Destroying the socket now would reset the connection if data still arrives, and the response would be lost.
+  socket.end(`HTTP/1.1 ${rejection.status} Rejected\r\n${lines.join('')}\r\n${body}`);
+  // If the socket were destroyed now while data still arrives, the client would get a reset instead of the response.
   const deadline = setTimeout(() => socket.destroy(), 1_000).unref();
   socket.once('close', () => clearTimeout(deadline));
 }

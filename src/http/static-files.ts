@@ -5,8 +5,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 export interface StaticFile {
   contentType: string;
-  identity: Buffer;
-  gzip: Buffer;
+  content: Buffer;
+  gzippedContent: Buffer;
 }
 
 const CONTENT_TYPES: Record<string, string> = {
@@ -31,8 +31,8 @@ export async function createStaticFile(
   if (contentType === undefined) {
     throw new Error(`files with the extension '${extension}' cannot be served`);
   }
-  const identity = Buffer.from(content);
-  return { contentType, identity, gzip: await compress(identity) };
+  const buffer = Buffer.from(content);
+  return { contentType, content: buffer, gzippedContent: await compress(buffer) };
 }
 
 export function sendStaticFile(
@@ -40,11 +40,11 @@ export function sendStaticFile(
   { headers }: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  // `gzip` only if the client names it: the first encoding of the list also applies to `*`.
-  const encoding = negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']);
   reply.headers({ vary: 'Accept-Encoding', 'x-content-type-options': 'nosniff' });
-  if (encoding === 'gzip') {
-    reply.header('content-encoding', encoding);
+  reply.type(file.contentType);
+  // `identity` (uncompressed) comes first, because a client that accepts any encoding (`*`) gets the first one.
+  if (negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']) === 'gzip') {
+    return reply.header('content-encoding', 'gzip').send(file.gzippedContent);
   }
-  return reply.type(file.contentType).send(encoding === 'gzip' ? file.gzip : file.identity);
+  return reply.send(file.content);
 }

@@ -13,7 +13,7 @@ it.each([
   ['#757575', '#fff'],
 ])('the style sheet of the brand has text on %s in %s', async (accentColor, textColor) => {
   const { styleSheet } = await loadBranding({ ...SETTINGS, accentColor });
-  expect(styleSheet.identity.toString()).toBe(
+  expect(styleSheet.content.toString()).toBe(
     `:root{--accent:${accentColor};--on-accent:${textColor}}`,
   );
 });
