@@ -2,9 +2,9 @@ import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import { rateLimitError } from '../errors.ts';
 import { type CountedKey, FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { toAddressPrefixes } from '../net/address-prefixes.ts';
-import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_LIMITS } from './limits.ts';
+import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_REQUESTS_PER_MINUTE } from './limits.ts';
 
-/** Limits per process, each per address and per public key. 0 means no limit. */
+/** Limits per process. Those per minute apply to each address and to each public key. 0 means no limit. */
 export interface ClientLimits {
   requestsPerMinute: number;
   /** Each change causes a request to a mint. */
@@ -16,21 +16,21 @@ export interface ClientLimits {
   socketMessagesPerSecond: number;
 }
 
-const MESSAGES = {
+const REJECTIONS = {
   requests: 'Too many requests',
-  changes: 'Too many changes',
-  purchases: 'Too many requests for usernames',
+  settingChanges: 'Too many changes',
+  usernamePurchases: 'Too many requests for usernames',
   documents: 'Too many requests for documents',
-  names: 'Too many name lookups',
-  lookups: 'Too many quote lookups',
+  nameLookups: 'Too many name lookups',
+  quoteLookups: 'Too many quote lookups',
   pages: 'Too many requests for pages',
 };
 
-type RateLimitCategory = keyof typeof MESSAGES;
+type RateLimitCategory = keyof typeof REJECTIONS;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** An additional limit for an expensive route. */
+    /** Selects a second limit, which an expensive route has in addition to the limit on all requests. */
     rateLimitCategory?: RateLimitCategory;
     isRateLimitExempt?: true;
   }
@@ -38,28 +38,33 @@ declare module 'fastify' {
 
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
-/** Limits by address before anything is parsed, and by key after authentication, so that no client uses another’s. */
+/**
+ * Limits requests by address before anything is parsed, and by public key after authentication. So a
+ * client cannot use up the limit of a key that it does not own.
+ */
 export class ClientRateLimiter {
   readonly #byAddress: Limiters;
   readonly #byPubkey: Limiters;
 
   constructor(limits: ClientLimits, monotonicMs: () => number) {
-    const create = (perMinute: number, maxKeys = MAX_COUNTED_KEYS) =>
-      new FixedWindowRateLimiter(perMinute, maxKeys, monotonicMs);
-    const createAll = (maxKeys: number): Limiters => ({
-      requests: create(limits.requestsPerMinute, maxKeys),
-      changes: create(limits.settingChangesPerMinute),
-      purchases: create(limits.usernamePurchasesPerMinute),
-      documents: create(ROUTE_LIMITS.documents),
-      names: create(ROUTE_LIMITS.names),
-      lookups: create(ROUTE_LIMITS.lookups),
-      pages: create(ROUTE_LIMITS.pages),
+    const createLimiter = (maxPerMinute: number, maxKeys: number) =>
+      new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);
+    const createRouteLimiter = (maxPerMinute: number) =>
+      createLimiter(maxPerMinute, MAX_COUNTED_KEYS);
+    const createLimiters = (maxKeysOfAllRequests: number): Limiters => ({
+      requests: createLimiter(limits.requestsPerMinute, maxKeysOfAllRequests),
+      settingChanges: createRouteLimiter(limits.settingChangesPerMinute),
+      usernamePurchases: createRouteLimiter(limits.usernamePurchasesPerMinute),
+      documents: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.documents),
+      nameLookups: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.nameLookups),
+      quoteLookups: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.quoteLookups),
+      pages: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.pages),
     });
-    this.#byAddress = createAll(MAX_COUNTED_PREFIXES);
-    this.#byPubkey = createAll(MAX_COUNTED_KEYS);
+    this.#byAddress = createLimiters(MAX_COUNTED_PREFIXES);
+    this.#byPubkey = createLimiters(MAX_COUNTED_KEYS);
   }
 
-  /** Hook for all requests. Never rejects CORS preflights, because a web page cannot read the response. */
+  /** Counts CORS preflights, but never rejects them: a web page could not read the error. */
   readonly limitByAddress: onRequestHookHandler = (request, _reply, done) => {
     const prefixes = toAddressPrefixes(request.ip);
     if (request.method === 'OPTIONS') {
@@ -86,7 +91,7 @@ function enforceLimits(
   for (const category of new Set<RateLimitCategory>(['requests', rateLimitCategory])) {
     const retryAfterMs = limiters[category].consume(keys);
     if (retryAfterMs !== null) {
-      throw rateLimitError(`${MESSAGES[category]} ${suffix}.`, retryAfterMs);
+      throw rateLimitError(`${REJECTIONS[category]} ${suffix}.`, retryAfterMs);
     }
   }
 }

@@ -1,51 +1,59 @@
-// Bounds that operators do not set. server.ts has those of Node's HTTP server and their reasons.
+// Bounds that operators do not set. Those of Node's HTTP server are in `server.ts`.
 
-/** At shutdown, the connections of clients are closed after this time. */
+/** At shutdown, connections are closed after this time, even if a client has not read its response. */
 export const CLIENT_DEADLINE_MS = 4_000;
 
-/** Unread responses, in UTF-16 code units. Room for about 90 of the longest lists of quotes. */
+/** Connections to this server that are not quote sockets. */
+export const MAX_OTHER_CONNECTIONS = 10_000;
+
+/** The long responses that clients have not read yet, in UTF-16 code units: about 90 of the longest lists of quotes. */
 export const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
-/** Shorter responses fit into the buffers of the operating system, or take little memory. */
-export const MIN_COUNTED_LENGTH = 16 * 1024;
+/** Shorter responses are not counted: they fit into the buffers of the operating system, or take little memory. */
+export const MIN_COUNTED_RESPONSE_LENGTH = 16 * 1024;
 
 /** Wallets send about 1 KB. Parsing very long credentials would delay other requests. */
 export const MAX_CREDENTIAL_LENGTH = 8 * 1024;
 
-/** Requests per minute and address (with authentication, also per public key) to routes that cost more than others. */
-export const ROUTE_LIMITS = {
+/** For routes that cost more than others: per address and, with authentication, also per public key. */
+export const ROUTE_REQUESTS_PER_MINUTE = {
   /** A response has up to half a megabyte, and the page `/docs` needs seven of them. */
   documents: 60,
   /** Enough for several people who type at once, and too few to look up long lists of names. */
-  names: 120,
+  nameLookups: 120,
   /** A response has up to 1,000 quotes, twenty times as many as a page of the list. */
-  lookups: 60,
-  /** Enough for a room of people who scan the same QR code. All of them at once take the event loop for about 130 ms. */
+  quoteLookups: 60,
+  /** Enough for a room of people who scan the same QR code. Their requests take about 130 ms of CPU time together. */
   pages: 120,
 } as const;
 
-/** Counted for all requests. The owner of an IPv6 /32 needs 27 s to evict as many, and only those without requests. */
+/**
+ * Address prefixes whose requests of the last minute are counted. If there are more, those without recent requests are
+ * forgotten. A client with a whole IPv6 /32 needs 27 s to cause that.
+ */
 export const MAX_COUNTED_PREFIXES = 131_072;
 
-/** The prefixes or public keys that every other limit counts. */
+/** Public keys, or prefixes that requested an expensive route, whose requests are counted. */
 export const MAX_COUNTED_KEYS = 20_000;
 
+/** Quotes on a page of the list. */
 export const MAX_PAGE_SIZE = 50;
 
-export const MAX_FOUND_QUOTES = 1_000;
+/** Ids in one lookup of quotes. */
+export const MAX_QUOTE_LOOKUP_IDS = 1_000;
 
-/** Payments in a summary. SQLite takes about 2 ms for so many, during which the process does nothing else. */
-export const MAX_COUNTED_PAYMENTS = 2_000;
+/** SQLite takes about 2 ms to add up so many, during which the process does nothing else. */
+export const MAX_SUMMARISED_PAYMENTS = 2_000;
 
-/** A wallet that wakes up sends several messages together. */
-export const SOCKET_BURST_SECONDS = 2;
+/** The rate limit of a socket applies to this time, because a wallet that wakes up sends several messages together. */
+export const SOCKET_RATE_WINDOW_SECONDS = 2;
 
-/** About 400 updates. A client with more unread data does not read. */
+/** About 400 updates. If more data waits to be sent, the client has stopped reading. */
 export const MAX_SOCKET_SEND_BUFFER_BYTES = 32 * 1024;
 
 /**
- * The commas and opening brackets in a message. A `challenge-response` has two. Messages do not count as requests, so
- * 200 sockets of one address could otherwise spend a core on parsing.
+ * The commas and opening brackets in a message. A `challenge-response` has two. The limits on requests do not apply to
+ * messages, so without this limit, parsing those of 200 sockets could occupy a CPU core.
  */
 export const MAX_SOCKET_MESSAGE_ELEMENTS = 100;
 
@@ -54,8 +62,8 @@ export const SOCKET_SERVER_OPTIONS = {
   maxPayload: 16 * 1024,
   // Proxies may split a message. The library's default is 16,384.
   maxFragments: 16,
-  // Twice as many chunks as the longest message needs in the smallest IPv4 packets.
+  // Twice the number of the smallest IPv4 packets that the longest message needs.
   maxBufferedChunks: 64,
-  // How long a client may take to complete the closing handshake.
+  // Milliseconds that a client may take to complete the closing handshake.
   closeTimeout: 1_000,
 } as const;

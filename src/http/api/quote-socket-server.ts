@@ -40,14 +40,14 @@ accepted. After a close, reconnect with exponential backoff.
   },
 };
 
-/** Tests shorten the times. */
+/** Tests use shorter times than {@link QuoteSocketServer}. */
 export type QuoteSocketTiming = Pick<QuoteSocketOptions, 'authTimeoutMs' | 'heartbeatIntervalMs'>;
 
 export class QuoteSocketServer {
   readonly #context: HttpContext;
   readonly #socketOptions: QuoteSocketOptions;
   readonly #openSockets = new Set<QuoteSocket>();
-  /** Includes connections whose handshake is not complete. */
+  /** Unlike {@link #openSockets}, includes connections whose handshake is not complete. */
   #connectionCount = 0;
   readonly #connectionsByPrefix = new KeyedCounter();
   #isClosing = false;
@@ -83,7 +83,7 @@ export class QuoteSocketServer {
       handler: () => {
         throw new RequestError('invalid', 'This is a WebSocket endpoint.');
       },
-      wsHandler: (connection, request) => this.#openSocket(connection, request),
+      wsHandler: (webSocket, request) => this.#openQuoteSocket(webSocket, request),
     });
   }
 
@@ -96,28 +96,28 @@ export class QuoteSocketServer {
 
   /** Counts a connection until it closes. Throws if a limit is reached, so that the handshake gets a response. */
   #admitConnection(request: FastifyRequest): void {
-    const { socket } = request.raw;
-    // A closed socket emits no `close` event, so it would count for ever.
-    if (!request.ws || socket.closed) {
+    const connection = request.raw.socket;
+    // A closed connection emits no further `close` event, so it would count for ever.
+    if (!request.ws || connection.closed) {
       return;
     }
     const { maxSockets, maxSocketsPerAddress } = this.#context.limits;
     const prefixes = toAddressPrefixes(request.ip);
     const counts = prefixes.map(({ key }) => this.#connectionsByPrefix.get(key));
     const share = computeShare(this.#connectionCount, maxSockets);
-    const hasAddressRoom = hasRoom(prefixes, counts, maxSocketsPerAddress);
-    if (!hasAddressRoom || share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
-      const message = hasAddressRoom
-        ? 'There are too many connections.'
-        : 'There are too many connections from this address.';
-      // Dead connections are closed within two heartbeat intervals.
-      throw rateLimitError(message, 60_000);
+    // Dead connections are closed within two heartbeat intervals.
+    const retryAfterMs = 60_000;
+    if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
+      throw rateLimitError('There are too many connections from this address.', retryAfterMs);
+    }
+    if (share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
+      throw rateLimitError('There are too many connections.', retryAfterMs);
     }
     this.#connectionCount += 1;
     for (const { key } of prefixes) {
       this.#connectionsByPrefix.increment(key);
     }
-    socket.once('close', () => {
+    connection.once('close', () => {
       this.#connectionCount -= 1;
       for (const { key } of prefixes) {
         this.#connectionsByPrefix.decrement(key);
@@ -125,16 +125,16 @@ export class QuoteSocketServer {
     });
   }
 
-  #openSocket(connection: WebSocket, request: FastifyRequest): void {
+  #openQuoteSocket(webSocket: WebSocket, request: FastifyRequest): void {
     const url = `${this.#context.publicOrigins.getOriginForRequest(request)}${QUOTE_SOCKET_PATH}`;
     const { log } = request;
     // The plugin's own error listener would keep the request in memory (ADR 26).
-    connection.removeAllListeners('error');
-    connection.on('error', (error) => handleSocketError(error, connection, { log }));
-    const socket = new QuoteSocket(connection, { url, method: 'GET' }, this.#socketOptions);
-    this.#openSockets.add(socket);
+    webSocket.removeAllListeners('error');
+    webSocket.on('error', (error) => handleSocketError(error, webSocket, { log }));
+    const quoteSocket = new QuoteSocket(webSocket, { url, method: 'GET' }, this.#socketOptions);
+    this.#openSockets.add(quoteSocket);
     if (this.#isClosing) {
-      closeForRestart(socket);
+      closeForRestart(quoteSocket);
     }
   }
 }
@@ -147,12 +147,12 @@ async function detachHandshakeResponse({ ws }: FastifyRequest, { raw }: FastifyR
 }
 
 /** Sends an error message, so that wallets reconnect. */
-function closeForRestart(socket: QuoteSocket): void {
-  // "Going away" in RFC 6455.
-  socket.closeWithError('The server is restarting. Please reconnect.', 1001);
+function closeForRestart(quoteSocket: QuoteSocket): void {
+  // 1001 means "going away" (RFC 6455).
+  quoteSocket.closeWithError('The server is restarting. Please reconnect.', 1001);
 }
 
-/** Whether to upgrade a request. Other upgrades are ignored, because some programs always request HTTP/2. */
+/** Whether a request opens a quote socket. Some programs ask for an upgrade to HTTP/2 in each request. */
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
   const path = normaliseRequestPath(request.url ?? '').replace(/\/$/, '');
   return (
@@ -164,14 +164,14 @@ export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
 
 export function handleSocketError(
   error: Error,
-  connection: WebSocket,
+  webSocket: WebSocket,
   request: Pick<FastifyRequest, 'log'>,
 ): void {
-  // Protocol and network errors have a code. After these, the library closes the connection itself.
+  // Protocol and network errors have a code. After these, the library closes the WebSocket itself.
   if ('code' in error) {
     request.log.debug({ event: 'quote_socket_broken', err: error }, 'quote socket broken');
     return;
   }
   request.log.error({ event: 'quote_socket_failed', err: error }, 'quote socket failed');
-  connection.terminate();
+  webSocket.terminate();
 }

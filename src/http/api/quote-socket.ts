@@ -8,7 +8,7 @@ import { renderError } from '../errors.ts';
 import {
   MAX_SOCKET_MESSAGE_ELEMENTS,
   MAX_SOCKET_SEND_BUFFER_BYTES,
-  SOCKET_BURST_SECONDS,
+  SOCKET_RATE_WINDOW_SECONDS,
 } from '../limits.ts';
 
 /** RFC 6455 close code. */
@@ -26,36 +26,41 @@ export interface QuoteSocketOptions {
 }
 
 export class QuoteSocket implements QuoteSubscriber {
-  readonly #connection: WebSocket;
+  readonly #webSocket: WebSocket;
   readonly #options: QuoteSocketOptions;
   readonly #authTimer: NodeJS.Timeout;
   readonly #heartbeatTimer: NodeJS.Timeout;
   #pubkey: string | null = null;
-  #burstStartMs = 0;
-  #burstLength = 0;
+  #rateWindowStartMs = 0;
+  #messagesInRateWindow = 0;
+  /** The payload of the latest ping; null if the client has responded to it. */
   #pendingPing: Buffer | null = null;
 
   constructor(
-    connection: WebSocket,
+    webSocket: WebSocket,
     challenge: { url: string; method: string },
     options: QuoteSocketOptions,
   ) {
-    this.#connection = connection;
+    this.#webSocket = webSocket;
     this.#options = options;
     this.#authTimer = setTimeout(
       () => this.closeWithError('Authentication timed out.', POLICY_VIOLATION),
       options.authTimeoutMs,
     );
     this.#heartbeatTimer = setInterval(() => this.#checkHeartbeat(), options.heartbeatIntervalMs);
-    connection.on('message', (data) => this.#handleMessage(String(data)));
-    // The library responds with pongs, which fill the send buffer if the client does not read.
-    connection.on('ping', () => this.#admitMessage() && this.#enforceSendBuffer());
-    connection.on('pong', (data) => {
+    webSocket.on('message', (data) => this.#handleMessage(String(data)));
+    webSocket.on('ping', () => {
+      // The library has responded with a pong. If the client does not read, pongs fill the send buffer.
+      if (this.#admitMessage()) {
+        this.#enforceSendBuffer();
+      }
+    });
+    webSocket.on('pong', (data) => {
       if (this.#admitMessage() && this.#pendingPing?.equals(data) === true) {
         this.#pendingPing = null;
       }
     });
-    connection.once('close', () => {
+    webSocket.once('close', () => {
       this.#cleanUp();
       options.onClosed(this);
     });
@@ -71,19 +76,19 @@ export class QuoteSocket implements QuoteSubscriber {
     this.#close(code);
   }
 
-  /** Sends no `error` message. Otherwise wallets would reconnect immediately and evict each other. */
+  /** Sends no `error` message: after one, wallets reconnect immediately, and would evict each other. */
   evict(): void {
     this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
   }
 
-  /** Requires a pong with the ping's payload. Clients cannot guess it, so the pong proves that the client reads. */
+  /** Sends a ping with a random payload. A pong with this payload proves that the client reads. */
   #checkHeartbeat(): void {
     if (this.#pendingPing !== null) {
       // Wallets reconnect only after an error message, for example when a phone wakes up.
       this.closeWithError('The connection was silent. Please reconnect.', POLICY_VIOLATION);
     } else if (this.#enforceSendBuffer()) {
       this.#pendingPing = randomBytes(8);
-      this.#connection.ping(this.#pendingPing);
+      this.#webSocket.ping(this.#pendingPing);
     }
   }
 
@@ -124,43 +129,45 @@ export class QuoteSocket implements QuoteSubscriber {
   /** Counts a message or control frame. Returns whether the socket is open and within the rate limit. */
   #admitMessage(): boolean {
     const { limits, monotonicMs } = this.#options.context;
-    if (monotonicMs() - this.#burstStartMs >= SOCKET_BURST_SECONDS * 1_000) {
-      this.#burstStartMs = monotonicMs();
-      this.#burstLength = 0;
+    if (monotonicMs() - this.#rateWindowStartMs >= SOCKET_RATE_WINDOW_SECONDS * 1_000) {
+      this.#rateWindowStartMs = monotonicMs();
+      this.#messagesInRateWindow = 0;
     }
-    this.#burstLength += 1;
-    const maxLength = SOCKET_BURST_SECONDS * limits.socketMessagesPerSecond;
-    if (maxLength > 0 && this.#burstLength > maxLength) {
-      // Stops reading too, because a single chunk may contain ten thousand messages.
-      if (!this.#connection.isPaused) {
+    this.#messagesInRateWindow += 1;
+    const maxMessages = SOCKET_RATE_WINDOW_SECONDS * limits.socketMessagesPerSecond;
+    const hasLimit = maxMessages > 0;
+    if (hasLimit && this.#messagesInRateWindow > maxMessages) {
+      if (!this.#webSocket.isPaused) {
         this.closeWithError('Too many messages.', POLICY_VIOLATION);
-        this.#connection.pause();
+        // One chunk of data may contain ten thousand further messages.
+        this.#webSocket.pause();
       }
       return false;
     }
-    return this.#connection.readyState === WebSocket.OPEN;
+    return this.#webSocket.readyState === WebSocket.OPEN;
   }
 
+  /** Returns whether the message was sent. */
   #send(type: string, payload?: unknown): boolean {
-    if (this.#connection.readyState !== WebSocket.OPEN || !this.#enforceSendBuffer()) {
+    if (this.#webSocket.readyState !== WebSocket.OPEN || !this.#enforceSendBuffer()) {
       return false;
     }
-    this.#connection.send(JSON.stringify({ type, payload }));
+    this.#webSocket.send(JSON.stringify({ type, payload }));
     return true;
   }
 
   /** Terminates the connection of a client that does not read. Returns whether the client reads. */
   #enforceSendBuffer(): boolean {
-    if (this.#connection.bufferedAmount <= MAX_SOCKET_SEND_BUFFER_BYTES) {
+    if (this.#webSocket.bufferedAmount <= MAX_SOCKET_SEND_BUFFER_BYTES) {
       return true;
     }
-    this.#connection.terminate();
+    this.#webSocket.terminate();
     return false;
   }
 
   #close(code: number, reason?: string): void {
     this.#cleanUp();
-    this.#connection.close(code, reason);
+    this.#webSocket.close(code, reason);
   }
 
   #cleanUp(): void {

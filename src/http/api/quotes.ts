@@ -9,7 +9,7 @@ import {
   summarisePaidQuotes,
 } from '../../quotes/paid-list-store.ts';
 import type { Routes } from '../context.ts';
-import { MAX_COUNTED_PAYMENTS, MAX_FOUND_QUOTES, MAX_PAGE_SIZE } from '../limits.ts';
+import { MAX_PAGE_SIZE, MAX_QUOTE_LOOKUP_IDS, MAX_SUMMARISED_PAYMENTS } from '../limits.ts';
 import {
   apiErrors,
   jsonBody,
@@ -20,12 +20,7 @@ import {
   unixSeconds,
 } from '../schemas.ts';
 
-const ID_LIST_TEXT = `at most ${MAX_FOUND_QUOTES} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`;
-
-/** Each id has quotation marks, a comma and a space. */
-const MAX_ID_LIST_BYTES = MAX_FOUND_QUOTES * (MAX_QUOTE_ID_LENGTH + 4) + 1024;
-
-/** Contains no fractions and no null, on which some wallets fail. `comment` and `tag` are not in the specification. */
+/** Contains no fractions and no null, on which some wallets fail. The API of npub.cash has no `comment` and no `tag`. */
 const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
@@ -87,11 +82,16 @@ const findSchema = {
   description:
     'Returns those quotes of the quote list whose ids are given, in any order. Leaves out all other ids.',
   body: jsonBody({
-    quoteIds: z.custom<string[]>(isIdList, `must be a list of ${ID_LIST_TEXT}`).meta({
-      type: 'array',
-      maxItems: MAX_FOUND_QUOTES,
-      items: { type: 'string', maxLength: MAX_QUOTE_ID_LENGTH },
-    }),
+    quoteIds: z
+      .custom<string[]>(
+        isIdList,
+        `must be a list of at most ${MAX_QUOTE_LOOKUP_IDS} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`,
+      )
+      .meta({
+        type: 'array',
+        maxItems: MAX_QUOTE_LOOKUP_IDS,
+        items: { type: 'string', maxLength: MAX_QUOTE_ID_LENGTH },
+      }),
   }),
   response: {
     200: z
@@ -101,11 +101,11 @@ const findSchema = {
   },
 };
 
-/** Zod is not used, because it collects an issue for each malformed id. */
+/** `z.array` is not used, because it collects an issue for each malformed id. */
 function isIdList(value: unknown): value is string[] {
   return (
     Array.isArray(value) &&
-    value.length <= MAX_FOUND_QUOTES &&
+    value.length <= MAX_QUOTE_LOOKUP_IDS &&
     value.every((id) => typeof id === 'string' && id.length <= MAX_QUOTE_ID_LENGTH)
   );
 }
@@ -128,7 +128,7 @@ const walletSummary = z
 const summarySchema = {
   operationId: 'summariseQuotes',
   summary: 'Get the totals of the user’s payments',
-  description: `Adds up the newest ${MAX_COUNTED_PAYMENTS} payments.`,
+  description: `Adds up the newest ${MAX_SUMMARISED_PAYMENTS} payments.`,
   response: {
     200: successEnvelope(walletSummary).meta({ description: 'The totals.' }),
     ...apiErrors(401, 500, 503),
@@ -147,28 +147,31 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
     };
   });
 
+  // In a list, each id has quotation marks, a comma and a space.
+  const maxIdBytes = MAX_QUOTE_ID_LENGTH + 4;
   const findOptions = {
     schema: findSchema,
-    bodyLimit: MAX_ID_LIST_BYTES,
-    config: { rateLimitCategory: 'lookups' },
+    bodyLimit: MAX_QUOTE_LOOKUP_IDS * maxIdBytes + 1024,
+    config: { rateLimitCategory: 'quoteLookups' },
   } as const;
-  // Unlike other responses, it has no `data`: cdk wallets read `quotes`.
   app.post('/api/v2/wallet/quotes/missing', findOptions, async (request, reply) => {
     const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
-    const found: string[] = [];
-    // In parts, so that other requests need not wait until a thousand quotes are read and serialised.
+    const serialisedQuotes: string[] = [];
+    // Between batches, other requests get their turn: reading and serialising a thousand quotes takes long.
     for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
-      const part = ids.slice(start, start + MAX_PAGE_SIZE);
-      const quotes = await findListedQuotes(db, request.pubkey, part, clock());
-      found.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
+      const batch = ids.slice(start, start + MAX_PAGE_SIZE);
+      const quotes = await findListedQuotes(db, request.pubkey, batch, clock());
+      serialisedQuotes.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
       await yieldToEventLoop();
     }
     reply.type('application/json; charset=utf-8');
-    return reply.send(`{"error":false,"quotes":[${found.join()}]}` as never);
+    // Unlike other responses, this one has no `data`, because cdk wallets read `quotes`. The cast is needed because the
+    // schema describes an object, which is serialised here already.
+    return reply.send(`{"error":false,"quotes":[${serialisedQuotes.join(',')}]}` as never);
   });
 
   app.get('/api/v2/wallet/summary', { schema: summarySchema }, async (request) => {
-    const sums = await summarisePaidQuotes(db, request.pubkey, MAX_COUNTED_PAYMENTS);
+    const sums = await summarisePaidQuotes(db, request.pubkey, MAX_SUMMARISED_PAYMENTS);
     return success({
       payments: sums.payments,
       amount: sums.amountSat,

@@ -103,7 +103,9 @@ export const userRoutes: Routes = async (app, context) => {
   );
 
   app.get('/api/v2/user/addresses', { schema: listAddressesSchema }, async (request) => {
-    const localParts = listLocalParts(await recipients.getByPubkey(request.pubkey)).toReversed();
+    const recipient = await recipients.getByPubkey(request.pubkey);
+    // The username comes before the npub.
+    const localParts = listLocalParts(recipient).toReversed();
     const hosts = new Set(publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)));
     const addresses = [...hosts].flatMap((host) => localParts.map((part) => `${part}@${host}`));
     return success({ addresses });
@@ -124,7 +126,7 @@ export const userRoutes: Routes = async (app, context) => {
     });
   });
 
-  const config = { rateLimitCategory: 'changes' } as const;
+  const config = { rateLimitCategory: 'settingChanges' } as const;
   app.patch('/api/v2/user/mint', { schema: chooseMintSchema, config }, async (request) =>
     renderUser(await setMint(context, request.pubkey, request.body.mint_url)),
   );

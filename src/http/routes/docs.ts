@@ -43,7 +43,9 @@ const SWAGGER_UI_INIT_SCRIPT = `SwaggerUIBundle({
 
 const readAsset = (name: string) => readFile(new URL(name, SWAGGER_UI_ASSETS_URL));
 
-const SWAGGER_UI_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
+type ReadContent = () => Promise<string | Buffer>;
+
+const SWAGGER_UI_FILES: readonly [path: string, extension: string, readContent: ReadContent][] = [
   ['/docs', 'html', async () => SWAGGER_UI_HTML],
   ['/docs/show.js', 'js', async () => SWAGGER_UI_INIT_SCRIPT],
   ['/docs/index.css', 'css', () => readAsset('index.css')],
@@ -54,7 +56,7 @@ const SWAGGER_UI_FILES: readonly [string, string, () => Promise<string | Buffer>
 
 const rateLimitConfig = { rateLimitCategory: 'documents' } as const;
 
-/** Serves the OpenAPI document and the Swagger UI page. The files are in memory once, for all requests. */
+/** Serves the OpenAPI document and the Swagger UI page. The first request for a file loads it into memory. */
 export const docsRoutes: FastifyPluginAsync = async (app) => {
   let openApiJson: Buffer | null = null;
   app.get(OPENAPI_PATH, { config: rateLimitConfig }, async (_request, reply) => {

@@ -63,7 +63,7 @@ const paySchema = {
       .preprocess((text) => (Array.isArray(text) ? (text[0] ?? '') : text), z.string())
       .default('')
       .describe('The payer’s comment (LUD-12).'),
-    // Only for OpenAPI. `readZapRequestParameter` reads the value from the URL.
+    // Not used, only documented: `readZapRequest` reads the value from the URL.
     nostr: z
       .unknown()
       .meta({ type: 'string', description: 'A zap request (NIP-57), if zaps are supported.' })
@@ -114,7 +114,7 @@ export const lnurlRoutes: Routes = async (app, context) => {
     const origin = publicOrigins.getOriginForRequest(request);
     const { recipient, account, tag } = await recipients.resolveAddress(request.params.user);
     const address = `${account}@${publicOrigins.getHost(origin)}`;
-    const metadata = buildLnurlMetadata(address, tag, descriptionTemplate);
+    const lnurlMetadata = buildLnurlMetadata(address, tag, descriptionTemplate);
     const zapPubkey = context.getZapPubkey(recipient.mintUrl);
     // HEAD requests never create an invoice.
     if (amount === undefined || request.method === 'HEAD') {
@@ -124,22 +124,20 @@ export const lnurlRoutes: Routes = async (app, context) => {
         callback: `${origin}/.well-known/lnurlp/${request.params.user.toLowerCase()}`,
         minSendable: minMsat,
         maxSendable: maxMsat,
-        metadata,
+        metadata: lnurlMetadata,
         ...(context.maxCommentLength > 0 && { commentAllowed: context.maxCommentLength }),
         ...(zapPubkey !== null && { allowsNostr: true as const, nostrPubkey: zapPubkey }),
       };
     }
-    const prefixes = toAddressPrefixes(request.ip);
-    const payment = { recipient: recipient.pubkey, amountMsat: amount, zapPubkey };
     const text = {
-      lnurlMetadata: metadata,
+      lnurlMetadata,
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,
       comment: validateComment(comment, context.maxCommentLength),
-      ...readZapRequestParameter(request, payment, context),
+      ...readZapRequest(request, recipient.pubkey, amount, zapPubkey, context),
     };
-    const order = { recipient, amountMsat: amount, prefixes, text };
-    const invoice = await issueInvoice(invoices, order);
+    const prefixes = toAddressPrefixes(request.ip);
+    const invoice = await issueInvoice(invoices, { recipient, amountMsat: amount, prefixes, text });
     return {
       pr: invoice.request,
       routes: [],
@@ -147,7 +145,7 @@ export const lnurlRoutes: Routes = async (app, context) => {
     };
   });
 
-  // In a hook, so that validation errors also have the header.
+  // The header is set in a hook, so that responses to invalid requests have it, too.
   const onRequest = async (_request: FastifyRequest, reply: FastifyReply) => {
     reply.header('cache-control', 'no-store');
   };
@@ -162,24 +160,30 @@ export const lnurlRoutes: Routes = async (app, context) => {
   });
 };
 
-/** Returns the zap request (NIP-57), byte for byte as it was signed. @throws RequestError */
-function readZapRequestParameter(
+/**
+ * Returns the zap request (NIP-57) byte for byte as it was signed. A parsed query would not contain it in this form.
+ *
+ * @param zapPubkey null: zap requests are ignored
+ * @throws RequestError
+ */
+function readZapRequest(
   { url }: FastifyRequest,
-  { zapPubkey, ...payment }: { recipient: string; amountMsat: number; zapPubkey: string | null },
+  recipient: string,
+  amountMsat: number,
+  zapPubkey: string | null,
   { verifyEvent, clock }: HttpContext,
 ): Pick<InvoiceText, 'zapRequest' | 'receiptRefusal'> {
   const [, query = ''] = /\?([^#]*)/.exec(url) ?? [];
   const parameters = query.split('&').filter((parameter) => /^nostr=./.test(parameter));
-  const [encoded, ...more] = parameters.map((parameter) => parameter.slice('nostr='.length));
-  if (encoded === undefined || zapPubkey === null) {
+  if (parameters[0] === undefined || zapPubkey === null) {
     return { zapRequest: null, receiptRefusal: null };
   }
-  if (more.length > 0) {
+  if (parameters.length > 1) {
     throw new RequestError('invalid', 'The zap request must be given once.');
   }
-  const nowSeconds = toUnixSeconds(clock());
-  const rules = { ...payment, zapPubkey, nowSeconds };
-  const result = validateZapRequest(decodeQueryValueCandidates(encoded), rules, verifyEvent);
+  const candidates = decodeQueryValueCandidates(parameters[0].slice('nostr='.length));
+  const rules = { recipient, amountMsat, zapPubkey, nowSeconds: toUnixSeconds(clock()) };
+  const result = validateZapRequest(candidates, rules, verifyEvent);
   switch (result.outcome) {
     case 'valid':
       return { zapRequest: result.json, receiptRefusal: null };

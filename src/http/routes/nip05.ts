@@ -32,13 +32,14 @@ export const nip05Routes: Routes = async (app, { recipients, recipientRelays }) 
   app.get('/.well-known/nostr.json', { schema }, async (request) => {
     const { name } = request.query;
     const recipient = name === undefined ? null : await recipients.findByName(name);
-    if (recipient?.name == null) {
+    if (recipient === null || recipient.name === null) {
       return { names: {}, relays: {} };
     }
-    const relays = await recipientRelays.findWriteRelays(recipient.pubkey);
+    const { pubkey } = recipient;
+    const relays = await recipientRelays.findWriteRelays(pubkey);
     return {
-      names: { [recipient.name]: recipient.pubkey },
-      relays: relays.length === 0 ? {} : { [recipient.pubkey]: [...relays] },
+      names: { [recipient.name]: pubkey },
+      relays: relays.length === 0 ? {} : { [pubkey]: [...relays] },
     };
   });
 };
