@@ -17,6 +17,7 @@ import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 
 interface HttpSettings {
   trustProxy: readonly string[];
+  /** Null if the web pages are switched off. */
   web: WebSettings | null;
   socketTiming: Partial<QuoteSocketTiming>;
   observer: RequestObserver;
@@ -28,7 +29,7 @@ export async function createHttp(
 ) {
   const authenticator = new Authenticator(context);
   const quoteSockets = new QuoteSocketServer(context, authenticator, socketTiming);
-  const web = webSettings && (await loadWebPages(webSettings, context.log));
+  const web = webSettings === null ? null : await loadWebPages(webSettings, context.log);
   const { app, rateLimiter } = await createServer(context, {
     trustProxy,
     sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.siteName, error)),

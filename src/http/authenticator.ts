@@ -14,7 +14,7 @@ declare module 'fastify' {
   }
 }
 
-/** Its hooks protect the routes of the scope that adds them. */
+/** Has hooks that authenticate the user. They protect the routes of the scope that adds them. */
 export class Authenticator {
   readonly #context: HttpContext;
 
@@ -22,14 +22,17 @@ export class Authenticator {
     this.#context = context;
   }
 
-  readonly requireNip98 = (request: FastifyRequest) => this.#authenticate(request, false);
+  readonly requireNip98 = (request: FastifyRequest) =>
+    this.#authenticate(request, { allowsJwt: false });
 
-  readonly requireNip98OrJwt = (request: FastifyRequest) => this.#authenticate(request, true);
+  readonly requireNip98OrJwt = (request: FastifyRequest) =>
+    this.#authenticate(request, { allowsJwt: true });
 
   /** Rejects a body that does not match the hash in the NIP-98 event. Must run after the body was read. */
   readonly requireMatchingPayloadHash = async (request: FastifyRequest): Promise<void> => {
-    const { signedPayloadHash: hash, rawBody } = request;
-    if (hash !== null && !payloadHashMatches(hash, rawBody ?? Buffer.alloc(0))) {
+    const { signedPayloadHash, rawBody } = request;
+    const body = rawBody ?? Buffer.alloc(0);
+    if (signedPayloadHash !== null && !payloadHashMatches(signedPayloadHash, body)) {
       throw unauthorized('The payload tag does not match the body.');
     }
   };
@@ -45,13 +48,17 @@ export class Authenticator {
     const nowSeconds = toUnixSeconds(clock());
     const expected = { method, pathname, origins: publicOrigins.origins, nowSeconds };
     const result = verifyNip98(encoded, expected, verifyEvent);
+    // A text is the reason of a rejection.
     if (typeof result === 'string') {
       throw unauthorized(result);
     }
     return result;
   }
 
-  async #authenticate(request: FastifyRequest, allowsJwt: boolean): Promise<void> {
+  async #authenticate(
+    request: FastifyRequest,
+    { allowsJwt }: { allowsJwt: boolean },
+  ): Promise<void> {
     const { authorization = '', 'user-agent': userAgent } = request.headers;
     const [, scheme = '', credential = ''] = /^(\S+)\s+(\S+)\s*$/.exec(authorization) ?? [];
     if (scheme.toLowerCase() === 'nostr') {

@@ -13,12 +13,13 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Whether the request failed because of a bug or the database, and not because of a client or a mint. */
     hasInternalError: boolean;
+    /** The bytes of the body; null if there is none. */
     rawBody: Buffer | null;
   }
 }
 
 export interface RequestObserver {
-  /** Called with the address of the first reverse proxy that the operator does not trust. */
+  /** Called once, with the address of the first reverse proxy that `TRUST_PROXY` does not contain. */
   onUntrustedProxy: (proxy: string) => void;
   /** `route` is the route pattern, without the values in the path. */
   onResponse: (response: {
@@ -72,8 +73,9 @@ export function addCommonHooks(
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
     };
-    // Logs failed requests, which users report by id, except readiness probes, which would flood the log.
-    const level = response.status >= 500 && response.route !== READY_PATH ? 'info' : 'debug';
+    // Failed requests are always logged, because users report their ids. Failed readiness probes would flood the log.
+    const isAlwaysLogged = response.status >= 500 && response.route !== READY_PATH;
+    const level = isAlwaysLogged ? 'info' : 'debug';
     request.log[level](
       { event: 'request_completed', ...response, durationMs: Math.round(response.durationMs) },
       'request completed',
@@ -98,17 +100,17 @@ export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): 
   reply.header(REQUEST_ID_HEADER, request.id);
 }
 
-/** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */
+/** Returns the request id that a trusted proxy has sent, if it is valid; otherwise a new UUID. */
 export function chooseRequestId({ headers }: IncomingMessage, hasTrustedProxy: boolean): string {
   const id = headers[REQUEST_ID_HEADER];
-  // Other characters could forge log text.
+  // Others could forge text in the log.
   const isSafe = typeof id === 'string' && /^[\w.:-]{1,64}$/.test(id);
   return hasTrustedProxy && isSafe ? id : randomUUID();
 }
 
 /** Returns the address of the request's reverse proxy if `TRUST_PROXY` does not contain it; otherwise null. */
 function findUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string | null {
-  // `ips` has several entries only if the proxy is trusted.
+  // If the proxy is trusted, `ips` also contains the addresses from the header.
   if (!headers['x-forwarded-for'] || ips.length > 1 || !ipaddr.isValid(ip)) {
     return null;
   }

@@ -35,6 +35,7 @@ export interface HttpContext {
   maxCommentLength: number;
   /** Returns the key that signs zap receipts for recipients at a mint (hex); null if zap requests are ignored. */
   getZapPubkey: (mintUrl: string) => string | null;
+  /** Whether the operator has set a key that signs zap receipts. */
   hasZaps: boolean;
   subscribers: QuoteSubscribers;
   usernames: UsernameContext;
@@ -42,4 +43,5 @@ export interface HttpContext {
   allowPrivateNetworks: boolean;
 }
 
+/** A Fastify plugin that adds routes. */
 export type Routes = FastifyPluginAsyncZod<HttpContext>;

@@ -4,7 +4,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type { z } from 'zod';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { redact } from '../redaction.ts';
-import { normaliseRequestPath, recordRoutedPaths, toMethodError } from './routed-paths.ts';
+import { normaliseRequestPath, recordRoutedPaths, replaceNotFoundError } from './routed-paths.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
 /** Browser wallets on any origin may read all responses, including errors. */
@@ -40,7 +40,7 @@ export function sendError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
-  const error = toMethodError(originalError, request, reply);
+  const error = replaceNotFoundError(originalError, request, reply);
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
@@ -68,7 +68,7 @@ export function sendError(
   void reply.code(status).send(body);
 }
 
-/** Whether a browser opens a page, and not a client that calls the API. */
+/** Whether a browser opens a page. A client that calls the API does not prefer HTML to JSON. */
 function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   const isApi = normaliseRequestPath(raw.url ?? '/').startsWith('/api/');
   const types = ['application/json', 'text/html'];
@@ -76,8 +76,8 @@ function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
 }
 
 /**
- * `verify` is LNURL's format with the message "Not found" for every invalid request. `any` has the fields of all
- * formats, for requests without a readable path.
+ * `api` is the default, `verify` is LNURL's format with the message "Not found" for every invalid request, and `any`
+ * has the fields of all formats, for requests whose path could not be read.
  */
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
@@ -96,7 +96,7 @@ interface ClassifiedError {
   code: ErrorCode;
   status: number;
   message: string;
-  /** The id that is in the message and in the log; null for an expected error. */
+  /** Identifies an unexpected error in the message and in the log; null for an expected error. */
   errorId: string | null;
   retryAfterSeconds: number | null;
 }
@@ -115,14 +115,14 @@ export function renderError(error: unknown, format: ErrorFormat): RenderedError 
     case 'api':
       return { ...classified, body: apiBody };
     case 'nip05':
-      // Internal errors of a lookup have status 200.
+      // A failed lookup has status 200 (docs/api.md, "Handle errors").
       return { ...classified, status: status >= 500 ? 200 : status, body: apiBody };
     case 'verify':
       return isInvalid
         ? { ...classified, status: 200, body: { status: 'ERROR', reason: 'Not found' } }
         : { ...classified, body: lnurlBody };
     case 'lnurl':
-      // LUD-06 reports invalid requests in the body. The libraries of payers' wallets require status 2xx.
+      // LUD-06 reports errors in the body, which the libraries of payers' wallets only read if the status is 2xx.
       return { ...classified, status: isInvalid ? 200 : status, body: lnurlBody };
     case 'any':
       return { ...classified, body: { ...apiBody, ...lnurlBody } };
@@ -136,8 +136,7 @@ function classifyError(error: unknown): ClassifiedError {
     const status = STATUS_BY_CODE[code];
     return { code, status, message: redact(message), errorId: null, retryAfterSeconds };
   }
-  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
-    // Fastify would use statuses that the API does not document.
+  if (isClientError(error)) {
     const status = ERRORS_REPORTED_AS_400.includes(error.code) ? 400 : error.statusCode;
     const message =
       describeInvalidFields(error) ?? FRAMEWORK_MESSAGES[error.code] ?? 'The request is not valid.';
@@ -168,15 +167,16 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   name_taken: 409,
   name_not_for_sale: 400,
   token_not_used: 409,
-  // The API names only 500. RFC 9110 section 15 requires clients to treat an unknown 5xx status as 500, and proxies and
-  // clients know that a request with 503 and `Retry-After` can be repeated.
+  // The API of npub.cash has only 500, but clients must treat an unknown 5xx status as 500 (RFC 9110 section 15). 503
+  // with `Retry-After` shows proxies and clients that they can repeat the request.
   database_unavailable: 503,
   purchase_in_progress: 503,
 };
 
+/** Fastify's own statuses for these errors, 414 and 415, are not part of the API. */
 const ERRORS_REPORTED_AS_400 = ['FST_ERR_MAX_PARAM_LENGTH', 'FST_ERR_CTP_INVALID_MEDIA_TYPE'];
 
-/** Replaces Fastify's messages, which are vague or repeat the client's input. */
+/** Used instead of Fastify's own messages, which are vague or repeat the client's input. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
   FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
@@ -193,6 +193,10 @@ function describeInvalidFields({ validation, validationContext }: FastifyError) 
   return problems?.join('; ');
 }
 
-function isFrameworkError(error: unknown): error is FastifyError {
-  return error instanceof Error && 'statusCode' in error && 'code' in error;
+/** Whether Fastify has rejected a request of a client. */
+function isClientError(error: unknown): error is FastifyError & { statusCode: number } {
+  if (!(error instanceof Error && 'code' in error && 'statusCode' in error)) {
+    return false;
+  }
+  return typeof error.statusCode === 'number' && error.statusCode < 500;
 }

@@ -6,18 +6,19 @@ const LIFETIME_SECONDS = 30 * 60;
 const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';
 
-/** How far the clock of the issuing process may be ahead. NIP-98 events have the same tolerance. */
+/** How far the clock of the process that issued a token may be ahead. NIP-98 events have the same tolerance. */
 const CLOCK_SKEW_SECONDS = 60;
 
 /** Issues and verifies JWTs. Accepts only HS256, whatever the header of a token contains. */
 export class JwtIssuer {
   readonly #secret: Uint8Array;
-  readonly #previousSecrets: readonly Uint8Array[];
+  readonly #verificationSecrets: readonly Uint8Array[];
 
-  /** @param previousSecret also verifies tokens, after the operator has replaced the secret */
+  /** @param previousSecret verifies tokens that were issued before the operator replaced the secret; null if unset */
   constructor(secret: string, previousSecret: string | null) {
     this.#secret = Buffer.from(secret);
-    this.#previousSecrets = previousSecret === null ? [] : [Buffer.from(previousSecret)];
+    this.#verificationSecrets =
+      previousSecret === null ? [this.#secret] : [this.#secret, Buffer.from(previousSecret)];
   }
 
   async issue(pubkey: string, userAgent: string | undefined, nowSeconds: number): Promise<string> {
@@ -30,26 +31,27 @@ export class JwtIssuer {
       .sign(this.#secret);
   }
 
+  /** Returns the public key of the user (hex), or null if the token is not valid for this User-Agent. */
   async verify(
     token: string,
     userAgent: string | undefined,
     nowSeconds: number,
   ): Promise<string | null> {
-    for (const secret of [this.#secret, ...this.#previousSecrets]) {
+    for (const secret of this.#verificationSecrets) {
       try {
         const { payload } = await jwtVerify(token, secret, {
           algorithms: [ALGORITHM],
           issuer: ISSUER,
           requiredClaims: ['sub', 'ua', 'iat', 'exp'],
-          currentDate: new Date(nowSeconds * 1000),
+          currentDate: new Date(nowSeconds * 1_000),
         });
         const { sub = '', exp = 0, ua } = payload;
+        const maxExp = nowSeconds + LIFETIME_SECONDS + CLOCK_SKEW_SECONDS;
         const isValid =
-          ua === hashUserAgent(userAgent) &&
-          exp <= nowSeconds + LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
-          /^[0-9a-f]{64}$/.test(sub);
+          ua === hashUserAgent(userAgent) && exp <= maxExp && /^[0-9a-f]{64}$/.test(sub);
         return isValid ? sub : null;
       } catch (error) {
+        // The token may have been signed with the other secret.
         if (!(error instanceof errors.JOSEError)) {
           throw error;
         }

@@ -7,11 +7,11 @@ declare module 'fastify' {
   }
 }
 
-/** Must be called before the routes are registered. */
+/** Records the paths that have routes, for {@link replaceNotFoundError}. Must be called before they are registered. */
 export function recordRoutedPaths(app: FastifyInstance): void {
   app.decorate('routedPaths', []);
   app.addHook('onRoute', ({ url, method }) => {
-    // Preflights have a route for all paths. A path that begins with a name is known only if the recipient exists.
+    // `*` is the route for preflights. The page `/:address` exists only if its recipient does.
     if (url !== '*' && !url.startsWith('/:')) {
       const parts = url
         .split('/')
@@ -22,8 +22,8 @@ export function recordRoutedPaths(app: FastifyInstance): void {
   });
 }
 
-/** Replaces the error 404 by 405, and sets `Allow`, if the path has routes but none for the request's method. */
-export function toMethodError(
+/** If the path has routes, but none for the method, returns an error with 405 instead of 404, and sets `Allow`. */
+export function replaceNotFoundError(
   error: unknown,
   { server, method, raw }: FastifyRequest,
   reply: FastifyReply,
@@ -50,5 +50,5 @@ export function normaliseRequestPath(url: string): string {
     .replace(/\/{2,}/g, '/');
 }
 
-/** Escapes that the router treats like the plain character: those of printable ASCII except the slash. */
+/** Escapes of ASCII characters except control characters and the slash. The router treats them like the character. */
 const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;

@@ -17,7 +17,7 @@ import {
 } from './common-hooks.ts';
 import type { HttpContext } from './context.ts';
 import { type ErrorPageSender, registerErrorHandlers, sendError } from './errors.ts';
-import { CLIENT_DEADLINE_MS, SOCKET_SERVER_OPTIONS } from './limits.ts';
+import { CLIENT_DEADLINE_MS, MAX_OTHER_CONNECTIONS, SOCKET_SERVER_OPTIONS } from './limits.ts';
 import {
   handleClientError,
   handleWebSocketHandshakeError,
@@ -61,10 +61,11 @@ export async function createServer(
       // Overrides NODE_OPTIONS: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      // Connections that Node upgrades have no timeouts, so only quote sockets are upgraded.
+      // Node enforces no timeouts on upgraded connections, so only quote sockets are upgraded: not during the shutdown,
+      // and not while an earlier request on the same connection waits for its response.
       shouldUpgradeCallback: (request) =>
-        app.server.listening &&
         isQuoteSocketUpgrade(request) &&
+        app.server.listening &&
         !hasPendingResponse(request.socket),
     },
     routerOptions: {
@@ -75,19 +76,14 @@ export async function createServer(
     },
     schemaController: {
       compilersFactory: {
-        // Fastify's types only allow JSON Schema compilers.
+        // The cast is needed because Fastify's types only allow JSON Schema compilers.
         buildValidator: (() => validatorCompiler) as never,
         // Response schemas serve types and documentation only (ADR 18).
         buildSerializer: () => () => JSON.stringify,
       },
     },
-    // Removes the origin, which an absolute-form target contains (RFC 9112 section 3.2.2). Other targets without a
-    // slash, such as `*`, must not lead to the home page.
-    rewriteUrl: ({ url = '' }) =>
-      escapeZapRequestAmpersands(
-        url.startsWith('/') ? url : `/${url.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`,
-      ),
-    // For errors before any hook has run.
+    rewriteUrl: ({ url = '' }) => escapeZapRequestAmpersands(removeOrigin(url)),
+    // Handles errors that occur before any hook has run.
     frameworkErrors: (error, request, reply) => {
       setCommonHeaders(request, reply);
       sendError(error, request, reply);
@@ -105,18 +101,18 @@ export async function createServer(
     errorHandler: handleSocketError,
   });
   app.websocketServer.on('wsClientError', handleWebSocketHandshakeError);
-  // Ignores unknown `Expect` headers. Node would respond with 417 and no body.
+  // Ignores unknown `Expect` headers, for which Node would respond with 417 and no body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
-  // Must run after the WebSocket plugin's hook, so that `sendError` recognises rejected handshakes.
+  // Must run after the hook of the WebSocket plugin, which sets `request.ws`: `sendError` needs it.
   app.addHook('onRequest', rateLimiter.limitByAddress);
-  // In its own scope, because the plugin would also add headers to all other responses.
+  // The plugin only answers preflights. Outside a scope of its own, it would also add headers to all other responses.
   await app.register(async (scope) => {
     await scope.register(cors, {
       origin: '*',
       methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
-      // Without `allowedHeaders`, the response repeats the requested names. Tracing libraries add headers.
+      // `allowedHeaders` is not set, so preflights allow any header, for example those of tracing libraries.
       maxAge: 86_400,
       strictPreflight: false,
     });
@@ -124,12 +120,21 @@ export async function createServer(
   return { app, rateLimiter };
 }
 
-/** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
+/** Removes the scheme and host of a target in absolute form (RFC 9112 section 3.2.2). `*` becomes `/*`, which is a 404. */
+function removeOrigin(target: string): string {
+  return target.startsWith('/') ? target : `/${target.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`;
+}
+
+/**
+ * Closes connections beyond a limit, so that enough file descriptors remain for connections to mints.
+ *
+ * @param maxQuoteSockets 0: no limit
+ */
 function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, log: Logger): void {
   if (maxQuoteSockets === 0) {
     return;
   }
-  server.maxConnections = maxQuoteSockets + 10_000;
+  server.maxConnections = maxQuoteSockets + MAX_OTHER_CONNECTIONS;
   server.once('drop', () =>
     log.warn(
       { event: 'connection_limit_reached', connections: server.maxConnections },
@@ -142,7 +147,7 @@ function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, 
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();
-  // While the process is busy, connections pile up. With Node's default of 511, clients would wait or get ECONNRESET.
+  // New connections queue while the process is busy. With Node's default of 511, clients would wait or get ECONNRESET.
   app.server.listen({ host, port, backlog: 4_096 });
   await once(app.server, 'listening');
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
