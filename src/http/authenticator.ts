@@ -22,11 +22,10 @@ export class Authenticator {
     this.#context = context;
   }
 
-  readonly requireNip98 = (request: FastifyRequest) =>
-    this.#authenticate(request, { allowsJwt: false });
+  readonly requireNip98 = (request: FastifyRequest) => this.#authenticate(request, ['nostr']);
 
   readonly requireNip98OrJwt = (request: FastifyRequest) =>
-    this.#authenticate(request, { allowsJwt: true });
+    this.#authenticate(request, ['nostr', 'bearer']);
 
   /** Rejects a body that does not match the hash in the NIP-98 event. Must run after the body was read. */
   readonly requireMatchingPayloadHash = async (request: FastifyRequest): Promise<void> => {
@@ -55,18 +54,16 @@ export class Authenticator {
     return result;
   }
 
-  async #authenticate(
-    request: FastifyRequest,
-    { allowsJwt }: { allowsJwt: boolean },
-  ): Promise<void> {
+  async #authenticate(request: FastifyRequest, schemes: readonly string[]): Promise<void> {
     const { authorization = '', 'user-agent': userAgent } = request.headers;
     const [, scheme = '', credential = ''] = /^(\S+)\s+(\S+)\s*$/.exec(authorization) ?? [];
+    const acceptsJwt = schemes.includes('bearer');
     if (scheme.toLowerCase() === 'nostr') {
       const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
       const event = this.verifyNip98Event(credential, pathname, request.method);
       request.pubkey = event.pubkey;
       request.signedPayloadHash = event.payloadHash;
-    } else if (allowsJwt && scheme.toLowerCase() === 'bearer') {
+    } else if (acceptsJwt && scheme.toLowerCase() === 'bearer') {
       assertCredentialLength(credential);
       const { jwt, clock } = this.#context;
       const pubkey = await jwt.verify(credential, userAgent, toUnixSeconds(clock()));
@@ -75,8 +72,8 @@ export class Authenticator {
       }
       request.pubkey = pubkey;
     } else {
-      const schemes = allowsJwt ? 'Nostr (NIP-98) or Bearer' : 'Nostr (NIP-98)';
-      throw unauthorized(`Authorization with ${schemes} is required.`);
+      const accepted = acceptsJwt ? 'Nostr (NIP-98) or Bearer' : 'Nostr (NIP-98)';
+      throw unauthorized(`Authorization with ${accepted} is required.`);
     }
   }
 }

@@ -38,10 +38,7 @@ declare module 'fastify' {
 
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
-/**
- * Limits requests by address before anything is parsed, and by public key after authentication. So a
- * client cannot use up the limit of a key that it does not own.
- */
+/** Limits requests by address before anything is parsed, and by public key after its owner has authenticated. */
 export class ClientRateLimiter {
   readonly #byAddress: Limiters;
   readonly #byPubkey: Limiters;

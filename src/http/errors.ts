@@ -195,8 +195,9 @@ function describeInvalidFields({ validation, validationContext }: FastifyError) 
 
 /** Whether Fastify has rejected a request of a client. */
 function isClientError(error: unknown): error is FastifyError & { statusCode: number } {
-  if (!(error instanceof Error && 'code' in error && 'statusCode' in error)) {
+  if (!(error instanceof Error)) {
     return false;
   }
-  return typeof error.statusCode === 'number' && error.statusCode < 500;
+  const { code, statusCode = 500 } = error as Partial<FastifyError>;
+  return code !== undefined && statusCode < 500;
 }

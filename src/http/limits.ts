@@ -27,10 +27,7 @@ export const ROUTE_REQUESTS_PER_MINUTE = {
   pages: 120,
 } as const;
 
-/**
- * Address prefixes whose requests of the last minute are counted. If there are more, those without recent requests are
- * forgotten. A client with a whole IPv6 /32 needs 27 s to cause that.
- */
+/** Address prefixes with counted requests. The owner of an IPv6 /32 needs 27 s to evict those that send none meanwhile. */
 export const MAX_COUNTED_PREFIXES = 131_072;
 
 /** Public keys, or prefixes that requested an expensive route, whose requests are counted. */

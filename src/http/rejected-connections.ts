@@ -35,8 +35,9 @@ export function handleWebSocketHandshakeError(
   socket: Socket,
   request: IncomingMessage,
 ): void {
-  const rejection = { ...MALFORMED_REQUEST, message: `${error.message}.` };
-  sendErrorAndClose(socket, getErrorFormat(request.url ?? '/'), rejection);
+  const [status, code] = MALFORMED_REQUEST;
+  const format = getErrorFormat(request.url ?? '/');
+  sendErrorAndClose(socket, format, [status, code, `${error.message}.`]);
 }
 
 const latestResponses = new WeakMap<Socket, ServerResponse>();
@@ -50,34 +51,19 @@ export function hasPendingResponse(socket: Socket): boolean {
   return latestResponses.get(socket)?.writableFinished === false;
 }
 
-interface Rejection {
-  status: number;
-  code: ErrorCode;
-  message: string;
-}
+type Rejection = [status: number, code: ErrorCode, message: string];
 
-const MALFORMED_REQUEST: Rejection = {
-  status: 400,
-  code: 'invalid',
-  message: 'The request is not valid HTTP.',
-};
+const MALFORMED_REQUEST: Rejection = [400, 'invalid', 'The request is not valid HTTP.'];
 
 /** By the code of Node's error. */
 const REJECTIONS: Record<string, Rejection> = {
-  HPE_HEADER_OVERFLOW: {
-    status: 431,
-    code: 'too_large',
-    message: 'The request’s headers are too large.',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    status: 408,
-    code: 'timeout',
-    message: 'The request took too long to arrive.',
-  },
+  HPE_HEADER_OVERFLOW: [431, 'too_large', 'The request’s headers are too large.'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'timeout', 'The request took too long to arrive.'],
 };
 
 function sendErrorAndClose(socket: Socket, format: ErrorFormat, rejection: Rejection): void {
-  const error = new RequestError(rejection.code, rejection.message);
+  const [status, code, message] = rejection;
+  const error = new RequestError(code, message);
   const body = JSON.stringify(renderError(error, format).body);
   const headers = {
     ...CORS_HEADERS,
@@ -86,7 +72,7 @@ function sendErrorAndClose(socket: Socket, format: ErrorFormat, rejection: Rejec
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${rejection.status} Rejected\r\n${lines.join('')}\r\n${body}`);
+  socket.end(`HTTP/1.1 ${status} Rejected\r\n${lines.join('')}\r\n${body}`);
   // If the socket were destroyed now while data still arrives, the client would get a reset instead of the response.
   const deadline = setTimeout(() => socket.destroy(), 1_000).unref();
   socket.once('close', () => clearTimeout(deadline));

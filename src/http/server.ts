@@ -125,13 +125,10 @@ function removeOrigin(target: string): string {
   return target.startsWith('/') ? target : `/${target.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`;
 }
 
-/**
- * Closes connections beyond a limit, so that enough file descriptors remain for connections to mints.
- *
- * @param maxQuoteSockets 0: no limit
- */
+/** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
 function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, log: Logger): void {
-  if (maxQuoteSockets === 0) {
+  const isUnlimited = maxQuoteSockets === 0;
+  if (isUnlimited) {
     return;
   }
   server.maxConnections = maxQuoteSockets + MAX_OTHER_CONNECTIONS;

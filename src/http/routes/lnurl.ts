@@ -160,12 +160,7 @@ export const lnurlRoutes: Routes = async (app, context) => {
   });
 };
 
-/**
- * Returns the zap request (NIP-57) byte for byte as it was signed. A parsed query would not contain it in this form.
- *
- * @param zapPubkey null: zap requests are ignored
- * @throws RequestError
- */
+/** Returns the zap request (NIP-57) byte for byte as it was signed, unlike the parsed query. Throws RequestError. */
 function readZapRequest(
   { url }: FastifyRequest,
   recipient: string,

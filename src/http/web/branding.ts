@@ -8,6 +8,7 @@ export interface BrandingSettings {
   siteName: string;
   /** Null for the default logo. */
   logoFile: string | null;
+  /** Such as `#a51d24`. */
   accentColor: string;
 }
 
@@ -59,6 +60,6 @@ function chooseTextColor(color: string): string {
     return channel <= 0.04045 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
   });
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  // Both contrasts are equal at this luminance: sqrt(1.05 * 0.05) - 0.05.
+  // At a luminance of sqrt(1.05 * 0.05) - 0.05, black and white have the same contrast.
   return luminance > 0.179 ? '#000' : '#fff';
 }

@@ -7,7 +7,7 @@ import { createStaticFile, type StaticFile } from '../static-files.ts';
 /** Written by scripts/build-web.ts. */
 const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
-/** In a checkout, ignores prebuilt files, which would hide a developer's changes. */
+/** True in a checkout. There, prebuilt files are ignored, because they would hide a developer's changes. */
 const isBundlerInstalled = canResolve('esbuild');
 
 export function canLoadBrowserFiles(): boolean {

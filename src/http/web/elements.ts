@@ -3,7 +3,7 @@ import { html } from 'htm/preact';
 import type { ComponentChildren } from 'preact';
 import { encodeQR } from 'qr';
 
-/** Elements of the server's pages and of the account page, which runs in the browser. */
+// Elements of the server's pages and of the account page, which runs in the browser.
 
 export function Section({ title, children }: { title: string; children: ComponentChildren }) {
   const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
@@ -25,7 +25,7 @@ export function QrCode({ text, label }: { text: string; label: string }) {
     return html`<p class="hint">This text is too long for a QR code.</p>`;
   }
   // Scanners need a white border of four modules (ISO 18004).
-  const rows = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
+  const rows: boolean[][] = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
   const viewBox = `0 0 ${rows.length} ${rows.length}`;
   return html`
     <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
@@ -34,10 +34,12 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   `;
 }
 
+/** Returns an SVG path with one rectangle for each run of dark modules. */
 function drawRow(modules: readonly boolean[], y: number): string {
   const row = modules.map((isDark) => (isDark ? '1' : '0')).join('');
-  return [...row.matchAll(/1+/g)]
-    .map(({ index, 0: { length } }) => `M${index} ${y}h${length}v1h-${length}z`)
+  const darkRuns = row.matchAll(/1+/g);
+  return [...darkRuns]
+    .map(({ index: x, 0: { length } }) => `M${x} ${y}h${length}v1h-${length}z`)
     .join('');
 }
 
@@ -50,18 +52,20 @@ interface CopyableTextProps {
 
 /** A text with a button that copies it. `common.ts` handles clicks, and shows the buttons of the server's pages. */
 export function CopyableText({ id, text, label, children }: CopyableTextProps) {
+  // Always false on the server, whose `navigator` has no clipboard.
+  const canCopy = 'clipboard' in navigator;
   return html`
     <div class="copyable">
       <code id=${id} class="breakable">${text}</code>
       ${children}
-      <button type="button" class="secondary" data-copy hidden=${!('clipboard' in navigator)}>
+      <button type="button" class="secondary" data-copy hidden=${!canCopy}>
         ${label}
       </button>
     </div>
   `;
 }
 
-/** An amount in the user's language. The server does not know it, so `common.ts` formats its amounts again. */
+/** An amount in the user's language. The server does not know it and uses English; `common.ts` formats it again. */
 export function Sats({ amount }: { amount: number }) {
   const text = amount.toLocaleString('document' in globalThis ? undefined : 'en');
   return html`<data value=${amount} data-sats>${text}</data> ${amount === 1 ? 'sat' : 'sats'}`;

@@ -12,7 +12,7 @@ interface InvoicePageData {
   nowMs: number;
 }
 
-/** `invoice.ts` switches between the sections; without JavaScript, the page reloads. */
+/** `browser/invoice.ts` shows one of the sections. Without JavaScript, the page reloads. */
 export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageData): Page {
   const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
   const unpaidStatus = quote.expiresAtMs > nowMs ? 'waiting' : 'expired';

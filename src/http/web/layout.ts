@@ -7,10 +7,13 @@ import { shortenNpub } from './elements.ts';
 export interface Page {
   title: string;
   description?: string;
-  /** Public, if previews and search engines may show the page. */
+  /** The public URL; missing if search engines and previews must not show the page. */
   url?: string;
+  /** The name of a script for the browser, without `.js`. */
   script?: string;
+  /** Sources to which the script may connect besides this server (CSP `connect-src`). */
   connectSources?: string;
+  /** Further elements of the HTML `head`. */
   head?: VNode;
   content: ComponentChildren;
 }
@@ -36,7 +39,7 @@ export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
     // The path of an invoice page contains a secret token.
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',
-    // The browser keeps a page, but asks whether it has changed (ETag). The URL of an error may soon have a page.
+    // The browser may keep a page, but asks whether it has changed (ETag). It keeps no error, which may not last.
     'cache-control': reply.statusCode >= 400 ? 'no-store' : 'no-cache',
   });
 }
@@ -51,7 +54,7 @@ function renderPage(siteName: string, page: Page): string {
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
         ${description !== undefined && html`<meta name="description" content=${description} />`}
-        ${url === undefined ? html`<meta name="robots" content="noindex" />` : describePreview(siteName, page)}
+        ${url === undefined ? html`<meta name="robots" content="noindex" />` : previewMetadata(siteName, page)}
         <link rel="stylesheet" href="/assets/style.css" />
         <link rel="stylesheet" href="/assets/brand.css" />
         <link rel="icon" href="/assets/logo" />
@@ -74,7 +77,7 @@ function renderPage(siteName: string, page: Page): string {
   `)}`;
 }
 
-function describePreview(siteName: string, { title, description, url }: Page) {
+function previewMetadata(siteName: string, { title, description, url }: Page) {
   return html`
     <meta property="og:type" content="website" />
     <meta property="og:site_name" content=${siteName} />

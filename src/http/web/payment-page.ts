@@ -6,6 +6,7 @@ export interface Payee {
   origin: string;
   /** In lower case, with the tag. */
   localPart: string;
+  /** The local part and the host of the request. */
   address: string;
 }
 

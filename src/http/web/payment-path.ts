@@ -2,18 +2,18 @@ import { parseAddressInput } from '../../recipients/address-input.ts';
 import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
 
-/** Finds the payment page for what a payer entered ({@link parseAddressInput}), if it is on one of this server's hosts. */
+/** Returns the path of the payment page for what a payer entered ({@link parseAddressInput}), or why there is none. */
 export function findPaymentPath(
   text: string,
-  hosts: readonly string[],
+  ownHosts: readonly string[],
 ): { path: string } | { problem: string } {
   if (containsSecretKey(text)) {
     return { problem: SECRET_KEY_WARNING };
   }
   const { localPart, host } = parseAddressInput(text);
-  if (host !== null && !hosts.includes(host)) {
+  if (host !== null && !ownHosts.includes(host)) {
     return {
-      problem: `This address belongs to another server. Addresses here end with @${hosts[0]}.`,
+      problem: `This address belongs to another server. Addresses here end with @${ownHosts[0]}.`,
     };
   }
   const { kind } = parseRecipientAddress(localPart);

@@ -1,4 +1,4 @@
-/** NIP-19, NIP-49 (encrypted) or NIP-21 (URI). Never in mixed case, in which a Cashu token may look like a key. */
+/** NIP-19, NIP-49 (encrypted) or NIP-21 (URI). Mixed case does not match, because Cashu tokens may look like that. */
 const SECRET_KEY =
   /(?:nostr:)?(?:n(?:sec|cryptsec)1[02-9ac-hj-np-z]{20,}|N(?:SEC|CRYPTSEC)1[02-9AC-HJ-NP-Z]{20,})/g;
 

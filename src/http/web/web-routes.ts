@@ -46,6 +46,7 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
   return { ...(await loadBranding(settings)), signerRelay: settings.signerRelay };
 }
 
+/** An empty text if the form lacks the field. */
 const formField = z.string().default('');
 const paymentParams = z.object({ address: z.string() });
 
@@ -56,9 +57,9 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 ) => {
   const { publicOrigins } = context;
   const { siteName } = web;
-  const config = { rateLimitCategory: 'pages' } as const;
+  const rateLimitConfig = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
-  // For clients that are not browsers, errors are the same as without the pages.
+  // Errors have no ETag, so that clients that are not browsers get the same response as without the web pages.
   app.addHook('onSend', async (_request, reply) => {
     if (reply.statusCode >= 400) {
       reply.removeHeader('etag');
@@ -70,7 +71,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     (_request, body, done) => done(null, Object.fromEntries(new URLSearchParams(`${body}`))),
   );
 
-  const sendHome = (request: FastifyRequest, reply: FastifyReply, problem: string | null) => {
+  const sendHomePage = (request: FastifyRequest, reply: FastifyReply, problem: string | null) => {
     const origin = publicOrigins.getOriginForRequest(request);
     const page = homePage({
       siteName,
@@ -83,25 +84,25 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPage(reply, siteName, page);
   };
 
-  app.get('/', { config }, (request, reply) => sendHome(request, reply, null));
+  app.get('/', { config: rateLimitConfig }, (request, reply) => sendHomePage(request, reply, null));
 
   app.post(
     '/',
-    { config, schema: { body: jsonBody({ recipient: formField }) } },
+    { config: rateLimitConfig, schema: { body: jsonBody({ recipient: formField }) } },
     async (request, reply) => {
       const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
       const result = findPaymentPath(request.body.recipient, hosts);
       return 'path' in result
         ? reply.redirect(result.path, 303)
-        : sendHome(request, reply.code(400), result.problem);
+        : sendHomePage(request, reply.code(400), result.problem);
     },
   );
 
-  app.get('/account', { config }, async (_request, reply) =>
+  app.get('/account', { config: rateLimitConfig }, async (_request, reply) =>
     sendPage(reply, siteName, accountPage(web.signerRelay, context.allowPrivateNetworks)),
   );
 
-  const sendPayment = async (
+  const sendPaymentPage = async (
     reply: FastifyReply,
     payee: ResolvedPayee,
     form: { amount: string; comment: string; problem: string | null },
@@ -111,16 +112,17 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPage(reply, siteName, paymentPage(payee, { ...range, maxCommentLength, ...form }));
   };
 
-  app.get('/:address', { config, schema: { params: paymentParams } }, async (request, reply) => {
+  const paymentOptions = { config: rateLimitConfig, schema: { params: paymentParams } };
+  app.get('/:address', paymentOptions, async (request, reply) => {
     const payee = await resolvePayee(request, request.params.address, context);
-    return sendPayment(reply, payee, { amount: '', comment: '', problem: null });
+    return sendPaymentPage(reply, payee, { amount: '', comment: '', problem: null });
   });
 
   const paymentForm = jsonBody({ amount: formField, comment: formField });
 
   app.post(
     '/:address',
-    { config, schema: { params: paymentParams, body: paymentForm } },
+    { config: rateLimitConfig, schema: { params: paymentParams, body: paymentForm } },
     async (request, reply) => {
       const { amount, comment } = request.body;
       const payee = await resolvePayee(request, request.params.address, context);
@@ -131,7 +133,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         if (!(error instanceof RequestError && error.code === 'invalid')) {
           throw error;
         }
-        return sendPayment(reply.code(400), payee, {
+        return sendPaymentPage(reply.code(400), payee, {
           amount: removeSecretKeys(amount),
           comment: removeSecretKeys(comment),
           problem: error.message,
@@ -142,7 +144,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.get(
     '/:address/invoice/:token',
-    { config, schema: { params: paymentParams.extend({ token: z.string() }) } },
+    { config: rateLimitConfig, schema: { params: paymentParams.extend({ token: z.string() }) } },
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, context);
@@ -163,7 +165,7 @@ function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void
   const loadFiles = async () =>
     new Map([...(await loadBrowserFiles()), ['logo', logo], ['brand.css', styleSheet]]);
   app.get<{ Params: { file: string } }>('/assets/:file', async (request, reply) => {
-    // Requests that arrive meanwhile wait, too. After a failure, the next request tries again.
+    // Concurrent requests share the promise. After a failure, the next request loads the files again.
     loading ??= loadFiles().catch((error: unknown) => {
       loading = null;
       throw error;
@@ -177,12 +179,12 @@ function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void
   });
 }
 
-function accountPage(signerRelay: string, allowInsecure: boolean): Page {
+function accountPage(signerRelay: string, allowInsecureRelays: boolean): Page {
   return {
     title: 'Your account',
     script: 'account',
-    // The user chooses the relays of a remote signer.
-    connectSources: allowInsecure ? 'wss: ws:' : 'wss:',
+    // Any relay, because the user chooses those of a remote signer.
+    connectSources: allowInsecureRelays ? 'wss: ws:' : 'wss:',
     content: html`
       <div id="account" data-signer-relay=${signerRelay}>
         <h1>Your account</h1>
@@ -201,13 +203,13 @@ type ResolvedPayee = Payee & ResolvedAddress & { host: string };
 /** Throws the same error for invalid, unknown and blocked recipients. */
 async function resolvePayee(
   request: FastifyRequest,
-  name: string,
+  addressInPath: string,
   { recipients, publicOrigins }: HttpContext,
 ): Promise<ResolvedPayee> {
-  const resolved = await recipients.resolveAddress(name).catch((error: unknown) => {
+  const resolved = await recipients.resolveAddress(addressInPath).catch((error: unknown) => {
     throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
   });
-  const localPart = name.toLowerCase();
+  const localPart = addressInPath.toLowerCase();
   const origin = publicOrigins.getOriginForRequest(request);
   const host = publicOrigins.getHost(origin);
   return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
@@ -231,11 +233,13 @@ async function issueWebInvoice(
     throw new RequestError('invalid', SECRET_KEY_WARNING);
   }
   const { minSat, maxSat } = await getSatRange(payee, context);
-  const amountSat = /^\d{1,15}$/.test(amount.trim()) ? Number(amount) : Number.NaN;
-  if (!(amountSat >= minSat && amountSat <= maxSat)) {
+  const amountSat = Number(amount);
+  const isWholeNumber = /^\d{1,15}$/.test(amount.trim());
+  if (!isWholeNumber || amountSat < minSat || amountSat > maxSat) {
     const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
     throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
   }
+  // Unlike the address of the payee, this one has no tag.
   const address = `${account}@${host}`;
   const text = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
@@ -246,8 +250,9 @@ async function issueWebInvoice(
     receiptRefusal: null,
   };
   const prefixes = toAddressPrefixes(request.ip);
-  const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, text };
-  return (await issueInvoice(invoices, order)).verifyToken;
+  const amountMsat = amountSat * MSAT_PER_SAT;
+  const { verifyToken } = await issueInvoice(invoices, { recipient, amountMsat, prefixes, text });
+  return verifyToken;
 }
 
 function notFoundError(): RequestError {

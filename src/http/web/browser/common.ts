@@ -1,8 +1,9 @@
 import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from '../secret-key.ts';
 
-/** What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys. */
+// What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys.
 
-export function find<Type extends Element>(id: string, type: new () => Type): Type {
+/** Throws if the page has no such element. */
+export function getElement<Type extends Element>(id: string, type: new () => Type): Type {
   const element = document.getElementById(id);
   if (!(element instanceof type)) {
     throw new Error(`the page has no ${type.name} with the id ${id}`);
@@ -10,7 +11,7 @@ export function find<Type extends Element>(id: string, type: new () => Type): Ty
   return element;
 }
 
-/** Shows a text in a modal dialog. Each of the controls closes it. */
+/** Shows a text in a modal dialog. A click on any of the controls closes it. */
 export function showDialog(text: string, controls: readonly HTMLElement[]): HTMLDialogElement {
   const dialog = document.createElement('dialog');
   const paragraph = document.createElement('p');
@@ -18,7 +19,9 @@ export function showDialog(text: string, controls: readonly HTMLElement[]): HTML
   paragraph.textContent = text;
   row.className = 'row';
   row.append(...controls);
-  row.addEventListener('click', ({ target }) => target !== row && dialog.close());
+  for (const control of controls) {
+    control.addEventListener('click', () => dialog.close());
+  }
   dialog.append(paragraph, row);
   dialog.setAttribute('aria-label', text);
   dialog.addEventListener('close', () => dialog.remove());
@@ -42,20 +45,20 @@ document.addEventListener('click', ({ target }) => {
     return;
   }
   const label = button.textContent;
-  const show = (result: string) => {
-    button.textContent = result;
+  const showBriefly = (outcome: string) => {
+    button.textContent = outcome;
     setTimeout(() => {
       button.textContent = label;
     }, 1_500);
   };
   const text = button.parentElement?.querySelector('code')?.textContent ?? '';
   navigator.clipboard.writeText(text).then(
-    () => show('Copied'),
-    () => show('Copying failed'),
+    () => showBriefly('Copied'),
+    () => showBriefly('Copying failed'),
   );
 });
 
-// Removes a secret key from any field as soon as it is pasted or typed. Keeps the rest, which may be ecash.
+// Removes a secret key from any field as soon as it is pasted or typed. Keeps the other text, which may be ecash.
 document.addEventListener('input', ({ target }) => {
   const isField = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
   if (!isField || !containsSecretKey(target.value)) {

@@ -1,25 +1,25 @@
-import { find } from './common.ts';
+import { getElement } from './common.ts';
 import { readRetryAfterMs } from './retry-after.ts';
 
 const POLL_INTERVAL_MS = 1_000;
 
-/** While the tab is hidden, and after the invoice expired: a payment that was under way may still arrive. */
+/** Used while the tab is hidden, and after the expiry, when a payment that was under way may still arrive. */
 const SLOW_POLL_INTERVAL_MS = 10_000;
 
 /** A connection may hang after the device slept. */
 const RESPONSE_TIMEOUT_MS = 5_000;
 
-const invoice = find('invoice', HTMLElement);
-const connectionText = find('connection', HTMLElement);
-const expiry = find('expiry', HTMLElement);
-const weblnButton = find('webln-button', HTMLButtonElement);
-const weblnProblem = find('webln-problem', HTMLElement);
+const invoice = getElement('invoice', HTMLElement);
+const connectionText = getElement('connection', HTMLElement);
+const expiry = getElement('expiry', HTMLElement);
+const weblnButton = getElement('webln-button', HTMLButtonElement);
+const weblnProblem = getElement('webln-problem', HTMLElement);
 const verifyUrl = invoice.dataset['verify'] ?? '';
 
 let status = invoice.dataset['status'];
 let countdownTimer: ReturnType<typeof setTimeout> | undefined;
 
-async function keepCurrent(): Promise<void> {
+async function pollUntilPaid(): Promise<void> {
   while (status !== 'paid') {
     let retryAfterMs = 0;
     try {
@@ -35,9 +35,9 @@ async function keepCurrent(): Promise<void> {
         return;
       }
       if (status === 'waiting' && countdownTimer === undefined) {
-        // The clock of this device may be wrong.
-        const serverTimeMs = Date.parse(response.headers.get('date') ?? '');
-        showCountdown(Number(invoice.dataset['expiresAt']) - (serverTimeMs - Date.now() || 0));
+        // The clock of this device may be wrong, so the server's clock decides how much time is left.
+        const serverNowMs = Date.parse(response.headers.get('date') ?? '') || Date.now();
+        showCountdown(Date.now() + Number(invoice.dataset['expiresAt']) - serverNowMs);
       }
     } catch {
       connectionText.hidden = false;
@@ -61,7 +61,7 @@ async function pause(durationMs: number): Promise<void> {
 function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {
   status = newStatus;
   invoice.dataset['status'] = newStatus;
-  find('status', HTMLElement).textContent = announcement;
+  getElement('status', HTMLElement).textContent = announcement;
   for (const section of invoice.querySelectorAll<HTMLElement>('[data-section]')) {
     section.hidden = section.dataset['section'] !== newStatus;
   }
@@ -78,12 +78,12 @@ function showCountdown(endMs: number): void {
   countdownTimer = setTimeout(() => showCountdown(endMs), 1_000);
 }
 
+/** Such as `09:59`, or `01:00:00` from an hour on. */
 function formatClock(seconds: number): string {
-  const units = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60, seconds % 60];
-  return units
-    .slice(units[0] === 0 ? 1 : 0)
-    .map((unit) => String(unit).padStart(2, '0'))
-    .join(':');
+  const hours = Math.floor(seconds / 3_600);
+  const minutesAndSeconds = [Math.floor(seconds / 60) % 60, seconds % 60];
+  const units = hours === 0 ? minutesAndSeconds : [hours, ...minutesAndSeconds];
+  return units.map((unit) => String(unit).padStart(2, '0')).join(':');
 }
 
 interface WebLn {
@@ -102,7 +102,7 @@ function offerWebLn(): void {
     weblnProblem.hidden = true;
     try {
       await webln.enable();
-      await webln.sendPayment(find('request', HTMLElement).textContent ?? '');
+      await webln.sendPayment(getElement('request', HTMLElement).textContent ?? '');
     } catch (error) {
       const reason = error instanceof Error ? error.message : '';
       weblnProblem.textContent = `The browser’s wallet did not pay. ${reason}`;
@@ -113,7 +113,7 @@ function offerWebLn(): void {
   };
 }
 
-void keepCurrent();
+void pollUntilPaid();
 if (status === 'waiting') {
   offerWebLn();
   addEventListener('webln:ready', offerWebLn);

@@ -1,6 +1,6 @@
-import { find } from './common.ts';
+import { getElement } from './common.ts';
 
-const button = find('create-invoice', HTMLButtonElement);
+const button = getElement('create-invoice', HTMLButtonElement);
 
 /** Prevents a second invoice while the mint creates the first one. */
 function setBusy(isBusy: boolean): void {
@@ -10,5 +10,5 @@ function setBusy(isBusy: boolean): void {
 
 button.form?.addEventListener('submit', () => setBusy(true));
 
-// Also when the payer returns to this page with the back button, and the browser has kept its state.
+// After the back button, the browser may show this page again as it was when the payer left it.
 addEventListener('pageshow', () => setBusy(false));

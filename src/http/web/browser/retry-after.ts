@@ -1,7 +1,7 @@
-/** Longer than any rate limit of the server lasts. Timers cannot count much longer times, and end at once. */
+/** Longer than any rate limit of the server. `setTimeout` ends immediately if a value does not fit into 31 bits. */
 const MAX_RETRY_AFTER_SECONDS = 600;
 
-/** Returns how long the server asks the page to wait. A date, as some proxies send it, counts as the default. */
+/** Returns how long the server asks the page to wait. If the header is missing or a date, returns the default. */
 export function readRetryAfterMs(headers: Headers, defaultSeconds: number): number {
   const text = headers.get('retry-after') ?? '';
   const seconds = /^\d+$/.test(text) ? Number(text) : defaultSeconds;

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { useState } from 'preact/hooks';
-import { find } from '../common.ts';
+import { getElement } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
@@ -54,6 +54,6 @@ function Account({ signerRelay }: { signerRelay: string }) {
   );
 }
 
-const root = find('account', HTMLElement);
+const root = getElement('account', HTMLElement);
 root.replaceChildren();
 render(<Account signerRelay={root.dataset['signerRelay'] ?? ''} />, root);

@@ -17,7 +17,7 @@ export interface User {
 /** A response with an error. The message is a sentence for the user. */
 export class ApiError extends Error {
   readonly status: number;
-  /** Null if the response is not from this server, but from a proxy. */
+  /** Null if the response is from a proxy: all errors of the server have a code. */
   readonly code: ErrorCode | null;
   readonly headers: Headers;
 
@@ -31,7 +31,7 @@ export class ApiError extends Error {
 
 interface ApiResponse<Data> {
   data: Data;
-  /** Only lists have it. */
+  /** Only responses with lists have it. */
   metadata: { total: number };
 }
 
@@ -45,7 +45,7 @@ interface ApiRequest {
 export class ApiClient {
   readonly #signer: Signer;
   #pubkey: string | null = null;
-  /** Concurrent requests share it, so that the user signs once. */
+  /** The JWT, or the request for one. Concurrent requests share it, so that the user signs once. */
   #token: Promise<string> | null = null;
 
   constructor(signer: Signer) {
@@ -54,20 +54,20 @@ export class ApiClient {
 
   /** Throws ApiError, SignerError, or, if the server did not respond, TypeError or TimeoutError. */
   async request<Data>(path: string, options: ApiRequest = {}): Promise<ApiResponse<Data>> {
-    let response = await this.#send(path, options);
-    if (response.status === 401) {
-      response = await this.#send(path, options);
-    }
-    return readResponse(response);
+    const response = await this.#send(path, options);
+    // After the token has expired, the second attempt requests a new one.
+    return readResponse(response.status === 401 ? await this.#send(path, options) : response);
   }
 
   async #send(path: string, { method, body, headers }: ApiRequest): Promise<Response> {
     this.#token ??= this.#requestToken();
     const token = this.#token;
-    // Before the timeout starts, because the signer may take longer.
+    // The token is awaited before the timeout starts, because the signer may take longer.
     const authorization = `Bearer ${await token}`;
+    const isRead = method === undefined;
     const response = await fetch(path, {
-      ...(method === undefined ? { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) } : { method }),
+      // A change has no timeout, after which it would be unknown whether the change was made.
+      ...(isRead ? { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) } : { method }),
       headers: {
         authorization,
         ...(body !== undefined && { 'content-type': 'application/json' }),
@@ -75,7 +75,7 @@ export class ApiClient {
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
-    // The token has expired. A concurrent request may have replaced it already.
+    // Forgets the expired token, unless a concurrent request has replaced it already.
     if (response.status === 401 && this.#token === token) {
       this.#token = null;
     }
@@ -106,7 +106,7 @@ export class ApiClient {
       content: '',
     });
     this.#pubkey ??= event.pubkey;
-    // Otherwise the page would show the settings of one key and change those of another.
+    // With another key, the page would show the settings of one user and change those of another.
     if (event.pubkey !== this.#pubkey) {
       throw new SignerError('Your signer now uses another key. Sign out, then sign in again.');
     }
@@ -120,7 +120,7 @@ async function readResponse<Data>(response: Response): Promise<ApiResponse<Data>
     const message = body?.message ?? `The server responded with status ${response.status}.`;
     throw new ApiError(response.status, body?.code ?? null, message, response.headers);
   }
-  // For example the login page of a Wi-Fi network. Throws what `fetch` throws without a response.
+  // The response may be the login page of a Wi-Fi network. Like `fetch` without a response, this throws a TypeError.
   if (!body?.data) {
     throw new TypeError('The response is not from this server.');
   }

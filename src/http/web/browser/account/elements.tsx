@@ -35,6 +35,7 @@ interface FieldFormProps {
   hint?: string;
   problem: string | null;
   button: string;
+  /** Replaces the text of the button while the form is busy; false while it is not. */
   busyButton?: string | false;
   isSecondary?: boolean;
   onSubmit: () => unknown;
@@ -86,34 +87,34 @@ export function FieldForm(props: FieldFormProps) {
   );
 }
 
-/** Runs an action of the user, one at a time. The action may return a text that says what has succeeded. */
+/** Runs an action of the user, unless it is running already. A text that the action returns tells its success. */
 export function useAction<Arguments extends unknown[]>(
   action: (...args: Arguments) => Promise<unknown>,
   describe = describeProblem,
 ) {
-  const [state, setState] = useState<{ problem: string | null; success: string | null }>(IDLE);
+  const [outcome, setOutcome] = useState<{ problem: string | null; success: string | null }>(IDLE);
   const [isRunning, setIsRunning] = useState(false);
   const run = async (...args: Arguments) => {
     if (isRunning) {
       return;
     }
     setIsRunning(true);
-    setState(IDLE);
+    setOutcome(IDLE);
     try {
       const result = await action(...args);
-      setState({ problem: null, success: typeof result === 'string' ? result : null });
+      setOutcome({ problem: null, success: typeof result === 'string' ? result : null });
     } catch (error) {
-      setState({ problem: describe(error), success: null });
+      setOutcome({ problem: describe(error), success: null });
     } finally {
       setIsRunning(false);
     }
   };
-  return { ...state, isRunning, run };
+  return { ...outcome, isRunning, run };
 }
 
 const IDLE = { problem: null, success: null };
 
-/** Requests something when the component appears, and again when a dependency changes. */
+/** Loads data when the component appears, when a dependency changes, and when `reload` is called. */
 export function useLoaded<Data>(
   load: (signal: AbortSignal) => Promise<Data>,
   dependencies: readonly unknown[],
@@ -135,7 +136,7 @@ export function useLoaded<Data>(
 
 const NOT_LOADED = { data: null, problem: null };
 
-/** Returns a reference to an element that gets the focus when a value changes, because the used button is gone. */
+/** Moves the focus to an element when a value changes, because the button that changed it is gone. Returns its ref. */
 export function useFocusOnChange<Type extends HTMLElement>(value: unknown) {
   const element = useRef<Type>(null);
   const previous = useRef(value);

@@ -70,7 +70,7 @@ function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }:
   );
 }
 
-async function save({ api, onUserChange }: Session, path: string, body: object): Promise<User> {
+async function patch({ api, onUserChange }: Session, path: string, body: object): Promise<User> {
   const { data } = await api.request<{ user: User }>(path, { method: 'PATCH', body });
   onUserChange(data.user);
   return data.user;
@@ -80,7 +80,7 @@ function MintForm(session: Session) {
   const [url, setUrl] = useState('');
   const { isRunning, problem, success, run } = useAction(async () => {
     const mint_url = url.includes('://') ? url.trim() : `https://${url.trim()}`;
-    const { mintUrl } = await save(session, '/api/v2/user/mint', { mint_url });
+    const { mintUrl } = await patch(session, '/api/v2/user/mint', { mint_url });
     setUrl('');
     return `Saved. Future payments go to ${mintUrl}.`;
   });
@@ -108,7 +108,7 @@ function MintForm(session: Session) {
 
 function LockSetting(session: Session) {
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
-    const { lockQuote } = await save(session, '/api/v2/user/lock', { lockQuotes });
+    const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
     return `Saved. New quotes are ${lockQuote ? 'locked' : 'not locked'}.`;
   });
   return (

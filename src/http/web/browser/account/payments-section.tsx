@@ -5,7 +5,7 @@ import { Button, Problem, useAction } from './elements.tsx';
 import { exportPayments, type Payment, readPayerNote, STATE_TEXTS } from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
 
-const LIVE_TEXTS = {
+const STATUS_TEXTS = {
   connecting: 'Connecting…',
   live: 'Live',
   reconnecting: 'Reconnecting…',
@@ -20,10 +20,10 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       : 'Your payments could not be read.';
   return (
     <Section title="Received payments">
-      <p class={status === 'live' ? 'badge good' : 'badge'}>{LIVE_TEXTS[status]}</p>
+      <p class={status === 'live' ? 'badge good' : 'badge'}>{STATUS_TEXTS[status]}</p>
       <div role="status" class="visually-hidden">
         {page !== null && arrivedCount > 0 && (
-          // The key makes a new element, so that screen readers announce the same text again.
+          // With another key, it is a new element, so that screen readers announce the same text again.
           <p key={page.total}>
             {arrivedCount === 1 ? 'New payment' : `${arrivedCount.toLocaleString()} new payments`}
             {arrivedCount === 1 && page.offset === 0 && (

@@ -27,15 +27,18 @@ export function readPayerNote({ comment = '', zapRequest }: Payment): {
   comment: string;
   npub: string;
 } {
+  if (zapRequest === undefined) {
+    return { comment, npub: '' };
+  }
   try {
-    const { content, pubkey } = JSON.parse(zapRequest ?? '');
+    const { content, pubkey } = JSON.parse(zapRequest);
     return { comment: comment || `${content ?? ''}`, npub: npubEncode(pubkey) };
   } catch {
     return { comment, npub: '' };
   }
 }
 
-const PAGE_SIZE = 50;
+const EXPORT_PAGE_SIZE = 50;
 const DEFAULT_RETRY_SECONDS = 5;
 
 export async function exportPayments(
@@ -43,18 +46,20 @@ export async function exportPayments(
   signal: AbortSignal,
   onProgress: (readCount: number, total: number) => void,
 ): Promise<void> {
-  // A new payment moves the others to later pages, so that some are read twice.
+  /** By mint and quote id. A payment may be read twice, because new ones move it to a later page. */
   const payments = new Map<string, Payment>();
-  for (let offset = 0, total = 1; offset < total; ) {
+  let offset = 0;
+  let total: number | null = null;
+  while (total === null || offset < total) {
     try {
       const { data, metadata } = await api.request<{ quotes: Payment[] }>(
-        `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
+        `/api/v2/wallet/quotes?limit=${EXPORT_PAGE_SIZE}&offset=${offset}`,
       );
       for (const payment of data.quotes) {
         payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
       }
       ({ total } = metadata);
-      offset += PAGE_SIZE;
+      offset += EXPORT_PAGE_SIZE;
       onProgress(payments.size, total);
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 429)) {
@@ -80,7 +85,7 @@ function saveFile(name: string, content: string): void {
 
 const HEADER = 'time,amount_sat,state,mint,comment,zapper_npub,quote_expires,tag';
 
-/** Starts a formula in spreadsheets. Some split lines at semicolons or tabs, and then ignore the quotation marks here. */
+/** Where spreadsheets look for formulas: some also split quoted fields at semicolons, tabs and line breaks. */
 const FORMULA_START = /^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])/g;
 
 export function formatPaymentsCsv(payments: readonly Payment[]): string {

@@ -18,7 +18,7 @@ const ADVICE: { readonly [code in ErrorCode]?: string } = {
 };
 
 export function describeProblem(error: unknown): string {
-  if (isLost(error)) {
+  if (isOutcomeUnknown(error)) {
     return 'The server did not respond. Check your internet connection and try again.';
   }
   if (!(error instanceof ApiError)) {
@@ -29,8 +29,8 @@ export function describeProblem(error: unknown): string {
     return 'This mint cannot lock quotes. Choose another mint, or do without “Lock quotes”.';
   }
   if (code === null) {
-    // The error is from a proxy: all errors of the server have a code.
-    return `${message}${status === 429 || status >= 500 ? RETRY : ''}`;
+    const isTemporary = status === 429 || status >= 500;
+    return `${message}${isTemporary ? RETRY : ''}`;
   }
   return `${message}${ADVICE[code] ?? ''}`;
 }
@@ -45,7 +45,7 @@ const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: string } = {
 
 /** Explains why a username was not bought with a token, which is still in the user's field. */
 export function describePaymentProblem(error: unknown): string {
-  if (isLost(error)) {
+  if (isOutcomeUnknown(error)) {
     return (
       'The server did not respond, so it is not known whether you have bought the name. Press “Buy” again with ' +
       'the same token: it is not spent twice.'
@@ -53,7 +53,7 @@ export function describePaymentProblem(error: unknown): string {
   }
   if (error instanceof ApiError) {
     const { code, status, message } = error;
-    // From a proxy, without a code, or from the server, if the headers together are too long.
+    // A proxy sends no code. The server sends `too_large` if all headers together are too long.
     if (code === 'too_large' || status === 413 || status === 431) {
       return TOKEN_TOO_LONG;
     }
@@ -71,8 +71,8 @@ const TOKEN_TOO_LONG =
   'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
   'consists of fewer parts.';
 
-/** Whether it is not known if the server received the request. */
-export function isLost(error: unknown): boolean {
+/** Whether there was no complete response, so the server may have executed the request or not. */
+export function isOutcomeUnknown(error: unknown): boolean {
   // `fetch` fails with a TypeError. So does reading a response that was cut off.
   return (
     error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError')
@@ -90,6 +90,6 @@ export function findTokenProblem(token: string): string | null {
   if (!/^[!-~]+$/.test(token)) {
     return 'This is not a Cashu token. A token begins with cashuA or cashuB.';
   }
-  // Checked here, because a proxy may drop such a request, and the user would have to assume that it was received.
+  // A proxy may drop a request with such a token without a response. Then the user could not know whether it was spent.
   return token.length > MAX_TOKEN_LENGTH ? TOKEN_TOO_LONG : null;
 }

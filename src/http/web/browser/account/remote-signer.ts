@@ -1,3 +1,4 @@
+import { HTTPAuth } from 'nostr-tools/kinds';
 import { type BunkerPointer, BunkerSigner, createNostrConnectURI } from 'nostr-tools/nip46';
 import { SimplePool } from 'nostr-tools/pool';
 import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
@@ -5,9 +6,10 @@ import { bytesToHex } from 'nostr-tools/utils';
 import { showDialog } from '../common.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
-/** Remote signers (NIP-46). Each connection uses a new key, which stays in memory. */
+// Remote signers (NIP-46). Each connection uses a new key, which stays in memory.
 
-const PERMISSIONS = ['sign_event:27235'];
+/** The page only asks for signatures of NIP-98 events. */
+const PERMISSIONS = [`sign_event:${HTTPAuth}`];
 
 const SIGNER_NAME = 'Your signer';
 
@@ -21,7 +23,7 @@ export async function connectToBunker(
   signal: AbortSignal,
 ): Promise<SignEvent> {
   const bunker = openBunker(pointer, signal);
-  const signEvent = useUntilAborted(bunker, signal);
+  const signEvent = createSignEvent(bunker, signal);
   const params = [pointer.pubkey, pointer.secret ?? '', PERMISSIONS.join(',')];
   await waitForResponse(bunker.sendRequest('connect', params), signal);
   return signEvent;
@@ -45,6 +47,7 @@ export function inviteSigner(
   const uri = createNostrConnectURI({
     clientPubkey: getPublicKey(secretKey),
     relays: [relay],
+    // 16 random bytes.
     secret: bytesToHex(generateSecretKey()).slice(0, 32),
     perms: PERMISSIONS,
     name: location.host,
@@ -53,24 +56,25 @@ export function inviteSigner(
   const options = {
     pool: openPool(signal),
     onauth: showApprovalLink,
-    // The signer could otherwise choose further hosts to which the page connects.
+    // With another value, the signer could choose further hosts to which the page connects.
     skipSwitchRelays: true,
   };
   const connection = BunkerSigner.fromURI(secretKey, uri, options, signal).catch(() => {
     throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
   });
   const connected = waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
-  return { uri, connected: connected.then((bunker) => useUntilAborted(bunker, signal)) };
+  return { uri, connected: connected.then((bunker) => createSignEvent(bunker, signal)) };
 }
 
 function openPool(signal: AbortSignal): SimplePool {
   const pool = new SimplePool({ enablePing: true });
-  // Later than the subscriptions, because the library sends a message when it closes one.
+  // The other listeners of the signal close subscriptions, for which the library still needs the connections.
   signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
   return pool;
 }
 
-function useUntilAborted(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
+/** The signal closes the connection to the signer. */
+function createSignEvent(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
   signal.addEventListener('abort', () => void bunker.close());
   return (template) => waitForResponse(bunker.signEvent(template), signal);
 }
@@ -79,17 +83,17 @@ function waitForResponse<Response>(
   response: Promise<Response>,
   signal: AbortSignal,
 ): Promise<Response> {
-  const explained = response.catch((error: unknown) => {
+  const explainedResponse = response.catch((error: unknown) => {
     if (error instanceof AggregateError) {
       const reason = describeReason(error.errors[0]);
       throw new SignerError(`No relay of your signer accepted the request (${reason}).`);
     }
     throw error;
   });
-  return waitForSigner(SIGNER_NAME, explained, signal);
+  return waitForSigner(SIGNER_NAME, explainedResponse, signal);
 }
 
-/** Shows the page on which a signer asks the user to approve a request (`auth_url` of NIP-46), at any time. */
+/** Shows a link to the signer's page on which the user has to approve a request (`auth_url` of NIP-46). */
 function showApprovalLink(url: string): void {
   if (!URL.canParse(url) || new URL(url).protocol !== 'https:') {
     return;

@@ -4,6 +4,7 @@ import { Button, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
 
+/** Connects to a signer. Meanwhile, `show` tells the user what to do. */
 type Connect = (
   signal: AbortSignal,
   show: (waitingFor: WaitingFor) => void,
@@ -22,7 +23,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const controller = useRef(new AbortController());
   const abort = (reason: string) => controller.current.abort(new SignerError(reason));
 
-  const signIn = async (connect: Connect) => {
+  const connectAndSignIn = async (connect: Connect) => {
     controller.current = new AbortController();
     const { signal } = controller.current;
     try {
@@ -35,21 +36,22 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
       setWaitingFor(null);
     }
   };
-  const { problem, run } = useAction(signIn);
-  const bunker = useAction(signIn);
+  const signIn = useAction(connectAndSignIn);
+  // Another action, because the form shows its own problem.
+  const bunkerSignIn = useAction(connectAndSignIn);
 
-  const useExtension: Connect = (signal, show) => {
+  const withExtension: Connect = (signal, show) => {
     show({ text: 'Waiting for your extension.' });
     return connectToExtension(signal);
   };
-  const invite: Connect = async (signal, show) => {
+  const withQrCode: Connect = async (signal, show) => {
     const { uri, connected } = inviteSigner(signerRelay, signal);
     show({ text: 'Scan this code with your signer app, or paste the address there.', uri });
     const signEvent = await connected;
     show({ text: APPROVE_TEXT });
     return signEvent;
   };
-  const useBunker: Connect = async (signal, show) => {
+  const withBunkerAddress: Connect = async (signal, show) => {
     const pointer = parseBunkerUri(bunkerUri, location.protocol === 'http:');
     show({ text: APPROVE_TEXT });
     return connectToBunker(pointer, signal);
@@ -61,13 +63,13 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         Your signature proves that you own a Nostr key. This page never asks for your secret key
         (nsec), and forgets the session when you close it.
       </p>
-      <Problem text={problem} />
+      <Problem text={signIn.problem} />
       {waitingFor !== null && (
         <Waiting {...waitingFor} onCancel={() => abort('Signing in was cancelled.')} />
       )}
       <h3>Browser extension</h3>
       <p>An extension such as Alby or nos2x keeps your key and signs for you in this browser.</p>
-      <button type="button" onClick={() => void run(useExtension)}>
+      <button type="button" onClick={() => void signIn.run(withExtension)}>
         Sign in with a browser extension
       </button>
       <h3>Remote signer</h3>
@@ -76,7 +78,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         Start here with a QR code, or paste an address that your signer shows.
       </p>
       <p>
-        <Button onClick={() => void run(invite)}>Show QR code</Button>
+        <Button onClick={() => void signIn.run(withQrCode)}>Show QR code</Button>
       </p>
       <FieldForm
         id="bunker"
@@ -84,10 +86,10 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         value={bunkerUri}
         onText={setBunkerUri}
         attributes={{ placeholder: 'bunker://…' }}
-        problem={bunker.problem}
+        problem={bunkerSignIn.problem}
         button="Connect"
         isSecondary
-        onSubmit={() => bunker.run(useBunker)}
+        onSubmit={() => bunkerSignIn.run(withBunkerAddress)}
       />
     </Section>
   );
@@ -101,7 +103,7 @@ interface WaitingFor {
 
 function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  // The browser moves the focus into the dialog, and back to the used button.
+  // `showModal` moves the focus into the dialog, and `close` moves it back to the button that was used.
   useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();

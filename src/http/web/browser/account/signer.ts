@@ -5,17 +5,17 @@ import type { Event, EventTemplate } from 'nostr-tools/pure';
 export interface Signer {
   /** Throws SignerError. */
   signEvent(template: EventTemplate): Promise<Event>;
-  /** Ends the connection to a remote signer, and rejects what it has not signed. */
+  /** Ends the connection to a remote signer, and rejects pending calls of `signEvent`. */
   close(): void;
 }
 
 /** The message is a sentence for the user. */
 export class SignerError extends Error {}
 
-/** A user may have to unlock the signer, or to find the phone. */
+/** The user may have to unlock the signer, or to find the phone. */
 const SIGNER_TIMEOUT_MS = 120_000;
 
-/** Throws SignerError, which must also be the reason of the signal. */
+/** Waits until the timeout or the signal, whose reason must be a SignerError. Throws SignerError. */
 export async function waitForSigner<Response>(
   signerName: string,
   response: Promise<Response>,
@@ -24,14 +24,14 @@ export async function waitForSigner<Response>(
 ): Promise<Response> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const listening = new AbortController();
-  const end = new Promise<never>((_resolve, reject) => {
+  const timeoutOrAbort = new Promise<never>((_resolve, reject) => {
     const message = `${signerName} did not respond within ${timeoutMs / 60_000} minutes.`;
     timer = setTimeout(() => reject(new SignerError(message)), timeoutMs);
     signal.addEventListener('abort', () => reject(signal.reason), listening);
   });
   try {
     signal.throwIfAborted();
-    return await Promise.race([response, end]);
+    return await Promise.race([response, timeoutOrAbort]);
   } catch (error) {
     if (error instanceof SignerError) {
       throw error;
@@ -44,10 +44,10 @@ export async function waitForSigner<Response>(
   }
 }
 
-/** Signers and relays give an error, a text or nothing as their reason. */
-export function describeReason(error: unknown): string {
-  const { message = error } = (error ?? {}) as { message?: unknown };
-  return typeof message === 'string' ? message.trim().slice(0, 200) : '';
+/** @param reason an error, a text or nothing, depending on the signer or relay */
+export function describeReason(reason: unknown): string {
+  const text = (reason as { message?: unknown } | null | undefined)?.message ?? reason;
+  return typeof text === 'string' ? text.trim().slice(0, 200) : '';
 }
 
 /** Connects to the browser extension (NIP-07). Throws SignerError if there is none. */
@@ -66,7 +66,7 @@ export async function connectToExtension(signal: AbortSignal): Promise<Signer['s
   }
   const sign: Signer['signEvent'] = async (template) => {
     const event = await extension.signEvent(template);
-    // What some extensions return if the user refuses.
+    // Some extensions return something else if the user refuses.
     if (typeof event?.sig !== 'string') {
       throw new Error('it returned no signature');
     }
@@ -75,7 +75,7 @@ export async function connectToExtension(signal: AbortSignal): Promise<Signer['s
   return (template) => waitForSigner('Your extension', sign(template), signal);
 }
 
-/** Refuses NIP-05 names, because looking them up would send a request to another host (NIP-46). Throws SignerError. */
+/** Accepts no NIP-05 names, because looking them up would send a request to another host. Throws SignerError. */
 export function parseBunkerUri(text: string, allowInsecure: boolean): BunkerPointer {
   const [, key = '', query = ''] = /^bunker:\/\/([^?/]*)\/?\??(.*)$/i.exec(text.trim()) ?? [];
   const pubkey = key.toLowerCase();
@@ -85,8 +85,8 @@ export function parseBunkerUri(text: string, allowInsecure: boolean): BunkerPoin
     );
   }
   const params = new URLSearchParams(query);
-  const allowed = allowInsecure ? /^wss?:\/\/[^\s/?#]/i : /^wss:\/\/[^\s/?#]/i;
-  const relays = params.getAll('relay').filter((relay) => allowed.test(relay));
+  const relayPattern = allowInsecure ? /^wss?:\/\/[^\s/?#]/i : /^wss:\/\/[^\s/?#]/i;
+  const relays = params.getAll('relay').filter((relay) => relayPattern.test(relay));
   if (relays.length === 0) {
     throw new SignerError('The bunker address has no relay that starts with wss://.');
   }

@@ -8,9 +8,9 @@ import { SignerError } from './signer.ts';
 export const PAGE_SIZE = 10;
 
 const POLL_INTERVAL_MS = 2_000;
-const RETRY_SECONDS = 10;
+const DEFAULT_RETRY_SECONDS = 10;
 
-/** The totals cost the server more than a page. They rarely change without a change on the page that is read. */
+/** The totals cost the server more than the page. Unless the page has changed, they are read again after this time. */
 const MAX_SUMMARY_AGE_MS = 30_000;
 
 export interface PaymentsPage {
@@ -26,15 +26,15 @@ export interface PaymentsPage {
 }
 
 interface PaymentsState {
-  /** `paused`: the user has to act. */
+  /** `paused`: polling has stopped until the user acts. */
   status: 'connecting' | 'live' | 'reconnecting' | 'paused';
   problem: string | null;
   page: PaymentsPage | null;
-  /** How many payments arrived last, while the user saw the page. */
+  /** How many new payments the latest poll with any has found; 0 if there was none. */
   arrivedCount: number;
 }
 
-/** Keeps one page of the user's payments and the totals current, while the user sees the page. */
+/** Keeps one page of the user's payments and the totals current, while the browser shows them. */
 export function usePayments(api: ApiClient) {
   const [state, setState] = useState<PaymentsState>({
     status: 'connecting',
@@ -42,27 +42,31 @@ export function usePayments(api: ApiClient) {
     page: null,
     arrivedCount: 0,
   });
-  const [wanted, setWanted] = useState({ offset: 0 });
+  // Each new object starts polling anew, even if the offset is the same.
+  const [selection, select] = useState({ offset: 0 });
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    void keepCurrent(api, wanted.offset, signal, (change) => signal.aborted || setState(change));
+    const update = (change: StateChange) => signal.aborted || setState(change);
+    void pollPayments(api, selection.offset, signal, update);
     return () => controller.abort();
-  }, [api, wanted]);
+  }, [api, selection]);
   return {
     ...state,
-    showPage: (offset: number) => setWanted({ offset }),
-    resume: () => setWanted({ ...wanted }),
+    showPage: (offset: number) => select({ offset }),
+    resume: () => select({ ...selection }),
   };
 }
 
-async function keepCurrent(
+type StateChange = (state: PaymentsState) => PaymentsState;
+
+async function pollPayments(
   api: ApiClient,
   offset: number,
   signal: AbortSignal,
-  change: (changeState: (state: PaymentsState) => PaymentsState) => void,
+  update: (change: StateChange) => void,
 ): Promise<void> {
-  let shown = '';
+  let previousPage = '';
   let summaryDueAtMs = 0;
   while (!signal.aborted) {
     let pauseMs = POLL_INTERVAL_MS;
@@ -70,35 +74,34 @@ async function keepCurrent(
       const { data, metadata } = await api.request<{ quotes: Payment[] }>(
         `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
       );
-      const current = JSON.stringify({ data, metadata });
-      if (current !== shown || Date.now() >= summaryDueAtMs) {
+      const currentPage = JSON.stringify({ data, metadata });
+      if (currentPage !== previousPage || Date.now() >= summaryDueAtMs) {
         const { data: summary } =
           await api.request<PaymentsPage['summary']>('/api/v2/wallet/summary');
         summaryDueAtMs = Date.now() + MAX_SUMMARY_AGE_MS;
-        shown = current;
+        previousPage = currentPage;
         const { total } = metadata;
-        change(({ page, arrivedCount, ...state }) => ({
+        update(({ page, arrivedCount, ...state }) => ({
           ...state,
           page: { payments: data.quotes, offset, total, summary },
           arrivedCount: page && total > page.total ? total - page.total : arrivedCount,
         }));
       }
-      change((state) => ({ ...state, status: 'live', problem: null }));
+      update((state) => ({ ...state, status: 'live', problem: null }));
     } catch (error) {
-      // Otherwise the signer would ask the user again and again.
-      const needsUser =
-        error instanceof SignerError ||
-        (error instanceof ApiError && error.code === 'unauthorized');
+      const isUnauthorized = error instanceof ApiError && error.code === 'unauthorized';
+      // Another attempt would make the signer ask the user again.
+      const needsUser = error instanceof SignerError || isUnauthorized;
       const status = needsUser ? 'paused' : 'reconnecting';
-      change((state) => ({ ...state, status, problem: describeProblem(error) }));
+      update((state) => ({ ...state, status, problem: describeProblem(error) }));
       if (needsUser) {
         return;
       }
-      const { headers } = error instanceof ApiError ? error : { headers: new Headers() };
-      pauseMs = readRetryAfterMs(headers, RETRY_SECONDS);
+      const headers = error instanceof ApiError ? error.headers : new Headers();
+      pauseMs = readRetryAfterMs(headers, DEFAULT_RETRY_SECONDS);
     }
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    // A signer may otherwise ask a user who does not see why.
+    // While the tab is hidden, the user would not see why a signer asks for a signature.
     while (document.hidden) {
       await new Promise((resolve) =>
         document.addEventListener('visibilitychange', resolve, { once: true }),

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { ApiError, type Session, type User } from './api-client.ts';
-import { isLost } from './problem-text.ts';
+import { isOutcomeUnknown } from './problem-text.ts';
 
 export type Purchase = ReturnType<typeof usePurchase>;
 
@@ -10,7 +10,7 @@ export function usePurchase({ api, user, onUserChange }: Session) {
   const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
   const [success, setSuccess] = useState<string | null>(null);
 
-  /** Throws unless the user owns the name, or has to pay for it and has sent no token. */
+  /** Throws if the user does not own the name afterwards. The first request for payment is no error: it is the order. */
   const buy = async (name: string, token: string | null) => {
     setSuccess(null);
     try {
@@ -19,10 +19,11 @@ export function usePurchase({ api, user, onUserChange }: Session) {
         body: { username: name },
         headers: token === null ? {} : { 'x-cashu': token },
       });
-      // Before the token is removed: this throws an error if the response contains no user.
+      // This throws if the response contains no user. Then the draft keeps its token.
       setSuccess(describeSuccess(name, data.user));
-      // A token that was not sent is still money. So is a token that was not needed, because an earlier one has paid.
-      const isSpent = token !== null && token === (draft.unconfirmedToken ?? token);
+      // If an earlier token may have been spent, it has paid, and the new one is still money.
+      const spentToken = draft.unconfirmedToken ?? token;
+      const isSpent = token !== null && token === spentToken;
       changeDraft({ name: '', unconfirmedToken: null, ...(isSpent && { token: '' }) });
       setOrder(null);
       onUserChange(data.user);
@@ -35,7 +36,8 @@ export function usePurchase({ api, user, onUserChange }: Session) {
       if (request !== null) {
         setOrder({ name: name.toLowerCase(), request });
       }
-      if (request === null || token !== null) {
+      const isFirstRequest = request !== null && token === null;
+      if (!isFirstRequest) {
         throw error;
       }
     }
@@ -54,7 +56,7 @@ const EMPTY_DRAFT = {
   name: '',
   /** It is money, so it is only removed after the purchase. */
   token: '',
-  /** It is not known whether it was spent, because the server did not respond, or failed. */
+  /** A sent token that may be spent or not, because the server did not respond, or failed; null if there is none. */
   unconfirmedToken: null as string | null,
 };
 
@@ -68,19 +70,20 @@ function usePurchaseDraft(pubkey: string) {
     const changed = { ...(drafts.get(pubkey) ?? draft), ...changes };
     drafts.set(pubkey, changed);
     setDraft(changed);
-    // Only while necessary, because some browsers do not cache pages that have such a listener.
+    // The listener exists only while it is needed, because some browsers do not cache pages that have one.
     const hasToken = [...drafts.values()].some(({ token }) => token !== '');
     globalThis.onbeforeunload = hasToken ? (event) => event.preventDefault() : null;
   };
   return [draft, changeDraft] as const;
 }
 
-/** Returns which token may still pay for the name after an attempt has failed. */
+/** Returns the token that may have been spent, after an attempt with `token` has failed; null if there is none. */
 function findUnconfirmedToken(error: unknown, token: string, earlierToken: string | null) {
-  const status = error instanceof ApiError ? error.status : 0;
-  if (isLost(error) || status >= 500) {
+  const status = error instanceof ApiError ? error.status : null;
+  if (isOutcomeUnknown(error) || (status !== null && status >= 500)) {
     return earlierToken ?? token;
   }
+  // With these statuses, no purchase of the user is in progress.
   const isFinal = status === 400 || status === 402;
   return isFinal ? null : earlierToken;
 }

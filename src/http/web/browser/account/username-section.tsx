@@ -194,6 +194,7 @@ async function checkName(
   if (name.toLowerCase() === ownName) {
     return { state: 'unavailable', text: 'This is your username already.' };
   }
+  // While the user types, each further character aborts the signal.
   await new Promise((resolve) => setTimeout(resolve, 300));
   signal.throwIfAborted();
   const { data } = await api.request<{ name?: string; reason?: keyof typeof UNAVAILABLE_TEXTS }>(
