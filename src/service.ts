@@ -62,7 +62,7 @@ export interface ServiceOverrides {
   log?: Logger;
   /** The service does not close this database when it stops. */
   database?: Database;
-  socketTiming?: Partial<QuoteSocketTiming>;
+  socketTiming?: QuoteSocketTiming;
   pollIntervalMs?: number;
   scanIntervalMs?: number;
   purchaseRecoveryIntervalMs?: number;

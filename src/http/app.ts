@@ -19,21 +19,18 @@ interface HttpSettings {
   trustProxy: readonly string[];
   /** Null if the web pages are switched off. */
   web: WebSettings | null;
-  socketTiming: Partial<QuoteSocketTiming>;
+  socketTiming: QuoteSocketTiming;
   observer: RequestObserver;
 }
 
-export async function createHttp(
-  context: HttpContext,
-  { trustProxy, web: webSettings, socketTiming, observer }: HttpSettings,
-) {
+export async function createHttp(context: HttpContext, settings: HttpSettings) {
   const authenticator = new Authenticator(context);
-  const quoteSockets = new QuoteSocketServer(context, authenticator, socketTiming);
-  const web = webSettings === null ? null : await loadWebPages(webSettings, context.log);
-  const { app, rateLimiter } = await createServer(context, {
-    trustProxy,
+  const quoteSockets = new QuoteSocketServer(context, authenticator, settings.socketTiming);
+  const web = settings.web === null ? null : await loadWebPages(settings.web, context.log);
+  const { app, limitByPubkey } = await createServer(context, {
+    trustProxy: settings.trustProxy,
     sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.siteName, error)),
-    observer,
+    observer: settings.observer,
   });
   await registerOpenApi(app);
 
@@ -52,7 +49,7 @@ export async function createHttp(
   await app.register(async (scope) => {
     scope.addHook('onRoute', documentSecurity('nostr'));
     scope.addHook('onRequest', authenticator.requireNip98);
-    scope.addHook('onRequest', rateLimiter.limitByPubkey);
+    scope.addHook('onRequest', limitByPubkey);
     scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
     await scope.register(tokenRoutes, context);
   });
@@ -61,7 +58,7 @@ export async function createHttp(
   await app.register(async (scope) => {
     scope.addHook('onRoute', documentSecurity('nostr', 'bearer'));
     scope.addHook('onRequest', authenticator.requireNip98OrJwt);
-    scope.addHook('onRequest', rateLimiter.limitByPubkey);
+    scope.addHook('onRequest', limitByPubkey);
     scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
     await scope.register(quoteRoutes, context);
     await scope.register(userRoutes, context);

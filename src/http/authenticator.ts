@@ -37,11 +37,7 @@ export class Authenticator {
   };
 
   /** Verifies a NIP-98 event (base64) for a path on any of the public origins. @throws RequestError */
-  verifyNip98Event(
-    encoded: string,
-    pathname: string,
-    method: string,
-  ): { pubkey: string; payloadHash: string | null } {
+  verifyNip98Event(encoded: string, pathname: string, method: string) {
     assertCredentialLength(encoded);
     const { verifyEvent, publicOrigins, clock } = this.#context;
     const nowSeconds = toUnixSeconds(clock());

@@ -39,43 +39,38 @@ declare module 'fastify' {
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
 /** Limits requests by address before anything is parsed, and by public key after its owner has authenticated. */
-export class ClientRateLimiter {
-  readonly #byAddress: Limiters;
-  readonly #byPubkey: Limiters;
+export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => number) {
+  const createLimiter = (maxPerMinute: number, maxKeys = MAX_COUNTED_KEYS) =>
+    new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);
+  const createLimiters = (maxKeysOfAllRequests: number): Limiters => ({
+    requests: createLimiter(limits.requestsPerMinute, maxKeysOfAllRequests),
+    settingChanges: createLimiter(limits.settingChangesPerMinute),
+    usernamePurchases: createLimiter(limits.usernamePurchasesPerMinute),
+    documents: createLimiter(ROUTE_REQUESTS_PER_MINUTE.documents),
+    nameLookups: createLimiter(ROUTE_REQUESTS_PER_MINUTE.nameLookups),
+    quoteLookups: createLimiter(ROUTE_REQUESTS_PER_MINUTE.quoteLookups),
+    pages: createLimiter(ROUTE_REQUESTS_PER_MINUTE.pages),
+  });
+  const byAddress = createLimiters(MAX_COUNTED_PREFIXES);
+  const byPubkey = createLimiters(MAX_COUNTED_KEYS);
 
-  constructor(limits: ClientLimits, monotonicMs: () => number) {
-    const createLimiter = (maxPerMinute: number, maxKeys: number) =>
-      new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);
-    const createRouteLimiter = (maxPerMinute: number) =>
-      createLimiter(maxPerMinute, MAX_COUNTED_KEYS);
-    const createLimiters = (maxKeysOfAllRequests: number): Limiters => ({
-      requests: createLimiter(limits.requestsPerMinute, maxKeysOfAllRequests),
-      settingChanges: createRouteLimiter(limits.settingChangesPerMinute),
-      usernamePurchases: createRouteLimiter(limits.usernamePurchasesPerMinute),
-      documents: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.documents),
-      nameLookups: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.nameLookups),
-      quoteLookups: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.quoteLookups),
-      pages: createRouteLimiter(ROUTE_REQUESTS_PER_MINUTE.pages),
-    });
-    this.#byAddress = createLimiters(MAX_COUNTED_PREFIXES);
-    this.#byPubkey = createLimiters(MAX_COUNTED_KEYS);
-  }
-
-  /** Counts CORS preflights, but never rejects them: a web page could not read the error. */
-  readonly limitByAddress: onRequestHookHandler = (request, _reply, done) => {
+  const limitByAddress: onRequestHookHandler = (request, _reply, done) => {
     const prefixes = toAddressPrefixes(request.ip);
     if (request.method === 'OPTIONS') {
-      this.#byAddress.requests.consume(prefixes);
+      // CORS preflights are counted but never rejected, because a web page could not read the error.
+      byAddress.requests.consume(prefixes);
     } else if (request.routeOptions.config.isRateLimitExempt !== true) {
-      enforceLimits(this.#byAddress, request, prefixes, 'from this address');
+      enforceLimits(byAddress, request, prefixes, 'from this address');
     }
     done();
   };
 
-  readonly limitByPubkey: onRequestHookHandler = (request, _reply, done) => {
-    enforceLimits(this.#byPubkey, request, [{ key: request.pubkey, factor: 1 }], 'with this key');
+  const limitByPubkey: onRequestHookHandler = (request, _reply, done) => {
+    enforceLimits(byPubkey, request, [{ key: request.pubkey, factor: 1 }], 'with this key');
     done();
   };
+
+  return { limitByAddress, limitByPubkey };
 }
 
 function enforceLimits(

@@ -43,5 +43,4 @@ export interface HttpContext {
   allowPrivateNetworks: boolean;
 }
 
-/** A Fastify plugin that adds routes. */
 export type Routes = FastifyPluginAsyncZod<HttpContext>;

@@ -17,10 +17,8 @@ declare module 'fastify' {
   }
 }
 
-export type ErrorPageSender = (
-  reply: FastifyReply,
-  error: { status: number; message: string },
-) => void;
+export type PageError = Pick<ClassifiedError, 'status' | 'message'>;
+export type ErrorPageSender = (reply: FastifyReply, error: PageError) => void;
 
 /** Must be called before the routes are registered. */
 export function registerErrorHandlers(
@@ -35,12 +33,8 @@ export function registerErrorHandlers(
   );
 }
 
-export function sendError(
-  originalError: unknown,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): void {
-  const error = replaceNotFoundError(originalError, request, reply);
+export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const error = replaceNotFoundError(thrown, request, reply);
   const format = getErrorFormat(request.raw.url ?? '/');
   const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
@@ -75,10 +69,7 @@ function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';
 }
 
-/**
- * `api` is the default, `verify` is LNURL's format with the message "Not found" for every invalid request, and `any`
- * has the fields of all formats, for requests whose path could not be read.
- */
+/** `verify` is `lnurl` with one message for all invalid requests; `any` has all fields, if the path cannot be read. */
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
 export function getErrorFormat(url: string): ErrorFormat {
@@ -167,8 +158,7 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   name_taken: 409,
   name_not_for_sale: 400,
   token_not_used: 409,
-  // The API of npub.cash has only 500, but clients must treat an unknown 5xx status as 500 (RFC 9110 section 15). 503
-  // with `Retry-After` shows proxies and clients that they can repeat the request.
+  // Shows that a retry helps. npub.cash has only 500, as which its clients must treat others (RFC 9110 section 15).
   database_unavailable: 503,
   purchase_in_progress: 503,
 };

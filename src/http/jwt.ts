@@ -61,7 +61,6 @@ export class JwtIssuer {
   }
 }
 
-/** A missing header counts as empty. */
 function hashUserAgent(userAgent = ''): string {
   return hash('sha256', userAgent, 'base64url');
 }

@@ -3,9 +3,6 @@
 /** At shutdown, connections are closed after this time, even if a client has not read its response. */
 export const CLIENT_DEADLINE_MS = 4_000;
 
-/** Connections to this server that are not quote sockets. */
-export const MAX_OTHER_CONNECTIONS = 10_000;
-
 /** The long responses that clients have not read yet, in UTF-16 code units: about 90 of the longest lists of quotes. */
 export const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
@@ -33,10 +30,8 @@ export const MAX_COUNTED_PREFIXES = 131_072;
 /** Public keys, or prefixes that requested an expensive route, whose requests are counted. */
 export const MAX_COUNTED_KEYS = 20_000;
 
-/** Quotes on a page of the list. */
-export const MAX_PAGE_SIZE = 50;
+export const MAX_QUOTES_PER_PAGE = 50;
 
-/** Ids in one lookup of quotes. */
 export const MAX_QUOTE_LOOKUP_IDS = 1_000;
 
 /** SQLite takes about 2 ms to add up so many, during which the process does nothing else. */
@@ -48,10 +43,7 @@ export const SOCKET_RATE_WINDOW_SECONDS = 2;
 /** About 400 updates. If more data waits to be sent, the client has stopped reading. */
 export const MAX_SOCKET_SEND_BUFFER_BYTES = 32 * 1024;
 
-/**
- * The commas and opening brackets in a message. A `challenge-response` has two. The limits on requests do not apply to
- * messages, so without this limit, parsing those of 200 sockets could occupy a CPU core.
- */
+/** Commas and opening brackets in a message; a `challenge-response` has two. Limits the time that parsing takes. */
 export const MAX_SOCKET_MESSAGE_ELEMENTS = 100;
 
 export const SOCKET_SERVER_OPTIONS = {

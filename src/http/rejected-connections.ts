@@ -30,11 +30,7 @@ export function handleClientError(error: { code: string }, socket: Socket): void
   }
 }
 
-export function handleWebSocketHandshakeError(
-  error: Error,
-  socket: Socket,
-  request: IncomingMessage,
-): void {
+export function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
   const [status, code] = MALFORMED_REQUEST;
   const format = getErrorFormat(request.url ?? '/');
   sendErrorAndClose(socket, format, [status, code, `${error.message}.`]);

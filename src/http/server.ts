@@ -8,7 +8,7 @@ import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Logger } from '../log.ts';
 import { escapeZapRequestAmpersands } from '../zaps/zap-request.ts';
 import { handleSocketError, isQuoteSocketUpgrade } from './api/quote-socket-server.ts';
-import { ClientRateLimiter } from './client-rate-limiter.ts';
+import { createRateLimitHooks } from './client-rate-limiter.ts';
 import {
   addCommonHooks,
   chooseRequestId,
@@ -17,15 +17,15 @@ import {
 } from './common-hooks.ts';
 import type { HttpContext } from './context.ts';
 import { type ErrorPageSender, registerErrorHandlers, sendError } from './errors.ts';
-import { CLIENT_DEADLINE_MS, MAX_OTHER_CONNECTIONS, SOCKET_SERVER_OPTIONS } from './limits.ts';
+import { CLIENT_DEADLINE_MS, SOCKET_SERVER_OPTIONS } from './limits.ts';
 import {
   handleClientError,
-  handleWebSocketHandshakeError,
+  handleHandshakeError,
   hasPendingResponse,
   recordLatestResponses,
 } from './rejected-connections.ts';
 
-/** Creates the HTTP server without routes. Authenticated routes must add the rate limiter's `limitByPubkey` hook. */
+/** Creates the HTTP server without routes. Authenticated routes must add its `limitByPubkey` hook. */
 export async function createServer(
   context: HttpContext,
   options: {
@@ -35,13 +35,12 @@ export async function createServer(
   },
 ) {
   const { log, limits, monotonicMs } = context;
-  const { trustProxy } = options;
-  const hasTrustedProxy = trustProxy.length > 0;
+  const hasTrustedProxy = options.trustProxy.length > 0;
   const app: FastifyInstance = Fastify({
     loggerInstance: log as FastifyBaseLogger,
     // Fastify would log URLs, which contain secrets. An `onResponse` hook logs the route instead.
     logController: new LogController({ disableRequestLogging: true }),
-    trustProxy: hasTrustedProxy && [...trustProxy],
+    trustProxy: hasTrustedProxy && [...options.trustProxy],
     genReqId: (request) => chooseRequestId(request, hasTrustedProxy),
     // The longest valid body of most routes contains a mint URL.
     bodyLimit: 32 * 1024,
@@ -95,18 +94,18 @@ export async function createServer(
   addCommonHooks(app, context, options.observer);
   limitConnections(app, limits.maxSockets, log);
 
-  const rateLimiter = new ClientRateLimiter(limits, monotonicMs);
+  const { limitByAddress, limitByPubkey } = createRateLimitHooks(limits, monotonicMs);
   await app.register(websocket, {
     options: SOCKET_SERVER_OPTIONS,
     errorHandler: handleSocketError,
   });
-  app.websocketServer.on('wsClientError', handleWebSocketHandshakeError);
+  app.websocketServer.on('wsClientError', handleHandshakeError);
   // Ignores unknown `Expect` headers, for which Node would respond with 417 and no body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
   // Must run after the hook of the WebSocket plugin, which sets `request.ws`: `sendError` needs it.
-  app.addHook('onRequest', rateLimiter.limitByAddress);
+  app.addHook('onRequest', limitByAddress);
   // The plugin only answers preflights. Outside a scope of its own, it would also add headers to all other responses.
   await app.register(async (scope) => {
     await scope.register(cors, {
@@ -117,7 +116,7 @@ export async function createServer(
       strictPreflight: false,
     });
   });
-  return { app, rateLimiter };
+  return { app, limitByPubkey };
 }
 
 /** Removes the scheme and host of a target in absolute form (RFC 9112 section 3.2.2). `*` becomes `/*`, which is a 404. */
@@ -127,11 +126,11 @@ function removeOrigin(target: string): string {
 
 /** Closes connections beyond a limit, so that enough file descriptors remain for connections to mints. */
 function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, log: Logger): void {
-  const isUnlimited = maxQuoteSockets === 0;
-  if (isUnlimited) {
-    return;
+  if (maxQuoteSockets === 0) {
+    return; // No limit.
   }
-  server.maxConnections = maxQuoteSockets + MAX_OTHER_CONNECTIONS;
+  const maxOtherConnections = 10_000;
+  server.maxConnections = maxQuoteSockets + maxOtherConnections;
   server.once('drop', () =>
     log.warn(
       { event: 'connection_limit_reached', connections: server.maxConnections },

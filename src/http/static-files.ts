@@ -21,8 +21,6 @@ const CONTENT_TYPES: Record<string, string> = {
 
 export const IMAGE_EXTENSIONS: readonly string[] = ['svg', 'png', 'webp'];
 
-const compress = promisify(gzip);
-
 export async function createStaticFile(
   content: string | Uint8Array,
   extension: string,
@@ -32,7 +30,7 @@ export async function createStaticFile(
     throw new Error(`files with the extension '${extension}' cannot be served`);
   }
   const buffer = Buffer.from(content);
-  return { contentType, content: buffer, gzippedContent: await compress(buffer) };
+  return { contentType, content: buffer, gzippedContent: await promisify(gzip)(buffer) };
 }
 
 export function sendStaticFile(

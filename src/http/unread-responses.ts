@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { MAX_UNREAD_LENGTH, MIN_COUNTED_RESPONSE_LENGTH } from './limits.ts';
@@ -13,33 +12,28 @@ export function limitUnreadResponses(app: FastifyInstance): void {
   const unreadLengths = new Map<Socket, number>();
   const observedSockets = new WeakSet<Socket>();
 
+  const getLength = (socket: Socket) => unreadLengths.get(socket) ?? 0;
   const setLength = (socket: Socket, length: number) => {
-    totalLength += length - (unreadLengths.get(socket) ?? 0);
-    if (length > 0) {
-      unreadLengths.set(socket, length);
-    } else {
+    totalLength += length - getLength(socket);
+    if (length === 0) {
       unreadLengths.delete(socket);
-    }
-  };
-
-  const add = (socket: Socket, response: ServerResponse, length: number) => {
-    setLength(socket, (unreadLengths.get(socket) ?? 0) + length);
-    response.once('finish', () => {
-      // Nothing is left of a socket that was disconnected.
-      setLength(socket, Math.max(0, (unreadLengths.get(socket) ?? 0) - length));
-    });
-    if (!observedSockets.has(socket)) {
-      observedSockets.add(socket);
-      socket.once('close', () => setLength(socket, 0));
+    } else {
+      unreadLengths.set(socket, length);
     }
   };
 
   app.addHook('onSend', (request, reply, payload, done) => {
     const { socket } = request.raw;
-    const isCounted = typeof payload === 'string' && payload.length >= MIN_COUNTED_RESPONSE_LENGTH;
-    // A closed socket emits no `close` event.
-    if (isCounted && !socket.closed) {
-      add(socket, reply.raw, payload.length);
+    const length = typeof payload === 'string' ? payload.length : 0;
+    // A closed socket emits no further `close` event, so its responses would count for ever.
+    if (length >= MIN_COUNTED_RESPONSE_LENGTH && !socket.closed) {
+      setLength(socket, getLength(socket) + length);
+      // If the socket was disconnected, nothing is left to subtract from.
+      reply.raw.once('finish', () => setLength(socket, Math.max(0, getLength(socket) - length)));
+      if (!observedSockets.has(socket)) {
+        observedSockets.add(socket);
+        socket.once('close', () => setLength(socket, 0));
+      }
       for (const slowestSocket of unreadLengths.keys()) {
         if (totalLength <= MAX_UNREAD_LENGTH) {
           break;

@@ -40,8 +40,10 @@ accepted. After a close, reconnect with exponential backoff.
   },
 };
 
-/** Tests use shorter times than {@link QuoteSocketServer}. */
-export type QuoteSocketTiming = Pick<QuoteSocketOptions, 'authTimeoutMs' | 'heartbeatIntervalMs'>;
+/** Tests replace the times of {@link QuoteSocketServer} by shorter ones. */
+export type QuoteSocketTiming = Partial<
+  Pick<QuoteSocketOptions, 'authTimeoutMs' | 'heartbeatIntervalMs'>
+>;
 
 export class QuoteSocketServer {
   readonly #context: HttpContext;
@@ -52,11 +54,7 @@ export class QuoteSocketServer {
   readonly #connectionsByPrefix = new KeyedCounter();
   #isClosing = false;
 
-  constructor(
-    context: HttpContext,
-    authenticator: Authenticator,
-    timing: Partial<QuoteSocketTiming>,
-  ) {
+  constructor(context: HttpContext, authenticator: Authenticator, timing: QuoteSocketTiming) {
     this.#context = context;
     this.#socketOptions = {
       context,
@@ -126,12 +124,13 @@ export class QuoteSocketServer {
   }
 
   #openQuoteSocket(webSocket: WebSocket, request: FastifyRequest): void {
-    const url = `${this.#context.publicOrigins.getOriginForRequest(request)}${QUOTE_SOCKET_PATH}`;
+    const origin = this.#context.publicOrigins.getOriginForRequest(request);
+    const challengeUrl = `${origin}${QUOTE_SOCKET_PATH}`;
     const { log } = request;
     // The plugin's own error listener would keep the request in memory (ADR 26).
     webSocket.removeAllListeners('error');
     webSocket.on('error', (error) => handleSocketError(error, webSocket, { log }));
-    const quoteSocket = new QuoteSocket(webSocket, { url, method: 'GET' }, this.#socketOptions);
+    const quoteSocket = new QuoteSocket(webSocket, challengeUrl, this.#socketOptions);
     this.#openSockets.add(quoteSocket);
     if (this.#isClosing) {
       closeForRestart(quoteSocket);

@@ -36,11 +36,7 @@ export class QuoteSocket implements QuoteSubscriber {
   /** The payload of the latest ping; null if the client has responded to it. */
   #pendingPing: Buffer | null = null;
 
-  constructor(
-    webSocket: WebSocket,
-    challenge: { url: string; method: string },
-    options: QuoteSocketOptions,
-  ) {
+  constructor(webSocket: WebSocket, challengeUrl: string, options: QuoteSocketOptions) {
     this.#webSocket = webSocket;
     this.#options = options;
     this.#authTimer = setTimeout(
@@ -64,7 +60,7 @@ export class QuoteSocket implements QuoteSubscriber {
       this.#cleanUp();
       options.onClosed(this);
     });
-    this.#send('challenge', challenge);
+    this.#send('challenge', { url: challengeUrl, method: 'GET' });
   }
 
   sendUpdate(quoteId: string): boolean {
@@ -135,8 +131,7 @@ export class QuoteSocket implements QuoteSubscriber {
     }
     this.#messagesInRateWindow += 1;
     const maxMessages = SOCKET_RATE_WINDOW_SECONDS * limits.socketMessagesPerSecond;
-    const hasLimit = maxMessages > 0;
-    if (hasLimit && this.#messagesInRateWindow > maxMessages) {
+    if (maxMessages > 0 && this.#messagesInRateWindow > maxMessages) {
       if (!this.#webSocket.isPaused) {
         this.closeWithError('Too many messages.', POLICY_VIOLATION);
         // One chunk of data may contain ten thousand further messages.
@@ -147,7 +142,6 @@ export class QuoteSocket implements QuoteSubscriber {
     return this.#webSocket.readyState === WebSocket.OPEN;
   }
 
-  /** Returns whether the message was sent. */
   #send(type: string, payload?: unknown): boolean {
     if (this.#webSocket.readyState !== WebSocket.OPEN || !this.#enforceSendBuffer()) {
       return false;

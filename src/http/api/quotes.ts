@@ -9,7 +9,7 @@ import {
   summarisePaidQuotes,
 } from '../../quotes/paid-list-store.ts';
 import type { Routes } from '../context.ts';
-import { MAX_PAGE_SIZE, MAX_QUOTE_LOOKUP_IDS, MAX_SUMMARISED_PAYMENTS } from '../limits.ts';
+import { MAX_QUOTE_LOOKUP_IDS, MAX_QUOTES_PER_PAGE, MAX_SUMMARISED_PAYMENTS } from '../limits.ts';
 import {
   apiErrors,
   jsonBody,
@@ -19,6 +19,8 @@ import {
   successEnvelope,
   unixSeconds,
 } from '../schemas.ts';
+
+const ID_LIST_ERROR = `must be a list of at most ${MAX_QUOTE_LOOKUP_IDS} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`;
 
 /** Contains no fractions and no null, on which some wallets fail. The API of npub.cash has no `comment` and no `tag`. */
 const quoteSchema = z
@@ -64,10 +66,10 @@ const listSchema = {
   querystring: z.object({
     since: queryInteger(0).optional().describe('Only quotes paid later than this (Unix seconds).'),
     limit: queryInteger(1, 1_000)
-      .default(MAX_PAGE_SIZE)
+      .default(MAX_QUOTES_PER_PAGE)
       .meta({
-        default: MAX_PAGE_SIZE,
-        description: `Page size; the response never has more than ${MAX_PAGE_SIZE} quotes.`,
+        default: MAX_QUOTES_PER_PAGE,
+        description: `Page size; the response never has more than ${MAX_QUOTES_PER_PAGE} quotes.`,
       }),
     offset: queryInteger(0)
       .default(0)
@@ -82,16 +84,11 @@ const findSchema = {
   description:
     'Returns those quotes of the quote list whose ids are given, in any order. Leaves out all other ids.',
   body: jsonBody({
-    quoteIds: z
-      .custom<string[]>(
-        isIdList,
-        `must be a list of at most ${MAX_QUOTE_LOOKUP_IDS} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`,
-      )
-      .meta({
-        type: 'array',
-        maxItems: MAX_QUOTE_LOOKUP_IDS,
-        items: { type: 'string', maxLength: MAX_QUOTE_ID_LENGTH },
-      }),
+    quoteIds: z.custom<string[]>(isIdList, ID_LIST_ERROR).meta({
+      type: 'array',
+      maxItems: MAX_QUOTE_LOOKUP_IDS,
+      items: { type: 'string', maxLength: MAX_QUOTE_ID_LENGTH },
+    }),
   }),
   response: {
     200: z
@@ -138,7 +135,7 @@ const summarySchema = {
 export const quoteRoutes: Routes = async (app, { db, clock }) => {
   app.get('/api/v2/wallet/quotes', { schema: listSchema }, async (request) => {
     const { since, offset } = request.query;
-    const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
+    const limit = Math.min(request.query.limit, MAX_QUOTES_PER_PAGE);
     const page = { sinceSeconds: since ?? null, limit, offset };
     const { quotes, total } = await listPaidQuotes(db, request.pubkey, page, clock());
     return {
@@ -158,8 +155,8 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
     const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
     const serialisedQuotes: string[] = [];
     // Between batches, other requests get their turn: reading and serialising a thousand quotes takes long.
-    for (let start = 0; start < ids.length; start += MAX_PAGE_SIZE) {
-      const batch = ids.slice(start, start + MAX_PAGE_SIZE);
+    for (let start = 0; start < ids.length; start += MAX_QUOTES_PER_PAGE) {
+      const batch = ids.slice(start, start + MAX_QUOTES_PER_PAGE);
       const quotes = await findListedQuotes(db, request.pubkey, batch, clock());
       serialisedQuotes.push(...quotes.map((quote) => JSON.stringify(renderQuote(quote))));
       await yieldToEventLoop();

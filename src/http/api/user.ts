@@ -103,9 +103,8 @@ export const userRoutes: Routes = async (app, context) => {
   );
 
   app.get('/api/v2/user/addresses', { schema: listAddressesSchema }, async (request) => {
-    const recipient = await recipients.getByPubkey(request.pubkey);
     // The username comes before the npub.
-    const localParts = listLocalParts(recipient).toReversed();
+    const localParts = listLocalParts(await recipients.getByPubkey(request.pubkey)).toReversed();
     const hosts = new Set(publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)));
     const addresses = [...hosts].flatMap((host) => localParts.map((part) => `${part}@${host}`));
     return success({ addresses });

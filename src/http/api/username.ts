@@ -43,8 +43,8 @@ const checkSchema = {
 
 /** `GET /api/v2/names/{name}` is public, because an attempt to buy the name reveals as much. */
 export const nameRoutes: Routes = async (app, { usernames }) => {
-  const options = { schema: checkSchema, config: { rateLimitCategory: 'nameLookups' } } as const;
-  app.get('/api/v2/names/:name', options, async (request, reply) => {
+  const config = { rateLimitCategory: 'nameLookups' } as const;
+  app.get('/api/v2/names/:name', { schema: checkSchema, config }, async (request, reply) => {
     const { name, obstacle } = await checkUsernameAvailability(usernames, request.params.name);
     reply.header('cache-control', 'no-store');
     return success({
@@ -87,11 +87,8 @@ const buySchema = {
 
 export const usernameRoutes: Routes = async (app, context) => {
   const { recipients, usernames } = context;
-  const options = {
-    schema: buySchema,
-    config: { rateLimitCategory: 'usernamePurchases' },
-  } as const;
-  app.post('/api/v2/user/username', options, async (request, reply) => {
+  const config = { rateLimitCategory: 'usernamePurchases' } as const;
+  app.post('/api/v2/user/username', { schema: buySchema, config }, async (request, reply) => {
     const { pubkey, body, headers } = request;
     const result = await registerUsername(usernames, {
       pubkey,

@@ -29,7 +29,6 @@ const SWAGGER_UI_HTML = `<!doctype html>
 </html>
 `;
 
-/** Only GET requests can be tried on the page. */
 const SWAGGER_UI_INIT_SCRIPT = `SwaggerUIBundle({
   url: '${OPENAPI_PATH}',
   dom_id: '#swagger-ui',
@@ -43,9 +42,7 @@ const SWAGGER_UI_INIT_SCRIPT = `SwaggerUIBundle({
 
 const readAsset = (name: string) => readFile(new URL(name, SWAGGER_UI_ASSETS_URL));
 
-type ReadContent = () => Promise<string | Buffer>;
-
-const SWAGGER_UI_FILES: readonly [path: string, extension: string, readContent: ReadContent][] = [
+const FILES: readonly [path: string, extension: string, read: () => Promise<string | Buffer>][] = [
   ['/docs', 'html', async () => SWAGGER_UI_HTML],
   ['/docs/show.js', 'js', async () => SWAGGER_UI_INIT_SCRIPT],
   ['/docs/index.css', 'css', () => readAsset('index.css')],
@@ -65,10 +62,10 @@ export const docsRoutes: FastifyPluginAsync = async (app) => {
     return reply.type('application/json; charset=utf-8').send(openApiJson);
   });
 
-  for (const [path, extension, readContent] of SWAGGER_UI_FILES) {
+  for (const [path, extension, read] of FILES) {
     let file: StaticFile | null = null;
     app.get(path, { config: rateLimitConfig }, async (request, reply) => {
-      file ??= await createStaticFile(await readContent(), extension);
+      file ??= await createStaticFile(await read(), extension);
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,
         'referrer-policy': 'no-referrer',

@@ -5,10 +5,7 @@ export const READY_PATH = '/health/ready';
 /** Supervisors send many requests from one address. */
 const rateLimitConfig = { isRateLimitExempt: true } as const;
 
-/**
- * A process is ready even if mints do not respond, because other processes could not reach them either. The responses
- * contain no versions and counts, because both routes are public.
- */
+/** Readiness ignores mints, which other processes could not reach either. Both routes are public, so they say no more. */
 export const healthRoutes: Routes = async (app, { readiness }) => {
   app.get('/health/live', { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');

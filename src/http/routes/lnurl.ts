@@ -154,7 +154,6 @@ export const lnurlRoutes: Routes = async (app, context) => {
     if (quote === null) {
       throw new RequestError('invalid', 'Not found');
     }
-    // INFLIGHT is not settled.
     const settled = quote.state === 'PAID' || quote.state === 'ISSUED';
     return { status: 'OK' as const, settled, preimage: null, pr: quote.request };
   });

@@ -28,12 +28,11 @@ async function readBrowserFiles(): Promise<Iterable<[string, Uint8Array]>> {
     const script = await import('../../../scripts/build-web.ts');
     return script.bundleBrowserFiles();
   }
-  const names = await readdir(PREBUILT_DIRECTORY);
-  const readPrebuiltFile = async (name: string): Promise<[string, Uint8Array]> => [
-    name,
-    await readFile(path.join(PREBUILT_DIRECTORY, name)),
-  ];
-  return Promise.all(names.map(readPrebuiltFile));
+  const files = new Map<string, Uint8Array>();
+  for (const name of await readdir(PREBUILT_DIRECTORY)) {
+    files.set(name, await readFile(path.join(PREBUILT_DIRECTORY, name)));
+  }
+  return files;
 }
 
 function canResolve(specifier: string): boolean {

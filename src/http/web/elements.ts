@@ -25,7 +25,7 @@ export function QrCode({ text, label }: { text: string; label: string }) {
     return html`<p class="hint">This text is too long for a QR code.</p>`;
   }
   // Scanners need a white border of four modules (ISO 18004).
-  const rows: boolean[][] = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
+  const rows = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
   const viewBox = `0 0 ${rows.length} ${rows.length}`;
   return html`
     <svg class="qr" role="img" aria-label=${label} viewBox=${viewBox} shape-rendering="crispEdges">
@@ -37,10 +37,8 @@ export function QrCode({ text, label }: { text: string; label: string }) {
 /** Returns an SVG path with one rectangle for each run of dark modules. */
 function drawRow(modules: readonly boolean[], y: number): string {
   const row = modules.map((isDark) => (isDark ? '1' : '0')).join('');
-  const darkRuns = row.matchAll(/1+/g);
-  return [...darkRuns]
-    .map(({ index: x, 0: { length } }) => `M${x} ${y}h${length}v1h-${length}z`)
-    .join('');
+  const runs = [...row.matchAll(/1+/g)];
+  return runs.map(({ index: x, 0: { length } }) => `M${x} ${y}h${length}v1h-${length}z`).join('');
 }
 
 interface CopyableTextProps {

@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
+import type { PageError } from '../errors.ts';
 import { sendPage } from './layout.ts';
 
 const TITLES: Record<number, string> = {
@@ -10,11 +11,8 @@ const TITLES: Record<number, string> = {
 };
 
 /** Explains an error to a person. The text of a 404 is the same for unknown pages and unknown or blocked recipients. */
-export function sendErrorPage(
-  reply: FastifyReply,
-  siteName: string,
-  { status, message }: { status: number; message: string },
-): void {
+export function sendErrorPage(reply: FastifyReply, siteName: string, error: PageError): void {
+  const { status, message } = error;
   const isTemporary = status === 429 || status >= 500;
   const title = TITLES[status] ?? 'Something went wrong';
   const content = html`

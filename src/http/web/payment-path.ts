@@ -17,13 +17,10 @@ export function findPaymentPath(
     };
   }
   const { kind } = parseRecipientAddress(localPart);
-  switch (kind) {
-    case 'pubkey':
-    case 'name':
-      return { path: `/${localPart.toLowerCase()}` };
-    case 'invalid_npub':
-      return { problem: 'This npub is not valid. Check that it is complete.' };
-    default:
-      return { problem: 'This is neither a username nor an npub.' };
+  if (kind === 'pubkey' || kind === 'name') {
+    return { path: `/${localPart.toLowerCase()}` };
   }
+  return kind === 'invalid_npub'
+    ? { problem: 'This npub is not valid. Check that it is complete.' }
+    : { problem: 'This is neither a username nor an npub.' };
 }

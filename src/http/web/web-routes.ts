@@ -46,9 +46,11 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
   return { ...(await loadBranding(settings)), signerRelay: settings.signerRelay };
 }
 
-/** An empty text if the form lacks the field. */
 const formField = z.string().default('');
-const paymentParams = z.object({ address: z.string() });
+const params = z.object({ address: z.string() });
+const invoiceParams = params.extend({ token: z.string() });
+const recipientForm = jsonBody({ recipient: formField });
+const paymentForm = jsonBody({ amount: formField, comment: formField });
 
 /** The pages for people. Forms create invoices like the LNURL route, and scripts call the public API. */
 export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPages }> = async (
@@ -57,7 +59,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 ) => {
   const { publicOrigins } = context;
   const { siteName } = web;
-  const rateLimitConfig = { rateLimitCategory: 'pages' } as const;
+  const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
   // Errors have no ETag, so that clients that are not browsers get the same response as without the web pages.
   app.addHook('onSend', async (_request, reply) => {
@@ -84,21 +86,17 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPage(reply, siteName, page);
   };
 
-  app.get('/', { config: rateLimitConfig }, (request, reply) => sendHomePage(request, reply, null));
+  app.get('/', { config }, (request, reply) => sendHomePage(request, reply, null));
 
-  app.post(
-    '/',
-    { config: rateLimitConfig, schema: { body: jsonBody({ recipient: formField }) } },
-    async (request, reply) => {
-      const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
-      const result = findPaymentPath(request.body.recipient, hosts);
-      return 'path' in result
-        ? reply.redirect(result.path, 303)
-        : sendHomePage(request, reply.code(400), result.problem);
-    },
-  );
+  app.post('/', { config, schema: { body: recipientForm } }, async (request, reply) => {
+    const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
+    const result = findPaymentPath(request.body.recipient, hosts);
+    return 'path' in result
+      ? reply.redirect(result.path, 303)
+      : sendHomePage(request, reply.code(400), result.problem);
+  });
 
-  app.get('/account', { config: rateLimitConfig }, async (_request, reply) =>
+  app.get('/account', { config }, async (_request, reply) =>
     sendPage(reply, siteName, accountPage(web.signerRelay, context.allowPrivateNetworks)),
   );
 
@@ -112,17 +110,14 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPage(reply, siteName, paymentPage(payee, { ...range, maxCommentLength, ...form }));
   };
 
-  const paymentOptions = { config: rateLimitConfig, schema: { params: paymentParams } };
-  app.get('/:address', paymentOptions, async (request, reply) => {
+  app.get('/:address', { config, schema: { params } }, async (request, reply) => {
     const payee = await resolvePayee(request, request.params.address, context);
     return sendPaymentPage(reply, payee, { amount: '', comment: '', problem: null });
   });
 
-  const paymentForm = jsonBody({ amount: formField, comment: formField });
-
   app.post(
     '/:address',
-    { config: rateLimitConfig, schema: { params: paymentParams, body: paymentForm } },
+    { config, schema: { params, body: paymentForm } },
     async (request, reply) => {
       const { amount, comment } = request.body;
       const payee = await resolvePayee(request, request.params.address, context);
@@ -144,7 +139,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.get(
     '/:address/invoice/:token',
-    { config: rateLimitConfig, schema: { params: paymentParams.extend({ token: z.string() }) } },
+    { config, schema: { params: invoiceParams } },
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, context);
@@ -250,9 +245,8 @@ async function issueWebInvoice(
     receiptRefusal: null,
   };
   const prefixes = toAddressPrefixes(request.ip);
-  const amountMsat = amountSat * MSAT_PER_SAT;
-  const { verifyToken } = await issueInvoice(invoices, { recipient, amountMsat, prefixes, text });
-  return verifyToken;
+  const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, text };
+  return (await issueInvoice(invoices, order)).verifyToken;
 }
 
 function notFoundError(): RequestError {

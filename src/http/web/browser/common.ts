@@ -2,7 +2,6 @@ import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from '../secr
 
 // What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys.
 
-/** Throws if the page has no such element. */
 export function getElement<Type extends Element>(id: string, type: new () => Type): Type {
   const element = document.getElementById(id);
   if (!(element instanceof type)) {

@@ -36,7 +36,7 @@ interface ApiResponse<Data> {
 }
 
 interface ApiRequest {
-  method?: 'POST' | 'PATCH';
+  method?: 'GET' | 'POST' | 'PATCH';
   body?: object;
   headers?: Record<string, string>;
 }
@@ -59,15 +59,15 @@ export class ApiClient {
     return readResponse(response.status === 401 ? await this.#send(path, options) : response);
   }
 
-  async #send(path: string, { method, body, headers }: ApiRequest): Promise<Response> {
+  async #send(path: string, { method = 'GET', body, headers }: ApiRequest): Promise<Response> {
     this.#token ??= this.#requestToken();
     const token = this.#token;
     // The token is awaited before the timeout starts, because the signer may take longer.
     const authorization = `Bearer ${await token}`;
-    const isRead = method === undefined;
     const response = await fetch(path, {
+      method,
       // A change has no timeout, after which it would be unknown whether the change was made.
-      ...(isRead ? { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) } : { method }),
+      signal: method === 'GET' ? AbortSignal.timeout(RESPONSE_TIMEOUT_MS) : null,
       headers: {
         authorization,
         ...(body !== undefined && { 'content-type': 'application/json' }),

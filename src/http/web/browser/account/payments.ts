@@ -23,10 +23,8 @@ export const STATE_TEXTS: Record<Payment['state'], string> = {
 };
 
 /** Returns the payer's text, and the zapper's key if the payment is a zap; each is empty if there is none. */
-export function readPayerNote({ comment = '', zapRequest }: Payment): {
-  comment: string;
-  npub: string;
-} {
+export function readPayerNote(payment: Payment): { comment: string; npub: string } {
+  const { comment = '', zapRequest } = payment;
   if (zapRequest === undefined) {
     return { comment, npub: '' };
   }

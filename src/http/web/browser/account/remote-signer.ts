@@ -23,7 +23,7 @@ export async function connectToBunker(
   signal: AbortSignal,
 ): Promise<SignEvent> {
   const bunker = openBunker(pointer, signal);
-  const signEvent = createSignEvent(bunker, signal);
+  const signEvent = signUntilAborted(bunker, signal);
   const params = [pointer.pubkey, pointer.secret ?? '', PERMISSIONS.join(',')];
   await waitForResponse(bunker.sendRequest('connect', params), signal);
   return signEvent;
@@ -63,7 +63,7 @@ export function inviteSigner(
     throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
   });
   const connected = waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
-  return { uri, connected: connected.then((bunker) => createSignEvent(bunker, signal)) };
+  return { uri, connected: connected.then((bunker) => signUntilAborted(bunker, signal)) };
 }
 
 function openPool(signal: AbortSignal): SimplePool {
@@ -73,16 +73,12 @@ function openPool(signal: AbortSignal): SimplePool {
   return pool;
 }
 
-/** The signal closes the connection to the signer. */
-function createSignEvent(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
+function signUntilAborted(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
   signal.addEventListener('abort', () => void bunker.close());
   return (template) => waitForResponse(bunker.signEvent(template), signal);
 }
 
-function waitForResponse<Response>(
-  response: Promise<Response>,
-  signal: AbortSignal,
-): Promise<Response> {
+function waitForResponse<Result>(response: Promise<Result>, signal: AbortSignal): Promise<Result> {
   const explainedResponse = response.catch((error: unknown) => {
     if (error instanceof AggregateError) {
       const reason = describeReason(error.errors[0]);

@@ -37,7 +37,6 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     }
   };
   const signIn = useAction(connectAndSignIn);
-  // Another action, because the form shows its own problem.
   const bunkerSignIn = useAction(connectAndSignIn);
 
   const withExtension: Connect = (signal, show) => {
