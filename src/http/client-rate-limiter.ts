@@ -42,8 +42,8 @@ type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => number) {
   const createLimiter = (maxPerMinute: number, maxKeys = MAX_COUNTED_KEYS) =>
     new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);
-  const createLimiters = (maxKeysOfAllRequests: number): Limiters => ({
-    requests: createLimiter(limits.requestsPerMinute, maxKeysOfAllRequests),
+  const createLimiters = (maxRequestKeys: number): Limiters => ({
+    requests: createLimiter(limits.requestsPerMinute, maxRequestKeys),
     settingChanges: createLimiter(limits.settingChangesPerMinute),
     usernamePurchases: createLimiter(limits.usernamePurchasesPerMinute),
     documents: createLimiter(ROUTE_REQUESTS_PER_MINUTE.documents),

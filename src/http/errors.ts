@@ -69,7 +69,7 @@ function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';
 }
 
-/** `verify` is `lnurl` with one message for all invalid requests; `any` has all fields, if the path cannot be read. */
+/** `verify` is `lnurl` with one message for invalid requests. `any`, for unreadable paths, has the fields of all. */
 export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
 export function getErrorFormat(url: string): ErrorFormat {
@@ -158,7 +158,7 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   name_taken: 409,
   name_not_for_sale: 400,
   token_not_used: 409,
-  // Shows that a retry helps. npub.cash has only 500, as which its clients must treat others (RFC 9110 section 15).
+  // npub.cash returns only 500. Its clients treat 503 as 500 (RFC 9110 section 15); others know that a retry helps.
   database_unavailable: 503,
   purchase_in_progress: 503,
 };

@@ -3,7 +3,7 @@
 /** At shutdown, connections are closed after this time, even if a client has not read its response. */
 export const CLIENT_DEADLINE_MS = 4_000;
 
-/** The long responses that clients have not read yet, in UTF-16 code units: about 90 of the longest lists of quotes. */
+/** The total length of unread responses, in UTF-16 code units. About 90 of the longest lists of quotes fit. */
 export const MAX_UNREAD_LENGTH = 64 * 1024 * 1024;
 
 /** Shorter responses are not counted: they fit into the buffers of the operating system, or take little memory. */
@@ -24,7 +24,7 @@ export const ROUTE_REQUESTS_PER_MINUTE = {
   pages: 120,
 } as const;
 
-/** Address prefixes with counted requests. The owner of an IPv6 /32 needs 27 s to evict those that send none meanwhile. */
+/** Address prefixes whose requests are counted. The owner of an IPv6 /32 needs 27 s to evict one without new requests. */
 export const MAX_COUNTED_PREFIXES = 131_072;
 
 /** Public keys, or prefixes that requested an expensive route, whose requests are counted. */
@@ -37,7 +37,7 @@ export const MAX_QUOTE_LOOKUP_IDS = 1_000;
 /** SQLite takes about 2 ms to add up so many, during which the process does nothing else. */
 export const MAX_SUMMARISED_PAYMENTS = 2_000;
 
-/** The rate limit of a socket applies to this time, because a wallet that wakes up sends several messages together. */
+/** Messages of a socket are counted for this time, because a wallet that wakes up sends several at once. */
 export const SOCKET_RATE_WINDOW_SECONDS = 2;
 
 /** About 400 updates. If more data waits to be sent, the client has stopped reading. */

@@ -51,7 +51,7 @@ type Rejection = [status: number, code: ErrorCode, message: string];
 
 const MALFORMED_REQUEST: Rejection = [400, 'invalid', 'The request is not valid HTTP.'];
 
-/** By the code of Node's error. */
+/** The response to each error code of Node. */
 const REJECTIONS: Record<string, Rejection> = {
   HPE_HEADER_OVERFLOW: [431, 'too_large', 'The request’s headers are too large.'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'timeout', 'The request took too long to arrive.'],

@@ -60,8 +60,8 @@ export async function createServer(
       // Overrides NODE_OPTIONS: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      // Node enforces no timeouts on upgraded connections, so only quote sockets are upgraded: not during the shutdown,
-      // and not while an earlier request on the same connection waits for its response.
+      // Node enforces no timeouts on upgraded connections, so only quote sockets are upgraded. None are upgraded during
+      // the shutdown, or while an earlier request on the same connection waits for its response.
       shouldUpgradeCallback: (request) =>
         isQuoteSocketUpgrade(request) &&
         app.server.listening &&
@@ -147,7 +147,8 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   app.server.listen({ host, port, backlog: 4_096 });
   await once(app.server, 'listening');
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
+  const hostname = family === 'IPv6' ? `[${address}]` : address;
+  return `http://${hostname}:${chosenPort}`;
 }
 
 /** Stops listening, and closes each connection after its pending response, or after {@link CLIENT_DEADLINE_MS}. */

@@ -102,6 +102,7 @@ export class QuoteSocketServer {
     const { maxSockets, maxSocketsPerAddress } = this.#context.limits;
     const prefixes = toAddressPrefixes(request.ip);
     const counts = prefixes.map(({ key }) => this.#connectionsByPrefix.get(key));
+    // The more sockets are open, the smaller is the part of its limit that an address may use.
     const share = computeShare(this.#connectionCount, maxSockets);
     // Dead connections are closed within two heartbeat intervals.
     const retryAfterMs = 60_000;

@@ -154,7 +154,7 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
   app.post('/api/v2/wallet/quotes/missing', findOptions, async (request, reply) => {
     const ids = [...new Set(request.body.quoteIds)].filter(isQuoteId);
     const serialisedQuotes: string[] = [];
-    // Between batches, other requests get their turn: reading and serialising a thousand quotes takes long.
+    // Reading and serialising a thousand quotes takes long. Other requests get their turn between the batches.
     for (let start = 0; start < ids.length; start += MAX_QUOTES_PER_PAGE) {
       const batch = ids.slice(start, start + MAX_QUOTES_PER_PAGE);
       const quotes = await findListedQuotes(db, request.pubkey, batch, clock());
@@ -162,8 +162,7 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
       await yieldToEventLoop();
     }
     reply.type('application/json; charset=utf-8');
-    // Unlike other responses, this one has no `data`, because cdk wallets read `quotes`. The cast is needed because the
-    // schema describes an object, which is serialised here already.
+    // cdk wallets read `quotes` outside of `data`. The cast is needed because the object is serialised already.
     return reply.send(`{"error":false,"quotes":[${serialisedQuotes.join(',')}]}` as never);
   });
 

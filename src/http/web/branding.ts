@@ -8,7 +8,7 @@ export interface BrandingSettings {
   siteName: string;
   /** Null for the default logo. */
   logoFile: string | null;
-  /** Such as `#a51d24`. */
+  /** `#rrggbb`. */
   accentColor: string;
 }
 

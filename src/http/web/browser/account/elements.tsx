@@ -87,7 +87,7 @@ export function FieldForm(props: FieldFormProps) {
   );
 }
 
-/** Runs an action of the user, unless it is running already. A text that the action returns tells its success. */
+/** Runs an action of the user, unless it is running already. If the action returns a text, `success` contains it. */
 export function useAction<Arguments extends unknown[]>(
   action: (...args: Arguments) => Promise<unknown>,
   describe = describeProblem,

@@ -4,7 +4,7 @@ import { Button, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
 
-/** Connects to a signer. Meanwhile, `show` tells the user what to do. */
+/** Connects to a signer. Calls `show` with what the user has to do meanwhile. */
 type Connect = (
   signal: AbortSignal,
   show: (waitingFor: WaitingFor) => void,

@@ -15,7 +15,7 @@ export class SignerError extends Error {}
 /** The user may have to unlock the signer, or to find the phone. */
 const SIGNER_TIMEOUT_MS = 120_000;
 
-/** Waits until the timeout or the signal, whose reason must be a SignerError. Throws SignerError. */
+/** Waits for a response until the timeout, or until the signal aborts with a SignerError. Throws SignerError. */
 export async function waitForSigner<Response>(
   signerName: string,
   response: Promise<Response>,

@@ -30,7 +30,7 @@ interface PaymentsState {
   status: 'connecting' | 'live' | 'reconnecting' | 'paused';
   problem: string | null;
   page: PaymentsPage | null;
-  /** How many new payments the latest poll with any has found; 0 if there was none. */
+  /** How many new payments the last poll found that found any; 0 if none has. */
   arrivedCount: number;
 }
 

@@ -10,7 +10,7 @@ export function usePurchase({ api, user, onUserChange }: Session) {
   const [order, setOrder] = useState<{ name: string; request: string } | null>(null);
   const [success, setSuccess] = useState<string | null>(null);
 
-  /** Throws if the user does not own the name afterwards. The first request for payment is no error: it is the order. */
+  /** Throws if the user does not own the name afterwards, except if the server asks for payment and got no token. */
   const buy = async (name: string, token: string | null) => {
     setSuccess(null);
     try {
@@ -36,8 +36,8 @@ export function usePurchase({ api, user, onUserChange }: Session) {
       if (request !== null) {
         setOrder({ name: name.toLowerCase(), request });
       }
-      const isFirstRequest = request !== null && token === null;
-      if (!isFirstRequest) {
+      const isOrder = request !== null && token === null;
+      if (!isOrder) {
         throw error;
       }
     }
