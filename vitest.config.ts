@@ -34,7 +34,10 @@ const SHARED_PROCESSES: ReadonlySet<string> = new Set([
 ]);
 
 /** What these acceptance tests check does not depend on the database, or they start processes on SQLite. */
-const ONLY_ON_SQLITE = ['demo', 'doctor-start', 'openapi', 'shop', 'web-pages'];
+const ONLY_ON_SQLITE = [
+  ...['authentication', 'demo', 'doctor-start', 'error-responses', 'http-connections', 'openapi'],
+  ...['rate-limits', 'shop', 'socket-limits', 'web-pages'],
+];
 
 /** Those whose tests measure delays, memory and processor time, so that nothing else may run at the same time. */
 const MEASURING = 'load';

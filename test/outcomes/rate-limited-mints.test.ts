@@ -2,7 +2,12 @@ import { describe, expect, it } from 'vitest';
 import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
 import type { SentResponse } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  createTestEnvironment,
+  setMint,
+  type TestEnvironment,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { listInvoiceTimes, simulatePayers, TRUST_PROXY_ENV } from './payer-simulation.ts';
 import { TEN_TIMES_FASTER } from './time-scale.ts';
 
@@ -56,11 +61,27 @@ describe('a mint that allows 20 requests per minute in an elastic window', () =>
     },
     TEST_TIMEOUT_MS,
   );
+
+  it.concurrent(
+    'creates 6 invoices per minute on average with two processes',
+    async () => {
+      // The rate limiter shares nothing between processes, so they do not need the same database.
+      const second = await createTestEnvironment({
+        env: TRUST_PROXY_ENV,
+        overrides: time.serviceOverrides,
+      });
+      const load = { payersPerMinute: 30, environments: [environment, second] };
+      const { invoicesPerMinute } = await measureInvoices({ requestsPerWindow: 20 }, load, 0);
+      await second.close();
+      expect(invoicesPerMinute).toBeGreaterThanOrEqual(6);
+    },
+    TEST_TIMEOUT_MS,
+  );
 });
 
 async function measureInvoices(
   rateLimit: RateLimit,
-  load: { payersPerMinute: number; addressCount: number },
+  load: { payersPerMinute: number; addressCount?: number; environments?: TestEnvironment[] },
   learningMinutes: number,
 ) {
   const responses: SentResponse[] = [];
@@ -69,18 +90,18 @@ async function measureInvoices(
     onResponse: (response) => responses.push(response),
   });
   try {
-    const wallet = environment.newWallet();
-    await setMint(wallet, mint.url);
+    const { environments = [environment], ...payerLoad } = load;
     const measuredFrom = time.nowSeconds() + learningMinutes * MINUTE_SECONDS;
     const measuredUntil = measuredFrom + MEASURED_MINUTES * MINUTE_SECONDS;
-    const payers = await simulatePayers({
-      time,
-      service: environment.service,
-      recipients: [wallet],
-      minutes: learningMinutes + MEASURED_MINUTES,
-      ...load,
-    });
-    const invoiceTimes = listInvoiceTimes(payers, measuredFrom, measuredUntil);
+    const minutes = learningMinutes + MEASURED_MINUTES;
+    const payers = await Promise.all(
+      environments.map(async ({ service, newWallet }) => {
+        const wallet = newWallet();
+        await setMint(wallet, mint.url);
+        return await simulatePayers({ time, service, recipients: [wallet], minutes, ...payerLoad });
+      }),
+    );
+    const invoiceTimes = listInvoiceTimes(payers.flat(), measuredFrom, measuredUntil);
     return {
       invoicesPerMinute: invoiceTimes.length / MEASURED_MINUTES,
       longestGapSeconds: findLongestGapSeconds([measuredFrom, ...invoiceTimes, measuredUntil]),

@@ -125,14 +125,6 @@ describe('RouteRateLimiter at a mint that allows 20 requests a minute', () => {
     },
   );
 
-  it.each(['sliding', 'elastic'] as const)(
-    'shares a %s window with a second process',
-    (windowKind) => {
-      const load = { windowKind, payersPerMinute: 60, processes: 2, minutes: 30 };
-      expect(simulate(load).invoices / 30).toBeGreaterThanOrEqual(6);
-    },
-  );
-
   it('uses a limit that is raised to 60', () => {
     const load = { windowKind: 'sliding', payersPerMinute: 90, raisedLimit: 60 } as const;
     const before = simulate({ ...load, minutes: 10 }).invoices;
@@ -208,15 +200,14 @@ interface Load {
   raisedLimit?: number;
   strayShare?: number;
   payersPerMinute: number;
-  processes?: number;
   minutes: number;
 }
 
 const STEP_MS = 100;
 const LATENCY_MS = 300;
 
-/** Payers come at a constant rate, to one process after the other, and wait for up to 8 seconds. */
-function simulate({ strayShare = 0, payersPerMinute, processes = 1, minutes, ...load }: Load) {
+/** Payers come at a constant rate, and wait for up to 8 seconds. */
+function simulate({ strayShare = 0, payersPerMinute, minutes, ...load }: Load) {
   let nowMs = MINUTE_MS;
   let strays = 0;
   let payers = 0;
@@ -238,39 +229,35 @@ function simulate({ strayShare = 0, payersPerMinute, processes = 1, minutes, ...
     strays -= Number(isStray);
     return isStray || mint.countRequest('create') !== null;
   };
-  const limiters = Array.from({ length: processes }, () => ({
-    limiter: new RouteRateLimiter(RATE_LIMITER_TIMING),
-    waitingSinceMs: [] as number[],
-    inFlightSinceMs: [] as number[],
-  }));
+  const limiter = new RouteRateLimiter(RATE_LIMITER_TIMING);
+  const waitingSinceMs: number[] = [];
+  const inFlightSinceMs: number[] = [];
   for (; nowMs < (minutes + 1) * MINUTE_MS; nowMs += STEP_MS) {
     while (payers < ((nowMs - MINUTE_MS) * payersPerMinute) / MINUTE_MS) {
-      limiters[payers % processes]?.waitingSinceMs.push(nowMs);
+      waitingSinceMs.push(nowMs);
       payers += 1;
     }
-    for (const { limiter, waitingSinceMs, inFlightSinceMs } of limiters) {
-      while (nowMs - (inFlightSinceMs[0] ?? nowMs) >= LATENCY_MS) {
-        const sentAtMs = inFlightSinceMs.shift() ?? 0;
-        const result = isRefused() ? REFUSED : ACCEPTED;
-        limiter.recordEnd();
-        limiter.recordResult({ sentAtMs, addressGroup: null }, result, nowMs);
-        invoices += Number(result === ACCEPTED);
-        refusals += Number(result === REFUSED);
-        if (result === REFUSED) {
-          waitingSinceMs.unshift(sentAtMs);
-        }
+    while (nowMs - (inFlightSinceMs[0] ?? nowMs) >= LATENCY_MS) {
+      const sentAtMs = inFlightSinceMs.shift() ?? 0;
+      const result = isRefused() ? REFUSED : ACCEPTED;
+      limiter.recordEnd();
+      limiter.recordResult({ sentAtMs, addressGroup: null }, result, nowMs);
+      invoices += Number(result === ACCEPTED);
+      refusals += Number(result === REFUSED);
+      if (result === REFUSED) {
+        waitingSinceMs.unshift(sentAtMs);
       }
-      const waitMs = limiter.getWaitMs(nowMs);
-      const isTooLong = (sinceMs: number) =>
-        nowMs + (Number.isFinite(waitMs) ? waitMs : 0) - sinceMs > MAX_WAIT_MS;
-      while (waitingSinceMs[0] !== undefined && isTooLong(waitingSinceMs[0])) {
-        waitingSinceMs.shift();
-      }
-      while (waitingSinceMs.length > 0 && limiter.getWaitMs(nowMs) === 0) {
-        waitingSinceMs.shift();
-        limiter.recordSent();
-        inFlightSinceMs.push(nowMs);
-      }
+    }
+    const waitMs = limiter.getWaitMs(nowMs);
+    const isTooLong = (sinceMs: number) =>
+      nowMs + (Number.isFinite(waitMs) ? waitMs : 0) - sinceMs > MAX_WAIT_MS;
+    while (waitingSinceMs[0] !== undefined && isTooLong(waitingSinceMs[0])) {
+      waitingSinceMs.shift();
+    }
+    while (waitingSinceMs.length > 0 && limiter.getWaitMs(nowMs) === 0) {
+      waitingSinceMs.shift();
+      limiter.recordSent();
+      inFlightSinceMs.push(nowMs);
     }
   }
   return { invoices, refusals };
