@@ -1,13 +1,13 @@
 import { bech32 } from '@scure/base';
 
-/** The scheme may be missing, because browsers hide it. The host begins with a letter or digit, or is an IPv6 address. */
+/** Matches a host and a path. The scheme may be missing, because browsers hide it. The host may be an IPv6 address. */
 const URL_PATTERN =
   /^(?:(?:https?|lnurlp):\/\/)?([\w[][^/?#@]*)\/(?:\.well-known\/lnurlp\/)?([^/?#]*)/i;
 
 /**
- * Parses what people enter for a Lightning address: a username or an npub, also after an `@`; an address (LUD-16);
- * these with the scheme `nostr:` or `lightning:` (NIP-21, LUD-01); the URL of a payment page; an LNURL (LUD-01, LUD-17).
- * Validates neither part. The host includes the port, in lower case.
+ * Parses what people enter for a Lightning address: a username, `@username`, an npub, an address (LUD-16), the URL of a
+ * payment page, or an LNURL (LUD-01, LUD-17), each with or without `nostr:` or `lightning:` (NIP-21, LUD-01). Validates
+ * neither part. The host is in lower case and includes the port.
  */
 export function parseAddressInput(text: string): { localPart: string; host: string | null } {
   const withoutScheme = text.trim().replace(/^(?:nostr|lightning):(?:\/\/)?/i, '');
@@ -17,8 +17,10 @@ export function parseAddressInput(text: string): { localPart: string; host: stri
     const [, host = '', localPart = ''] = url;
     return { localPart, host: host.toLowerCase() };
   }
-  const [localPart = '', ...hostParts] = address.split('@');
-  return { localPart, host: hostParts.length === 0 ? null : hostParts.join('@').toLowerCase() };
+  const atIndex = address.indexOf('@');
+  return atIndex === -1
+    ? { localPart: address, host: null }
+    : { localPart: address.slice(0, atIndex), host: address.slice(atIndex + 1).toLowerCase() };
 }
 
 /** Returns the URL in an LNURL (LUD-01), and any other text unchanged. */

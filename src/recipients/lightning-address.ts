@@ -8,7 +8,7 @@ export type RecipientAddress =
   | { kind: 'pubkey'; pubkey: string }
   | { kind: 'name'; name: string }
   | { kind: 'invalid_npub' }
-  | { kind: 'unknown' };
+  | { kind: 'invalid_name' };
 
 /**
  * Parses the part of a Lightning address before the `@` (LUD-16), in upper or lower case, with or without a tag. Rejects
@@ -22,17 +22,18 @@ export function parseRecipientAddress(localPart: string): RecipientAddress {
     return pubkey === null ? { kind: 'invalid_npub' } : { kind: 'pubkey', pubkey };
   }
   const name = parseUsername(account);
-  return name === null ? { kind: 'unknown' } : { kind: 'name', name };
+  return name === null ? { kind: 'invalid_name' } : { kind: 'name', name };
 }
 
 const TAGGED_LOCAL_PART = /^([^+]*)\+([a-z0-9._+-]{1,64})$/i;
 
-/** Splits `alice+shop` into account and tag (LUD-16). An account with a `+`, from an invalid tag, does not exist. */
+/** Splits `alice+shop` into account and tag (LUD-16). An invalid tag stays in the account, which then does not exist. */
 export function splitAddressTag(localPart: string): { account: string; tag: string | null } {
   const [, account = localPart, tag = null] = TAGGED_LOCAL_PART.exec(localPart) ?? [];
   return { account, tag: tag === null ? null : tag.toLowerCase() };
 }
 
+/** Returns what may stand before the `@` in the addresses of a user. */
 export function listLocalParts(user: { pubkey: string; name: string | null }): string[] {
   const npub = nip19.npubEncode(user.pubkey);
   return user.name === null ? [npub] : [npub, user.name];
@@ -67,7 +68,7 @@ const USERNAME_PATTERN = new RegExp(
   'i',
 );
 
-/** A secret key (NIP-19) that a user pastes into the wrong field must not become a public username. */
+/** A secret key (NIP-19). If a user pastes it into the wrong field, it must not become a public username. */
 const NSEC_PATTERN = /^nsec1[a-z0-9]{58}$/;
 
 /** Returns the name in lower case; null if it is not allowed. */
@@ -83,40 +84,33 @@ export function parseUsername(text: string): string | null {
 /** Names that could deceive payers, or that this service may need. All are valid usernames. */
 export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   // Common mailbox names (RFC 2142).
-  ['info', 'marketing', 'sales', 'support', 'abuse', 'noc', 'security', 'postmaster'],
-  ['hostmaster', 'usenet', 'news', 'webmaster', 'www', 'uucp', 'ftp'],
+  'info marketing sales support abuse noc security postmaster hostmaster usenet news webmaster',
+  'www uucp ftp',
   // Names that prove control of the domain to a certificate authority (CA/Browser Forum, 3.2.2.4.4).
-  ['admin', 'administrator', 'administration', 'sysadmin', 'ssladmin', 'root', 'superuser'],
-  ['operator', 'moderator', 'mod', 'staff', 'team', 'owner', 'official', 'system', 'daemon'],
-  ['noreply', 'donotreply', 'mailerdaemon', 'mail', 'email', 'mailer', 'bounce', 'bounces'],
-  ['help', 'helpdesk', 'contact', 'feedback', 'press', 'media', 'legal', 'privacy', 'terms'],
-  ['dmca', 'copyright', 'compliance', 'trust', 'safety', 'status', 'report', 'service', 'services'],
-  ['billing', 'invoice', 'invoices', 'payment', 'payments', 'pay', 'payout', 'payouts', 'refund'],
-  ['refunds', 'finance', 'accounting', 'accounts', 'account', 'donate', 'donation', 'donations'],
-  ['checkout', 'escrow', 'bank', 'exchange', 'swap', 'faucet', 'cashier'],
-  ['nutpost', 'wallet', 'wallets', 'mint', 'mints', 'treasury', 'reserve', 'lightning', 'bitcoin'],
-  ['btc', 'sat', 'sats', 'lnurl', 'lnurlp', 'lnurlw', 'lnd', 'cln', 'bolt11', 'bolt12'],
-  ['cashu', 'ecash', 'token', 'tokens', 'nostr', 'nip05', 'npub', 'nsec', 'relay', 'relays'],
-  ['zap', 'zaps', 'zapper', 'nutzap', 'nutzaps'],
-  ['api', 'app', 'apps', 'web', 'website', 'server', 'host', 'localhost', 'localdomain', 'smtp'],
-  ['imap', 'pop3', 'dns', 'ns1', 'ns2', 'ntp', 'cdn', 'static', 'assets', 'proxy', 'gateway'],
-  ['autoconfig', 'autodiscover', 'wpad', 'isatap', 'wellknown', 'docs'],
-  ['login', 'logout', 'signin', 'signup', 'register', 'password'],
-  ['verify', 'settings', 'auth', 'oauth', 'user', 'users', 'anonymous'],
-  ['nobody', 'everyone', 'somebody', 'unknown', 'null', 'undefined', 'none', 'void', 'default'],
-  ['health', 'ready', 'metrics', 'home', 'index', 'robots', 'sitemap', 'favicon', 'manifest'],
-].flat();
+  'admin administrator administration sysadmin ssladmin root superuser',
+  // Names of staff, departments and parts of a service.
+  'operator moderator mod staff team owner official system daemon service services status report',
+  'help helpdesk contact feedback press media legal privacy terms dmca copyright compliance trust',
+  'safety noreply donotreply mailerdaemon mail email mailer bounce bounces smtp imap pop3',
+  'billing invoice invoices payment payments pay payout payouts refund refunds finance accounting',
+  'accounts account donate donation donations checkout escrow bank exchange swap faucet cashier',
+  'nutpost wallet wallets mint mints treasury reserve lightning bitcoin btc sat sats lnurl lnurlp',
+  'lnurlw lnd cln bolt11 bolt12 cashu ecash token tokens nostr nip05 npub nsec relay relays zap zaps',
+  'zapper nutzap nutzaps login logout signin signup register password verify settings auth oauth',
+  // Names of hosts, paths and files, and names that look like no name.
+  'api app apps web website server host localhost localdomain dns ns1 ns2 ntp cdn static assets',
+  'proxy gateway autoconfig autodiscover wpad isatap wellknown docs health ready metrics home index',
+  'robots sitemap favicon manifest user users anonymous nobody everyone somebody unknown null',
+  'undefined none void default',
+].flatMap((names) => names.split(' '));
 
-/** Looks like an npub, or like a key in hex. Such a name that already has an owner still resolves. */
+/** Looks like an npub, or is a key in hex. If such a name already has an owner, it still resolves. */
 const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
 
-export function isReservedUsername(
-  name: string,
-  operatorReservedNames: readonly string[],
-): boolean {
+export function isReservedUsername(name: string, operatorNames: readonly string[]): boolean {
   return (
     BUILT_IN_RESERVED_USERNAMES.includes(name) ||
     KEY_LOOKALIKE_PATTERN.test(name) ||
-    operatorReservedNames.includes(name)
+    operatorNames.includes(name)
   );
 }

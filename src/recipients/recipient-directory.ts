@@ -47,7 +47,7 @@ export class RecipientDirectory {
   readonly #context: DirectoryContext;
   /** By local part, as {@link listLocalParts} returns it. A full cache uses about 5 MB. */
   readonly #cache: LRUCache<string, Recipient>;
-  /** If it changes during a database read, the result of the read may be outdated. */
+  /** If it changes while a recipient is read from the database, that recipient is not cached: it may be outdated. */
   #invalidationCount = 0;
 
   constructor(context: DirectoryContext) {
@@ -85,8 +85,8 @@ export class RecipientDirectory {
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
-    // Only canonical spellings are cached. The key is a new string, because `account` is a slice of the URL, which it
-    // would keep in memory.
+    // Other spellings, such as upper case, are not cached. `account` would keep the whole URL of the request in memory, so
+    // an equal string becomes the key.
     const cacheKey = listLocalParts(recipient).find((part) => part === account);
     if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);
@@ -94,20 +94,20 @@ export class RecipientDirectory {
     return recipient;
   }
 
-  /** If `assertAllowed` throws, nothing is saved. Concurrent changes of the same user's settings wait for it. */
+  /** If `assertAllowed` throws for the changed recipient, nothing is saved. Concurrent changes of the same user wait. */
   async saveSettings(
     pubkey: string,
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
     const { db, log } = this.#context;
-    const [before, saved] = await transaction(db, async (tx) => {
-      const earlier = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
+    const { old, saved } = await transaction(db, async (tx) => {
+      const oldUser = await findUserByPubkey(tx, pubkey);
       await saveUserSettings(tx, pubkey, settings);
-      const later = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
-      assertAllowed(later);
-      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(later));
-      return [earlier, later];
+      const changed = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
+      assertAllowed(changed);
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(changed));
+      return { old: this.#toRecipient(pubkey, oldUser), saved: changed };
     });
     // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
@@ -115,16 +115,17 @@ export class RecipientDirectory {
     }
     const { mintUrl, lockQuotes } = saved;
     // Wallets also send settings that do not change.
-    if (mintUrl !== before.mintUrl || lockQuotes !== before.lockQuotes) {
-      const old = { oldMintUrl: before.mintUrl, oldLockQuotes: before.lockQuotes };
+    if (mintUrl !== old.mintUrl || lockQuotes !== old.lockQuotes) {
+      const oldSettings = { oldMintUrl: old.mintUrl, oldLockQuotes: old.lockQuotes };
       log.info(
-        { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...old },
+        { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...oldSettings },
         'user changed the mint or the locking of quotes',
       );
     }
     return saved;
   }
 
+  /** Removes an address from the cache. @param localPart or {@link ALL_RECIPIENTS} */
   invalidate(localPart: string): void {
     this.#invalidationCount += 1;
     if (localPart === ALL_RECIPIENTS) {
@@ -134,13 +135,13 @@ export class RecipientDirectory {
     }
   }
 
-  /** Returns null if the address names no recipient or a blocked one. @throws RequestError if an npub is malformed */
+  /** Returns null if the address names no recipient or a blocked one. Throws RequestError if an npub is malformed. */
   async #findUnblocked(address: RecipientAddress): Promise<Recipient | null> {
     const { db } = this.#context;
     switch (address.kind) {
       case 'invalid_npub':
         throw new RequestError('invalid', 'Invalid recipient.');
-      case 'unknown':
+      case 'invalid_name':
         return null;
       case 'pubkey': {
         const user = await findUserByPubkey(db, address.pubkey);
@@ -165,8 +166,8 @@ export class RecipientDirectory {
 }
 
 /**
- * Announces a change of a recipient. Call it before a change of the name: caches have the recipient under the current
- * name. A new name needs no announcement, because caches do not store names without a user.
+ * Announces a change of a recipient, so that all processes remove it from their caches. Call it before a change of the
+ * name, because caches contain the recipient under the current name, and never under a name that is still free.
  */
 export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<void> {
   const user = await findUserByPubkey(tx, pubkey);

@@ -10,12 +10,13 @@ interface SettingsContext {
   mintPolicy: MintPolicy;
 }
 
+/** Sets the mint of a recipient's future quotes. Throws RequestError if the mint cannot be used. */
 export async function setMint(
   { recipients, mintInfoCache, mintPolicy }: SettingsContext,
   pubkey: string,
-  text: string,
+  enteredUrl: string,
 ): Promise<Recipient> {
-  const mintUrl = mintPolicy.parseChosenMint(text);
+  const mintUrl = mintPolicy.parseChosenMint(enteredUrl);
   const info = mintUrl === null ? null : await mintInfoCache.getFresh(mintUrl);
   if (mintUrl === null || !info?.supportsBolt11Sat) {
     throw unusableMintError();
@@ -28,8 +29,8 @@ export async function setMint(
 }
 
 /**
- * Turns the locking of a recipient's future quotes on or off (NUT-20). Turning it off does not contact the mint, so
- * that an unresponsive mint cannot prevent it.
+ * Turns the locking of a recipient's future quotes on or off (NUT-20). Throws RequestError if the mint does not support it.
+ * Turning it off does not contact the mint, so that an unresponsive mint cannot prevent it.
  */
 export async function setQuoteLocking(
   { recipients, mintInfoCache }: SettingsContext,

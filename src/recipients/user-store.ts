@@ -14,13 +14,14 @@ export interface StoredUser {
   mintUrl: string | null;
   lockQuotes: boolean | null;
   block: RecipientBlock | null;
-  /** The last block, if the operator has removed it. */
+  /** The last block, if the operator has lifted it. */
   formerBlock: (RecipientBlock & { untilMs: number }) | null;
 }
 
-/** A recipient's payment counter, whose row the current transaction has locked. */
+/** Numbers and dates a recipient's payments. The current transaction has locked its row. */
 export interface PaymentCounter {
   pubkey: string;
+  /** The number of payments so far, which is the number of the newest one. */
   paidCount: number;
   lastPaidAtMs: number | null;
   /** New payments are dated at or after this time. */
@@ -36,7 +37,7 @@ export function findUserByName(db: Db, name: string): Promise<StoredUser | null>
   return findUser(db, 'name', name);
 }
 
-/** Blocks a key. If the key is already blocked, only replaces the reason, unless the new reason is null. */
+/** Blocks a key and returns the block. If the key is already blocked, a reason that is not null replaces the old one. */
 export async function blockUser(
   tx: Tx,
   pubkey: string,
@@ -85,10 +86,7 @@ export async function saveUserSettings(
  * Locks the payment counters of these recipients until the transaction ends, and creates missing ones. Does both in a
  * fixed order, so that concurrent transactions never deadlock.
  */
-export async function lockPaymentCounters(
-  tx: Tx,
-  pubkeys: readonly string[],
-): Promise<PaymentCounter[]> {
+export async function lockPaymentCounters(tx: Tx, pubkeys: readonly string[]) {
   if (pubkeys.length === 0) {
     return [];
   }
@@ -121,7 +119,7 @@ export async function savePaymentCounters(
   }
   const columns = { pubkey: 'text', paidCount: 'bigint', lastPaidAtMs: 'bigint' } as const;
   const pubkeys = counters.map(({ pubkey }) => pubkey);
-  // Materialized, so that SQLite parses the JSON only once. The second condition makes PostgreSQL use the index.
+  // Materialized, so that SQLite parses the JSON only once. The last condition lets PostgreSQL use the index.
   await sql`
     with changed as materialized (select * from ${jsonRows(tx, columns, counters)} as given)
     update users set paid_count = changed."paidCount", last_paid_at = changed."lastPaidAtMs"
@@ -130,11 +128,7 @@ export async function savePaymentCounters(
   `.execute(tx);
 }
 
-async function findUser(
-  db: Db,
-  column: 'pubkey' | 'name',
-  value: string,
-): Promise<StoredUser | null> {
+async function findUser(db: Db, column: 'pubkey' | 'name', value: string) {
   const row = await db
     .selectFrom('users')
     .select([

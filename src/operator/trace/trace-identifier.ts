@@ -55,7 +55,7 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
         { kind: 'name', value: recipient.name },
         ...quoteIds,
       );
-    case 'unknown':
+    case 'invalid_name':
       return quoteIds.length > 0 ? toCandidates(...quoteIds) : { outcome: 'invalid_quote_id' };
   }
 }
