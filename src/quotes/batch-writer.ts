@@ -15,6 +15,7 @@ export class BatchWriter<Item> {
   constructor(options: {
     write: (items: readonly Item[]) => Promise<void>;
     onError: (error: unknown, items: readonly Item[]) => void;
+    /** How long items are collected before each batch. */
     delayMs: number;
     maxBatchSize?: number;
   }) {

@@ -12,7 +12,7 @@ export interface DecodedInvoice {
 
 /** Decodes a BOLT 11 invoice without checking its signature. Returns null if the invoice is invalid. */
 export function decodeInvoice(request: string): DecodedInvoice | null {
-  const decoded = bech32.decodeUnsafe(request, false);
+  const decoded = bech32.decodeUnsafe(request, NO_LENGTH_LIMIT);
   const amountGroups = HUMAN_READABLE_PART.exec(decoded?.prefix ?? '')?.groups;
   if (decoded === undefined || amountGroups === undefined) {
     return null;
@@ -28,6 +28,7 @@ export function decodeInvoice(request: string): DecodedInvoice | null {
   return { paymentHash, amountMsat, createdAtSeconds, expiresAtSeconds };
 }
 
+const NO_LENGTH_LIMIT = false;
 const HUMAN_READABLE_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
 const MSAT_PER_BITCOIN = 100_000_000_000n;
 const MAX_AMOUNT_MSAT = 21_000_000n * MSAT_PER_BITCOIN;
@@ -95,16 +96,16 @@ function wordsToNumber(words: readonly number[], start: number, end: number): nu
 const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
 /**
- * Returns when a new quote expires: at the mint's `expiry` (NUT-23), or at that of the invoice if the mint returned none
- * (cdk returns 0, Nutshell null) or one before the invoice's creation.
+ * Returns when a new quote expires: at the mint's `expiry` (NUT-23) if that is later than the creation of the invoice,
+ * otherwise when the invoice expires. For "no expiry", cdk returns 0 and Nutshell null.
  */
 export function resolveQuoteExpirySeconds(
-  expiry: number | null,
+  mintExpiry: number | null,
   { createdAtSeconds, expiresAtSeconds }: DecodedInvoice,
   nowSeconds: number,
 ): number {
-  const unitsPerSecond = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
-  const mintExpirySeconds = Math.floor(Number(expiry) / unitsPerSecond);
+  const unitsPerSecond = Number(mintExpiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
+  const mintExpirySeconds = Math.floor(Number(mintExpiry) / unitsPerSecond);
   const expirySeconds = mintExpirySeconds > createdAtSeconds ? mintExpirySeconds : expiresAtSeconds;
   return Math.min(expirySeconds, nowSeconds + MAX_QUOTE_LIFETIME_SECONDS);
 }

@@ -19,7 +19,7 @@ import {
 import { countOpenInvoices, type OpenInvoiceCounts } from './open-invoice-store.ts';
 
 /**
- * How many invoices payers may request; 0: no limit. For the prefixes of an address, multiples apply
+ * How many invoices payers may request; 0: no limit. A limit per address is multiplied for each of its prefixes
  * ({@link AddressPrefixes}). Open invoices are the unpaid ones of the last hour, counted across all processes.
  */
 export interface InvoiceLimits {
@@ -29,10 +29,10 @@ export interface InvoiceLimits {
   maxOpenInvoicesPerRecipientAndAddress: number;
 }
 
-/** 32 bits for each prefix, enough to tell the prefixes of an attack apart. */
+/** Of each prefix, 32 bits are stored. Two prefixes of an attack rarely have the same ones. */
 const HASH_HEX_LENGTH = 8;
 
-/** Checks the requests of a payer's address, the open invoices, and the quotes that are watched at the mint's site. */
+/** Decides whether an invoice may be issued, by its payer's request rate, the open invoices, and the mint's watch budget. */
 export class InvoiceAdmission {
   readonly #context;
   readonly #requestLimiter: FixedWindowRateLimiter;
@@ -48,12 +48,9 @@ export class InvoiceAdmission {
     monotonicMs: () => number;
   }) {
     const { limits, secret, monotonicMs } = context;
+    const { invoicesPerMinute: max } = limits;
     this.#context = context;
-    this.#requestLimiter = new FixedWindowRateLimiter(
-      limits.invoicesPerMinute,
-      MAX_COUNTED_KEYS,
-      monotonicMs,
-    );
+    this.#requestLimiter = new FixedWindowRateLimiter(max, MAX_COUNTED_KEYS, monotonicMs);
     this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
@@ -66,8 +63,8 @@ export class InvoiceAdmission {
   }
 
   /**
-   * Returns the hashes to store with the quote. Until the result is disposed of, the request counts as an open invoice.
-   * Throws RequestError if there is no room.
+   * Returns the hashes of the payer's address to store with the quote. The request counts as an open invoice until the
+   * caller disposes of the result. Throws RequestError if there are too many open invoices or watched quotes.
    */
   async admit(
     pubkey: string,
@@ -78,31 +75,31 @@ export class InvoiceAdmission {
     const mintShare = watchBudget.getShare(mintUrl);
     const addressKeys = prefixes.map(({ key }) => key);
     const pairKeys = addressKeys.map((key) => `${pubkey} ${key}`);
-    const count = (key: string) => this.#inFlight.get(key);
-    const inFlight: OpenInvoiceCounts = {
-      perRecipient: count(pubkey),
-      perPair: pairKeys.map(count),
-      perAddress: addressKeys.map(count),
+    const countInFlight = (key: string) => this.#inFlight.get(key);
+    const inFlightCounts: OpenInvoiceCounts = {
+      perRecipient: countInFlight(pubkey),
+      perPair: pairKeys.map(countInFlight),
+      perAddress: addressKeys.map(countInFlight),
     };
     // Checked before the database is queried, so that a burst of requests from one address does not occupy it.
-    assertRoom(prefixes, inFlight, limits, mintShare);
-    using stack = new DisposableStack();
+    assertRoom(prefixes, inFlightCounts, limits, mintShare);
+    // Removes this request from the counts: at the end of this method if it throws, otherwise when the caller does so.
+    using removal = new DisposableStack();
     for (const key of [pubkey, ...pairKeys, ...addressKeys]) {
       this.#inFlight.increment(key);
-      stack.defer(() => this.#inFlight.decrement(key));
+      removal.defer(() => this.#inFlight.decrement(key));
     }
     const addressHashes = this.#hashPrefixes(addressKeys);
+    // `addressHashes` ends with the longest prefix. Without its end, it belongs to a shorter prefix.
+    const hashesByPrefix = prefixes.map((_, i) =>
+      addressHashes.slice(0, (prefixes.length - i) * HASH_HEX_LENGTH),
+    );
     const maxPerPair = limits.maxOpenInvoicesPerRecipientAndAddress;
-    // A request that commits meanwhile counts twice, so the requests of one process never exceed a limit. The requests
-    // of several processes may exceed the limit by the number of their requests in flight.
-    const open = await countOpenInvoices(
+    // A request whose quote is committed meanwhile counts twice, so one process never exceeds a limit. Several processes
+    // together may exceed it by the number of their requests in flight.
+    const storedCounts = await countOpenInvoices(
       db,
-      {
-        pubkey,
-        addressHashes: prefixes.map((_, i) =>
-          addressHashes.slice(0, (prefixes.length - i) * HASH_HEX_LENGTH),
-        ),
-      },
+      { pubkey, addressHashes: hashesByPrefix },
       {
         perRecipient: limits.maxOpenInvoicesPerRecipient,
         perPair: Math.max(...prefixes.map((prefix) => computeBound(prefix, maxPerPair))),
@@ -113,19 +110,17 @@ export class InvoiceAdmission {
       OPEN_INVOICE_AGE_LIMITS_MS,
       clock(),
     );
-    assertRoom(prefixes, addCounts(inFlight, open), limits, mintShare);
+    assertRoom(prefixes, addCounts(inFlightCounts, storedCounts), limits, mintShare);
     watchBudget.addQuote(mintUrl);
-    const inFlightCounts = stack.move();
-    return { addressHashes, [Symbol.dispose]: () => inFlightCounts.dispose() };
+    const removalByCaller = removal.move();
+    return { addressHashes, [Symbol.dispose]: () => removalByCaller.dispose() };
   }
 
-  /** The shortest prefix comes first. The hashes have a secret key, so that the database does not reveal addresses. */
+  /** Joins the hashes, that of the shortest prefix first. Their key is secret, so the database does not reveal addresses. */
   #hashPrefixes(keys: readonly string[]): string {
     const toHash = (key: string) => createHmac('sha256', this.#hashKey).update(key).digest('hex');
-    return keys
-      .map((key) => toHash(key).slice(0, HASH_HEX_LENGTH))
-      .reverse()
-      .join('');
+    const hashes = keys.map((key) => toHash(key).slice(0, HASH_HEX_LENGTH));
+    return hashes.reverse().join('');
   }
 }
 
@@ -139,7 +134,7 @@ function addCounts(one: OpenInvoiceCounts, other: OpenInvoiceCounts): OpenInvoic
   };
 }
 
-/** @param mintShare the share of its bound that each address may use, as the watched quotes of the mint's site fill up */
+/** @param mintShare which part of its limit an address may use: less and less while the mint's watch budget runs out */
 function assertRoom(
   prefixes: AddressPrefixes,
   { perRecipient, perPair, perAddress }: OpenInvoiceCounts,

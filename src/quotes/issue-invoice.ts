@@ -33,7 +33,7 @@ export interface InvoiceContext {
   operatorRange: SendableRange;
   /** Called after the commit, before the payer receives the invoice. */
   onQuoteCreated: (quote: QuoteAnnouncement) => void;
-  onInvoiceFinished: (result: InvoiceOutcome) => void;
+  onInvoiceFinished: (outcome: InvoiceOutcome) => void;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
@@ -45,13 +45,14 @@ export type InvoiceOutcome =
 
 export interface Invoice {
   request: string;
-  /** Of the verify URL (LUD-21): 64 lower-case hex characters. */
+  /** Part of the verify URL (LUD-21): 64 lower-case hex characters. */
   verifyToken: string;
 }
 
 interface InvoiceOrder {
   recipient: Recipient;
   amountMsat: number;
+  /** The prefixes of the payer's address. */
   prefixes: AddressPrefixes;
   text: InvoiceText;
 }
@@ -66,7 +67,7 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
     const mintInfo = await mints.infoCache.get(mintUrl);
     const infoMs = monotonicMs() - startedAtMs;
     if (mintInfo === null) {
-      // The mint has never responded, so a request for a quote would probably fail, too.
+      // The mint has never responded, so it would probably not create a quote either.
       throw mintUnavailableError();
     }
     assertSendableAmount(order.amountMsat, resolveSendableRange(context, mintInfo));
@@ -88,17 +89,11 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
  * Returns the operator's range, narrowed to the limits of the recipient's mint (NUT-06) if that has ever responded.
  * Throws RequestError if the mint does not accept payments.
  */
-export async function getSendableRange(
-  context: InvoiceContext,
-  { mintUrl }: Recipient,
-): Promise<SendableRange> {
+export async function getSendableRange(context: InvoiceContext, { mintUrl }: Recipient) {
   return resolveSendableRange(context, await context.mints.infoCache.get(mintUrl));
 }
 
-function resolveSendableRange(
-  { operatorRange }: InvoiceContext,
-  mintInfo: MintInfo | null,
-): SendableRange {
+function resolveSendableRange({ operatorRange }: InvoiceContext, mintInfo: MintInfo | null) {
   const range =
     mintInfo?.supportsBolt11Sat === false ? null : narrowSendableRange(operatorRange, mintInfo);
   if (range === null) {
@@ -125,7 +120,7 @@ async function createQuote(
   if (result.outcome === 'rate_limited') {
     throw mintUnavailableError(result.retryAfterMs);
   }
-  // `detail` is the mint's message, which may quote the comment. Only the recipient may read comments.
+  // `detail` is the mint's message, which may repeat the comment. Only the recipient may read comments.
   const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
   log.info(
     { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
@@ -142,7 +137,7 @@ async function commitQuote(
 ): Promise<Invoice> {
   const { pubkey, mintUrl } = order.recipient;
   const quote = toVerifiedQuote(order, createdQuote, addressHashes, clock());
-  const id = quote && (await storeQuote(quote));
+  const id = quote === null ? null : await storeQuote(quote);
   if (quote === null || id === null) {
     log.warn(
       { event: 'mint_quote_rejected', mintUrl, state: createdQuote.state },
@@ -163,6 +158,7 @@ async function commitQuote(
   return { request: quote.request, verifyToken: quote.verifyToken };
 }
 
+/** Returns null if the mint's quote does not match the order, or if its ecash would not be safe. */
 function toVerifiedQuote(
   { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
   createdQuote: CreatedQuote,
@@ -180,7 +176,7 @@ function toVerifiedQuote(
     (createdQuote.amountSat ?? amountSat) !== amountSat ||
     createdQuote.pubkey !== expectedLock ||
     createdQuote.state !== 'UNPAID' ||
-    // Every payer would learn the id from the invoice.
+    // The id must be secret, but every payer knows the invoice and its payment hash.
     [invoice.paymentHash, request.toLowerCase()].includes(quoteId.toLowerCase())
   ) {
     return null;
@@ -206,7 +202,7 @@ function toVerifiedQuote(
   };
 }
 
-/** Does not round the amount, because wallets require an invoice for exactly the requested millisatoshis. */
+/** Throws RequestError. Rejects parts of a sat, because wallets require an invoice for exactly the requested amount. */
 function assertSendableAmount(amountMsat: number, { minMsat, maxMsat }: SendableRange): void {
   if (amountMsat < minMsat) {
     throw new RequestError('invalid', `The amount must be at least ${minMsat} millisatoshis.`);

@@ -13,7 +13,7 @@ export interface SendableRange {
   maxMsat: number;
 }
 
-/** Narrows the operator's range to the limits of the recipient's mint, and to whole sats. Returns null if it is empty. */
+/** Narrows the operator's range to the limits of the recipient's mint and to whole sats. Returns null if none are left. */
 export function narrowSendableRange(
   { minMsat, maxMsat }: SendableRange,
   mintInfo: MintInfo | null,
@@ -30,7 +30,7 @@ export function formatLnurlText(address: string, template: string): string {
   return template.replaceAll('{address}', address);
 }
 
-/** Returns the LNURL `metadata` (LUD-06, LUD-16). The address is without its tag. */
+/** Returns the LNURL `metadata` (LUD-06, LUD-16). @param address without its tag */
 export function buildLnurlMetadata(address: string, tag: string | null, template: string): string {
   return JSON.stringify([
     ['text/plain', formatLnurlText(address, template)],
@@ -53,10 +53,11 @@ export function validateComment(comment: string, maxLength: number): string | nu
   return comment;
 }
 
-/** What a payer says about a payment. The description of the invoice is one of these texts. */
+/** The texts of a payment. One of them becomes the description of its invoice. */
 export interface InvoiceText {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
+  /** The `text/plain` entry of the metadata. */
   plainText: string;
   tag: string | null;
   comment: string | null;
@@ -67,8 +68,8 @@ export interface InvoiceText {
 }
 
 /**
- * Returns the hash that payers expect, of the zap request (NIP-57) or of the metadata (LUD-06). If the mint supports none,
- * returns the comment or the plain text, because a zap request does not fit into an invoice.
+ * Returns the hash that payers expect: of the zap request (NIP-57) or of the metadata (LUD-06). For a mint without
+ * description hashes, returns the comment or the plain text, because a zap request does not fit into an invoice.
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
@@ -81,11 +82,11 @@ export function chooseInvoiceDescription(
   return mint.supportsDescription && line !== '' ? { description: line } : {};
 }
 
-/** White space, control characters, and lone surrogates, for which mints reject the whole request. */
+/** White space, control characters, and lone surrogates. Mints reject a request that contains the latter. */
 const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
 const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
 
-/** Returns an empty text if it has no visible character. */
+/** Returns the beginning that fits into an invoice, or an empty text if it has no visible character. */
 function toSingleLine(text: string): string {
   const line = truncateToMaxBytes(text.replace(UNPRINTABLE_CHARACTERS, ' ').trim()).trimEnd();
   return VISIBLE_CHARACTER.test(line) ? line : '';

@@ -1,10 +1,12 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Db } from '../database/transaction.ts';
 
-/** Those of the prefixes of an address have the longest prefix first. */
+/** Counts of prefixes are in the order of the prefixes of an address: the longest first. */
 export interface OpenInvoiceCounts {
   perRecipient: number;
+  /** Of the recipient, from each prefix. */
   perPair: readonly number[];
+  /** Of all recipients, from each prefix. */
   perAddress: readonly number[];
 }
 
@@ -15,9 +17,10 @@ const CREATED_HOUR = sql.raw(`created_at / ${HOUR_MS}`);
 
 /**
  * Counts the open invoices of a recipient, of the prefixes of an address, and of both together. Stops counting at the
- * limits; a limit of 0 counts nothing. Only quotes that are UNPAID or INFLIGHT and watched have address hashes.
+ * limits. Only quotes that are watched, and UNPAID or INFLIGHT, have address hashes.
  *
- * @param addressHashes the hashes of each prefix and of all shorter ones, the longest prefix first
+ * @param addressHashes for each prefix, its hash after those of all shorter prefixes; the longest prefix first
+ * @param limits.perRecipient if 0, the invoices of the recipient from other addresses are not counted
  * @param limits.perPair the limit of the shortest prefix
  * @param ageLimitsMs an invoice counts for at least `min`, even if it has expired, and at most `max` (an hour)
  */
@@ -28,38 +31,37 @@ export async function countOpenInvoices(
   ageLimitsMs: { min: number; max: number },
   nowMs: number,
 ): Promise<OpenInvoiceCounts> {
-  const hasPrefix = (hashes: string) =>
-    // All hashes are hex, so `g` comes after each hash with these first digits.
-    sql`address_hashes >= ${hashes} and address_hashes < ${`${hashes}g`}`;
   const isOpen = (createdAt: RawBuilder<unknown>) => sql`
     ${createdAt} > ${nowMs - ageLimitsMs.max}
     and (expires_at > ${nowMs} or ${createdAt} > ${nowMs - ageLimitsMs.min})`;
-  const hour = Math.floor(nowMs / HOUR_MS);
-  // `+ 0`, because PostgreSQL would otherwise read the whole index by recipient while the table is almost empty, and
-  // keep this plan when the table has grown.
-  const countAddress = (hashes: string, i: number) => sql`
+  const thisHour = Math.floor(nowMs / HOUR_MS);
+  const countOfAddress = (hashes: string, i: number) => sql`
     (select count(*) from (
       select 1 from quotes
-      where ${CREATED_HOUR} in (${hour - 1}, ${hour}) and ${hasPrefix(hashes)}
+      where ${CREATED_HOUR} in (${thisHour - 1}, ${thisHour}) and ${startsWith(hashes)}
+        -- "+ 0", or PostgreSQL plans to read the whole index by recipient while the table is small, and keeps the plan.
         and ${isOpen(sql`created_at + 0`)}
       limit ${limits.perAddress[i] ?? 0}
     ) as open) as ${sql.ref(`address${i}`)}`;
-  const countPair = (hashes: string, i: number) =>
-    sql`count(*) filter (where ${hasPrefix(hashes)}) as ${sql.ref(`pair${i}`)}`;
-  // Ignores invoices from the future, which were stored while the clock was wrong. The pairs are counted among the
-  // invoices that are read for the recipient, unless the recipient has no limit. There is no `order by`, because
-  // PostgreSQL could sort all rows before it applies the limit.
-  const pairCondition =
-    limits.perRecipient === 0 ? sql`and ${hasPrefix(addressHashes.at(-1) ?? '')}` : sql``;
+  const countOfPair = (hashes: string, i: number) =>
+    sql`count(*) filter (where ${startsWith(hashes)}) as ${sql.ref(`pair${i}`)}`;
+  // The pairs are counted among the invoices that are read for the recipient. If the recipient has no limit, only those
+  // from the shortest prefix are read.
+  const hasRecipientLimit = limits.perRecipient > 0;
+  const shortestHash = addressHashes.at(-1) ?? '';
+  const andFromPrefix = hasRecipientLimit ? sql`` : sql`and ${startsWith(shortestHash)}`;
   const { rows } = await sql<Record<string, number>>`
-    select recipient.*, ${sql.join(addressHashes.map(countAddress))}
+    select recipient.*, ${sql.join(addressHashes.map(countOfAddress))}
     from (
-      select count(*) as "perRecipient", ${sql.join(addressHashes.map(countPair))}
+      select count(*) as "perRecipient", ${sql.join(addressHashes.map(countOfPair))}
       from (
         select address_hashes from quotes
-        where pubkey = ${pubkey} and address_hashes is not null ${pairCondition}
-          and ${isOpen(sql`created_at`)} and created_at <= ${nowMs + ageLimitsMs.max}
-        limit ${limits.perRecipient || limits.perPair}
+        where pubkey = ${pubkey} and address_hashes is not null ${andFromPrefix}
+          and ${isOpen(sql`created_at`)}
+          -- Invoices from the future were stored while the clock was wrong.
+          and created_at <= ${nowMs + ageLimitsMs.max}
+        -- Without "order by", because PostgreSQL could sort all rows before it applies the limit.
+        limit ${hasRecipientLimit ? limits.perRecipient : limits.perPair}
       ) as open
     ) as recipient
   `.execute(db);
@@ -69,4 +71,9 @@ export async function countOpenInvoices(
     perPair: addressHashes.map((_, i) => get(`pair${i}`)),
     perAddress: addressHashes.map((_, i) => get(`address${i}`)),
   };
+}
+
+/** Hashes are hex, so `g` comes after each hash that starts with these digits. */
+function startsWith(hashes: string): RawBuilder<boolean> {
+  return sql`address_hashes >= ${hashes} and address_hashes < ${`${hashes}g`}`;
 }

@@ -17,7 +17,7 @@ const quoteUpdateSchema = z.object({
   id: z.int(),
   pubkey: z.string(),
   quoteId: z.string(),
-  /** When the payment will be listed, and the update sent (milliseconds since 1970); null: at once. */
+  /** When the payment will be listed, and the update sent (milliseconds since 1970). Null if it is already listed. */
   listedAtMs: z.int().nullable(),
 });
 
@@ -42,22 +42,24 @@ export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
   return z.array(quoteAnnouncementSchema).safeParse(tryParseJson(payload)).data ?? [];
 }
 
-/** PostgreSQL's limit is 8,000 bytes. The longest entry has fewer than 3,000. */
+/** PostgreSQL's limit is 8,000 bytes. The longest message has fewer than 3,000. */
 const MAX_PAYLOAD_BYTES = 7_900;
 
-export function encodePayloads(entries: readonly (QuoteUpdate | QuoteAnnouncement)[]): string[] {
-  const payloads: string[][] = [];
-  let payloadBytes = Number.POSITIVE_INFINITY;
-  for (const entry of entries.map((each) => JSON.stringify(each))) {
-    const entryBytes = Buffer.byteLength(entry) + 1;
-    payloadBytes += entryBytes;
-    if (payloadBytes > MAX_PAYLOAD_BYTES) {
-      payloads.push([]);
-      payloadBytes = entryBytes;
+/** Encodes messages as JSON arrays, each short enough for a notification. */
+export function encodePayloads(messages: readonly (QuoteUpdate | QuoteAnnouncement)[]): string[] {
+  const payloads: string[] = [];
+  let members = '';
+  for (const message of messages) {
+    const json = JSON.stringify(message);
+    const extended = members === '' ? json : `${members},${json}`;
+    if (Buffer.byteLength(extended) <= MAX_PAYLOAD_BYTES) {
+      members = extended;
+    } else {
+      payloads.push(`[${members}]`);
+      members = json;
     }
-    payloads.at(-1)?.push(entry);
   }
-  return payloads.map((packed) => `[${packed.join(',')}]`);
+  return members === '' ? payloads : [...payloads, `[${members}]`];
 }
 
 /**

@@ -6,7 +6,7 @@ import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
 
-/** A mint that alternates between states must not fill the disk. */
+/** Of a quote. A mint that alternates between states must not fill the disk. */
 const MAX_EVENTS_PER_KIND = 20;
 
 export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
@@ -14,7 +14,7 @@ export type RejectionReason = 'amount_or_invoice_mismatch' | 'state_regression';
 export type ReceiptRefusal =
   | 'zap_request_for_other_key'
   | 'mint_not_in_zap_mints'
-  /** An earlier receipt for it may have been deleted. */
+  /** Whether it already has a receipt is unknown, because old receipts are deleted. */
   | 'zap_request_too_old'
   | 'zap_request_reused'
   | 'too_many_receipts';
@@ -38,8 +38,8 @@ const COLUMNS = {
 } as const;
 
 /**
- * Stores the first {@link MAX_EVENTS_PER_KIND} events of each kind of a quote, and of rejected observations the first for
- * each reason. Returns the payment hashes by `quotes.id`, for the quotes of the stored events.
+ * Stores events, unless their quote already has {@link MAX_EVENTS_PER_KIND} of the same kind, or one of the same kind and
+ * reason. Returns the payment hashes of the quotes whose events were stored, by `quotes.id`.
  */
 export async function addQuoteEvents(
   db: Db,
@@ -48,9 +48,10 @@ export async function addQuoteEvents(
   if (events.length === 0) {
     return new Map();
   }
-  const newRows = events.map(({ quoteRowId, atMs, kind, ...detail }) => {
-    const { reason = null, ...rest } = { reason: undefined, ...detail };
-    return { quote: quoteRowId, at: atMs, kind, reason, detail: JSON.stringify(rest) };
+  const newRows = events.map(({ quoteRowId, atMs, kind, ...other }) => {
+    const reason = 'reason' in other ? other.reason : null;
+    const detail = JSON.stringify({ ...other, reason: undefined });
+    return { quote: quoteRowId, at: atMs, kind, reason, detail };
   });
   const { rows } = await sql<{ quote: number; hash: string | null }>`
     insert into quote_events (quote, at, kind, reason, detail)
@@ -79,8 +80,8 @@ export async function listQuoteEvents(db: Db, quoteRowId: number): Promise<Quote
 }
 
 /**
- * Returns the payments whose state changed since a time: those to these recipients, and those that are listed after
- * `nowMs`. Times in milliseconds since 1970.
+ * Returns updates for payments whose state has changed since a time, if they belong to one of these recipients or will be
+ * listed after `nowMs`. Times in milliseconds since 1970.
  */
 export async function listUpdatesSince(
   db: Db,

@@ -19,10 +19,10 @@ interface UpdateContext {
   log: Logger;
 }
 
-/** Sends updates to the sockets of this process, each when its payment is in the recipient's list. */
+/** Sends updates to the sockets of this process. An update waits until its payment is in the recipient's list. */
 export class UpdateSender {
   readonly #context: UpdateContext;
-  /** By `quotes.id`. They run without a socket, too: a wallet that connects now does not find the payment in the list. */
+  /** By `quotes.id`, also without a socket: a wallet that connects now needs the update, as the payment is not listed yet. */
   readonly #timers = new Map<number, NodeJS.Timeout>();
   readonly #history: ReturnType<typeof createHistoryWriter>;
 
@@ -32,9 +32,10 @@ export class UpdateSender {
   }
 
   send(update: QuoteUpdate): void {
-    const delayMs = (update.listedAtMs ?? 0) - this.#context.clock();
+    const nowMs = this.#context.clock();
+    const delayMs = (update.listedAtMs ?? nowMs) - nowMs;
     clearTimeout(this.#timers.get(update.id));
-    // If the clock was set back, the payment is listed at once.
+    // A payment in the far future was recorded before the clock was set back, and is listed at once.
     if (delayMs <= 0 || delayMs > MAX_AHEAD_MS) {
       this.#sendNow(update);
     } else {
@@ -53,7 +54,7 @@ export class UpdateSender {
 
   /**
    * Sends the updates that sockets may have missed since this process last received notifications (milliseconds since
-   * 1970), and those that wait for their listing. Sockets may receive some updates twice.
+   * 1970), and schedules those of payments that are not listed yet. Sockets may receive some updates twice.
    */
   async replayMissed(sinceMs: number): Promise<void> {
     const { db, subscribers, clock, log } = this.#context;
@@ -80,7 +81,7 @@ export class UpdateSender {
   }
 }
 
-/** Creates the writer of sent updates to the history of the quotes and to the service's log. */
+/** Creates the writer that adds sent updates to the history of their quotes and to the log. */
 function createHistoryWriter({ db, log }: UpdateContext) {
   return new BatchWriter<{ id: number; pubkey: string; atMs: number; socketCount: number }>({
     write: async (updates) => {
@@ -120,8 +121,8 @@ export class QuoteSubscribers {
   }
 
   /**
-   * Beyond the limit, evicts the key's oldest socket, which is the likeliest to be dead: a phone that changes networks
-   * leaves a half-open connection behind.
+   * Adds a socket of a key. If the key has too many, evicts the oldest, which is most likely dead: a phone that changes
+   * networks leaves a half-open connection behind.
    */
   add(pubkey: string, subscriber: QuoteSubscriber): void {
     const subscribers = this.#byPubkey.getOrInsertComputed(pubkey, () => new Set());
