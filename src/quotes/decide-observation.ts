@@ -1,11 +1,11 @@
-import type { QuoteObservation } from '../mints/quote-responses.ts';
+import type { QuoteState } from '../database/schema.ts';
+import type { ObservedState, QuoteObservation } from '../mints/quote-responses.ts';
 import type { PaymentCounter } from '../recipients/user-store.ts';
 import type { NewQuoteEvent, RejectionReason } from './quote-event-store.ts';
 import {
   computePaidAtMs,
   computeWatchUntilMs,
   decideTransition,
-  isStateChange,
   type QuoteTransition,
 } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
@@ -15,19 +15,31 @@ export type ObservationSource = 'socket' | 'poll';
 
 export interface SourcedObservation extends QuoteObservation {
   source: ObservationSource;
-  /** Whether the service stops watching the quote if this observation changes nothing. */
+  /** Whether the service stops watching the quote if this observation does not change its state. */
   shouldEndWatch?: boolean;
 }
 
-export interface Decision {
+/** The state of a quote after an observation was recorded. */
+export interface RecordedQuote {
+  quoteId: string;
+  state: QuoteState;
+  paidAtMs: number | null;
+  isWatched: boolean;
+  hasStateChanged: boolean;
+  rejection: RejectionReason | null;
+  source: ObservationSource;
+}
+
+export interface Decision extends RecordedQuote {
+  /** As it is stored before the change. */
   quote: Quote;
-  observation: SourcedObservation;
-  transition: QuoteTransition;
-  anomaly: RejectionReason | null;
+  reportedState: ObservedState;
+  outcome: QuoteTransition['outcome'];
+  /** What to write to the quote's row. */
   change: QuoteChange | null;
 }
 
-/** Decides what an observation changes. A new payment is appended to the recipient's list after the `counter`. */
+/** Decides what an observation changes. @param counter numbers a new payment; required if the quote is unpaid */
 export function decideObservation(
   quote: Quote,
   observation: SourcedObservation,
@@ -36,76 +48,65 @@ export function decideObservation(
 ): Decision {
   const shouldEndWatch = observation.shouldEndWatch === true;
   const isCredible = hasStoredAmountAndInvoice(quote, observation);
+  // To its mint, an expired quote is unpaid.
   const currentState = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
+  // A report about another amount or invoice counts as a report of the current state.
   const observedState = isCredible ? observation.state : currentState;
-  const transition = decideTransition(quote.state, observedState, shouldEndWatch);
-  let anomaly: Decision['anomaly'] = null;
+  const { outcome, newState } = decideTransition(quote.state, observedState, shouldEndWatch);
+  let rejection: RejectionReason | null = null;
   if (!isCredible) {
-    anomaly = 'amount_or_invoice_mismatch';
-  } else if (transition.outcome === 'state_regression') {
-    anomaly = 'state_regression';
+    rejection = 'amount_or_invoice_mismatch';
+  } else if (outcome === 'state_regression') {
+    rejection = 'state_regression';
   }
+  const hasStateChanged = newState !== quote.state;
   let change: QuoteChange | null = null;
-  if (isStateChange(transition)) {
-    const { outcome, state } = transition;
+  if (hasStateChanged) {
     const payment = outcome === 'payment_received' ? appendPayment(counter, nowMs) : null;
     const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
-    const watchUntilMs = computeWatchUntilMs({ ...quote, state, paidAtMs });
-    change = { id: quote.id, state, watchUntilMs, payment };
+    const watchUntilMs = computeWatchUntilMs({ ...quote, state: newState, paidAtMs });
+    change = { id: quote.id, state: newState, watchUntilMs, payment };
   } else if (shouldEndWatch && quote.watchUntilMs !== null) {
     change = { id: quote.id, state: quote.state, watchUntilMs: null, payment: null };
   }
-  return { quote, observation, transition, anomaly, change };
+  return {
+    quote,
+    reportedState: observation.state,
+    outcome,
+    change,
+    quoteId: quote.quoteId,
+    state: newState,
+    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
+    isWatched: (change ?? quote).watchUntilMs !== null,
+    hasStateChanged,
+    rejection,
+    source: observation.source,
+  };
 }
 
-/** An imported quote may have no invoice to compare. */
+/** Returns true for what the mint does not report, or an imported quote does not have (its invoice). */
 function hasStoredAmountAndInvoice(quote: Quote, observation: QuoteObservation): boolean {
   const { amountSat = quote.amountSat, request = quote.request } = observation;
   const isSameInvoice = request.toLowerCase() === quote.request.toLowerCase();
   return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
 }
 
-function appendPayment(
-  counter: PaymentCounter | undefined,
-  nowMs: number,
-): NonNullable<QuoteChange['payment']> {
+function appendPayment(counter: PaymentCounter | undefined, nowMs: number) {
   if (counter === undefined) {
     throw new Error('a first payment needs the locked counter of its recipient');
   }
   return { paidAtMs: computePaidAtMs(counter, nowMs), paidSeq: counter.paidCount + 1 };
 }
 
-/** The state of a quote after an observation was recorded. */
-export interface RecordedQuote extends Pick<Quote, 'quoteId' | 'state' | 'paidAtMs'> {
-  isWatched: boolean;
-  hasStateChanged: boolean;
-  isRejected: boolean;
-  source: ObservationSource;
-}
-
-export function toRecordedQuote(decision: Decision): RecordedQuote {
-  const { quote, observation, transition, anomaly, change } = decision;
-  return {
-    quoteId: quote.quoteId,
-    state: change?.state ?? quote.state,
-    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
-    isWatched: (change ?? quote).watchUntilMs !== null,
-    hasStateChanged: isStateChange(transition),
-    isRejected: anomaly !== null,
-    source: observation.source,
-  };
-}
-
 export function toQuoteEvents(decision: Decision, atMs: number): NewQuoteEvent[] {
-  const { quote, observation, transition, anomaly } = decision;
-  const { state: reportedState, source } = observation;
+  const { quote, reportedState, state, hasStateChanged, rejection, source } = decision;
   const common = { quoteRowId: quote.id, atMs };
   const events: NewQuoteEvent[] = [];
-  if (anomaly !== null) {
-    events.push({ ...common, kind: 'observation_rejected', reason: anomaly, reportedState });
+  if (rejection !== null) {
+    events.push({ ...common, kind: 'observation_rejected', reason: rejection, reportedState });
   }
-  if (isStateChange(transition)) {
-    events.push({ ...common, kind: 'state', from: quote.state, to: transition.state, source });
+  if (hasStateChanged) {
+    events.push({ ...common, kind: 'state', from: quote.state, to: state, source });
   }
   return events;
 }

@@ -73,7 +73,7 @@ export interface InvoiceText {
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
-  { lnurlMetadata, plainText, comment, zapRequest }: Omit<InvoiceText, 'tag' | 'receiptRefusal'>,
+  { lnurlMetadata, plainText, comment, zapRequest }: InvoiceText,
 ): InvoiceDescription {
   if (mint.supportsDescriptionHash) {
     return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };

@@ -14,11 +14,10 @@ import {
   type RecordedQuote,
   type SourcedObservation,
   toQuoteEvents,
-  toRecordedQuote,
 } from './decide-observation.ts';
 import { encodePayloads, QUOTE_UPDATES_CHANNEL } from './process-notifications.ts';
 import { addQuoteEvents, type ReceiptRefusal } from './quote-event-store.ts';
-import { isPaidQuoteState, isStateChange } from './quote-state.ts';
+import { isPaidQuoteState } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
 import {
   applyQuoteChanges,
@@ -57,11 +56,11 @@ interface ReceiptSigningResult {
 }
 
 /**
- * Records what a mint reports about quotes in one transaction, in any order and any number of times. Appends a new
+ * Records what a mint reports about quotes in one transaction. Observations may arrive late and repeatedly. Appends a new
  * payment to the recipient's list, signs its zap receipt if the payment is a zap, and notifies all processes.
  *
- * If an observation violates the database's constraints: in a batch, throws, and the caller repeats the batch one by
- * one; alone, changes nothing and returns the stored state.
+ * Throws if a batch violates a constraint of the database. The caller then records each observation alone; if one still
+ * violates a constraint, nothing changes, and its stored state is returned.
  *
  * @param observations at most one per quote
  * @returns the new states of the quotes; leaves out unknown quotes
@@ -81,7 +80,7 @@ export async function recordObservations(
     if (receipts.signed.length > 0) {
       context.zaps?.onReceiptsCreated(receipts.signed.flatMap(({ relayUrls }) => relayUrls));
     }
-    return decisions.map(toRecordedQuote);
+    return decisions;
   } catch (error) {
     const [observation] = observations;
     if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
@@ -98,15 +97,13 @@ async function recordInTransaction(
   mintUrl: string,
   observations: readonly SourcedObservation[],
 ): Promise<{ decisions: Decision[]; receipts: ReceiptSigningResult }> {
-  const observationsById = new Map(observations.map((each) => [each.quoteId, each]));
+  const observationsById = new Map(observations.map((item) => [item.quoteId, item]));
   const quoteIds = [...observationsById.keys()];
   const found = await findQuotesByQuoteId(tx, mintUrl, quoteIds);
   const unpaid = found.filter(({ state }) => !isPaidQuoteState(state));
-  const lockedCounters = await lockPaymentCounters(
-    tx,
-    unpaid.map(({ pubkey }) => pubkey),
-  );
-  const counters = new Map(lockedCounters.map((each) => [each.pubkey, each]));
+  const recipients = unpaid.map(({ pubkey }) => pubkey);
+  const lockedCounters = await lockPaymentCounters(tx, recipients);
+  const counters = new Map(lockedCounters.map((counter) => [counter.pubkey, counter]));
   const lockedQuotes = await lockQuotesByQuoteId(tx, mintUrl, quoteIds);
 
   const nowMs = clock();
@@ -134,21 +131,17 @@ async function recordInTransaction(
 
   await applyQuoteChanges(tx, changes);
   await savePaymentCounters(tx, [...advancedCounters.values()]);
-  await addQuoteEvents(
-    tx,
-    decisions.flatMap((decision) => toQuoteEvents(decision, nowMs)),
-  );
+  const events = decisions.flatMap((decision) => toQuoteEvents(decision, nowMs));
+  await addQuoteEvents(tx, events);
   const receipts =
     zaps === null || payments.length === 0
       ? { signed: [], refused: [] }
       : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
-  const updates = decisions.flatMap(({ quote, transition, change }) => {
+  const updates = decisions.flatMap(({ quote, paidAtMs, hasStateChanged }) => {
     const { id, pubkey, quoteId } = quote;
-    const paidAtMs = change?.payment?.paidAtMs ?? quote.paidAtMs;
-    // A payment in a second that a wallet has already read is listed when the next second arrives (ADR 40).
+    // If a wallet has already read the current second, the payment is listed when the next one begins (ADR 40).
     const listedAtMs = paidAtMs !== null && paidAtMs > nowMs ? paidAtMs : null;
-    const isUpdate = isStateChange(transition) && paidAtMs !== null;
-    return isUpdate ? [{ id, pubkey, quoteId, listedAtMs }] : [];
+    return hasStateChanged && paidAtMs !== null ? [{ id, pubkey, quoteId, listedAtMs }] : [];
   });
   await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads(updates));
   return { decisions, receipts };
@@ -159,20 +152,20 @@ function logDecisions(
   mintUrl: string,
   decisions: readonly Decision[],
 ): void {
-  for (const { quote, observation, transition, anomaly } of decisions) {
-    if (anomaly !== null) {
-      anomalies.count(mintUrl, anomaly);
+  for (const { quote, outcome, state, hasStateChanged, rejection, source } of decisions) {
+    if (rejection !== null) {
+      anomalies.count(mintUrl, rejection);
     }
     const { paymentHash, pubkey, amountSat } = quote;
-    const detail = { pubkey, amountSat, mintUrl, source: observation.source };
-    if (transition.outcome === 'payment_received') {
+    const detail = { pubkey, amountSat, mintUrl, source };
+    if (outcome === 'payment_received') {
       logMilestone(log, 'paid', paymentHash, detail);
     }
     // A payment that is first observed as ISSUED reaches two milestones.
-    if (isStateChange(transition) && transition.state === 'ISSUED') {
+    if (hasStateChanged && state === 'ISSUED') {
       logMilestone(log, 'issued', paymentHash, detail);
     }
-    if (transition.outcome === 'expired') {
+    if (outcome === 'expired') {
       logMilestone(log, 'expired', paymentHash, detail);
     }
   }
@@ -187,7 +180,7 @@ function logReceipts({ log }: RecordingContext, { signed, refused }: ReceiptSign
   }
 }
 
-/** The rows were edited by hand. The quote stays watched until an operator repairs them. */
+/** Handles rows that were edited by hand: logs them. Their quote stays watched until an operator repairs them. */
 async function handleInconsistentRows(
   { db, log }: RecordingContext,
   mintUrl: string,
@@ -200,8 +193,13 @@ async function handleInconsistentRows(
     'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
       'the next poll will try again',
   );
-  const transition = { outcome: 'unchanged' } as const;
-  return stored.map((quote) =>
-    toRecordedQuote({ quote, observation, transition, anomaly: null, change: null }),
-  );
+  return stored.map(({ quoteId, state, paidAtMs, watchUntilMs }) => ({
+    quoteId,
+    state,
+    paidAtMs,
+    isWatched: watchUntilMs !== null,
+    hasStateChanged: false,
+    rejection: null,
+    source: observation.source,
+  }));
 }

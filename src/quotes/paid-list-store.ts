@@ -2,8 +2,8 @@ import { type RawBuilder, sql } from 'kysely';
 import { columnInValues } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError } from '../errors.ts';
-import { CLOCK_TOLERANCE_MS, MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
-import { type Quote, SELECT_QUOTE } from './quote-store.ts';
+import { MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
+import { QUOTE_COLUMNS, type Quote } from './quote-store.ts';
 
 export interface ListedQuote extends Quote {
   state: PaidQuoteState;
@@ -17,11 +17,12 @@ interface PaidPage {
   offset: number;
 }
 
+/** The largest `Date`. A later time would not be a safe integer in milliseconds. */
 const MAX_DATE_SECONDS = 8_640_000_000_000;
 
 /**
- * Returns one page of a recipient's paid quotes, the newest first, and the total. Only the first page lists new payments:
- * a wallet that continues to read could get some payments of a second, and would ignore the others later.
+ * Returns one page of a recipient's paid quotes, the newest first, and the total. Only the first page makes new payments
+ * visible: from another page, a wallet would get only some payments of a second, and ignore the others later.
  */
 export async function listPaidQuotes(
   db: Db,
@@ -38,8 +39,8 @@ export async function listPaidQuotes(
 }
 
 /**
- * Lists the payments that were recorded since the last call, unless the newest one is dated in the next second. Later
- * payments get a later second (ADR 40). Does nothing if the database cannot write.
+ * Adds the payments that were recorded since the last call to the list, unless the newest one is dated in the next second.
+ * Payments that are recorded from now on get a later second (ADR 40). Does nothing if the database cannot write.
  */
 async function makeNewPaymentsVisible(db: Db, pubkey: string, nowMs: number): Promise<void> {
   try {
@@ -55,35 +56,38 @@ async function makeNewPaymentsVisible(db: Db, pubkey: string, nowMs: number): Pr
 }
 
 /**
- * A page is a range of `paid_seq`, which has no gaps, so every page costs the same. The range needs a lower bound,
- * too: without it, PostgreSQL reads and sorts all older payments.
+ * Reads a range of `paid_seq`, which numbers a recipient's payments from 1 without gaps, so every page costs the same.
+ * Without the lower bound of the range, PostgreSQL would read and sort all older payments.
  */
 async function readPaidPage(db: Db, pubkey: string, page: PaidPage, nowMs: number) {
   const sinceMs =
     page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, MAX_DATE_SECONDS) * 1000;
-  const end = page.offset + page.limit;
-  const { rows } = await sql<ListedQuote & { total: number; hasNew: 0 | 1 }>`
-    with bounds as materialized (
-      select ${countListed(pubkey)} as newest, ${countPaidBefore(pubkey, sql`${sinceMs + 1}`)} as seen,
+  const pageEnd = page.offset + page.limit;
+  const { rows } = await sql<ListedQuote & { total: number; hasNewPayments: 0 | 1 }>`
+    with counts as materialized (
+      select ${countListed(pubkey)} as listed,
+        ${countPaid(pubkey, sql`paid_at <= ${sinceMs}`)} as until_since,
         (select count(*) from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
     )
-    select newest - seen as total, has_new as "hasNew", ${SELECT_QUOTE}
-    from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
-      and paid_seq <= newest - ${page.offset}
-      and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
+    select listed - until_since as total, has_new as "hasNewPayments", ${QUOTE_COLUMNS}
+    from counts left join quotes on pubkey = ${pubkey} and paid_seq is not null
+      and paid_seq <= listed - ${page.offset}
+      and paid_seq > case -- the larger one
+        when until_since > listed - ${pageEnd} then until_since else listed - ${pageEnd}
+      end
     order by paid_seq desc
   `.execute(db);
-  // If the page is empty, the only row contains the total, and null in all columns of `quotes`.
+  // If the page is empty, the only row contains the counts, and null in all columns of `quotes`.
   const isQuote = ({ quoteId }: { quoteId: string | null }) => quoteId !== null;
-  // Negative if `since` is later than payments that are not listed yet.
   return {
+    // Negative if payments until `since` are not listed yet.
     total: Math.max(0, rows[0]?.total ?? 0),
     quotes: rows.filter(isQuote),
-    hasNewPayments: rows[0]?.hasNew === 1,
+    hasNewPayments: rows[0]?.hasNewPayments === 1,
   };
 }
 
-/** Returns those of a recipient's listed quotes that have one of these ids. Several mints may use the same id. */
+/** Returns a recipient's listed quotes with these ids. Several mints may use the same id. */
 export async function findListedQuotes(
   db: Db,
   pubkey: string,
@@ -92,18 +96,18 @@ export async function findListedQuotes(
 ): Promise<ListedQuote[]> {
   await makeNewPaymentsVisible(db, pubkey, nowMs);
   const { rows } = await sql<ListedQuote>`
-    with bounds as materialized (select ${countListed(pubkey)} as newest),
-    -- Otherwise SQLite may read all payments of the recipient.
+    with counts as materialized (select ${countListed(pubkey)} as listed),
+    -- Materialized, because SQLite may otherwise read all payments of the recipient.
     found as materialized (
       select * from quotes where ${columnInValues(db, 'quote_id', 'text', quoteIds)}
     )
-    select ${SELECT_QUOTE} from bounds cross join found
-    where pubkey = ${pubkey} and paid_seq <= newest
+    select ${QUOTE_COLUMNS} from counts cross join found
+    where pubkey = ${pubkey} and paid_seq <= listed
   `.execute(db);
   return rows;
 }
 
-/** Adds up a recipient's newest payments, and those of them that are not ISSUED. `total` counts all payments. */
+/** Adds up a recipient's newest payments, and those that wait for the wallet. `total` counts all payments. */
 export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: number) {
   const { rows } = await sql<{
     total: number;
@@ -112,17 +116,17 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
     waitingPayments: number;
     waitingAmountSat: number;
   }>`
-    with bounds as materialized (
-      select coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest
+    with counts as materialized (
+      select coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as total
     )
-    select newest as total,
+    select total,
            count(paid_seq) as payments,
            cast(coalesce(sum(amount_sat), 0) as bigint) as "amountSat",
            count(paid_seq) filter (where state <> 'ISSUED') as "waitingPayments",
            cast(coalesce(sum(amount_sat) filter (where state <> 'ISSUED'), 0) as bigint) as "waitingAmountSat"
-    from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
-      and paid_seq <= newest and paid_seq > newest - ${maxPayments}
-    group by newest
+    from counts left join quotes on pubkey = ${pubkey} and paid_seq is not null
+      and paid_seq <= total and paid_seq > total - ${maxPayments}
+    group by total
   `.execute(db);
   return (
     rows[0] ?? { total: 0, payments: 0, amountSat: 0, waitingPayments: 0, waitingAmountSat: 0 }
@@ -133,16 +137,19 @@ function countListed(pubkey: string): RawBuilder<number> {
   return sql`coalesce((
     select case
       when last_paid_at < listed_until then paid_count
-      else ${countPaidBefore(pubkey, sql`listed_until`)}
+      else ${countPaid(pubkey, sql`paid_at < listed_until`)}
     end
     from users where pubkey = ${pubkey}
   ), 0)`;
 }
 
+/** A wallet may read the list from a process whose clock is so far behind that of the process that sent the update. */
+const CLOCK_TOLERANCE_MS = 150;
+
 /**
- * Builds the condition on a row of `users` that payments can be listed now. A payment that found its second closed is
- * dated exactly `listed_until`, and must wait for that second. Every other payment is dated by the clock of the
- * process that recorded it, which may be ahead of this one.
+ * Builds the condition on a row of `users` that the recipient has payments that are not listed yet and can be now. A
+ * payment in a second that wallets had already read is dated `listed_until`, and must wait for that time. Every other
+ * payment is dated by the clock of the process that recorded it, which may be ahead of this one.
  */
 function hasNewPayments(nowMs: number): RawBuilder<boolean> {
   return sql`(
@@ -153,10 +160,11 @@ function hasNewPayments(nowMs: number): RawBuilder<boolean> {
   )`;
 }
 
-function countPaidBefore(pubkey: string, timeMs: RawBuilder<unknown>): RawBuilder<number> {
+/** Builds the number of payments that meet a condition on `paid_at`: it is the `paid_seq` of the last one. */
+function countPaid(pubkey: string, paidAtCondition: RawBuilder<unknown>): RawBuilder<number> {
   return sql`coalesce((
     select paid_seq from quotes
-    where pubkey = ${pubkey} and paid_seq is not null and paid_at < ${timeMs}
+    where pubkey = ${pubkey} and paid_seq is not null and ${paidAtCondition}
     order by paid_at desc, paid_seq desc limit 1
   ), 0)`;
 }

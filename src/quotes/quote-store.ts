@@ -50,18 +50,11 @@ const COLUMNS = {
   tag: 'tag',
   comment: 'comment',
   zapRequest: 'zap_request',
-} as const satisfies Record<keyof Quote, string>;
+} satisfies Record<keyof Quote, string>;
 
-export const QUOTE_FIELDS = Object.keys(COLUMNS) as (keyof Quote)[];
-
-export function selectFields<Field extends keyof Quote>(fields: readonly Field[]) {
-  return fields.map((field) => `${COLUMNS[field]} as ${field}` as Selection[Field]);
-}
-
-type Selection = { [Field in keyof Quote]: `${(typeof COLUMNS)[Field]} as ${Field}` };
-
-export const SELECT_QUOTE: RawBuilder<unknown> = sql.join(
-  QUOTE_FIELDS.map((field) => sql`${sql.ref(COLUMNS[field])} as ${sql.ref(field)}`),
+/** The columns of a {@link Quote}, for `select`. */
+export const QUOTE_COLUMNS: RawBuilder<unknown> = sql.join(
+  Object.entries(COLUMNS).map(([field, column]) => sql`${sql.ref(column)} as ${sql.ref(field)}`),
 );
 
 const INSERTED_FIELDS = {
@@ -83,10 +76,7 @@ const INSERTED_FIELDS = {
 } as const;
 
 /** Stores quotes. Returns their row ids in order; null for a quote whose id is already stored for its mint. */
-export async function insertQuotes(
-  db: Db,
-  quotes: readonly NewQuote[],
-): Promise<(number | null)[]> {
+export async function insertQuotes(db: Db, quotes: readonly NewQuote[]) {
   // Sorted, because two processes that insert the same ids in different orders would deadlock.
   const sorted = quotes.toSorted((one, other) =>
     compareStrings(toQuoteKey(one), toQuoteKey(other)),
@@ -105,7 +95,7 @@ export async function insertQuotes(
     insert into quotes (state, ${sql.join(fields.map((field) => sql.ref(columns[field])))})
     select 'UNPAID', ${sql.join(fields.map((field) => sql.ref(field)))}
     from ${jsonRows(db, INSERTED_FIELDS, rows)} as added
-    where true
+    where true -- SQLite needs it before "on conflict"
     on conflict (mint_url, quote_id) do nothing
     returning id, mint_url as "mintUrl", quote_id as "quoteId"
   `.execute(db);
@@ -118,12 +108,15 @@ export async function insertQuotes(
   });
 }
 
-function toQuoteKey({ mintUrl, quoteId }: Pick<NewQuote, 'mintUrl' | 'quoteId'>): string {
+function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
   return `${mintUrl} ${quoteId}`;
 }
 
-function compareStrings(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
+function compareStrings(one: string, other: string): number {
+  if (one === other) {
+    return 0;
+  }
+  return one < other ? -1 : 1;
 }
 
 /**
@@ -137,30 +130,30 @@ export function createQuoteWriter(db: Db): (quote: NewQuote) => Promise<number |
         db,
         batch.map(({ quote }) => quote),
       );
-      for (const [i, { resolve }] of batch.entries()) {
-        resolve(ids[i] ?? null);
+      for (const [i, stored] of batch.entries()) {
+        stored.resolve(ids[i] ?? null);
       }
     },
     onError: (error, batch) => {
-      for (const { reject } of batch) {
-        reject(error);
+      for (const failed of batch) {
+        failed.reject(error);
       }
     },
     delayMs: 0,
     maxBatchSize: 100,
   });
   return (quote) => {
-    const result = Promise.withResolvers<number | null>();
-    writer.add({ quote, ...result });
-    return result.promise;
+    const rowId = Promise.withResolvers<number | null>();
+    writer.add({ quote, ...rowId });
+    return rowId.promise;
   };
 }
 
-/** Finds what a payer may know about a quote by the token of its verify URL (LUD-21), of which only a hash is stored. */
+/** Returns what a payer may know about a quote. The token of its verify URL (LUD-21) is stored only as a hash. */
 export async function findQuoteByVerifyToken(db: Db, token: string) {
   const row = await db
     .selectFrom('quotes')
-    .select(selectFields(['pubkey', 'request', 'state', 'amountSat', 'expiresAtMs']))
+    .select(['pubkey', 'request', 'state', 'amount_sat as amountSat', 'expires_at as expiresAtMs'])
     .where('verify_token_hash', '=', hash('sha256', token))
     .executeTakeFirst();
   return row ?? null;

@@ -22,7 +22,7 @@ interface UpdateContext {
 /** Sends updates to the sockets of this process. An update waits until its payment is in the recipient's list. */
 export class UpdateSender {
   readonly #context: UpdateContext;
-  /** By `quotes.id`, also without a socket: a wallet that connects now needs the update, as the payment is not listed yet. */
+  /** By `quotes.id`. Set even without a socket: a wallet that connects meanwhile does not find the payment in the list. */
   readonly #timers = new Map<number, NodeJS.Timeout>();
   readonly #history: ReturnType<typeof createHistoryWriter>;
 

@@ -1,32 +1,28 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { columnInSubquery, columnInValues, jsonRows, lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import { QUOTE_FIELDS, type Quote, selectFields } from './quote-store.ts';
+import type { QuoteStatus } from './quote-state.ts';
+import { QUOTE_COLUMNS, type Quote } from './quote-store.ts';
 
-const WATCHED_FIELDS = [
-  'id',
-  'mintUrl',
-  'quoteId',
-  'state',
-  'createdAtMs',
-  'expiresAtMs',
-  'paidAtMs',
-] as const satisfies (keyof Quote)[];
+/** What a watcher reads about a quote. */
+export interface WatchedQuoteRow extends QuoteStatus {
+  id: number;
+  quoteId: string;
+}
 
-export type WatchedQuote = Omit<Pick<Quote, (typeof WATCHED_FIELDS)[number]>, 'mintUrl'>;
-
-/** A change to a quote whose row the transaction has locked. */
+/** What to write to the row of a quote, which the transaction has locked. */
 export interface QuoteChange extends Pick<Quote, 'id' | 'state' | 'watchUntilMs'> {
-  /** The position of a new payment in the recipient's list. */
+  /** Null unless the change is a new payment. `paidSeq` is its position in the recipient's list. */
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
 
 export interface WatchedMint {
   mintUrl: string;
+  /** The process whose lease it is; null if the mint is free. */
   ownerProcessId: string | null;
 }
 
-/** Returns every mint with watched quotes. Reads one index entry per mint. */
+/** Returns every mint with watched quotes. Jumps from mint to mint in the index, so it reads one entry per mint. */
 export async function listWatchedMints(db: Db): Promise<WatchedMint[]> {
   const { rows } = await sql<WatchedMint>`
     with recursive watched (mint_url) as (
@@ -46,10 +42,8 @@ export async function listWatchedMints(db: Db): Promise<WatchedMint[]> {
   return rows;
 }
 
-export async function countWatchedByMint(
-  db: Db,
-  mintUrls: readonly string[],
-): Promise<Map<string, number>> {
+/** Returns the number of watched quotes by mint URL. */
+export async function countWatchedByMint(db: Db, mintUrls: readonly string[]) {
   const rows = mintUrls.map((mint_url) => ({ mint_url }));
   const counted = await sql<{ mintUrl: string; count: number }>`
     select mint_url as "mintUrl", (
@@ -67,50 +61,57 @@ export async function findMaxRowId(db: Db): Promise<number> {
   return maxId ?? 0;
 }
 
-/** Returns the first watched quotes of all mints whose `quotes.id` is greater than `afterId`. */
-export async function listWatchedAfter(db: Db, afterId: number, limit: number) {
-  return await selectWatched(db, afterId, limit).orderBy('id').execute();
+/** Returns the watched quotes of all mints whose `quotes.id` is greater than `afterId`, up to `limit`, by id. */
+export function listWatchedAfter(db: Db, afterId: number, limit: number) {
+  return listWatched(db, sql`id > ${afterId} order by id limit ${limit}`);
 }
 
 /** Like {@link listWatchedAfter}, for one mint. */
-export async function listWatchedByMint(db: Db, mintUrl: string, afterId: number, limit: number) {
-  const watched = selectWatched(db, afterId, limit).where('mint_url', '=', mintUrl);
-  return await watched.orderBy('mint_url').orderBy('id').execute();
+export function listWatchedByMint(db: Db, mintUrl: string, afterId: number, limit: number) {
+  const range = sql`mint_url = ${mintUrl} and id > ${afterId}`;
+  return listWatched(db, sql`${range} order by mint_url, id limit ${limit}`);
 }
 
-function selectWatched(db: Db, afterId: number, limit: number) {
-  return db
-    .selectFrom('quotes')
-    .select(selectFields(WATCHED_FIELDS))
-    .where('watch_until', 'is not', null)
-    .where('id', '>', afterId)
-    .limit(limit);
+async function listWatched(db: Db, range: RawBuilder<unknown>) {
+  const { rows } = await sql<WatchedQuoteRow & { mintUrl: string }>`
+    select id, mint_url as "mintUrl", quote_id as "quoteId", state,
+      created_at as "createdAtMs", expires_at as "expiresAtMs", paid_at as "paidAtMs"
+    from quotes where watch_until is not null and ${range}
+  `.execute(db);
+  return rows;
 }
 
-/** Leaves out unknown ids. */
-export async function findQuotesByQuoteId(
-  db: Db,
-  mintUrl: string,
-  quoteIds: readonly string[],
-): Promise<Quote[]> {
-  return await selectByQuoteIds(db, mintUrl, quoteIds).execute();
+/** Returns the quotes with these ids at a mint. Leaves out unknown ids. */
+export function findQuotesByQuoteId(db: Db, mintUrl: string, quoteIds: readonly string[]) {
+  return selectByQuoteIds(db, mintUrl, quoteIds, sql``);
 }
 
 /** Like {@link findQuotesByQuoteId}, but locks the rows in a fixed order until the transaction ends. */
-export async function lockQuotesByQuoteId(
-  tx: Tx,
+export function lockQuotesByQuoteId(tx: Tx, mintUrl: string, quoteIds: readonly string[]) {
+  const lock = lockRows(tx, 'for no key update');
+  return selectByQuoteIds(tx, mintUrl, quoteIds, sql`order by id ${lock}`);
+}
+
+async function selectByQuoteIds(
+  db: Db,
   mintUrl: string,
   quoteIds: readonly string[],
+  orderAndLock: RawBuilder<unknown>,
 ): Promise<Quote[]> {
-  return await selectByQuoteIds(tx, mintUrl, quoteIds)
-    .orderBy('id')
-    .modifyEnd(lockRows(tx, 'for no key update'))
-    .execute();
+  const wantedRows = quoteIds.map((quote_id) => ({ quote_id }));
+  // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
+  const ids = sql`
+    select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
+    from ${jsonRows(db, { quote_id: 'text' }, wantedRows)} as wanted`;
+  const { rows } = await sql<Quote>`
+    select ${QUOTE_COLUMNS} from quotes where ${columnInSubquery(db, 'id', ids)} ${orderAndLock}
+  `.execute(db);
+  return rows;
 }
 
 /**
- * Deletes the hashes of the payer's address when a quote is paid or no longer watched. If a quote expires, also deletes
- * the payer's comment and zap request.
+ * Writes changes to quotes. Deletes the hashes of the payer's address when a quote is paid or no longer watched, and the
+ * payer's comment and zap request when it expires.
  */
 export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[]): Promise<void> {
   if (changes.length === 0) {
@@ -149,17 +150,4 @@ export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[])
     from changed
     where quotes.id = changed.id and ${columnInValues(tx, 'quotes.id', 'bigint', ids)}
   `.execute(tx);
-}
-
-function selectByQuoteIds(db: Db, mintUrl: string, quoteIds: readonly string[]) {
-  const rows = quoteIds.map((quote_id) => ({ quote_id }));
-  const wanted = jsonRows(db, { quote_id: 'text' }, rows);
-  // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
-  const ids = sql`
-    select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
-    from ${wanted} as wanted`;
-  return db
-    .selectFrom('quotes')
-    .select(selectFields(QUOTE_FIELDS))
-    .where(columnInSubquery(db, 'id', ids));
 }

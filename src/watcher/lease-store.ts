@@ -2,14 +2,15 @@ import { sql } from 'kysely';
 import { databaseNow, jsonRows } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 
-/** Long enough that a process keeps its mints if it pauses for a few seconds. Measured by the database's clock. */
+/** By the database's clock. Long enough that a process keeps its mints if it pauses for a few seconds. */
 const LEASE_DURATION_MS = 15_000;
 
 /**
- * Renews the lease of a process, and removes other processes whose lease has expired. Removes none if its own lease
- * has expired: then the database was probably unavailable to all processes, or its clock has changed after a failover.
+ * Renews the lease of a process, or creates it. Removes other processes whose leases have expired, unless the process's
+ * own lease has expired, too: then the database was probably unavailable to all processes, or its clock has changed
+ * after a failover.
  *
- * @returns false if the process had no lease: it is new, or its lease expired and its mints were released
+ * @returns false if the process had no lease: it is new, or another process removed it and released its mints
  */
 export async function renewProcessLease(
   db: Db,
@@ -54,18 +55,14 @@ export async function readWatchProcesses(db: Db) {
 }
 
 /** Claims free mints. Returns the mints that no other process claimed first. */
-export async function claimMints(
-  db: Db,
-  processId: string,
-  mintUrls: readonly string[],
-): Promise<string[]> {
+export async function claimMints(db: Db, processId: string, mintUrls: readonly string[]) {
   const rows = mintUrls.map((mint_url) => ({ mint_url }));
   const claimed = await sql<{ mint_url: string }>`
     insert into mint_leases (mint_url, process_id)
     select wanted.mint_url, watch_processes.id
     from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
     join watch_processes on watch_processes.id = ${processId}
-    where true
+    where true -- SQLite needs it before "on conflict"
     order by wanted.mint_url
     on conflict (mint_url) do nothing
     returning mint_url

@@ -1,22 +1,22 @@
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 
-/** Between two polls. Payments that a new subscription misses are found within four seconds. */
+/** The time between two polls of a mint. So payments that a new subscription misses are found within four seconds. */
 export const MIN_POLL_INTERVAL_MS = SECOND_MS;
-/** While due quotes remain. */
+/** The time between two polls of a mint that has more due quotes than a poll contains. */
 export const BACKLOG_POLL_INTERVAL_MS = 250;
-/** A batch includes quotes that are due within this time, because a refusal may delay the next one. */
+/** A batch also contains quotes that are due within this time, because the mint may refuse the next batch. */
 export const LOOK_AHEAD_MS = 2 * SECOND_MS;
-/** Quotes that are read alone at the same time, and besides a batch. */
+/** How many quotes are read alone at the same time, and how many in one poll besides a batch. */
 export const SINGLE_READ_CONCURRENCY = 4;
-/** How long a mint without batches gets none. Then it may have been upgraded, or its proxy repaired. */
+/** How long a mint that does not support batches, or keeps failing them, gets none. It may be upgraded or repaired. */
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
 
-/** When an unpaid quote is polled, because Nutshell loses payments that arrive while it registers a subscription. */
+/** From a subscription to a poll, because Nutshell loses payments that arrive while it registers a subscription. */
 export const SUBSCRIPTION_PROOF_DELAY_MS = 2 * SECOND_MS;
-/** Quotes that wait to be subscribed. Fewer than a connection allows, which leaves room for new quotes. */
+/** How many quotes may wait to be subscribed. Fewer than a connection allows, which leaves room for new quotes. */
 export const MAX_UNSUBSCRIBED_QUOTES = 750;
-/** Above this number, expired quotes leave the watch earlier. They take about 0.5 kB each. */
+/** Above this number of watched quotes, a mint's expired quotes are watched for a shorter time. Each takes about 0.5 kB. */
 export const CROWDED_QUOTES = 20_000;
 /** Reports of a quote that are recorded without a pause: all that an honest mint sends (INFLIGHT and PAID, twice). */
 export const REPORTS_WITHOUT_PAUSE = 4;
@@ -34,7 +34,7 @@ export const PAGE_SIZE = 1_000;
 /** How long a mint without watched quotes keeps its watcher and WebSocket. */
 export const IDLE_MINT_TIMEOUT_MS = 10 * MINUTE_MS;
 
-/** At a time. On SQLite, transactions wait for earlier ones: hostile mints could delay others' payments by half a minute. */
+/** Transactions at a time. SQLite queues them, so hostile mints could delay the payments of others by half a minute. */
 export const USER_MINT_RECORDINGS = { max: 2, maxPerSite: 1 };
 /** Polls per scan. A poll with its TLS connection takes about 3 ms of CPU time, so they use about 2 % of a core. */
 export const USER_MINT_POLLS = { max: 6, maxPerSite: 3 };

@@ -10,7 +10,7 @@ import { OutageTracker } from '../outage-tracker.ts';
 import type { RecordedQuote, SourcedObservation } from '../quotes/decide-observation.ts';
 import { type RecordingContext, recordObservations } from '../quotes/observation-recorder.ts';
 import type { QuoteAnnouncement } from '../quotes/process-notifications.ts';
-import { listWatchedByMint, type WatchedQuote } from '../quotes/watched-quote-store.ts';
+import { listWatchedByMint, type WatchedQuoteRow } from '../quotes/watched-quote-store.ts';
 import { MIN_POLL_INTERVAL_MS, PAGE_SIZE, SCAN_INTERVAL_MS } from './limits.ts';
 import { QuotePoller } from './quote-poller.ts';
 import { WatchedQuotes } from './watched-quotes.ts';
@@ -21,6 +21,7 @@ export interface WatchContext {
   recording: RecordingContext;
   /** Called with the quotes whose state changed, after the commit. */
   onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
+  /** If undefined, {@link MIN_POLL_INTERVAL_MS}. */
   minPollIntervalMs: number | undefined;
   clock: Clock;
   monotonicMs: () => number;
@@ -33,10 +34,15 @@ export interface WatchContext {
  */
 export class MintWatcher {
   readonly #context: WatchContext;
-  readonly #mintUrl: string;
+  readonly mintUrl: string;
+  readonly site: string;
+  /** When the mint last had watched quotes. */
+  lastNeededAtMs: number;
+  /** The health that was last written to the database. */
+  storedHealth: MintHealth | null = null;
   readonly #recordingSlots: SiteSemaphore;
   readonly #maxRecordBatchSize: number;
-  /** Other mints share a limited number of polls ({@link PollTurns}). */
+  /** If false, the mint shares a limited number of polls with others ({@link PollTurns}). */
   readonly #isOperatorMint: boolean;
   readonly quotes: WatchedQuotes;
   readonly #poller: QuotePoller;
@@ -50,11 +56,13 @@ export class MintWatcher {
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  /** @param recordingSlots for transactions that record reports; each of the operator's mints has its own */
+  /** @param recordingSlots one is needed for each transaction that records reports; each operator's mint has its own */
   constructor(mintUrl: string, context: WatchContext, recordingSlots: SiteSemaphore) {
     const { mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS, clock, monotonicMs } = context;
     this.#context = context;
-    this.#mintUrl = mintUrl;
+    this.mintUrl = mintUrl;
+    this.site = mints.policy.getSite(mintUrl);
+    this.lastNeededAtMs = monotonicMs();
     this.#recordingSlots = recordingSlots;
     this.#outage = new OutageTracker(monotonicMs);
     const limits = mints.policy.getLimits(mintUrl);
@@ -85,16 +93,17 @@ export class MintWatcher {
     return this.#poller.health;
   }
 
+  /** Whether a mint that a user chose could be polled now. */
   get isWaitingForTurn(): boolean {
     return !this.#isOperatorMint && this.#canPoll();
   }
 
   watchNew(quote: QuoteAnnouncement): void {
-    this.quotes.addNew([{ ...quote, state: 'UNPAID', paidAtMs: null }]);
+    this.quotes.addNew({ ...quote, state: 'UNPAID', paidAtMs: null });
     this.#subscription?.subscribePending();
   }
 
-  watchExisting(quotes: readonly WatchedQuote[]): void {
+  watchExisting(quotes: readonly WatchedQuoteRow[]): void {
     this.quotes.addExisting(quotes);
     this.#subscription?.subscribePending();
   }
@@ -104,7 +113,7 @@ export class MintWatcher {
     this.#needsLoad = true;
   }
 
-  /** Does what is due, without waiting for the results. Called every second. Polls only a mint of the operator. */
+  /** Starts what is due. Called every second. Leaves polls of mints that users chose to the coordinator. */
   tick(): void {
     if (this.#needsLoad) {
       this.#loading ??= this.#load();
@@ -116,7 +125,7 @@ export class MintWatcher {
     }
   }
 
-  /** Does nothing if no poll is due. The coordinator calls this for the mints that users chose, in turns. */
+  /** Polls the mint unless no poll is due or one is running. The coordinator gives the mints that users chose their turns. */
   poll(): void {
     if (this.#canPoll()) {
       clearTimeout(this.#pollTimer);
@@ -137,10 +146,10 @@ export class MintWatcher {
     // Cleared before the read, so that a `reload` during the read has an effect.
     this.#needsLoad = false;
     try {
-      let page: WatchedQuote[] = [];
+      let page: WatchedQuoteRow[] = [];
       do {
         const afterId = page.at(-1)?.id ?? 0;
-        page = await listWatchedByMint(this.#context.db, this.#mintUrl, afterId, PAGE_SIZE);
+        page = await listWatchedByMint(this.#context.db, this.mintUrl, afterId, PAGE_SIZE);
         this.watchExisting(page);
       } while (page.length === PAGE_SIZE);
     } catch (error) {
@@ -155,16 +164,16 @@ export class MintWatcher {
     if (this.#subscription !== null) {
       return;
     }
-    let info = await mints.infoCache.getKnown(this.#mintUrl);
-    // Only once. Payers' requests keep the info up to date.
+    let info = await mints.infoCache.getKnown(this.mintUrl);
+    // Requested only once by the watcher: each payer's request for an invoice refreshes it.
     if (info === null && !this.#hasRequestedInfo) {
       this.#hasRequestedInfo = true;
-      info = await mints.infoCache.refresh(this.#mintUrl);
+      info = await mints.infoCache.refresh(this.mintUrl);
     }
     const kind = info?.subscriptionKind;
     if (kind != null && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
-        mintUrl: this.#mintUrl,
+        mintUrl: this.mintUrl,
         kind,
         quotes: this.quotes,
         connect: mints.connectSocket,
@@ -187,7 +196,7 @@ export class MintWatcher {
       await this.#poller.poll();
       const waitMs = this.#poller.getWaitMs();
       if (this.#isOperatorMint && waitMs < SCAN_INTERVAL_MS && !this.#isStopping) {
-        // Plus one millisecond: if the timer fires too early, the poll waits for the next tick.
+        // One millisecond later: a timer that fires slightly too early would leave the poll to the next tick.
         this.#pollTimer = setTimeout(() => this.poll(), Math.ceil(waitMs) + 1).unref();
       }
     } catch (error) {
@@ -206,11 +215,11 @@ export class MintWatcher {
     // If no slot is free in time, the next tick tries again.
     while (
       this.quotes.hasReports() &&
-      (await this.#recordingSlots.acquireWithin(this.#mintUrl, 60_000))
+      (await this.#recordingSlots.acquireWithin(this.mintUrl, 60_000))
     ) {
       const reports = this.quotes.takeReports(this.#maxRecordBatchSize);
       const isRecorded = await this.#record(reports);
-      this.#recordingSlots.release(this.#mintUrl);
+      this.#recordingSlots.release(this.mintUrl);
       if (!isRecorded) {
         break;
       }
@@ -219,13 +228,13 @@ export class MintWatcher {
   }
 
   /**
-   * Records reports in one transaction; one by one if the database rejects it, so that no report blocks the others.
-   * Keeps those that cannot be recorded. Returns whether all were recorded.
+   * Records reports in one transaction. If the database rejects it, records them one by one, so that no report blocks the
+   * others. Reports that cannot be recorded are kept for a retry. Returns whether all were recorded.
    */
   async #record(reports: readonly SourcedObservation[]): Promise<boolean> {
     const { recording, onQuotesChanged } = this.#context;
     try {
-      const recorded = await recordObservations(recording, this.#mintUrl, reports);
+      const recorded = await recordObservations(recording, this.mintUrl, reports);
       this.quotes.applyRecorded(reports, recorded);
       onQuotesChanged(recorded.filter(({ hasStateChanged }) => hasStateChanged));
       this.#outage.recordSuccess();
@@ -248,7 +257,7 @@ export class MintWatcher {
     const beginsOutage = this.#outage.recordFailure();
     const level = beginsOutage ? retryLogLevel(error) : 'debug';
     this.#context.log[level](
-      { event: 'mint_watch_failed', err: error, mintUrl: this.#mintUrl },
+      { event: 'mint_watch_failed', err: error, mintUrl: this.mintUrl },
       'could not read or record quotes of a mint; retrying',
     );
   }

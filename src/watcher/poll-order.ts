@@ -1,45 +1,33 @@
-import { OPERATOR_MINT_LIMITS } from '../mints/limits.ts';
-
-/** The `batchLimit` of a quote that may be in batches of any size: no batch contains more. */
-export const NO_BATCH_LIMIT = OPERATOR_MINT_LIMITS.maxPollBatchSize;
-
-export interface PollableQuote extends HeapItem {
-  heap: HeapName | null;
-  /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
-  batchLimit: number;
-}
-
-type HeapName = 'young' | 'others' | 'suspect' | 'alone';
+import { type HeapName, NO_BATCH_LIMIT, type WatchedQuote } from './watched-quote.ts';
 
 /**
- * The order in which due quotes are polled: young ones first. Quotes for which the mint may have failed a batch
- * (suspects) are polled in turn with all others, in smaller batches.
+ * The order in which due quotes are polled: first the urgent ones, which may just have been paid. Quotes for which the
+ * mint may have failed a batch (suspects) are polled in turn with all others, in smaller batches.
  */
-export class PollOrder<Item extends PollableQuote> {
-  readonly #heaps: Record<HeapName, DueHeap<Item>> = {
-    young: new DueHeap(),
-    others: new DueHeap(),
+export class PollOrder {
+  readonly #heaps: Record<HeapName, DueHeap<WatchedQuote>> = {
+    urgent: new DueHeap(),
+    normal: new DueHeap(),
     suspect: new DueHeap(),
     alone: new DueHeap(),
   };
   #isSuspectsTurn = false;
 
+  /** Infinite if there are no quotes. */
   get firstDueAtMs(): number {
-    return Math.min(
-      ...Object.values(this.#heaps).map((heap) => heap.peek()?.dueAtMs ?? Number.POSITIVE_INFINITY),
-    );
+    const dueTimesMs = Object.values(this.#heaps).map((heap) => heap.peek()?.dueAtMs ?? Infinity);
+    return Math.min(...dueTimesMs);
   }
 
-  /** @param isYoung whether it may just have been paid */
-  add(quote: Item, isYoung: boolean): void {
-    quote.heap = isYoung ? 'young' : 'others';
+  add(quote: WatchedQuote, { isUrgent }: { isUrgent: boolean }): void {
+    quote.heap = isUrgent ? 'urgent' : 'normal';
     if (quote.batchLimit < NO_BATCH_LIMIT) {
       quote.heap = quote.batchLimit === 0 ? 'alone' : 'suspect';
     }
     this.#heaps[quote.heap].push(quote);
   }
 
-  remove(quote: Item): void {
+  remove(quote: WatchedQuote): void {
     if (quote.heap !== null) {
       this.#heaps[quote.heap].remove(quote);
       quote.heap = null;
@@ -47,42 +35,44 @@ export class PollOrder<Item extends PollableQuote> {
   }
 
   /**
-   * Takes quotes that are due until then: for a `batch`; those that batches cannot contain, to read them `alone`; or
-   * `any`, to read each alone while the mint gets no batches.
+   * Removes and returns up to `max` quotes that are due by `untilMs`: with `batch`, those for one batch; with `alone`,
+   * those that must not be in a batch; with `any`, quotes of all kinds, to read each alone while the mint gets no batches.
    */
-  take(kind: 'batch' | 'alone' | 'any', max: number, untilMs: number): Item[] {
+  take(kind: 'batch' | 'alone' | 'any', max: number, untilMs: number): WatchedQuote[] {
     if (kind === 'alone') {
-      return this.#take('alone', max, untilMs);
+      return this.#takeFrom('alone', max, untilMs);
     }
     if (kind === 'any') {
-      return this.#takeYoungFirst(max, untilMs, ['others', 'suspect', 'alone']);
+      return this.#takeUrgentFirst(max, untilMs, ['normal', 'suspect', 'alone']);
     }
     this.#isSuspectsTurn = !this.#isSuspectsTurn;
-    const suspects = this.#isSuspectsTurn ? this.#take('suspect', max, untilMs) : [];
+    const suspects = this.#isSuspectsTurn ? this.#takeFrom('suspect', max, untilMs) : [];
     if (suspects.length > 0) {
       return suspects;
     }
-    const others = this.#takeYoungFirst(max, untilMs, ['others']);
-    return others.length > 0 ? others : this.#take('suspect', max, untilMs);
+    const unsuspected = this.#takeUrgentFirst(max, untilMs, ['normal']);
+    return unsuspected.length > 0 ? unsuspected : this.#takeFrom('suspect', max, untilMs);
   }
 
-  #takeYoungFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): Item[] {
-    // A quarter is kept for others, so that young quotes cannot delay them forever.
-    const taken = this.#take('young', Math.ceil(max * 0.75), untilMs);
-    for (const heap of [...otherHeaps, 'young'] as const) {
-      taken.push(...this.#take(heap, max - taken.length, untilMs));
+  #takeUrgentFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): WatchedQuote[] {
+    // A quarter is kept for others, so that urgent quotes cannot delay them forever.
+    const taken = this.#takeFrom('urgent', Math.ceil(max * 0.75), untilMs);
+    for (const heapName of [...otherHeaps, 'urgent'] as const) {
+      taken.push(...this.#takeFrom(heapName, max - taken.length, untilMs));
     }
     return taken;
   }
 
-  #take(heapName: HeapName, max: number, untilMs: number): Item[] {
+  #takeFrom(heapName: HeapName, max: number, untilMs: number): WatchedQuote[] {
     const heap = this.#heaps[heapName];
-    const taken: Item[] = [];
-    let limit = max;
+    const taken: WatchedQuote[] = [];
+    let maxTaken = max;
     let next = heap.peek();
     while (next !== undefined && next.dueAtMs <= untilMs) {
-      limit = heapName === 'suspect' ? Math.min(limit, next.batchLimit) : limit;
-      if (taken.length >= limit) {
+      if (heapName === 'suspect') {
+        maxTaken = Math.min(maxTaken, next.batchLimit);
+      }
+      if (taken.length >= maxTaken) {
         break;
       }
       this.remove(next);
@@ -94,13 +84,13 @@ export class PollOrder<Item extends PollableQuote> {
 }
 
 interface HeapItem {
-  /** Must not change while the element is in a heap. */
+  /** Must not change while the item is in a heap. */
   dueAtMs: number;
-  /** Its place, which only the heap changes; -1 if it is in none. */
+  /** Its index in `#items`, which only the heap changes; -1 if it is in no heap. */
   heapIndex: number;
 }
 
-/** A binary heap by due time, from which any element can be removed. */
+/** A binary heap: the item that is due first is on top. Any item can be removed. */
 export class DueHeap<Item extends HeapItem> {
   readonly #items: Item[] = [];
 
@@ -124,7 +114,7 @@ export class DueHeap<Item extends HeapItem> {
   }
 
   #moveUp(item: Item, from: number): void {
-    const parent = this.#items[(from - 1) >> 1];
+    const parent = this.#items[Math.floor((from - 1) / 2)];
     if (parent === undefined || parent.dueAtMs <= item.dueAtMs) {
       this.#place(item, from);
       return;

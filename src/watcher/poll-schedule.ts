@@ -5,8 +5,8 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /**
- * After the watch period of a quote, the service stops watching it when the mint has reported the unchanged state twice,
- * at least this long apart: this process's clock may have jumped ahead, or the mint's Lightning node been offline.
+ * After the watch period of a quote, the mint must report its unchanged state twice, at least this long apart, before the
+ * service stops watching it: this process's clock may have jumped ahead, or the mint's Lightning node been offline.
  */
 export const WATCH_END_CONFIRMATION_MS = HOUR_MS;
 
@@ -15,31 +15,36 @@ const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
 /** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
 
-/** If no subscription covers the quote. Otherwise intervals are five times as long, and at most twice this. */
-const MAX_INTERVAL_MS = 2 * HOUR_MS;
-/** From the creation. A poll finds a payment within a twentieth of the age. */
+// Poll intervals grow: each is the time since an event, divided by `ageDivisor`, but at least `minMs`.
+/** Since the creation. A poll finds a payment within a twentieth of the age. */
 const UNPAID_INTERVALS = { ageDivisor: 20, minMs: 4 * SECOND_MS };
-/** From the expiry. */
+/** Since the expiry. */
 const EXPIRED_INTERVALS = { ageDivisor: 3, minMs: MINUTE_MS };
-/** From the payment. cdk wallets stall while the list shows PAID for a quote that another device has minted. */
+/** Since the payment. cdk wallets stall while the list shows PAID for a quote that another device has minted. */
 const PAID_INTERVALS = { ageDivisor: 30, minMs: 15 * SECOND_MS };
-/** From the change to INFLIGHT (the mint is signing). Short, because wallets treat such a quote as unpaid. */
+/** Since the change to INFLIGHT (the mint is signing). Short, because wallets treat such a quote as unpaid. */
 const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
+/** If a subscription covers the quote, intervals are five times as long, and at most twice this. */
+const MAX_INTERVAL_MS = 2 * HOUR_MS;
 
-/** Lightning nodes reject payments of expired invoices; the usual day is for mints whose clock or Lightning node fails. */
+/** How long an expired quote is watched at a mint with many quotes. Nodes reject late payments unless their clock is wrong. */
 const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
 
+/** @param isCrowded whether the mint has many watched quotes, so that unpaid ones leave earlier */
 export function isWatchPeriodOver(quote: QuoteStatus, nowMs: number, isCrowded: boolean): boolean {
-  const watchUntilMs = computeWatchUntilMs(quote) ?? 0;
-  return isCrowded && quote.state === 'UNPAID'
-    ? nowMs >= Math.max(quote.expiresAtMs, quote.createdAtMs) + CROWDED_LATE_PAYMENT_GRACE_MS
-    : nowMs >= watchUntilMs;
+  const watchUntilMs =
+    isCrowded && quote.state === 'UNPAID'
+      ? Math.max(quote.expiresAtMs, quote.createdAtMs) + CROWDED_LATE_PAYMENT_GRACE_MS
+      : computeWatchUntilMs(quote);
+  return nowMs >= (watchUntilMs ?? 0);
 }
 
 export interface PollContext {
+  /** The time since the last poll. */
   sincePollMs: number;
   /** How long the current state had been known at the last poll. */
   stateAgeAtPollMs: number;
+  /** Whether a subscription reports changes of the quote. */
   isCovered: boolean;
 }
 
@@ -49,14 +54,14 @@ export function computeNextPoll(
   nowMs: number,
   context: PollContext,
 ): { dueInMs: number; isUrgent: boolean } {
-  const { sincePollMs } = context;
+  const lastPollAtMs = nowMs - context.sincePollMs;
   const intervalMs = computePollIntervalMs(quote, nowMs, context);
-  const dueInMs = intervalMs - sincePollMs;
-  const postExpiryPollInMs = quote.expiresAtMs + POST_EXPIRY_POLL_DELAY_MS - nowMs;
-  const needsPostExpiryPoll = quote.state === 'UNPAID' && postExpiryPollInMs > -sincePollMs;
-  return needsPostExpiryPoll && postExpiryPollInMs < dueInMs
-    ? { dueInMs: postExpiryPollInMs, isUrgent: postExpiryPollInMs > -MINUTE_MS }
-    : { dueInMs, isUrgent: intervalMs <= UNPAID_INTERVALS.minMs };
+  const dueAtMs = lastPollAtMs + intervalMs;
+  const postExpiryPollAtMs = quote.expiresAtMs + POST_EXPIRY_POLL_DELAY_MS;
+  const needsPostExpiryPoll = quote.state === 'UNPAID' && lastPollAtMs < postExpiryPollAtMs;
+  return needsPostExpiryPoll && postExpiryPollAtMs < dueAtMs
+    ? { dueInMs: postExpiryPollAtMs - nowMs, isUrgent: nowMs < postExpiryPollAtMs + MINUTE_MS }
+    : { dueInMs: dueAtMs - nowMs, isUrgent: intervalMs <= UNPAID_INTERVALS.minMs };
 }
 
 export function computePollIntervalMs(
@@ -64,27 +69,25 @@ export function computePollIntervalMs(
   nowMs: number,
   { stateAgeAtPollMs, isCovered }: Pick<PollContext, 'stateAgeAtPollMs' | 'isCovered'>,
 ): number {
-  switch (quote.state) {
-    case 'INFLIGHT':
-      return growInterval(INFLIGHT_INTERVALS, stateAgeAtPollMs, false);
-    case 'PAID':
-      return growInterval(PAID_INTERVALS, nowMs - (quote.paidAtMs ?? nowMs), isCovered);
-    default: {
-      const ageMs = nowMs - quote.createdAtMs;
-      const sinceExpiryMs = nowMs - quote.expiresAtMs;
-      // The mint may return a wrong expiry, so it does not slow down the polls of a young quote.
-      return sinceExpiryMs < POST_EXPIRY_POLL_DELAY_MS || ageMs < YOUNG_QUOTE_AGE_MS
-        ? growInterval(UNPAID_INTERVALS, ageMs, isCovered)
-        : growInterval(EXPIRED_INTERVALS, sinceExpiryMs, isCovered);
-    }
+  if (quote.state === 'INFLIGHT') {
+    return growInterval(INFLIGHT_INTERVALS, stateAgeAtPollMs);
   }
+  const intervalMs =
+    quote.state === 'PAID'
+      ? growInterval(PAID_INTERVALS, nowMs - (quote.paidAtMs ?? nowMs))
+      : computeUnpaidIntervalMs(quote, nowMs);
+  return isCovered ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
 }
 
-function growInterval(
-  { ageDivisor, minMs }: { ageDivisor: number; minMs: number },
-  ageMs: number,
-  isCovered: boolean,
-): number {
-  const intervalMs = Math.min(Math.max(Math.floor(ageMs / ageDivisor), minMs), MAX_INTERVAL_MS);
-  return isCovered ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
+function computeUnpaidIntervalMs(quote: QuoteStatus, nowMs: number): number {
+  const ageMs = nowMs - quote.createdAtMs;
+  const sinceExpiryMs = nowMs - quote.expiresAtMs;
+  // A young quote is polled often even if it has expired, because the mint may have returned a wrong expiry.
+  return sinceExpiryMs < POST_EXPIRY_POLL_DELAY_MS || ageMs < YOUNG_QUOTE_AGE_MS
+    ? growInterval(UNPAID_INTERVALS, ageMs)
+    : growInterval(EXPIRED_INTERVALS, sinceExpiryMs);
+}
+
+function growInterval({ ageDivisor, minMs }: typeof UNPAID_INTERVALS, ageMs: number): number {
+  return Math.min(Math.max(Math.floor(ageMs / ageDivisor), minMs), MAX_INTERVAL_MS);
 }

@@ -13,7 +13,8 @@ import {
   BATCH_RETRY_DELAY_MS,
   SINGLE_READ_CONCURRENCY,
 } from './limits.ts';
-import type { QuoteWatch, WatchedQuotes } from './watched-quotes.ts';
+import type { WatchedQuote } from './watched-quote.ts';
+import type { WatchedQuotes } from './watched-quotes.ts';
 
 /** Polls the due quotes of one mint, in batches (NUT-29) or one by one (NUT-23). */
 export class QuotePoller {
@@ -51,25 +52,25 @@ export class QuotePoller {
     return Math.max(0, this.#nextPollAtMs - this.#context.monotonicMs());
   }
 
-  /** Polls due quotes with a batch, and those that batches cannot contain with requests of their own. */
+  /** Polls due quotes in a batch, and reads those alone that batches cannot contain. */
   async poll(): Promise<void> {
     const { quotes, limiter, limits, mintUrl, minPollIntervalMs, monotonicMs } = this.#context;
     const sentAtMs = monotonicMs();
-    const shouldBatch = sentAtMs >= this.#batchesPausedUntilMs;
+    const canBatch = sentAtMs >= this.#batchesPausedUntilMs;
     const isSlow =
-      this.#isFailing || limiter.hasRefusedLately(mintUrl, shouldBatch ? 'check' : 'read');
-    // If slow, 15 polls a minute: Nutshell allows 20 requests.
-    this.#nextPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? 4 : 1);
-    const pauseEndBefore = this.#nextPollAtMs;
-    if (shouldBatch) {
-      const requests = await this.#pollBatch();
-      const maxReads = Math.min(SINGLE_READ_CONCURRENCY, limits.maxRequestsPerPoll - requests);
+      this.#isFailing || limiter.hasRefusedLately(mintUrl, canBatch ? 'check' : 'read');
+    // With four times the interval, 15 polls a minute: Nutshell allows 20 requests.
+    const plannedPollAtMs = sentAtMs + minPollIntervalMs * (isSlow ? 4 : 1);
+    this.#nextPollAtMs = plannedPollAtMs;
+    if (canBatch) {
+      const requestCount = await this.#pollBatch();
+      const maxReads = Math.min(SINGLE_READ_CONCURRENCY, limits.maxRequestsPerPoll - requestCount);
       await this.#readEach(this.#canRead ? quotes.take('alone', maxReads) : []);
     } else {
       await this.#readEach(quotes.take('any', limits.maxRequestsPerPoll));
       this.#pauseUntil(Math.min(this.#readsPausedUntilMs, this.#batchesPausedUntilMs));
     }
-    const isPaused = this.#nextPollAtMs > pauseEndBefore || !this.#canRead;
+    const isPaused = this.#nextPollAtMs > plannedPollAtMs || !this.#canRead;
     if (quotes.hasDue() && !this.#isFailing && !isPaused) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_POLL_INTERVAL_MS, minPollIntervalMs);
     }
@@ -83,6 +84,7 @@ export class QuotePoller {
     return this.#context.monotonicMs() >= this.#readsPausedUntilMs;
   }
 
+  /** Returns the number of requests: after a failed batch, one quote is read alone. */
   async #pollBatch(): Promise<number> {
     const { mintUrl, quotes, client, limits, getMaxBatchSize, monotonicMs } = this.#context;
     // cdk accepts 100.
@@ -102,7 +104,7 @@ export class QuotePoller {
       switch (result.outcome) {
         case 'found': {
           this.#failedBatches = 0;
-          const found = new Map(result.observations.map((each) => [each.quoteId, each]));
+          const found = new Map(result.observations.map((item) => [item.quoteId, item]));
           for (const quote of batch) {
             const observation = found.get(quote.quoteId);
             if (observation === undefined) {
@@ -117,9 +119,10 @@ export class QuotePoller {
           this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
           return 1;
         case 'rate_limited': {
-          const pausedUntilMs = monotonicMs() + (result.retryAfterMs ?? 0);
-          // Mints limit each route by itself, so quotes can be read alone meanwhile.
-          if ((result.retryAfterMs ?? 0) > 10_000) {
+          const pauseMs = result.retryAfterMs ?? 0;
+          const pausedUntilMs = monotonicMs() + pauseMs;
+          if (pauseMs > 10_000) {
+            // Mints limit each route by itself, so quotes can be read alone meanwhile.
             this.#batchesPausedUntilMs = pausedUntilMs;
           } else {
             this.#pauseUntil(pausedUntilMs);
@@ -127,7 +130,7 @@ export class QuotePoller {
           return 1;
         }
         case 'rejected':
-          // The mint may not know one of the ids (NUT-29).
+          // The mint may not know one of the ids, for which it rejects the whole batch (NUT-29).
           await this.#readOne(first);
           quotes.halveBatch(batch);
           return 2;
@@ -135,7 +138,7 @@ export class QuotePoller {
           // The mint may be too slow for so many quotes, or may be down. If it reads one quote, it is not down.
           if (await this.#readOne(first)) {
             quotes.halveBatch(batch);
-            // Quotes are read alone if batches keep failing: their route pauses longer after each failure.
+            // If batches keep failing, quotes are read alone, because the route of batches pauses longer after each failure.
             this.#failedBatches += 1;
             if (this.#failedBatches >= 5) {
               this.#batchesPausedUntilMs = monotonicMs() + BATCH_RETRY_DELAY_MS;
@@ -149,7 +152,8 @@ export class QuotePoller {
   }
 
   /** Reads each quote in a request of its own (NUT-23), until a read fails or the mint refuses it. */
-  async #readEach(taken: readonly QuoteWatch[]): Promise<void> {
+  async #readEach(taken: readonly WatchedQuote[]): Promise<void> {
+    // Several loops take their next quote from the same iterator.
     const remaining = taken.values();
     const readRemaining = async () => {
       for (const quote of remaining) {
@@ -165,7 +169,8 @@ export class QuotePoller {
     }
   }
 
-  async #readOne(quote: QuoteWatch): Promise<boolean> {
+  /** Returns false if the read failed or the mint refused it. */
+  async #readOne(quote: WatchedQuote): Promise<boolean> {
     const { mintUrl, quotes, client, minPollIntervalMs, monotonicMs } = this.#context;
     const sentAtMs = monotonicMs();
     const result = await client.readQuote(mintUrl, quote.quoteId);

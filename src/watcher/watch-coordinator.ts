@@ -31,14 +31,6 @@ import { MintWatcher, type WatchContext } from './mint-watcher.ts';
 import { planLeases } from './plan-leases.ts';
 import { PollTurns } from './poll-turns.ts';
 
-interface MintEntry {
-  mintUrl: string;
-  watcher: MintWatcher;
-  site: string;
-  lastNeededAtMs: number;
-  storedHealth: MintHealth | null;
-}
-
 interface CoordinatorContext extends WatchContext {
   /** Unique among all current and earlier processes. */
   processId: string;
@@ -46,6 +38,7 @@ interface CoordinatorContext extends WatchContext {
   getUntrustedProxy: () => string | null;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
+  /** If undefined, {@link SCAN_INTERVAL_MS}. */
   scanIntervalMs: number | undefined;
 }
 
@@ -55,13 +48,13 @@ export class WatchCoordinator {
   readonly #recordingSlots: SiteSemaphore;
   readonly #renewalJob: BackgroundJob;
   readonly #scanJob: BackgroundJob;
-  /** By mint URL. Of the mints that users chose, those that were polled last are at the end. */
-  readonly #mints = new Map<string, MintEntry>();
+  /** By mint URL, in the order of turns: a mint that users chose moves to the end when it is polled. */
+  readonly #watchers = new Map<string, MintWatcher>();
   readonly #pollTurns = new PollTurns();
-  /** The promises resolve when the mints are free. */
+  /** By mint URL; each promise resolves when another process can claim the mint. */
   readonly #releasing = new Map<string, Promise<void>>();
   #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
-  /** The largest `quotes.id` that was read. Infinite at first: the mint watchers load the older rows. */
+  /** The largest `quotes.id` that was read. Infinite until the first rescan: the mint watchers load all older rows. */
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isWatchBudgetLow = false;
@@ -93,17 +86,18 @@ export class WatchCoordinator {
 
   /** Returns how long the most overdue quote of each mint has been due, and since when its polls fail (ms since 1970). */
   listMintStatuses(): { mintUrl: string; overdueMs: number; failingSinceMs: number | null }[] {
-    return [...this.#mints.values()].map(({ mintUrl, watcher }) => ({
-      mintUrl,
+    return [...this.#watchers.values()].map((watcher) => ({
+      mintUrl: watcher.mintUrl,
       overdueMs: watcher.quotes.getMaxOverdueMs(),
       failingSinceMs: watcher.health.failingSinceMs,
     }));
   }
 
+  /** Watches a quote that this process has created, or lets the process that watches its mint do so. */
   watchOrAnnounce(quote: QuoteAnnouncement): void {
-    const entry = this.#mints.get(quote.mintUrl);
-    if (entry !== undefined) {
-      entry.watcher.watchNew(quote);
+    const watcher = this.#watchers.get(quote.mintUrl);
+    if (watcher !== undefined) {
+      watcher.watchNew(quote);
     } else if (this.#isStopping || this.#mintsOwnedElsewhere.has(quote.mintUrl)) {
       this.#context.announce(quote);
     } else {
@@ -111,15 +105,16 @@ export class WatchCoordinator {
     }
   }
 
+  /** Watches the quotes of other processes whose mints this process watches. */
   watchAnnounced(quotes: readonly QuoteAnnouncement[]): void {
     for (const quote of quotes) {
-      this.#mints.get(quote.mintUrl)?.watcher.watchNew(quote);
+      this.#watchers.get(quote.mintUrl)?.watchNew(quote);
     }
   }
 
   /** Reads all watched quotes again. Call it after missed notifications, or after an import. */
   reloadAll(): void {
-    for (const { watcher } of this.#mints.values()) {
+    for (const watcher of this.#watchers.values()) {
       watcher.reload();
     }
   }
@@ -138,13 +133,13 @@ export class WatchCoordinator {
 
   async #renewProcessLease(): Promise<void> {
     const { db, processId, getUntrustedProxy, log } = this.#context;
-    const wasAlive = await renewProcessLease(db, processId, {
+    const hadLease = await renewProcessLease(db, processId, {
       untrustedProxy: getUntrustedProxy(),
       unpaidQuotes: this.#countUnpaid(),
     });
-    if (!wasAlive && this.#mints.size > 0) {
+    if (!hadLease && this.#watchers.size > 0) {
       log.warn(
-        { event: 'leases_expired', mints: this.#mints.size },
+        { event: 'leases_expired', mints: this.#watchers.size },
         'lease expired; releasing all mints',
       );
       this.#releaseAll();
@@ -153,10 +148,10 @@ export class WatchCoordinator {
 
   async #scanMints(): Promise<void> {
     const { db, processId, monotonicMs, log } = this.#context;
-    const watched = await listWatchedMints(db);
+    const watchedMints = await listWatchedMints(db);
     const { count, maxUnpaidQuotes } = await readWatchProcesses(db);
-    const { mine, elsewhere, claim, release } = planLeases(watched, processId, count);
-    const claimed = claim.length === 0 ? [] : await claimMints(db, processId, claim);
+    const { mine, elsewhere, toClaim, toRelease } = planLeases(watchedMints, processId, count);
+    const claimed = toClaim.length === 0 ? [] : await claimMints(db, processId, toClaim);
     this.#mintsOwnedElsewhere = new Set(elsewhere);
     if (this.#outage.recordSuccess()) {
       log.info({ event: 'watcher_database_recovered' }, 'watcher can use the database again');
@@ -166,18 +161,18 @@ export class WatchCoordinator {
     }
     for (const mintUrl of [...mine, ...claimed]) {
       if (!this.#releasing.has(mintUrl)) {
-        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = monotonicMs();
+        this.#getOrCreateWatcher(mintUrl).lastNeededAtMs = monotonicMs();
       }
     }
     this.#tickWatchers();
-    for (const [mintUrl, { lastNeededAtMs }] of this.#mints) {
+    for (const [mintUrl, { lastNeededAtMs }] of this.#watchers) {
       const isIdle = monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
-      if (isIdle || release.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
+      if (isIdle || toRelease.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
         this.#releaseMint(mintUrl);
       }
     }
     if (monotonicMs() >= this.#nextRescanAtMs) {
-      await this.#countWatched(watched, maxUnpaidQuotes);
+      await this.#updateWatchBudget(watchedMints, maxUnpaidQuotes);
       await this.#readNewRows();
       this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
     }
@@ -191,7 +186,7 @@ export class WatchCoordinator {
       const claimed = await claimMints(db, processId, [quote.mintUrl]);
       if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
         // The new watcher reads the quote from the database.
-        this.#getOrCreateEntry(quote.mintUrl);
+        this.#getOrCreateWatcher(quote.mintUrl);
       } else {
         announce(quote);
       }
@@ -200,27 +195,20 @@ export class WatchCoordinator {
     }
   }
 
-  #getOrCreateEntry(mintUrl: string): MintEntry {
-    const existing = this.#mints.get(mintUrl);
+  #getOrCreateWatcher(mintUrl: string): MintWatcher {
+    const existing = this.#watchers.get(mintUrl);
     if (existing !== undefined) {
       return existing;
     }
-    const { mints, monotonicMs } = this.#context;
-    const entry: MintEntry = {
-      mintUrl,
-      watcher: new MintWatcher(mintUrl, this.#context, this.#recordingSlots),
-      site: mints.policy.getSite(mintUrl),
-      lastNeededAtMs: monotonicMs(),
-      storedHealth: null,
-    };
-    this.#mints.set(mintUrl, entry);
-    entry.watcher.tick();
-    return entry;
+    const watcher = new MintWatcher(mintUrl, this.#context, this.#recordingSlots);
+    this.#watchers.set(mintUrl, watcher);
+    watcher.tick();
+    return watcher;
   }
 
-  async #countWatched(watched: readonly WatchedMint[], maxUnpaidQuotes: number): Promise<void> {
+  async #updateWatchBudget(watchedMints: readonly WatchedMint[], maxUnpaidQuotes: number) {
     const { db, mints, log } = this.#context;
-    const mintUrls = watched.map(({ mintUrl }) => mintUrl);
+    const mintUrls = watchedMints.map(({ mintUrl }) => mintUrl);
     const userMints = mintUrls.filter((mintUrl) => !mints.policy.isOperatorMint(mintUrl));
     mints.watchBudget.setCounts(
       await countWatchedByMint(db, userMints),
@@ -237,10 +225,11 @@ export class WatchCoordinator {
   }
 
   #countUnpaid(): number {
-    return [...this.#mints.values()].reduce(
-      (sum, { watcher }) => sum + watcher.quotes.unpaidCount,
-      0,
-    );
+    let count = 0;
+    for (const { quotes } of this.#watchers.values()) {
+      count += quotes.unpaidCount;
+    }
+    return count;
   }
 
   /** Reads the new quotes of all mints and the {@link RESCAN_OVERLAP_ROWS} rows before them. */
@@ -253,7 +242,7 @@ export class WatchCoordinator {
     do {
       page = await listWatchedAfter(db, afterId, PAGE_SIZE);
       for (const [mintUrl, quotes] of Map.groupBy(page, (quote) => quote.mintUrl)) {
-        this.#mints.get(mintUrl)?.watcher.watchExisting(quotes);
+        this.#watchers.get(mintUrl)?.watchExisting(quotes);
       }
       afterId = page.at(-1)?.id ?? afterId;
     } while (page.length === PAGE_SIZE);
@@ -261,45 +250,43 @@ export class WatchCoordinator {
   }
 
   async #storeMintHealth(): Promise<void> {
-    const outdated = [...this.#mints.values()].flatMap((entry) => {
-      const { health } = entry.watcher;
-      return isStoredHealthOutdated(entry.storedHealth, health) ? [{ entry, health }] : [];
+    const outdated = [...this.#watchers.values()].flatMap((watcher) => {
+      const { health } = watcher;
+      return isStoredHealthOutdated(watcher.storedHealth, health) ? [{ watcher, health }] : [];
     });
     if (outdated.length > 0) {
-      await saveMintHealth(
-        this.#context.db,
-        outdated.map(({ entry: { mintUrl }, health }) => ({ mintUrl, ...health })),
-      );
-      for (const { entry, health } of outdated) {
-        entry.storedHealth = health;
+      const rows = outdated.map(({ watcher, health }) => ({ mintUrl: watcher.mintUrl, ...health }));
+      await saveMintHealth(this.#context.db, rows);
+      for (const { watcher, health } of outdated) {
+        watcher.storedHealth = health;
       }
     }
   }
 
   #tickWatchers(): void {
-    const entries = [...this.#mints.values()];
-    for (const { watcher } of entries) {
+    const watchers = [...this.#watchers.values()];
+    for (const watcher of watchers) {
       watcher.tick();
     }
-    const waiting = entries.filter(({ watcher }) => watcher.isWaitingForTurn);
-    for (const entry of this.#pollTurns.select(waiting)) {
-      entry.watcher.poll();
-      this.#mints.delete(entry.mintUrl);
-      this.#mints.set(entry.mintUrl, entry);
+    const waiting = watchers.filter(({ isWaitingForTurn }) => isWaitingForTurn);
+    for (const watcher of this.#pollTurns.select(waiting)) {
+      watcher.poll();
+      this.#watchers.delete(watcher.mintUrl);
+      this.#watchers.set(watcher.mintUrl, watcher);
     }
   }
 
   #releaseAll(): void {
-    for (const mintUrl of this.#mints.keys()) {
+    for (const mintUrl of this.#watchers.keys()) {
       this.#releaseMint(mintUrl);
     }
   }
 
   #releaseMint(mintUrl: string): void {
-    const entry = this.#mints.get(mintUrl);
-    this.#mints.delete(mintUrl);
-    if (entry !== undefined) {
-      const released = entry.watcher
+    const watcher = this.#watchers.get(mintUrl);
+    this.#watchers.delete(mintUrl);
+    if (watcher !== undefined) {
+      const released = watcher
         .stop()
         .then(() => releaseMint(this.#context.db, this.#context.processId, mintUrl))
         .catch((error: unknown) => this.#logFailure(error))
@@ -323,7 +310,7 @@ function isStoredHealthOutdated(stored: MintHealth | null, current: MintHealth):
   const storedAnswerMs = stored?.answeredAtMs ?? Number.NEGATIVE_INFINITY;
   return (
     failingSinceMs !== (stored?.failingSinceMs ?? null) ||
-    // Once a minute, so that polls without news write little. The clock may have been set back.
+    // Once a minute, so that polls without news write little. If the clock was set back, the stored time is later.
     (answeredAtMs !== null && Math.abs(answeredAtMs - storedAnswerMs) >= 60_000)
   );
 }

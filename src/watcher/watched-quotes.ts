@@ -8,7 +8,7 @@ import type {
   SourcedObservation,
 } from '../quotes/decide-observation.ts';
 import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
-import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
+import type { WatchedQuoteRow } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
   LOOK_AHEAD_MS,
@@ -17,54 +17,29 @@ import {
   REPORTS_WITHOUT_PAUSE,
   SUBSCRIPTION_PROOF_DELAY_MS,
 } from './limits.ts';
-import { NO_BATCH_LIMIT, type PollableQuote, PollOrder } from './poll-order.ts';
+import { PollOrder } from './poll-order.ts';
 import {
   computeNextPoll,
   computePollIntervalMs,
   isWatchPeriodOver,
   WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
+import { createWatchedQuote, NO_BATCH_LIMIT, type WatchedQuote } from './watched-quote.ts';
 
-export type QuoteWatch = ReturnType<typeof createQuoteWatch>;
-
-/** Creates a watched quote. Its own times are monotonic, and whole numbers, which take less memory. */
-function createQuoteWatch(quote: WatchedQuote, nowMs: number, lastPolledAtMs: number) {
-  return {
-    id: quote.id,
-    quoteId: quote.quoteId,
-    state: quote.state,
-    createdAtMs: quote.createdAtMs,
-    expiresAtMs: quote.expiresAtMs,
-    paidAtMs: quote.paidAtMs,
-    dueAtMs: 0,
-    heap: null as PollableQuote['heap'],
-    heapIndex: -1,
-    lastPolledAtMs,
-    stateSinceMs: nowMs,
-    notBeforeMs: 0,
-    failedReads: 0,
-    batchLimit: NO_BATCH_LIMIT,
-    subscribedAtMs: null as number | null,
-    /** Whether the subscription has reported a state. cdk and Nutshell also confirm those that report nothing. */
-    isCovered: false,
-    firstPostWatchResponseAtMs: null as number | null,
-    /** The newest report that is not recorded yet. */
-    report: null as SourcedObservation | null,
-    /** How many recorded reports changed the state or were rejected, and the last recorded report. */
-    recorded: null as { news: number; lastAtMs: number; wasLaterStateRejected: boolean } | null,
-  };
-}
-
-/** When each quote of a mint is polled, whether a subscription covers it, and what must still be recorded about it. */
+/** Knows when each quote of a mint is polled, whether a subscription covers it, and which reports must be recorded. */
 export class WatchedQuotes implements SubscribableQuotes {
   readonly #context;
-  readonly #quotes = new Map<string, QuoteWatch>();
-  readonly #order = new PollOrder<QuoteWatch>();
-  #unsubscribed = new Set<QuoteWatch>();
-  readonly #reported = new Set<QuoteWatch>();
-  #unpaidCount = 0;
+  readonly #quotes = new Map<string, WatchedQuote>();
+  readonly #order = new PollOrder();
+  /** The quotes that wait to be subscribed, the newest last. */
+  #unsubscribed = new Set<WatchedQuote>();
+  /** The quotes whose report must be recorded. */
+  readonly #reported = new Set<WatchedQuote>();
+  /** Only this class changes it. */
+  unpaidCount = 0;
   /** False after polling found a change that the subscription should have reported. */
   #isSubscriptionReliable = true;
+  /** The wall clock minus the monotonic clock. */
   #clockOffsetMs: number;
 
   constructor(context: {
@@ -78,41 +53,32 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#clockOffsetMs = context.clock() - this.#monotonicMs();
   }
 
-  #monotonicMs(): number {
-    return Math.floor(this.#context.monotonicMs());
-  }
-
-  get unpaidCount(): number {
-    return this.#unpaidCount;
-  }
-
-  /** Adds quotes that were just created. Their first polls are due after their poll intervals. */
-  addNew(quotes: readonly WatchedQuote[]): void {
-    const added = quotes.flatMap((quote) =>
-      this.#quotes.has(quote.quoteId) ? [] : this.#watch(quote, { isJustCreated: true }),
-    );
-    this.#addUnsubscribed(added, { areNewest: true });
+  /** Adds a quote that was just created. Its first poll is due after a poll interval. */
+  addNew(row: WatchedQuoteRow): void {
+    if (!this.#quotes.has(row.quoteId)) {
+      this.#addUnsubscribed([this.#watch(row, { isJustCreated: true })], { areNewest: true });
+    }
   }
 
   /**
-   * Adds quotes that were read from the database. Their first polls are due immediately. A known quote takes the state
-   * from the database: if that is outdated, the next poll corrects it.
+   * Adds quotes that were read from the database. Their first polls are due immediately. A quote that is already watched
+   * takes the state from the database: if that is outdated, the next poll corrects it.
    */
-  addExisting(quotes: readonly WatchedQuote[]): void {
-    const added: QuoteWatch[] = [];
-    for (const quote of quotes) {
-      const known = this.#quotes.get(quote.quoteId);
-      if (known === undefined) {
-        added.push(this.#watch(quote, { isJustCreated: false }));
+  addExisting(rows: readonly WatchedQuoteRow[]): void {
+    const added: WatchedQuote[] = [];
+    for (const row of rows) {
+      const watched = this.#quotes.get(row.quoteId);
+      if (watched === undefined) {
+        added.push(this.#watch(row, { isJustCreated: false }));
       } else {
-        this.#setState(known, quote);
+        this.#setState(watched, row);
       }
     }
     this.#addUnsubscribed(added, { areNewest: false });
   }
 
-  /** Leaves the oldest quotes to polls. */
-  #addUnsubscribed(quotes: readonly QuoteWatch[], { areNewest }: { areNewest: boolean }): void {
+  /** Adds quotes to those that wait to be subscribed. If too many wait, the oldest are only polled. */
+  #addUnsubscribed(quotes: readonly WatchedQuote[], { areNewest }: { areNewest: boolean }): void {
     for (const quote of quotes) {
       this.#unsubscribed.add(quote);
     }
@@ -125,23 +91,27 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  #watch(quote: WatchedQuote, { isJustCreated }: { isJustCreated: boolean }): QuoteWatch {
+  #watch(row: WatchedQuoteRow, { isJustCreated }: { isJustCreated: boolean }): WatchedQuote {
     const nowMs = this.#monotonicMs();
-    const context = { stateAgeAtPollMs: 0, isCovered: true };
-    const longestIntervalMs = computePollIntervalMs(quote, this.#context.clock(), context);
-    const added = createQuoteWatch(quote, nowMs, nowMs - (isJustCreated ? 0 : longestIntervalMs));
-    this.#quotes.set(quote.quoteId, added);
-    this.#unpaidCount += Number(quote.state === 'UNPAID');
-    this.#schedule(added);
-    return added;
+    let lastPolledAtMs = nowMs;
+    if (!isJustCreated) {
+      // Pretends that the last poll was the longest interval ago, so that the quote is due.
+      const context = { stateAgeAtPollMs: 0, isCovered: true };
+      lastPolledAtMs -= computePollIntervalMs(row, this.#context.clock(), context);
+    }
+    const quote = createWatchedQuote(row, nowMs, lastPolledAtMs);
+    this.#quotes.set(quote.quoteId, quote);
+    this.unpaidCount += Number(quote.state === 'UNPAID');
+    this.#schedule(quote);
+    return quote;
   }
 
-  #remove(quote: QuoteWatch): void {
+  #remove(quote: WatchedQuote): void {
     this.#order.remove(quote);
     this.#quotes.delete(quote.quoteId);
     this.#unsubscribed.delete(quote);
     this.#reported.delete(quote);
-    this.#unpaidCount -= Number(quote.state === 'UNPAID');
+    this.unpaidCount -= Number(quote.state === 'UNPAID');
   }
 
   getMaxOverdueMs(): number {
@@ -154,16 +124,13 @@ export class WatchedQuotes implements SubscribableQuotes {
     return this.#order.firstDueAtMs <= nowMs;
   }
 
-  /** See {@link PollOrder.take}. The caller must pass the quotes to {@link putBack} after the poll. */
-  take(kind: 'batch' | 'alone' | 'any', max: number): QuoteWatch[] {
-    return this.#order.take(
-      kind,
-      max,
-      this.#monotonicMs() + (kind === 'batch' ? LOOK_AHEAD_MS : 0),
-    );
+  /** Takes quotes to poll ({@link PollOrder.take}). The caller must pass them to {@link putBack} after the poll. */
+  take(kind: 'batch' | 'alone' | 'any', max: number): WatchedQuote[] {
+    const lookAheadMs = kind === 'batch' ? LOOK_AHEAD_MS : 0;
+    return this.#order.take(kind, max, this.#monotonicMs() + lookAheadMs);
   }
 
-  putBack(quotes: readonly QuoteWatch[]): void {
+  putBack(quotes: readonly WatchedQuote[]): void {
     for (const quote of quotes) {
       if (quote.heap === null && this.#quotes.get(quote.quoteId) === quote) {
         this.#schedule(quote);
@@ -171,7 +138,8 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  halveBatch(batch: readonly QuoteWatch[]): void {
+  /** Limits further batches of these quotes to half the size. They become due now, after quotes that have waited longer. */
+  halveBatch(batch: readonly WatchedQuote[]): void {
     for (const quote of batch) {
       quote.batchLimit = Math.min(quote.batchLimit, Math.floor(batch.length / 2));
       quote.notBeforeMs = this.#monotonicMs();
@@ -181,11 +149,11 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  readAlone(quote: QuoteWatch): void {
+  readAlone(quote: WatchedQuote): void {
     quote.batchLimit = 0;
   }
 
-  retryLater(quote: QuoteWatch, pollIntervalMs: number): void {
+  retryLater(quote: WatchedQuote, pollIntervalMs: number): void {
     quote.failedReads += 1;
     // Payments must be found within 15 s after an outage of the mint.
     const limits = { initialMs: 2 * pollIntervalMs, maxMs: 4 * pollIntervalMs };
@@ -195,21 +163,24 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /** @param observation null if the mint does not know the quote */
-  handlePolled(quote: QuoteWatch, observation: QuoteObservation | null, sentAtMs: number): void {
+  handlePolled(quote: WatchedQuote, observation: QuoteObservation | null, sentAtMs: number): void {
     if (this.#quotes.get(quote.quoteId) !== quote) {
       return;
     }
-    const { quoteId, batchLimit } = quote;
-    quote.batchLimit =
-      observation === null ? 0 : Math.min(Math.max(1, batchLimit * 2), NO_BATCH_LIMIT);
+    if (observation === null) {
+      this.readAlone(quote);
+    } else {
+      quote.batchLimit = Math.min(Math.max(1, quote.batchLimit * 2), NO_BATCH_LIMIT);
+    }
     quote.lastPolledAtMs = Math.floor(sentAtMs);
     quote.failedReads = 0;
     this.#reschedule(quote);
-    // A state that changed after the request is newer than the response.
+    // If the state changed after the request was sent, the response is outdated.
     if (quote.stateSinceMs <= sentAtMs) {
-      // An unknown quote counts as unpaid, because the mint may know it again after it restores a backup.
-      const observed = observation ?? { quoteId, state: 'UNPAID' };
-      this.#report(quote, observed, 'poll', this.#recordResponseAndDecideEnd(quote));
+      const shouldEndWatch = this.#confirmWatchEnd(quote);
+      // A quote that the mint does not know counts as unpaid, because the mint may restore it from a backup.
+      const observed = observation ?? { quoteId: quote.quoteId, state: 'UNPAID' };
+      this.#keepReport(quote, { ...observed, source: 'poll', shouldEndWatch });
     }
   }
 
@@ -233,7 +204,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** Subscribes the newest quotes of a lost subscription again. The others are only polled. */
+  /** Makes the newest quotes of a lost subscription wait to be subscribed again. The others are only polled. */
   handleUnsubscribed(quoteIds: readonly string[]): void {
     const lost = this.#find(quoteIds);
     for (const quote of lost) {
@@ -244,8 +215,9 @@ export class WatchedQuotes implements SubscribableQuotes {
   }
 
   /**
-   * Keeps what a subscription reports. Leaves UNPAID to polls, because the first report after subscribing may be
-   * outdated, and at mints that users chose all earlier states: such a mint could report INFLIGHT again and again.
+   * Keeps a state that a subscription reports if it is later than the known one. Earlier states are left to polls, which are
+   * limited: a mint that a user chose could report INFLIGHT again and again. The operator's mints may report any state
+   * but UNPAID, because the first report after subscribing may be outdated.
    */
   handleNotification(observation: QuoteObservation): void {
     const quote = this.#quotes.get(observation.quoteId);
@@ -258,7 +230,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
     const isLater = isLaterState(observation.state, quote.report?.state ?? quote.state);
     if (isLater || (this.#context.isOperatorMint && observation.state !== 'UNPAID')) {
-      this.#report(quote, observation, 'socket', false);
+      this.#keepReport(quote, { ...observation, source: 'socket', shouldEndWatch: false });
     }
   }
 
@@ -275,127 +247,136 @@ export class WatchedQuotes implements SubscribableQuotes {
     });
   }
 
-  /** Unless reports of the same or a later state have arrived. */
+  /** Keeps reports that could not be recorded, unless reports of the same or a later state have arrived meanwhile. */
   putBackReports(reports: readonly SourcedObservation[]): void {
     for (const report of reports) {
       const quote = this.#quotes.get(report.quoteId);
-      const newer = quote?.report ?? null;
-      if (quote !== undefined && (newer === null || isLaterState(report.state, newer.state))) {
+      const newerState = quote?.report?.state;
+      const isNeeded = newerState === undefined || isLaterState(report.state, newerState);
+      if (quote !== undefined && isNeeded) {
         quote.report = report;
         this.#reported.add(quote);
       }
     }
   }
 
-  /** A quote that is missing in `recorded` is not stored. */
+  /** Applies the stored states after reports were recorded. A quote that is missing in `recorded` is not stored. */
   applyRecorded(reports: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
-    const recordedById = new Map(recorded.map((each) => [each.quoteId, each]));
-    for (const { quoteId, state } of reports) {
-      const quote = this.#quotes.get(quoteId);
-      const result = recordedById.get(quoteId);
-      if (quote === undefined) {
-        continue;
-      }
-      if (result?.hasStateChanged && result.state !== 'EXPIRED') {
-        this.#judgeSubscription(quote, result.source);
-      }
-      // A payment may have been reported while the end of the watch was recorded.
-      if (result?.isWatched || (result !== undefined && quote.report !== null)) {
-        quote.recorded = {
-          news: (quote.recorded?.news ?? 0) + Number(result.hasStateChanged || result.isRejected),
-          lastAtMs: this.#monotonicMs(),
-          wasLaterStateRejected: result.isRejected && isLaterState(state, result.state),
-        };
-        this.#setState(quote, result);
-      } else {
+    const storedById = new Map(recorded.map((stored) => [stored.quoteId, stored]));
+    for (const report of reports) {
+      const quote = this.#quotes.get(report.quoteId);
+      const stored = storedById.get(report.quoteId);
+      if (quote !== undefined && stored !== undefined) {
+        this.#applyStored(quote, stored, report);
+      } else if (quote !== undefined) {
         this.#remove(quote);
       }
     }
   }
 
+  #applyStored(quote: WatchedQuote, stored: RecordedQuote, report: SourcedObservation): void {
+    const { state, hasStateChanged, rejection } = stored;
+    if (hasStateChanged && state !== 'EXPIRED') {
+      this.#updateReliability(quote, stored.source);
+    }
+    // If a payment was reported while the end of the watch was recorded, the quote stays.
+    if (stored.isWatched || quote.report !== null) {
+      quote.recorded = {
+        newsCount: (quote.recorded?.newsCount ?? 0) + Number(hasStateChanged || rejection !== null),
+        lastAtMs: this.#monotonicMs(),
+        wasLaterStateRejected: rejection !== null && isLaterState(report.state, state),
+      };
+      this.#setState(quote, stored);
+    } else {
+      this.#remove(quote);
+    }
+  }
+
   /** Relies on the subscription until polling finds a change that it should have reported, and again once it reports one. */
-  #judgeSubscription({ isCovered, subscribedAtMs }: QuoteWatch, source: ObservationSource): void {
+  #updateReliability({ isCovered, subscribedAtMs }: WatchedQuote, source: ObservationSource): void {
     const nowMs = this.#monotonicMs();
     // The first report after subscribing may take a while.
-    const isMissed = isCovered && nowMs > (subscribedAtMs ?? nowMs) + 10_000;
-    const isReliable = source === 'socket' || (this.#isSubscriptionReliable && !isMissed);
+    const shouldHaveReported = isCovered && nowMs > (subscribedAtMs ?? nowMs) + 10_000;
+    const isReliable = source === 'socket' || (this.#isSubscriptionReliable && !shouldHaveReported);
     if (this.#isSubscriptionReliable !== isReliable) {
       this.#isSubscriptionReliable = isReliable;
       this.#rescheduleAll();
     }
   }
 
-  #report(
-    quote: QuoteWatch,
-    observation: QuoteObservation,
-    source: ObservationSource,
-    shouldEnd: boolean,
-  ): void {
-    const known = quote.report?.state ?? quote.state;
-    const { outcome } = decideTransition(known, observation.state, shouldEnd);
-    const isOutdated = quote.report !== null && outcome === 'state_regression';
-    // Of a mint that reports INFLIGHT and PAID in turn, PAID is kept: wallets do not see an INFLIGHT quote as paid.
-    const isExempt =
-      isLaterState(observation.state, known) && !quote.recorded?.wasLaterStateRejected;
-    const isPaused = !isExempt && this.#isReportPaused(quote);
-    if ((outcome === 'unchanged' && !shouldEnd) || isOutdated || isPaused) {
+  /** Keeps a report until it is recorded. Ignores it if it changes nothing, or while reports of the quote are paused. */
+  #keepReport(quote: WatchedQuote, report: SourcedObservation): void {
+    const knownState = quote.report?.state ?? quote.state;
+    const { outcome } = decideTransition(knownState, report.state, report.shouldEndWatch === true);
+    const isNews = outcome !== 'unchanged' || report.shouldEndWatch;
+    const isOlderThanKept = quote.report !== null && outcome === 'state_regression';
+    if (!isNews || isOlderThanKept) {
       return;
     }
-    quote.report = { ...observation, source, shouldEndWatch: shouldEnd };
+    // If a mint reports INFLIGHT and PAID in turn, PAID is kept despite a pause: wallets treat INFLIGHT as unpaid.
+    const isExemptFromPause =
+      isLaterState(report.state, knownState) && !quote.recorded?.wasLaterStateRejected;
+    if (!isExemptFromPause && this.#areReportsPaused(quote)) {
+      return;
+    }
+    quote.report = report;
     this.#reported.add(quote);
     this.#context.onReport();
   }
 
-  #isReportPaused({ recorded }: QuoteWatch): boolean {
-    const excess = (recorded?.news ?? 0) - REPORTS_WITHOUT_PAUSE;
-    return (
-      recorded !== null &&
-      excess >= 0 &&
-      this.#monotonicMs() < recorded.lastAtMs + computeBackoffMs(excess + 1, REPORT_PAUSE)
-    );
-  }
-
-  #recordResponseAndDecideEnd(quote: QuoteWatch): boolean {
-    const isCrowded = this.#quotes.size > CROWDED_QUOTES;
-    if (!isWatchPeriodOver(quote, this.#context.clock(), isCrowded)) {
-      quote.firstPostWatchResponseAtMs = null;
+  #areReportsPaused({ recorded }: WatchedQuote): boolean {
+    if (recorded === null || recorded.newsCount < REPORTS_WITHOUT_PAUSE) {
       return false;
     }
-    quote.firstPostWatchResponseAtMs ??= this.#monotonicMs();
-    return this.#monotonicMs() >= quote.firstPostWatchResponseAtMs + WATCH_END_CONFIRMATION_MS;
+    const pauseCount = recorded.newsCount - REPORTS_WITHOUT_PAUSE + 1;
+    return this.#monotonicMs() < recorded.lastAtMs + computeBackoffMs(pauseCount, REPORT_PAUSE);
   }
 
-  #setState(quote: QuoteWatch, { state, paidAtMs }: Pick<WatchedQuote, 'state' | 'paidAtMs'>) {
+  /** Call it for each response. Returns whether the mint has responded twice after the watch period, far enough apart. */
+  #confirmWatchEnd(quote: WatchedQuote): boolean {
+    const nowMs = this.#monotonicMs();
+    const isCrowded = this.#quotes.size > CROWDED_QUOTES;
+    if (!isWatchPeriodOver(quote, this.#context.clock(), isCrowded)) {
+      quote.firstResponseAfterWatchPeriodAtMs = null;
+      return false;
+    }
+    quote.firstResponseAfterWatchPeriodAtMs ??= nowMs;
+    return nowMs >= quote.firstResponseAfterWatchPeriodAtMs + WATCH_END_CONFIRMATION_MS;
+  }
+
+  #setState(quote: WatchedQuote, { state, paidAtMs }: Pick<WatchedQuoteRow, 'state' | 'paidAtMs'>) {
     if (quote.state !== state) {
-      this.#unpaidCount += Number(state === 'UNPAID') - Number(quote.state === 'UNPAID');
+      this.unpaidCount += Number(state === 'UNPAID') - Number(quote.state === 'UNPAID');
       const stateSinceMs = this.#monotonicMs();
-      Object.assign(quote, { state, paidAtMs, stateSinceMs, firstPostWatchResponseAtMs: null });
+      const firstResponseAfterWatchPeriodAtMs = null;
+      Object.assign(quote, { state, paidAtMs, stateSinceMs, firstResponseAfterWatchPeriodAtMs });
       this.#reschedule(quote);
     }
   }
 
-  #find(quoteIds: readonly string[]): QuoteWatch[] {
+  #find(quoteIds: readonly string[]): WatchedQuote[] {
     return quoteIds.flatMap((quoteId) => this.#quotes.get(quoteId) ?? []);
   }
 
-  #reschedule(quote: QuoteWatch): void {
+  #reschedule(quote: WatchedQuote): void {
     this.#order.remove(quote);
     this.#schedule(quote);
   }
 
-  #schedule(quote: QuoteWatch): void {
+  #schedule(quote: WatchedQuote): void {
     const nowMs = this.#monotonicMs();
     const { dueInMs, isUrgent } = computeNextPoll(quote, this.#context.clock(), {
       sincePollMs: nowMs - quote.lastPolledAtMs,
       stateAgeAtPollMs: quote.lastPolledAtMs - quote.stateSinceMs,
       isCovered: this.#isSubscriptionReliable && quote.isCovered,
     });
+    const scheduledAtMs = nowMs + dueInMs;
     const proofAtMs = (quote.subscribedAtMs ?? -Infinity) + SUBSCRIPTION_PROOF_DELAY_MS;
     const needsProof = quote.state === 'UNPAID' && quote.lastPolledAtMs < proofAtMs;
-    const isProofFirst = needsProof && proofAtMs < nowMs + dueInMs;
-    const dueAtMs = isProofFirst ? proofAtMs : nowMs + dueInMs;
+    const isProofFirst = needsProof && proofAtMs < scheduledAtMs;
+    const dueAtMs = isProofFirst ? proofAtMs : scheduledAtMs;
     quote.dueAtMs = Math.ceil(Math.max(dueAtMs, quote.notBeforeMs));
-    this.#order.add(quote, isUrgent || isProofFirst);
+    this.#order.add(quote, { isUrgent: isUrgent || isProofFirst });
   }
 
   #rescheduleAll(): void {
@@ -406,11 +387,15 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
-  /** The schedule depends on the age of quotes, by the wall clock. */
+  /** Reschedules all quotes if the wall clock was changed, because their schedules depend on their age. */
   #handleClockJump(offsetMs: number): void {
     if (Math.abs(offsetMs - this.#clockOffsetMs) > 10_000) {
       this.#clockOffsetMs = offsetMs;
       this.#rescheduleAll();
     }
+  }
+
+  #monotonicMs(): number {
+    return Math.floor(this.#context.monotonicMs());
   }
 }

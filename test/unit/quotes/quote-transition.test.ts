@@ -11,8 +11,8 @@ type Outcome = QuoteTransition['outcome'];
 const EXPECTED_OUTCOMES: Record<QuoteState, readonly [Outcome, Outcome, Outcome, Outcome]> = {
   UNPAID: ['unchanged', 'payment_received', 'payment_received', 'payment_received'],
   EXPIRED: ['unchanged', 'payment_received', 'payment_received', 'payment_received'],
-  INFLIGHT: ['state_regression', 'unchanged', 'state_changed', 'state_changed'],
-  PAID: ['state_regression', 'state_changed', 'unchanged', 'state_changed'],
+  INFLIGHT: ['state_regression', 'unchanged', 'paid_state_changed', 'paid_state_changed'],
+  PAID: ['state_regression', 'paid_state_changed', 'unchanged', 'paid_state_changed'],
   ISSUED: ['state_regression', 'state_regression', 'state_regression', 'unchanged'],
 };
 
@@ -26,7 +26,8 @@ it.each(CASES)(
   'decideTransition, for a stored %s quote that the mint reports as %s, returns %s',
   (stored, observed, outcome) => {
     const transition = decideTransition(stored, observed, false);
-    expect(transition).toEqual('state' in transition ? { outcome, state: observed } : { outcome });
+    const isKept = outcome === 'unchanged' || outcome === 'state_regression';
+    expect(transition).toEqual({ outcome, newState: isKept ? stored : observed });
     if (stored !== 'UNPAID' || observed !== 'UNPAID') {
       expect(decideTransition(stored, observed, true)).toEqual(transition);
     }
@@ -36,6 +37,6 @@ it.each(CASES)(
 it('decideTransition expires an unpaid quote after the grace period', () => {
   expect(decideTransition('UNPAID', 'UNPAID', true)).toEqual({
     outcome: 'expired',
-    state: 'EXPIRED',
+    newState: 'EXPIRED',
   });
 });

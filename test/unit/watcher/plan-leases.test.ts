@@ -10,8 +10,8 @@ describe('planLeases', () => {
     ['no change if the only process owns all mints', 100, 100, 1, { claim: 0, release: 0 }],
   ])('plans %s', (_case, mintCount, ownedCount, processCount, expected) => {
     const watched = createMints(mintCount, (index) => (index < ownedCount ? 'me' : null));
-    const { claim, release } = planLeases(watched, 'me', processCount);
-    expect({ claim: claim.length, release: release.length }).toEqual(expected);
+    const { toClaim, toRelease } = planLeases(watched, 'me', processCount);
+    expect({ claim: toClaim.length, release: toRelease.length }).toEqual(expected);
   });
 
   it('gives every mint a permanent owner, from any start and with one to four processes', () => {
@@ -36,12 +36,12 @@ describe('planLeases', () => {
               mintUrl,
               ownerProcessId: owner,
             }));
-            const { claim, release } = planLeases(watched, processId, processCount);
-            changeCount += claim.length + release.length;
-            for (const mintUrl of claim) {
+            const { toClaim, toRelease } = planLeases(watched, processId, processCount);
+            changeCount += toClaim.length + toRelease.length;
+            for (const mintUrl of toClaim) {
               ownerByMint.set(mintUrl, processId);
             }
-            for (const mintUrl of release) {
+            for (const mintUrl of toRelease) {
               ownerByMint.set(mintUrl, null);
             }
           }

@@ -3,7 +3,7 @@ import { OPERATOR_MINT_LIMITS } from '../../../src/mints/limits.ts';
 import type { CheckQuotesResult, ReadQuoteResult } from '../../../src/mints/mint-client.ts';
 import type { ObservedState } from '../../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../../src/quotes/decide-observation.ts';
-import type { WatchedQuote } from '../../../src/quotes/watched-quote-store.ts';
+import type { WatchedQuoteRow } from '../../../src/quotes/watched-quote-store.ts';
 import { MIN_POLL_INTERVAL_MS } from '../../../src/watcher/limits.ts';
 import { QuotePoller } from '../../../src/watcher/quote-poller.ts';
 import { WatchedQuotes } from '../../../src/watcher/watched-quotes.ts';
@@ -216,7 +216,7 @@ describe('a report', () => {
     quotes.handleNotification({ quoteId: 'late', state: 'PAID' });
     const expired = { quoteId: 'late', state: 'EXPIRED', paidAtMs: null, source: 'poll' } as const;
     quotes.applyRecorded(end, [
-      { ...expired, isWatched: false, hasStateChanged: true, isRejected: false },
+      { ...expired, isWatched: false, hasStateChanged: true, rejection: null },
     ]);
     expect(quotes.takeReports(10)).toMatchObject([{ quoteId: 'late', state: 'PAID' }]);
   });
@@ -250,7 +250,7 @@ describe('a report', () => {
 });
 
 describe('the end of a watch', () => {
-  it.each<[string, Partial<WatchedQuote>]>([
+  it.each<[string, Partial<WatchedQuoteRow>]>([
     ['an expired quote', {}],
     ['a paid quote that nobody collected', { state: 'PAID', paidAtMs: 0 }],
   ])('needs two late responses to polls of %s, an hour apart', async (_case, status) => {
@@ -481,10 +481,10 @@ let lastRowId = 0;
 
 function watch(
   quoteIds: readonly string[],
-  options: Partial<WatchedQuote> & { isJustCreated?: boolean; isUnknown?: boolean } = {},
+  options: Partial<WatchedQuoteRow> & { isJustCreated?: boolean; isUnknown?: boolean } = {},
 ): void {
   const { isJustCreated = false, isUnknown = false, ...changes } = options;
-  const added = quoteIds.map((quoteId): WatchedQuote => {
+  const added = quoteIds.map((quoteId): WatchedQuoteRow => {
     lastRowId += 1;
     const createdAtMs = changes.createdAtMs ?? nowMs;
     const expiresAtMs = createdAtMs + HOUR_MS;
@@ -492,7 +492,9 @@ function watch(
     return { id: lastRowId, quoteId, ...unpaid, ...changes };
   });
   if (isJustCreated) {
-    quotes.addNew(added);
+    for (const row of added) {
+      quotes.addNew(row);
+    }
   } else {
     quotes.addExisting(added);
   }
@@ -542,7 +544,7 @@ function record(): void {
       paidAtMs: nowMs,
       isWatched: state !== 'ISSUED' && shouldEndWatch !== true,
       hasStateChanged: state !== 'UNPAID',
-      isRejected: state === 'UNPAID',
+      rejection: state === 'UNPAID' ? ('state_regression' as const) : null,
       source,
     })),
   );
