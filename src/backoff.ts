@@ -1,4 +1,4 @@
-/** Returns the pause after so many failures in a row (at least 1). It doubles with each failure, up to `maxMs`. */
+/** Returns the pause after one or more failures in a row. It doubles with each failure, up to `maxMs`. */
 export function computeBackoffMs(
   failures: number,
   { initialMs, maxMs }: { initialMs: number; maxMs: number },

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 
 /** Limits the requests per key and window. A window starts with its first request. */
 export class FixedWindowRateLimiter {
-  readonly #windows: LRUCache<string, Window>;
+  readonly #windows: LRUCache<string, { startMs: number; count: number }>;
   readonly #maxPerWindow: number;
   readonly #monotonicMs: () => number;
   readonly #windowMs: number;
@@ -26,13 +26,16 @@ export class FixedWindowRateLimiter {
    */
   consume(keys: readonly CountedKey[]): number | null {
     const nowMs = this.#monotonicMs();
-    const counted = keys.map((key) => ({ ...key, window: this.#findWindow(key.key, nowMs) }));
-    for (const { factor, window } of counted) {
+    const usages = keys.map((counted) => ({
+      ...counted,
+      window: this.#findWindow(counted.key, nowMs),
+    }));
+    for (const { factor, window } of usages) {
       if (window !== undefined && window.count >= this.#maxPerWindow * factor) {
         return window.startMs + this.#windowMs - nowMs;
       }
     }
-    for (const { key, window } of counted) {
+    for (const { key, window } of usages) {
       if (window === undefined) {
         this.#windows.set(key, { startMs: nowMs, count: 1 });
       } else {
@@ -46,15 +49,10 @@ export class FixedWindowRateLimiter {
     return this.#findWindow(key, this.#monotonicMs())?.count ?? 0;
   }
 
-  #findWindow(key: string, nowMs: number): Window | undefined {
+  #findWindow(key: string, nowMs: number) {
     const window = this.#windows.get(key);
     return window !== undefined && nowMs < window.startMs + this.#windowMs ? window : undefined;
   }
-}
-
-interface Window {
-  startMs: number;
-  count: number;
 }
 
 /** A public key, or one of the prefixes of an address. */

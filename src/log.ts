@@ -51,12 +51,7 @@ export async function createLogDestination(
 }
 
 /** The priorities of sd-daemon(3). All other levels have 7. */
-const JOURNAL_PRIORITIES = new Map([
-  ['fatal', 2],
-  ['error', 3],
-  ['warn', 4],
-  ['info', 6],
-]);
+const JOURNAL_PRIORITIES = new Map(Object.entries({ fatal: 2, error: 3, warn: 4, info: 6 }));
 
 async function loadPrettyFormatter(): Promise<(json: string) => string> {
   const { prettyFactory } = await import('pino-pretty');

@@ -55,7 +55,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
 
 export type Service = Awaited<ReturnType<typeof startService>>;
 
-/** For tests and benchmarks. */
+/** What tests and benchmarks replace. */
 export interface ServiceOverrides {
   clock?: Clock;
   monotonicMs?: () => number;
@@ -125,7 +125,7 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
   readiness.phase = 'stopping';
   // Other processes take over the mints while this one still serves requests.
   const watcherStopped = watcher.stop();
-  // Handles an early failure, which the stage that waits for the watcher logs.
+  // Keeps an early failure from ending the process. The stage `watcher` logs it.
   watcherStopped.catch(() => undefined);
   await delay(stopDelayMs);
   await shutDown(log, [
@@ -133,7 +133,7 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
       name: 'clients',
       deadlineMs: CLIENT_DEADLINE_MS + 750,
       stop: async () => {
-        // Then payers whose mint does not respond get an error before `http.close` disconnects them.
+        // After 3 s, requests to mints fail, so that payers get an error before `http.close` disconnects them.
         const mintDeadline = setTimeout(() => void mints.close(), 3_000);
         await http.close();
         clearTimeout(mintDeadline);

@@ -2,10 +2,7 @@ import type { Logger } from './log.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 /** Runs the stages one after the other. A stage that fails or takes too long does not prevent the next ones. */
-export async function shutDown(
-  log: Pick<Logger, 'warn'>,
-  stages: readonly ShutdownStage[],
-): Promise<void> {
+export async function shutDown(log: Pick<Logger, 'warn'>, stages: readonly ShutdownStage[]) {
   for (const { name, deadlineMs, stop } of stages) {
     let hasStopped = false;
     const stopping = Promise.try(stop).then(() => {

@@ -10,7 +10,7 @@ const ROUND_COUNT = 5;
 
 /** Finds out which database a URL leads to, and whether through a pooler that shares connections between clients. */
 export async function probeConnections(url: string) {
-  // A pooler in session mode lets clients wait if all of its connections are in use.
+  // With a timeout, because a pooler in session mode lets clients wait while all of its connections are in use.
   const config = { ...createClientConfig(url), query_timeout: CONNECT_TIMEOUT_MS };
   const clients = Array.from({ length: CLIENT_COUNT }, () => new pg.Client(config));
   const processesByClient = clients.map(() => new Set<number>());

@@ -75,7 +75,7 @@ export function isAccessibleToOtherUsers(dataDir: string): boolean {
   });
 }
 
-/** Reserves the directory for this process. Returns a function that releases it, which a crash does as well. */
+/** Reserves the directory for this process, until the returned function is called or the process ends. */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
   // Node has no file locks, but SQLite does. Waits for a previous service that is still closing its database.

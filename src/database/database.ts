@@ -29,6 +29,7 @@ import type { Db } from './transaction.ts';
 export interface Database {
   db: Db;
   listen: Listen;
+  /** Counts connections and waiting queries; null for SQLite. */
   poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
   /** Returns how many bytes the service can write to the disk of SQLite; null for PostgreSQL. */
   readFreeDiskBytes(): Promise<number | null>;
@@ -40,7 +41,7 @@ export interface Database {
 export interface PostgresLocation {
   kind: 'postgres';
   url: string;
-  /** For LISTEN and migrations, if `url` leads to a pooler that shares connections. Equal to `url` if it may do so. */
+  /** For LISTEN and migrations, if `url` leads to a pooler that shares connections. The doctor passes `url` again. */
   listenUrl?: string | undefined;
 }
 
@@ -126,6 +127,7 @@ async function openSqliteFile(
   writerOptions: Omit<SqliteConnectionOptions, 'file'>,
 ): Promise<Database> {
   const notifications = createSqliteNotifications(async () => {
+    // Runs on the writer. Its version changes when another process has written.
     const { rows } = await sql<{ data_version: number }>`pragma data_version`.execute(db);
     return rows[0]?.data_version ?? 0;
   });
@@ -190,8 +192,8 @@ async function openPostgres(
   await assertUsable(pool, 'DATABASE_URL', async (client) => {
     await checkConnection(client);
     await assertUtf8(client);
-    const isKnownPooler = !hasSessions && listenUrl !== url;
-    if (isKnownPooler) {
+    // The doctor does not know whether the URL leads to a pooler.
+    if (!hasSessions && listenUrl !== url) {
       await assertRequiredSettings(client);
     }
   });

@@ -9,7 +9,7 @@ import { assertWritable, createClientConfig } from './postgres.ts';
 interface NotificationListener {
   /** The handlers, by channel. */
   channels: Readonly<Record<string, (payload: string) => void>>;
-  /** Called if notifications after `sinceMs` (since 1970) may be lost. Called again after a pause if it rejects. */
+  /** Called if notifications since that time may be lost. If it rejects, it is called again after a pause. */
   onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
   /** Called if a handler throws. Later notifications are still delivered. */
   onError: (error: unknown) => void;
@@ -71,15 +71,11 @@ export function createSqliteNotifications(readDataVersion: () => Promise<number>
   return { emit, listen };
 }
 
-function dispatchNotification(
-  { channels, onError }: NotificationListener,
-  channel: string,
-  payload: string,
-): void {
+function dispatchNotification(listener: NotificationListener, channel: string, payload: string) {
   try {
-    channels[channel]?.(payload);
+    listener.channels[channel]?.(payload);
   } catch (error) {
-    onError(error);
+    listener.onError(error);
   }
 }
 

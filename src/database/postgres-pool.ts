@@ -48,7 +48,7 @@ export class PostgresPool implements KyselyPool {
 
   /** Waits for a starting server, and then for a free connection. @throws DatabaseUnavailableError */
   async connect(): Promise<PostgresPoolClient> {
-    // `pg.Pool` does not limit them, and the request of each waiting query holds about 10 KB.
+    // `pg.Pool` does not limit waiting queries. The request behind each of them holds about 10 KB.
     if (this.#waitingCount >= 5_000) {
       throw new DatabaseUnavailableError(new Error('too many queries wait for a connection'));
     }
@@ -96,7 +96,7 @@ export class PostgresPool implements KyselyPool {
     for (;;) {
       const client = await this.#pool.connect();
       if (!this.#generations.has(client)) {
-        // Not in the pool's `onConnect`: if that rejects, the pool waits until a vanished server confirms the close.
+        // If the check were the pool's `onConnect` and rejected, the pool would wait for a vanished server to close.
         const generation = this.#generation;
         try {
           await this.#options.checkConnection(client);

@@ -15,7 +15,7 @@ export function createPool(url: string, onError: OnError, purpose: ConnectionPur
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     // Idle connections stay open as long, because opening a connection takes as long as ten queries.
     idleTimeoutMillis: CONNECTION_LIFETIME_SECONDS * 1000,
-    // Ends queries on a server that has vanished or waits for a standby. A commit may have succeeded nevertheless.
+    // Later than the server's timeout, for a server that has vanished or waits for a standby. A commit may succeed.
     ...(purpose !== 'command' && { query_timeout: STATEMENT_TIMEOUT_MS + 2_000 }),
   });
 }
@@ -57,23 +57,23 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
 }
 
 /**
- * Changes the session of a new connection. Not for a pooler that shares connections, because the session would then be
- * used by other clients. There the role must have the settings ({@link assertRequiredSettings}).
+ * Changes the settings of a new connection. Behind a pooler that shares connections, this would change the settings of
+ * other clients; there the role must have the right ones ({@link assertRequiredSettings}).
  */
 export function prepareConnection(client: pg.ClientBase, purpose: ConnectionPurpose) {
   const isCommand = purpose === 'command';
   return setSession(client, {
     statement_timeout: isCommand ? 30_000 : STATEMENT_TIMEOUT_MS,
-    // Ends the transactions of a process that has vanished, because their row locks block payments.
+    // Ends the transaction of a process that has vanished, because its row locks block payments.
     idle_in_transaction_session_timeout: isCommand ? 0 : 10_000,
   });
 }
 
 /** The queries rely on these defaults of PostgreSQL, which the server, the database or the role may override. */
 const REQUIRED_SETTINGS = {
-  // In a stricter level, concurrent transactions fail instead of waiting for each other.
+  // At a stricter level, concurrent transactions fail instead of waiting for each other.
   default_transaction_isolation: 'read committed',
-  // The statement timeout limits the wait for locks.
+  // No timeout, because that of statements includes the wait for locks.
   lock_timeout: '0',
 };
 

@@ -31,7 +31,7 @@ export class Readiness {
     this.#options = options;
   }
 
-  /** If the database does not respond within 2 s, its previous check counts. The check `listen` detects its loss. */
+  /** If the database does not respond within 2 s, the last check counts. If it has vanished, `listen` fails. */
   async getStatus(): Promise<ReadinessStatus> {
     const { isListening, isWritable, monotonicMs } = this.#options;
     // Any client may request `/health/ready`, so there is at most one query in a second.

@@ -3,9 +3,6 @@ import type { Generated } from 'kysely';
 /** A recipient's list shows only quotes that are `INFLIGHT` (at the mint: `PENDING`), `PAID` or `ISSUED`. */
 export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
 
-/** `given_up`: the relay did not accept the receipt within 48 hours. */
-type DeliveryState = 'open' | 'accepted' | 'rejected' | 'given_up';
-
 /**
  * `pending`: an unfinished purchase holds the name. `released`: the owner took another name, and until a grace period
  * ends, only that owner can take this one again. `reserved`: by the operator.
@@ -169,7 +166,8 @@ export interface DatabaseSchema {
   zap_receipt_deliveries: {
     receipt: string;
     relay: string;
-    state: DeliveryState;
+    /** `given_up`: the relay did not accept the receipt within 48 hours. */
+    state: 'open' | 'accepted' | 'rejected' | 'given_up';
     attempts: Generated<number>;
     /** The relay's message, or why there is none. */
     last_result: string | null;

@@ -8,7 +8,7 @@ export function isSqlite(db: AnyDatabase): boolean {
   return db.getExecutor().adapter instanceof SqliteAdapter;
 }
 
-/** Builds the condition that a column has one of these values. They are a single parameter: their number may vary. */
+/** Builds the condition that a column has one of these values. They are one parameter of a prepared statement. */
 export function columnInValues<Value extends string | number>(
   db: AnyDatabase,
   column: string,
@@ -33,7 +33,7 @@ export function columnInSubquery(
 
 type JsonColumnType = 'text' | 'bigint';
 
-/** Builds a subquery that returns these rows, which are a single parameter: `from ${jsonRows(...)} as added`. */
+/** Builds a subquery that returns these rows, which are one parameter: `from ${jsonRows(...)} as added`. */
 export function jsonRows<Column extends string>(
   db: AnyDatabase,
   columns: Readonly<Record<Column, JsonColumnType>>,

@@ -32,7 +32,7 @@ export class SqliteConnection {
         -- Throws if the file is not a database.
         select count(*) from sqlite_schema;
         ${this.#isReader ? 'pragma query_only = on;' : ''}
-        -- The method run waits by itself.
+        -- From now on, #retryWhileBusy waits.
         pragma busy_timeout = 0;
       `);
       this.#totalChangesStatement = this.#database.prepare('select total_changes() as count');
@@ -132,7 +132,7 @@ export class SqliteConnection {
 
 export interface SqliteConnectionOptions {
   file: string;
-  /** A connection that switches the file to a write-ahead log also writes. */
+  /** `switch to WAL`: makes the journal of the file a write-ahead log, then writes like `write`. */
   mode: 'read' | 'write' | 'switch to WAL';
   /** How long a statement waits for the lock of another process, blocking the thread. */
   busyTimeoutMs: number;

@@ -35,7 +35,7 @@ export class SqliteWorker {
   }
 
   private constructor() {
-    // It has no 'error' listener, so that a bug in the worker ends the process.
+    // The worker has no 'error' listener, so that a bug in it ends the process.
     this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
       workerData: SQLITE_WORKER_MARK,
       env: createWorkerEnvironment(),

@@ -3,7 +3,7 @@ import { tryParseJson } from '../untrusted-text.ts';
 import { type NostrEvent, nostrEventSchema } from './event-schema.ts';
 import type { EventVerifier } from './events.ts';
 
-/** The request, to which the event must belong. */
+/** The request to which the event must belong. */
 export interface Nip98Expectation {
   method: string;
   /** As the client sent it, not normalised. */
