@@ -18,7 +18,7 @@ export const ERROR_CODES = [
   'name_reserved',
   'name_taken',
   'name_not_for_sale',
-  // Its outcome is not known yet. The client repeats the request with the same token.
+  // The outcome of the purchase is not known yet. The client repeats the request with the same token.
   'purchase_in_progress',
   // Another purchase of this key is in progress, with another token.
   'token_not_used',
@@ -49,7 +49,7 @@ export class DatabaseUnavailableError extends RequestError {
   }
 }
 
-/** Returns the message of the innermost cause, or its code, because Node's errors of connections may have no message. */
+/** Returns the message of the innermost cause, or its code, because errors of connections may have no message. */
 export function rootCauseMessage(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : rootCauseMessage(cause);

@@ -38,13 +38,16 @@ const SECRET_PATTERNS: readonly RegExp[] = [
   // Cashu tokens and Nostr secret keys.
   /()cashu[AB][\w+/=%-]{8,}/g,
   /()(?:nsec|ncryptsec)1[a-z0-9]{8,}/gi,
-  // JWTs and base64 JSON, such as signed events.
+  // JWTs and base64 JSON, such as signed events. Then other values of the header `Authorization`.
   /()eyJ[\w.+/=%-]{16,}/g,
   /\b((?:Nostr|Bearer)\s+)[\w.~+/=%-]{16,}/gi,
-  // In URLs: credentials; secret parameters; quote ids, but not the batch route `check`; tokens of verify URLs and pages.
+  // Credentials in URLs.
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
+  // Secret parameters of URLs.
   new RegExp(String.raw`([?&](?:${SECRET_FIELD_PATTERN})=)[^\s"\\&#]+`, 'gi'),
+  // Quote ids in URLs of mints, but not the batch route `check`.
   /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
+  // Tokens in verify URLs, and in URLs of invoice pages.
   /(\/(?:verify|invoice)\/+)[\w%-]{16,}/g,
   // String values of JSON fields, also if the JSON is escaped within another string.
   new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Settles when the promise does (null: at once), but resolves after `maxMs` at the latest. Keeps the process running. */
+/** Settles with the promise (null: at once), but resolves after `maxMs` at the latest. Keeps the process running. */
 export async function waitAtMost(maxMs: number, promise: Promise<unknown> | null): Promise<void> {
   const timeout = new AbortController();
   try {

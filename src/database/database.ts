@@ -137,7 +137,7 @@ async function openSqliteFile(
     writer = await SqliteWorker.open({ file, ...writerOptions });
     driver = new SqliteDriver({
       writer,
-      // Short, because reads block the main thread. They wait only while another process repairs the file after a crash.
+      // Short, because reads block the main thread. They wait only while a process repairs the file after a crash.
       openReader: () => new SqliteConnection({ file, mode: 'read', busyTimeoutMs: 50 }),
       onNotification: notifications.emit,
       onFailure: throttleErrorReports(onError),

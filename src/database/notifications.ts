@@ -25,7 +25,7 @@ export interface NotificationSubscription {
   close(): Promise<void>;
 }
 
-/** Creates notifications within this process. Other processes send none, so their writes are reported as missed ones. */
+/** Creates notifications within this process. Others send none, so their writes are reported as missed ones. */
 export function createSqliteNotifications(readDataVersion: () => Promise<number>) {
   const listeners = new Set<NotificationListener>();
 

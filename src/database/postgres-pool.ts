@@ -154,7 +154,7 @@ export class PostgresPool implements KyselyPool {
 
   #createQueryRunner(client: pg.PoolClient): PostgresPoolClient {
     // The error that made the connection unusable. After a timeout, for example, the next response may belong to the
-    // failed query. All later queries fail with the same error. That includes a rollback, because Kysely reports only the
+    // failed query. All later queries fail with the same error, including a rollback, because Kysely reports only the
     // rollback's error.
     let connectionError: DatabaseUnavailableError | null = null;
     const query = async (text: string, values: readonly unknown[] = []) => {

@@ -64,7 +64,7 @@ export function databaseNow(db: AnyDatabase): RawBuilder<number> {
     : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }
 
-/** Builds {@link databaseNow} as a value that is the same in the whole statement, so that PostgreSQL can use an index. */
+/** Builds {@link databaseNow}, evaluated once per statement, so that PostgreSQL can compare it with an index. */
 export function statementNow(db: AnyDatabase): RawBuilder<number> {
   return sql<number>`(select ${databaseNow(db)})`;
 }

@@ -12,7 +12,7 @@ export class SqliteConnection {
   /** The notifications of the open transaction. */
   #notifications: SqliteResult['notifications'] = [];
   #lastTotalChanges = 0;
-  /** False after a write timed out, until one succeeds, so that queued writes do not wait for the timeout one by one. */
+  /** False after a write timed out, until one succeeds, so that queued writes do not each wait for the timeout. */
   #shouldRetryWhenBusy = true;
 
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {

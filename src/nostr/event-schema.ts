@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Checks the form of a Nostr event (NIP-01), but no hash or signature. Each error continues the sentence "The event …". */
+/** Checks the form of a Nostr event (NIP-01), but no signature. Each error continues the sentence "The event …". */
 export const nostrEventSchema = z.object(
   {
     id: hexSchema('id', 64),

@@ -49,7 +49,7 @@ export function verifyNip98(
   return { pubkey: event.pubkey, payloadHash: findTag('payload') ?? null };
 }
 
-/** Accepts the hash of the body, and of its compact form, because some clients hash compact JSON but send spaced JSON. */
+/** Also accepts the hash of the compact JSON of the body, because some clients hash that but send spaced JSON. */
 export function payloadHashMatches(payloadHash: string, body: Buffer): boolean {
   const signedHash = payloadHash.toLowerCase();
   if (signedHash === hash('sha256', body)) {
