@@ -21,7 +21,7 @@ export interface DatabaseSchema {
     /** The number of payments received, which is the `paid_seq` of the newest one. */
     paid_count: Generated<number>;
     last_paid_at: number | null;
-    /** The start of a second. Wallets may have read the list until then; new payments are dated from then on (ADR 40). */
+    /** The start of a second. Wallets may have read the list until then; new payments are dated no earlier (ADR 40). */
     listed_until: Generated<number>;
     /** The last block; it is in force if `unblocked_at` is null. */
     blocked_at: number | null;
