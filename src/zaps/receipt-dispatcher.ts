@@ -6,7 +6,11 @@ import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
+import {
+  computeDeliveryUpdate,
+  computeRelayStatus,
+  type PublishResult,
+} from './delivery-policy.ts';
 import { DELIVERY_LIMITS } from './limits.ts';
 import type { RelayPool } from './relay-pool.ts';
 import { stripQuery } from './relay-url.ts';
@@ -148,19 +152,12 @@ export class ReceiptDispatcher {
     const { db, relayPool, clock, log } = this.#context;
     const { url, failures } = relay;
     const loggedUrl = stripQuery(url);
-    const published = await Promise.all(
-      receipts.map(async (receipt) => ({
-        ...receipt,
-        result: await relayPool.publish(url, receipt),
-      })),
-    );
+    const results = await Promise.all(receipts.map((receipt) => relayPool.publish(url, receipt)));
     const nowMs = clock();
-    const updates = published.map(({ id, paymentHash, attempts, result }) => ({
-      id,
-      paymentHash,
-      ...computeDeliveryUpdate(attempts, result, nowMs),
-    }));
-    const results = published.map(({ result }) => result);
+    const updates = receipts.map(({ id, paymentHash, attempts }, i) => {
+      const update = computeDeliveryUpdate(attempts, results[i] as PublishResult, nowMs);
+      return { id, paymentHash, ...update };
+    });
     // At shutdown, this process closes the connections itself. The relay has not failed.
     const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
     await recordDeliveries(db, url, updates, relayStatus, nowMs);

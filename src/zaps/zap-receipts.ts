@@ -54,8 +54,7 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
     const zapRequestIds = zaps.map(({ zapRequest }) => zapRequest.id);
     const usedIds = await findUsedZapRequests(tx, zapRequestIds);
     const pubkeys = zaps.map(({ pubkey }) => pubkey);
-    const sinceMs = nowMs - HOUR_MS;
-    const recentCounts = await countReceiptsSince(tx, pubkeys, sinceMs, maxReceiptsPerHour);
+    const recentCounts = await countReceiptsSince(tx, pubkeys, nowMs - HOUR_MS, maxReceiptsPerHour);
 
     const findRefusal = ({ pubkey, zapRequest }: Zap): ReceiptRefusal | null => {
       if (!mintPolicy.hasZapReceipts(mintUrl)) {
