@@ -138,8 +138,8 @@ const keysetSchema = z
     }),
   );
 
-// Amounts are text because they can reach 2^64 - 1. A malformed key makes all invalid, because the id depends on all
-// (NUT-02). Counts them first, because validating thousands would take long. A keyset for the powers of two has 64.
+// Amounts are text because they can reach 2^64 - 1. The keys are counted first, because validating thousands would take
+// long. A keyset for the powers of two has 64. A malformed key is not skipped, because the id depends on all (NUT-02).
 const keysetKeysSchema = z.object({
   id: keysetIdSchema,
   keys: z
@@ -232,10 +232,7 @@ function parseRestoredOutputs(body: unknown, requested: readonly BlindedMessage[
   return { outcome: 'found' as const, restored };
 }
 
-/**
- * Why a mint rejected a swap. No reason shows that an earlier request without a response failed: Nutshell and cdk-mintd
- * check sums before they check whether an input is spent or pending.
- */
+/** Why a mint rejected a swap. Whatever the reason is, an earlier request without a response may have succeeded. */
 export type SwapRejectionReason =
   /** An input is spent; perhaps an earlier request of this service spent it. */
   | 'spent'
@@ -250,11 +247,7 @@ export type SwapRejectionReason =
   | 'unbalanced'
   | 'other';
 
-/**
- * Code and text must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd 0.18). Codes alone
- * are ambiguous: Nutshell sends 11000 and older cdk mints send 10001 for almost any failure, and 11002 and 11003 have
- * other meanings at older mints.
- */
+/** As sent by Nutshell 0.20.2 and cdk-mintd 0.18. Code and text must match: mints send one code for several errors. */
 const KNOWN_REJECTIONS: [SwapRejectionReason, codes: number[], text: RegExp][] = [
   ['spent', [11001], /spent/i],
   ['pending', [11002], /pending/i],

@@ -11,10 +11,7 @@ const INFO_TTL_MS = 5 * 60_000;
 /** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
 const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
-/**
- * How long a failed refresh is not repeated, if the last known info can be used or the server is not a mint. Other
- * failures are not cached: the next payer may be luckier, and the rate limiter pauses a route that keeps failing.
- */
+/** How long a failure is cached if older info can be used, or if the server is not a mint. Others are not cached. */
 const FAILURE_TTL_MS = 15_000;
 
 interface MintInfoCacheContext {
@@ -33,7 +30,7 @@ interface CacheEntry {
   refreshDueAtMs: number;
 }
 
-/** Caches the info of mints (NUT-06). Also stores it, so that invoices do not need a mint's `/v1/info` after a restart. */
+/** Caches the info of mints (NUT-06), and stores it, so that invoices do not need `/v1/info` after a restart. */
 export class MintInfoCache {
   readonly #context: MintInfoCacheContext;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
@@ -74,7 +71,7 @@ export class MintInfoCache {
       : await this.refresh(mintUrl);
   }
 
-  /** Requests the info from the mint; null if the server does not respond as a mint. Concurrent callers share a request. */
+  /** Requests the info; null if the server does not respond as a mint. Concurrent callers share a request. */
   refresh(mintUrl: string): Promise<MintInfo | null> {
     return this.#pendingRequests.getOrInsertComputed(mintUrl, () =>
       this.#fetchInfo(mintUrl).finally(() => this.#pendingRequests.delete(mintUrl)),

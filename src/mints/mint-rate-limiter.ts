@@ -64,7 +64,7 @@ interface RouteQueue {
 
 const MIN_RETRY_AFTER_MS = 1_000;
 
-/** Queues the requests to mints and the messages on their WebSockets. {@link RouteRateLimiter} decides when one is sent. */
+/** Queues requests to mints and messages on their WebSockets. {@link RouteRateLimiter} decides when one is sent. */
 export class MintRateLimiter {
   readonly #context: MintRateLimiterOptions;
   readonly #mints = new LRUCache<string, Map<MintRoute, RouteQueue>>({
@@ -80,7 +80,7 @@ export class MintRateLimiter {
     return this.#context.timing.payerMaxWaitMs;
   }
 
-  /** Grants a slot, perhaps after a wait. First comes the client whose address group got the fewest responses lately. */
+  /** Grants a slot, perhaps after a wait. Prefers the client whose address group got the fewest responses lately. */
   async acquire(mintUrl: string, route: MintRoute, wait: RequestWait = {}): Promise<AcquireResult> {
     const { addressGroup = null, maxWaitMs = 0 } = wait;
     const routes = this.#mints.memo(mintUrl);
@@ -192,7 +192,7 @@ export class MintRateLimiter {
     }
   }
 
-  /** Finds whose turn is next. Looks at the first client of each address group, because the others wait at least as long. */
+  /** Finds whose turn is next, among the first of each address group: the others wait at least as long. */
   #findNext({ limiter, waiters }: RouteQueue): { waiter: Waiter; waitMs: number } | undefined {
     const nowMs = this.#context.monotonicMs();
     const [firstWaiter] = waiters;

@@ -211,7 +211,7 @@ export class MintSubscription {
   }
 }
 
-/** Reports what the mint has answered, if anything, to the rate limiter. */
+/** Releases the slot, and reports to the rate limiter how the mint has answered. */
 function finishSlot(slot: RequestSlot, outcome: OpenOutcome | SubscribeOutcome): void {
   if (outcome === 'rate_limited') {
     slot.finish({ outcome, retryAfterMs: null });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
 
-/** A state that a mint reports. `INFLIGHT` is called `PENDING` by mints: the invoice is paid, and the mint is signing. */
+/** A state that a mint reports. Mints call `INFLIGHT` `PENDING`: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 
 /** What a mint reports about an existing quote. `amountSat` and `request` are only compared with the stored quote. */
@@ -94,12 +94,10 @@ export function parseQuoteObservation(body: unknown): QuoteObservation | null {
     : null;
 }
 
-/**
- * Derives the state of a quote; null if it is unknown. The amounts take precedence over `state`, which NUT-04
- * deprecates. The exception is `PENDING`: the mint reports it while it signs, before it updates the amounts.
- */
+/** Returns null if the state is unknown. The amounts take precedence over `state`, which NUT-04 deprecates. */
 function deriveState(report: z.infer<z.ZodObject<typeof stateShape>>): ObservedState | null {
   const { state, amount_paid: amountPaid, amount_issued: amountIssued, paid: isPaid } = report;
+  // A mint reports it while it signs, before it updates the amounts.
   if (state === 'PENDING') {
     return 'INFLIGHT';
   }

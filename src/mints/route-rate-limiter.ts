@@ -42,14 +42,13 @@ export class RouteRateLimiter {
   #maxInFlight = MAX_IN_FLIGHT_PER_ROUTE;
   #pauseStartedAtMs = Number.NEGATIVE_INFINITY;
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
-  /** The requests that the mint accepted in the last window, the oldest first. */
   #accepted: { atMs: number; addressGroup: AddressGroup }[] = [];
   #acceptedSinceRefusal = 0;
   #shortPausesInRow = 0;
   #needsQuietWindow = false;
   #failuresInRow = 0;
   #lastAddressGroup: AddressGroup = null;
-  /** When the route counts as used by one address group again. */
+  /** When the route no longer counts as shared by several address groups. */
   #sharingEndsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(timing: RateLimiterTiming) {
@@ -71,12 +70,13 @@ export class RouteRateLimiter {
     return Math.max(0, this.#pausedUntilMs - nowMs);
   }
 
+  /** Returns the requests that the mint accepted in the last window, the oldest first. */
   listAccepted(nowMs: number) {
     this.#accepted = this.#accepted.filter(({ atMs }) => nowMs - atMs < this.#timing.windowMs);
     return this.#accepted;
   }
 
-  /** Notes that several address groups share the route, for the next five minutes. */
+  /** Call this for each client. If its address group is new, the route counts as shared for the next five minutes. */
   recordClient(nowMs: number, addressGroup: AddressGroup): void {
     const last = this.#lastAddressGroup;
     this.#lastAddressGroup = addressGroup ?? last;
@@ -131,6 +131,7 @@ export class RouteRateLimiter {
     this.#maxInFlight = Math.min(this.#maxInFlight * 2, limit);
   }
 
+  /** Call this for a 429 without `Retry-After`. */
   #choosePauseMs(nowMs: number): number {
     const { shortPauseMs, minWindowPauseMs, windowMs } = this.#timing;
     const accepted = this.#acceptedSinceRefusal;
@@ -152,7 +153,7 @@ export class RouteRateLimiter {
     }
     const [oldest] = this.listAccepted(nowMs);
     return this.#needsQuietWindow || oldest === undefined
-      ? windowMs * (1 + Math.random() / 15)
+      ? windowMs * (1 + Math.random() / 15) // 61 to 65 s
       : Math.max(minWindowPauseMs, oldest.atMs + windowMs - nowMs);
   }
 
@@ -174,7 +175,7 @@ export class RouteRateLimiter {
     this.#maxInFlight = 1;
   }
 
-  /** While several groups share a mint that limits requests, each gets 10 a minute, half of Nutshell's default limit. */
+  /** At a mint that limits requests, each group gets 10 a minute while they share it: half of Nutshell's default. */
   #getGroupWaitMs(nowMs: number, addressGroup: AddressGroup): number {
     if (addressGroup === null || !this.hasRefusedLately || nowMs >= this.#sharingEndsAtMs) {
       return 0;

@@ -9,16 +9,13 @@ import {
 } from './limits.ts';
 import type { MintPolicy } from './mint-policy.ts';
 
-/**
- * Limits the watched quotes: at the operator's mints, the unpaid ones per process; at other mints, a number per site for
- * all processes together, which shrinks once half of the total of all sites is used.
- */
+/** Limits the watched quotes: per process the unpaid ones, and per site of user mints those of all processes. */
 export class WatchBudget {
   readonly #policy: MintPolicy;
   readonly #dailyQuotesBySite: FixedWindowRateLimiter;
   #unpaidQuotes = 0;
   #userMintQuotes = 0;
-  readonly #usageBySite = new Map<string, { quotes: number; mints: Set<string> }>();
+  readonly #sites = new Map<string, { quotes: number; mints: Set<string> }>();
 
   constructor(policy: MintPolicy, monotonicMs: () => number) {
     this.#policy = policy;
@@ -56,7 +53,7 @@ export class WatchBudget {
   setCounts(quotesByUserMint: ReadonlyMap<string, number>, unpaidQuotes: number): void {
     this.#unpaidQuotes = unpaidQuotes;
     this.#userMintQuotes = 0;
-    this.#usageBySite.clear();
+    this.#sites.clear();
     for (const [mintUrl, quotes] of quotesByUserMint) {
       this.#addWatched(mintUrl, quotes);
     }
@@ -65,7 +62,7 @@ export class WatchBudget {
   /** Returns the sites that have used more than 80 % of their budget; `all` stands for the unpaid quotes. */
   listLowSites(): string[] {
     const minLowQuotes = 0.8 * this.#getSiteLimit();
-    const lowSites = [...this.#usageBySite].filter(([, { quotes }]) => quotes > minLowQuotes);
+    const lowSites = [...this.#sites].filter(([, { quotes }]) => quotes > minLowQuotes);
     const siteNames = lowSites.map(([site]) => site);
     return this.#unpaidQuotes > 0.8 * MAX_UNPAID_QUOTES ? ['all', ...siteNames] : siteNames;
   }
@@ -78,8 +75,7 @@ export class WatchBudget {
   }
 
   #getUsage(site: string) {
-    const create = () => ({ quotes: 0, mints: new Set<string>() });
-    return this.#usageBySite.getOrInsertComputed(site, create);
+    return this.#sites.getOrInsertComputed(site, () => ({ quotes: 0, mints: new Set<string>() }));
   }
 
   /** Returns at least 1, so that every site has room. */

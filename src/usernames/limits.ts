@@ -7,7 +7,7 @@ export const MAX_TOKEN_LENGTH = 16 * 1024;
 /** Decoding and checking a token must cost only a few milliseconds. Usual tokens have fewer than 20 proofs. */
 export const MAX_TOKEN_PROOFS = 64;
 
-/** A wallet cannot always pay an exact amount. A higher overpayment is probably a mistake, so the token is rejected. */
+/** A wallet cannot always pay an exact amount. A higher overpayment is probably a mistake, so it is rejected. */
 export const MAX_OVERPAYMENT_PERCENT = 10;
 
 /** How long curve operations, of 0.1 to 4 ms each, run in a row. Longer slices would delay other requests noticeably. */
@@ -16,10 +16,10 @@ export const CURVE_SLICE_MS = 2;
 /** Renewed before each swap. Longer than any request to a mint takes. */
 export const PURCHASE_LEASE_MS = 30 * SECOND_MS;
 
-/** After this time, a swap request without a response no longer reaches the mint, not even from the queue of a proxy. */
+/** After this time, a swap without a response can no longer reach the mint, not even from the queue of a proxy. */
 export const MAX_TRANSIT_MS = 120 * SECOND_MS;
 
-/** A mint that does not respond to a swap for so long has a lasting fault: the purchase frees the name and the token. */
+/** When a purchase without a response to its swap is undone: the name is free, and the buyer keeps the token. */
 export const UNDO_AFTER_MS = DAY_MS;
 
 /** How many withdrawals or open purchases a command lists. */

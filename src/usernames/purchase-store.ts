@@ -131,10 +131,7 @@ export async function acquireDuePurchases(db: Db, nowMs: number): Promise<OpenPu
   }));
 }
 
-/**
- * Renews the lease and records that the swap is about to be sent again. It may be sent only if this returns true: another
- * run may have undone the purchase while this one was paused.
- */
+/** Call this before the swap is sent again. If it returns false, do not send it: another run may undo the purchase. */
 export function recordSwapRequest(db: Db, purchase: OpenPurchase, nowMs: number): Promise<boolean> {
   return updateIfLeased(db, purchase, {
     lease_expires_at: nowMs + PURCHASE_LEASE_MS,
@@ -166,10 +163,7 @@ export function saveOutputPlans(
   });
 }
 
-/**
- * Closes a purchase as failed, or as completed if `failureReason` is null. The proofs of a completed purchase stay
- * recorded, so that they cannot pay for another one; those of a failed purchase can.
- */
+/** Completes a purchase if `failureReason` is null. Otherwise frees its proofs, so that they can pay for another. */
 export async function closePurchase(
   tx: Tx,
   purchase: OpenPurchase,

@@ -294,7 +294,7 @@ async function failPurchaseAndFreeName(
   return { outcome: 'failed', reason };
 }
 
-/** @param options.isAnswered whether the mint has answered this run's request, so that only earlier ones may be in transit */
+/** @param options.isAnswered whether the mint has answered this run's request: only earlier ones may be in transit */
 async function scheduleRetry(
   { db, clock, log }: PurchaseContext,
   purchase: OpenPurchase,

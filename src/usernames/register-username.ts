@@ -168,7 +168,7 @@ async function claimFreeOfCharge(
     return claimUsername(tx, name, options);
   });
   if (!isClaimed) {
-    throw nameContestedError();
+    throw inProgressError(NAME_CONTESTED);
   }
   log.info({ event: 'username_assigned', name, pubkey }, 'user has got a username');
   return OWNED;
@@ -210,7 +210,7 @@ async function buyUsername(
     case 'pending':
       throw inProgressError('Your purchase of this username is in progress.');
     case 'name_not_free':
-      throw nameContestedError();
+      throw inProgressError(NAME_CONTESTED);
     case 'token_used':
       return paymentRequired('This token was already used for another purchase.');
     case 'mint_busy':
@@ -272,9 +272,7 @@ async function requireRestoreSupport({ policy, mintInfoCache, log }: UsernameCon
   throw mintError();
 }
 
-function nameContestedError(): RequestError {
-  return inProgressError('Another request for this username is in progress.');
-}
+const NAME_CONTESTED = 'Another request for this username is in progress.';
 
 function inProgressError(message: string): RequestError {
   const advice = 'Repeat the request with the same token in a moment.';

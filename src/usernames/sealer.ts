@@ -5,10 +5,7 @@ import type { Proof } from '../mints/ecash.ts';
 import { computeY, mapInSlices } from './ecash/proofs.ts';
 import type { SealedProof } from './treasury-store.ts';
 
-/**
- * Encrypts values that must not be readable in the database, as compact JWEs. Each value is bound to a context, such as
- * its row, and cannot be opened for another one. The context is in the header, which is authenticated but not secret.
- */
+/** Encrypts values as compact JWEs. Each is bound to a context, such as its row, and cannot be opened for another. */
 export class Sealer {
   /** Identifies the secret. Part of each sealed value (`kid`), so that the operator sees which secret it needs. */
   readonly keyId: string;

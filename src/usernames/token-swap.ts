@@ -51,10 +51,7 @@ export const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
   'unbalanced',
 ];
 
-/**
- * Plans outputs that are worth the proofs minus the mint's fee. `mint_unusable`: the mint does not respond, does not list
- * the keyset of a proof, or has no keyset for the outputs.
- */
+/** Plans outputs that are worth the proofs minus the mint's fee. `keysets` is null if the mint does not respond. */
 export async function planSwap(
   { keysetCache, clock }: SwapContext,
   mintUrl: string,

@@ -59,10 +59,7 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
   };
 }
 
-/**
- * Makes a token of stored proofs. One transaction removes the proofs and stores the token, so that a crash loses no
- * ecash. Keeps expired proofs until no others are left, because a mint would reject the whole token.
- */
+/** Makes a token of stored proofs. Keeps expired ones until no others are left: a mint would reject the whole token. */
 export async function withdrawFromTreasury(
   { db, sealer: optionalSealer, clock }: TreasuryContext,
   { mintUrl: orderedMintUrl, amountSat: requestedSat }: WithdrawalOrder,
@@ -139,14 +136,12 @@ export async function findTreasuryProblem(sealer: Sealer | null, db: Db): Promis
 const MISSING_SECRET =
   'TREASURY_SECRET: is missing, but the stored ecash needs it. Set it or, if it was generated, restore the file treasury-secret in DATA_DIR from a backup. Without it, the ecash is lost.';
 
-/**
- * Selects proofs that add up to an amount, or to the nearest lower one; all proofs if the amount is null. Selecting the
- * largest proofs first suffices, because the amounts of proofs are powers of two.
- */
+/** Selects proofs that add up to an amount or, if none do, to the nearest lower one. Selects all if it is null. */
 function selectProofs<T extends { amount: number }>(
   largestFirst: readonly T[],
   amountSat: number | null,
 ): T[] {
+  // Taking the largest first finds every possible sum, because the amounts of proofs are powers of two.
   const selected: T[] = [];
   let remainingSat = amountSat ?? Number.POSITIVE_INFINITY;
   for (const proof of largestFirst) {

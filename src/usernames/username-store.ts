@@ -72,10 +72,7 @@ export async function releaseHeldUsername(db: Db, name: string, purchaseId: stri
     .execute();
 }
 
-/**
- * Gives a key a name that is free or reclaimable. Starts the grace period of the name that the key used before.
- * Returns false if the key cannot have the name: the caller must roll the transaction back.
- */
+/** Gives a key a free or reclaimable name. If this returns false, the caller must roll the transaction back. */
 export async function claimUsername(
   tx: Tx,
   name: string,
@@ -85,8 +82,7 @@ export async function claimUsername(
   if (current?.name === name) {
     return true;
   }
-  // The requested name is locked before the current one. If two keys request each other's name and both locked their own
-  // first, they would deadlock.
+  // Locks the requested name before the current one, because two keys may request each other's names.
   const stored = await selectUsernames(tx)
     .where('name', '=', name)
     .modifyEnd(lockRows(tx, 'for update'))
@@ -108,11 +104,7 @@ export async function claimUsername(
   return true;
 }
 
-/**
- * Gives a key the name that its purchase holds, and starts the grace period of the name that the key used before. If
- * the key has meanwhile got a name that it requested later, it keeps that name, and the grace period of the purchased
- * name starts instead. Returns false if the purchase does not hold the name.
- */
+/** Gives a key the name that its purchase holds. Returns false if the purchase does not hold the name. */
 export async function assignHeldUsername(
   tx: Tx,
   name: string,
@@ -130,6 +122,7 @@ export async function assignHeldUsername(
   if (held === undefined) {
     return false;
   }
+  // If the key has requested its current name later, it keeps that name.
   if (current !== undefined && current.request_seq > held.request_seq) {
     await startGracePeriod(tx, name, nowMs, graceMs);
     return true;

@@ -96,10 +96,7 @@ function findTreasurySecret({ treasurySecret, database }: TreasurySettings): str
     : treasurySecret;
 }
 
-/**
- * Checks that the treasury secret opens the stored ecash, so that ecash is never sealed with several secrets. With
- * SQLite, generates a secret when usernames first have a price.
- */
+/** Checks that the secret opens the stored ecash. With SQLite, generates a secret when usernames first have a price. */
 async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<void> {
   const { usernames, database } = settings;
   let sealer = createTreasurySealer(settings);

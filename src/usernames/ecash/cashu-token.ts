@@ -35,11 +35,7 @@ export type TokenValidationResult =
   /** The mint may have added the keyset after its keysets were read. */
   | { outcome: 'unknown_keyset'; reason: string };
 
-/**
- * Decodes a `cashuA` or `cashuB` token (NUT-00), in base64 or base64url, with or without padding and the prefix
- * `cashu:`. Ignores DLEQ proofs: the mint checks the token anyway, and a forger could omit them. Limits the size, so that
- * no token blocks the event loop for more than a few milliseconds.
- */
+/** Decodes a `cashuA` or `cashuB` token (NUT-00). Ignores its DLEQ proofs, because the mint checks the token anyway. */
 export function decodeToken(text: string): DecodedToken | TokenRejection {
   if (text.length > MAX_TOKEN_LENGTH) {
     return TOO_LARGE;
@@ -65,10 +61,7 @@ export function decodeToken(text: string): DecodedToken | TokenRejection {
   }
 }
 
-/**
- * Checks that a token is from one mint, in sat, without spending conditions, not expired, and worth the price but not
- * much more. Expands short keyset ids (NUT-02). Does not check whether the proofs are spent or forged.
- */
+/** Checks whether a token can pay, except whether it is spent or forged. Expands short keyset ids (NUT-02). */
 export async function validateToken(
   token: DecodedToken,
   requirements: {
@@ -135,14 +128,13 @@ export function encodeToken(mintUrl: string, proofs: readonly Proof[]): string {
   });
 }
 
-/**
- * Encodes a payment request (NUT-18) without a transport, because the client sends the token in its next HTTP request
- * (NUT-24). In base64url without padding, because cdk's wallet accepts nothing else.
- */
+/** Encodes a payment request (NUT-18) in base64url without padding, because cdk's wallet accepts nothing else. */
 export function encodePaymentRequest(amountSat: number, mintUrl: string): string {
+  // None, because the client sends the token in its next HTTP request (NUT-24).
+  const transport = undefined;
   const id = randomUUID();
   const isSingleUse = true;
-  return new PaymentRequest(undefined, id, amountSat, 'sat', [mintUrl], 'Username', isSingleUse)
+  return new PaymentRequest(transport, id, amountSat, 'sat', [mintUrl], 'Username', isSingleUse)
     .toEncodedCreqA()
     .replaceAll('+', '-')
     .replaceAll('/', '_')
@@ -155,6 +147,7 @@ const TOO_LARGE = rejectToken(
 );
 const NOT_SAT = rejectToken('The token is not in sat.');
 
+/** In base64 or base64url, with or without padding. */
 const TOKEN_PATTERN = /^(?:cashu:(?:\/\/)?)?cashu([AB])([A-Za-z0-9+/_-]+)={0,2}$/;
 const SHORT_KEYSET_ID_PATTERN = /^01[0-9a-f]{14}$/;
 
@@ -186,7 +179,7 @@ function decodeV3(bytes: Uint8Array) {
   return { mints, unit: content.unit ?? 'sat', proofs };
 }
 
-/** Decodes the token as a binary one, which begins with `crawB`: cashu-ts decodes others only with the mint's keysets. */
+/** Decodes the token in its binary form, which begins with `crawB`: for others, cashu-ts needs the mint's keysets. */
 function decodeV4(bytes: Buffer) {
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
   const { mint, unit } = contentV4Schema.parse(token);

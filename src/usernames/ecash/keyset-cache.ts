@@ -3,10 +3,7 @@ import type { Keyset, KeysetKeys } from '../../mints/ecash.ts';
 import type { EcashClient } from '../../mints/ecash-client.ts';
 import { verifyKeysetKeys } from './proofs.ts';
 
-/**
- * Caches the keysets of mints and their keys. Keys never expire, because a keyset's id is derived from them (NUT-02).
- * Concurrent callers share one request. The methods return null if the mint does not respond.
- */
+/** Caches the keysets of mints, and their keys. Returns null if the mint does not respond. Callers share requests. */
 export class KeysetCache {
   readonly #lists: LRUCache<string, { keysets: readonly Keyset[]; fetchedAtMs: number }>;
   readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
@@ -24,6 +21,7 @@ export class KeysetCache {
           : oldList;
       },
     });
+    // Keys never expire, because a keyset's id is derived from them (NUT-02).
     this.#keys = new LRUCache({
       max: 500,
       fetchMethod: async (_key, _oldKeys, { context: { mintUrl, keysetId } }) => {
@@ -50,7 +48,7 @@ export class KeysetCache {
     return refreshed !== undefined && isRecent(refreshed.fetchedAtMs) ? refreshed.keysets : null;
   }
 
-  /** For a token or mint that contradicts the cached keysets. Limits the requests, because a token may be invented. */
+  /** Call this only if a token or the mint contradicts the cached keysets. They are then up to 5 s old. */
   getFreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
     return this.getKeysets(mintUrl, 5_000);
   }

@@ -96,10 +96,7 @@ export function planOutputs(
   return { keysetId: id, amounts, ...(finalExpiry && { finalExpiry }) };
 }
 
-/**
- * Derives the outputs of one plan of a swap from the treasury secret (NUT-13), so that they can be derived again. Each
- * plan has its own outputs, because a mint signs an output only once.
- */
+/** Derives the outputs of a plan (NUT-13). Each plan of a swap has others, because a mint signs an output only once. */
 export async function deriveOutputs(
   treasurySecret: string,
   { id: swapId, outputPlans }: { id: string; outputPlans: readonly OutputPlan[] },
@@ -112,17 +109,10 @@ export async function deriveOutputs(
     OutputData.createSingleDeterministicData(amount, seed, counter, keysetId),
   );
   const blindedMessages: BlindedMessage[] = outputs.map(
-    ({ blindedMessage: { amount, id, B_ } }) => ({
-      amount: amount.toNumber(),
-      id,
-      B_,
-    }),
+    ({ blindedMessage: { amount, id, B_ } }) => ({ amount: amount.toNumber(), id, B_ }),
   );
 
-  /**
-   * Turns the mint's signatures, in the order of the outputs, into proofs. Returns null if a signature is missing, not
-   * a point, or for another output. Ignores DLEQ proofs (NUT-12): they are optional, and the operator chose the mint.
-   */
+  /** Makes proofs of the signatures, in the order of the outputs. Null if one is missing or does not fit its output. */
   async function unblind(
     signatures: readonly BlindSignature[],
     keys: KeysetKeys,
