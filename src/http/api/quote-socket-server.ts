@@ -87,8 +87,9 @@ export class QuoteSocketServer {
 
   closeAll(): void {
     this.#isClosing = true;
-    for (const socket of this.#openSockets) {
-      closeForRestart(socket);
+    for (const quoteSocket of this.#openSockets) {
+      // After an error message, wallets reconnect. 1001 means "going away" (RFC 6455).
+      quoteSocket.closeWithError('The server is restarting. Please reconnect.', 1001);
     }
   }
 
@@ -134,7 +135,7 @@ export class QuoteSocketServer {
     const quoteSocket = new QuoteSocket(webSocket, challengeUrl, this.#socketOptions);
     this.#openSockets.add(quoteSocket);
     if (this.#isClosing) {
-      closeForRestart(quoteSocket);
+      this.closeAll();
     }
   }
 }
@@ -144,12 +145,6 @@ async function detachHandshakeResponse({ ws }: FastifyRequest, { raw }: FastifyR
   if (ws && raw.socket !== null) {
     raw.detachSocket(raw.socket);
   }
-}
-
-/** Sends an error message, so that wallets reconnect. */
-function closeForRestart(quoteSocket: QuoteSocket): void {
-  // 1001 means "going away" (RFC 6455).
-  quoteSocket.closeWithError('The server is restarting. Please reconnect.', 1001);
 }
 
 /** Whether a request opens a quote socket. Some programs ask for an upgrade to HTTP/2 in each request. */

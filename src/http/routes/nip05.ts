@@ -35,11 +35,10 @@ export const nip05Routes: Routes = async (app, { recipients, recipientRelays }) 
     if (recipient === null || recipient.name === null) {
       return { names: {}, relays: {} };
     }
-    const { pubkey } = recipient;
-    const relays = await recipientRelays.findWriteRelays(pubkey);
+    const relays = await recipientRelays.findWriteRelays(recipient.pubkey);
     return {
-      names: { [recipient.name]: pubkey },
-      relays: relays.length === 0 ? {} : { [pubkey]: [...relays] },
+      names: { [recipient.name]: recipient.pubkey },
+      relays: relays.length === 0 ? {} : { [recipient.pubkey]: [...relays] },
     };
   });
 };

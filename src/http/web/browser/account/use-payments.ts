@@ -43,28 +43,30 @@ export function usePayments(api: ApiClient) {
     arrivedCount: 0,
   });
   // Each new object starts polling anew, even if the offset is the same.
-  const [selection, select] = useState({ offset: 0 });
+  const [selection, setSelection] = useState({ offset: 0 });
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    const update = (change: StateChange) => signal.aborted || setState(change);
-    void pollPayments(api, selection.offset, signal, update);
+    void pollPayments(
+      api,
+      selection.offset,
+      signal,
+      (change) => signal.aborted || setState(change),
+    );
     return () => controller.abort();
   }, [api, selection]);
   return {
     ...state,
-    showPage: (offset: number) => select({ offset }),
-    resume: () => select({ ...selection }),
+    showPage: (offset: number) => setSelection({ offset }),
+    resume: () => setSelection({ ...selection }),
   };
 }
-
-type StateChange = (state: PaymentsState) => PaymentsState;
 
 async function pollPayments(
   api: ApiClient,
   offset: number,
   signal: AbortSignal,
-  update: (change: StateChange) => void,
+  update: (change: (state: PaymentsState) => PaymentsState) => void,
 ): Promise<void> {
   let previousPage = '';
   let summaryDueAtMs = 0;
