@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util';
+import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { ConfigError, isRunByNpm, readCommandConfig, readConfig, VERSION } from './config.ts';
@@ -7,18 +7,12 @@ import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './err
 import { formatErrorForTerminal } from './log.ts';
 import { type CommandResult, ProcessIo, parseArguments } from './operator/command.ts';
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
-import {
-  DOCTOR_USAGE,
-  parseDoctorArguments,
-  renderFindings,
-  runDoctor,
-} from './operator/doctor/doctor.ts';
+import { DOCTOR_USAGE, renderFindings, runDoctor } from './operator/doctor/doctor.ts';
 import { startService } from './service.ts';
 
-const SERVE_USAGE = `  serve    runs the service with the settings of the environment (see .env.example)
-`;
-const MIGRATE_USAGE = `  migrate  applies missing database migrations and exits
-`;
+const SERVE_USAGE =
+  '  serve    runs the service with the settings of the environment (see .env.example)\n';
+const MIGRATE_USAGE = '  migrate  applies missing database migrations and exits\n';
 const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
            --port <number> sets the port of the service; the payment server uses the next port
 `;
@@ -32,20 +26,28 @@ const [commandName = 'serve', ...args] = process.argv.slice(2);
 await dispatch(commandName).catch(exitWithError);
 
 async function dispatch(command: string): Promise<void> {
-  const run = new Map(Object.entries({ serve, migrate, doctor, demo })).get(command);
-  if (run !== undefined) {
-    await run();
-  } else if (['help', '--help', '-h'].includes(command)) {
-    process.stdout.write(USAGE);
-  } else if (command === '--version') {
-    process.stdout.write(`${VERSION}\n`);
-  } else {
-    await runOperatorCommandByName(command);
+  switch (command) {
+    case 'serve':
+      return serve();
+    case 'migrate':
+      return migrate();
+    case 'doctor':
+      return doctor();
+    case 'demo':
+      return demo();
+    case 'help':
+    case '--help':
+    case '-h':
+      return printResult({ exitCode: 0, stdout: USAGE, stderr: '' });
+    case '--version':
+      return printResult({ exitCode: 0, stdout: `${VERSION}\n`, stderr: '' });
+    default:
+      return runOperatorCommandByName(command);
   }
 }
 
 async function serve(): Promise<void> {
-  if (parseOptions(SERVE_USAGE, {}) === null) {
+  if (parseOptionsOrPrintUsage(SERVE_USAGE, {}) === null) {
     return;
   }
   // Node's own handler would print all properties of the error, which may contain secret database values.
@@ -54,20 +56,22 @@ async function serve(): Promise<void> {
   // Registered before the start completes, because a supervisor may stop the service as soon as it listens.
   onStopSignal(async () => (await starting).stop());
   await starting;
-  collectGarbage();
+  freeStartMemory();
+  // The old generation may grow by half between two garbage collections, instead of up to four times.
   setFlagsFromString('--heap-growing-percent=50');
 }
 
-/** Frees about 30 MB that loading the modules took (docs/performance.md, "Memory"). V8 would keep them. */
-function collectGarbage(): void {
+/** Frees about 30 MB that the start took and V8 would keep (docs/performance.md, "Memory"). */
+function freeStartMemory(): void {
   setFlagsFromString('--expose-gc');
+  // Only contexts that are created after the flag was set have `gc`.
   const gc = runInNewContext('gc') as (options: object) => void;
   setFlagsFromString('--no-expose-gc');
   gc({ type: 'major', flavor: 'last-resort' });
 }
 
 async function migrate(): Promise<void> {
-  if (parseOptions(MIGRATE_USAGE, {}) === null) {
+  if (parseOptionsOrPrintUsage(MIGRATE_USAGE, {}) === null) {
     return;
   }
   const terminal = new ProcessIo(process);
@@ -81,26 +85,28 @@ async function runOperatorCommandByName(command: string): Promise<void> {
   const parsed = parseCommand([command, ...args]);
   if (parsed === null) {
     printResult({ exitCode: 2, stdout: '', stderr: `Unknown command: ${command}\n\n${USAGE}` });
-  } else if (typeof parsed === 'function') {
-    printResult(await runOperatorCommand(readCommandConfig(), parsed, new ProcessIo(process)));
+  } else if (parsed.outcome === 'usage') {
+    printResult(parsed.usage);
   } else {
-    printResult(parsed);
+    const io = new ProcessIo(process);
+    printResult(await runOperatorCommand(readCommandConfig(), parsed.value, io));
   }
 }
 
 async function doctor(): Promise<void> {
-  const parsed = parseDoctorArguments(args);
-  if (!('json' in parsed)) {
-    printResult(parsed);
+  const options = parseOptionsOrPrintUsage(DOCTOR_USAGE, {
+    json: { type: 'boolean', default: false },
+  });
+  if (options === null) {
     return;
   }
   const terminal = new ProcessIo(process);
   const findings = await runDoctor((line) => terminal.reportProgress(line));
-  printResult(renderFindings(findings, parsed, Date.now()));
+  printResult(renderFindings(findings, options, Date.now()));
 }
 
 async function demo(): Promise<void> {
-  const options = parseOptions(DEMO_USAGE, {
+  const options = parseOptionsOrPrintUsage(DEMO_USAGE, {
     keep: { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
   });
@@ -109,11 +115,11 @@ async function demo(): Promise<void> {
   }
   // Imported dynamically, because the container image contains neither the demo nor its dependencies.
   const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
-  const abortController = new AbortController();
-  const { signal: stopSignal } = abortController;
-  const demoFinished = runDemo({ shouldKeepRunning: options.keep, port: options.port, stopSignal });
+  const { keep: shouldKeepRunning, port } = options;
+  const stop = new AbortController();
+  const demoFinished = runDemo({ shouldKeepRunning, port, stopSignal: stop.signal });
   onStopSignal(() => {
-    abortController.abort();
+    stop.abort();
     return demoFinished;
   });
   await demoFinished;
@@ -125,19 +131,14 @@ function printResult({ stdout, stderr, exitCode }: CommandResult): void {
   process.exitCode = exitCode;
 }
 
-/** Returns null after it has printed the usage, for `--help` and for wrong arguments. */
-function parseOptions<T extends NonNullable<Parameters<typeof parseArgs>[0]>['options']>(
-  usage: string,
-  options: T,
-) {
-  const parsed = parseArguments(usage, args, () => ({
-    options: parseArgs({ args, options }).values,
-  }));
-  if (!('options' in parsed)) {
-    printResult(parsed);
+/** Parses the arguments of this process. Prints the usage and returns null for `--help` and for wrong arguments. */
+function parseOptionsOrPrintUsage<T extends ParseArgsOptionsConfig>(usage: string, options: T) {
+  const parsed = parseArguments(usage, args, () => parseArgs({ args, options }).values);
+  if (parsed.outcome === 'usage') {
+    printResult(parsed.usage);
     return null;
   }
-  return parsed.options;
+  return parsed.value;
 }
 
 function explainMissingPackage(error: unknown): never {
@@ -150,23 +151,24 @@ function explainMissingPackage(error: unknown): never {
   throw error;
 }
 
-/** Exits immediately on the second signal or after a timeout. */
+/** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 10 s, or on the second signal. */
 function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
-    if (stoppingSinceMs !== null) {
-      // A person does not press Ctrl-C twice that fast.
-      if (isRunByNpm() && performance.now() - stoppingSinceMs < 300) {
-        return;
-      }
+    if (stoppingSinceMs === null) {
+      stoppingSinceMs = performance.now();
+      setTimeout(() => {
+        process.stderr.write('The shutdown took more than 10 s: exiting immediately.\n');
+        process.exit(1);
+      }, 10_000).unref();
+      stop().then(() => process.exit(0), exitWithError);
+      return;
+    }
+    // After Ctrl-C, npm forwards the signal that the terminal has also sent to this process.
+    const isForwardedByNpm = isRunByNpm() && performance.now() - stoppingSinceMs < 300;
+    if (!isForwardedByNpm) {
       process.exit(1);
     }
-    stoppingSinceMs = performance.now();
-    setTimeout(() => {
-      process.stderr.write('The shutdown took more than 10 s: exiting immediately.\n');
-      process.exit(1);
-    }, 10_000).unref();
-    stop().then(() => process.exit(0), exitWithError);
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);

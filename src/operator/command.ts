@@ -5,7 +5,7 @@ import { OperatorError } from '../errors.ts';
 import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
 
-/** What a command prints after it has finished. Exit codes: 0 success, 1 failure, 2 wrong arguments. */
+/** What a command prints when it has finished. Exit codes: 0 success, 1 failure, 2 wrong arguments. */
 export interface CommandResult {
   exitCode: number;
   stdout: string;
@@ -14,6 +14,7 @@ export interface CommandResult {
 
 export interface CommandContext {
   db: Db;
+  /** The names in the setting USERNAME_RESERVED. */
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */
   openTreasury: () => TreasuryContext;
@@ -28,7 +29,7 @@ export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise
 export interface OperatorCommand {
   name: string;
   usage: string;
-  /** Runs before the database is opened. @throws UsageError, or an error of `parseArgs` from node:util */
+  /** Called before the database is opened. @throws UsageError, or an error of `parseArgs` from node:util */
   parse(args: string[]): CommandHandler;
 }
 
@@ -36,71 +37,75 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Calls `parse`. Returns the usage text instead for `--help` and for wrong arguments. */
+/** `usage`: what to print instead of running the command, for `--help` and for wrong arguments. */
+export type ParsedArguments<T> =
+  | { outcome: 'parsed'; value: T }
+  | { outcome: 'usage'; usage: CommandResult };
+
 export function parseArguments<T>(
   usageLines: string,
   args: readonly string[],
   parse: () => T,
-): T | CommandResult {
-  const usage = `Usage: nutpost <command>\n\n${usageLines}`;
+): ParsedArguments<T> {
+  const text = `Usage: nutpost <command>\n\n${usageLines}`;
   if (args.includes('--help') || args.includes('-h')) {
-    return { exitCode: 0, stdout: usage, stderr: '' };
+    return { outcome: 'usage', usage: { exitCode: 0, stdout: text, stderr: '' } };
   }
   try {
-    return parse();
+    return { outcome: 'parsed', value: parse() };
   } catch (error) {
     const isParseError =
       error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS_/.test(String(error.code));
     if (error instanceof UsageError || isParseError) {
-      return { exitCode: 2, stdout: '', stderr: `${error.message}\n\n${usage}` };
+      const stderr = `${error.message}\n\n${text}`;
+      return { outcome: 'usage', usage: { exitCode: 2, stdout: '', stderr } };
     }
     throw error;
   }
 }
 
-export function requireSingleOperand(
-  [operand = '', ...others]: string[],
-  usageMessage: string,
-): string {
+export function requireSingleOperand(operands: string[], usageMessage: string): string {
+  const [operand = '', ...others] = operands;
   if (operand.trim() === '' || others.length > 0) {
     throw new UsageError(usageMessage);
   }
   return operand.trim();
 }
 
-/** At most 16 digits, as many as in 2,100,000,000,000,000 (all sats that will ever exist). */
+/** Parses `--amount`. Returns null if the option is missing. */
 export function parseAmountSat(text: string | undefined): number | null {
   if (text === undefined) {
     return null;
   }
+  // All sats that will ever exist are a number of 16 digits.
   if (!/^[1-9]\d{0,15}$/.test(text)) {
     throw new UsageError(`--amount must be a whole number of sats (got '${text}').`);
   }
   return Number(text);
 }
 
+/** What a command has done: `json` for scripts (`--json`), `lines` for people. */
 export interface CommandReport {
   isSuccess: boolean;
   json: object;
   lines: string[];
 }
 
-/** Prints the report for scripts (`--json`) on standard output, or for people: a failure on standard error. */
-export function createReportResult(
-  { isSuccess, json, lines }: CommandReport,
-  isJson: boolean,
-): CommandResult {
-  const text = isJson ? formatJson(json) : joinLines(...lines);
-  return isSuccess || isJson
-    ? { exitCode: isSuccess ? 0 : 1, stdout: text, stderr: '' }
-    : { exitCode: 1, stdout: '', stderr: text };
+/** Renders a report. Only the lines of a failure go to standard error. */
+export function renderReport(report: CommandReport, isJson: boolean): CommandResult {
+  const exitCode = report.isSuccess ? 0 : 1;
+  if (isJson) {
+    return { exitCode, stdout: formatJson(report.json), stderr: '' };
+  }
+  const text = joinLines(...report.lines);
+  return { exitCode, stdout: report.isSuccess ? text : '', stderr: report.isSuccess ? '' : text };
 }
 
 const PROGRESS_INTERVAL_MS = 10_000;
 
 export class ProcessIo {
   readonly #streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
-  readonly #closeController = new AbortController();
+  readonly #outputFailure = new AbortController();
   #lastProgressAtMs: number;
 
   constructor(streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>) {
@@ -110,9 +115,8 @@ export class ProcessIo {
     streams.stdout.on('error', (error: NodeJS.ErrnoException) => {
       const problem =
         error.code === 'EPIPE' ? 'was closed' : `could not be written (${error.message})`;
-      this.#closeController.abort(
-        new OperatorError(`Standard output ${problem} before the command finished.`),
-      );
+      const message = `Standard output ${problem} before the command finished.`;
+      this.#outputFailure.abort(new OperatorError(message));
     });
   }
 
@@ -124,7 +128,7 @@ export class ProcessIo {
 
   /** Aborted when standard output is closed or its disk is full. */
   get signal(): AbortSignal {
-    return this.#closeController.signal;
+    return this.#outputFailure.signal;
   }
 
   /** Resolves when standard output can take more. @throws the abort reason of `signal` */
@@ -132,6 +136,7 @@ export class ProcessIo {
     this.signal.throwIfAborted();
     if (!this.#streams.stdout.write(text)) {
       await once(this.#streams.stdout, 'drain', { signal: this.signal }).catch(() => {
+        // `once` rejects with another error than the abort reason.
         this.signal.throwIfAborted();
       });
     }

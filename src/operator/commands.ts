@@ -7,6 +7,7 @@ import {
   type CommandIo,
   type CommandResult,
   type OperatorCommand,
+  type ParsedArguments,
   parseArguments,
 } from './command.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
@@ -27,12 +28,10 @@ const COMMANDS: readonly OperatorCommand[] = [
 
 export const COMMANDS_USAGE = COMMANDS.map(({ usage }) => usage).join('');
 
-/** Returns the command to run, or the usage text to print instead; null for an unknown command. */
-export function parseCommand([name, ...args]: readonly string[]):
-  | CommandHandler
-  | CommandResult
-  | null {
-  const command = COMMANDS.find((each) => each.name === name);
+/** Parses a command's name and arguments. Returns null if no command has this name. */
+export function parseCommand(argv: readonly string[]): ParsedArguments<CommandHandler> | null {
+  const [name, ...args] = argv;
+  const command = COMMANDS.find((candidate) => candidate.name === name);
   return command ? parseArguments(command.usage, args, () => command.parse(args)) : null;
 }
 
@@ -44,15 +43,14 @@ export async function runOperatorCommand(
 ): Promise<CommandResult> {
   const database = await openExistingDatabase(config.database, () => undefined);
   const { db } = database;
-  const clock = Date.now;
   try {
     return await run(
       {
         db,
         reservedNames: config.usernames.reserved,
-        openTreasury: () => ({ db, sealer: createTreasurySealer(config), clock }),
+        openTreasury: () => ({ db, sealer: createTreasurySealer(config), clock: Date.now }),
         allowHttpMints: config.allowPrivateNetworks,
-        clock,
+        clock: Date.now,
       },
       io,
     );

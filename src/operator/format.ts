@@ -3,7 +3,7 @@ import type { ExpiringEcash } from '../usernames/treasury-store.ts';
 
 const LABEL_WIDTH = 12;
 
-/** Omits rows without a value. */
+/** Returns one line for each row, with the values in one column. Omits rows without a value. */
 export function formatFields(...rows: [label: string, value: string | null | undefined][]) {
   return rows
     .filter(([, value]) => value)
@@ -14,7 +14,7 @@ export function joinLines(...lines: string[]): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Such as `npub1...`, or `alice (npub1...)` for a user with a name. */
+/** Returns `npub1...`, or `alice (npub1...)` for a user with a name. */
 export function pubkeyToText(pubkey: string, name: string | null): string {
   const npub = nip19.npubEncode(pubkey);
   return name === null ? npub : `${name} (${npub})`;
@@ -24,7 +24,7 @@ export function formatNumber(value: number): string {
   return value.toLocaleString('en');
 }
 
-/** Such as `1 payment` or `1,000 payments`. */
+/** Returns a text such as `1 payment` or `1,000 payments`. */
 export function formatCount(value: number, noun: string): string {
   return `${formatNumber(value)} ${noun}${value === 1 ? '' : 's'}`;
 }
@@ -37,12 +37,13 @@ export function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Such as `2026-08-01T12:00:00.000Z (in 12 s)` or `... (3 days ago)`: the largest unit that fits twice. */
+/** Returns a text such as `2026-08-01T12:00:00.000Z (in 12 s)` or `... (3 days ago)`. */
 export function formatTimeWithDistance(atMs: number, nowMs: number): string {
   const seconds = Math.round(Math.abs(atMs - nowMs) / 1000);
+  // The largest unit of which the distance has at least two.
   const [unit, unitSeconds] = DISTANCE_UNITS.find(([, size]) => seconds >= 2 * size) ?? ['s', 1];
-  const length = `${Math.round(seconds / unitSeconds)} ${unit}`;
-  return `${formatTime(atMs)} (${atMs > nowMs ? `in ${length}` : `${length} ago`})`;
+  const distance = `${Math.round(seconds / unitSeconds)} ${unit}`;
+  return `${formatTime(atMs)} (${atMs > nowMs ? `in ${distance}` : `${distance} ago`})`;
 }
 
 const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
@@ -51,16 +52,14 @@ const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
   ['min', 60],
 ];
 
-/** Such as `21 sat at https://mint.example expire 2026-08-01T12:00:00.000Z (in 3 days)`. */
-export function formatExpiry(
-  { mintUrl, amountSat, expiresAtMs }: ExpiringEcash,
-  nowMs: number,
-): string {
+/** Returns a text such as `21 sat at https://mint.example expire 2026-08-01T12:00:00.000Z (in 3 days)`. */
+export function formatExpiry(ecash: ExpiringEcash, nowMs: number): string {
+  const { mintUrl, amountSat, expiresAtMs } = ecash;
   const verb = expiresAtMs > nowMs ? 'expire' : 'expired';
   return `${formatSat(amountSat)} at ${mintUrl} ${verb} ${formatTimeWithDistance(expiresAtMs, nowMs)}`;
 }
 
-/** For `--json`: omits null fields, writes `createdAtMs` as `createdAt` (ISO 8601), and adds the npub to each pubkey. */
+/** Returns JSON without null fields, with `createdAtMs` as `createdAt` (ISO 8601), and an npub beside each `pubkey`. */
 export function formatJson(value: object): string {
   return `${JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), 2)}\n`;
 }

@@ -13,9 +13,9 @@ import {
 import { listWithdrawals, type MintBalance } from '../usernames/treasury-store.ts';
 import {
   type CommandReport,
-  createReportResult,
   type OperatorCommand,
   parseAmountSat,
+  renderReport,
   requireSingleOperand,
   UsageError,
 } from './command.ts';
@@ -50,7 +50,8 @@ export const treasuryCommand: OperatorCommand = {
       allowPositionals: true,
     });
     const [action, ...operands] = positionals;
-    if (action !== 'withdraw' && (values.amount ?? values.mint) !== undefined) {
+    const hasWithdrawOptions = values.amount !== undefined || values.mint !== undefined;
+    if (action !== 'withdraw' && hasWithdrawOptions) {
       throw new UsageError('--amount and --mint are only for `treasury withdraw`.');
     }
     if (action !== 'token' && operands.length > 0) {
@@ -63,14 +64,15 @@ export const treasuryCommand: OperatorCommand = {
         return { exitCode: 1, stdout: '', stderr: NO_SECRET_TEXT };
       }
       const report = await runAction(treasury);
-      const { token }: { token?: string } = report.json;
-      // Without `--json`, only the token is on standard output, so that it can be piped.
-      return token === undefined || values.json
-        ? createReportResult(report, values.json)
-        : { exitCode: 0, stdout: `${token}\n`, stderr: joinLines(...report.lines) };
+      return report.token === undefined || values.json
+        ? renderReport(report, values.json)
+        : { exitCode: 0, stdout: `${report.token}\n`, stderr: joinLines(...report.lines) };
     };
   },
 };
+
+/** Without `--json`, only the token is on standard output, so that it can be piped. */
+type TreasuryReport = CommandReport & { token?: string | undefined };
 
 const NO_SECRET_TEXT =
   'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n';
@@ -79,7 +81,7 @@ function parseAction(
   action: string | undefined,
   operands: string[],
   { amount, mint }: { amount?: string; mint?: string },
-): (treasury: TreasuryContext) => Promise<CommandReport> {
+): (treasury: TreasuryContext) => Promise<TreasuryReport> {
   switch (action) {
     case undefined:
       return reportOverview;
@@ -87,7 +89,7 @@ function parseAction(
       const order = { mintUrl: parseMintUrl(mint), amountSat: parseAmountSat(amount) };
       return async (treasury) => {
         const result = await withdrawFromTreasury(treasury, order);
-        return reportToken(result, withdrawalToLines(result));
+        return createTokenReport(result, withdrawalToLines(result));
       };
     }
     case 'withdrawals':
@@ -98,12 +100,11 @@ function parseAction(
       return async (treasury) => {
         const withdrawal = await readWithdrawalToken(treasury, id);
         if (withdrawal === null) {
-          return reportToken({ outcome: 'not_found' }, [
-            `No withdrawal has this id; ${listAdvice}`,
-          ]);
+          const notFoundText = `No withdrawal has this id; ${listAdvice}`;
+          return createTokenReport({ outcome: 'not_found' }, [notFoundText]);
         }
         const text = `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`;
-        return reportToken({ outcome: 'token', ...withdrawal }, [text]);
+        return createTokenReport({ outcome: 'token', ...withdrawal }, [text]);
       };
     }
     default:
@@ -112,8 +113,11 @@ function parseAction(
 }
 
 function parseMintUrl(text: string | undefined): string | null {
-  const mintUrl = text === undefined ? null : normaliseMintUrl(text, { allowHttp: true });
-  if (text !== undefined && mintUrl === null) {
+  if (text === undefined) {
+    return null;
+  }
+  const mintUrl = normaliseMintUrl(text, { allowHttp: true });
+  if (mintUrl === null) {
     throw new UsageError(`--mint must be a URL such as https://mint.example (got '${text}').`);
   }
   return mintUrl;
@@ -142,15 +146,14 @@ const NO_ECASH_TEXT = 'The treasury has no ecash to withdraw.';
 
 function purchaseToLines(purchase: OpenPurchaseSummary, nowMs: number): string[] {
   const { id, name, paidSat, createdAtMs, attempts, reason, nextAttemptAtMs } = purchase;
-  const nextAttempt =
-    nextAttemptAtMs === null
-      ? ''
-      : `; next attempt ${formatTimeWithDistance(nextAttemptAtMs, nowMs)}`;
-  const failures = ` after ${formatCount(attempts, 'failed attempt')} (${reason})${nextAttempt}`;
-  return [
-    `  purchase ${id} of ${name} for ${formatSat(paidSat)}`,
-    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${attempts === 0 ? '' : failures}`,
-  ];
+  let progress = `since ${formatTimeWithDistance(createdAtMs, nowMs)}`;
+  if (attempts > 0) {
+    progress += ` after ${formatCount(attempts, 'failed attempt')} (${reason})`;
+    if (nextAttemptAtMs !== null) {
+      progress += `; next attempt ${formatTimeWithDistance(nextAttemptAtMs, nowMs)}`;
+    }
+  }
+  return [`  purchase ${id} of ${name} for ${formatSat(paidSat)}`, `    ${progress}`];
 }
 
 function balanceToText({ mintUrl, amountSat, proofCount }: MintBalance): string {
@@ -158,8 +161,8 @@ function balanceToText({ mintUrl, amountSat, proofCount }: MintBalance): string 
 }
 
 async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport> {
-  const stored = await listWithdrawals(db, MAX_LISTED);
-  const withdrawals = stored.map(({ sealedProofs: _, ...withdrawal }) => withdrawal);
+  const storedWithdrawals = await listWithdrawals(db, MAX_LISTED);
+  const withdrawals = storedWithdrawals.map(({ sealedProofs: _, ...withdrawal }) => withdrawal);
   const lines = withdrawals.map(
     ({ id, mintUrl, amountSat, createdAtMs }) =>
       `${formatTime(createdAtMs)}  ${id}  ${formatSat(amountSat)} at ${mintUrl}`,
@@ -171,8 +174,8 @@ async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport
   };
 }
 
-function reportToken(json: { outcome: string; token?: string }, lines: string[]): CommandReport {
-  return { isSuccess: json.token !== undefined, json, lines };
+function createTokenReport(json: { outcome: string; token?: string }, lines: string[]) {
+  return { isSuccess: json.token !== undefined, json, lines, token: json.token };
 }
 
 function withdrawalToLines(result: WithdrawalResult): string[] {

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { type Db, transaction } from '../database/transaction.ts';
 import { parseAddressInput } from '../recipients/address-input.ts';
-import { parseRecipientAddress, type RecipientAddress } from '../recipients/lightning-address.ts';
+import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import {
   blockUser,
@@ -20,8 +20,8 @@ import {
 } from '../usernames/username-store.ts';
 import {
   type CommandReport,
-  createReportResult,
   type OperatorCommand,
+  renderReport,
   requireSingleOperand,
   UsageError,
 } from './command.ts';
@@ -60,33 +60,31 @@ export const userCommand: OperatorCommand = {
     const reason = parseReason(values.reason);
     return async ({ db, clock }) => {
       const nowMs = clock();
-      const run = async (pubkey: string, user: StoredUser | null) =>
+      const runAction = async (pubkey: string, user: StoredUser | null) =>
         action === 'show'
-          ? reportUser(db, pubkey, user, nowMs)
+          ? showUser(db, pubkey, user, nowMs)
           : changeBlock(db, pubkey, user, { action, reason, nowMs });
       let report: CommandReport;
       if (identifier.kind === 'pubkey') {
-        report = await run(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
+        report = await runAction(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
       } else {
         const user = await findUserByName(db, identifier.name);
-        report = await (user ? run(user.pubkey, user) : reportUnusedName(db, identifier.name));
+        report = await (user
+          ? runAction(user.pubkey, user)
+          : reportUnusedName(db, identifier.name));
       }
-      return createReportResult(report, values.json);
+      return renderReport(report, values.json);
     };
   },
 };
 
-type UserIdentifier = Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>;
-
-/** Parses a key in hex, or what people enter for a Lightning address. 64 hex characters are always a key. */
-function parseUserIdentifier(operands: string[]): UserIdentifier {
-  const { localPart } = parseAddressInput(
-    requireSingleOperand(operands, 'Give one npub, key (hex) or name.'),
-  );
+/** Parses a key in hex, or what people enter for a Lightning address. 64 hexadecimal digits are always a key. */
+function parseUserIdentifier(operands: string[]) {
+  const operand = requireSingleOperand(operands, 'Give one npub, key (hex) or name.');
+  const { localPart } = parseAddressInput(operand);
   const isHexKey = /^[0-9a-f]{64}$/i.test(localPart);
-  const identifier = parseRecipientAddress(
-    isHexKey ? nip19.npubEncode(localPart.toLowerCase()) : localPart,
-  );
+  const npubOrName = isHexKey ? nip19.npubEncode(localPart.toLowerCase()) : localPart;
+  const identifier = parseRecipientAddress(npubOrName);
   if (identifier.kind === 'pubkey' || identifier.kind === 'name') {
     return identifier;
   }
@@ -96,17 +94,14 @@ function parseUserIdentifier(operands: string[]): UserIdentifier {
 }
 
 function parseReason(text: string | undefined): string | null {
-  const reason = text?.trim() ?? null;
-  if (reason === null) {
-    return null;
-  }
-  if (!/^\P{Cc}{1,500}$/u.test(reason)) {
+  const reason = text?.trim();
+  if (reason !== undefined && !/^\P{Cc}{1,500}$/u.test(reason)) {
     throw new UsageError('Give a reason in one line of at most 500 characters.');
   }
-  return reason;
+  return reason ?? null;
 }
 
-/** Suggests the key that is buying the name or had it before. The operator must repeat the command with that key. */
+/** Names the key that is buying the name or had it before, with which the operator can repeat the command. */
 async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
   const stored = await findUsername(db, name);
   let text = `No user has the name ${name}.`;
@@ -117,38 +112,42 @@ async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
   return { isSuccess: false, json: { outcome: 'name_not_in_use', name, ...stored }, lines: [text] };
 }
 
-/** A block without a reason keeps the reason of an earlier block. */
 async function changeBlock(
   db: Db,
   pubkey: string,
   user: StoredUser | null,
   { action, reason, nowMs }: { action: 'block' | 'unblock'; reason: string | null; nowMs: number },
 ): Promise<CommandReport> {
+  const name = user?.name ?? null;
   const earlierBlock = user?.block ?? null;
-  // The block that is now in force or was removed.
-  const block = await transaction(db, async (tx) => {
+  const currentBlock = await transaction(db, async (tx) => {
     await notifyRecipientChange(tx, pubkey);
     if (action === 'block') {
       return blockUser(tx, pubkey, reason, nowMs);
     }
     await unblockUser(tx, pubkey, nowMs);
-    return earlierBlock;
+    return null;
   });
-  const name = user?.name ?? null;
-  const report = (outcome: string, text: string): CommandReport => ({
+  const [outcome, text] = describeBlockChange(earlierBlock, currentBlock);
+  return {
     isSuccess: true,
-    json: { outcome, nowMs, pubkey, name, block },
+    json: { outcome, nowMs, pubkey, name, block: currentBlock ?? earlierBlock },
     lines: [`${pubkeyToText(pubkey, name)} ${text}`],
-  });
-  if (block === null) {
-    return report('not_blocked', 'is not blocked.');
+  };
+}
+
+function describeBlockChange(
+  earlier: RecipientBlock | null,
+  current: RecipientBlock | null,
+): [outcome: string, text: string] {
+  if (current !== null) {
+    return earlier === null
+      ? ['blocked', 'is blocked: payers get the error "Recipient unavailable."']
+      : ['already_blocked', `is already blocked, ${blockToText(current)}.`];
   }
-  if (action === 'unblock') {
-    return report('unblocked', `is unblocked; it was blocked ${blockToText(block)}.`);
-  }
-  return earlierBlock === null
-    ? report('blocked', 'is blocked: payers get the error "Recipient unavailable."')
-    : report('already_blocked', `is already blocked, ${blockToText(block)}.`);
+  return earlier === null
+    ? ['not_blocked', 'is not blocked.']
+    : ['unblocked', `is unblocked; it was blocked ${blockToText(earlier)}.`];
 }
 
 function blockToText({ sinceMs, reason }: RecipientBlock): string {
@@ -158,7 +157,7 @@ function blockToText({ sinceMs, reason }: RecipientBlock): string {
 /** The output shows a larger number as "more than 1,000". */
 const MAX_COUNTED_OPEN_QUOTES = 1_000;
 
-async function reportUser(
+async function showUser(
   db: Db,
   pubkey: string,
   user: StoredUser | null,
@@ -172,19 +171,20 @@ async function reportUser(
   const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
   const purchases = await countPurchasesByState(db, pubkey);
   const { open, completed, failed } = purchases;
-  if (user === null && usernames.length + openQuoteCount + open + completed + failed === 0) {
+  const hasPurchases = open + completed + failed > 0;
+  if (user === null && usernames.length === 0 && openQuoteCount === 0 && !hasPurchases) {
     const text = `The database has no data of ${nip19.npubEncode(pubkey)}. The key can be paid anyway.`;
     return { isSuccess: false, json: { outcome: 'not_found', pubkey }, lines: [text] };
   }
-  const formatAt = (ms: number) => formatTimeWithDistance(ms, nowMs);
-  const { name = null, mintUrl, lockQuotes, block, formerBlock } = user ?? {};
-  const locking = lockQuotes ? 'on' : 'off';
+  const { name = null, mintUrl, lockQuotes = null, block, formerBlock } = user ?? {};
+  const formatAt = (atMs: number) => formatTimeWithDistance(atMs, nowMs);
   const lastPaid = payments.lastPaidAtMs && `, the last at ${formatAt(payments.lastPaidAtMs)}`;
-  const more = hasMoreOpenQuotes ? 'more than ' : '';
+  const locking = lockQuotes ? 'on' : 'off';
+  const moreThan = hasMoreOpenQuotes ? 'more than ' : '';
   const inProgress = open === 0 ? '' : `, ${formatNumber(open)} in progress`;
   const failures = failed === 0 ? '' : `, ${formatNumber(failed)} failed`;
-  const unblocked = (former: NonNullable<StoredUser['formerBlock']>) =>
-    `${formatAt(former.untilMs)}; it was blocked ${blockToText(former)}`;
+  const unblocked =
+    formerBlock && `${formatAt(formerBlock.untilMs)}; it was blocked ${blockToText(formerBlock)}`;
   const counts = { ...payments, openQuoteCount, hasMoreOpenQuotes };
   return {
     isSuccess: true,
@@ -193,14 +193,14 @@ async function reportUser(
       pubkeyToText(pubkey, name),
       ...formatFields(
         ['Key', pubkey],
-        ...usernames.map((username) => toUsernameField(username, nowMs)),
+        ...usernames.map((username) => usernameToField(username, nowMs)),
         ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
-        ['Locking', lockQuotes == null ? SERVICE_DEFAULT_TEXT : locking],
+        ['Locking', lockQuotes === null ? SERVICE_DEFAULT_TEXT : locking],
         ['Payments', `${formatNumber(payments.paymentCount)}${lastPaid ?? ''}`],
-        ['Open quotes', `${more}${formatNumber(openQuoteCount)} (not paid yet)`],
+        ['Open quotes', `${moreThan}${formatNumber(openQuoteCount)} (not paid yet)`],
         ['Purchases', `${formatNumber(completed)}${inProgress}${failures}`],
         ['Blocked', block ? `yes, ${blockToText(block)}` : 'no'],
-        ['Unblocked', formerBlock ? unblocked(formerBlock) : null],
+        ['Unblocked', unblocked],
       ),
     ],
   };
@@ -208,10 +208,8 @@ async function reportUser(
 
 const SERVICE_DEFAULT_TEXT = '(the default of the service)';
 
-function toUsernameField(
-  { name, status, statusSinceMs, graceEndsAtMs, purchaseId }: StoredUsername,
-  nowMs: number,
-): [label: string, value: string] {
+function usernameToField(username: StoredUsername, nowMs: number): [label: string, value: string] {
+  const { name, status, statusSinceMs, graceEndsAtMs, purchaseId } = username;
   const since = formatTimeWithDistance(statusSinceMs, nowMs);
   switch (status) {
     case 'in_use':

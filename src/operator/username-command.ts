@@ -20,8 +20,8 @@ import {
 import {
   type CommandContext,
   type CommandReport,
-  createReportResult,
   type OperatorCommand,
+  renderReport,
   requireSingleOperand,
   UsageError,
 } from './command.ts';
@@ -62,22 +62,18 @@ export const nameCommand: OperatorCommand = {
       const report = await (action === 'show'
         ? showUsername(context, name)
         : changeUsername(context, action, name, isTakeoverAllowed));
-      return createReportResult(report, values.json);
+      return renderReport(report, values.json);
     };
   },
 };
 
-/** A free name may still have the row of its former owner, and a name on a list of reserved names may be in use. */
+/** What is known about a name. The fields of `StoredUsername` are missing if the database has no row of it. */
 interface UsernameRecord extends Partial<StoredUsername> {
   name: string;
   availability: UsernameAvailability;
+  /** The list that reserves the name. It can still be in use, if it was sold before it was listed. */
   reservedList: 'built_in' | 'setting' | null;
 }
-
-const RESERVED_LIST_TEXTS = {
-  built_in: 'it is on the built-in list',
-  setting: 'it is in USERNAME_RESERVED',
-} as const;
 
 async function readUsernameRecord(
   db: Db,
@@ -90,43 +86,40 @@ async function readUsernameRecord(
   if (isReservedUsername(name, reservedNames)) {
     reservedList = isReservedUsername(name, []) ? 'built_in' : 'setting';
   }
-  const availability = resolveAvailability(stored, nowMs);
-  const isReserved = availability === 'free' && reservedList !== null;
-  return { ...stored, name, availability: isReserved ? 'reserved' : availability, reservedList };
+  let availability = resolveAvailability(stored, nowMs);
+  if (availability === 'free' && reservedList !== null) {
+    availability = 'reserved';
+  }
+  return { ...stored, name, availability, reservedList };
 }
 
-async function showUsername(
-  { db, reservedNames, clock }: CommandContext,
-  name: string,
-): Promise<CommandReport> {
+async function showUsername(context: CommandContext, name: string): Promise<CommandReport> {
+  const { db, reservedNames, clock } = context;
   const nowMs = clock();
   const record = await readUsernameRecord(db, name, reservedNames, nowMs);
-  const { availability, status, statusSinceMs, graceEndsAtMs, reservedList } = record;
-  const listText = reservedList && RESERVED_LIST_TEXTS[reservedList];
-  const stateTexts: Record<UsernameAvailability, string> = {
+  const { availability, status, statusSinceMs, graceEndsAtMs } = record;
+  const listText = listToText(record);
+  const availabilityTexts: Record<UsernameAvailability, string> = {
     free: 'is free',
     in_use: 'is in use',
     pending: 'is being bought',
     in_grace: 'was released: only its former owner can reclaim it, free of charge',
     reserved: listText ? `is reserved: ${listText}` : 'is reserved',
   };
-  const holderLabel =
-    { in_use: 'Owner', pending: 'Buyer' }[availability as string] ?? 'Former owner';
-  const fields = (sinceMs: number) =>
-    formatFields(
-      [holderLabel, npubOf(record)],
+  const lines = [`${name} ${availabilityTexts[availability]}.`];
+  if (statusSinceMs !== undefined) {
+    const keyLabels: Partial<typeof availabilityTexts> = { in_use: 'Owner', pending: 'Buyer' };
+    const fields = formatFields(
+      [keyLabels[availability] ?? 'Former owner', npubOf(record)],
       ['Key', record.pubkey],
-      [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(sinceMs, nowMs)],
+      [status === 'released' ? 'Released' : 'Since', formatTimeWithDistance(statusSinceMs, nowMs)],
       ['Grace until', graceEndsAtMs ? formatTimeWithDistance(graceEndsAtMs, nowMs) : null],
       ['Purchase', record.purchaseId],
       ['Once free', listText && availability !== 'reserved' ? `still reserved: ${listText}` : null],
     );
-  const lines = statusSinceMs === undefined ? [] : fields(statusSinceMs);
-  return {
-    isSuccess: true,
-    json: { outcome: 'found', nowMs, ...record },
-    lines: [`${name} ${stateTexts[availability]}.`, ...lines],
-  };
+    lines.push(...fields);
+  }
+  return { isSuccess: true, json: { outcome: 'found', nowMs, ...record }, lines };
 }
 
 async function changeUsername(
@@ -138,67 +131,71 @@ async function changeUsername(
   const nowMs = clock();
   return transaction(db, async (tx) => {
     const before = await readUsernameRecord(tx, name, reservedNames, nowMs);
-    const { availability, status, statusSinceMs = 0, graceEndsAtMs } = before;
-    const report = (isSuccess: boolean, outcome: string, text: string): CommandReport => ({
-      isSuccess,
+    const report = (outcome: string, text: string): CommandReport => ({
+      isSuccess: !FAILURES.includes(outcome),
       json: { outcome, nowMs, before },
       lines: [`${name} ${text}`],
     });
-    const listText = before.reservedList && RESERVED_LIST_TEXTS[before.reservedList];
+    const { availability, status, statusSinceMs = 0, graceEndsAtMs } = before;
+    const listText = listToText(before);
     const npub = npubOf(before);
     const since = `since ${formatTime(statusSinceMs)}`;
+    let isFree = false;
     let historyText = '';
     switch (availability) {
-      case 'pending':
-        return report(
-          false,
-          'pending',
-          `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`,
-        );
+      case 'free':
+        if (action === 'release') {
+          return report('already_free', 'is already free.');
+        }
+        isFree = true;
+        break;
+      case 'pending': {
+        const text = `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`;
+        return report('pending', text);
+      }
       case 'in_use':
         if (!isTakeoverAllowed) {
           const advice = `\`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`;
-          const text = `is in use by ${npub} ${since}: nothing was changed. ${advice}`;
-          return report(false, 'in_use', text);
+          return report('in_use', `is in use by ${npub} ${since}: nothing was changed. ${advice}`);
         }
         historyText = ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
         await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
-        break;
-      case 'free':
-        if (action === 'release') {
-          return report(true, 'already_free', 'is already free.');
-        }
+        isFree = await revokeUsername(tx, name, nowMs);
         break;
       case 'reserved':
         if (action === 'reserve') {
           const reason = status === 'reserved' ? since : listText;
-          return report(true, 'already_reserved', `is already reserved (${reason}).`);
+          return report('already_reserved', `is already reserved (${reason}).`);
         }
         if (status !== 'reserved') {
           const text = `stays reserved (${listText}): no command can release it.`;
-          return report(false, 'on_reserved_list', text);
+          return report('on_reserved_list', text);
         }
         historyText = ` It was reserved ${since}.`;
+        isFree = await freeUsername(tx, name);
         break;
       case 'in_grace':
         historyText = ` ${npub} had it before and could have reclaimed it until ${formatTime(graceEndsAtMs ?? 0)}.`;
+        isFree = await freeUsername(tx, name);
+        break;
     }
-    // Each statement changes the name only if the name still has the status that was read.
-    let isChanged = availability === 'free';
-    if (!isChanged) {
-      isChanged = await (availability === 'in_use'
-        ? revokeUsername(tx, name, nowMs)
-        : freeUsername(tx, name));
-    }
-    if (!isChanged || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
-      return report(false, 'conflict', 'changed at the same time; nothing was done. Try again.');
+    // A statement returns false if the name no longer has the status that was read.
+    if (!isFree || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
+      return report('conflict', 'changed at the same time; nothing was done. Try again.');
     }
     if (action === 'reserve') {
-      return report(true, 'reserved', `is now reserved.${historyText}`);
+      return report('reserved', `is now reserved.${historyText}`);
     }
-    const result = listText ? `stays reserved: ${listText}.` : 'is now free.';
-    return report(true, 'released', `${result}${historyText}`);
+    const stateText = listText === null ? 'is now free.' : `stays reserved: ${listText}.`;
+    return report('released', `${stateText}${historyText}`);
   });
+}
+
+const FAILURES = ['pending', 'in_use', 'on_reserved_list', 'conflict'];
+
+function listToText({ reservedList }: UsernameRecord): string | null {
+  const texts = { built_in: 'it is on the built-in list', setting: 'it is in USERNAME_RESERVED' };
+  return reservedList && texts[reservedList];
 }
 
 /** Returns the npub of the owner, the former owner or the buyer. */

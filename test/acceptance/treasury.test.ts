@@ -168,12 +168,12 @@ async function readJson(...args: string[]) {
 }
 
 async function runTreasury(...args: string[]): Promise<CommandResult> {
-  const command = parseCommand(['treasury', ...args]);
-  if (typeof command !== 'function') {
-    return command ?? expect.fail('unknown command');
+  const parsed = parseCommand(['treasury', ...args]) ?? expect.fail('unknown command');
+  if (parsed.outcome === 'usage') {
+    return parsed.usage;
   }
   const { db, clock } = fixture;
   const openTreasury = () => fixture.openTreasury();
   const context = { db, clock: clock.now, reservedNames: [], openTreasury, allowHttpMints: true };
-  return command(context, new FakeTerminal());
+  return parsed.value(context, new FakeTerminal());
 }

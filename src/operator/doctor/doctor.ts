@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import {
   type Config,
   ConfigError,
@@ -13,7 +12,7 @@ import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
 import { redact } from '../../redaction.ts';
-import { type CommandResult, parseArguments } from '../command.ts';
+import type { CommandResult } from '../command.ts';
 import { formatCount, formatJson, joinLines } from '../format.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
@@ -26,11 +25,6 @@ import { type Finding, type FindingArea, problem } from './finding.ts';
 export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
            first start and while the service runs; --json for scripts
 `;
-
-export function parseDoctorArguments(args: string[]): { json: boolean } | CommandResult {
-  const options = { json: { type: 'boolean', default: false } } as const;
-  return parseArguments(DOCTOR_USAGE, args, () => parseArgs({ args, options }).values);
-}
 
 /** Checks everything that a service with these settings needs. Changes nothing and creates no file. */
 export async function runDoctor(
@@ -50,22 +44,21 @@ export async function runDoctor(
     const invalid = error.problems.map((text) => problem('settings.invalid', text, advice));
     return [...invalid, ...unknownSettings];
   }
-  const secrets = [config.jwtSecret, config.treasurySecret, config.zaps.secretKey];
-  const validSettings = checkSettings({
-    ...config,
-    configuredCount: variableNames.filter((name) => SETTING_NAMES.includes(name)).length,
-    secrets: secrets.filter((secret) => secret !== null),
-  });
   onProgress('Checking; this takes up to 20 s if a host does not respond');
+  const secrets = [config.jwtSecret, config.treasurySecret, config.zaps.secretKey];
   return [
-    ...validSettings,
+    ...checkSettings({
+      ...config,
+      configuredCount: variableNames.filter((name) => SETTING_NAMES.includes(name)).length,
+      secrets: secrets.filter((secret) => secret !== null),
+    }),
     ...unknownSettings,
     ...(await checkFiles(config)),
-    ...(await checkConnections(config)),
+    ...(await checkDatabaseAndNetwork(config)),
   ];
 }
 
-async function checkConnections(config: Config): Promise<Finding[]> {
+async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   const { zaps, allowPrivateNetworks, publicOrigins, port, defaultMintUrl } = config;
   const database = await checkDatabase(config);
   const { serviceState } = database;
@@ -78,27 +71,22 @@ async function checkConnections(config: Config): Promise<Finding[]> {
     zapMintUrls: zaps.mints,
     allowPrivateNetworks,
   });
-  const egress = createEgress({
-    allowPrivateNetworks,
-    operatorUrls: [...mintPolicy.operatorMints, ...zaps.relays],
-  });
+  const operatorUrls = [...mintPolicy.operatorMints, ...zaps.relays];
+  const egress = createEgress({ allowPrivateNetworks, operatorUrls });
   const fetch = egress.createFetch();
-  // The proxy of a public origin may have a private address. The operator sets the origins, so this is safe.
+  // A public origin may resolve to a private address, that of the proxy. The operator sets the origins, so this is safe.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
   const clockFindings: Finding[] = [];
   const clockCheckingFetch = withClockCheck(fetch, clockFindings);
   const mintClient = new MintClient({ fetch: clockCheckingFetch, clock: Date.now });
+  // The doctor does not compare clocks with mints that users choose.
+  const userMintClient = new MintClient({ fetch, clock: Date.now });
   // With PORT=0 the system chooses the port.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, userMints, relays, origins] = await Promise.all([
       checkMints(config, mintPolicy, mintClient),
-      // Users choose these mints, so the doctor does not compare clocks with them.
-      checkUserMints(
-        mintPolicy,
-        serviceState?.watchedMints ?? [],
-        new MintClient({ fetch, clock: Date.now }),
-      ),
+      checkUserMints(mintPolicy, serviceState?.watchedMints ?? [], userMintClient),
       checkRelays(zaps.relays, egress.connect),
       checkOrigins(
         {
@@ -110,14 +98,14 @@ async function checkConnections(config: Config): Promise<Finding[]> {
       ),
     ]);
     const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
-    const local = [...ports, ...database.findings, ...clockFindings];
-    return [...local, ...mints, ...userMints, ...ecash, ...relays, ...origins];
+    const localFindings = [...ports, ...database.findings, ...clockFindings];
+    return [...localFindings, ...mints, ...userMints, ...ecash, ...relays, ...origins];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }
 }
 
-/** False if that is unknown: without a working database, a running process cannot renew its lease. */
+/** Returns false if the database fails, because running processes then cannot renew their leases in it. */
 function isEveryProcessStopped({ serviceState, findings }: DatabaseReport): boolean {
   const isDatabaseFailing = findings.some(
     ({ check, level }) => check.startsWith('database.') && level === 'problem',
@@ -133,11 +121,11 @@ export function renderFindings(
   const count = (level: Finding['level']) =>
     findings.filter((finding) => finding.level === level).length;
   const [problemCount, warningCount] = [count('problem'), count('warning')];
-  const byArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
+  const findingsByArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
   const text = json
     ? formatJson({ nowMs, problemCount, warningCount, findings })
     : joinLines(
-        ...[...byArea].flatMap(([area, areaFindings]) => [
+        ...[...findingsByArea].flatMap(([area, areaFindings]) => [
           AREA_TITLES[area],
           ...areaFindings.flatMap(findingToLines),
           '',

@@ -3,9 +3,9 @@ import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
-  createReportResult,
   type OperatorCommand,
   parseAmountSat,
+  renderReport,
   requireSingleOperand,
   UsageError,
 } from '../command.ts';
@@ -47,7 +47,7 @@ export const traceCommand: OperatorCommand = {
       },
       allowPositionals: true,
     });
-    const text = requireSingleOperand(
+    const identifier = requireSingleOperand(
       positionals,
       'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
     );
@@ -63,10 +63,9 @@ export const traceCommand: OperatorCommand = {
     const isSearch = Object.values(filter).some((value) => value !== null);
     return async (context) => {
       const options = { reveal: values.reveal, limit, filter: isSearch ? filter : null };
-      const trace = await runTrace({ ...context, ...options }, text);
+      const trace = await runTrace({ ...context, ...options }, identifier);
       const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      const report = { isSuccess, json: trace, lines: traceToLines(trace) };
-      return createReportResult(report, values.json);
+      return renderReport({ isSuccess, json: trace, lines: traceToLines(trace) }, values.json);
     };
   },
 };
@@ -77,8 +76,9 @@ function parseTime(option: string, text: string | undefined): number | null {
   if (text === undefined) {
     return null;
   }
-  // JavaScript reads a date as UTC, but a time without `Z` as local time.
-  const timeMs = Date.parse(!text.includes('T') || text.endsWith('Z') ? text : `${text}Z`);
+  // JavaScript reads a date as UTC, but a date with a time as local time unless it ends in `Z`.
+  const isLocalTime = text.includes('T') && !text.endsWith('Z');
+  const timeMs = Date.parse(isLocalTime ? `${text}Z` : text);
   if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
     throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
   }
@@ -204,22 +204,28 @@ function pollingToLines({ watchUntilMs, leaseHolder }: PaymentTrace, nowMs: numb
   if (watchUntilMs === null) {
     return [];
   }
-  const { processId, isAlive } = leaseHolder ?? { isAlive: false };
-  const stopped = processId
-    ? `Process ${processId} watched this mint but has stopped responding`
-    : 'No process watches this mint at the moment';
-  return [
-    `The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`,
-    isAlive ? `Process ${processId} watches this mint.` : `${stopped}: is the service running?`,
-  ];
+  let watchText = 'No process watches this mint at the moment: is the service running?';
+  if (leaseHolder !== null) {
+    watchText = leaseHolder.isAlive
+      ? `Process ${leaseHolder.processId} watches this mint.`
+      : `Process ${leaseHolder.processId} watched this mint but has stopped responding: is the service running?`;
+  }
+  return [`The mint is polled until ${formatTimeWithDistance(watchUntilMs, nowMs)}.`, watchText];
 }
 
 function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
   const { expiresAtMs, paymentStatus, events, mintHealth } = payment;
   const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
+  const outageLines =
+    payment.state === 'UNPAID' && mintHealth?.failure
+      ? ['If the payer has paid, the payment is recorded when the mint answers again.']
+      : [];
+  const updateLines = events.some(({ kind }) => kind === 'update_sent')
+    ? []
+    : ['No `update` was sent to a socket: the wallet sees the payment when it reads its list.'];
   const linesByKind: Record<typeof paymentStatus.kind, string[]> = {
-    awaiting_payment: [`The payer can pay the invoice until ${expiresAt}.`],
-    awaiting_late_payment: ['A late payment can still arrive.'],
+    awaiting_payment: [`The payer can pay the invoice until ${expiresAt}.`, ...outageLines],
+    awaiting_late_payment: ['A late payment can still arrive.', ...outageLines],
     given_up: [
       "Nothing: the mint is no longer polled. A payer who can prove the payment must contact the mint's operator with the payment hash.",
     ],
@@ -227,6 +233,7 @@ function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
       'The mint is signing: the quote becomes ISSUED, or PAID again if that fails.',
     ],
     awaiting_collection: [
+      ...updateLines,
       "The recipient's wallet must collect the payment from the mint.",
       expiresAtMs > nowMs
         ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
@@ -237,16 +244,7 @@ function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
     ],
     issued: ["Nothing: the money is in the recipient's wallet."],
   };
-  const lines = linesByKind[paymentStatus.kind];
-  if (paymentStatus.kind === 'awaiting_collection') {
-    const hasUpdate = events.some(({ kind }) => kind === 'update_sent');
-    const text =
-      'No `update` was sent to a socket: the wallet sees the payment when it reads its list.';
-    return hasUpdate ? lines : [text, ...lines];
-  }
-  return payment.state === 'UNPAID' && mintHealth?.failure
-    ? [...lines, 'If the payer has paid, the payment is recorded when the mint answers again.']
-    : lines;
+  return linesByKind[paymentStatus.kind];
 }
 
 function receiptToLines(payment: PaymentTrace, nowMs: number): string[] {
@@ -294,12 +292,12 @@ const DELIVERY_STATE_TEXTS = {
 
 function deliveryToLines(delivery: TracedDelivery, nowMs: number): string[] {
   const { relayUrl, state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
-  const lastAttempt =
-    attempts > 0 && lastAttemptAtMs !== null
-      ? `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`
-      : '';
-  const result = `${formatCount(attempts, 'attempt')}${lastAttempt}${formatReason(lastResult)}`;
-  const lines = [`  ${relayUrl}`, `    ${DELIVERY_STATE_TEXTS[state]} after ${result}`];
+  let attemptsText = formatCount(attempts, 'attempt');
+  if (attempts > 0 && lastAttemptAtMs !== null) {
+    attemptsText += `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
+  }
+  attemptsText += formatReason(lastResult);
+  const lines = [`  ${relayUrl}`, `    ${DELIVERY_STATE_TEXTS[state]} after ${attemptsText}`];
   if (relayStatus !== null) {
     const { failures, lastError } = relayStatus;
     lines.push(`    The relay failed ${formatCount(failures, 'time')}${formatReason(lastError)}`);
@@ -318,19 +316,20 @@ function formatReason(reason: string | null): string {
 
 function recipientToLines(recipient: RecipientTrace): string[] {
   const { payments, paymentCount, openQuotes, hasMoreOpenQuotes, search } = recipient;
-  const matching = search === null ? '' : 'matching ';
-  const more = hasMoreOpenQuotes ? 'More than ' : '';
+  const quoteNoun = search === null ? 'unpaid quote' : 'matching unpaid quote';
+  const moreQuotes = hasMoreOpenQuotes ? 'More than ' : '';
+  const morePayments = search?.hasMorePayments ? 'More than ' : '';
   const paymentsTitle =
     search === null
       ? `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}`
-      : `${search.hasMorePayments ? 'More than ' : ''}${formatCount(payments.length, 'matching payment')}`;
+      : `${morePayments}${formatCount(payments.length, 'matching payment')}`;
   return [
     pubkeyToText(recipient.pubkey, recipient.name),
     '',
     `${paymentsTitle}, with the time of payment:`,
     ...payments.map((quote) => quoteToText(quote, quote.paidAtMs ?? quote.createdAtMs)),
     '',
-    `${more}${formatCount(openQuotes.length, `${matching}unpaid quote`)}, with the time of creation:`,
+    `${moreQuotes}${formatCount(openQuotes.length, quoteNoun)}, with the time of creation:`,
     ...openQuotes.map((quote) => quoteToText(quote, quote.createdAtMs)),
     '',
     '`nutpost trace <payment hash>` shows more about a payment. --limit lists more; --since, --until and --amount search, also for expired invoices.',

@@ -10,22 +10,10 @@ export interface TraceIdentifier {
 
 /** What a text can identify, the most likely candidate first, or why it identifies nothing. */
 export type ParsedTraceIdentifier =
-  | { outcome: 'read'; candidates: TraceIdentifier[] }
+  | { outcome: 'parsed'; candidates: TraceIdentifier[] }
   | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
 
-/** A verify URL (LUD-21), or the URL of an invoice page. */
-const VERIFY_URL_PATTERN = /\/(?:verify|invoice)\/([0-9a-f]{64})$/i;
-
-/** A damaged invoice: longer than any name. */
-const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
-
-/** nutpost stores no other quote ids (NUT-04 does not restrict them). */
-const QUOTE_ID_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
-
-/**
- * Parses a payment hash, an invoice (with or without `lightning:`), a verify URL, a key in hex, a quote id, or what
- * people enter for a Lightning address (with any host).
- */
+/** Parses what `nutpost trace` accepts, also an invoice after `lightning:`, a key in hex, or an address of any host. */
 export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   const trimmed = text.trim();
   const request = trimmed.replace(/^lightning:/i, '');
@@ -33,15 +21,15 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   if (invoice !== null) {
     return toCandidates({ kind: 'payment_hash', value: invoice.paymentHash });
   }
-  if (INVOICE_PREFIX.test(request)) {
+  if (DAMAGED_INVOICE.test(request)) {
     return { outcome: 'invalid_invoice' };
   }
-  const token = VERIFY_URL_PATTERN.exec(trimmed)?.[1]?.toLowerCase();
-  if (token !== undefined) {
-    return toCandidates({ kind: 'verify_token', value: token });
+  const verifyToken = VERIFY_URL.exec(trimmed)?.[1]?.toLowerCase();
+  if (verifyToken !== undefined) {
+    return toCandidates({ kind: 'verify_token', value: verifyToken });
   }
   const recipient = parseRecipientAddress(parseAddressInput(trimmed).localPart);
-  const quoteIds: TraceIdentifier[] = QUOTE_ID_PATTERN.test(trimmed)
+  const quoteIds: TraceIdentifier[] = QUOTE_ID.test(trimmed)
     ? [{ kind: 'quote_id', value: trimmed }]
     : [];
   switch (recipient.kind) {
@@ -60,11 +48,20 @@ export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
   }
 }
 
+/** Longer than any name, so the text can only be an invoice. */
+const DAMAGED_INVOICE = /^ln(bc|tb|sb).{100}/i;
+
+/** A verify URL (LUD-21), or the URL of an invoice page. */
+const VERIFY_URL = /\/(?:verify|invoice)\/([0-9a-f]{64})$/i;
+
+/** The quote ids that nutpost stores. NUT-04 also allows others. */
+const QUOTE_ID = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
+
 function toCandidates(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
-  return { outcome: 'read', candidates };
+  return { outcome: 'parsed', candidates };
 }
 
-/** In theory such a text is also a name or a quote id. */
+/** Returns what 64 hexadecimal digits can identify, besides a name or a quote id; nothing for another text. */
 function hexCandidates(value: string): TraceIdentifier[] {
   const kinds = ['payment_hash', 'pubkey', 'verify_token'] as const;
   return /^[0-9a-f]{64}$/.test(value) ? kinds.map((kind) => ({ kind, value })) : [];

@@ -1,18 +1,17 @@
-import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
-import type { DatabaseSchema } from '../../database/schema.ts';
+import { type InferResult, sql } from 'kysely';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db } from '../../database/transaction.ts';
 
 export type TracedQuote = Awaited<ReturnType<typeof findTracedQuotes>>[number];
 
-/** Null selects all. The times are those of payment, or of creation of an unpaid quote. */
+/** A range of the time of payment, or of creation for unpaid quotes, and an amount. Null sets no condition. */
 export interface QuoteFilter {
   sinceMs: number | null;
   untilMs: number | null;
   amountSat: number | null;
 }
 
-/** Returns several quotes, newest first, if mints reuse invoices or quote ids. */
+/** Returns one quote, or several, newest first, if mints reuse a payment hash or a quote id. */
 export async function findTracedQuotes(
   db: Db,
   column: 'payment_hash' | 'quote_id' | 'verify_token_hash',
@@ -28,7 +27,7 @@ export async function findTracedQuotes(
   return rows.map(convertFlags);
 }
 
-/** Returns a recipient's matching quotes, newest first. Reads all of them if few match. */
+/** Returns a recipient's matching quotes, newest first. If few match, reads all quotes of the recipient. */
 export async function searchQuotes(
   db: Db,
   pubkey: string,
@@ -36,10 +35,21 @@ export async function searchQuotes(
   filter: QuoteFilter | null,
   limit: number,
 ): Promise<TracedQuote[]> {
-  const rows = await selectQuotes(db)
+  const { sinceMs = null, untilMs = null, amountSat = null } = filter ?? {};
+  const timeColumn = kind === 'paid' ? 'paid_at' : 'created_at';
+  let query = selectQuotes(db)
     .where('pubkey', '=', pubkey)
-    .where('paid_at', kind === 'paid' ? 'is not' : 'is', null)
-    .where(matches(filter, kind === 'paid' ? 'paid_at' : 'created_at'))
+    .where('paid_at', kind === 'paid' ? 'is not' : 'is', null);
+  if (sinceMs !== null) {
+    query = query.where(timeColumn, '>=', sinceMs);
+  }
+  if (untilMs !== null) {
+    query = query.where(timeColumn, '<', untilMs);
+  }
+  if (amountSat !== null) {
+    query = query.where('amount_sat', '=', amountSat);
+  }
+  const rows = await query
     // The order of an index. The planner uses it only with both keys, even if all values of `paid_at` are null.
     .orderBy('paid_at', 'desc')
     .orderBy('created_at', 'desc')
@@ -89,16 +99,6 @@ function selectQuotes(db: Db) {
       'tag',
       sql<number>`case when zap_request is null then 0 else 1 end`.as('isZap'),
       sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
-    ]);
-}
-
-function matches(filter: QuoteFilter | null, timeColumn: 'paid_at' | 'created_at') {
-  const { sinceMs = null, untilMs = null, amountSat = null } = filter ?? {};
-  return ({ eb, and }: ExpressionBuilder<DatabaseSchema, 'quotes'>) =>
-    and([
-      ...(sinceMs === null ? [] : [eb(timeColumn, '>=', sinceMs)]),
-      ...(untilMs === null ? [] : [eb(timeColumn, '<', untilMs)]),
-      ...(amountSat === null ? [] : [eb('amount_sat', '=', amountSat)]),
     ]);
 }
 

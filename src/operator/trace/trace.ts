@@ -29,26 +29,26 @@ interface TraceContext extends Pick<CommandContext, 'db' | 'clock'> {
   /** Whether to show the ids of unlocked quotes. Anyone who has such an id can take the money. */
   reveal: boolean;
   limit: number;
-  /** Null lists all quotes of a recipient. Otherwise payments are not traced. */
+  /** Which quotes of a recipient to list; null lists all. With a filter, only recipients can be traced. */
   filter: QuoteFilter | null;
 }
 
 /** Finds a payment, or a recipient's newest payments. Changes nothing and sends no request to a mint. */
 export async function runTrace(context: TraceContext, text: string): Promise<TraceResult> {
   const parsed = parseTraceIdentifier(text);
-  if (parsed.outcome !== 'read') {
+  if (parsed.outcome !== 'parsed') {
     return parsed;
   }
-  const candidates = parsed.candidates.filter(
-    ({ kind }) => context.filter === null || kind === 'pubkey' || kind === 'name',
-  );
+  const isRecipient = ({ kind }: TraceIdentifier) => kind === 'pubkey' || kind === 'name';
+  const candidates =
+    context.filter === null ? parsed.candidates : parsed.candidates.filter(isRecipient);
   if (candidates.length === 0) {
     return { outcome: 'not_a_recipient' };
   }
   for (const candidate of candidates) {
-    const found = await traceIdentifier(context, candidate);
-    if (found !== null) {
-      return found;
+    const trace = await traceIdentifier(context, candidate);
+    if (trace !== null) {
+      return trace;
     }
   }
   return { outcome: 'not_found', triedKinds: candidates.map(({ kind }) => kind) };
@@ -79,7 +79,6 @@ async function traceQuotes(
   value: string,
 ): Promise<TraceResult | null> {
   const nowMs = context.clock();
-  // Several quotes match only if mints reuse a payment hash or quote id.
   const quotes = await findTracedQuotes(context.db, column, value, 5);
   const payments = await Promise.all(quotes.map((quote) => traceQuote(context, quote, nowMs)));
   return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };
@@ -106,8 +105,9 @@ async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext
   const { paymentCount } = await countPayments(db, pubkey);
   const payments = await searchQuotes(db, pubkey, 'paid', filter, limit + 1);
   const unpaidQuotes = await searchQuotes(db, pubkey, 'unpaid', filter, limit + 1);
-  // A search also finds the quotes that can no longer be paid.
-  const openQuotes = unpaidQuotes.filter((quote) => filter !== null || quote.watchUntilMs !== null);
+  // A search also lists the quotes that can no longer be paid.
+  const openQuotes =
+    filter === null ? unpaidQuotes.filter((quote) => quote.watchUntilMs !== null) : unpaidQuotes;
   if (user === null && paymentCount === 0 && openQuotes.length === 0) {
     return null;
   }
@@ -126,12 +126,12 @@ async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext
   };
 }
 
-/** Hides the id of an unlocked quote, because anyone who has the id can mint the ecash (NUT-04). */
+/** Hides the id of an unlocked quote unless `reveal` is true: anyone who has it can mint the ecash (NUT-04). */
 function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean) {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
 
-/** `untilMs`: when the invoice expires or polling the mint ends. */
+/** What is expected to happen next. `untilMs`: when the invoice expires, or the mint is no longer polled. */
 type PaymentStatus =
   | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
   | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
@@ -141,17 +141,23 @@ export function derivePaymentStatus(
   nowMs: number,
 ): PaymentStatus {
   const { state, expiresAtMs, watchUntilMs } = quote;
-  if (state === 'ISSUED') {
-    return { kind: 'issued' };
+  switch (state) {
+    case 'UNPAID':
+      if (nowMs < expiresAtMs) {
+        return { kind: 'awaiting_payment', untilMs: expiresAtMs };
+      }
+      return watchUntilMs === null
+        ? { kind: 'given_up' }
+        : { kind: 'awaiting_late_payment', untilMs: watchUntilMs };
+    case 'EXPIRED':
+      return { kind: 'given_up' };
+    case 'INFLIGHT':
+      return { kind: watchUntilMs === null ? 'left_uncollected' : 'being_collected' };
+    case 'PAID':
+      return watchUntilMs === null
+        ? { kind: 'left_uncollected' }
+        : { kind: 'awaiting_collection', untilMs: watchUntilMs };
+    case 'ISSUED':
+      return { kind: 'issued' };
   }
-  if (state === 'UNPAID' && nowMs < expiresAtMs) {
-    return { kind: 'awaiting_payment', untilMs: expiresAtMs };
-  }
-  const isUnpaid = state === 'UNPAID' || state === 'EXPIRED';
-  if (watchUntilMs === null || state === 'EXPIRED') {
-    return { kind: isUnpaid ? 'given_up' : 'left_uncollected' };
-  }
-  return state === 'INFLIGHT'
-    ? { kind: 'being_collected' }
-    : { kind: isUnpaid ? 'awaiting_late_payment' : 'awaiting_collection', untilMs: watchUntilMs };
 }

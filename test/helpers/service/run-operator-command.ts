@@ -25,11 +25,11 @@ export async function runOperatorCommand(
     terminal = new FakeTerminal(),
   }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
-  const command = parseCommand(argv) ?? expect.fail('unknown command');
+  const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
   const openTreasury = () => ({ db, sealer: null, clock });
   const context = { db, clock, reservedNames, openTreasury, allowHttpMints: true };
-  const result = typeof command === 'function' ? await command(context, terminal) : command;
+  const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
   await waitForNotificationDelivery(database);
   return result;
 }

@@ -52,7 +52,7 @@ it.each<[string, object[]]>([
     (quoteId): [string, object[]] => [quoteId, [{ kind: 'quote_id', value: quoteId }]],
   ),
 ])('parseTraceIdentifier returns what %j may identify, the likeliest first', (text, candidates) => {
-  expect(parseTraceIdentifier(text)).toEqual({ outcome: 'read', candidates });
+  expect(parseTraceIdentifier(text)).toEqual({ outcome: 'parsed', candidates });
 });
 
 it.each([
