@@ -1,11 +1,7 @@
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 
-/**
- * Compares this machine's clock with that of another machine.
- *
- * @param dateHeader the time of the other machine; without it, or if it is invalid, there is no finding
- */
+/** Compares this machine's clock with that of another machine. Yields nothing without a valid Date header from it. */
 export function* checkClockSkew(
   remoteName: string,
   dateHeader: string | undefined,
@@ -15,26 +11,27 @@ export function* checkClockSkew(
   if (Number.isNaN(remoteMs)) {
     return;
   }
-  // The other machine wrote the header between the two times and rounded it down to a second, so the skew is only
-  // known to be between a minimum and a maximum. Report the smallest skew in that range.
+  // The other machine wrote the header between the request and the response, and rounded it down to a second. So the
+  // skew is only known to be in this range. The finding is about the smallest one, 0 if the clocks may agree.
   const minSkewMs = sentAtMs - remoteMs - 1_000;
-  const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(receivedAtMs - remoteMs, 0);
+  const maxSkewMs = receivedAtMs - remoteMs;
+  const skewMs = minSkewMs > 0 ? minSkewMs : Math.min(maxSkewMs, 0);
   const absoluteSkewMs = Math.abs(skewMs);
-  // A smaller difference does no harm.
   if (absoluteSkewMs < 3_000) {
     yield ok('clock.time', `This machine’s clock agrees with that of ${remoteName}`);
     return;
   }
   // Signatures are valid for a minute before and after their time (NIP-98), and wallets' clocks are inexact too.
-  const report = absoluteSkewMs < 15_000 ? warning : problem;
-  yield report(
+  const createFinding = absoluteSkewMs < 15_000 ? warning : problem;
+  const skewText = `${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'}`;
+  yield createFinding(
     'clock.time',
-    `This machine’s clock is ${Math.round(absoluteSkewMs / 1_000)} s ${skewMs > 0 ? 'ahead of' : 'behind'} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,
+    `This machine’s clock is ${skewText} that of ${remoteName}: signatures may be rejected, and invoices may expire early or late`,
     'Synchronise the clock by NTP (`timedatectl set-ntp true`). If it differs from only one other machine, the clock of that machine is wrong.',
   );
 }
 
-/** Wraps `fetch` so that each response also checks the clock. */
+/** Wraps `fetch` so that each response also checks the clock, and adds what that finds to `findings`. */
 export function withClockCheck(
   fetch: GuardedFetch,
   findings: Finding[],

@@ -45,7 +45,7 @@ const RESTORE_BACKUP_ADVICE =
 
 export interface DatabaseReport {
   findings: Finding[];
-  /** Null if there is no database, or it could not be read. */
+  /** Null if the database does not exist or cannot be read, or its tables are not up to date. */
   serviceState: ServiceState | null;
 }
 
@@ -55,12 +55,12 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
   const isPostgres = location.kind === 'postgres';
   const dataDir = isPostgres ? '' : path.resolve(location.dataDir);
   try {
-    const finding = isPostgres ? null : findUnusableDataDir(dataDir);
-    if (finding !== null) {
-      return { findings: [finding], serviceState: null };
+    const missingDatabase = isPostgres ? null : findMissingDatabase(dataDir);
+    if (missingDatabase !== null) {
+      return { findings: [missingDatabase], serviceState: null };
     }
     const database = await openForInspection(
-      // Without prepared statements, which would fail if the URL leads to a pooler.
+      // With a `listenUrl`, the connections use no prepared statements, which would fail if `url` leads to a pooler.
       isPostgres ? { ...location, listenUrl: location.listenUrl ?? location.url } : location,
       // The query on a broken connection fails too, and reports the error.
       () => undefined,
@@ -70,9 +70,11 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
       const findings = await (isPostgres
         ? checkPostgres(location, database)
         : checkSqlite(dataDir, database));
-      return findings.some(({ check }) => check === 'database.damage')
-        ? { findings, serviceState: null }
-        : await checkTables(config, database.db, findings);
+      if (findings.some(({ check }) => check === 'database.damage')) {
+        return { findings, serviceState: null };
+      }
+      const tables = await checkTables(config, database.db);
+      return { ...tables, findings: [...findings, ...tables.findings] };
     } finally {
       await database.close();
     }
@@ -84,18 +86,18 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
   }
 }
 
-async function checkTables(config: Config, db: Db, findings: Finding[]): Promise<DatabaseReport> {
+async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
   const schema = await readSchema(db);
   const { serviceState } = schema;
-  findings.push(...checkSchema(schema));
+  const findings = [...checkSchema(schema)];
   if (serviceState !== null) {
-    const checkSecret = async () => {
+    const assertTreasurySecret = async () => {
       const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
       if (treasuryProblem !== null) {
         throw new OperatorError(treasuryProblem);
       }
     };
-    findings.push(...(await findStartFailure('settings.treasury_secret', checkSecret)));
+    findings.push(...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)));
   }
   return { findings, serviceState };
 }
@@ -105,7 +107,7 @@ async function checkPostgres(location: PostgresLocation, database: Database): Pr
   const postgres = await readPostgres(database.db);
   const times = { sentAtMs, receivedAtMs: Date.now() };
   const sessionProblem = await findSessionProblem(location);
-  // Without a session the notification would be lost, and a standby cannot send one.
+  // A read-only server cannot send a notification, and without a session nothing receives it.
   const canNotify = !postgres.isReadOnly && sessionProblem === null;
   return [
     ok('database.reachable', `PostgreSQL ${postgres.version}`),
@@ -118,29 +120,31 @@ async function checkPostgres(location: PostgresLocation, database: Database): Pr
 
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
 async function findSessionProblem({ url, listenUrl }: PostgresLocation): Promise<Finding | null> {
-  const database = await probe(url);
-  if ('error' in database) {
-    const text = `The database accepts no further connections (${database.error})`;
+  const connections = await tryToProbe(url);
+  if ('error' in connections) {
+    const text = `The database accepts no further connections (${connections.error})`;
     const advice = 'Raise max_connections of the server, or the pool size of the pooler.';
     return problem('database.connections', text, advice);
   }
   if (listenUrl === undefined) {
     const text = `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`;
-    return database.sharesConnections ? problem('database.pooler', text, LISTEN_URL_ADVICE) : null;
+    return connections.sharesConnections
+      ? problem('database.pooler', text, LISTEN_URL_ADVICE)
+      : null;
   }
-  const listening = await probe(listenUrl);
+  const listenConnections = await tryToProbe(listenUrl);
   let text: string | null = null;
-  if ('error' in listening) {
-    text = `DATABASE_LISTEN_URL: the database cannot be reached (${listening.error})`;
-  } else if (listening.sharesConnections) {
+  if ('error' in listenConnections) {
+    text = `DATABASE_LISTEN_URL: the database cannot be reached (${listenConnections.error})`;
+  } else if (listenConnections.sharesConnections) {
     text = `DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`;
-  } else if (listening.databaseId !== database.databaseId) {
+  } else if (listenConnections.databaseId !== connections.databaseId) {
     text = 'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases';
   }
   return text === null ? null : problem('database.listen_url', text, LISTEN_URL_ADVICE);
 }
 
-function probe(url: string) {
+function tryToProbe(url: string) {
   return probeConnections(url).catch((error: unknown) => ({ error: rootCauseMessage(error) }));
 }
 
@@ -150,7 +154,8 @@ const SHARED_TEXT =
 const LISTEN_URL_ADVICE =
   'Set DATABASE_LISTEN_URL to the same database at the server itself, at a proxy that always leads to the primary, or at a pooler in session mode (PgBouncer: pool_mode=session), and check its host, user and password.';
 
-function findUnusableDataDir(dataDir: string): Finding | null {
+/** Returns null if the data directory has a database. No database is a problem only if the service cannot create it. */
+function findMissingDatabase(dataDir: string): Finding | null {
   const accessProblem = findDataDirProblem(dataDir);
   if (accessProblem !== null) {
     return problem(
@@ -188,11 +193,11 @@ export function* checkDataDir(
     );
   }
   const freeMebibytes = Math.floor(freeBytes / 2 ** 20);
-  // Room for a quarter of a million invoices of 2 KB each.
+  // 512 MB are enough for a quarter of a million invoices of 2 KB each.
   if (freeMebibytes < 512) {
     // With less than 16 MB, SQLite soon cannot extend its WAL file.
-    const report = freeMebibytes < 16 ? problem : warning;
-    yield report(
+    const createFinding = freeMebibytes < 16 ? problem : warning;
+    yield createFinding(
       'database.space',
       `The disk of ${dataDir} has ${freeMebibytes} MB left`,
       'Free some space: on a full disk the service creates no invoices and records no payments.',
@@ -271,7 +276,7 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
     isReceived = true;
   };
   try {
-    // Notifications arrive within milliseconds.
+    // Usually both happen within milliseconds.
     await waitAtMost(3_000, Promise.all([send(), receive()]));
   } catch (error) {
     return problem(

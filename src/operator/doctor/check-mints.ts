@@ -2,7 +2,7 @@ import type { Config } from '../../config.ts';
 import { describeFailure, type MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
-import { narrowSendableRange } from '../../quotes/lnurl-pay.ts';
+import { MSAT_PER_SAT, narrowSendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
@@ -18,44 +18,6 @@ export async function checkMints(
   return (await Promise.all(checks)).flat();
 }
 
-/**
- * Checks the mints that users chose and whose payments the service awaits. Any user can choose a mint that does not
- * respond, so such a mint is no problem of the installation.
- *
- * @param watchedMints the most important first
- */
-export async function checkUserMints(
-  mintPolicy: MintPolicy,
-  watchedMints: readonly string[],
-  client: MintClient,
-): Promise<Finding[]> {
-  const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
-  // Users can choose any number of mints.
-  const checked = userMints.slice(0, 20);
-  const results = await Promise.all(checked.map((mintUrl) => checkUserMint(mintUrl, client)));
-  const failures = results.filter((finding) => finding !== null);
-  const okCount = checked.length - failures.length;
-  if (okCount === 0) {
-    return failures;
-  }
-  const total = userMints.length > checked.length ? ` (of ${userMints.length})` : '';
-  const message = `${formatCount(okCount, 'mint')}${total} of users respond`;
-  return [...failures, ok('mint.user_mints', message)];
-}
-
-async function checkUserMint(mintUrl: string, client: MintClient): Promise<Finding | null> {
-  const response = await client.readInfo(mintUrl);
-  if (response.outcome === 'found' || response.outcome === 'rate_limited') {
-    return null;
-  }
-  const reason = response.outcome === 'invalid' ? 'no mint responds' : describeFailure(response);
-  return warning(
-    'mint.user_mints',
-    `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
-    'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
-  );
-}
-
 async function* checkMint(
   mintUrl: string,
   config: Config,
@@ -66,7 +28,7 @@ async function* checkMint(
     case 'found':
       yield ok('mint.reachable', `${mintUrl} responds`);
       if (mintUrl === config.defaultMintUrl) {
-        yield* checkPayments(mintUrl, response.info, config);
+        yield* checkDefaultMint(mintUrl, response.info, config);
       }
       if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
         yield response.info.supportsRestore
@@ -101,7 +63,7 @@ async function* checkMint(
   }
 }
 
-function* checkPayments(
+function* checkDefaultMint(
   mintUrl: string,
   info: MintInfo,
   { minSendableMsat, maxSendableMsat, defaultLockQuotes }: Config,
@@ -124,9 +86,8 @@ function* checkPayments(
       'Change these settings, or choose another mint.',
     );
   } else {
-    const [minSat, maxSat] = [range.minMsat, range.maxMsat].map((msat) =>
-      formatNumber(msat / 1_000),
-    );
+    const minSat = formatNumber(range.minMsat / MSAT_PER_SAT);
+    const maxSat = formatNumber(range.maxMsat / MSAT_PER_SAT);
     yield ok('mint.amounts', `${mintUrl} accepts payments of ${minSat} to ${maxSat} sat`);
   }
   if (info.supportsLocking) {
@@ -144,7 +105,8 @@ function* checkPayments(
       'Inform your users, or choose a mint that supports it.',
     );
   }
-  const [socket, batches] = ['a WebSocket (NUT-17)', 'checks in batches (NUT-29)'];
+  const socket = 'a WebSocket (NUT-17)';
+  const batches = 'checks in batches (NUT-29)';
   const missingFeatures = [
     ...(info.subscriptionKind === null ? [socket] : []),
     ...(info.batchCheck === null ? [batches] : []),
@@ -156,6 +118,42 @@ function* checkPayments(
         `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
         'A newer version of the mint may offer it.',
       );
+}
+
+/**
+ * Checks the mints among `watchedMints`, the most important first, that users chose. Any user can choose a mint that
+ * does not respond, so that is only a warning.
+ */
+export async function checkUserMints(
+  mintPolicy: MintPolicy,
+  watchedMints: readonly string[],
+  client: MintClient,
+): Promise<Finding[]> {
+  const userMints = watchedMints.filter((url) => !mintPolicy.isOperatorMint(url));
+  // Not all, because users can choose any number of mints.
+  const checkedMints = userMints.slice(0, 20);
+  const checks = checkedMints.map((mintUrl) => findUserMintFailure(mintUrl, client));
+  const failures = (await Promise.all(checks)).filter((failure) => failure !== null);
+  const respondingCount = checkedMints.length - failures.length;
+  if (respondingCount === 0) {
+    return failures;
+  }
+  const ofAll = userMints.length > checkedMints.length ? ` (of ${userMints.length})` : '';
+  const message = `${formatCount(respondingCount, 'mint')}${ofAll} of users respond`;
+  return [...failures, ok('mint.user_mints', message)];
+}
+
+async function findUserMintFailure(mintUrl: string, client: MintClient): Promise<Finding | null> {
+  const response = await client.readInfo(mintUrl);
+  if (response.outcome === 'found' || response.outcome === 'rate_limited') {
+    return null;
+  }
+  const reason = response.outcome === 'invalid' ? 'no mint responds' : describeFailure(response);
+  return warning(
+    'mint.user_mints',
+    `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
+    'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
+  );
 }
 
 export function checkExpiringEcash(expiring: readonly ExpiringEcash[], nowMs: number): Finding[] {

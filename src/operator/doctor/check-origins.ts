@@ -3,40 +3,36 @@ import type { HttpResponse } from '../../net/http-client.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
-/** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
-const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
-
-const HAIRPIN_ADVICE =
-  ' If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
-
-const START_SERVICE_ADVICE =
-  'No process of the service is running: start the service, then run `nutpost doctor` again.';
-
 /**
  * Sends one LNURL discovery request to each public origin, as a payer would. The response of nutpost contains the
- * origin of the request and the zap key, which show whether the public origin leads to this service.
- *
- * @param input.zapPubkey the public key of `ZAP_SECRET_KEY`; null if users of the default mint cannot receive zaps
- * @param input.isServiceStopped if true, problems become warnings, because no origin can respond
+ * origin of the request and the zap key, which show whether the public origin leads to this service. `zapPubkey` is
+ * null if users of the default mint cannot receive zaps. While the service is stopped, problems are only warnings.
  */
 export async function checkOrigins(
-  input: { origins: readonly string[]; zapPubkey: string | null; isServiceStopped: boolean },
+  options: { origins: readonly string[]; zapPubkey: string | null; isServiceStopped: boolean },
   fetch: Pick<GuardedFetch, 'request'>,
 ): Promise<Finding[]> {
+  const { origins, zapPubkey, isServiceStopped } = options;
   return Promise.all(
-    input.origins.map(async (origin) => {
+    origins.map(async (origin) => {
       const response = await fetch.request({
         url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
-        // The response of nutpost is below 1 kB, but a response of another server may be long.
+        // A response of nutpost is below 1 kB, but the origin may lead to another server.
         maxBodyBytes: 1024 * 1024,
       });
-      const finding = evaluateResponse(origin, response, input.zapPubkey);
-      return finding.level === 'problem' && input.isServiceStopped
+      const finding = evaluateResponse(origin, response, zapPubkey);
+      return finding.level === 'problem' && isServiceStopped
         ? warning(finding.check, finding.message, START_SERVICE_ADVICE)
         : finding;
     }),
   );
 }
+
+/** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
+const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
+
+const START_SERVICE_ADVICE =
+  'No process of the service is running: start the service, then run `nutpost doctor` again.';
 
 function evaluateResponse(
   origin: string,
@@ -45,12 +41,12 @@ function evaluateResponse(
 ): Finding {
   if (response.outcome === 'unreachable') {
     const { reason } = response;
-    // How a connection to the own public address fails if the router does not support NAT hairpinning.
-    const isHairpin = reason === 'timed out' || reason === 'connection refused';
+    // Behind a router without NAT hairpinning, connections to the machine's own public address fail like this.
+    const mayLackHairpinning = reason === 'timed out' || reason === 'connection refused';
     return problem(
       'origin.reachable',
       `${origin} cannot be reached from this machine: ${reason}`,
-      `${getUnreachableAdvice(reason)}${isHairpin ? HAIRPIN_ADVICE : ''}`,
+      `${getUnreachableAdvice(reason)}${mayLackHairpinning ? HAIRPINNING_ADVICE : ''}`,
     );
   }
   const { status, headers, json } = response;
@@ -100,3 +96,6 @@ function evaluateResponse(
         'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
       );
 }
+
+const HAIRPINNING_ADVICE =
+  ' If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';

@@ -8,13 +8,14 @@ export async function checkRelays(
 ): Promise<Finding[]> {
   const failureReasons = await Promise.all(relays.map((relay) => probeRelay(relay, connect)));
   // One working relay is enough: a zap receipt counts as delivered if one relay accepts it.
-  const report = failureReasons.includes(null) ? warning : problem;
+  const createFinding = failureReasons.includes(null) ? warning : problem;
   return relays.map((relay, index) => {
     const reason = failureReasons[index] ?? null;
+    if (reason === null) {
+      return ok('relay.reachable', `${relay} responds`);
+    }
     const message = `${relay} cannot be used: ${reason}`;
-    return reason === null
-      ? ok('relay.reachable', `${relay} responds`)
-      : report('relay.reachable', message, getUnreachableAdvice(reason));
+    return createFinding('relay.reachable', message, getUnreachableAdvice(reason));
   });
 }
 

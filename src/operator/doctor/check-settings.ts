@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { readGeneratedSecret } from '../../database/data-dir.ts';
@@ -62,8 +62,6 @@ export function* checkSettings(settings: SettingsCheckInput): Generator<Finding>
   }
 }
 
-const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
-
 /** Finds environment variables that have no effect and look like misspelt settings. */
 export function* checkUnknownSettings(
   variableNames: readonly string[],
@@ -84,41 +82,47 @@ export function* checkUnknownSettings(
   }
 }
 
-/** A wrong letter is one removed and one added letter. A short name can be another program's: `POST`, not `PORT`. */
+const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
+
+/** Ignores short names, which can be another program's: `POST` is not a misspelt `PORT`. */
 function isLikelyMisspelling(name: string, setting: string): boolean {
   const editCount = diff(name, setting).filter(([operation]) => operation !== 0).length;
+  // A wrong letter counts twice: one letter removed and one added.
   return name.length >= 8 && editCount <= 2;
 }
 
-const NO_START = 'The service does not start until this is fixed.';
+const NO_START_ADVICE = 'The service does not start until this is fixed.';
 
-/** Checks files, apart from the database, without which the service does not start. */
+/** Checks the files, except the database, without which the service does not start. */
 export async function checkFiles({ database, jwtSecret, web }: Config): Promise<Finding[]> {
-  return [
-    ...(await findStartFailure('settings.jwt_secret', () => {
-      const isGenerated = database.kind === 'sqlite' && jwtSecret === null;
-      return isGenerated && readGeneratedSecret(database.dataDir, 'jwt-secret');
-    })),
-    ...(await findStartFailure('settings.logo', () => web && loadBranding(web))),
-  ];
+  const findings: Finding[] = [];
+  if (database.kind === 'sqlite' && jwtSecret === null) {
+    const readSecret = () => readGeneratedSecret(database.dataDir, 'jwt-secret');
+    findings.push(...(await findStartFailure('settings.jwt_secret', readSecret)));
+  }
+  if (web !== null) {
+    findings.push(...(await findStartFailure('settings.logo', () => loadBranding(web))));
+  }
+  return findings;
 }
 
+/** Runs a step of the service's start. Returns a problem if it throws an OperatorError, otherwise nothing. */
 export async function findStartFailure(
   check: Finding['check'],
-  load: () => unknown,
+  runStep: () => unknown,
 ): Promise<Finding[]> {
   try {
-    await load();
+    await runStep();
     return [];
   } catch (error) {
     if (!(error instanceof OperatorError)) {
       throw error;
     }
-    return [problem(check, error.message, NO_START)];
+    return [problem(check, error.message, NO_START_ADVICE)];
   }
 }
 
-/** @param isServiceStopped if false, the service itself may use the ports */
+/** @param isServiceStopped if false, a port in use is no problem, because the service itself may use it */
 export async function checkPorts(
   { host, port, metrics }: Config,
   isServiceStopped: boolean,
@@ -128,10 +132,10 @@ export async function checkPorts(
     ...(metrics === null ? [] : [{ names: 'METRICS_HOST, METRICS_PORT', ...metrics }]),
   ];
   const findings: Finding[] = [];
-  const servers: Server[] = [];
+  // Closed together at the end, so that the same port in both settings is a problem.
+  using servers = new DisposableStack();
   for (const endpoint of endpoints) {
-    const server = createServer();
-    servers.push(server);
+    const server = servers.adopt(createServer(), (created) => created.close());
     try {
       await once(server.listen({ host: endpoint.host, port: endpoint.port }), 'listening');
     } catch (error) {
@@ -141,15 +145,11 @@ export async function checkPorts(
           problem(
             'settings.port',
             `${endpoint.names}: cannot listen on ${endpoint.host}:${endpoint.port} (${message})`,
-            `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START}`,
+            `Choose an address of this machine, and a port from 1024 on that no other program uses. ${NO_START_ADVICE}`,
           ),
         );
       }
     }
-  }
-  // Only now, because both ports may be the same.
-  for (const server of servers) {
-    server.close();
   }
   return findings;
 }

@@ -25,7 +25,7 @@ export interface PostgresReport {
 export type SchemaReport = Awaited<ReturnType<typeof readSchema>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
-/** `unknown`: migrations that only a newer version has. `serviceState`: null unless the tables are up to date. */
+/** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if the tables are up to date. */
 export async function readSchema(db: Db) {
   const { missing, unknown } = await compareMigrations(db);
   const isCurrent = missing.length === 0 && unknown.length === 0;
@@ -49,7 +49,7 @@ export async function readPostgres(db: Db): Promise<PostgresReport> {
         or not coalesce(has_table_privilege(to_regclass('quotes'), 'insert'), true) as "isReadOnly",
       pg_is_in_recovery() as "isStandby",
       case
-        -- Other users' rows are visible, but their state is null.
+        -- Without the right to see it, the state of a standby is null: count it as connected.
         when not exists (select from pg_stat_replication where state is null or state = 'streaming')
           then 'none'
         when current_setting('synchronous_standby_names') = ''
@@ -64,7 +64,7 @@ export async function readPostgres(db: Db): Promise<PostgresReport> {
   return rows[0] as PostgresReport;
 }
 
-/** Returns the first damage found as `corruption`: null if the file is intact or too large to check in seconds. */
+/** `corruption`: the first damage found; null if the file is intact, or too large to check within seconds. */
 export async function readSqlite(db: Db): Promise<{ version: string; corruption: string | null }> {
   const { rows } = await sql<{ version: string; bytes: number }>`
     select sqlite_version() as version, page_count * page_size as bytes
@@ -86,12 +86,12 @@ async function readServiceState(db: Db) {
     .where('lease_expires_at', '>', databaseNow(db))
     .execute();
   const failing = new Set(await listFailingMints(db));
-  const watched = (await listWatchedMints(db)).map(({ mintUrl }) => mintUrl);
+  const watchedMints = (await listWatchedMints(db)).map(({ mintUrl }) => mintUrl);
   return {
     runningProcessCount: running.length,
     untrustedProxies: new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
     /** First those that did not answer their last poll. */
-    watchedMints: watched.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
+    watchedMints: watchedMints.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
   };
 }
