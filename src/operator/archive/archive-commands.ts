@@ -14,7 +14,7 @@ import {
   type ArchiveTable,
   archiveHeaderSchema,
   archiveLineSchema,
-  clearSelfPopulatedAndListFilled,
+  clearAndListFilledTables,
   countArchiveRows,
   disableTimeouts,
   insertArchiveRows,
@@ -23,8 +23,6 @@ import {
   readArchivePages,
   resetSequencesAndAnalyze,
 } from './archive-store.ts';
-
-const ROWS_PER_INSERT = 500;
 
 export const exportCommand: OperatorCommand = {
   name: 'export',
@@ -73,13 +71,12 @@ async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<Arch
     for await (const page of readArchivePages(tx, table, columnsOf(table))) {
       await io.write(page.map((row) => `${JSON.stringify({ table, row })}\n`).join(''));
       exportedCount += page.length;
-      io.reportProgress(formatProgress('Exported', exportedCount, rows));
+      io.reportProgress(formatProgress('Exported', exportedCount, header.rows));
     }
   }
-  return rows;
+  return header.rows;
 }
 
-/** Fills an empty database in one transaction. */
 async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
@@ -95,7 +92,7 @@ async function importArchive(
   await transaction(db, async (tx) => {
     await disableTimeouts(tx);
     await lockArchiveTables(tx);
-    const filledTables = await clearSelfPopulatedAndListFilled(tx);
+    const filledTables = await clearAndListFilledTables(tx);
     if (filledTables.length > 0) {
       throw new OperatorError(
         `Nothing was imported: the database is not empty (${filledTables.join(', ')}).\n` +
@@ -117,23 +114,24 @@ async function insertRows(
 ): Promise<void> {
   const columnsOf = await loadArchiveColumns(tx);
   const missingCounts = { ...header.rows };
-  let lineNumber = 1;
+  let importedCount = 0;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
-    lineNumber += rows.length;
-    const reason = await insertArchiveRows(tx, table, columnsOf(table), rows);
-    if (reason !== null) {
-      const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${reason})`;
-      throw createLineError(lineNumber, problem, header);
+    const rejection = await insertArchiveRows(tx, table, columnsOf(table), rows);
+    importedCount += rows.length;
+    if (rejection !== null) {
+      const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${rejection})`;
+      throw createLineError(HEADER_LINE_COUNT + importedCount, problem, header);
     }
     missingCounts[table] -= rows.length;
-    io.reportProgress(formatProgress('Imported', lineNumber - 1, header.rows));
+    io.reportProgress(formatProgress('Imported', importedCount, header.rows));
   }
-  const table = ARCHIVE_TABLES.find((each) => missingCounts[each] !== 0);
-  if (table !== undefined) {
-    const total = header.rows[table];
-    const problem = `is the last one, with ${total - missingCounts[table]} of ${total} rows of ${table}`;
-    throw createLineError(lineNumber, problem, header);
+  const wrongTable = ARCHIVE_TABLES.find((table) => missingCounts[table] !== 0);
+  if (wrongTable !== undefined) {
+    const total = header.rows[wrongTable];
+    const found = total - missingCounts[wrongTable];
+    const problem = `is the last one, with ${found} of ${total} rows of ${wrongTable}`;
+    throw createLineError(HEADER_LINE_COUNT + importedCount, problem, header);
   }
 }
 
@@ -144,10 +142,13 @@ function createLineError(lineNumber: number, problem: string, { nutpost }: Archi
   );
 }
 
-/** Yields the rows in batches of one table. */
+const HEADER_LINE_COUNT = 1;
+const ROWS_PER_INSERT = 500;
+
+/** Yields the rows in batches of one table each. The first batch may be empty. */
 async function* readBatches(lines: AsyncIterable<string>, header: ArchiveHeader) {
   let batch: { table: ArchiveTable; rows: ArchiveRow[] } = { table: ARCHIVE_TABLES[0], rows: [] };
-  let lineNumber = 1;
+  let lineNumber = HEADER_LINE_COUNT;
   for await (const line of lines) {
     lineNumber += 1;
     const parsed = archiveLineSchema.safeParse(tryParseJson(line)).data;
@@ -188,7 +189,6 @@ function sumRowCounts(rows: ArchiveRowCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);
 }
 
-/** Yields the lines without line breaks. */
 async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let partialLine = '';

@@ -4,7 +4,7 @@ import { isConstraintViolation } from '../../database/errors.ts';
 import { isSqlite, jsonRows } from '../../database/sql.ts';
 import type { Tx } from '../../database/transaction.ts';
 
-// An archive is lines of JSON, the same for PostgreSQL and SQLite: a header, then a line for each row of a table.
+// An archive consists of lines of JSON: a header, then each row of each table. PostgreSQL and SQLite have the same.
 
 /** In the order of an archive: a row comes after the rows that it references. */
 export const ARCHIVE_TABLES = [
@@ -50,7 +50,7 @@ export type ArchiveRow = z.infer<typeof archiveLineSchema>['row'];
 
 const ROWS_PER_PAGE = 1_000;
 
-/** Tables into which a running service inserts rows even if it has no users. */
+/** Tables that a running service fills even if it has no users. An import replaces their rows. */
 const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
 
 /** The primary keys of tables whose primary key is not the first column. */
@@ -60,6 +60,7 @@ const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> =
 
 type ColumnTypes = Record<string, 'text' | 'bigint'>;
 
+/** Returns a function that returns the archived columns of a table, in their order, with their types. */
 export async function loadArchiveColumns(tx: Tx): Promise<(table: ArchiveTable) => ColumnTypes> {
   const tables = await tx.introspection.getTables();
   return (table) => {
@@ -110,7 +111,8 @@ export async function lockArchiveTables(tx: Tx): Promise<void> {
   }
 }
 
-export async function clearSelfPopulatedAndListFilled(tx: Tx): Promise<ArchiveTable[]> {
+/** Clears the self-populated tables, and returns the others that have rows. */
+export async function clearAndListFilledTables(tx: Tx): Promise<ArchiveTable[]> {
   for (const table of SELF_POPULATED_TABLES) {
     await sql`delete from ${sql.table(table)}`.execute(tx);
   }
@@ -144,7 +146,7 @@ export async function insertArchiveRows(
   }
 }
 
-/** Does nothing on SQLite: without statistics, SQLite uses the indexes that the queries need. */
+/** Continues the sequences after the imported ids, and updates the planner's statistics. SQLite needs neither. */
 export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   if (isSqlite(tx)) {
     return;
@@ -172,7 +174,7 @@ function columnList(names: readonly string[]): RawBuilder<unknown> {
   return sql.join(names.map((name) => sql.ref(name)));
 }
 
-/** Checks the types, because the two databases convert mismatched values differently. */
+/** Checks columns and types before the insert, because PostgreSQL and SQLite convert mismatched values differently. */
 function matchesColumnTypes(row: ArchiveRow, columns: ColumnTypes): boolean {
   const entries = Object.entries(columns);
   return (

@@ -1,3 +1,4 @@
+import { toUnixSeconds } from '../../clock.ts';
 import { notify } from '../../database/transaction.ts';
 import { encodePayloads, QUOTE_UPDATES_CHANNEL } from '../../quotes/process-notifications.ts';
 import {
@@ -20,27 +21,28 @@ import {
 import type { NpubcashSource } from './npubcash-source.ts';
 import { type ParsedNpubcashQuote, parseNpubcashQuote } from './parse-npubcash-rows.ts';
 
-/** A transaction takes a fraction of a second. New payments to its recipients are recorded after it. */
+/** Few, because no new payments to the recipients are recorded until the transaction ends, after part of a second. */
 const QUOTES_PER_TRANSACTION = 500;
 
 export async function importQuotes(run: ImportRun, source: NpubcashSource): Promise<void> {
   const { allowHttpMints, clock, io } = run.options;
-  const seenKeys = new Set<string>();
+  const keysInSource = new Set<string>();
   let batch: ParsedNpubcashQuote[] = [];
   let readCount = 0;
   for await (const rows of source.readQuotes()) {
     for (const row of rows) {
-      const quote = parseNpubcashQuote(row, { allowHttp: allowHttpMints, nowMs: clock() });
+      const quote = parseNpubcashQuote(row, { allowHttpMints, nowMs: clock() });
+      // A string is the reason to skip the row.
       if (typeof quote === 'string') {
         run.skip(`mint_quotes ${row.id}`, quote);
         continue;
       }
-      if (seenKeys.has(toQuoteKey(quote))) {
+      if (keysInSource.has(toQuoteKey(quote))) {
         run.skip(`mint_quotes ${row.id}`, 'same_quote_twice');
         continue;
       }
-      seenKeys.add(toQuoteKey(quote));
-      // planQuoteImport needs all payments of the same second in one transaction.
+      keysInSource.add(toQuoteKey(quote));
+      // planQuoteImport needs all payments of a recipient in the same second in one transaction.
       if (batch.length >= QUOTES_PER_TRANSACTION && !isSamePaidSecond(batch.at(-1), quote)) {
         await importBatch(run, batch);
         batch = [];
@@ -65,8 +67,8 @@ async function importBatch(run: ImportRun, batch: readonly ParsedNpubcashQuote[]
     const insertedPayments = await insertImportedQuotes(tx, plan.quotes);
     await savePaymentCounters(tx, plan.counters);
     // One update for each recipient is enough, because the wallet then reads its whole list.
-    const updates = new Map(insertedPayments.map((row) => [row.pubkey, row]));
-    await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads([...updates.values()]));
+    const updateByPubkey = new Map(insertedPayments.map((update) => [update.pubkey, update]));
+    await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads([...updateByPubkey.values()]));
     for (const quote of batch) {
       const kind = isPaidQuoteState(quote.state) ? 'payments' : 'invoices';
       run.count(kind, !existingKeys.has(toQuoteKey(quote)));
@@ -90,38 +92,40 @@ export function planQuoteImport(
   storedCounters: readonly PaymentCounter[],
   nowMs: number,
 ): { quotes: ImportedQuote[]; counters: PaymentCounter[]; changedTimeCount: number } {
-  const stored = new Map(storedCounters.map((counter) => [counter.pubkey, counter]));
-  const planned = new Map<string, PaymentCounter>();
+  const storedByPubkey = new Map(storedCounters.map((counter) => [counter.pubkey, counter]));
+  const plannedByPubkey = new Map<string, PaymentCounter>();
   let changedTimeCount = 0;
   const quotes = newQuotes.map((quote) => {
     const { pubkey, paidAtMs: sourceMs } = quote;
     let payment: ImportedQuote['payment'] = null;
     if (isPaidQuoteState(quote.state)) {
-      const counter = planned.get(pubkey) ?? stored.get(pubkey);
+      const counter = plannedByPubkey.get(pubkey) ?? storedByPubkey.get(pubkey);
       if (counter === undefined) {
         throw new Error('a payment needs the counter of its recipient');
       }
-      const canKeepTime =
-        sourceMs !== null && sourceMs <= nowMs && computePaidAtMs(counter, sourceMs) === sourceMs;
+      const isPast = sourceMs !== null && sourceMs <= nowMs;
+      const canKeepTime = isPast && computePaidAtMs(counter, sourceMs) === sourceMs;
       const paidAtMs = canKeepTime ? sourceMs : computePaidAtMs(counter, nowMs);
-      payment = { paidAtMs, paidSeq: counter.paidCount + 1 };
-      planned.set(pubkey, { ...counter, paidCount: payment.paidSeq, lastPaidAtMs: paidAtMs });
       changedTimeCount += canKeepTime ? 0 : 1;
+      const paidCount = counter.paidCount + 1;
+      payment = { paidAtMs, paidSeq: paidCount };
+      plannedByPubkey.set(pubkey, { ...counter, paidCount, lastPaidAtMs: paidAtMs });
     }
     const watched = { ...quote, paidAtMs: payment?.paidAtMs ?? null };
     const untilMs = quote.isMintAllowed ? computeWatchUntilMs(watched) : null;
-    // The service checks every watched quote at least once, even if the time is in the past.
+    // An old payment is not watched: the service would poll it once, although its watch period has ended.
     const isOldPayment = quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs;
     return { ...quote, payment, watchUntilMs: isOldPayment ? null : untilMs };
   });
-  return { quotes, counters: [...planned.values()], changedTimeCount };
+  return { quotes, counters: [...plannedByPubkey.values()], changedTimeCount };
 }
 
 function toQuoteKey({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
   return `${mintUrl} ${quoteId}`;
 }
 
+/** Returns whether both quotes were paid, to the same recipient and in the same second. */
 function isSamePaidSecond(a: ParsedNpubcashQuote | undefined, b: ParsedNpubcashQuote): boolean {
-  const toSecond = ({ paidAtMs }: ParsedNpubcashQuote) => paidAtMs && Math.floor(paidAtMs / 1000);
+  const toSecond = ({ paidAtMs }: ParsedNpubcashQuote) => paidAtMs && toUnixSeconds(paidAtMs);
   return a?.pubkey === b.pubkey && a.paidAtMs !== null && toSecond(a) === toSecond(b);
 }

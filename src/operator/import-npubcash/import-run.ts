@@ -3,7 +3,7 @@ import { type Db, type Tx, tryTransaction } from '../../database/transaction.ts'
 import type { CommandIo } from '../command.ts';
 import type { SkipReason } from './parse-npubcash-rows.ts';
 
-/** Many short transactions, which never overwrite stored data: after an interruption the next run continues. */
+/** Runs the transactions of an import, which overwrite no stored data, and counts what they do. */
 export class ImportRun {
   readonly options: Readonly<{
     db: Db;
@@ -44,7 +44,7 @@ export class ImportRun {
     this.summary[kind][isNew ? 'added' : 'existing'] += 1;
   }
 
-  /** @param sourceRow the table and the id of the row, such as `mint_quotes 12` */
+  /** Records that a row is not imported. @param sourceRow the table and the id of the row, such as `mint_quotes 12` */
   skip(sourceRow: string, reason: SkipReason): void {
     this.#skippedLines += `skipped ${sourceRow}: ${reason}\n`;
     this.summary.skippedByReason[reason] = (this.summary.skippedByReason[reason] ?? 0) + 1;

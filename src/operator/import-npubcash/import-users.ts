@@ -18,7 +18,7 @@ import {
   type SkipReason,
 } from './parse-npubcash-rows.ts';
 
-/** Imports blocks, unless the operator has ever blocked the recipient here: a block may have been removed since. */
+/** Imports blocks, except of recipients whom the operator has blocked here before, even if that block was removed. */
 export async function importBlocks(run: ImportRun, source: NpubcashSource): Promise<void> {
   for await (const blocks of source.readBlocks()) {
     await run.transaction(async (tx) => {
@@ -45,6 +45,7 @@ export async function importUsers(run: ImportRun, source: NpubcashSource): Promi
   let readCount = 0;
   for await (const rows of source.readUsers()) {
     await run.transaction(async (tx) => {
+      // These are the rows of the users, so the lock also protects their settings and names.
       const pubkeys = rows.flatMap((row) => parseNpubcashPubkey(row.pubkey) ?? []);
       await lockPaymentCounters(tx, pubkeys);
       for (const row of rows) {
@@ -74,12 +75,13 @@ async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<vo
   const stored = await findUserByPubkey(tx, pubkey);
   const mintUrl = stored?.mintUrl ?? rowMintUrl;
   const lockQuotes = stored?.lockQuotes ?? row.lockQuotes;
-  const isChanged = mintUrl !== (stored?.mintUrl ?? null) || lockQuotes !== stored?.lockQuotes;
-  if (isChanged) {
+  const addsSettings = mintUrl !== (stored?.mintUrl ?? null) || lockQuotes !== stored?.lockQuotes;
+  if (addsSettings) {
     await saveUserSettings(tx, pubkey, { lockQuotes, ...(mintUrl !== null && { mintUrl }) });
   }
-  run.count('users', isChanged);
-  if (mintUrl !== (rowMintUrl ?? mintUrl) || lockQuotes !== row.lockQuotes) {
+  run.count('users', addsSettings);
+  const keepsOtherMint = rowMintUrl !== null && mintUrl !== rowMintUrl;
+  if (keepsOtherMint || lockQuotes !== row.lockQuotes) {
     skip('settings_kept');
   }
   if (row.name !== null) {
@@ -93,7 +95,7 @@ async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<vo
   }
 }
 
-/** Returns null if the key has the name now. */
+/** Gives the key its name. Returns null if the key has the name now, otherwise why not. */
 async function importName(
   run: ImportRun,
   tx: Tx,
@@ -107,7 +109,7 @@ async function importName(
   if (storedName !== null) {
     return storedName === name ? null : 'has_another_name';
   }
-  // The operator has released it, for example because it pretends to be another person.
+  // The operator may have released it because its owner pretended to be another person.
   if ((await findUsername(tx, name))?.status === 'released') {
     return 'name_released';
   }

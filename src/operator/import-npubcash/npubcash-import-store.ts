@@ -10,7 +10,7 @@ interface QuoteKey {
 }
 
 export interface ImportedQuote extends ParsedNpubcashQuote {
-  /** Null if the quote is not paid. */
+  /** The time of the payment and its position in the recipient's list; null if the quote is not paid. */
   payment: { paidAtMs: number; paidSeq: number } | null;
   /** Null if the quote is not watched. */
   watchUntilMs: number | null;
@@ -27,6 +27,7 @@ export async function findExistingQuotes(tx: Tx, quotes: readonly QuoteKey[]): P
   return rows;
 }
 
+/** Returns an update for each inserted payment. */
 export async function insertImportedQuotes(
   tx: Tx,
   quotes: readonly ImportedQuote[],

@@ -2,13 +2,13 @@ import pg from 'pg';
 import { createClientConfig } from '../../database/postgres.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 
-/** A row of `l_users`. As in the other row types, `pubkey` is in lower case, but not validated. */
+/** A row of `l_users`, not validated. `pubkey` is in lower case. */
 export type NpubcashUser = Record<'pubkey' | 'name' | 'mintUrl', string | null> & {
   id: number;
   lockQuotes: boolean;
 };
 
-/** A row of `mint_quotes`. Times are in milliseconds since 1970, or null if missing or not between 1970 and 9999. */
+/** A row of `mint_quotes`, not validated. `pubkey` is in lower case. Times before 1970 or after 9999 are null. */
 export type NpubcashQuote = { id: number; locked: boolean | null } & Record<
   'unit' | 'mintUrl' | 'request' | 'quoteId' | 'pubkey' | 'state' | 'zapRequest',
   string | null
@@ -38,7 +38,7 @@ export class NpubcashSource implements AsyncDisposable {
     }
   }
 
-  /** Cursors need a transaction. Timeouts could end it. */
+  /** Begins the transaction that the cursors need. @throws OperatorError if tables are missing */
   async beginAndCheckTables(): Promise<void> {
     await this.#query(`
       begin read only;
@@ -69,7 +69,7 @@ export class NpubcashSource implements AsyncDisposable {
       from proofs group by state order by state`);
   }
 
-  /** If two rows differ only in case, the one in lower case comes first, because npubcash uses that one. */
+  /** Reads rows in lower case before rows that differ from them only in case, because npubcash uses the former. */
   readUsers() {
     return this.#fetchPages<NpubcashUser>(`
       select id, lower(pubkey) as pubkey, nullif(name, '') as name, nullif(mint_url, '') as "mintUrl",
@@ -81,17 +81,17 @@ export class NpubcashSource implements AsyncDisposable {
   async *readBlocks() {
     if (this.#hasBlocks) {
       yield* this.#fetchPages<
-        Record<'pubkey' | 'reason', string | null> & { createdAtMs: number | null }
+        Pick<NpubcashQuote, 'pubkey' | 'createdAtMs'> & { reason: string | null }
       >(`
         select lower(pubkey) as pubkey, reason, ${toMillisecondsSql('created_at')} as "createdAtMs"
         from recipient_blocks order by pubkey`);
     }
   }
 
-  /** First the paid quotes of each recipient by payment time (those without one last), then the others by age. */
+  /** Reads the paid quotes, by recipient and time of payment (unknown times last), then the other quotes by age. */
   async *readQuotes(): AsyncGenerator<NpubcashQuote[]> {
     const isPaid = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
-    for (const condition of [
+    for (const conditionAndOrder of [
       `${isPaid} order by lower(pubkey) collate "C", paid_at, created_at, id`,
       `${isPaid} is not true order by created_at, id`,
     ]) {
@@ -102,7 +102,7 @@ export class NpubcashSource implements AsyncDisposable {
           ${toMillisecondsSql('expires_at')} as "expiresAtMs",
           ${toMillisecondsSql('paid_at')} as "paidAtMs",
           ${ZAP_REQUEST_SQL} as "zapRequest"
-        from mint_quotes where ${condition}`);
+        from mint_quotes where ${conditionAndOrder}`);
     }
   }
 
@@ -127,7 +127,7 @@ export class NpubcashSource implements AsyncDisposable {
   }
 }
 
-/** Older databases have a misspelt column, and some have both columns. Naming a missing column would be an error. */
+/** Older databases have a misspelt column, and some have both. Reads them as JSON, in which either may be missing. */
 const ZAP_REQUEST_SQL = `coalesce(
   nullif(to_jsonb(mint_quotes) ->> 'serialized_zap_request', ''),
   nullif(to_jsonb(mint_quotes) ->> 'serialzed_zap_request', ''))`;

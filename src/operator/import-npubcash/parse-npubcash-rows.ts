@@ -31,7 +31,7 @@ export type ParsedNpubcashQuote = Exclude<ReturnType<typeof parseNpubcashQuote>,
 
 const QUOTE_STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
 
-/** Returns null for an invalid key. A key that is not on the curve has no secret key. */
+/** Returns null for an invalid key, or one that is not on the curve: no secret key belongs to it. */
 export function parseNpubcashPubkey(pubkey: string | null): string | null {
   return pubkey !== null && /^[0-9a-f]{64}$/.test(pubkey) && isOnCurve(pubkey) ? pubkey : null;
 }
@@ -41,18 +41,18 @@ export function parseNpubcashMintUrl(text: string | null): string | null {
   return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
 }
 
-export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
-  return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
+export function isMintUrlAllowed(mintUrl: string, allowHttpMints: boolean): boolean {
+  return normaliseMintUrl(mintUrl, { allowHttp: allowHttpMints }) !== null;
 }
 
-/** Returns the reason if the quote cannot be imported. */
+/** Returns the quote to import, or the reason why it cannot be imported. */
 export function parseNpubcashQuote(
   row: NpubcashQuote,
-  { allowHttp, nowMs }: { allowHttp: boolean; nowMs: number },
+  { allowHttpMints, nowMs }: { allowHttpMints: boolean; nowMs: number },
 ) {
   const pubkey = parseNpubcashPubkey(row.pubkey);
   const mintUrl = parseNpubcashMintUrl(row.mintUrl);
-  const sourceState = QUOTE_STATES.find((each) => each === row.state);
+  const sourceState = QUOTE_STATES.find((state) => state === row.state);
   const { quoteId, amountSat } = row;
   if (pubkey === null) {
     return 'bad_pubkey';
@@ -81,20 +81,21 @@ export function parseNpubcashQuote(
   const invoice = decodeInvoice(request);
   const createdAtMs =
     row.createdAtMs ?? row.paidAtMs ?? (invoice === null ? nowMs : invoice.createdAtSeconds * 1000);
-  let expiresAtMs = row.expiresAtMs ?? 0;
-  // Wallets already know the expiry of a paid quote.
-  if (row.expiresAtMs === null || !isPaid) {
-    // cdk sends 0 for a quote without expiry.
-    const invoiceExpiresAtMs = invoice === null ? createdAtMs : invoice.expiresAtSeconds * 1000;
-    expiresAtMs = expiresAtMs > createdAtMs ? expiresAtMs : invoiceExpiresAtMs;
+  let { expiresAtMs } = row;
+  // The stored expiry of a paid quote is kept even if it is wrong, because wallets already know it.
+  if (expiresAtMs === null || !isPaid) {
+    // Mints that run cdk send 0 for a quote without expiry.
+    if (expiresAtMs === null || expiresAtMs <= createdAtMs) {
+      expiresAtMs = invoice === null ? createdAtMs : invoice.expiresAtSeconds * 1000;
+    }
     // No invoice is valid for longer than a year. A later expiry is an error in the row.
     expiresAtMs = Math.min(expiresAtMs, createdAtMs + 365 * 24 * 60 * 60_000);
   }
-  // An expired quote may have been paid since. Importing it as unpaid makes the service check it at its mint.
+  // A quote that npubcash stored as expired may have been paid. Imported as unpaid, it is checked at its mint.
   const mayBePaid =
     row.paidAtMs !== null || computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }) > nowMs;
   const state = sourceState === 'EXPIRED' && mayBePaid ? 'UNPAID' : sourceState;
-  const isMintAllowed = isMintUrlAllowed(mintUrl, allowHttp);
+  const isMintAllowed = isMintUrlAllowed(mintUrl, allowHttpMints);
   if (state === 'UNPAID' && !isMintAllowed) {
     return 'mint_url_not_allowed';
   }
@@ -109,7 +110,7 @@ export function parseNpubcashQuote(
     isLocked: row.locked ?? false,
     createdAtMs,
     expiresAtMs,
-    /** When npubcash recorded the payment. Null: the quote is unpaid, or the time is unknown. */
+    /** When npubcash recorded the payment; null if the quote is unpaid or the time is unknown. */
     paidAtMs: isPaid ? row.paidAtMs : null,
     zapRequest: row.zapRequest,
     isMintAllowed,

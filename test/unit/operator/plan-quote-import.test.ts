@@ -123,7 +123,7 @@ function parseRow(changes: Partial<NpubcashQuote>) {
     zapRequest: null,
     ...changes,
   };
-  return parseNpubcashQuote(row, { allowHttp: false, nowMs: NOW_MS });
+  return parseNpubcashQuote(row, { allowHttpMints: false, nowMs: NOW_MS });
 }
 
 function createPaidQuote(paidAtMs: number | null): ParsedNpubcashQuote {
