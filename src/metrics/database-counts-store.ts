@@ -11,7 +11,7 @@ export async function readDatabaseCounts(db: Db, processId: string) {
     watchedQuotes: await countWatchedQuotes(db, processId),
     outboxes: await countPendingDeliveries(db),
     purchases: await countPurchases(db),
-    size: await readSizeAndUserCount(db),
+    ...(await readSizeAndUserCount(db)),
   };
 }
 
@@ -38,20 +38,21 @@ export async function countPendingDeliveries(db: Db) {
     .execute();
 }
 
-/** Counts few rows, so the number of users is an estimate if there are many. */
-export async function readSizeAndUserCount(db: Db) {
-  const { rows } = await (isSqlite(db)
-    ? // Users are never deleted.
-      sql<{ bytes: number; users: number }>`
-          select page_count * page_size as bytes,
-            (select coalesce(max(rowid), 0) from users) as users
-          from pragma_page_count, pragma_page_size`
-    : sql<{ bytes: number; users: number }>`
-          select pg_database_size(current_database()) as bytes,
-            case when reltuples < 10000 then (select count(*) from users) else reltuples::bigint end as users
-          from pg_class where oid = 'users'::regclass`
-  ).execute(db);
-  return rows[0] ?? { bytes: 0, users: 0 };
+type SizeAndUserCount = { databaseBytes: number; userCount: number };
+
+/** Avoids counting many users: PostgreSQL estimates them, and SQLite has no gaps in its rowids, as none is deleted. */
+export async function readSizeAndUserCount(db: Db): Promise<SizeAndUserCount> {
+  const query = isSqlite(db)
+    ? sql<SizeAndUserCount>`
+        select page_count * page_size as "databaseBytes",
+          (select coalesce(max(rowid), 0) from users) as "userCount"
+        from pragma_page_count, pragma_page_size`
+    : sql<SizeAndUserCount>`
+        select pg_database_size(current_database()) as "databaseBytes",
+          case when reltuples < 10000 then (select count(*) from users) else reltuples::bigint end as "userCount"
+        from pg_class where oid = 'users'::regclass`;
+  const { rows } = await query.execute(db);
+  return rows[0] ?? { databaseBytes: 0, userCount: 0 };
 }
 
 async function countPurchases(db: Db) {

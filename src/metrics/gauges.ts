@@ -8,10 +8,10 @@ import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import type { DatabaseCounts } from './database-counts-store.ts';
 
-/** The label that all mints and relays share that the operator has not configured. */
+/** The label of all mints and relays that the operator has not configured. */
 export const OTHER_LABEL = 'other';
 
-/** Limits the cost of counting rows, even if metrics are scraped more often. */
+/** Rows are counted at most this often, even if metrics are scraped more often. */
 const COUNTS_REFRESH_INTERVAL_MS = 10_000;
 
 /** How long a scrape waits for the database. Prometheus waits 10 s for the whole scrape. */
@@ -34,7 +34,7 @@ export interface GaugeSources extends Pick<Database, 'poolStats' | 'readFreeDisk
   log: Pick<Logger, 'warn'>;
 }
 
-/** The names without `nutpost_`, the help texts, and the names of the labels. */
+/** Each name, which `nutpost_` precedes, with its help text and then its label names. */
 const GAUGES = {
   ready: ['Whether /health/ready returns 200.'],
   check_ok: ['The checks of /health/ready: 1 if ok.', 'check'],
@@ -67,13 +67,13 @@ interface Sample {
   value: number;
 }
 
-/** Each process reports only the quotes of the mints that it watches, so that these numbers can be summed. */
+/** The metrics that are read when they are scraped. The other metrics count events. */
 export class MetricGauges {
   readonly #sources: GaugeSources;
   readonly #gauges: [GaugeName, Gauge][];
   #counts: DatabaseCounts | null = null;
   #hasCountingFailed = false;
-  #counting: Promise<void> | null = null;
+  #runningCount: Promise<void> | null = null;
   #nextCountAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(registry: Registry, sources: GaugeSources) {
@@ -98,22 +98,23 @@ export class MetricGauges {
         gauge.set(value);
       } else {
         // `inc` adds up the mints or relays that share the label `other`.
-        for (const sample of value) {
-          gauge.inc(sample.labels, sample.value);
+        for (const sampled of value) {
+          gauge.inc(sampled.labels, sampled.value);
         }
       }
     }
   }
 
+  /** Waits until no count of database rows is running, for 2 s at most. */
   async waitForCounts(): Promise<void> {
-    await waitAtMost(COUNTS_MAX_WAIT_MS, this.#counting);
+    await waitAtMost(COUNTS_MAX_WAIT_MS, this.#runningCount);
   }
 
   async #refreshCounts(): Promise<void> {
     const { monotonicMs } = this.#sources;
-    if (this.#counting === null && monotonicMs() >= this.#nextCountAtMs) {
-      this.#counting = this.#queryCounts().finally(() => {
-        this.#counting = null;
+    if (this.#runningCount === null && monotonicMs() >= this.#nextCountAtMs) {
+      this.#runningCount = this.#queryCounts().finally(() => {
+        this.#runningCount = null;
         this.#nextCountAtMs = monotonicMs() + COUNTS_REFRESH_INTERVAL_MS;
       });
     }
@@ -143,36 +144,39 @@ export class MetricGauges {
     const { getUntrustedProxy, poolStats, quoteSockets, mintSockets, watcher } = this.#sources;
     const { limiter, mintPolicy, operatorRelays, clock } = this.#sources;
     const counts = this.#counts;
-    // If a count is still running, it took longer than a scrape waits, and the last counts may be old.
-    const areCountsFresh = counts !== null && !this.#hasCountingFailed && this.#counting === null;
+    // A count that is still running took longer than a scrape waits, so the last counts may be old.
+    const isCountLate = this.#runningCount !== null;
+    const areCountsFresh = counts !== null && !this.#hasCountingFailed && !isCountLate;
     const pool = poolStats();
     const nowMs = clock();
+    // 0 for an unknown time, and for a time in the future.
     const secondsSince = (ms: number | null | undefined) =>
-      Math.max(0, nowMs - (ms ?? nowMs)) / 1_000;
+      ms == null ? 0 : Math.max(0, nowMs - ms) / 1_000;
+    const toMintLabel = (mintUrl: string) => toUrlLabel(mintUrl, mintPolicy.operatorMints);
+    // With zeros, a time series exists for every label before there is something to report.
     const mintLabels = [...mintPolicy.operatorMints, OTHER_LABEL];
-    const noDelay = mintLabels.map((mint) => ({ labels: { mint }, value: 0 }));
+    const zeroByMint = mintLabels.map((mint) => sample({ mint }, 0));
     const mints = watcher.listMintStatuses().map((mint) => ({
       ...mint,
-      labels: { mint: toUrlLabel(mint.mintUrl, mintPolicy.operatorMints) },
+      labels: { mint: toMintLabel(mint.mintUrl) },
     }));
     const mintUrls = new Set([...mintPolicy.operatorMints, ...mints.map(({ mintUrl }) => mintUrl)]);
     const routes = [...mintUrls].flatMap((mintUrl) =>
-      limiter.listRoutes(mintUrl).map(({ route, ...state }) => ({
-        ...state,
-        labels: { mint: toUrlLabel(mintUrl, mintPolicy.operatorMints), route },
+      limiter.listRoutes(mintUrl).map((route) => ({
+        ...route,
+        labels: { mint: toMintLabel(mintUrl), route: route.route },
       })),
     );
     return {
       ready: Number(status === 'ready'),
-      check_ok: Object.entries(checks).map(([check, result]) => ({
-        labels: { check },
-        value: Number(result === 'ok'),
-      })),
+      check_ok: Object.entries(checks).map(([check, result]) =>
+        sample({ check }, Number(result === 'ok')),
+      ),
       untrusted_proxy: Number(getUntrustedProxy() !== null),
       database_counts_fresh: Number(areCountsFresh),
-      database_bytes: counts?.size.bytes ?? 0,
+      database_bytes: counts?.databaseBytes ?? 0,
       disk_free_bytes: freeDiskBytes ?? Number.NaN,
-      users: counts?.size.users ?? 0,
+      users: counts?.userCount ?? 0,
       database_pool_connections: toStateSamples(
         pool && { idle: pool.idle, busy: pool.busy, not_open: pool.max - pool.idle - pool.busy },
       ),
@@ -183,58 +187,54 @@ export class MetricGauges {
       unresponsive_mints: mints.filter((mint) => mint.failingSinceMs !== null).length,
       watched_quotes: [
         ...mintLabels.flatMap((mint) =>
-          ['UNPAID', 'INFLIGHT', 'PAID'].map((state) => ({ labels: { mint, state }, value: 0 })),
+          ['UNPAID', 'INFLIGHT', 'PAID'].map((state) => sample({ mint, state }, 0)),
         ),
-        ...(counts?.watchedQuotes ?? []).map(({ mintUrl, state, count }) => ({
-          labels: { mint: toUrlLabel(mintUrl, mintPolicy.operatorMints), state },
-          value: count,
-        })),
+        ...(counts?.watchedQuotes ?? []).map(({ mintUrl, state, count }) =>
+          sample({ mint: toMintLabel(mintUrl), state }, count),
+        ),
       ],
       oldest_due_poll_age_seconds: keepLargest([
-        ...noDelay,
-        ...mints.map(({ labels, overdueMs }) => ({ labels, value: overdueMs / 1_000 })),
+        ...zeroByMint,
+        ...mints.map((mint) => sample(mint.labels, mint.overdueMs / 1_000)),
       ]),
       mint_failing_seconds: keepLargest([
-        ...noDelay,
-        ...mints.map(({ labels, failingSinceMs }) => ({
-          labels,
-          value: secondsSince(failingSinceMs),
-        })),
+        ...zeroByMint,
+        ...mints.map((mint) => sample(mint.labels, secondsSince(mint.failingSinceMs))),
       ]),
       mint_cooldown_seconds: keepLargest(
-        routes.map(({ labels, pauseMs }) => ({ labels, value: pauseMs / 1_000 })),
+        routes.map((route) => sample(route.labels, route.pauseMs / 1_000)),
       ),
-      mint_limited: routes.map(({ labels, hasRefusedLately }) => ({
-        labels,
-        value: Number(hasRefusedLately),
-      })),
+      mint_limited: routes.map((route) => sample(route.labels, Number(route.hasRefusedLately))),
       zap_outbox_deliveries: [
-        ...[...operatorRelays, OTHER_LABEL].map((relay) => ({ labels: { relay }, value: 0 })),
-        ...(counts?.outboxes ?? []).map(({ relayUrl, pendingDeliveries }) => ({
-          labels: { relay: toUrlLabel(relayUrl, operatorRelays) },
-          value: pendingDeliveries,
-        })),
-      ],
-      zap_outbox_overdue_seconds: operatorRelays.map((relay) => ({
-        labels: { relay },
-        value: secondsSince(
-          counts?.outboxes.find(({ relayUrl }) => relayUrl === relay)?.earliestDueAtMs,
+        ...[...operatorRelays, OTHER_LABEL].map((relay) => sample({ relay }, 0)),
+        ...(counts?.outboxes ?? []).map(({ relayUrl, pendingDeliveries }) =>
+          sample({ relay: toUrlLabel(relayUrl, operatorRelays) }, pendingDeliveries),
         ),
-      })),
+      ],
+      zap_outbox_overdue_seconds: operatorRelays.map((relay) => {
+        const outbox = counts?.outboxes.find(({ relayUrl }) => relayUrl === relay);
+        return sample({ relay }, secondsSince(outbox?.earliestDueAtMs));
+      }),
       username_purchases: toStateSamples(counts?.purchases.byState ?? null),
       username_purchase_oldest_open_age_seconds: secondsSince(counts?.purchases.oldestOpenAtMs),
     };
   }
 }
 
+/** Returns the URL only if the operator has configured it, so that clients cannot create label values. */
 export function toUrlLabel(url: string, operatorUrls: readonly string[]): string {
   return operatorUrls.includes(url) ? url : OTHER_LABEL;
 }
 
-function toStateSamples(values: Record<string, number> | null): Sample[] {
-  return Object.entries(values ?? {}).map(([state, value]) => ({ labels: { state }, value }));
+function sample(labels: Sample['labels'], value: number): Sample {
+  return { labels, value };
 }
 
+function toStateSamples(values: Record<string, number> | null): Sample[] {
+  return Object.entries(values ?? {}).map(([state, value]) => sample({ state }, value));
+}
+
+/** Keeps the largest of the samples with the same labels, such as those of all mints labelled `other`. */
 function keepLargest(samples: readonly Sample[]): Sample[] {
   const groups = Map.groupBy(samples, ({ labels }) => JSON.stringify(labels));
   return [...groups.values()].flatMap((group) =>

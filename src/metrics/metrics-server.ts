@@ -17,7 +17,7 @@ export async function startMetricsServer(
     { requestTimeout: 10_000, headersTimeout: 10_000 },
     (request, response) => void handleRequest(request, response, metrics, log),
   );
-  // A Prometheus server needs one.
+  // A Prometheus server needs one connection.
   server.maxConnections = 32;
   try {
     await once(server.listen({ host, port }), 'listening');

@@ -21,7 +21,7 @@ const INVOICE_OUTCOMES: readonly InvoiceOutcome['outcome'][] = [
   'database_unavailable',
 ];
 
-/** Clients cannot create label values: only the operator's mints are labelled by their URL. */
+/** The metrics that Prometheus reads from this process: counters of events, and gauges of the current state. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #mintPolicy: MintPolicy;
@@ -100,15 +100,14 @@ export class Metrics {
     this.#metrics.networkThreadStops.inc();
   }
 
-  /** Starts the important time series at 0, so that `rate()` in Prometheus includes the first increment. */
+  /** Starts important time series at 0, because `rate()` in Prometheus ignores the first value of a time series. */
   #initialiseSeries(): void {
     const { invoices, invoiceSeconds, quoteChanges, mintRequests, mintSeconds } = this.#metrics;
     for (const outcome of INVOICE_OUTCOMES) {
       invoices.inc({ outcome }, 0);
     }
-    for (const part of ['mint', 'service']) {
-      invoiceSeconds.zero({ part });
-    }
+    invoiceSeconds.zero({ part: 'mint' });
+    invoiceSeconds.zero({ part: 'service' });
     for (const state of ['INFLIGHT', 'PAID', 'ISSUED'] satisfies ObservedState[]) {
       for (const source of ['socket', 'poll'] satisfies ObservationSource[]) {
         quoteChanges.inc({ state, source }, 0);

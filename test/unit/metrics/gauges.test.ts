@@ -84,7 +84,8 @@ function createScraper({
         throw new Error('unavailable');
       }
       const purchases = { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null };
-      return { watchedQuotes: quoteCounts, outboxes: [], purchases, size: { bytes: 0, users: 0 } };
+      const totals = { databaseBytes: 0, userCount: 0 };
+      return { watchedQuotes: quoteCounts, outboxes: [], purchases, ...totals };
     },
     readFreeDiskBytes: async () => null,
     poolStats: () => null,
