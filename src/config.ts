@@ -10,7 +10,7 @@ import { normaliseRelayUrl, stripQuery } from './zaps/relay-url.ts';
 
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
-/** What commands need. They may run in a shell without the other settings of the service. */
+/** The settings that operator commands use. A shell in which they run may lack the other settings of the service. */
 export type CommandConfig = Pick<Config, 'database' | 'treasurySecret' | 'allowPrivateNetworks'> & {
   readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
 };
@@ -22,6 +22,7 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: true });
 }
 
+/** Like {@link readConfig}, but DEFAULT_MINT_URL may be missing. */
 export function readCommandConfig(env: EnvironmentVariables = process.env): CommandConfig {
   return parseConfig(env, { isMintRequired: false });
 }
@@ -43,6 +44,8 @@ function buildConfig(read: ReadSetting) {
     normaliseMintUrl(text, { allowHttp: allowPrivateNetworks });
   const mintUrlSetting = parsedSetting(parseMintUrl, MINT_URL_PROBLEM);
   const parseRelayUrl = (text: string) => normaliseRelayUrl(text, { allowPrivateNetworks });
+  const relayUrlSetting = parsedSetting(parseRelayUrl, RELAY_URL_PROBLEM);
+  // Empty only in the settings of a command, which does not use it.
   const defaultMintUrl = read('DEFAULT_MINT_URL', mintUrlSetting.default(''));
   const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
   const listenUrl = read('DATABASE_LISTEN_URL', postgresUrlSetting.optional());
@@ -56,10 +59,7 @@ function buildConfig(read: ReadSetting) {
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
     /** Remote signers connect through it (NIP-46). */
-    signerRelay: read(
-      'SIGNER_RELAY',
-      parsedSetting(parseRelayUrl, RELAY_URL_PROBLEM).default('wss://relay.nsec.app'),
-    ),
+    signerRelay: read('SIGNER_RELAY', relayUrlSetting.default('wss://relay.nsec.app')),
   };
   return {
     host: read('HOST', z.string().default('127.0.0.1')),
@@ -72,7 +72,7 @@ function buildConfig(read: ReadSetting) {
     trustProxy: read(
       'TRUST_PROXY',
       listSetting(
-        (proxy) => (isProxyRange(proxy) ? proxy : null),
+        parseProxyRange,
         'must be an IP address or CIDR, and not /0: every client could then forge its address',
       ).default([]),
     ),
@@ -80,7 +80,7 @@ function buildConfig(read: ReadSetting) {
       databaseUrl === undefined
         ? ({ kind: 'sqlite', dataDir } as const)
         : ({ kind: 'postgres', url: databaseUrl, listenUrl, dataDir } as const),
-    /** Null: generated in the data directory. PostgreSQL requires the setting. */
+    /** Null: the service generates it in the data directory. With PostgreSQL it is required. */
     jwtSecret: read('JWT_SECRET', secretSetting),
     jwtSecretPrevious: read('JWT_SECRET_PREVIOUS', secretSetting),
     defaultMintUrl,
@@ -91,32 +91,28 @@ function buildConfig(read: ReadSetting) {
       integerSetting(MSAT_PER_SAT, MAX_MSAT).default(1_000_000_000),
     ),
     lnurlText: read('LNURL_TEXT', textSetting(200).default('Payment to {address}')),
-    /** 0: no comments. A zap request and a percent-encoded comment (12 characters per code point) must fit into one URL. */
+    // 0: no comments. At the maximum, a comment (12 characters per code point) and a zap request still fit into a URL.
     maxCommentLength: read('MAX_COMMENT_LENGTH', integerSetting(0, 2_000).default(255)),
     zaps: {
       secretKey: read(
         'ZAP_SECRET_KEY',
-        parsedSetting(
-          (text) => parseSecretKey(text.trim()),
-          'must be a Nostr secret key: nsec1..., or 64 hexadecimal digits',
-        )
-          .nullable()
-          .default(null),
+        parsedSetting(parseSecretKey, SECRET_KEY_PROBLEM).nullable().default(null),
       ),
-      /** Receive all zap receipts. The service finds recipients' relay lists there (NIP-65). */
+      /** These relays get all zap receipts. The service also looks there for relay lists of recipients (NIP-65). */
       relays: read(
         'ZAP_RELAYS',
         listSetting(parseRelayUrl, RELAY_URL_PROBLEM)
           .refine((relays) => relays.length <= 20, { error: 'must name at most 20 relays' })
           .default([]),
       ),
+      /** The mints whose payments get zap receipts. Null: all mints. */
       mints: read(
         'ZAP_MINTS',
         listSetting(parseMintUrl, MINT_URL_PROBLEM).nullable().default(null),
       ),
     },
     usernames: {
-      /** 0: free. Null: not for sale. A price above 1 BTC is a mistake. */
+      /** 0: free. Null: not for sale. The maximum is 1 BTC, because a higher price is a mistake. */
       priceSat: read('USERNAME_PRICE_SAT', integerSetting(0, 100_000_000).nullable().default(null)),
       mintUrl: read('USERNAME_MINT_URL', mintUrlSetting.default(defaultMintUrl)),
       reserved: read(
@@ -125,19 +121,19 @@ function buildConfig(read: ReadSetting) {
       ),
       graceMs: read('USERNAME_GRACE_DAYS', integerSetting(0, 3_650).default(30)) * 86_400_000,
     },
-    /** Null: with SQLite, generated in the data directory. */
+    /** Null: with SQLite, the service generates it in the data directory if usernames have a price. */
     treasurySecret: read('TREASURY_SECRET', secretSetting),
     allowPrivateNetworks,
     limits: {
-      // Per minute and address. 200 wallets that poll every 5 s send 2,400; the rest is for CORS preflights and payers.
+      // 200 wallets at one address that poll every 5 s send 2,400; the rest is for CORS preflights and payers.
       requestsPerMinute: read('LIMIT_REQUESTS', limitSetting(6_000)),
       // The server of a custodial wallet requests invoices for all of its users.
       invoicesPerMinute: read('LIMIT_INVOICES', limitSetting(600)),
       settingChangesPerMinute: read('LIMIT_CHANGES', limitSetting(300)),
       usernamePurchasesPerMinute: read('LIMIT_PURCHASES', limitSetting(120)),
-      // The limit per pair is a twentieth of the recipient's, so one address cannot block a recipient.
       maxOpenInvoicesPerRecipient: read('LIMIT_OPEN_INVOICES_PER_RECIPIENT', limitSetting(2_000)),
       maxOpenInvoicesPerAddress: read('LIMIT_OPEN_INVOICES_PER_ADDRESS', limitSetting(300)),
+      // A twentieth of the recipient's limit, so that one address cannot block a recipient.
       maxOpenInvoicesPerRecipientAndAddress: read(
         'LIMIT_OPEN_INVOICES_PER_PAIR',
         limitSetting(100),
@@ -147,7 +143,7 @@ function buildConfig(read: ReadSetting) {
       // Enough for all devices of a person, and some dead connections.
       maxSocketsPerPubkey: read('LIMIT_SOCKETS_PER_KEY', limitSetting(20)),
       socketMessagesPerSecond: read('LIMIT_SOCKET_MESSAGES', limitSetting(10)),
-      // Per hour and recipient. A popular stream gets a few hundred zaps an hour.
+      // A popular stream gets a few hundred zaps an hour.
       zapReceiptsPerRecipientPerHour: read('LIMIT_ZAP_RECEIPTS', limitSetting(3_000)),
     },
     web: hasWebPages ? web : null,
@@ -168,6 +164,8 @@ const MAX_MSAT = 100_000_000_000_000;
 /** The key length of HS256 in bytes. Shorter secrets can be guessed. */
 const MIN_SECRET_LENGTH = 32;
 
+const SECRET_KEY_PROBLEM = 'must be a Nostr secret key: nsec1..., or 64 hexadecimal digits';
+
 const MINT_URL_PROBLEM =
   'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +
   ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
@@ -176,12 +174,9 @@ const RELAY_URL_PROBLEM =
   'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
   ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)';
 
-function parseConfig(
-  env: EnvironmentVariables,
-  { isMintRequired }: { isMintRequired: boolean },
-): Config {
+function parseConfig(env: EnvironmentVariables, options: { isMintRequired: boolean }): Config {
   const { config, problems } = readSettings(env);
-  if (isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
+  if (options.isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
     problems.push('DEFAULT_MINT_URL is required: the mint of users who have not chosen one');
   }
   const allProblems = problems.length > 0 ? problems : findConflicts(config, env);
@@ -191,7 +186,7 @@ function parseConfig(
   return Object.freeze(config);
 }
 
-/** If the value is invalid, adds a problem and returns undefined. The caller must not use the settings then. */
+/** Reads a setting. If it is invalid, records a problem and returns undefined; the settings must not be used then. */
 type ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => Value;
 
 function readSettings(env: EnvironmentVariables) {
@@ -213,7 +208,7 @@ function readSettings(env: EnvironmentVariables) {
   return { config: buildConfig(read), names, problems };
 }
 
-/** Returns why a value is a mistake, whatever its setting; null if it is not. */
+/** Returns why a value is invalid for any setting; null if it is not. */
 function findTextProblem(value: string): string | null {
   if (/^(["']).*\1(?:\s+#.*)?$/s.test(value)) {
     return 'must not be in quotes: Docker and other programs that read the file keep them as part of the value';
@@ -225,12 +220,12 @@ export function listNonEmptyVariables(env: EnvironmentVariables = process.env): 
   return Object.keys(env).filter((name) => env[name]?.trim());
 }
 
-/** If so, Ctrl-C sends two signals: one from the terminal, one forwarded by npm. */
+/** Returns whether npm started this process. npm forwards signals, also those that the terminal sends to both. */
 export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
 
-/** In `JOURNAL_STREAM`, systemd names the journal's connection. Null if systemd did not start this process. */
+/** Returns the id that systemd gave to this process's connection to the journal; null if systemd did not start it. */
 export function readJournalStream(env: EnvironmentVariables = process.env): string | null {
   return env['JOURNAL_STREAM'] ?? null;
 }
@@ -248,14 +243,15 @@ const booleanSetting = z
 
 const integerSetting = (min: number, max: number) =>
   z.string().transform((text, context) => {
-    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
-    if (!(value >= min && value <= max)) {
+    const value = Number(text);
+    const isValid = /^\d{1,15}$/.test(text) && value >= min && value <= max;
+    if (!isValid) {
       context.addIssue(`must be a whole number from ${min} to ${max}${describeInput(text)}`);
     }
     return value;
   });
 
-/** In a password that is not encoded, `@`, `/`, `?` and `#` would end the user's part of the URL. */
+/** Matches no URL with a password in which `@`, `/`, `?` or `#` is not encoded: they would end the password. */
 const POSTGRES_URL =
   /^postgres(?:ql)?:\/\/(?:[^@/?#]*@)?[^@/?#]*(?:\/[^@?#]*)?(?:\?[^@#]*=[^#]*)?$/;
 
@@ -278,7 +274,7 @@ const pathSetting = z.string().regex(/^(?!~)(?!.*\s#)[^$]*$/, {
 
 const colorSetting = z.string().regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' });
 
-/** Normalised by `parse`, which returns null for an invalid text. */
+/** A setting that `parse` normalises. `parse` returns null for an invalid text. */
 const parsedSetting = (parse: (text: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
     const value = parse(text);
@@ -317,12 +313,14 @@ const textSetting = (maxLength: number) =>
 function findConflicts(config: Config, env: EnvironmentVariables): string[] {
   const { database, jwtSecret } = config;
   const usesPostgres = database.kind === 'postgres';
+  const hasUsernamePrice = (config.usernames.priceSat ?? 0) > 0;
   const range = { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat };
+  // Each problem, and whether the settings have it.
   const conflicts = {
     'DATABASE_LISTEN_URL requires DATABASE_URL; without a connection pooler, set only DATABASE_URL':
       !usesPostgres && Boolean(env['DATABASE_LISTEN_URL']?.trim()),
     'TREASURY_SECRET is required with DATABASE_URL if usernames have a price; use the same secret in every process':
-      usesPostgres && (config.usernames.priceSat ?? 0) > 0 && config.treasurySecret === null,
+      usesPostgres && hasUsernamePrice && config.treasurySecret === null,
     'JWT_SECRET is required with DATABASE_URL; use the same secret in every process':
       usesPostgres && jwtSecret === null,
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':
@@ -346,11 +344,12 @@ function describeListEntry(entry: string, index: number): string {
   return isPrintable ? `'${redact(stripQuery(entry))}'` : `entry ${index + 1}`;
 }
 
-function isProxyRange(text: string): boolean {
+function parseProxyRange(text: string): string | null {
   const [, address = '', prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const bits = isIP(address) === 4 ? 32 : 128;
-  const length = Number(prefix ?? bits);
-  return isIP(address) !== 0 && length > 0 && length <= bits;
+  const addressBits = isIP(address) === 4 ? 32 : 128;
+  const prefixBits = Number(prefix ?? addressBits);
+  const isRange = isIP(address) !== 0 && prefixBits > 0 && prefixBits <= addressBits;
+  return isRange ? text : null;
 }
 
 function parseOrigin(text: string): string | null {
@@ -362,4 +361,5 @@ function parseOrigin(text: string): string | null {
 
 export const VERSION: string = packageJson.version;
 
+/** The settings that {@link buildConfig} reads, whatever their values are. */
 export const SETTING_NAMES: readonly string[] = readSettings({}).names;
