@@ -33,6 +33,7 @@ export interface RequestObserver {
 
 const REQUEST_ID_HEADER = 'x-request-id';
 
+/** Adds what applies to all requests: headers, logging, metrics, and the parser of bodies. */
 export function addCommonHooks(
   app: FastifyInstance,
   { log, readiness }: HttpContext,

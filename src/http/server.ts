@@ -119,7 +119,7 @@ export async function createServer(
   return { app, limitByPubkey };
 }
 
-/** Removes the scheme and host of a target in absolute form (RFC 9112 section 3.2.2). `*` becomes `/*`, which is a 404. */
+/** Removes the origin of an absolute-form target (RFC 9112 section 3.2.2). `*` becomes `/*`, so it is not the home page. */
 function removeOrigin(target: string): string {
   return target.startsWith('/') ? target : `/${target.replace(/^https?:\/\/[^/?#]*\/?/i, '')}`;
 }
