@@ -42,7 +42,7 @@ export interface BlindSignature {
 
 export type ProofState = 'UNSPENT' | 'PENDING' | 'SPENT';
 
-/** What is needed, besides the treasury secret and the id of the swap, to derive the outputs of a swap again. */
+/** Describes the outputs of a swap. Together with the treasury secret and the swap's id, it suffices to derive them. */
 export interface OutputPlan {
   keysetId: string;
   /** In the order of the outputs. The keyset has a key for each amount. */

@@ -193,15 +193,15 @@ export async function sendMintRequest<Result extends RequestResult>(
   }
   using slot = acquired.slot;
   const result = await send(context, request);
-  // Such a result says nothing about the mint.
-  const isAbortedHere =
+  // If this process aborted the request, the result says nothing about the mint.
+  const isAborted =
     result.outcome === 'unavailable' &&
     ['too many requests in flight', 'closed'].includes(result.reason);
-  if (!isAbortedHere) {
+  if (!isAborted) {
     slot.finish(result);
     return result;
   }
-  // Every other request can be repeated at once, like one that got no slot.
+  // An aborted request counts as one that got no slot. The exception is a swap, which the mint may have executed.
   const mayBeSwapped = route === 'swap' && !('isUnsent' in result);
   return mayBeSwapped ? result : { outcome: 'rate_limited', retryAfterMs: 0 };
 }

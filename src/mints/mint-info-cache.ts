@@ -40,7 +40,7 @@ export class MintInfoCache {
     this.#context = context;
   }
 
-  /** Returns the last known info, and refreshes it in the background if it is old. Otherwise like `refresh`. */
+  /** Returns the last known info, and refreshes it in the background if it is old. Waits if there is none. */
   async get(mintUrl: string): Promise<MintInfo | null> {
     const { monotonicMs, log } = this.#context;
     const entry = await this.#getEntry(mintUrl);
@@ -63,7 +63,7 @@ export class MintInfoCache {
     return (await this.#getEntry(mintUrl)).info;
   }
 
-  /** Returns info that is at most 5 minutes old. Otherwise like `refresh`. */
+  /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
   async getFresh(mintUrl: string): Promise<MintInfo | null> {
     const entry = this.#entries.get(mintUrl);
     return entry?.hasLastRequestSucceeded && this.#context.monotonicMs() < entry.refreshDueAtMs

@@ -144,9 +144,18 @@ export function recordSwapRequest(db: Db, purchase: OpenPurchase, nowMs: number)
 export async function schedulePurchaseRetry(
   db: Db,
   purchase: OpenPurchase,
-  retry: PurchaseChange,
+  retry: { reason: string; attempts: number; nextAttemptAtMs: number; isAnswered: boolean },
 ): Promise<void> {
-  await updateIfLeased(db, purchase, { ...retry, lease_holder: null, lease_expires_at: null });
+  const { reason, attempts, nextAttemptAtMs, isAnswered } = retry;
+  await updateIfLeased(db, purchase, {
+    reason,
+    attempts,
+    next_attempt_at: nextAttemptAtMs,
+    // This run has overwritten the time with that of its own request, which is no longer unanswered.
+    ...(isAnswered && { last_unanswered_at: purchase.lastUnansweredAtMs }),
+    lease_holder: null,
+    lease_expires_at: null,
+  });
 }
 
 /** Stores all output plans and renews the lease. Must be called before the newest plan is sent to the mint. */
@@ -242,12 +251,10 @@ export async function countPurchasesByState(db: Db, pubkey: string) {
   return { open: 0, completed: 0, failed: 0, ...counts };
 }
 
-type PurchaseChange = UpdateObject<DatabaseSchema, 'username_purchases'>;
-
 async function updateIfLeased(
   db: Db,
   { id, leaseHolder }: OpenPurchase,
-  change: PurchaseChange,
+  change: UpdateObject<DatabaseSchema, 'username_purchases'>,
 ): Promise<boolean> {
   const updated = await db
     .updateTable('username_purchases')

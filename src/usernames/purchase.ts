@@ -301,19 +301,13 @@ async function scheduleRetry(
   reason: string,
   { isAnswered = false } = {},
 ): Promise<PurchaseResult> {
-  const { id, lastUnansweredAtMs } = purchase;
+  const { id } = purchase;
   const attempts = purchase.attempts + 1;
   // At most a minute, because a buyer may wait for the name.
   const backoffMs = computeBackoffMs(attempts, { initialMs: 2_000, maxMs: 60_000 });
-  // After MAX_TRANSIT_MS, the earlier requests are no longer in transit, so the next answer is final.
+  // After MAX_TRANSIT_MS, no earlier request is in transit, so the next rejection is final.
   const nextAttemptAtMs = clock() + (isAnswered ? MAX_TRANSIT_MS : backoffMs);
-  await schedulePurchaseRetry(db, purchase, {
-    reason,
-    attempts,
-    next_attempt_at: nextAttemptAtMs,
-    // This run has overwritten the time with that of its own request.
-    ...(isAnswered && { last_unanswered_at: lastUnansweredAtMs }),
-  });
+  await schedulePurchaseRetry(db, purchase, { reason, attempts, nextAttemptAtMs, isAnswered });
   // Logs attempts 1, 2, 4, 8 and so on: a mint may be down for days.
   if (Number.isInteger(Math.log2(attempts))) {
     const nextAttemptAt = new Date(nextAttemptAtMs);

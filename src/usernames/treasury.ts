@@ -124,8 +124,8 @@ function requireSealer(sealer: Sealer | null): Sealer {
 /** Returns why the treasury secret cannot open the stored ecash; null if it can, or if nothing is stored. */
 export async function findTreasuryProblem(sealer: Sealer | null, db: Db): Promise<string | null> {
   const activeKeyId = await readActiveTreasuryKeyId(db);
-  const isRightSecret = activeKeyId === null || activeKeyId === sealer?.keyId;
-  if ((sealer !== null && isRightSecret) || !(await needsTreasurySecret(db))) {
+  const isRightSecret = sealer !== null && (activeKeyId === null || activeKeyId === sealer.keyId);
+  if (isRightSecret || !(await needsTreasurySecret(db))) {
     return null;
   }
   return sealer === null

@@ -96,7 +96,7 @@ export function planOutputs(
   return { keysetId: id, amounts, ...(finalExpiry && { finalExpiry }) };
 }
 
-/** Derives the outputs of a plan (NUT-13). Each plan of a swap has others, because a mint signs an output only once. */
+/** Derives the outputs of a plan (NUT-13). No plans have outputs in common, because a mint signs an output only once. */
 export async function deriveOutputs(
   treasurySecret: string,
   { id: swapId, outputPlans }: { id: string; outputPlans: readonly OutputPlan[] },
