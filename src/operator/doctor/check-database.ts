@@ -120,25 +120,23 @@ async function checkPostgres(location: PostgresLocation, database: Database): Pr
 
 /** Checks that the service has the sessions that it needs: for LISTEN, migrations and prepared statements. */
 async function findSessionProblem({ url, listenUrl }: PostgresLocation): Promise<Finding | null> {
-  const connections = await tryToProbe(url);
-  if ('error' in connections) {
-    const text = `The database accepts no further connections (${connections.error})`;
+  const urlProbe = await tryToProbe(url);
+  if ('error' in urlProbe) {
+    const text = `The database accepts no further connections (${urlProbe.error})`;
     const advice = 'Raise max_connections of the server, or the pool size of the pooler.';
     return problem('database.connections', text, advice);
   }
   if (listenUrl === undefined) {
     const text = `DATABASE_URL ${SHARED_TEXT}, migrations and prepared statements do not work`;
-    return connections.sharesConnections
-      ? problem('database.pooler', text, LISTEN_URL_ADVICE)
-      : null;
+    return urlProbe.sharesConnections ? problem('database.pooler', text, LISTEN_URL_ADVICE) : null;
   }
-  const listenConnections = await tryToProbe(listenUrl);
+  const listenProbe = await tryToProbe(listenUrl);
   let text: string | null = null;
-  if ('error' in listenConnections) {
-    text = `DATABASE_LISTEN_URL: the database cannot be reached (${listenConnections.error})`;
-  } else if (listenConnections.sharesConnections) {
+  if ('error' in listenProbe) {
+    text = `DATABASE_LISTEN_URL: the database cannot be reached (${listenProbe.error})`;
+  } else if (listenProbe.sharesConnections) {
     text = `DATABASE_LISTEN_URL ${SHARED_TEXT} and migrations do not work`;
-  } else if (listenConnections.databaseId !== connections.databaseId) {
+  } else if (listenProbe.databaseId !== urlProbe.databaseId) {
     text = 'DATABASE_LISTEN_URL and DATABASE_URL lead to different servers or databases';
   }
   return text === null ? null : problem('database.listen_url', text, LISTEN_URL_ADVICE);

@@ -41,7 +41,7 @@ it('reports the failed check and the previous counts while the database is unava
   let isDatabaseDown = false;
   let monotonicMs = 0;
   const scrape = createScraper({
-    quoteCounts: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5 }],
+    watchedQuotes: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5 }],
     isDatabaseDown: () => isDatabaseDown,
     monotonicMs: () => monotonicMs,
   });
@@ -57,13 +57,13 @@ it('reports the failed check and the previous counts while the database is unava
 });
 
 function createScraper({
-  quoteCounts = [],
+  watchedQuotes = [],
   delays = [],
   cooldowns = {},
   isDatabaseDown = () => false,
   monotonicMs = () => 0,
 }: {
-  quoteCounts?: DatabaseCounts['watchedQuotes'];
+  watchedQuotes?: DatabaseCounts['watchedQuotes'];
   delays?: ReturnType<GaugeSources['watcher']['listMintStatuses']>;
   /** In seconds, by mint URL. */
   cooldowns?: Record<string, number>;
@@ -84,8 +84,7 @@ function createScraper({
         throw new Error('unavailable');
       }
       const purchases = { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null };
-      const totals = { databaseBytes: 0, userCount: 0 };
-      return { watchedQuotes: quoteCounts, outboxes: [], purchases, ...totals };
+      return { watchedQuotes, outboxes: [], purchases, databaseBytes: 0, userCount: 0 };
     },
     readFreeDiskBytes: async () => null,
     poolStats: () => null,
