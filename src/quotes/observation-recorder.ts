@@ -109,26 +109,23 @@ async function recordInTransaction(
   const nowMs = clock();
   const advancedCounters = new Map<string, PaymentCounter>();
   const decisions: Decision[] = [];
+  const payments: RecordedPayment[] = [];
   for (const quote of lockedQuotes) {
-    const { quoteId, pubkey } = quote;
+    const { id: quoteRowId, quoteId, pubkey, request, paymentHash } = quote;
     const observation = observationsById.get(quoteId) as SourcedObservation;
     // A batch may contain several payments to one recipient.
     const counter = advancedCounters.get(pubkey) ?? counters.get(pubkey);
     const decision = decideObservation(quote, observation, counter, nowMs);
     const payment = decision.change?.payment;
     if (counter !== undefined && payment) {
-      const { paidSeq: paidCount, paidAtMs: lastPaidAtMs } = payment;
-      advancedCounters.set(pubkey, { ...counter, paidCount, lastPaidAtMs });
+      const { paidSeq: paidCount, paidAtMs } = payment;
+      advancedCounters.set(pubkey, { ...counter, paidCount, lastPaidAtMs: paidAtMs });
+      payments.push({ quoteRowId, pubkey, request, paymentHash, paidAtMs });
     }
     decisions.push(decision);
   }
-  const changes = decisions.flatMap(({ change }) => change ?? []);
-  const payments = decisions.flatMap(({ quote, change }): RecordedPayment[] => {
-    const { id: quoteRowId, request, paymentHash, pubkey } = quote;
-    const paidAtMs = change?.payment?.paidAtMs;
-    return paidAtMs === undefined ? [] : [{ quoteRowId, request, paymentHash, paidAtMs, pubkey }];
-  });
 
+  const changes = decisions.flatMap(({ change }) => change ?? []);
   await applyQuoteChanges(tx, changes);
   await savePaymentCounters(tx, [...advancedCounters.values()]);
   const events = decisions.flatMap((decision) => toQuoteEvents(decision, nowMs));

@@ -126,10 +126,8 @@ function compareStrings(one: string, other: string): number {
 export function createQuoteWriter(db: Db): (quote: NewQuote) => Promise<number | null> {
   const writer = new BatchWriter<{ quote: NewQuote } & PromiseWithResolvers<number | null>>({
     write: async (batch) => {
-      const ids = await insertQuotes(
-        db,
-        batch.map(({ quote }) => quote),
-      );
+      const quotes = batch.map(({ quote }) => quote);
+      const ids = await insertQuotes(db, quotes);
       for (const [i, stored] of batch.entries()) {
         stored.resolve(ids[i] ?? null);
       }

@@ -31,6 +31,7 @@ export class UpdateSender {
     this.#history = createHistoryWriter(context);
   }
 
+  /** Sends an update now, or when its payment is listed. */
   send(update: QuoteUpdate): void {
     const nowMs = this.#context.clock();
     const delayMs = (update.listedAtMs ?? nowMs) - nowMs;

@@ -95,11 +95,9 @@ export class QuotePoller {
       return 0;
     }
     try {
+      const quoteIds = batch.map(({ quoteId }) => quoteId);
       const sentAtMs = monotonicMs();
-      const result = await client.checkQuotes(
-        mintUrl,
-        batch.map(({ quoteId }) => quoteId),
-      );
+      const result = await client.checkQuotes(mintUrl, quoteIds);
       this.#recordHealth(result);
       switch (result.outcome) {
         case 'found': {

@@ -149,17 +149,18 @@ export class WatchedQuotes implements SubscribableQuotes {
     }
   }
 
+  /** Excludes a quote from batches. */
   readAlone(quote: WatchedQuote): void {
     quote.batchLimit = 0;
   }
 
+  /** Delays the next poll of a quote whose read failed. */
   retryLater(quote: WatchedQuote, pollIntervalMs: number): void {
     quote.failedReads += 1;
     // Payments must be found within 15 s after an outage of the mint.
     const limits = { initialMs: 2 * pollIntervalMs, maxMs: 4 * pollIntervalMs };
-    quote.notBeforeMs = Math.floor(
-      this.#monotonicMs() + computeBackoffMs(quote.failedReads, limits),
-    );
+    const delayMs = computeBackoffMs(quote.failedReads, limits);
+    quote.notBeforeMs = Math.floor(this.#monotonicMs() + delayMs);
   }
 
   /** @param observation null if the mint does not know the quote */
@@ -276,13 +277,14 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   #applyStored(quote: WatchedQuote, stored: RecordedQuote, report: SourcedObservation): void {
     const { state, hasStateChanged, rejection } = stored;
+    const isNews = hasStateChanged || rejection !== null;
     if (hasStateChanged && state !== 'EXPIRED') {
       this.#updateReliability(quote, stored.source);
     }
     // If a payment was reported while the end of the watch was recorded, the quote stays.
     if (stored.isWatched || quote.report !== null) {
       quote.recorded = {
-        newsCount: (quote.recorded?.newsCount ?? 0) + Number(hasStateChanged || rejection !== null),
+        newsCount: (quote.recorded?.newsCount ?? 0) + Number(isNews),
         lastAtMs: this.#monotonicMs(),
         wasLaterStateRejected: rejection !== null && isLaterState(report.state, state),
       };

@@ -35,8 +35,6 @@ it.each(CASES)(
 );
 
 it('decideTransition expires an unpaid quote after the grace period', () => {
-  expect(decideTransition('UNPAID', 'UNPAID', true)).toEqual({
-    outcome: 'expired',
-    newState: 'EXPIRED',
-  });
+  const expired = { outcome: 'expired', newState: 'EXPIRED' };
+  expect(decideTransition('UNPAID', 'UNPAID', true)).toEqual(expired);
 });
