@@ -151,16 +151,17 @@ function explainMissingPackage(error: unknown): never {
   throw error;
 }
 
-/** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 10 s, or on the second signal. */
+/** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 15 s, or on the second signal. */
 function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
     if (stoppingSinceMs === null) {
       stoppingSinceMs = performance.now();
+      // The longest STOP_DELAY_SECONDS and the deadlines of all stages together (ADR 21).
       setTimeout(() => {
-        process.stderr.write('The shutdown took more than 10 s: exiting immediately.\n');
+        process.stderr.write('The shutdown took more than 15 s: exiting immediately.\n');
         process.exit(1);
-      }, 10_000).unref();
+      }, 15_000).unref();
       stop().then(() => process.exit(0), exitWithError);
       return;
     }
