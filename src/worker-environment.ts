@@ -7,8 +7,9 @@ export function createWorkerEnvironment(): NodeJS.ProcessEnv {
   // biome-ignore lint/style/noProcessEnv: a variable of Node, not a setting of the service.
   const { NODE_USE_SYSTEM_CA } = process.env;
   return {
+    // Node appends a folder for its version.
     ...(compileCacheDir && { NODE_COMPILE_CACHE: path.dirname(compileCacheDir) }),
-    // Node reads the other variables about authorities once per process.
+    // Each thread reads it. The other variables about authorities are read once per process.
     ...(NODE_USE_SYSTEM_CA && { NODE_USE_SYSTEM_CA }),
   };
 }

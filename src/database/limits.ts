@@ -10,7 +10,7 @@ export const CONNECTION_LIFETIME_SECONDS = 300;
 /** Much longer than any query of the service, including its wait for row locks. */
 export const STATEMENT_TIMEOUT_MS = 8_000;
 
-/** Per connection, which keeps its statements in memory. The service has fewer. */
+/** Per connection, which keeps their plans in memory. The service uses fewer different statements. */
 export const MAX_PREPARED_STATEMENTS = 300;
 
 /** How long a write of the service waits for the lock of another process. Short, because payers wait too. */

@@ -106,7 +106,9 @@ export class SqliteDriver implements Driver {
       return this.#convertFailures(() => reader.run(sql, parameters));
     }
     const result = await this.#withWriter(session, (writer) => writer.run(sql, parameters));
-    this.#hasFailed &&= !result.hasCommittedChanges;
+    if (result.hasCommittedChanges) {
+      this.#hasFailed = false;
+    }
     for (const notification of result.notifications) {
       this.#options.onNotification(...notification);
     }
@@ -148,13 +150,13 @@ export class SqliteDriver implements Driver {
     return this.#closing;
   }
 
-  /** Closes the writer last, because closing the last connection runs a checkpoint, which blocks that thread. */
+  /** The last connection to close runs a checkpoint, which blocks its thread: let that be the writer's. */
   async #close(): Promise<void> {
     this.#reader.close();
     await this.#options.writer.close();
   }
 
-  /** Waits for the transaction of another session, then calls `use` before a third one can begin. */
+  /** Waits for the transaction of another session, then calls `use` at once, before another transaction can begin. */
   async #withWriter<T>(session: SqliteSession, use: (writer: SqliteWorker) => Promise<T>) {
     while (this.#transaction !== null && this.#transaction.session !== session) {
       await this.#transaction.end.promise;

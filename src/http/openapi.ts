@@ -104,7 +104,7 @@ function postProcessDocument(document: OpenApiDocument): OpenApiDocument {
   return document;
 }
 
-/** Joins the lines of each paragraph and list item, because Swagger UI shows source line breaks. */
+/** Joins the lines of each paragraph and list item, but not of tables, because Swagger UI shows source line breaks. */
 export function unwrapMarkdown(markdown: string): string {
   return markdown.trim().replace(/(?<=[^\n])\n(?![\n|-])\s*/g, ' ');
 }

@@ -28,7 +28,7 @@ export function limitUnreadResponses(app: FastifyInstance): void {
     // A closed socket emits no further `close` event, so its responses would count for ever.
     if (length >= MIN_COUNTED_RESPONSE_LENGTH && !socket.closed) {
       setLength(socket, getLength(socket) + length);
-      // If the socket was disconnected, nothing is left to subtract from.
+      // A socket that was closed meanwhile counts 0 already.
       reply.raw.once('finish', () => setLength(socket, Math.max(0, getLength(socket) - length)));
       if (!observedSockets.has(socket)) {
         observedSockets.add(socket);

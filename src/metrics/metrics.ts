@@ -58,6 +58,7 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
+  /** Waits for a query of the gauges that is in progress. */
   async waitForCounts(): Promise<void> {
     await this.#gauges?.waitForCounts();
   }

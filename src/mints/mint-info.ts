@@ -7,7 +7,7 @@ const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
-/** The part of a mint's info (NUT-06) that this service uses. Info that older versions stored has no name. */
+/** The part of a mint's info (NUT-06) that this service uses. Info that older versions of nutpost stored has no name. */
 export type MintInfo = z.infer<typeof infoSchema>;
 
 const flagSchema = z.boolean().catch(false);
@@ -79,6 +79,7 @@ const infoSchema = z
           nuts[17].supported.some(({ commands }) => commands.includes(kind)),
         ) ?? null,
       batchCheck: nuts[29],
+      // The states of the proofs are checked first (NUT-07).
       supportsRestore: nuts[7] && nuts[9],
       supportsDescription: minting?.description || minting?.options?.description || false,
       // Proposed for NUT-23 (nuts PR 417).

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { QuoteState } from '../database/schema.ts';
 
-/** A state that a mint reports. Mints call `INFLIGHT` `PENDING`: the invoice is paid, and the mint is signing. */
+/** A state that a mint reports. `INFLIGHT` is `PENDING` at mints: the invoice is paid, and the mint is signing. */
 export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
 
 /** What a mint reports about an existing quote. `amountSat` and `request` are only compared with the stored quote. */
@@ -114,6 +114,6 @@ function deriveState(report: z.infer<z.ZodObject<typeof stateShape>>): ObservedS
   if (isPaid === true) {
     return 'PAID';
   }
-  const isUnpaid = isPaid === false || (hasAmounts && amountPaid === amountIssued);
+  const isUnpaid = isPaid === false || (hasAmounts && amountPaid === 0 && amountIssued === 0);
   return state === undefined && isUnpaid ? 'UNPAID' : null;
 }

@@ -9,7 +9,7 @@ import {
 } from './limits.ts';
 import type { MintPolicy } from './mint-policy.ts';
 
-/** Limits the watched quotes: per process the unpaid ones, and per site of user mints those of all processes. */
+/** Limits the watched quotes: the unpaid ones of a process, and at each site of user mints those of all processes. */
 export class WatchBudget {
   readonly #policy: MintPolicy;
   readonly #dailyQuotesBySite: FixedWindowRateLimiter;
@@ -27,7 +27,10 @@ export class WatchBudget {
     );
   }
 
-  /** Returns which part of its limit of open invoices an address may use at a mint: 1 until half the budget is used. */
+  /**
+   * Returns the part of its limit of open invoices that an address may use at a mint: 1 until half of the budget is used,
+   * then less, and 0 when the budget is used up.
+   */
   getShare(mintUrl: string): number {
     if (this.#policy.isOperatorMint(mintUrl)) {
       return computeShare(this.#unpaidQuotes, MAX_UNPAID_QUOTES);

@@ -31,7 +31,8 @@ export function toAddressPrefixes(address = ''): AddressPrefixes {
 
 /**
  * Returns the share of their bounds that prefixes may still use while they fill a common total: 1 until half of the total
- * is used, then half as much with each further twentieth, and 0 when all of it is used. A total of 0 has no limit.
+ * is used, then half as much with each further twentieth (1/2 at 55 %, 1/4 at 60 %), and 0 when all of it is used. A total
+ * of 0 has no limit.
  */
 export function computeShare(used: number, total: number): number {
   const usedFraction = total === 0 ? 0 : used / total;

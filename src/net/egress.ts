@@ -24,6 +24,7 @@ export function createEgress(options: EgressOptions) {
     monotonicMs: options.monotonicMs ?? (() => performance.now()),
     onStopped: options.onNetworkThreadStopped ?? (() => undefined),
   });
+  // Hosts, because the scheme of a WebSocket URL differs from that of its mint.
   const operatorHosts = new Set(operatorUrls.map((url) => new URL(url).host));
   const operatorOrigins = operatorUrls.map((url) => new URL(url).origin);
   const connectDirectly = createGuardedWebSocketConnector({ allowPrivateNetworks });

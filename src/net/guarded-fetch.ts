@@ -36,6 +36,7 @@ export class GuardedFetch {
     this.#slots = new SiteSemaphore({
       max: limits.maxInFlight,
       maxPerSite: limits.maxInFlightPerSite,
+      // The fewer slots are free, the fewer a site may use.
       shouldShrinkSiteShare: true,
       exemptUrls: operatorOrigins,
       allowPrivateNetworks,

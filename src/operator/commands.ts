@@ -41,7 +41,9 @@ export async function runOperatorCommand(
   run: CommandHandler,
   io: CommandIo,
 ): Promise<CommandResult> {
-  const database = await openExistingDatabase(config.database, () => undefined);
+  // Queries that fail throw the same errors.
+  const ignoreConnectionError = () => undefined;
+  const database = await openExistingDatabase(config.database, ignoreConnectionError);
   const { db } = database;
   try {
     return await run(

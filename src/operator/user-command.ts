@@ -101,7 +101,7 @@ function parseReason(text: string | undefined): string | null {
   return reason ?? null;
 }
 
-/** Names the key that is buying the name or had it before, with which the operator can repeat the command. */
+/** The report contains the npub of who is buying the name or had it before, for the operator's next command. */
 async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
   const stored = await findUsername(db, name);
   let text = `No user has the name ${name}.`;
@@ -165,6 +165,7 @@ async function showUser(
 ): Promise<CommandReport> {
   const usernames = await listUsernamesOfKey(db, pubkey);
   const payments = await countPayments(db, pubkey);
+  // All quotes are open for about as long, so the newest ones contain those that are open.
   const unpaid = await searchQuotes(db, pubkey, 'unpaid', null, MAX_COUNTED_OPEN_QUOTES + 1);
   const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
   const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);

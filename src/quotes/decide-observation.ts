@@ -62,7 +62,7 @@ export function decideObservation(
   const hasStateChanged = newState !== quote.state;
   let change: QuoteChange | null = null;
   if (hasStateChanged) {
-    const payment = outcome === 'payment_received' ? appendPayment(counter, nowMs) : null;
+    const payment = outcome === 'payment_received' ? numberPayment(counter, nowMs) : null;
     const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
     const watchUntilMs = computeWatchUntilMs({ ...quote, state: newState, paidAtMs });
     change = { id: quote.id, state: newState, watchUntilMs, payment };
@@ -84,14 +84,14 @@ export function decideObservation(
   };
 }
 
-/** Returns true for what the mint does not report, or an imported quote does not have (its invoice). */
+/** A missing value counts as equal: the mint may omit both, and an imported quote may have no invoice. */
 function hasStoredAmountAndInvoice(quote: Quote, observation: QuoteObservation): boolean {
   const { amountSat = quote.amountSat, request = quote.request } = observation;
   const isSameInvoice = request.toLowerCase() === quote.request.toLowerCase();
   return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
 }
 
-function appendPayment(counter: PaymentCounter | undefined, nowMs: number) {
+function numberPayment(counter: PaymentCounter | undefined, nowMs: number) {
   if (counter === undefined) {
     throw new Error('a first payment needs the locked counter of its recipient');
   }

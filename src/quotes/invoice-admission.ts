@@ -55,7 +55,7 @@ export class InvoiceAdmission {
   }
 
   /** Call it before any request to a mint. Throws RequestError if the address sent too many within a minute. */
-  countRequest(prefixes: AddressPrefixes): void {
+  admitRequest(prefixes: AddressPrefixes): void {
     const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {
       throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);
@@ -63,10 +63,10 @@ export class InvoiceAdmission {
   }
 
   /**
-   * Returns the hashes of the payer's address to store with the quote. The request counts as an open invoice until the
-   * caller disposes of the result. Throws RequestError if there are too many open invoices or watched quotes.
+   * Returns the hashes of the payer's address, joined, to store with the quote. The request counts as an open invoice
+   * until the caller disposes of the result. Throws RequestError if there are too many open invoices or watched quotes.
    */
-  async admit(
+  async admitInvoice(
     pubkey: string,
     prefixes: AddressPrefixes,
     mintUrl: string,

@@ -14,9 +14,9 @@ import { decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
 import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
 import {
   chooseInvoiceDescription,
-  type InvoiceText,
   MSAT_PER_SAT,
   narrowSendableRange,
+  type PaymentDetails,
   type SendableRange,
 } from './lnurl-pay.ts';
 import type { QuoteAnnouncement } from './process-notifications.ts';
@@ -54,7 +54,7 @@ interface InvoiceOrder {
   amountMsat: number;
   /** The prefixes of the payer's address. */
   prefixes: AddressPrefixes;
-  text: InvoiceText;
+  details: PaymentDetails;
 }
 
 /** Commits the quote before it returns the invoice, so that every payment finds its quote. Throws RequestError. */
@@ -63,7 +63,7 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
   const { pubkey, mintUrl } = order.recipient;
   const startedAtMs = monotonicMs();
   try {
-    admission.countRequest(order.prefixes);
+    admission.admitRequest(order.prefixes);
     const mintInfo = await mints.infoCache.get(mintUrl);
     const infoMs = monotonicMs() - startedAtMs;
     if (mintInfo === null) {
@@ -71,7 +71,7 @@ export async function issueInvoice(context: InvoiceContext, order: InvoiceOrder)
       throw mintUnavailableError();
     }
     assertSendableAmount(order.amountMsat, resolveSendableRange(context, mintInfo));
-    using admitted = await admission.admit(pubkey, order.prefixes, mintUrl);
+    using admitted = await admission.admitInvoice(pubkey, order.prefixes, mintUrl);
     const quoteRequestedAtMs = monotonicMs();
     const createdQuote = await createQuote(context, order, mintInfo);
     const mintMs = infoMs + monotonicMs() - quoteRequestedAtMs;
@@ -104,14 +104,14 @@ function resolveSendableRange({ operatorRange }: InvoiceContext, mintInfo: MintI
 
 async function createQuote(
   { mints, log }: InvoiceContext,
-  { recipient, amountMsat, prefixes, text }: InvoiceOrder,
+  { recipient, amountMsat, prefixes, details }: InvoiceOrder,
   mintInfo: MintInfo,
 ): Promise<CreatedQuote> {
   const { pubkey, mintUrl, lockQuotes } = recipient;
   const params = {
     amountSat: amountMsat / MSAT_PER_SAT,
     ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
-    ...chooseInvoiceDescription(mintInfo, text),
+    ...chooseInvoiceDescription(mintInfo, details),
   };
   const result = await mints.quoteCreator.createQuote(mintUrl, params, toAddressGroup(prefixes));
   if (result.outcome === 'created') {
@@ -121,7 +121,7 @@ async function createQuote(
     throw mintUnavailableError(result.retryAfterMs);
   }
   // `detail` is the mint's message, which may repeat the comment. Only the recipient may read comments.
-  const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
+  const loggedResult = details.comment === null ? result : { ...result, detail: undefined };
   log.info(
     { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
     'mint did not create a quote; the payer gets an error',
@@ -149,7 +149,7 @@ async function commitQuote(
   onQuoteCreated({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
   const isZap = zapRequest !== null;
   logMilestone(log, 'invoice_created', paymentHash, { pubkey, amountSat, mintUrl, isZap });
-  const reason = order.text.receiptRefusal;
+  const reason = order.details.receiptRefusal;
   if (reason !== null) {
     const kind = 'receipt_refused';
     await addQuoteEvents(db, [{ quoteRowId: id, atMs: createdAtMs, kind, reason }]);
@@ -160,7 +160,7 @@ async function commitQuote(
 
 /** Returns null if the mint's quote does not match the order, or if its ecash would not be safe. */
 function toVerifiedQuote(
-  { recipient, amountMsat, text: { tag, comment, zapRequest } }: InvoiceOrder,
+  { recipient, amountMsat, details: { tag, comment, zapRequest } }: InvoiceOrder,
   createdQuote: CreatedQuote,
   addressHashes: string,
   nowMs: number,

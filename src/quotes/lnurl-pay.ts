@@ -53,8 +53,8 @@ export function validateComment(comment: string, maxLength: number): string | nu
   return comment;
 }
 
-/** The texts of a payment. One of them becomes the description of its invoice. */
-export interface InvoiceText {
+/** What a payer sends with a payment, and the texts of which one becomes the description of its invoice. */
+export interface PaymentDetails {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
   /** The `text/plain` entry of the metadata. */
@@ -73,7 +73,7 @@ export interface InvoiceText {
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
-  { lnurlMetadata, plainText, comment, zapRequest }: InvoiceText,
+  { lnurlMetadata, plainText, comment, zapRequest }: PaymentDetails,
 ): InvoiceDescription {
   if (mint.supportsDescriptionHash) {
     return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };

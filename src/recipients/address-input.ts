@@ -1,8 +1,8 @@
 import { bech32 } from '@scure/base';
 
-/** Matches a host and a path. The scheme may be missing, because browsers hide it. The host may be an IPv6 address. */
+/** Matches a host and a path. The scheme may be missing, because browsers hide it. `[` begins an IPv6 address. */
 const URL_PATTERN =
-  /^(?:(?:https?|lnurlp):\/\/)?([\w[][^/?#@]*)\/(?:\.well-known\/lnurlp\/)?([^/?#]*)/i;
+  /^(?:(?:https?|lnurlp):\/\/)?((?:\w|\[)[^/?#@]*)\/(?:\.well-known\/lnurlp\/)?([^/?#]*)/i;
 
 /**
  * Parses what people enter for a Lightning address: a username, `@username`, an npub, an address (LUD-16), the URL of a

@@ -85,8 +85,8 @@ export class RecipientDirectory {
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
-    // Other spellings, such as upper case, are not cached. `account` would keep the whole URL of the request in memory, so
-    // an equal string becomes the key.
+    // Other spellings, such as upper case, are not cached. The key is not `account` itself, which is a slice of the URL:
+    // V8 would keep the whole URL in memory.
     const cacheKey = listLocalParts(recipient).find((part) => part === account);
     if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);

@@ -37,7 +37,7 @@ export interface Swap {
 export type SwapResult =
   /** `expiresAtMs`: null if the proofs never expire. */
   | { outcome: 'done'; proofs: Proof[]; expiresAtMs: number | null }
-  /** If an earlier request has no response, the mint may still receive and execute it. */
+  /** The mint may still execute an earlier request that has no response. */
   | { outcome: 'rejected'; reason: SwapRejectionReason }
   /** The mint has not processed this request. */
   | { outcome: 'not_processed'; reason: string }
@@ -111,7 +111,7 @@ async function confirmRejection(
   swap: Swap,
   reason: SwapRejectionReason,
 ): Promise<SwapResult> {
-  // The mint has never signed an invalid input, and the caller repeats a swap whose plan is outdated.
+  // No check is needed: the mint never signs an invalid input, and the caller repeats a swap whose plan is outdated.
   if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
     return { outcome: 'rejected', reason };
   }

@@ -10,7 +10,7 @@ const LEASE_DURATION_MS = 15_000;
  * own lease has expired, too: then the database was probably unavailable to all processes, or its clock has changed
  * after a failover.
  *
- * @returns false if the process had no lease: it is new, or another process removed it and released its mints
+ * @returns false if the process had no lease: it is new, or another process removed it and with it its mint leases
  */
 export async function renewProcessLease(
   db: Db,
@@ -46,7 +46,7 @@ export async function renewProcessLease(
 }
 
 /** Returns the number of processes, and how many unpaid quotes the process that has most of them watches. */
-export async function readWatchProcesses(db: Db) {
+export async function summariseWatchProcesses(db: Db) {
   const { rows } = await sql<{ count: number; maxUnpaidQuotes: number }>`
     select count(*) as count, coalesce(max(unpaid_quotes), 0) as "maxUnpaidQuotes"
     from watch_processes
@@ -61,6 +61,7 @@ export async function claimMints(db: Db, processId: string, mintUrls: readonly s
     insert into mint_leases (mint_url, process_id)
     select wanted.mint_url, watch_processes.id
     from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
+    -- Claims nothing if this process has no lease.
     join watch_processes on watch_processes.id = ${processId}
     where true -- SQLite needs it before "on conflict"
     order by wanted.mint_url

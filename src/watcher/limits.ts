@@ -13,7 +13,7 @@ export const SINGLE_READ_CONCURRENCY = 4;
 export const BATCH_RETRY_DELAY_MS = 15 * MINUTE_MS;
 
 /** From a subscription to a poll, because Nutshell loses payments that arrive while it registers a subscription. */
-export const SUBSCRIPTION_PROOF_DELAY_MS = 2 * SECOND_MS;
+export const SUBSCRIPTION_CHECK_DELAY_MS = 2 * SECOND_MS;
 /** How many quotes may wait to be subscribed. Fewer than a connection allows, which leaves room for new quotes. */
 export const MAX_UNSUBSCRIBED_QUOTES = 750;
 /** Above this number of watched quotes, a mint's expired quotes are watched for a shorter time. Each takes about 0.5 kB. */

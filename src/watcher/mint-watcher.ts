@@ -56,7 +56,7 @@ export class MintWatcher {
   readonly #outage: OutageTracker;
   #isStopping = false;
 
-  /** @param recordingSlots one is needed for each transaction that records reports; each operator's mint has its own */
+  /** @param recordingSlots each transaction that records reports takes one; a mint of the operator has one of its own */
   constructor(mintUrl: string, context: WatchContext, recordingSlots: SiteSemaphore) {
     const { mints, minPollIntervalMs = MIN_POLL_INTERVAL_MS, clock, monotonicMs } = context;
     this.#context = context;

@@ -14,10 +14,10 @@ import {
 import { waitAtMost } from '../wait-at-most.ts';
 import {
   claimMints,
-  readWatchProcesses,
   releaseMint,
   removeWatchProcess,
   renewProcessLease,
+  summariseWatchProcesses,
 } from './lease-store.ts';
 import {
   IDLE_MINT_TIMEOUT_MS,
@@ -149,7 +149,7 @@ export class WatchCoordinator {
   async #scanMints(): Promise<void> {
     const { db, processId, monotonicMs, log } = this.#context;
     const watchedMints = await listWatchedMints(db);
-    const { count, maxUnpaidQuotes } = await readWatchProcesses(db);
+    const { count, maxUnpaidQuotes } = await summariseWatchProcesses(db);
     const { mine, elsewhere, toClaim, toRelease } = planLeases(watchedMints, processId, count);
     const claimed = toClaim.length === 0 ? [] : await claimMints(db, processId, toClaim);
     this.#mintsOwnedElsewhere = new Set(elsewhere);

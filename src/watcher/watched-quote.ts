@@ -20,7 +20,7 @@ export function createWatchedQuote(row: WatchedQuoteRow, nowMs: number, lastPoll
     expiresAtMs: row.expiresAtMs,
     paidAtMs: row.paidAtMs,
     dueAtMs: 0,
-    /** Null while the quote is polled. */
+    /** Null while the quote is polled: {@link isBeingPolled}. */
     heap: null as HeapName | null,
     heapIndex: -1,
     lastPolledAtMs,
@@ -43,4 +43,8 @@ export function createWatchedQuote(row: WatchedQuoteRow, nowMs: number, lastPoll
       wasLaterStateRejected: boolean;
     } | null,
   };
+}
+
+export function isBeingPolled(quote: WatchedQuote): boolean {
+  return quote.heap === null;
 }

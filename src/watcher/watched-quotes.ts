@@ -15,7 +15,7 @@ import {
   MAX_UNSUBSCRIBED_QUOTES,
   REPORT_PAUSE,
   REPORTS_WITHOUT_PAUSE,
-  SUBSCRIPTION_PROOF_DELAY_MS,
+  SUBSCRIPTION_CHECK_DELAY_MS,
 } from './limits.ts';
 import { PollOrder } from './poll-order.ts';
 import {
@@ -24,7 +24,12 @@ import {
   isWatchPeriodOver,
   WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
-import { createWatchedQuote, NO_BATCH_LIMIT, type WatchedQuote } from './watched-quote.ts';
+import {
+  createWatchedQuote,
+  isBeingPolled,
+  NO_BATCH_LIMIT,
+  type WatchedQuote,
+} from './watched-quote.ts';
 
 /** Knows when each quote of a mint is polled, whether a subscription covers it, and which reports must be recorded. */
 export class WatchedQuotes implements SubscribableQuotes {
@@ -95,7 +100,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     const nowMs = this.#monotonicMs();
     let lastPolledAtMs = nowMs;
     if (!isJustCreated) {
-      // Pretends that the last poll was the longest interval ago, so that the quote is due.
+      // Pretends that the last poll was a whole interval ago (the longest one, with a subscription), so that a poll is due.
       const context = { stateAgeAtPollMs: 0, isCovered: true };
       lastPolledAtMs -= computePollIntervalMs(row, this.#context.clock(), context);
     }
@@ -124,7 +129,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     return this.#order.firstDueAtMs <= nowMs;
   }
 
-  /** Takes quotes to poll ({@link PollOrder.take}). The caller must pass them to {@link putBack} after the poll. */
+  /**
+   * Takes due quotes: for one batch, those that are read alone, or of either kind. The caller must pass them to
+   * {@link putBack} after the poll.
+   */
   take(kind: 'batch' | 'alone' | 'any', max: number): WatchedQuote[] {
     const lookAheadMs = kind === 'batch' ? LOOK_AHEAD_MS : 0;
     return this.#order.take(kind, max, this.#monotonicMs() + lookAheadMs);
@@ -132,7 +140,7 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   putBack(quotes: readonly WatchedQuote[]): void {
     for (const quote of quotes) {
-      if (quote.heap === null && this.#quotes.get(quote.quoteId) === quote) {
+      if (isBeingPolled(quote) && this.#quotes.get(quote.quoteId) === quote) {
         this.#schedule(quote);
       }
     }
@@ -143,7 +151,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     for (const quote of batch) {
       quote.batchLimit = Math.min(quote.batchLimit, Math.floor(batch.length / 2));
       quote.notBeforeMs = this.#monotonicMs();
-      if (quote.heap !== null) {
+      if (!isBeingPolled(quote)) {
         this.#reschedule(quote);
       }
     }
@@ -198,6 +206,7 @@ export class WatchedQuotes implements SubscribableQuotes {
     return newest.map(({ quoteId }) => quoteId);
   }
 
+  /** The quotes are not covered until a notification arrives: some mints confirm a subscription, but report nothing. */
   handleSubscribed(quoteIds: readonly string[]): void {
     for (const quote of this.#find(quoteIds)) {
       quote.subscribedAtMs = this.#monotonicMs();
@@ -311,11 +320,13 @@ export class WatchedQuotes implements SubscribableQuotes {
     const knownState = quote.report?.state ?? quote.state;
     const { outcome } = decideTransition(knownState, report.state, report.shouldEndWatch === true);
     const isNews = outcome !== 'unchanged' || report.shouldEndWatch;
+    // Without a kept report, a regression is recorded as rejected.
     const isOlderThanKept = quote.report !== null && outcome === 'state_regression';
     if (!isNews || isOlderThanKept) {
       return;
     }
-    // If a mint reports INFLIGHT and PAID in turn, PAID is kept despite a pause: wallets treat INFLIGHT as unpaid.
+    // If a mint reports INFLIGHT and PAID in turn, PAID is kept despite a pause, because wallets treat INFLIGHT as unpaid.
+    // This ends if it is rejected, for example because of another amount.
     const isExemptFromPause =
       isLaterState(report.state, knownState) && !quote.recorded?.wasLaterStateRejected;
     if (!isExemptFromPause && this.#areReportsPaused(quote)) {
@@ -373,17 +384,18 @@ export class WatchedQuotes implements SubscribableQuotes {
       isCovered: this.#isSubscriptionReliable && quote.isCovered,
     });
     const scheduledAtMs = nowMs + dueInMs;
-    const proofAtMs = (quote.subscribedAtMs ?? -Infinity) + SUBSCRIPTION_PROOF_DELAY_MS;
-    const needsProof = quote.state === 'UNPAID' && quote.lastPolledAtMs < proofAtMs;
-    const isProofFirst = needsProof && proofAtMs < scheduledAtMs;
-    const dueAtMs = isProofFirst ? proofAtMs : scheduledAtMs;
+    // One poll after subscribing finds a payment that the mint did not report.
+    const checkAtMs = (quote.subscribedAtMs ?? -Infinity) + SUBSCRIPTION_CHECK_DELAY_MS;
+    const needsCheck = quote.state === 'UNPAID' && quote.lastPolledAtMs < checkAtMs;
+    const isCheckFirst = needsCheck && checkAtMs < scheduledAtMs;
+    const dueAtMs = isCheckFirst ? checkAtMs : scheduledAtMs;
     quote.dueAtMs = Math.ceil(Math.max(dueAtMs, quote.notBeforeMs));
-    this.#order.add(quote, { isUrgent: isUrgent || isProofFirst });
+    this.#order.add(quote, { isUrgent: isUrgent || isCheckFirst });
   }
 
   #rescheduleAll(): void {
     for (const quote of this.#quotes.values()) {
-      if (quote.heap !== null) {
+      if (!isBeingPolled(quote)) {
         this.#reschedule(quote);
       }
     }

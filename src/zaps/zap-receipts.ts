@@ -36,8 +36,8 @@ interface Zap extends RecordedPayment {
 
 /**
  * Creates the function that signs and stores zap receipts (NIP-57 appendix E) in the transaction that records payments. It
- * refuses receipts that a dishonest mint could use to forge zaps. The transaction has locked the recipients, and a zap
- * request is valid for one recipient only, so no other process signs receipts for them at the same time.
+ * refuses receipts that a dishonest mint could use to forge zaps. The transaction has locked the recipients, so no other
+ * process counts their receipts or uses the same zap request at the same time: a request is for one recipient only.
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   const { mintPolicy, maxReceiptsPerHour, log } = context;

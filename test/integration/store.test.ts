@@ -5,8 +5,8 @@ import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { applyQuoteChanges, type QuoteChange } from '../../src/quotes/watched-quote-store.ts';
 import {
   claimMints,
-  readWatchProcesses,
   renewProcessLease,
+  summariseWatchProcesses,
 } from '../../src/watcher/lease-store.ts';
 import { giveUpOverdueDeliveries, recordDeliveries } from '../../src/zaps/zap-receipt-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -109,7 +109,7 @@ describe('the lease of a mint', () => {
     await setLeaseEnd('dead', 3_600_000);
     await renewProcessLease(db, 'live');
     expect(await claimMints(db, 'live', MINT_URLS)).toEqual(MINT_URLS);
-    expect(await readWatchProcesses(db)).toMatchObject({ count: 1 });
+    expect(await summariseWatchProcesses(db)).toMatchObject({ count: 1 });
   });
 
   it.each([

@@ -110,6 +110,7 @@ export class QuoteSocketServer {
     if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
       throw rateLimitError('There are too many connections from this address.', retryAfterMs);
     }
+    // If addresses have no limit, `hasRoom` ignores the share.
     if (share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
       throw rateLimitError('There are too many connections.', retryAfterMs);
     }

@@ -80,7 +80,7 @@ export class QuoteSocket implements QuoteSubscriber {
   /** Sends a ping with a random payload. A pong with this payload proves that the client reads. */
   #checkHeartbeat(): void {
     if (this.#pendingPing !== null) {
-      // Wallets reconnect only after an error message, for example when a phone wakes up.
+      // A phone that was asleep did not respond. Wallets reconnect only after an error message.
       this.closeWithError('The connection was silent. Please reconnect.', POLICY_VIOLATION);
     } else if (this.#enforceSendBuffer()) {
       this.#pendingPing = randomBytes(8);

@@ -7,7 +7,7 @@ import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
 import {
   buildLnurlMetadata,
   formatLnurlText,
-  type InvoiceText,
+  type PaymentDetails,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
@@ -129,7 +129,7 @@ export const lnurlRoutes: Routes = async (app, context) => {
         ...(zapPubkey !== null && { allowsNostr: true as const, nostrPubkey: zapPubkey }),
       };
     }
-    const text = {
+    const details = {
       lnurlMetadata,
       plainText: formatLnurlText(address, descriptionTemplate),
       tag,
@@ -137,7 +137,12 @@ export const lnurlRoutes: Routes = async (app, context) => {
       ...readZapRequest(request, recipient.pubkey, amount, zapPubkey, context),
     };
     const prefixes = toAddressPrefixes(request.ip);
-    const invoice = await issueInvoice(invoices, { recipient, amountMsat: amount, prefixes, text });
+    const invoice = await issueInvoice(invoices, {
+      recipient,
+      amountMsat: amount,
+      prefixes,
+      details,
+    });
     return {
       pr: invoice.request,
       routes: [],
@@ -166,7 +171,7 @@ function readZapRequest(
   amountMsat: number,
   zapPubkey: string | null,
   { verifyEvent, clock }: HttpContext,
-): Pick<InvoiceText, 'zapRequest' | 'receiptRefusal'> {
+): Pick<PaymentDetails, 'zapRequest' | 'receiptRefusal'> {
   const [, query = ''] = /\?([^#]*)/.exec(url) ?? [];
   const parameters = query.split('&').filter((parameter) => /^nostr=./.test(parameter));
   if (parameters[0] === undefined || zapPubkey === null) {
@@ -175,6 +180,7 @@ function readZapRequest(
   if (parameters.length > 1) {
     throw new RequestError('invalid', 'The zap request must be given once.');
   }
+  // `+` may mean a space.
   const candidates = decodeQueryValueCandidates(parameters[0].slice('nostr='.length));
   const rules = { recipient, amountMsat, zapPubkey, nowSeconds: toUnixSeconds(clock()) };
   const result = validateZapRequest(candidates, rules, verifyEvent);

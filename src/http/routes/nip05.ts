@@ -13,7 +13,7 @@ const schema = {
   operationId: 'lookUpName',
   summary: 'Look up a username',
   description:
-    'A failed lookup also has status 200, so clients must inspect the body before they use it.',
+    'If the server fails, the status is also 200, so clients must inspect the body before they use it.',
   querystring: z.object({
     name: z
       .string({ error: 'must be given once' })
@@ -32,7 +32,7 @@ export const nip05Routes: Routes = async (app, { recipients, recipientRelays }) 
   app.get('/.well-known/nostr.json', { schema }, async (request) => {
     const { name } = request.query;
     const recipient = name === undefined ? null : await recipients.findByName(name);
-    if (recipient === null || recipient.name === null) {
+    if (!recipient?.name) {
       return { names: {}, relays: {} };
     }
     const relays = await recipientRelays.findWriteRelays(recipient.pubkey);

@@ -236,7 +236,7 @@ async function issueWebInvoice(
   }
   // Unlike the address of the payee, this one has no tag.
   const address = `${account}@${host}`;
-  const text = {
+  const details = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
     plainText: formatLnurlText(address, descriptionTemplate),
     tag,
@@ -245,7 +245,7 @@ async function issueWebInvoice(
     receiptRefusal: null,
   };
   const prefixes = toAddressPrefixes(request.ip);
-  const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, text };
+  const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, details };
   return (await issueInvoice(invoices, order)).verifyToken;
 }
 

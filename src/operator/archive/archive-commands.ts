@@ -62,9 +62,9 @@ export const importCommand: OperatorCommand = {
 async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<ArchiveRowCounts> {
   await disableTimeouts(tx);
   const columnsOf = await loadArchiveColumns(tx);
-  const rows = await countArchiveRows(tx);
+  const rowCounts = await countArchiveRows(tx);
   const made_at = formatTime(nowMs);
-  const header: ArchiveHeader = { archive: 'nutpost', nutpost: VERSION, made_at, rows };
+  const header: ArchiveHeader = { archive: 'nutpost', nutpost: VERSION, made_at, rows: rowCounts };
   await io.write(`${JSON.stringify(header)}\n`);
   let exportedCount = 0;
   for (const table of ARCHIVE_TABLES) {
@@ -135,10 +135,11 @@ async function insertRows(
   }
 }
 
-function createLineError(lineNumber: number, problem: string, { nutpost }: ArchiveHeader) {
-  const hint = `\nnutpost ${nutpost} wrote this archive: import it with that version, then upgrade.`;
+function createLineError(lineNumber: number, problem: string, header: ArchiveHeader) {
+  const writerVersion = header.nutpost;
+  const hint = `\nnutpost ${writerVersion} wrote this archive: import it with that version, then upgrade.`;
   return new OperatorError(
-    `Nothing was imported. Line ${lineNumber}: ${problem}.${nutpost === VERSION ? '' : hint}`,
+    `Nothing was imported. Line ${lineNumber}: ${problem}.${writerVersion === VERSION ? '' : hint}`,
   );
 }
 

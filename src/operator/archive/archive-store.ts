@@ -153,6 +153,7 @@ export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   }
   for (const table of ['quotes', 'quote_events']) {
     await sql`
+      -- Of an empty table there is no row, so its sequence stays.
       select setval(${`${table}_id_seq`}, max(id))
       from ${sql.table(table)} having max(id) is not null
     `.execute(tx);

@@ -23,9 +23,9 @@ import { findStartFailure } from './check-settings.ts';
 import {
   type PostgresReport,
   readPostgres,
-  readSchema,
+  readSchemaAndService,
   readSqlite,
-  type SchemaReport,
+  type SchemaAndService,
   type ServiceState,
   writeToWal,
 } from './doctor-store.ts';
@@ -87,7 +87,7 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
 }
 
 async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
-  const schema = await readSchema(db);
+  const schema = await readSchemaAndService(db);
   const { serviceState } = schema;
   const findings = [...checkSchema(schema)];
   if (serviceState !== null) {
@@ -301,7 +301,7 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
       );
 }
 
-function* checkSchema({ missing, unknown, serviceState }: SchemaReport): Generator<Finding> {
+function* checkSchema({ missing, unknown, serviceState }: SchemaAndService): Generator<Finding> {
   if (unknown.length > 0) {
     yield problem(
       'database.migrations',

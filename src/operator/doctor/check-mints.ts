@@ -121,8 +121,10 @@ function* checkDefaultMint(
 }
 
 /**
- * Checks the mints among `watchedMints`, the most important first, that users chose. Any user can choose a mint that
- * does not respond, so that is only a warning.
+ * Checks those of `watchedMints` that users chose. Any user can choose a mint that does not respond, so that is only a
+ * warning.
+ *
+ * @param watchedMints the most important first
  */
 export async function checkUserMints(
   mintPolicy: MintPolicy,

@@ -4,7 +4,7 @@ import { diff } from 'node:util';
 import type { Config } from '../../config.ts';
 import { readGeneratedSecret } from '../../database/data-dir.ts';
 import { OperatorError } from '../../errors.ts';
-// biome-ignore lint/style/noRestrictedImports: the service does not start with a logo that this function rejects
+// biome-ignore lint/style/noRestrictedImports: at start, the service reads the logo with this function, too
 import { loadBranding } from '../../http/web/branding.ts';
 import { type Finding, ok, problem, warning } from './finding.ts';
 

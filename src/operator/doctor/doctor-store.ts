@@ -22,11 +22,11 @@ export interface PostgresReport {
   usedConnections: number;
 }
 
-export type SchemaReport = Awaited<ReturnType<typeof readSchema>>;
+export type SchemaAndService = Awaited<ReturnType<typeof readSchemaAndService>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
 /** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if the tables are up to date. */
-export async function readSchema(db: Db) {
+export async function readSchemaAndService(db: Db) {
   const { missing, unknown } = await compareMigrations(db);
   const isCurrent = missing.length === 0 && unknown.length === 0;
   return { missing, unknown, serviceState: isCurrent ? await readServiceState(db) : null };

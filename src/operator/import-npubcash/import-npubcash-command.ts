@@ -37,6 +37,7 @@ export const importNpubcashCommand: OperatorCommand = {
       await importUsers(run, source);
       await importQuotes(run, source);
       if (!isDryRun) {
+        // The message has no content: all processes look for new quotes of all mints.
         await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
       }
       const proofs = await source.readProofTotals();

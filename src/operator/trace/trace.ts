@@ -104,11 +104,11 @@ async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext
   const user = await findUserByPubkey(db, pubkey);
   const { paymentCount } = await countPayments(db, pubkey);
   const payments = await searchQuotes(db, pubkey, 'paid', filter, limit + 1);
-  const unpaidQuotes = await searchQuotes(db, pubkey, 'unpaid', filter, limit + 1);
-  // A search also lists the quotes that can no longer be paid.
-  const openQuotes =
-    filter === null ? unpaidQuotes.filter((quote) => quote.watchUntilMs !== null) : unpaidQuotes;
-  if (user === null && paymentCount === 0 && openQuotes.length === 0) {
+  const unpaid = await searchQuotes(db, pubkey, 'unpaid', filter, limit + 1);
+  // With a filter, quotes that can no longer be paid are listed, too.
+  const listedUnpaid =
+    filter === null ? unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null) : unpaid;
+  if (user === null && paymentCount === 0 && listedUnpaid.length === 0) {
     return null;
   }
   const redactListed = (quotes: readonly TracedQuote[]) =>
@@ -120,8 +120,8 @@ async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext
     name: user?.name ?? null,
     payments: redactListed(payments),
     paymentCount,
-    openQuotes: redactListed(openQuotes),
-    hasMoreOpenQuotes: openQuotes.length > limit,
+    openQuotes: redactListed(listedUnpaid),
+    hasMoreOpenQuotes: listedUnpaid.length > limit,
     search: filter && { ...filter, hasMorePayments: payments.length > limit },
   };
 }

@@ -179,7 +179,7 @@ function decodeV3(bytes: Uint8Array) {
   return { mints, unit: content.unit ?? 'sat', proofs };
 }
 
-/** Decodes the token in its binary form, which begins with `crawB`: for others, cashu-ts needs the mint's keysets. */
+/** Passes the token in its binary form, which begins with `crawB`. From text, cashu-ts decodes only with the mint's keysets. */
 function decodeV4(bytes: Buffer) {
   const token = getDecodedTokenBinary(Buffer.concat([Buffer.from('crawB'), bytes]));
   const { mint, unit } = contentV4Schema.parse(token);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { chooseInvoiceDescription, type InvoiceText } from '../../../src/quotes/lnurl-pay.ts';
+import { chooseInvoiceDescription, type PaymentDetails } from '../../../src/quotes/lnurl-pay.ts';
 
 const SUPPORTS_BOTH = { supportsDescription: true, supportsDescriptionHash: true };
 const SUPPORTS_DESCRIPTION = { supportsDescription: true, supportsDescriptionHash: false };
@@ -10,7 +10,7 @@ const SUPPORTS_NEITHER = { supportsDescription: false, supportsDescriptionHash: 
 /** The maximum in a BOLT 11 invoice. */
 const MAX_DESCRIPTION_BYTES = 639;
 
-const INVOICE_TEXT: InvoiceText = {
+const PAYMENT_DETAILS: PaymentDetails = {
   lnurlMetadata: '[["text/plain","Payment to älice@post.example"]]',
   plainText: 'Payment to älice@post.example',
   tag: null,
@@ -20,22 +20,22 @@ const INVOICE_TEXT: InvoiceText = {
 };
 const ZAP_REQUEST = '{"kind":9734,  "content":"🥜"}';
 
-const HASH_OF_METADATA = { descriptionHash: sha256Hex(INVOICE_TEXT.lnurlMetadata) };
+const HASH_OF_METADATA = { descriptionHash: sha256Hex(PAYMENT_DETAILS.lnurlMetadata) };
 const WITH_ZAP = { zapRequest: ZAP_REQUEST };
 
 // test/acceptance/lnurl-comments.test.ts covers the invoices that payers receive.
-it.each<[typeof SUPPORTS_BOTH, Partial<InvoiceText>, object]>([
+it.each<[typeof SUPPORTS_BOTH, Partial<PaymentDetails>, object]>([
   [SUPPORTS_BOTH, {}, HASH_OF_METADATA],
   [SUPPORTS_BOTH, { ...WITH_ZAP, comment: 'For tea' }, { descriptionHash: sha256Hex(ZAP_REQUEST) }],
-  [SUPPORTS_DESCRIPTION, {}, { description: INVOICE_TEXT.plainText }],
+  [SUPPORTS_DESCRIPTION, {}, { description: PAYMENT_DETAILS.plainText }],
   [SUPPORTS_DESCRIPTION, { comment: 'For tea' }, { description: 'For tea' }],
-  [SUPPORTS_DESCRIPTION, WITH_ZAP, { description: INVOICE_TEXT.plainText }],
+  [SUPPORTS_DESCRIPTION, WITH_ZAP, { description: PAYMENT_DETAILS.plainText }],
   [SUPPORTS_DESCRIPTION, { ...WITH_ZAP, comment: 'gm' }, { description: 'gm' }],
   [SUPPORTS_NEITHER, { ...WITH_ZAP, comment: 'For tea' }, {}],
 ])(
   'chooses the description for a mint with %j and an invoice with %j',
   (mint, changes, expected) => {
-    expect(chooseInvoiceDescription(mint, { ...INVOICE_TEXT, ...changes })).toEqual(expected);
+    expect(chooseInvoiceDescription(mint, { ...PAYMENT_DETAILS, ...changes })).toEqual(expected);
   },
 );
 
@@ -46,11 +46,11 @@ it.each([
     'one two three four five',
   ],
   ['a comment with control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
-  ['an empty comment', '', INVOICE_TEXT.plainText],
-  ['a comment of zero-width characters', '\u200b\u2060\ufeff\u3164', INVOICE_TEXT.plainText],
+  ['an empty comment', '', PAYMENT_DETAILS.plainText],
+  ['a comment of zero-width characters', '\u200b\u2060\ufeff\u3164', PAYMENT_DETAILS.plainText],
   ['too many letters', 'x'.repeat(MAX_DESCRIPTION_BYTES + 1), 'x'.repeat(MAX_DESCRIPTION_BYTES)],
   ['a last character that does not fit', `${'x'.repeat(638)}e\u0301`, 'x'.repeat(638)],
-  ['a single character that is too long', `e${'\u0301'.repeat(1_000)}`, INVOICE_TEXT.plainText],
+  ['a single character that is too long', `e${'\u0301'.repeat(1_000)}`, PAYMENT_DETAILS.plainText],
 ])('returns one line of at most 639 bytes for %s', (_case, comment, expected) => {
   expect(describeComment(comment)).toBe(expected);
 });
@@ -76,7 +76,8 @@ it('returns one well-formed line of at most 639 bytes for any comment', () => {
 });
 
 function describeComment(comment: string): string | undefined {
-  return chooseInvoiceDescription(SUPPORTS_DESCRIPTION, { ...INVOICE_TEXT, comment }).description;
+  return chooseInvoiceDescription(SUPPORTS_DESCRIPTION, { ...PAYMENT_DETAILS, comment })
+    .description;
 }
 
 function sha256Hex(text: string): string {

@@ -52,7 +52,7 @@ async function pause(durationMs: number): Promise<void> {
   const listening = new AbortController();
   await new Promise<void>((resolve) => {
     const onVisibilityChange = () => document.hidden || resolve();
-    document.addEventListener('visibilitychange', onVisibilityChange, listening);
+    document.addEventListener('visibilitychange', onVisibilityChange, { signal: listening.signal });
     setTimeout(resolve, durationMs);
   });
   listening.abort();

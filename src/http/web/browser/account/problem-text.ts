@@ -39,6 +39,7 @@ const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: string } = {
   payment_required:
     ' The name was not bought. Paste another token that pays the request. If this token is still unspent, you can ' +
     'take it back into your wallet.',
+  // An earlier token has already begun this purchase.
   token_not_used:
     ' Take it back into your wallet. Then paste the first token again, which is not spent twice, and press “Buy”.',
 };

@@ -27,7 +27,7 @@ export async function waitForSigner<Response>(
   const timeoutOrAbort = new Promise<never>((_resolve, reject) => {
     const message = `${signerName} did not respond within ${timeoutMs / 60_000} minutes.`;
     timer = setTimeout(() => reject(new SignerError(message)), timeoutMs);
-    signal.addEventListener('abort', () => reject(signal.reason), listening);
+    signal.addEventListener('abort', () => reject(signal.reason), { signal: listening.signal });
   });
   try {
     signal.throwIfAborted();
