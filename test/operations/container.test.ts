@@ -139,7 +139,7 @@ describe('compose file', () => {
       });
       expect(service['privileged'], name).toBeUndefined();
     }
-    expect(services.nutpost).toMatchObject({ read_only: true, stop_grace_period: '15s' });
+    expect(services.nutpost).toMatchObject({ read_only: true, stop_grace_period: '20s' });
     expect(services.nutpost['cap_add']).toBeUndefined();
   });
 

@@ -128,8 +128,8 @@ describe('pods', () => {
   });
 
   it('get enough time to stop, and stop only when another pod is ready', () => {
-    // The service stops within 10 s (docs/operations/monitoring.md).
-    expect(pod?.terminationGracePeriodSeconds).toBeGreaterThan(10);
+    // The service exits within 15 s (docs/operations/monitoring.md).
+    expect(pod?.terminationGracePeriodSeconds).toBeGreaterThan(15);
     const { periodSeconds = 0, failureThreshold = 0 } = container?.readinessProbe ?? {};
     expect(Number(settings['STOP_DELAY_SECONDS'])).toBeGreaterThan(
       periodSeconds * failureThreshold,
