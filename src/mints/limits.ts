@@ -48,7 +48,7 @@ export const RATE_LIMITER_TIMING = {
   windowMs: 61_000,
   /** After the first 429 without `Retry-After`. Twice as long after the second. */
   shortPauseMs: 2_000,
-  /** The shortest pause at a mint that keeps refusing. It prevents more than a few 429s a minute. */
+  /** The shortest pause without `Retry-After` at a mint that keeps refusing. It prevents more than a few 429s a minute. */
   minWindowPauseMs: 20_000,
   backoff: { initialMs: 1_000, maxMs: 10_000 },
   /** How long a payer's request waits. Wallets give up after 10 s or more. */
@@ -66,7 +66,10 @@ export const MAX_CACHED_MINTS = 5_000;
 /** Clients that wait for a route of a mint. One address group may have half of the places, two a third each. */
 export const MAX_WAITING_CLIENTS = 512;
 
-/** Unpaid quotes that a process watches, about 400 MB. Paid quotes do not count, because a payment costs money. */
+/**
+ * Unpaid quotes that a process watches, about 400 MB. Then the operator's mints issue no more invoices. Paid quotes do not
+ * count, because a payment costs money.
+ */
 export const MAX_UNPAID_QUOTES = 500_000;
 
 /** Watched quotes at the mints of one site that users chose. About 4,000 active users of a mint cause that many. */

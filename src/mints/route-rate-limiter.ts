@@ -76,7 +76,7 @@ export class RouteRateLimiter {
     return this.#accepted;
   }
 
-  /** Call this for each client. If its address group is new, the route counts as shared for the next five minutes. */
+  /** Call this for each client. After clients of two address groups, the route counts as shared for five minutes. */
   recordClient(nowMs: number, addressGroup: AddressGroup): void {
     const last = this.#lastAddressGroup;
     this.#lastAddressGroup = addressGroup ?? last;

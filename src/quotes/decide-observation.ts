@@ -15,7 +15,7 @@ export type ObservationSource = 'socket' | 'poll';
 
 export interface SourcedObservation extends QuoteObservation {
   source: ObservationSource;
-  /** Whether the service stops watching the quote if this observation does not change its state. */
+  /** Whether the service stops watching the quote if the mint reports no change. */
   shouldEndWatch?: boolean;
 }
 

@@ -8,8 +8,8 @@ import type { OutputPlan } from '../mints/ecash.ts';
 import { PURCHASE_LEASE_MS } from './limits.ts';
 
 // The journal of username purchases. A run is one attempt to complete an open purchase. It needs the purchase's lease,
-// so that only one run at a time works on a purchase. The functions that change an open purchase do nothing and return
-// false if the run has lost the lease.
+// so that only one run at a time works on a purchase. The functions that change an open purchase do nothing if the run has
+// lost the lease.
 
 export interface OpenPurchase {
   id: string;

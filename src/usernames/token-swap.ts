@@ -111,7 +111,7 @@ async function confirmRejection(
   swap: Swap,
   reason: SwapRejectionReason,
 ): Promise<SwapResult> {
-  // No check is needed: the mint never signs an invalid input, and the caller repeats a swap whose plan is outdated.
+  // No check is needed: the mint never signs an invalid input, and the caller repeats a swap with an outdated plan once.
   if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
     return { outcome: 'rejected', reason };
   }
