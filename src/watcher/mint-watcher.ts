@@ -42,7 +42,7 @@ export class MintWatcher {
   storedHealth: MintHealth | null = null;
   readonly #recordingSlots: SiteSemaphore;
   readonly #maxRecordBatchSize: number;
-  /** If false, the mint shares a limited number of polls with others ({@link PollTurns}). */
+  /** If false, the mint shares a limited number of polls with others (`PollTurns`). */
   readonly #isOperatorMint: boolean;
   readonly quotes: WatchedQuotes;
   readonly #poller: QuotePoller;
