@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import { createSecretKey, hash } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
 
 const LIFETIME_SECONDS = 30 * 60;
@@ -11,14 +11,14 @@ const CLOCK_SKEW_SECONDS = 60;
 
 /** Issues and verifies JWTs. Accepts only HS256, whatever the header of a token contains. */
 export class JwtIssuer {
-  readonly #secret: Uint8Array;
-  readonly #verificationSecrets: readonly Uint8Array[];
+  readonly #key: CryptoKey;
+  readonly #verificationKeys: readonly CryptoKey[];
 
   /** @param previousSecret verifies tokens that were issued before the operator replaced the secret; null if unset */
   constructor(secret: string, previousSecret: string | null) {
-    this.#secret = Buffer.from(secret);
-    this.#verificationSecrets =
-      previousSecret === null ? [this.#secret] : [this.#secret, Buffer.from(previousSecret)];
+    this.#key = importKey(secret);
+    this.#verificationKeys =
+      previousSecret === null ? [this.#key] : [this.#key, importKey(previousSecret)];
   }
 
   async issue(pubkey: string, userAgent: string | undefined, nowSeconds: number): Promise<string> {
@@ -28,7 +28,7 @@ export class JwtIssuer {
       .setIssuer(ISSUER)
       .setIssuedAt(nowSeconds)
       .setExpirationTime(nowSeconds + LIFETIME_SECONDS)
-      .sign(this.#secret);
+      .sign(this.#key);
   }
 
   /** Returns the public key of the user (hex), or null if the token is not valid for this User-Agent. */
@@ -37,9 +37,9 @@ export class JwtIssuer {
     userAgent: string | undefined,
     nowSeconds: number,
   ): Promise<string | null> {
-    for (const secret of this.#verificationSecrets) {
+    for (const key of this.#verificationKeys) {
       try {
-        const { payload } = await jwtVerify(token, secret, {
+        const { payload } = await jwtVerify(token, key, {
           algorithms: [ALGORITHM],
           issuer: ISSUER,
           requiredClaims: ['sub', 'ua', 'iat', 'exp'],
@@ -59,6 +59,14 @@ export class JwtIssuer {
     }
     return null;
   }
+}
+
+/** With the secret itself, jose would import it for each token. */
+function importKey(secret: string): CryptoKey {
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' };
+  const key = createSecretKey(secret, 'utf8').toCryptoKey(algorithm, false, ['sign', 'verify']);
+  // The types of the browser and of Node list different usages.
+  return key as CryptoKey;
 }
 
 function hashUserAgent(userAgent = ''): string {
