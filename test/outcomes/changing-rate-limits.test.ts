@@ -31,7 +31,7 @@ const TEST_TIMEOUT_MS = 180_000;
 
 const environment = useTestEnvironment({ env: TRUST_PROXY_ENV, overrides: time.serviceOverrides });
 
-describe('a mint that sends Retry-After', () => {
+describe.concurrent('a mint that sends Retry-After', () => {
   /** In real seconds, because the service reads the header as real time. */
   const RETRY_AFTER_SECONDS = 4;
   const COOLDOWN_SECONDS = time.toSeconds(RETRY_AFTER_SECONDS * 1_000);
@@ -69,7 +69,7 @@ describe('a mint that sends Retry-After', () => {
   );
 });
 
-describe('a mint that changes its rate limit', () => {
+describe.concurrent('a mint that changes its rate limit', () => {
   const LIMITED_MINUTES = 4;
   const ADAPTING_MINUTES = 5;
   const MEASURED_MINUTES = 2;
@@ -116,7 +116,7 @@ describe('a mint that changes its rate limit', () => {
   }
 });
 
-describe('a mint that is down for 10 minutes', () => {
+describe.concurrent('a mint that is down for 10 minutes', () => {
   const DOWN_MINUTES = 10;
   const RECOVERY_SECONDS = 15;
 

@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
 import type { SentResponse } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -23,7 +23,7 @@ const TEST_TIMEOUT_MS = 180_000;
 const OPTIONS = { env: TRUST_PROXY_ENV, overrides: time.serviceOverrides };
 const environment = useTestEnvironment(OPTIONS);
 
-describe('a mint that allows 20 requests per minute in a sliding window', () => {
+describe.concurrent('a mint that allows 20 requests per minute in a sliding window', () => {
   it.concurrent.each([
     { payersPerMinute: 60, addressCount: 12 },
     { payersPerMinute: 30, addressCount: 12 },
@@ -44,7 +44,7 @@ describe('a mint that allows 20 requests per minute in a sliding window', () => 
 });
 
 // In an elastic window, every request restarts the minute.
-describe('a mint that allows 20 requests per minute in an elastic window', () => {
+describe.concurrent('a mint that allows 20 requests per minute in an elastic window', () => {
   it.concurrent.each([
     { payersPerMinute: 60, addressCount: 12 },
     { payersPerMinute: 60, addressCount: 1 },
@@ -64,9 +64,10 @@ describe('a mint that allows 20 requests per minute in an elastic window', () =>
   );
 });
 
-it.concurrent.each(['sliding', 'elastic'] as const)(
-  'creates 6 invoices per minute with two processes at a mint that allows 20 in a %s window',
-  async (windowKind) => {
+it.concurrent.for(['sliding', 'elastic'] as const)(
+  'creates 6 invoices per minute with two processes if a mint allows 20 in a %s window',
+  { timeout: TEST_TIMEOUT_MS },
+  async (windowKind, { onTestFinished }) => {
     // The rate limiter shares nothing between processes, so they do not need the same database.
     const second = await createTestEnvironment(OPTIONS);
     onTestFinished(() => second.close());
@@ -75,7 +76,6 @@ it.concurrent.each(['sliding', 'elastic'] as const)(
     const { invoicesPerMinute } = await measureInvoices(rateLimit, load, 0);
     expect(invoicesPerMinute).toBeGreaterThanOrEqual(6);
   },
-  TEST_TIMEOUT_MS,
 );
 
 async function measureInvoices(
