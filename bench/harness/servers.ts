@@ -28,7 +28,11 @@ const UNREACHED_LIMITS = {
  *
  * @param mintUrl the default mint
  */
-export function startNutpost(mintUrl: string, database: ServiceDatabase): Promise<Server> {
+export function startNutpost(
+  mintUrl: string,
+  database: ServiceDatabase,
+  env: Record<string, string> = {},
+): Promise<Server> {
   return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
     // As in `npm start`.
     nodeOptions: ['--max-semi-space-size=16'],
@@ -41,6 +45,7 @@ export function startNutpost(mintUrl: string, database: ServiceDatabase): Promis
       ALLOW_PRIVATE_NETWORKS: 'true',
       JWT_SECRET,
       ...UNREACHED_LIMITS,
+      ...env,
     },
   });
 }
