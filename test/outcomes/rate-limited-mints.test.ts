@@ -65,7 +65,7 @@ describe.concurrent('a mint that allows 20 requests per minute in an elastic win
 });
 
 it.concurrent.for(['sliding', 'elastic'] as const)(
-  'creates 6 invoices per minute with two processes if a mint allows 20 in a %s window',
+  'creates 6 invoices per minute with two processes if a mint allows 20 (window: %s)',
   { timeout: TEST_TIMEOUT_MS },
   async (windowKind, { onTestFinished }) => {
     // The rate limiter shares nothing between processes, so they do not need the same database.
