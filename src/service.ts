@@ -13,6 +13,7 @@ import { createHttp } from './http/app.ts';
 import { JwtIssuer } from './http/jwt.ts';
 import { CLIENT_DEADLINE_MS } from './http/limits.ts';
 import { PublicOrigins } from './http/public-origins.ts';
+import { listen } from './http/server.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
@@ -21,7 +22,7 @@ import { startMetricsServer } from './metrics/metrics-server.ts';
 import type { RateLimiterTiming } from './mints/limits.ts';
 import { MintPolicy } from './mints/mint-policy.ts';
 import { createMintsModule } from './mints/mints-module.ts';
-import { createEgress } from './net/egress.ts';
+import { createEgress, type Egress } from './net/egress.ts';
 import type { FetchLimits } from './net/limits.ts';
 import {
   decodeQuoteAnnouncements,
@@ -62,6 +63,10 @@ export interface ServiceOverrides {
   log?: Logger;
   /** The service does not close this database when it stops. */
   database?: Database;
+  /** Replaces the network, and so has no `fetchLimits`. */
+  egress?: Egress;
+  /** Makes the app reachable in another way than on a port, and returns its URL. */
+  listen?: (app: Awaited<ReturnType<typeof createHttp>>['app']) => Promise<string>;
   socketTiming?: QuoteSocketTiming;
   pollIntervalMs?: number;
   scanIntervalMs?: number;
@@ -78,7 +83,7 @@ async function start(parts: ServiceParts) {
   started.notifications = await subscribeToNotifications(parts);
   // Schedules the updates of payments that were recorded before this start, but are listed later (ADR 40).
   await quotes.updateSender.replayMissed(clock());
-  const url = await http.listen(config.host, config.port);
+  const url = await parts.listen(http.app);
   publicOrigins.setListeningPort(Number(new URL(url).port));
   await watcher.start();
   parts.zaps.receiptDispatcher.start();
@@ -203,19 +208,21 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
   let untrustedProxy: string | null = null;
   const getUntrustedProxy = () => untrustedProxy;
 
-  const egress = createEgress({
-    monotonicMs,
-    allowPrivateNetworks,
-    operatorUrls: [...mintPolicy.operatorMints, ...config.zaps.relays],
-    fetchLimits: overrides.fetchLimits,
-    onNetworkThreadStopped: ({ error, ...details }) => {
-      metrics?.recordNetworkThreadStop();
-      log.warn(
-        { event: 'network_thread_stopped', ...details, err: error },
-        'replacing the network thread, which was blocked or died',
-      );
-    },
-  });
+  const egress =
+    overrides.egress ??
+    createEgress({
+      monotonicMs,
+      allowPrivateNetworks,
+      operatorUrls: [...mintPolicy.operatorMints, ...config.zaps.relays],
+      fetchLimits: overrides.fetchLimits,
+      onNetworkThreadStopped: ({ error, ...details }) => {
+        metrics?.recordNetworkThreadStop();
+        log.warn(
+          { event: 'network_thread_stopped', ...details, err: error },
+          'replacing the network thread, which was blocked or died',
+        );
+      },
+    });
   const mints = createMintsModule({
     ...shared,
     policy: mintPolicy,
@@ -338,6 +345,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     readiness,
     publicOrigins,
     http,
+    listen: overrides.listen ?? ((app) => listen(app, config.host, config.port)),
     started,
   };
 }

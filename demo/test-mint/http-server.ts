@@ -71,7 +71,8 @@ async function handleRequest(
   state.onResponse?.({ route, status: result.status, receivedAtMs, sentAtMs: performance.now() });
 }
 
-async function executeRoute(
+/** @param fault may be one that rejects the request */
+export async function executeRoute(
   state: TestMintState,
   route: Route,
   id: string,
@@ -119,7 +120,10 @@ function send(response: ServerResponse, { status, headers, body }: HttpResponse)
 }
 
 /** Returns the route of a request, and the last segment of its path as `id`. */
-function findRoute({ method, url }: IncomingMessage): { route: Route | undefined; id: string } {
+export function findRoute({ method, url }: Pick<IncomingMessage, 'method' | 'url'>): {
+  route: Route | undefined;
+  id: string;
+} {
   const name = `${method} ${url}`;
   const lastSlash = name.lastIndexOf('/');
   const pattern = `${name.slice(0, lastSlash)}/:id`;

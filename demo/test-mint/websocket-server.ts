@@ -1,6 +1,6 @@
-import type { IncomingMessage, Server } from 'node:http';
+import { type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type WebSocket, WebSocketServer } from 'ws';
+import { WebSocketServer } from 'ws';
 import { MESSAGE_FAULTS } from './chaos.ts';
 import type { TestMintQuote } from './quotes.ts';
 import { quoteResponse } from './responses.ts';
@@ -12,8 +12,16 @@ const MAX_FILTERS = 1000;
 /** cdk's limit on subscriptions per connection. */
 const MAX_SUBSCRIPTIONS = 100;
 
+/** What the mint needs of a WebSocket. */
+export interface MintSocket {
+  send(text: string): void;
+  terminate(): void;
+  on(event: 'message', listener: (data: unknown) => void): unknown;
+  on(event: 'close' | 'error', listener: () => void): unknown;
+}
+
 interface Connection {
-  socket: WebSocket;
+  socket: MintSocket;
   /** By subscription id. */
   subscriptions: Map<string, { quoteIds: ReadonlySet<string>; confirmedAtMs: number }>;
   filterCount: number;
@@ -31,9 +39,12 @@ export class TestMintWebSocketServer {
   readonly #webSocketServer = new WebSocketServer({ noServer: true });
   readonly #connections = new Set<Connection>();
 
-  constructor(state: TestMintState, httpServer: Server) {
+  /** @param httpServer null: `accept` gets all connections */
+  constructor(state: TestMintState, httpServer: Server | null) {
     this.#state = state;
-    httpServer.on('upgrade', (request, socket, head) => this.#handleUpgrade(request, socket, head));
+    httpServer?.on('upgrade', (request, socket, head) =>
+      this.#handleUpgrade(request, socket, head),
+    );
     state.quotes.onStateChange((quote) => this.#publishQuote(quote));
   }
 
@@ -55,34 +66,43 @@ export class TestMintWebSocketServer {
   }
 
   #handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const { switches, chaos, requestCounts } = this.#state;
-    requestCounts['GET /v1/ws'] += 1;
     socket.on('error', () => socket.destroy());
-    if (switches.isUnresponsive) {
+    const status = request.url === '/v1/ws' ? this.checkHandshake() : 404;
+    if (this.#state.switches.isUnresponsive) {
       return;
     }
-    if (chaos.shouldInject('rejectedUpgrade')) {
-      rejectUpgrade(socket, '503 Service Unavailable');
-    } else if (request.url !== '/v1/ws' || !switches.hasWebSocket) {
-      rejectUpgrade(socket, '404 Not Found');
-    } else if (!this.#isWithinRateLimit()) {
-      rejectUpgrade(socket, '500 Internal Server Error');
-    } else {
-      this.#webSocketServer.handleUpgrade(request, socket, head, (webSocket) =>
-        this.#acceptConnection(webSocket),
+    if (status !== null) {
+      socket.end(
+        `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
       );
+      return;
     }
+    this.#webSocketServer.handleUpgrade(request, socket, head, (webSocket) =>
+      this.accept(webSocket),
+    );
   }
 
-  #acceptConnection(socket: WebSocket): void {
+  /** Counts a handshake. Returns the status that rejects it; null: it is accepted. */
+  checkHandshake(): number | null {
+    const { switches, chaos, requestCounts } = this.#state;
+    requestCounts['GET /v1/ws'] += 1;
+    if (chaos.shouldInject('rejectedUpgrade')) {
+      return 503;
+    }
+    if (!switches.hasWebSocket) {
+      return 404;
+    }
+    return this.#isWithinRateLimit() ? null : 500;
+  }
+
+  accept(socket: MintSocket): void {
     const connection: Connection = { socket, subscriptions: new Map(), filterCount: 0 };
     this.#connections.add(connection);
-    socket
-      .on('close', () => this.#connections.delete(connection))
-      .on('error', () => socket.terminate())
-      .on('message', (data) =>
-        this.#handleMessage(connection, JSON.parse(String(data)) as JsonRpcRequest),
-      );
+    socket.on('close', () => this.#connections.delete(connection));
+    socket.on('error', () => socket.terminate());
+    socket.on('message', (data) =>
+      this.#handleMessage(connection, JSON.parse(String(data)) as JsonRpcRequest),
+    );
   }
 
   #handleMessage(connection: Connection, request: JsonRpcRequest): void {
@@ -170,8 +190,4 @@ export class TestMintWebSocketServer {
   #isWithinRateLimit(): boolean {
     return this.#state.rateLimiter.countRequest('GET /v1/ws') === null;
   }
-}
-
-function rejectUpgrade(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }

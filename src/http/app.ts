@@ -11,7 +11,7 @@ import { docsRoutes } from './routes/docs.ts';
 import { healthRoutes } from './routes/health.ts';
 import { lnurlRoutes } from './routes/lnurl.ts';
 import { nip05Routes } from './routes/nip05.ts';
-import { close, createServer, listen } from './server.ts';
+import { close, createServer } from './server.ts';
 import { sendErrorPage } from './web/error-page.ts';
 import { loadWebPages, type WebSettings, webRoutes } from './web/web-routes.ts';
 
@@ -74,8 +74,8 @@ export async function createHttp(context: HttpContext, settings: HttpSettings) {
   }
 
   return {
+    app,
     quoteSockets,
-    listen: (host: string, port: number) => listen(app, host, port),
     close: async () => {
       quoteSockets.closeAll();
       await close(app);

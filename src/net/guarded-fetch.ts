@@ -14,7 +14,9 @@ export interface GuardedRequest {
 interface GuardedFetchOptions extends ConnectionPolicy {
   /** Have their own slots, which requests to other hosts cannot use up. */
   operatorOrigins?: readonly string[];
-  /** Sends the requests to other hosts. By default, this thread sends all requests. */
+  /** Sends the requests to these origins. By default, an {@link HttpClient} of this thread. */
+  operatorClient?: HttpSender;
+  /** Sends the requests to other hosts. By default, the same client. */
   otherClient?: HttpSender;
   limits?: FetchLimits;
 }
@@ -31,7 +33,7 @@ export class GuardedFetch {
     const { operatorOrigins = [], limits = FETCH_LIMITS, allowPrivateNetworks } = options;
     this.#operatorOrigins = operatorOrigins;
     this.#limits = limits;
-    this.#operatorClient = new HttpClient(options, limits);
+    this.#operatorClient = options.operatorClient ?? new HttpClient(options, limits);
     this.#otherClient = options.otherClient ?? this.#operatorClient;
     this.#slots = new SiteSemaphore({
       max: limits.maxInFlight,

@@ -1,0 +1,82 @@
+import type { Random } from './random.ts';
+
+/** All kinds of faults. Each seed switches on some of them, with rates of its own. */
+export const FAULT_KINDS = [
+  // The database.
+  'slow database',
+  'failed commit',
+  'lost answer to a commit',
+  'ambiguous commit',
+  'database gone',
+  'database read-only',
+  'disk full',
+  'lost notifications',
+  'late notifications',
+  'repeated notifications',
+  // The processes of the service.
+  'killed processes',
+  'power cuts',
+  'restarts',
+  'clock steps',
+  'clock drift',
+  // The network between processes and mints, relays and clients.
+  'lost requests',
+  'lost answers',
+  'late requests',
+  'repeated requests',
+  'broken sockets',
+  'silent sockets',
+  'refused sockets',
+] as const;
+
+/** With these, a write may fail although a read works. */
+export const DATABASE_FAULTS: readonly FaultKind[] = [
+  'failed commit',
+  'lost answer to a commit',
+  'database gone',
+  'database read-only',
+  'disk full',
+  'power cuts',
+];
+
+export type FaultKind = (typeof FAULT_KINDS)[number] | (string & {});
+
+/** Which faults happen. They stop at a certain time, so that the referee can check that everything recovers. */
+export class FaultPlan {
+  readonly #random: Random;
+  readonly #factors = new Map<FaultKind, number>();
+  isOver = false;
+  readonly counts = new Map<FaultKind, number>();
+
+  /** @param without kinds that are switched off, to find out which a failure needs */
+  constructor(random: Random, kinds: readonly FaultKind[], without: ReadonlySet<FaultKind>) {
+    this.#random = random;
+    // Some seeds have few kinds of faults and others many: a fault can hide another.
+    const share = random.pick([0, 0.1, 0.25, 0.5, 0.8]);
+    for (const kind of kinds) {
+      const isOn = random.chance(share);
+      const factor = random.pick([0.2, 1, 1, 5]);
+      if (isOn && !without.has(kind)) {
+        this.#factors.set(kind, factor);
+      }
+    }
+  }
+
+  get kinds(): FaultKind[] {
+    return [...this.#factors.keys()];
+  }
+
+  has(kind: FaultKind): boolean {
+    return this.#factors.has(kind);
+  }
+
+  /** Decides whether a fault happens now. @param rate its usual probability */
+  choose(kind: FaultKind, rate: number): boolean {
+    const factor = this.#factors.get(kind);
+    if (factor === undefined || this.isOver || !this.#random.chance(Math.min(rate * factor, 0.9))) {
+      return false;
+    }
+    this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
+    return true;
+  }
+}

@@ -1,0 +1,156 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+// Taken before `virtual-platform.ts` replaces them.
+const realSetImmediate = setImmediate;
+
+/** Whoever acts in the simulation: a process of the service, a mint, a wallet. A restarted process is a new actor. */
+export class Actor {
+  readonly name: string;
+  isAlive = true;
+  /** Called at its death, once. */
+  readonly #onDeath = new Set<() => void>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** @returns a function that removes the callback */
+  onDeath(clean: () => void): () => void {
+    this.#onDeath.add(clean);
+    return () => this.#onDeath.delete(clean);
+  }
+
+  /** From now on, none of its code runs: all that it waits for never happens. */
+  die(): void {
+    this.isAlive = false;
+    for (const clean of this.#onDeath) {
+      clean();
+    }
+    this.#onDeath.clear();
+  }
+}
+
+/** The actor whose code is running. Code that runs later because of it, such as a timer's, belongs to the same actor. */
+const context = new AsyncLocalStorage<Actor>();
+
+/** What belongs to no other actor. It never dies. */
+export const WORLD = new Actor('world');
+
+export function currentActor(): Actor {
+  return context.getStore() ?? WORLD;
+}
+
+export interface ScheduledEvent {
+  readonly atMs: number;
+  /** Of two events at the same time, the one that was scheduled first comes first. */
+  readonly sequence: number;
+  readonly actor: Actor;
+  run: (() => void) | null;
+}
+
+/**
+ * Virtual time. Runs events one after the other, in the order of their times, and after each event all code that it makes
+ * ready. So nothing waits, and the same events always happen in the same order.
+ */
+export class Scheduler {
+  nowMs = 0;
+  eventCount = 0;
+  readonly #queue: ScheduledEvent[] = [];
+  #sequence = 0;
+
+  schedule(delayMs: number, run: () => void, actor = currentActor()): ScheduledEvent {
+    const atMs = this.nowMs + Math.max(0, delayMs);
+    const event: ScheduledEvent = { atMs, sequence: this.#sequence, actor, run };
+    this.#sequence += 1;
+    this.#push(event);
+    return event;
+  }
+
+  cancel(event: ScheduledEvent): void {
+    event.run = null;
+  }
+
+  /** Resolves in virtual time, for the current actor. */
+  sleep(delayMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.schedule(delayMs, resolve);
+    return promise;
+  }
+
+  /** Runs all events until this time. */
+  async runUntil(untilMs: number): Promise<void> {
+    for (let next = this.#queue[0]; next && next.atMs <= untilMs; next = this.#queue[0]) {
+      await this.#runNext();
+    }
+    this.nowMs = untilMs;
+  }
+
+  /** Starts code of an actor. Its failure is a bug of the simulation. */
+  start(actor: Actor, work: () => Promise<void>): void {
+    this.schedule(0, () => void work(), actor);
+  }
+
+  listPending(): ScheduledEvent[] {
+    return this.#queue.filter(({ run, actor }) => run !== null && actor.isAlive);
+  }
+
+  async #runNext(): Promise<void> {
+    const { run, actor, atMs } = this.#pop();
+    if (run === null || !actor.isAlive) {
+      return;
+    }
+    this.nowMs = atMs;
+    this.eventCount += 1;
+    context.run(actor, run);
+    // All microtasks and `process.nextTick` callbacks run before a new turn of the event loop.
+    await new Promise(realSetImmediate);
+  }
+
+  #push(event: ScheduledEvent): void {
+    const queue = this.#queue;
+    let index = queue.length;
+    queue.push(event);
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (!isBefore(event, queue[parent] as ScheduledEvent)) {
+        break;
+      }
+      queue[index] = queue[parent] as ScheduledEvent;
+      index = parent;
+    }
+    queue[index] = event;
+  }
+
+  #pop(): ScheduledEvent {
+    const queue = this.#queue;
+    const first = queue[0] as ScheduledEvent;
+    const last = queue.pop() as ScheduledEvent;
+    if (queue.length === 0) {
+      return first;
+    }
+    let index = 0;
+    for (;;) {
+      const left = 2 * index + 1;
+      if (left >= queue.length) {
+        break;
+      }
+      const right = left + 1;
+      const smaller =
+        right < queue.length &&
+        isBefore(queue[right] as ScheduledEvent, queue[left] as ScheduledEvent)
+          ? right
+          : left;
+      if (!isBefore(queue[smaller] as ScheduledEvent, last)) {
+        break;
+      }
+      queue[index] = queue[smaller] as ScheduledEvent;
+      index = smaller;
+    }
+    queue[index] = last;
+    return first;
+  }
+}
+
+function isBefore(one: ScheduledEvent, other: ScheduledEvent): boolean {
+  return one.atMs === other.atMs ? one.sequence < other.sequence : one.atMs < other.atMs;
+}

@@ -1,0 +1,87 @@
+import type { FastifyInstance } from 'fastify';
+import { readConfig } from '../../src/config.ts';
+import { createLogger } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { Actor } from './scheduler.ts';
+import type { SimulatedDatabase } from './simulated-database.ts';
+import type { SimulatedNetwork } from './simulated-network.ts';
+import { wallClockMs } from './virtual-platform.ts';
+import type { World } from './world.ts';
+
+/** A place where a process of the service runs. When the process dies, another one is started there. */
+export class ServiceInstance {
+  readonly name: string;
+  readonly #world: World;
+  /** The real service, as long as it runs. */
+  actor: Actor;
+  app: FastifyInstance | null = null;
+  #service: Service | null = null;
+  #starts = 0;
+  /** How far the clock of this machine is ahead. */
+  clockOffsetMs = 0;
+
+  constructor(name: string, world: World) {
+    this.name = name;
+    this.#world = world;
+    this.actor = new Actor(name);
+    this.actor.isAlive = false;
+  }
+
+  get isServing(): boolean {
+    return this.#service !== null && this.actor.isAlive;
+  }
+
+  start(database: SimulatedDatabase, network: SimulatedNetwork): void {
+    const { scheduler, history, env } = this.#world;
+    this.#starts += 1;
+    const actor = new Actor(`${this.name}#${this.#starts}`);
+    this.actor = actor;
+    history.add(actor, () => 'starts');
+    const starting = async () => {
+      try {
+        const service = await startService(readConfig(env), {
+          clock: () => wallClockMs() + this.clockOffsetMs,
+          log: createLogger('info', { write: (line) => this.#world.handleLogLine(actor, line) }),
+          database: database.openFor(actor),
+          egress: network.createEgress(actor),
+          listen: async (app) => {
+            await app.ready();
+            this.app = app;
+            return 'http://127.0.0.1:3000';
+          },
+        });
+        this.#service = service;
+        history.add(actor, () => 'serves');
+      } catch (error) {
+        this.#world.handleStartFailure(this, error);
+      }
+    };
+    scheduler.start(actor, starting);
+  }
+
+  /** Like kill -9, or a power cut: nothing of the process runs any more. */
+  kill(): void {
+    this.#world.history.add(this.actor, () => 'is killed');
+    this.app = null;
+    this.#service = null;
+    this.actor.die();
+  }
+
+  /** Ends the process as SIGTERM does. */
+  async stop(): Promise<void> {
+    const { history } = this.#world;
+    const service = this.#service;
+    const { actor } = this;
+    history.add(actor, () => 'stops');
+    this.#service = null;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    actor.onDeath(resolve);
+    const stopping = async () => {
+      await service?.stop();
+      history.add(actor, () => 'has stopped');
+      actor.die();
+    };
+    this.#world.scheduler.start(actor, stopping);
+    await promise;
+  }
+}

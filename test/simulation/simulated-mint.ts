@@ -1,0 +1,181 @@
+import type { ChaosRates } from '../../demo/test-mint/chaos.ts';
+import { executeRoute, findRoute } from '../../demo/test-mint/http-server.ts';
+import { markIssued } from '../../demo/test-mint/issuing.ts';
+import { notFound, rateLimited } from '../../demo/test-mint/mint-rejection.ts';
+import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
+import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
+import { createState, type TestMintState } from '../../demo/test-mint/state.ts';
+import {
+  DEFAULT_TEST_MINT_SWITCHES,
+  type TestMintSwitches,
+} from '../../demo/test-mint/switches.ts';
+import { TestMintWebSocketServer } from '../../demo/test-mint/websocket-server.ts';
+import type { FaultPlan } from './faults.ts';
+import type { History } from './history.ts';
+import type { Random } from './random.ts';
+import { Actor } from './scheduler.ts';
+import type { HostResponse, HostSocket, SimulatedHost } from './simulated-network.ts';
+import { wallClockMs } from './virtual-platform.ts';
+
+/** The mint's own faults, and how often the test mint has them. */
+const MINT_FAULTS: Record<string, ChaosRates> = {
+  'mint errors': { error: 0.05 },
+  'mint sends garbage': { garbage: 0.03 },
+  'mint is silent': { silence: 0.01, silenceAfter: 0.01 },
+  'mint is late': { late: 0.1, lateMessage: 0.1 },
+  'stray 429': { bareRateLimit: 0.01, rateLimit: 0.01 },
+  'mint shuffles batches': { shuffledBatch: 0.5 },
+  'mint loses messages': { lostMessage: 0.1 },
+  'mint repeats messages': { repeatedMessage: 0.1 },
+  'mint sends stale states': { staleFirstState: 0.3 },
+  'mint rejects sockets': { rejectedUpgrade: 0.3 },
+};
+
+export const MINT_FAULT_KINDS = [
+  ...Object.keys(MINT_FAULTS),
+  'mint reports impossible states',
+  'mint has a subscription gap',
+  'mint restarts',
+  'mint is gone for a while',
+];
+
+/** One of the mints. The same code as the test mint, without its network. Knows which quotes are paid and issued. */
+export class SimulatedMint implements SimulatedHost {
+  readonly host: string;
+  readonly url: string;
+  readonly switches: TestMintSwitches;
+  readonly state: TestMintState;
+  actor: Actor;
+  readonly #history: History;
+  readonly #faults: FaultPlan;
+  #sockets: TestMintWebSocketServer;
+
+  constructor(host: string, random: Random, faults: FaultPlan, history: History) {
+    this.host = host;
+    this.url = `https://${host}`;
+    this.actor = new Actor(host.replace('.example', ''));
+    this.#history = history;
+    this.#faults = faults;
+    this.switches = { ...DEFAULT_TEST_MINT_SWITCHES, ...chooseSwitches(random) };
+    if (faults.has('mint has a subscription gap')) {
+      this.switches.subscriptionGapMs = 300;
+    }
+    const kinds = Object.entries(MINT_FAULTS).filter(([kind]) => faults.has(kind));
+    if (kinds.length > 0) {
+      this.switches.chaos = { rates: Object.assign({}, ...kinds.map(([, rates]) => rates)) };
+    }
+    const seed = String(random.next());
+    this.state = createState(this.switches, { now: wallClockMs, seed });
+    this.#sockets = new TestMintWebSocketServer(this.state, null);
+  }
+
+  async handleRequest(method: string, path: string, body: string): Promise<HostResponse | null> {
+    const { switches, state } = this;
+    const { route, id } = findRoute({ method, url: path });
+    if (route === undefined) {
+      return notFound().toHttpResponse(switches.style);
+    }
+    const exceeded = state.rateLimiter.countRequest(path);
+    if (exceeded !== null) {
+      return rateLimited(exceeded.retryAfterSeconds).toHttpResponse(switches.style);
+    }
+    const fault = this.state.chaos.chooseFault(
+      ['error', 'garbage', 'silence', 'silenceAfter', 'rateLimit', 'bareRateLimit', 'late'],
+      route,
+    );
+    if (fault === 'silence') {
+      return null;
+    }
+    const response = await executeRoute(state, route, decodeURIComponent(id), body, fault);
+    if (fault === 'late') {
+      await new Promise((resolve) => setTimeout(resolve, state.chaos.randomDelayMs()));
+    }
+    if (fault === 'silenceAfter') {
+      return null;
+    }
+    if (fault === 'garbage') {
+      response.body = response.body.slice(0, response.body.length / 2);
+    }
+    const isRead = path.startsWith('/v1/mint/quote/bolt11/');
+    if (isRead && this.#faults.choose('mint reports impossible states', 0.02)) {
+      response.body = response.body
+        .replaceAll(/"state":"(?:PAID|ISSUED)"/g, '"state":"UNPAID"')
+        .replaceAll(/"amount_(paid|issued)":\d+/g, '"amount_$1":0');
+    }
+    return response;
+  }
+
+  acceptSocket(socket: HostSocket): number | null {
+    const status = this.#sockets.checkHandshake();
+    if (status === null) {
+      this.#sockets.accept(socket);
+    }
+    return status;
+  }
+
+  /** Pays an invoice over Lightning. Returns false if it was paid before, or the mint is gone. */
+  pay(request: string): TestMintQuote | null {
+    const { quotes } = this.state;
+    const quote = quotes.findByRequest(request);
+    if (quote?.state !== 'UNPAID' || !this.actor.isAlive) {
+      return null;
+    }
+    this.#history.add(this.actor, () => `receives ${quote.amountSat} sat for ${quote.id}`);
+    quotes.setState(quote.id, 'PAID');
+    return quotes.get(quote.id);
+  }
+
+  /** A wallet mints the ecash of a paid quote. Returns whether it got it. */
+  async issue(quoteId: string): Promise<boolean> {
+    if (this.state.quotes.byId.get(quoteId)?.state !== 'PAID' || !this.actor.isAlive) {
+      return false;
+    }
+    this.#history.add(this.actor, () => `issues ecash for ${quoteId}`);
+    await markIssued(this.state, quoteId);
+    return true;
+  }
+
+  /** Loses its connections, and what it was about to answer. Its quotes are stored. */
+  stop(): void {
+    this.#history.add(this.actor, () => 'is gone');
+    this.actor.die();
+  }
+
+  start(): void {
+    if (this.actor.isAlive) {
+      return;
+    }
+    this.actor = new Actor(this.actor.name);
+    this.#sockets = new TestMintWebSocketServer(this.state, null);
+    this.#history.add(this.actor, () => 'is back');
+  }
+
+  endFaults(): void {
+    this.switches.chaos = null;
+    this.switches.subscriptionGapMs = 0;
+  }
+}
+
+function chooseSwitches(random: Random): Partial<TestMintSwitches> {
+  const hasWebSocket = random.chance(0.75);
+  return {
+    style: random.pick(['nutshell', 'cdk']),
+    batchCheck: random.pick(['advertised', 'advertised', 'unadvertised', 'absent']),
+    maxBatchSize: random.pick([1000, 100]),
+    hasWebSocket,
+    quoteIdStyle: random.pick(['uuidv7', 'base64url']),
+    expirySeconds: random.pick([3600, 3600, 600]),
+    omitsExpiryAndPubkeyAfterCreation: random.chance(0.5),
+    stateStyle: random.pick(['current', 'current', 'current', 'paid', 'text', 'amounts']),
+    issueDelayMs: random.pick([0, 0, 400, 5_000]),
+    rateLimit: random.chance(0.2) ? chooseRateLimit(random) : null,
+  };
+}
+
+function chooseRateLimit(random: Random): RateLimit {
+  return {
+    requestsPerWindow: 20,
+    windowKind: random.pick(['elastic', 'sliding']),
+    ...(random.chance(0.3) && { retryAfterSeconds: 5 }),
+  };
+}
