@@ -43,39 +43,50 @@ export type FaultKind = (typeof FAULT_KINDS)[number] | (string & {});
 
 /** Which faults happen. They stop at a certain time, so that the referee can check that everything recovers. */
 export class FaultPlan {
-  readonly #random: Random;
-  readonly #factors = new Map<FaultKind, number>();
+  /** Each kind has random numbers of its own, so that the others stay the same if it is left out. */
+  readonly #kinds = new Map<FaultKind, { factor: number; random: Random }>();
+  readonly #onFault: (kind: FaultKind) => void;
   isOver = false;
   readonly counts = new Map<FaultKind, number>();
 
-  /** @param without kinds that are switched off, to find out which a failure needs */
-  constructor(random: Random, kinds: readonly FaultKind[], without: ReadonlySet<FaultKind>) {
-    this.#random = random;
+  /** @param isAllowed whether a kind may happen, to find out which a failure needs */
+  constructor(
+    random: Random,
+    kinds: readonly FaultKind[],
+    isAllowed: (kind: FaultKind) => boolean,
+    onFault: (kind: FaultKind) => void,
+  ) {
+    this.#onFault = onFault;
     // Some seeds have few kinds of faults and others many: a fault can hide another.
     const share = random.pick([0, 0.1, 0.25, 0.5, 0.8]);
     for (const kind of kinds) {
       const isOn = random.chance(share);
       const factor = random.pick([0.2, 1, 1, 5]);
-      if (isOn && !without.has(kind)) {
-        this.#factors.set(kind, factor);
+      if (isOn && isAllowed(kind)) {
+        this.#kinds.set(kind, { factor, random: random.fork(kind) });
       }
     }
   }
 
   get kinds(): FaultKind[] {
-    return [...this.#factors.keys()];
+    return [...this.#kinds.keys()];
   }
 
   has(kind: FaultKind): boolean {
-    return this.#factors.has(kind);
+    return this.#kinds.has(kind);
   }
 
   /** Decides whether a fault happens now. @param rate its usual probability */
   choose(kind: FaultKind, rate: number): boolean {
-    const factor = this.#factors.get(kind);
-    if (factor === undefined || this.isOver || !this.#random.chance(Math.min(rate * factor, 0.9))) {
+    const chosen = this.#kinds.get(kind);
+    if (chosen === undefined || this.isOver) {
       return false;
     }
+    const { factor, random } = chosen;
+    if (!random.chance(Math.min(rate * factor, 0.9))) {
+      return false;
+    }
+    this.#onFault(kind);
     this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
     return true;
   }

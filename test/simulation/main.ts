@@ -1,51 +1,204 @@
-import './virtual-platform.ts';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { hashLines } from './history.ts';
+import type { SeedResult, SeedRun } from './run-seeds.ts';
+import { SeedProcess } from './seed-process.ts';
+import { shrink } from './shrink.ts';
 
-const realNow = process.hrtime.bigint;
-const { World } = await import('./world.ts');
-const { createTemplate } = await import('./template.ts');
-const { loadEventVerifier } = await import('../../src/nostr/events.ts');
+// `npm run simulate`: runs seeds in child processes, and reports what breaks.
 
-const { values } = parseArgs({
+const USAGE = `npm run simulate -- [OPTIONS]
+
+Which seeds (without: 100 fresh ones):
+  --seed N                 one, and print its history
+  --seeds N [--first N]    N fixed ones, from 1 or another
+  --fresh N                N new ones, chosen by the clock
+  --minutes M, --hours H   new ones until the time is over
+
+What a seed does:
+  --without KIND,...       leave out these kinds of faults
+  --with KIND,...          leave out all other kinds
+  --scenario NAME=N,...    instances, mints, recipients, payments, activeMs, recoveryMs
+  --busy                   many payments in a minute, at two instances and five mints, without faults
+  --until SECONDS          stop at this simulated time
+
+What is printed:
+  --print                  the history of each seed
+  --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7)
+
+  --jobs N                 processes (default: one per core)`;
+
+const { values: options } = parseArgs({
   options: {
     seed: { type: 'string' },
-    seeds: { type: 'string', default: '1' },
-    first: { type: 'string', default: '1' },
-    payments: { type: 'string' },
-    print: { type: 'boolean', default: false },
+    seeds: { type: 'string' },
+    first: { type: 'string' },
+    fresh: { type: 'string' },
+    minutes: { type: 'string' },
+    hours: { type: 'string' },
+    without: { type: 'string' },
+    with: { type: 'string' },
+    scenario: { type: 'string' },
+    busy: { type: 'boolean' },
+    until: { type: 'string' },
+    print: { type: 'boolean' },
+    only: { type: 'string' },
+    jobs: { type: 'string' },
+    help: { type: 'boolean' },
   },
 });
-await loadEventVerifier();
-const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-simulation-'));
-const template = await createTemplate(folder);
-const first = Number(values.seed ?? values.first);
-const count = values.seed === undefined ? Number(values.seeds) : 1;
-for (let seed = first; seed < first + count; seed += 1) {
-  const startedAt = realNow();
-  const world = new World({
-    seed: String(seed),
-    template,
-    folder,
-    isRecording: values.print,
-    ...(values.payments && {
-      scenario: { payments: Number(values.payments), instances: 2, mints: 5, activeMs: 60_000 },
-    }),
-  });
-  await world.run();
-  const seconds = Number(realNow() - startedAt) / 1e9;
-  if (values.print) {
-    console.log(world.history.render());
-    console.log(world.history.hash());
-  }
-  console.log(
-    `seed ${seed}: ${world.truth.paymentsByQuoteId.size} payments, ${world.failedInvoices} failed, ${world.scheduler.nowMs / 1000} s simulated in ${seconds.toFixed(2)} s, ${world.scheduler.eventCount} events, ${world.faults.kinds.length} kinds`,
-  );
-  for (const violation of world.referee.violations.slice(0, 10)) {
-    console.log(`  ${violation.rule}: ${violation.text}`);
-  }
-  world.close();
+
+const BUSY = { instances: 2, mints: 5, recipients: 50, payments: 5_000, activeMs: 60_000 };
+const PROGRESS_INTERVAL_MS = 10_000;
+const SHRINKING_MS = 60_000;
+
+const startedAtMs = Date.now();
+const isPrinting = options.print || options.seed !== undefined || options.only !== undefined;
+const totals = {
+  seeds: 0,
+  failed: 0,
+  payments: 0,
+  simulatedMs: 0,
+  faults: new Map<string, number>(),
+};
+/** The rules that a report has shown. Further failures get one line each. */
+const reportedRules = new Set<string>();
+let firstFresh: number | null = null;
+let latestProgressMs = startedAtMs;
+
+if (options.help) {
+  console.log(USAGE);
+} else {
+  await runAll();
 }
-rmSync(folder, { recursive: true });
+
+async function runAll(): Promise<void> {
+  const seeds = chooseSeeds();
+  const jobs = Number(options.jobs ?? availableParallelism());
+  await Promise.all(Array.from({ length: jobs }, () => work(seeds)));
+  if (options.seed === undefined) {
+    printSummary();
+  }
+  process.exitCode = totals.failed === 0 ? 0 : 1;
+}
+
+async function work(seeds: Iterator<number>): Promise<void> {
+  const child = new SeedProcess();
+  for (let next = seeds.next(); !next.done; next = seeds.next()) {
+    const run = createRun(String(next.value));
+    const result = await child.run(run);
+    count(result);
+    if (isPrinting) {
+      const seconds = Math.round(result.simulatedMs / 1_000);
+      console.log(result.lines.join('\n'));
+      console.log(
+        `Seed ${run.seed}: ${result.payments} payments in ${seconds} s, hash ${hashLines(result.lines)}`,
+      );
+    }
+    if (result.violations.length > 0) {
+      await reportFailure(child, run);
+    }
+  }
+  child.stop();
+}
+
+function* chooseSeeds(): Generator<number> {
+  const { seed, seeds, first, fresh, minutes, hours } = options;
+  if (seed !== undefined) {
+    yield Number(seed);
+    return;
+  }
+  const firstFixed = Number(first ?? 1);
+  const fixedCount = Number(seeds ?? (first === undefined ? 0 : 1));
+  for (let number = firstFixed; number < firstFixed + fixedCount; number += 1) {
+    yield number;
+  }
+  const durationMs = Number(minutes ?? 0) * 60_000 + Number(hours ?? 0) * 3_600_000;
+  const defaultCount = fixedCount === 0 && durationMs === 0 ? 100 : 0;
+  const freshCount = Number(fresh ?? defaultCount);
+  const endsAtMs = startedAtMs + durationMs;
+  for (let index = 0; index < freshCount || Date.now() < endsAtMs; index += 1) {
+    firstFresh ??= startedAtMs;
+    yield startedAtMs + index;
+  }
+}
+
+function createRun(seed: string): SeedRun {
+  const numbers = splitList(options.scenario).map((part): [string, number] => {
+    const [name = '', value] = part.split('=');
+    return [name, Number(value)];
+  });
+  const only = options.with ?? (options.busy ? '' : undefined);
+  let history: SeedRun['history'] = isPrinting ? 'all' : 'none';
+  if (options.only !== undefined) {
+    history = { concerning: options.only };
+  }
+  return {
+    seed,
+    without: splitList(options.without),
+    only: only === undefined ? null : splitList(only),
+    scenario: { ...(options.busy && BUSY), ...Object.fromEntries(numbers) },
+    untilMs: options.until === undefined ? null : Number(options.until) * 1_000,
+    history,
+  };
+}
+
+function splitList(text = ''): string[] {
+  return text.split(',').filter((part) => part !== '');
+}
+
+function count({ payments, simulatedMs, faults, violations }: SeedResult): void {
+  totals.seeds += 1;
+  totals.failed += violations.length > 0 ? 1 : 0;
+  totals.payments += payments;
+  totals.simulatedMs += simulatedMs;
+  for (const [kind, times] of Object.entries(faults)) {
+    totals.faults.set(kind, (totals.faults.get(kind) ?? 0) + times);
+  }
+  if (Date.now() - latestProgressMs > PROGRESS_INTERVAL_MS) {
+    latestProgressMs = Date.now();
+    console.log(`${describeTotals()}, ${totals.failed} failed`);
+  }
+}
+
+async function reportFailure(child: SeedProcess, run: SeedRun): Promise<void> {
+  const failed = await child.run({ ...run, history: 'end' });
+  const [violation] = failed.violations;
+  if (violation === undefined) {
+    console.log(`\nSeed ${run.seed} fails, but not when it is repeated.`);
+    return;
+  }
+  const { rule, text, atMs } = violation;
+  console.log(
+    `\nSeed ${run.seed} breaks the rule '${rule}' at ${(atMs / 1_000).toFixed(3)} s: ${text}`,
+  );
+  if (reportedRules.has(rule) || isPrinting) {
+    return;
+  }
+  reportedRules.add(rule);
+  console.log(failed.lines.join('\n'));
+  const smallest = await shrink(child, run, failed, Date.now() + SHRINKING_MS);
+  const { only, scenario } = smallest;
+  console.log(`\nNeeded faults: ${only?.join(', ') || 'none'}. Replay a shorter form with:`);
+  const numbers = Object.entries(scenario).map(([name, value]) => `${name}=${value}`);
+  console.log(
+    `npm run simulate -- --seed ${run.seed} --with '${only?.join(',')}' --scenario ${numbers.join(',')}`,
+  );
+}
+
+function printSummary(): void {
+  const fresh = firstFresh === null ? '' : `\nFresh seeds: from ${firstFresh}`;
+  const faults = [...totals.faults].sort(([, one], [, other]) => other - one);
+  console.log(`\n${describeTotals()}${fresh}`);
+  console.log(`Faults: ${faults.map(([kind, times]) => `${kind} ${times}`).join(', ') || 'none'}`);
+  console.log(`${totals.seeds - totals.failed} passed, ${totals.failed} failed`);
+}
+
+function describeTotals(): string {
+  const { seeds, payments, simulatedMs } = totals;
+  const seconds = (Date.now() - startedAtMs) / 1_000;
+  const days = simulatedMs / 86_400_000;
+  const time = days < 365 ? `${days.toFixed(1)} days` : `${(days / 365).toFixed(2)} years`;
+  const rate = Math.round(payments / seconds);
+  return `${seeds} seeds, ${payments} payments, ${time} simulated in ${seconds.toFixed(1)} s (${rate} payments/s)`;
+}

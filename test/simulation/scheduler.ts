@@ -48,12 +48,18 @@ export interface ScheduledEvent {
   run: (() => void) | null;
 }
 
+/** The time at which the run should stop has come. */
+export class StoppedError extends Error {
+  override readonly name = 'StoppedError';
+}
+
 /**
  * Virtual time. Runs events one after the other, in the order of their times, and after each event all code that it makes
  * ready. So nothing waits, and the same events always happen in the same order.
  */
 export class Scheduler {
   nowMs = 0;
+  stopAtMs = Number.POSITIVE_INFINITY;
   eventCount = 0;
   readonly #queue: ScheduledEvent[] = [];
   #sequence = 0;
@@ -77,12 +83,16 @@ export class Scheduler {
     return promise;
   }
 
-  /** Runs all events until this time. */
+  /** Runs all events until this time. @throws StoppedError */
   async runUntil(untilMs: number): Promise<void> {
-    for (let next = this.#queue[0]; next && next.atMs <= untilMs; next = this.#queue[0]) {
+    const endMs = Math.min(untilMs, this.stopAtMs);
+    for (let next = this.#queue[0]; next && next.atMs <= endMs; next = this.#queue[0]) {
       await this.#runNext();
     }
-    this.nowMs = untilMs;
+    this.nowMs = endMs;
+    if (endMs < untilMs) {
+      throw new StoppedError();
+    }
   }
 
   /** Starts code of an actor. Its failure is a bug of the simulation. */

@@ -113,10 +113,7 @@ export class SimulatedNetwork {
         return;
       }
       const answer = toHttpResponse(response);
-      history.add(
-        host.actor,
-        () => `${label} -> ${response.status} ${response.body.slice(0, 200)}`,
-      );
+      history.add(host.actor, () => `${label} -> ${response.status} ${response.body}`);
       scheduler.schedule(this.#delayMs(), () => respond(answer), actor);
     };
     const copies = faults.choose('repeated requests', 0.01) ? 2 : 1;
@@ -201,10 +198,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   send(text: string): void {
     const { history } = this.#context;
     this.#toService(() => {
-      history.add(
-        this.#serviceActor,
-        () => `receives from ${this.hostName}: ${text.slice(0, 200)}`,
-      );
+      history.add(this.#serviceActor, () => `receives from ${this.hostName}: ${text}`);
       this.client.handleMessage(text);
     });
   }
@@ -430,8 +424,7 @@ export class SimulatedProxy {
       };
       history.add(
         client,
-        () =>
-          `${method} ${request.path} at ${actor.name} -> ${answer.status} ${response.body.slice(0, 300)}`,
+        () => `${method} ${request.path} at ${actor.name} -> ${answer.status} ${response.body}`,
       );
       if (!isLost) {
         scheduler.schedule(random.between(0.5, 10), () => resolve(answer), client);

@@ -173,7 +173,8 @@ function randomUuid(version: 4 | 7): string {
 
 const replacedCrypto = {
   randomBytes,
-  randomFillSync: fillRandom,
+  // Used by `ws` for masks, which it takes from a pool that several seeds share.
+  randomFillSync: (bytes: Uint8Array) => bytes.fill(0),
   randomUUID: () => randomUuid(4),
   randomUUIDv7: () => randomUuid(7),
 };

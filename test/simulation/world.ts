@@ -1,12 +1,12 @@
 import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { DATABASE_FAULTS, FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
-import { History } from './history.ts';
+import { describeLogLine, FAULT, History } from './history.ts';
 import { startPayer } from './payers.ts';
 import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
-import { type Actor, Scheduler, WORLD } from './scheduler.ts';
+import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
 import { SimulatedDatabase } from './simulated-database.ts';
 import { MINT_FAULT_KINDS, SimulatedMint } from './simulated-mint.ts';
@@ -21,7 +21,11 @@ export interface WorldOptions {
   folder: string;
   isRecording: boolean;
   without?: ReadonlySet<FaultKind>;
+  /** The only kinds of faults that may happen; null: all. */
+  only?: ReadonlySet<FaultKind> | null;
   scenario?: Partial<Scenario>;
+  /** Stops at this time. */
+  untilMs?: number;
 }
 
 /** What a seed chooses, besides the faults. */
@@ -62,9 +66,14 @@ export class World {
     this.random = new Random(seed);
     platform.scheduler = this.scheduler;
     platform.random = this.random.fork('platform');
-    const kinds = [...FAULT_KINDS, ...MINT_FAULT_KINDS];
-    this.faults = new FaultPlan(this.random.fork('faults'), kinds, options.without ?? new Set());
+    this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
+    const kinds = [...FAULT_KINDS, ...MINT_FAULT_KINDS];
+    const isAllowed = (kind: FaultKind) =>
+      !options.without?.has(kind) && (options.only?.has(kind) ?? true);
+    this.faults = new FaultPlan(this.random.fork('faults'), kinds, isAllowed, (kind) =>
+      this.history.add(FAULT, () => `${kind} (${currentActor().name})`),
+    );
     this.referee = new Referee(
       this.scheduler,
       this.history,
@@ -169,7 +178,7 @@ export class World {
   }
 
   handleLogLine(actor: Actor, line: string): void {
-    this.history.add(actor, () => `logs ${line.trimEnd()}`);
+    this.history.add(actor, () => describeLogLine(line));
   }
 
   close(): void {

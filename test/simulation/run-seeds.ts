@@ -1,0 +1,91 @@
+import './virtual-platform.ts';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Violation } from './referee.ts';
+import type { Scenario } from './world.ts';
+
+// Runs the seeds that `main.ts` sends, one after the other. A process of its own, because here no clock is real.
+
+/** What to run. */
+export interface SeedRun {
+  seed: string;
+  /** Kinds of faults that are left out. */
+  without: readonly string[];
+  /** The only kinds that may happen; null: all. */
+  only: readonly string[] | null;
+  scenario: Partial<Scenario>;
+  /** Stops at this virtual time. */
+  untilMs: number | null;
+  /** What to return; `end`: before the first violation. */
+  history: 'none' | 'end' | 'all' | { concerning: string };
+}
+
+export interface SeedResult {
+  violations: Violation[];
+  payments: number;
+  simulatedMs: number;
+  scenario: Scenario;
+  kinds: string[];
+  /** How often each fault happened. */
+  faults: Record<string, number>;
+  lines: string[];
+}
+
+const { World } = await import('./world.ts');
+const { StoppedError } = await import('./scheduler.ts');
+const { createTemplate } = await import('./template.ts');
+const { loadEventVerifier } = await import('../../src/nostr/events.ts');
+const { renameIds, renderEnd, renderTimeline } = await import('./timeline.ts');
+
+await loadEventVerifier();
+const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-simulation-'));
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+process.on('disconnect', () => process.exit());
+const template = await createTemplate(folder);
+
+process.on('message', (run: SeedRun) => {
+  void runSeed(run).then((result) => process.send?.(result));
+});
+process.send?.('ready');
+
+async function runSeed(run: SeedRun): Promise<SeedResult> {
+  const world = new World({
+    seed: run.seed,
+    template,
+    folder,
+    isRecording: run.history !== 'none',
+    without: new Set(run.without),
+    only: run.only && new Set(run.only),
+    scenario: run.scenario,
+    untilMs: run.untilMs ?? Number.POSITIVE_INFINITY,
+  });
+  try {
+    await world.run();
+  } catch (error) {
+    if (!(error instanceof StoppedError)) {
+      throw error;
+    }
+  }
+  const { referee, truth, scheduler, scenario, faults } = world;
+  const [violation] = referee.violations;
+  let lines: string[] = [];
+  if (run.history === 'end') {
+    lines = violation === undefined ? [] : renderEnd(world, violation);
+  } else if (run.history !== 'none') {
+    lines = renderTimeline(world, run.history === 'all' ? null : run.history.concerning);
+  }
+  world.close();
+  return {
+    violations: referee.violations.map((broken) => ({
+      ...broken,
+      text: renameIds(world, broken.text),
+    })),
+    payments: truth.paymentsByQuoteId.size,
+    simulatedMs: scheduler.nowMs,
+    scenario,
+    kinds: faults.kinds,
+    faults: Object.fromEntries(faults.counts),
+    lines,
+  };
+}

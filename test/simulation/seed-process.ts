@@ -1,0 +1,62 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import type { SeedResult, SeedRun } from './run-seeds.ts';
+
+/** A process that runs seeds. If it ends or hangs, that is a result too. */
+export class SeedProcess {
+  #child: ChildProcess | null = null;
+  #errors = '';
+
+  async run(run: SeedRun): Promise<SeedResult> {
+    const child = await this.#start();
+    const { promise, resolve } = Promise.withResolvers<SeedResult | string>();
+    const hang = setTimeout(() => resolve('no end after three minutes'), SLOWEST_SEED_MS);
+    const handleExit = () => resolve(`the process ended: ${this.#errors.trim()}`);
+    child.once('message', resolve);
+    child.once('exit', handleExit);
+    child.send(run);
+    const result = await promise;
+    clearTimeout(hang);
+    child.off('message', resolve).off('exit', handleExit);
+    if (typeof result !== 'string') {
+      return result;
+    }
+    child.kill('SIGKILL');
+    this.#child = null;
+    const violation = { rule: 'the simulation ends', atMs: 0, text: result };
+    return { ...EMPTY_RESULT, violations: [violation] };
+  }
+
+  stop(): void {
+    this.#child?.disconnect();
+  }
+
+  async #start(): Promise<ChildProcess> {
+    if (this.#child === null) {
+      const file = path.join(import.meta.dirname, 'run-seeds.ts');
+      this.#child = fork(file, process.argv.slice(2), {
+        stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
+      });
+      this.#errors = '';
+      this.#child.stderr?.on('data', (data) => {
+        this.#errors += data;
+      });
+      await Promise.race([once(this.#child, 'message'), once(this.#child, 'exit')]);
+    }
+    return this.#child;
+  }
+}
+
+/** A seed takes a second or two. */
+const SLOWEST_SEED_MS = 180_000;
+
+const EMPTY_RESULT: SeedResult = {
+  violations: [],
+  payments: 0,
+  simulatedMs: 0,
+  scenario: { instances: 1, mints: 1, recipients: 1, payments: 0, activeMs: 0, recoveryMs: 0 },
+  kinds: [],
+  faults: {},
+  lines: [],
+};

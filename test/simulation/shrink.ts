@@ -1,0 +1,46 @@
+import type { SeedResult, SeedRun } from './run-seeds.ts';
+import type { SeedProcess } from './seed-process.ts';
+
+/**
+ * Leaves out fault kinds, then actors, as long as the same rule breaks. What is left out changes what happens to the
+ * rest, so the result is small, but maybe not the smallest.
+ */
+export async function shrink(
+  process: SeedProcess,
+  run: SeedRun,
+  failed: SeedResult,
+  deadlineMs: number,
+): Promise<SeedRun> {
+  const rule = failed.violations[0]?.rule;
+  const stillBreaks = async (candidate: SeedRun) =>
+    Date.now() < deadlineMs &&
+    (await process.run(candidate)).violations.some((violation) => violation.rule === rule);
+  let smallest: SeedRun = { ...run, history: 'none', without: [], only: failed.kinds };
+  for (let size = failed.kinds.length; size >= 1; size = Math.floor(size / 2)) {
+    for (let start = 0; start < (smallest.only?.length ?? 0); ) {
+      const only = (smallest.only ?? []).toSpliced(start, size);
+      if (await stillBreaks({ ...smallest, only })) {
+        smallest = { ...smallest, only };
+      } else {
+        start += size;
+      }
+    }
+  }
+  for (const [name, value] of Object.entries(failed.scenario)) {
+    if (!name.endsWith('Ms')) {
+      let works = value;
+      // Halves as long as that works, and then tries smaller steps.
+      for (let step = Math.ceil(value / 2); step >= 1 && works > 1; ) {
+        const scenario = { ...smallest.scenario, [name]: works - step };
+        if (works > step && (await stillBreaks({ ...smallest, scenario }))) {
+          smallest = { ...smallest, scenario };
+          works -= step;
+          step = Math.min(step, Math.ceil(works / 2));
+        } else {
+          step = Math.floor(step / 2);
+        }
+      }
+    }
+  }
+  return smallest;
+}

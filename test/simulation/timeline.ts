@@ -1,0 +1,91 @@
+import { decodeInvoice } from '../../src/quotes/bolt11.ts';
+import { FAULT, type HistoryLine, renameWords, renderLine } from './history.ts';
+import type { Violation } from './referee.ts';
+import type { Invoice } from './truth.ts';
+import type { World } from './world.ts';
+
+/** Returns the history as lines for people, all of it or what concerns one payment. */
+export function renderTimeline(world: World, only: string | null): string[] {
+  const names = nameIds(world);
+  const render = (line: HistoryLine) => renderLine(line, names);
+  if (only === null) {
+    return world.history.lines.map(render);
+  }
+  const invoice = world.truth.invoices.find(
+    (candidate) =>
+      only === payerName(candidate) ||
+      [...idsOf(candidate)].some(
+        ([id, kind]) => only === id || only === `${kind}-${candidate.number}`,
+      ),
+  );
+  if (invoice === undefined) {
+    return [`No invoice of this seed has the id '${only}'.`];
+  }
+  const { pubkey, npub } = invoice.recipient;
+  const wallets = world.wallets.filter(({ key }) => key.pubkey === pubkey);
+  const concerns = createFilter(
+    [...idsOf(invoice).keys(), pubkey, npub],
+    [payerName(invoice), ...wallets.map(({ actor }) => actor.name)],
+  );
+  return world.history.lines.filter(concerns).map(render);
+}
+
+/** Returns a text with names instead of ids. */
+export function renameIds(world: World, text: string): string {
+  return renameWords(text, nameIds(world));
+}
+
+/** Returns the last lines before a violation: those of the payment that it names, and the faults near it. */
+export function renderEnd(world: World, { text, atMs }: Violation): string[] {
+  const names = nameIds(world);
+  const invoice = world.truth.invoices.find((candidate) =>
+    [payerName(candidate), ...idsOf(candidate).keys()].some((id) => text.includes(id)),
+  );
+  const lines = world.history.lines.filter((line) => line.atMs <= atMs);
+  const related =
+    invoice === undefined
+      ? lines
+      : lines.filter(createFilter([...idsOf(invoice).keys()], [payerName(invoice)]));
+  const selected = new Set(related.slice(-LINES_OF_PAYMENT));
+  const firstMs = [...selected][0]?.atMs ?? 0;
+  const faults = lines.filter((line) => line.actor === FAULT && line.atMs >= firstMs);
+  for (const line of faults.slice(-LINES_OF_FAULTS)) {
+    selected.add(line);
+  }
+  return lines.filter((line) => selected.has(line)).map((line) => renderLine(line, names));
+}
+
+const LINES_OF_PAYMENT = 40;
+const LINES_OF_FAULTS = 20;
+
+function createFilter(ids: readonly string[], actors: readonly string[]) {
+  return ({ actor, text }: HistoryLine) =>
+    actors.includes(actor) || ids.some((id) => text.includes(id));
+}
+
+function nameIds(world: World): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const [index, { pubkey, npub }] of world.recipients.entries()) {
+    names.set(pubkey, `recipient-${index}`).set(npub, `recipient-${index}`);
+  }
+  for (const invoice of world.truth.invoices) {
+    for (const [id, kind] of idsOf(invoice)) {
+      names.set(id, `${kind}-${invoice.number}`);
+    }
+  }
+  return names;
+}
+
+/** All ids of an invoice, and what they are. */
+function idsOf({ request, mint, verifyPath }: Invoice): Map<string, string> {
+  return new Map([
+    [request, 'invoice'],
+    [mint.state.quotes.findByRequest(request)?.id ?? '', 'quote'],
+    [decodeInvoice(request)?.paymentHash ?? '', 'payment'],
+    [verifyPath.split('/').at(-1) ?? '', 'verify'],
+  ]);
+}
+
+function payerName({ number }: Invoice): string {
+  return `payer-${number}`;
+}
