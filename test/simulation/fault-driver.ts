@@ -1,50 +1,28 @@
-import { WORLD } from './scheduler.ts';
+import { PROCESS_STEPS } from './faults.ts';
+import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
+import type { DatabaseCondition } from './simulated-database.ts';
 import type { World } from './world.ts';
 
 /** Faults that last: processes, the database and mints that are gone for a while. Each repeats at random times. */
 export function startFaults(world: World): void {
-  const { random, database, mints } = world;
-  repeat(world, 'killed processes', 30_000, () => {
-    const instance = random.pick(world.instances);
-    if (instance.actor.isAlive) {
-      instance.kill();
-      restartLater(world, instance);
-    }
-  });
+  const { random, mints } = world;
+  repeat(world, 'killed processes', 30_000, () => strike(world, killProcess));
+  repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
   repeat(world, 'restarts', 60_000, () => {
     const instance = random.pick(world.instances);
     if (instance.isServing) {
       void instance.stop().then(() => restartLater(world, instance));
     }
   });
-  repeat(world, 'power cuts', 120_000, () => {
-    world.history.add('world', () => 'the power fails');
-    database.setCondition('gone');
-    for (const instance of world.instances) {
-      instance.kill();
-      restartLater(world, instance);
-    }
-    world.scheduler.schedule(
-      random.between(100, 3_000),
-      () => database.setCondition('working'),
-      WORLD,
-    );
-  });
   for (const [kind, condition] of [
     ['database gone', 'gone'],
     ['database read-only', 'read-only'],
     ['disk full', 'full'],
   ] as const) {
-    repeat(world, kind, 90_000, () => {
-      if (database.condition === 'working') {
-        world.history.add('database', () => `is ${condition}`);
-        database.setCondition(condition);
-        const endsInMs = random.exponential(8_000);
-        world.scheduler.schedule(endsInMs, () => database.setCondition('working'), WORLD);
-      }
-    });
+    repeat(world, kind, 90_000, () => failDatabase(world, condition, random.exponential(8_000)));
   }
+  startClockFaults(world);
   for (const [kind, meanMs] of [
     ['mint restarts', 2_000],
     ['mint is gone for a while', 60_000],
@@ -64,6 +42,10 @@ export function endFaults(world: World): void {
   world.history.add('world', () => 'faults end');
   world.faults.isOver = true;
   world.database.setCondition('working');
+  for (const { clock } of [world.database, ...world.instances]) {
+    clock.startDrift(0, world.scheduler.nowMs);
+    clock.correct(world.scheduler.nowMs);
+  }
   for (const mint of world.mints) {
     mint.endFaults();
     if (!mint.actor.isAlive) {
@@ -90,6 +72,79 @@ function repeat(world: World, kind: string, meanMs: number, happen: () => void):
   if (faults.has(kind)) {
     next();
   }
+}
+
+/** Hits a process at a random time, or just after it has taken a step. */
+function strike(world: World, hit: (world: World, process: Actor) => void): void {
+  const { random, faults, scheduler } = world;
+  if (random.chance(0.3)) {
+    hit(world, random.pick(world.instances).actor);
+    return;
+  }
+  const step = random.pick(PROCESS_STEPS);
+  faults.aim(step, random.integer(1, 11), (process) => {
+    world.history.add(process, () => `${step}, which a fault waited for`);
+    // When the code that is running awaits something.
+    scheduler.schedule(0, () => hit(world, process), WORLD);
+  });
+}
+
+function killProcess(world: World, process: Actor): void {
+  const instance = world.instances.find(({ actor }) => actor === process);
+  if (instance?.actor.isAlive) {
+    instance.kill();
+    restartLater(world, instance);
+  }
+}
+
+/** The power of all machines fails. */
+function cutPower(world: World): void {
+  world.history.add('world', () => 'the power fails');
+  failDatabase(world, 'gone', world.random.between(100, 3_000));
+  for (const { actor } of world.instances) {
+    killProcess(world, actor);
+  }
+}
+
+function failDatabase(world: World, condition: DatabaseCondition, durationMs: number): void {
+  const { database, scheduler, random, faults, history } = world;
+  if (database.condition !== 'working') {
+    return;
+  }
+  history.add('database', () => `is ${condition}`);
+  database.setCondition(condition);
+  const recover = () => {
+    if (database.condition === condition) {
+      history.add('database', () => 'works again');
+      // The new primary is another machine.
+      if (condition === 'gone' && faults.choose('clock steps', 0.3)) {
+        database.clock.step(random.between(-60_000, 60_000));
+      }
+      database.setCondition('working');
+    }
+  };
+  scheduler.schedule(durationMs, recover, WORLD);
+}
+
+function startClockFaults(world: World): void {
+  const { random, faults, scheduler, database, history } = world;
+  const machines = [database, ...world.instances];
+  for (const { clock } of machines) {
+    if (faults.choose('clock drift', 0.5)) {
+      clock.startDrift(random.between(-0.002, 0.002), 0);
+    }
+  }
+  repeat(world, 'clock steps', 60_000, () => {
+    const { clock, name } = random.pick(machines);
+    const stepMs = random.exponential(20_000) * random.pick([-1, 1]);
+    history.add(name, () => `clock steps by ${stepMs.toFixed()} ms`);
+    clock.step(stepMs);
+    const correct = () => {
+      history.add(name, () => 'NTP sets the clock');
+      clock.correct(scheduler.nowMs);
+    };
+    scheduler.schedule(random.exponential(60_000), correct, WORLD);
+  });
 }
 
 function restartLater(world: World, instance: ServiceInstance): void {

@@ -1,4 +1,5 @@
 import type { Random } from './random.ts';
+import type { Actor } from './scheduler.ts';
 
 /** All kinds of faults. Each seed switches on some of them, with rates of its own. */
 export const FAULT_KINDS = [
@@ -39,6 +40,21 @@ export const DATABASE_FAULTS: readonly FaultKind[] = [
   'power cuts',
 ];
 
+/** What a process does between two awaits. Faults can be aimed at it, because few random times hit such moments. */
+export const PROCESS_STEPS = [
+  'sends a request',
+  'receives a response',
+  'receives a message',
+  'queries the database',
+  'sends a commit',
+  'has committed',
+  'receives a notification',
+  'receives a client request',
+  'answers a client',
+] as const;
+
+export type ProcessStep = (typeof PROCESS_STEPS)[number];
+
 export type FaultKind = (typeof FAULT_KINDS)[number] | (string & {});
 
 /** Which faults happen. They stop at a certain time, so that the referee can check that everything recovers. */
@@ -48,6 +64,7 @@ export class FaultPlan {
   readonly #onFault: (kind: FaultKind) => void;
   isOver = false;
   readonly counts = new Map<FaultKind, number>();
+  #target: { step: ProcessStep; countdown: number; strike: (process: Actor) => void } | null = null;
 
   /** @param isAllowed whether a kind may happen, to find out which a failure needs */
   constructor(
@@ -89,5 +106,21 @@ export class FaultPlan {
     this.#onFault(kind);
     this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
     return true;
+  }
+
+  /** Calls `strike` when processes have taken so many more of these steps. Replaces an earlier aim. */
+  aim(step: ProcessStep, countdown: number, strike: (process: Actor) => void): void {
+    this.#target = { step, countdown, strike };
+  }
+
+  recordStep(step: ProcessStep, process: Actor): void {
+    const target = this.#target;
+    if (target?.step === step && !this.isOver) {
+      target.countdown -= 1;
+      if (target.countdown === 0) {
+        this.#target = null;
+        target.strike(process);
+      }
+    }
   }
 }

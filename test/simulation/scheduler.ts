@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { MachineClock } from './machine-clock.ts';
 
 // Taken before `virtual-platform.ts` replaces them.
 const realSetImmediate = setImmediate;
@@ -6,12 +7,15 @@ const realSetImmediate = setImmediate;
 /** Whoever acts in the simulation: a process of the service, a mint, a wallet. A restarted process is a new actor. */
 export class Actor {
   readonly name: string;
+  /** That of its machine, so that it survives the actor. */
+  readonly clock: MachineClock;
   isAlive = true;
   /** Called at its death, once. */
   readonly #onDeath = new Set<() => void>();
 
-  constructor(name: string) {
+  constructor(name: string, clock = new MachineClock()) {
     this.name = name;
+    this.clock = clock;
   }
 
   /** @returns a function that removes the callback */
@@ -61,6 +65,11 @@ export class Scheduler {
   nowMs = 0;
   stopAtMs = Number.POSITIVE_INFINITY;
   eventCount = 0;
+  /** Whose event is running, for errors that belong to no asynchronous context. */
+  runningActor = WORLD;
+  onUncaughtError: (error: unknown) => void = (error) => {
+    throw error;
+  };
   readonly #queue: ScheduledEvent[] = [];
   #sequence = 0;
 
@@ -111,7 +120,12 @@ export class Scheduler {
     }
     this.nowMs = atMs;
     this.eventCount += 1;
-    context.run(actor, run);
+    this.runningActor = actor;
+    try {
+      context.run(actor, run);
+    } catch (error) {
+      this.onUncaughtError(error);
+    }
     // All microtasks and `process.nextTick` callbacks run before a new turn of the event loop.
     await new Promise(realSetImmediate);
   }

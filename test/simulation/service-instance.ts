@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { readConfig } from '../../src/config.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
+import { MachineClock } from './machine-clock.ts';
 import { Actor } from './scheduler.ts';
 import type { SimulatedDatabase } from './simulated-database.ts';
 import type { SimulatedNetwork } from './simulated-network.ts';
@@ -17,8 +18,7 @@ export class ServiceInstance {
   app: FastifyInstance | null = null;
   #service: Service | null = null;
   #starts = 0;
-  /** How far the clock of this machine is ahead. */
-  clockOffsetMs = 0;
+  readonly clock = new MachineClock();
 
   constructor(name: string, world: World) {
     this.name = name;
@@ -34,15 +34,15 @@ export class ServiceInstance {
   start(database: SimulatedDatabase, network: SimulatedNetwork): void {
     const { scheduler, history, env } = this.#world;
     this.#starts += 1;
-    const actor = new Actor(`${this.name}#${this.#starts}`);
+    const actor = new Actor(`${this.name}#${this.#starts}`, this.clock);
     this.actor = actor;
     history.add(actor, () => 'starts');
     const starting = async () => {
       try {
         const service = await startService(readConfig(env), {
-          clock: () => wallClockMs() + this.clockOffsetMs,
+          clock: () => wallClockMs(this.clock),
           log: createLogger('info', { write: (line) => this.#world.handleLogLine(actor, line) }),
-          database: database.openFor(actor),
+          database: await database.open(actor),
           egress: network.createEgress(actor),
           listen: async (app) => {
             await app.ready();

@@ -1,5 +1,4 @@
 import { copyFileSync, rmSync } from 'node:fs';
-import path from 'node:path';
 import {
   type CompiledQuery,
   type DatabaseConnection,
@@ -14,21 +13,25 @@ import type { Listen } from '../../src/database/notifications.ts';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { SqliteConnection, type SqliteResult } from '../../src/database/sqlite-connection.ts';
 import { createSqliteDialect, type SqliteDriver } from '../../src/database/sqlite-dialect.ts';
-import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { DatabaseUnavailableError, OperatorError } from '../../src/errors.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
+import { MachineClock } from './machine-clock.ts';
 import type { Random } from './random.ts';
-import type { Actor, Scheduler } from './scheduler.ts';
+import { type Actor, type Scheduler, WORLD } from './scheduler.ts';
 
 type Listener = Parameters<Listen>[0];
 
-/** Like PostgreSQL's or the disk's: what the database answers to a write. Reads work unless it is `gone`. */
+/**
+ * What fails. `gone`: everything. `read-only`: writes and new connections, so that reads fail, too, as soon as a process
+ * has noticed. `full`: writes.
+ */
 export type DatabaseCondition = 'working' | 'gone' | 'read-only' | 'full';
 
 interface DatabaseContext {
   /** A migrated database without rows. Is copied. */
   template: string;
-  folder: string;
+  file: string;
   scheduler: Scheduler;
   random: Random;
   faults: FaultPlan;
@@ -47,13 +50,17 @@ export class SimulatedDatabase {
   readonly #listeners = new Set<ListenerConnection>();
   /** The session whose transaction writes, and those that wait for it to end. */
   #lockHolder: Session | null = null;
-  readonly #waiting: { session: Session; retry: () => void }[] = [];
+  #waiting: { session: Session; take: () => void }[] = [];
   #condition: DatabaseCondition = 'working';
+  readonly name = 'database';
+  readonly clock = new MachineClock();
+  /** Incremented when the server ends all connections. */
+  generation = 0;
   commitCount = 0;
 
   constructor(context: DatabaseContext) {
     this.#context = context;
-    this.#file = path.join(context.folder, 'run.db');
+    this.#file = context.file;
     this.#deleteFiles();
     copyFileSync(context.template, this.#file);
     this.#writer = this.#open('write');
@@ -64,34 +71,54 @@ export class SimulatedDatabase {
     return this.#condition;
   }
 
-  /** Opens the database for a process. Its death ends the transactions of the process. */
-  openFor(actor: Actor): Database {
-    const db = new Kysely<DatabaseSchema>({ dialect: this.#createDialect(actor) });
+  get waitingCount(): number {
+    return this.#waiting.length;
+  }
+
+  /** Opens the database for a process. Its death ends its transactions. @throws OperatorError if it is unavailable */
+  async open(actor: Actor): Promise<Database> {
+    await this.#context.scheduler.sleep(this.#context.random.between(1, 20));
+    if (!this.acceptsConnections) {
+      throw new OperatorError(`simulated: the database is ${this.#condition}`);
+    }
+    const pool = new ConnectionPool(this.#context, this, actor);
+    const db = new Kysely<DatabaseSchema>({ dialect: this.#createDialect(pool) });
     actor.onDeath(() => {
+      this.#waiting = this.#waiting.filter(({ session }) => session.actor !== actor);
       if (this.#lockHolder?.actor === actor) {
         this.#lockHolder.abandon();
       }
     });
     return {
       db,
-      listen: (listener) => this.#listen(listener, actor),
+      listen: (listener) => this.#listen(listener, pool),
       poolStats: () => null,
       readFreeDiskBytes: async () => null,
-      isWritable: () => this.#condition === 'working',
+      isWritable: () => pool.isReachable,
       close: async () => undefined,
     };
   }
 
-  /** Ends all transactions and notification connections. What was committing is committed or lost, by chance. */
+  /** The service connects to writable servers only. */
+  get acceptsConnections(): boolean {
+    return this.#condition !== 'gone' && this.#condition !== 'read-only';
+  }
+
+  /** If the database is gone, what was committing is committed or lost, by chance. */
   setCondition(condition: DatabaseCondition): void {
+    const { scheduler, random } = this.#context;
     this.#condition = condition;
-    if (condition === 'gone' || condition === 'read-only') {
+    if (condition === 'gone') {
+      this.generation += 1;
       this.#lockHolder?.abandon();
-      for (const connection of this.#listeners) {
+    }
+    for (const connection of this.#listeners) {
+      if (condition === 'gone') {
         connection.disconnect();
-      }
-    } else if (condition === 'working') {
-      for (const connection of this.#listeners) {
+      } else if (condition === 'read-only') {
+        // The next heartbeat finds out.
+        scheduler.schedule(random.between(0, 2_000), () => connection.checkServer(), WORLD);
+      } else if (condition === 'working') {
         connection.scheduleReconnect();
       }
     }
@@ -122,13 +149,10 @@ export class SimulatedDatabase {
     return connection;
   }
 
-  #createDialect(actor: Actor): Dialect {
+  #createDialect(pool: ConnectionPool): Dialect {
     const driver: Driver = {
       init: async () => undefined,
-      acquireConnection: async () => {
-        const session = new Session(this.#context, this, actor);
-        return session;
-      },
+      acquireConnection: () => pool.connect(),
       beginTransaction: (connection, settings) => (connection as Session).begin(settings),
       commitTransaction: (connection) => (connection as Session).commit(),
       rollbackTransaction: (connection) => (connection as Session).rollback(),
@@ -155,23 +179,32 @@ export class SimulatedDatabase {
     this.#writer.rollback();
   }
 
-  /** Resolves when no other session writes. The caller must call `unlock`. */
-  async lock(session: Session): Promise<void> {
-    while (this.#lockHolder !== null) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.push({ session, retry: resolve });
-      await promise;
+  /** Waits until no other session writes. Returns false after the statement timeout. The caller must call `unlock`. */
+  async lock(session: Session): Promise<boolean> {
+    if (this.#lockHolder === null) {
+      this.#lockHolder = session;
+      return true;
     }
-    this.#lockHolder = session;
+    const { scheduler } = this.#context;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const waiter = { session, take: () => resolve(true) };
+    this.#waiting.push(waiter);
+    const timeout = scheduler.schedule(STATEMENT_TIMEOUT_MS, () => {
+      this.#waiting = this.#waiting.filter((other) => other !== waiter);
+      resolve(false);
+    });
+    const hasLock = await promise;
+    scheduler.cancel(timeout);
+    return hasLock;
   }
 
+  /** Gives the lock to the session that has waited longest. */
   unlock(session: Session): void {
     if (this.#lockHolder === session) {
-      this.#lockHolder = null;
-      const { scheduler } = this.#context;
-      // In the order of their arrival; each checks again, because one of them may have died.
-      for (const { retry, session: waiter } of this.#waiting.splice(0)) {
-        scheduler.schedule(0, retry, waiter.actor);
+      const next = this.#waiting.shift();
+      this.#lockHolder = next?.session ?? null;
+      if (next !== undefined) {
+        this.#context.scheduler.schedule(0, next.take, next.session.actor);
       }
     }
   }
@@ -184,14 +217,14 @@ export class SimulatedDatabase {
     }
   }
 
-  async #listen(listener: Listener, actor: Actor) {
+  async #listen(listener: Listener, pool: ConnectionPool) {
     await this.#context.scheduler.sleep(1);
-    if (this.#condition === 'gone') {
-      throw new DatabaseUnavailableError(new Error('simulated: the database is gone'));
+    if (!this.acceptsConnections) {
+      throw unavailable(`the database is ${this.#condition}`);
     }
-    const connection = new ListenerConnection(this.#context, this, listener, actor);
+    const connection = new ListenerConnection(this.#context, this, listener, pool);
     this.#listeners.add(connection);
-    actor.onDeath(() => this.#listeners.delete(connection));
+    pool.actor.onDeath(() => this.#listeners.delete(connection));
     return {
       get isConnected() {
         return connection.isConnected;
@@ -204,20 +237,71 @@ export class SimulatedDatabase {
   }
 }
 
+/** The connections of a process. After a failure, queries wait for a new connection, as in the service's own pool. */
+class ConnectionPool {
+  readonly #context: DatabaseContext;
+  readonly #database: SimulatedDatabase;
+  readonly actor: Actor;
+  #failedAtMs: number | null = null;
+
+  constructor(context: DatabaseContext, database: SimulatedDatabase, actor: Actor) {
+    this.#context = context;
+    this.#database = database;
+    this.actor = actor;
+  }
+
+  get isReachable(): boolean {
+    return this.#failedAtMs === null;
+  }
+
+  async connect(): Promise<Session> {
+    const { scheduler } = this.#context;
+    const deadlineMs = Math.max((this.#failedAtMs ?? 0) + 5_000, scheduler.nowMs + 1_000);
+    while (this.#failedAtMs !== null) {
+      if (scheduler.nowMs >= deadlineMs) {
+        throw unavailable('no connection to the database');
+      }
+      await scheduler.sleep(50);
+    }
+    return new Session(this.#context, this.#database, this);
+  }
+
+  /** Called when a query has found that the server has failed, or is no longer the primary. */
+  handleFailure(): void {
+    const { scheduler, random } = this.#context;
+    if (this.#failedAtMs !== null) {
+      return;
+    }
+    this.#failedAtMs = scheduler.nowMs;
+    const reconnect = () => {
+      if (this.#database.acceptsConnections) {
+        this.#failedAtMs = null;
+      } else {
+        scheduler.schedule(random.between(100, 1_000), reconnect, this.actor);
+      }
+    };
+    scheduler.schedule(random.between(1, 20), reconnect, this.actor);
+  }
+}
+
 /** What Kysely calls a connection: one query or transaction of a process. */
 class Session implements DatabaseConnection {
   readonly #context: DatabaseContext;
   readonly #database: SimulatedDatabase;
+  readonly #pool: ConnectionPool;
+  readonly #generation: number;
   readonly actor: Actor;
   #snapshot: SqliteConnection | null = null;
   #isInTransaction = false;
   #isCommitting = false;
   #isBroken = false;
 
-  constructor(context: DatabaseContext, database: SimulatedDatabase, actor: Actor) {
+  constructor(context: DatabaseContext, database: SimulatedDatabase, pool: ConnectionPool) {
     this.#context = context;
     this.#database = database;
-    this.actor = actor;
+    this.#pool = pool;
+    this.#generation = database.generation;
+    this.actor = pool.actor;
   }
 
   async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
@@ -287,7 +371,9 @@ class Session implements DatabaseConnection {
     }
     if (this.#isInTransaction) {
       await this.#waitForAnswer();
-      this.#assertUsable();
+      if (!READ_ONLY_STATEMENT.test(sql)) {
+        this.#assertWritable();
+      }
       return this.#database.runStatement(sql, parameters, true);
     }
     if (READ_ONLY_STATEMENT.test(sql)) {
@@ -312,17 +398,19 @@ class Session implements DatabaseConnection {
   /** Commits when the disk has answered. Until then, the commit may be lost, or its answer. */
   async #finishCommit(commit: () => SqliteResult): Promise<void> {
     const { faults, history } = this.#context;
+    faults.recordStep('sends a commit', this.actor);
     await this.#waitForAnswer();
-    this.#assertUsable();
+    this.#assertWritable();
     if (faults.choose('failed commit', 0.01)) {
       history.add(this.actor, () => 'commit fails');
-      throw unavailable('the commit failed');
+      this.#fail('the commit failed');
     }
     const { notifications } = commit();
     this.#isCommitting = false;
     this.#isInTransaction = false;
     this.#database.commitCount += 1;
     this.#database.deliver(notifications);
+    faults.recordStep('has committed', this.actor);
     if (faults.choose('lost answer to a commit', 0.01)) {
       history.add(this.actor, () => 'does not learn that its transaction was committed');
       throw unavailable('the connection broke');
@@ -330,29 +418,47 @@ class Session implements DatabaseConnection {
   }
 
   async #beginWriting(): Promise<void> {
-    await this.#database.lock(this);
-    this.#isInTransaction = true;
+    if (!(await this.#database.lock(this))) {
+      this.#fail('canceling statement due to statement timeout');
+    }
     await this.#waitForAnswer();
-    this.#assertUsable();
+    if (this.#database.condition === 'read-only') {
+      this.#pool.handleFailure();
+      this.#fail('the database is read-only');
+    }
+    this.#isInTransaction = true;
     this.#database.runStatement('begin immediate', [], true);
   }
 
   async #waitForAnswer(): Promise<void> {
     const { scheduler, random, faults } = this.#context;
     const isSlow = faults.choose('slow database', 0.01);
-    await scheduler.sleep(isSlow ? random.exponential(1_000) : random.between(0.05, 0.5));
-    if (this.#database.condition === 'gone') {
-      throw unavailable('the database is gone');
+    faults.recordStep('queries the database', this.actor);
+    const delayMs = isSlow
+      ? random.exponential(random.pick([300, 1_000, 5_000]))
+      : random.between(0.05, 0.5);
+    await scheduler.sleep(Math.min(delayMs, STATEMENT_TIMEOUT_MS));
+    const { condition, generation } = this.#database;
+    if (condition === 'gone' || this.#generation !== generation) {
+      this.#pool.handleFailure();
+      this.#fail('the server has ended the connection');
+    }
+    if (this.#isBroken || delayMs >= STATEMENT_TIMEOUT_MS) {
+      this.#fail('canceling statement due to statement timeout');
     }
   }
 
-  #assertUsable(): void {
-    const { condition } = this.#database;
-    if (this.#isBroken) {
-      throw unavailable('the connection broke');
-    }
-    if (condition !== 'working') {
-      throw unavailable(`the database is ${condition}`);
+  /** Breaks this connection. Also the rollback that follows finds it broken, and nothing else can be done with it. */
+  #fail(reason: string): never {
+    this.#isCommitting = false;
+    this.abandon();
+    throw unavailable(reason);
+  }
+
+  /** A transaction that began before the server became read-only can write. */
+  #assertWritable(): void {
+    if (this.#database.condition === 'full') {
+      this.#fail('the disk is full');
     }
   }
 
@@ -365,6 +471,9 @@ class Session implements DatabaseConnection {
 /** Statements that the service's driver runs on its reader, too. */
 const READ_ONLY_STATEMENT = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
+/** That of the service's connections to PostgreSQL. */
+const STATEMENT_TIMEOUT_MS = 8_000;
+
 function unavailable(reason: string): DatabaseUnavailableError {
   return new DatabaseUnavailableError(new Error(`simulated: ${reason}`));
 }
@@ -375,6 +484,7 @@ class ListenerConnection {
   readonly #context: DatabaseContext;
   readonly #database: SimulatedDatabase;
   readonly #listener: Listener;
+  readonly #pool: ConnectionPool;
   readonly #actor: Actor;
   #lastAliveAtMs: number;
   /** When the latest notification arrives. */
@@ -385,12 +495,13 @@ class ListenerConnection {
     context: DatabaseContext,
     database: SimulatedDatabase,
     listener: Listener,
-    actor: Actor,
+    pool: ConnectionPool,
   ) {
     this.#context = context;
     this.#database = database;
     this.#listener = listener;
-    this.#actor = actor;
+    this.#pool = pool;
+    this.#actor = pool.actor;
     this.#lastAliveAtMs = listener.clock();
   }
 
@@ -416,6 +527,7 @@ class ListenerConnection {
           if (this.isConnected) {
             this.#lastAliveAtMs = this.#listener.clock();
             this.#listener.channels[channel]?.(payload);
+            faults.recordStep('receives a notification', this.#actor);
           }
         },
         this.#actor,
@@ -430,6 +542,14 @@ class ListenerConnection {
     }
   }
 
+  /** If the server is no longer writable, the process's other connections are of no use either. */
+  checkServer(): void {
+    if (!this.#database.acceptsConnections && this.#actor.isAlive) {
+      this.disconnect();
+      this.#pool.handleFailure();
+    }
+  }
+
   scheduleReconnect(): void {
     const { scheduler, random } = this.#context;
     if (!this.isConnected && !this.#isReconnecting) {
@@ -440,7 +560,7 @@ class ListenerConnection {
 
   async #reconnect(): Promise<void> {
     this.#isReconnecting = false;
-    if (this.#database.condition !== 'working') {
+    if (!this.#database.acceptsConnections) {
       return;
     }
     this.isConnected = true;

@@ -43,7 +43,8 @@ export class SimulatedNetwork {
   readonly #context: NetworkContext;
   readonly #hosts = new Map<string, SimulatedHost>();
   readonly openSockets = new Set<HostSocket>();
-  requestsInFlight = 0;
+  /** Who sent each. */
+  readonly requestsInFlight = new Map<Promise<HttpResponse>, Actor>();
 
   constructor(context: NetworkContext) {
     this.#context = context;
@@ -68,15 +69,19 @@ export class SimulatedNetwork {
   }
 
   async #request(request: HttpRequest, actor: Actor): Promise<HttpResponse> {
-    const { scheduler } = this.#context;
+    const { scheduler, faults } = this.#context;
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     const deadline = scheduler.schedule(request.timeoutMs, () =>
       resolve({ outcome: 'unreachable', reason: 'timed out' }),
     );
-    this.requestsInFlight += 1;
+    const forget = actor.onDeath(() => this.requestsInFlight.delete(promise));
+    this.requestsInFlight.set(promise, actor);
     this.#send(request, actor, resolve);
+    faults.recordStep('sends a request', actor);
     const response = await promise;
-    this.requestsInFlight -= 1;
+    faults.recordStep('receives a response', actor);
+    forget();
+    this.requestsInFlight.delete(promise);
     scheduler.cancel(deadline);
     return response;
   }
@@ -196,8 +201,9 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
 
   /** To the service. */
   send(text: string): void {
-    const { history } = this.#context;
+    const { history, faults } = this.#context;
     this.#toService(() => {
+      faults.recordStep('receives a message', this.#serviceActor);
       history.add(this.#serviceActor, () => `receives from ${this.hostName}: ${text}`);
       this.client.handleMessage(text);
     });
@@ -409,6 +415,7 @@ export class SimulatedProxy {
       scheduler.schedule(5, () => reject(new ConnectionError('connection reset')), client);
     const forget = actor.onDeath(reset);
     const handle = async () => {
+      faults.recordStep('receives a client request', actor);
       const response = await app.inject({
         method,
         url: request.path,
@@ -416,6 +423,7 @@ export class SimulatedProxy {
         ...(request.body && { payload: request.body }),
         remoteAddress: '10.0.0.1',
       } as InjectOptions);
+      faults.recordStep('answers a client', actor);
       isLost = faults.choose('lost answers', 0.01);
       const answer = {
         status: response.statusCode,

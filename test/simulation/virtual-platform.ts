@@ -4,6 +4,7 @@ import os from 'node:os';
 import { DatabaseSync } from 'node:sqlite';
 import timers from 'node:timers';
 import timersPromises from 'node:timers/promises';
+import { MachineClock } from './machine-clock.ts';
 import { Random } from './random.ts';
 import { currentActor, type ScheduledEvent, Scheduler } from './scheduler.ts';
 
@@ -17,12 +18,14 @@ const EPOCH_MS = Date.UTC(2030, 0, 1);
 export const platform = {
   scheduler: new Scheduler(),
   random: new Random('platform'),
-  /** The database's clock may differ from that of the processes. */
-  databaseClockMs: () => wallClockMs(),
+  /** The clock of the database's machine. */
+  databaseClock: new MachineClock(),
 };
 
-export function wallClockMs(): number {
-  return Math.floor(EPOCH_MS + platform.scheduler.nowMs);
+/** The time by the clock of the running actor's machine, or by another clock. */
+export function wallClockMs(clock = currentActor().clock): number {
+  const { nowMs } = platform.scheduler;
+  return Math.floor(EPOCH_MS + nowMs + clock.readOffsetMs(nowMs));
 }
 
 /** What `setTimeout` and `setInterval` return. */
@@ -142,7 +145,7 @@ function replaceDatabaseClock(): void {
   DatabaseSync.prototype.exec = function (this: DatabaseSync, sql) {
     if (!replaced.has(this)) {
       replaced.add(this);
-      this.function('unixepoch', (_modifier) => platform.databaseClockMs() / 1_000);
+      this.function('unixepoch', (_modifier) => wallClockMs(platform.databaseClock) / 1_000);
     }
     exec.call(this, sql);
   };

@@ -1,3 +1,4 @@
+import path from 'node:path';
 import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { DATABASE_FAULTS, FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
@@ -87,8 +88,9 @@ export class World {
       ...parts,
       random: this.random.fork('database'),
       template,
-      folder,
+      file: path.join(folder, 'run.db'),
     });
+    platform.databaseClock = this.database.clock;
     const networkContext = { ...parts, random: this.random.fork('network') };
     this.network = new SimulatedNetwork(networkContext);
     this.mints = Array.from({ length: scenario.mints }, (_, index) => {
