@@ -63,6 +63,8 @@ export const RELAY_CONNECTION_LIMITS = {
   maxPerHost: 8,
   /** Healthy relays respond to an event within a second. */
   responseTimeoutMs: 5_000,
+  /** For the challenge of a relay that first rejects an event and then asks for AUTH. */
+  challengeTimeoutMs: 1_000,
   /** NAT gateways may drop an idle connection silently after a minute. */
   idleTimeoutMs: 30_000,
   /** Relays commonly allow 20 concurrent queries per connection. */

@@ -12,6 +12,7 @@ import type { HandshakeFailure } from '../net/request-failure.ts';
 import { nostrEventSchema } from '../nostr/event-schema.ts';
 import type { EventSigner, EventVerifier } from '../nostr/events.ts';
 import { tryParseJson } from '../untrusted-text.ts';
+import { waitAtMost } from '../wait-at-most.ts';
 import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
 import { RELAY_CONNECTION_LIMITS } from './limits.ts';
 
@@ -107,6 +108,8 @@ class RelayConnection {
   #queryCount = 0;
   /** Null until the relay has sent a challenge. */
   #authResult: Promise<PublishResult> | null = null;
+  /** Resolved when the connection ends, too. */
+  readonly #challenged = Promise.withResolvers<void>();
   #idleTimer: NodeJS.Timeout | undefined;
   #hasOpened = false;
   /** Null while the connection can be used. */
@@ -142,10 +145,15 @@ class RelayConnection {
     await this.#handshakeEnded.promise;
     const message = `["EVENT",${eventJson}]`;
     const firstResult = await this.#sendAndWaitForOk(id, message);
-    if (firstResult.outcome !== 'auth_required' || this.#authResult === null) {
+    if (firstResult.outcome !== 'auth_required') {
       return firstResult;
     }
+    // Some relays send their challenge only after this response.
+    await waitAtMost(RELAY_CONNECTION_LIMITS.challengeTimeoutMs, this.#challenged.promise);
     const authResult = await this.#authResult;
+    if (authResult === null) {
+      return firstResult;
+    }
     if (authResult.outcome !== 'accepted') {
       return authResult;
     }
@@ -251,6 +259,7 @@ class RelayConnection {
     const created_at = toUnixSeconds(clock());
     const event = signer.sign({ ...makeAuthEvent(this.url, challenge), created_at });
     this.#authResult = this.#sendAndWaitForOk(event.id, JSON.stringify(['AUTH', event]));
+    this.#challenged.resolve();
     void this.#authResult.then(({ outcome }) => {
       if (outcome !== 'accepted') {
         this.close();
@@ -294,6 +303,7 @@ class RelayConnection {
   #end(reason: HandshakeFailure): void {
     this.#closeReason ??= reason;
     this.#handshakeEnded.resolve();
+    this.#challenged.resolve();
     clearTimeout(this.#idleTimer);
     for (const { timer, resolve } of this.#pending.values()) {
       clearTimeout(timer);
