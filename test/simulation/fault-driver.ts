@@ -2,11 +2,13 @@ import { PROCESS_STEPS } from './faults.ts';
 import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 import type { DatabaseCondition } from './simulated-database.ts';
+import type { SimulatedMint } from './simulated-mint.ts';
+import type { SimulatedRelay } from './simulated-relay.ts';
 import type { World } from './world.ts';
 
 /** Faults that last: processes, the database and mints that are gone for a while. Each repeats at random times. */
 export function startFaults(world: World): void {
-  const { random, mints } = world;
+  const { random, mints, relays } = world;
   repeat(world, 'killed processes', 30_000, () => strike(world, killProcess));
   repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
   repeat(world, 'restarts', 60_000, () => {
@@ -23,15 +25,17 @@ export function startFaults(world: World): void {
     repeat(world, kind, 90_000, () => failDatabase(world, condition, random.exponential(8_000)));
   }
   startClockFaults(world);
-  for (const [kind, meanMs] of [
-    ['mint restarts', 2_000],
-    ['mint is gone for a while', 60_000],
+  for (const [kind, hosts, meanMs] of [
+    ['mint restarts', mints, 2_000],
+    ['mint is gone for a while', mints, 60_000],
+    ['relay restarts', relays, 2_000],
+    ['relay is gone for a while', relays, 60_000],
   ] as const) {
     repeat(world, kind, 60_000, () => {
-      const mint = random.pick(mints);
-      if (mint.actor.isAlive) {
-        mint.stop();
-        world.scheduler.schedule(random.exponential(meanMs), () => mint.start(), WORLD);
+      const host = random.pick<SimulatedMint | SimulatedRelay>(hosts);
+      if (host?.actor.isAlive) {
+        host.stop();
+        world.scheduler.schedule(random.exponential(meanMs), () => host.start(), WORLD);
       }
     });
   }
@@ -48,9 +52,10 @@ export function endFaults(world: World): void {
   }
   for (const mint of world.mints) {
     mint.endFaults();
-    if (!mint.actor.isAlive) {
-      mint.start();
-    }
+    mint.start();
+  }
+  for (const relay of world.relays) {
+    relay.start();
   }
 }
 

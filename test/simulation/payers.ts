@@ -3,36 +3,43 @@ import { Actor } from './scheduler.ts';
 import { ConnectionError } from './simulated-network.ts';
 import type { Invoice } from './truth.ts';
 import type { World } from './world.ts';
+import { createZapRequest } from './zap-requests.ts';
 
 /** Somebody who pays one invoice. */
 export function startPayer(world: World, number: number, recipient: NostrKey): void {
-  const actor = new Actor(`payer-${number}`);
-  world.scheduler.start(actor, async () => {
-    const invoice = await requestInvoice(world, actor, number, recipient);
-    if (invoice === null) {
-      return;
-    }
-    await pay(world, actor, invoice);
-    await checkVerify(world, invoice);
-  });
+  const { random, zapReferee, relays, recipients } = world;
+  const payment = { number, recipient, amountSat: random.integer(1, 2_000) };
+  const isZap = zapReferee !== null && random.chance(0.15);
+  const zapRequest = isZap
+    ? createZapRequest(random, random.pick(recipients), relays, payment)
+    : null;
+  // Some wallets use a zap request again.
+  const names = isZap && random.chance(0.2) ? ['payer', 'same-payer'] : ['payer'];
+  for (const name of names) {
+    const actor = new Actor(`${name}-${number}`);
+    world.scheduler.start(actor, async () => {
+      const invoice = await requestInvoice(world, actor, { ...payment, zapRequest });
+      if (invoice !== null) {
+        await pay(world, actor, invoice);
+        await checkVerify(world, invoice);
+      }
+    });
+  }
 }
 
 async function requestInvoice(
   world: World,
   actor: Actor,
-  number: number,
-  recipient: NostrKey,
+  details: Pick<Invoice, 'number' | 'recipient' | 'amountSat' | 'zapRequest'>,
 ): Promise<Invoice | null> {
-  const { scheduler, random, proxy, truth, mints, history } = world;
-  const amountSat = random.integer(1, 2_000);
+  const { scheduler, random, proxy, truth, mints, history, zapReferee } = world;
+  const { recipient, amountSat, zapRequest } = details;
   const address = `198.51.${random.integer(0, 100)}.${random.integer(1, 255)}`;
-  const path = `/.well-known/lnurlp/${recipient.npub}`;
+  const nostr = zapRequest === null ? '' : `&nostr=${encodeURIComponent(zapRequest.json)}`;
+  const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}${nostr}`;
   for (let attempt = 0; attempt < 3; attempt += 1) {
     try {
-      const { status, body } = await proxy.request(
-        { path: `${path}?amount=${amountSat * 1000}` },
-        address,
-      );
+      const { status, body } = await proxy.request({ path }, address);
       if (status === 200 && body.pr !== undefined) {
         const mint = mints.find(({ state }) => state.quotes.findByRequest(body.pr));
         if (mint === undefined) {
@@ -41,18 +48,14 @@ async function requestInvoice(
         }
         history.add(actor, () => `gets an invoice of ${amountSat} sat at ${mint.host}`);
         const verifyPath = new URL(body.verify).pathname;
-        const invoice: Invoice = {
-          number,
-          recipient,
-          mint,
-          amountSat,
-          request: body.pr,
-          verifyPath,
-          zapRequest: null,
-          payment: null,
-        };
+        const invoice = { ...details, mint, request: body.pr, verifyPath, payment: null };
         truth.invoices.push(invoice);
+        zapReferee?.checkInvoice(invoice);
         return invoice;
+      }
+      if (zapRequest !== null && body?.reason?.startsWith('The zap request')) {
+        zapReferee?.checkRejection(zapRequest, body.reason);
+        return null;
       }
       world.failedInvoices += 1;
     } catch (error) {

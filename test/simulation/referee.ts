@@ -119,7 +119,12 @@ export class Referee {
     }
   }
 
+  /** Returns the `paidAt` that clients saw; -1 if they saw none. */
+  getPaidAt(quoteId: string): number {
+    return this.#sightings.get(quoteId)?.paidAt ?? -1;
+  }
+
   isListed(quoteId: string): boolean {
-    return (this.#sightings.get(quoteId)?.paidAt ?? -1) !== -1;
+    return this.getPaidAt(quoteId) !== -1;
   }
 }

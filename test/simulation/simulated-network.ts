@@ -150,6 +150,8 @@ export class SimulatedNetwork {
       socket.open();
     };
     scheduler.schedule(this.#delayMs(), accept, host.actor);
+    const giveUp = () => socket.client.state === 'connecting' && socket.client.close();
+    scheduler.schedule(10_000, giveUp, actor);
     return socket.client;
   }
 

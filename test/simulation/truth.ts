@@ -1,5 +1,6 @@
 import type { NostrKey } from './recipients.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
+import type { ZapRequest } from './zap-requests.ts';
 
 /** What really happened. Only actors outside the service write it, so it shares no code with the service. */
 export interface Invoice {
@@ -9,7 +10,7 @@ export interface Invoice {
   amountSat: number;
   request: string;
   verifyPath: string;
-  zapRequest: string | null;
+  zapRequest: ZapRequest | null;
   payment: Payment | null;
 }
 

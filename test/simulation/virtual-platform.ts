@@ -28,6 +28,11 @@ export function wallClockMs(clock = currentActor().clock): number {
   return Math.floor(EPOCH_MS + nowMs + clock.readOffsetMs(nowMs));
 }
 
+/** Converts virtual milliseconds to the time of a correct clock. */
+export function toUnixSeconds(virtualMs: number): number {
+  return Math.floor((EPOCH_MS + virtualMs) / 1_000);
+}
+
 /** What `setTimeout` and `setInterval` return. */
 class VirtualTimer {
   #event: ScheduledEvent;

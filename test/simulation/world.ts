@@ -7,14 +7,17 @@ import { startPayer } from './payers.ts';
 import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
+import { ZapReferee } from './referee-zaps.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
 import { SimulatedDatabase } from './simulated-database.ts';
 import { MINT_FAULT_KINDS, SimulatedMint } from './simulated-mint.ts';
 import { PUBLIC_HOST, SimulatedNetwork, SimulatedProxy } from './simulated-network.ts';
+import { RELAY_FAULT_KINDS, SimulatedRelay } from './simulated-relay.ts';
 import { Truth } from './truth.ts';
 import { platform } from './virtual-platform.ts';
 import { WALLET_KINDS, Wallet } from './wallets.ts';
+import { chooseZapSettings, toZapEnvironment } from './zap-requests.ts';
 
 export interface WorldOptions {
   seed: string;
@@ -33,6 +36,7 @@ export interface WorldOptions {
 export interface Scenario {
   instances: number;
   mints: number;
+  relays: number;
   recipients: number;
   payments: number;
   /** How long payers pay, and faults happen. */
@@ -55,6 +59,9 @@ export class World {
   readonly instances: readonly ServiceInstance[];
   readonly proxy: SimulatedProxy;
   readonly mints: readonly SimulatedMint[];
+  /** Empty if the operator offers no zaps. */
+  readonly relays: readonly SimulatedRelay[];
+  readonly zapReferee: ZapReferee | null;
   readonly recipients: readonly NostrKey[];
   readonly wallets: readonly Wallet[];
   /** Read all lists at the end, as wallets do that are installed then. */
@@ -69,7 +76,7 @@ export class World {
     platform.random = this.random.fork('platform');
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
-    const kinds = [...FAULT_KINDS, ...MINT_FAULT_KINDS];
+    const kinds = [...FAULT_KINDS, ...MINT_FAULT_KINDS, ...RELAY_FAULT_KINDS];
     const isAllowed = (kind: FaultKind) =>
       !options.without?.has(kind) && (options.only?.has(kind) ?? true);
     this.faults = new FaultPlan(this.random.fork('faults'), kinds, isAllowed, (kind) =>
@@ -99,7 +106,24 @@ export class World {
       this.network.addHost(host, mint);
       return mint;
     });
+    const zapRandom = this.random.fork('zaps');
+    this.relays = Array.from({ length: scenario.relays }, (_, index) => {
+      const host = `relay-${index + 1}.example`;
+      const relay = new SimulatedRelay(host, {
+        ...parts,
+        random: this.random.fork(host),
+        onEvent: (...event) => this.zapReferee?.checkEvent(...event),
+      });
+      this.network.addHost(host, relay);
+      return relay;
+    });
+    const zapSettings = chooseZapSettings(zapRandom, this.relays, this.mints);
+    this.zapReferee =
+      this.relays.length === 0
+        ? null
+        : new ZapReferee({ scheduler, faults, referee: this.referee, settings: zapSettings });
     this.env = {
+      ...(this.zapReferee !== null && toZapEnvironment(zapSettings)),
       DEFAULT_MINT_URL: this.mints[0]?.url,
       PUBLIC_ORIGINS: `https://${PUBLIC_HOST}`,
       TRUST_PROXY: '10.0.0.1',
@@ -146,16 +170,20 @@ export class World {
 
   /** Waits until clients have seen everything, but no longer than the scenario allows. */
   async #recover(): Promise<void> {
-    const { scheduler, scenario, referee, truth } = this;
-    const deadlineMs = scheduler.nowMs + scenario.recoveryMs;
-    const isComplete = () =>
+    const { scheduler, scenario, referee, zapReferee, truth } = this;
+    const faultsEndedAtMs = scheduler.nowMs;
+    const retryMs = zapReferee?.computeRetryMs(faultsEndedAtMs) ?? 0;
+    const deadlineMs = Math.max(faultsEndedAtMs + scenario.recoveryMs, retryMs + 65_000);
+    const areAllListed = () =>
       [...truth.paymentsByQuoteId.keys()].every((quoteId) => referee.isListed(quoteId));
+    const isComplete = () => areAllListed() && (zapReferee?.isComplete() ?? true);
     while (scheduler.nowMs < deadlineMs && !isComplete()) {
-      for (const auditor of this.auditors) {
+      for (const auditor of areAllListed() ? [] : this.auditors) {
         scheduler.schedule(0, () => void auditor.readAll(), auditor.actor);
       }
       await scheduler.runUntil(scheduler.nowMs + 5_000);
     }
+    zapReferee?.checkEnd(faultsEndedAtMs);
     for (const { quoteId, invoice, paidAtMs } of truth.paymentsByQuoteId.values()) {
       if (!referee.isListed(quoteId)) {
         referee.report(
@@ -196,6 +224,7 @@ function chooseScenario(random: Random): Scenario {
   return {
     instances: random.integer(1, 4),
     mints: random.integer(1, 6),
+    relays: random.chance(0.5) ? random.integer(1, 6) : 0,
     recipients: random.integer(2, 12),
     payments: Math.floor(random.pick([20, 60, 150])),
     activeMs,
