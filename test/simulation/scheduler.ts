@@ -44,6 +44,9 @@ export function currentActor(): Actor {
   return context.getStore() ?? WORLD;
 }
 
+/** What a dead actor waits for. */
+export const NEVER = new Promise<never>(() => undefined);
+
 export interface ScheduledEvent {
   readonly atMs: number;
   /** Of two events at the same time, the one that was scheduled first comes first. */

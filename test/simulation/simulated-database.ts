@@ -18,7 +18,7 @@ import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { MachineClock } from './machine-clock.ts';
 import type { Random } from './random.ts';
-import { type Actor, type Scheduler, WORLD } from './scheduler.ts';
+import { type Actor, NEVER, type Scheduler, WORLD } from './scheduler.ts';
 
 type Listener = Parameters<Listen>[0];
 
@@ -181,6 +181,9 @@ export class SimulatedDatabase {
 
   /** Waits until no other session writes. Returns false after the statement timeout. The caller must call `unlock`. */
   async lock(session: Session): Promise<boolean> {
+    if (!session.actor.isAlive) {
+      return NEVER;
+    }
     if (this.#lockHolder === null) {
       this.#lockHolder = session;
       return true;

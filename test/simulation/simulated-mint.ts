@@ -1,7 +1,7 @@
 import type { ChaosRates } from '../../demo/test-mint/chaos.ts';
 import { executeRoute, findRoute } from '../../demo/test-mint/http-server.ts';
 import { markIssued } from '../../demo/test-mint/issuing.ts';
-import { notFound, rateLimited } from '../../demo/test-mint/mint-rejection.ts';
+import { notFound } from '../../demo/test-mint/mint-rejection.ts';
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
 import { createState, type TestMintState } from '../../demo/test-mint/state.ts';
@@ -13,9 +13,9 @@ import { TestMintWebSocketServer } from '../../demo/test-mint/websocket-server.t
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import type { Random } from './random.ts';
-import { Actor } from './scheduler.ts';
+import { Actor, WORLD } from './scheduler.ts';
 import type { HostResponse, HostSocket, SimulatedHost } from './simulated-network.ts';
-import { wallClockMs } from './virtual-platform.ts';
+import { platform, wallClockMs } from './virtual-platform.ts';
 
 /** The mint's own faults, and how often the test mint has them. */
 const MINT_FAULTS: Record<string, ChaosRates> = {
@@ -35,9 +35,18 @@ export const MINT_FAULT_KINDS = [
   ...Object.keys(MINT_FAULTS),
   'mint reports impossible states',
   'mint has a subscription gap',
+  'mint is slow to swap',
+  'mint rotates keysets',
   'mint restarts',
   'mint is gone for a while',
 ];
+
+/** A swap that the mint has executed for the service. */
+export interface ExecutedSwap {
+  secrets: string[];
+  /** The value of the outputs: without the mint's fee. */
+  amountSat: number;
+}
 
 /** One of the mints. The same code as the test mint, without its network. Knows which quotes are paid and issued. */
 export class SimulatedMint implements SimulatedHost {
@@ -46,11 +55,15 @@ export class SimulatedMint implements SimulatedHost {
   readonly switches: TestMintSwitches;
   readonly state: TestMintState;
   actor: Actor;
+  readonly swaps: ExecutedSwap[] = [];
   readonly #history: History;
   readonly #faults: FaultPlan;
+  readonly #random: Random;
   #sockets: TestMintWebSocketServer;
+  #hasExpiringKeyset = false;
 
   constructor(host: string, random: Random, faults: FaultPlan, history: History) {
+    this.#random = random;
     this.host = host;
     this.url = `https://${host}`;
     this.actor = new Actor(host.replace('.example', ''));
@@ -65,7 +78,8 @@ export class SimulatedMint implements SimulatedHost {
       this.switches.chaos = { rates: Object.assign({}, ...kinds.map(([, rates]) => rates)) };
     }
     const seed = String(random.next());
-    this.state = createState(this.switches, { now: wallClockMs, seed });
+    const inputFeePpk = random.pick([0, 0, 0, 100, 1000]);
+    this.state = createState(this.switches, { now: wallClockMs, seed, inputFeePpk });
     this.#sockets = new TestMintWebSocketServer(this.state, null);
   }
 
@@ -75,10 +89,6 @@ export class SimulatedMint implements SimulatedHost {
     if (route === undefined) {
       return notFound().toHttpResponse(switches.style);
     }
-    const exceeded = state.rateLimiter.countRequest(path);
-    if (exceeded !== null) {
-      return rateLimited(exceeded.retryAfterSeconds).toHttpResponse(switches.style);
-    }
     const fault = this.state.chaos.chooseFault(
       ['error', 'garbage', 'silence', 'silenceAfter', 'rateLimit', 'bareRateLimit', 'late'],
       route,
@@ -86,7 +96,17 @@ export class SimulatedMint implements SimulatedHost {
     if (fault === 'silence') {
       return null;
     }
+    const { actor } = this;
+    if (path === '/v1/swap' && this.#faults.choose('mint is slow to swap', 0.3)) {
+      this.#holdSwap();
+    }
     const response = await executeRoute(state, route, decodeURIComponent(id), body, fault);
+    if (path === '/v1/swap' && response.status === 200) {
+      this.#recordSwap(body);
+    }
+    if (!actor.isAlive) {
+      return null;
+    }
     if (fault === 'late') {
       await new Promise((resolve) => setTimeout(resolve, state.chaos.randomDelayMs()));
     }
@@ -150,9 +170,46 @@ export class SimulatedMint implements SimulatedHost {
     this.#history.add(this.actor, () => 'is back');
   }
 
+  /** Issues with new keys from now on. They may have another fee, and expire soon. */
+  rotateKeyset(): void {
+    const random = this.#random;
+    const expiresInSeconds = random.pick([null, random.exponential(300), 40 * 86_400]);
+    this.#hasExpiringKeyset = expiresInSeconds !== null;
+    const id = this.state.ledger.keysets.rotate({
+      inputFeePpk: random.pick([0, 0, 100, 1000]),
+      ...(expiresInSeconds !== null && {
+        finalExpirySeconds: Math.floor(wallClockMs() / 1_000 + expiresInSeconds),
+      }),
+    });
+    this.#history.add(
+      this.actor,
+      () => `issues with keyset ${id}, ${expiresInSeconds ?? 'no'} expiry`,
+    );
+  }
+
   endFaults(): void {
     this.switches.chaos = null;
     this.switches.subscriptionGapMs = 0;
+    if (this.#hasExpiringKeyset) {
+      this.state.ledger.keysets.rotate({});
+    }
+  }
+
+  /** While it lasts, the mint reports the inputs as pending. */
+  #holdSwap(): void {
+    const hold = this.state.holds.add('POST /v1/swap', 'during');
+    const { scheduler } = platform;
+    // If the mint dies meanwhile, it has executed the swap when it is back.
+    scheduler.schedule(this.#random.exponential(8_000), () => hold.release(), WORLD);
+  }
+
+  #recordSwap(body: string): void {
+    const { inputs, outputs } = JSON.parse(body);
+    const amounts = outputs.map(({ amount }: { amount: number }) => amount);
+    this.swaps.push({
+      secrets: inputs.map(({ secret }: { secret: string }) => secret),
+      amountSat: amounts.reduce((sum: number, amount: number) => sum + amount, 0),
+    });
   }
 }
 

@@ -13,7 +13,7 @@ import { tryParseJson } from '../../src/untrusted-text.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import type { Random } from './random.ts';
-import { type Actor, currentActor, type Scheduler, WORLD } from './scheduler.ts';
+import { type Actor, currentActor, NEVER, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 
 /** A server of somebody else: a mint or a relay. */
@@ -70,6 +70,9 @@ export class SimulatedNetwork {
 
   async #request(request: HttpRequest, actor: Actor): Promise<HttpResponse> {
     const { scheduler, faults } = this.#context;
+    if (!actor.isAlive) {
+      return NEVER;
+    }
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     const deadline = scheduler.schedule(request.timeoutMs, () =>
       resolve({ outcome: 'unreachable', reason: 'timed out' }),

@@ -6,7 +6,7 @@ import timers from 'node:timers';
 import timersPromises from 'node:timers/promises';
 import { MachineClock } from './machine-clock.ts';
 import { Random } from './random.ts';
-import { currentActor, type ScheduledEvent, Scheduler } from './scheduler.ts';
+import { currentActor, type ScheduledEvent, Scheduler, WORLD } from './scheduler.ts';
 
 // Replaces what makes two runs of a program differ: timers, clocks and random numbers. Must be the first module that the
 // program imports, because others keep the functions that they find.
@@ -187,29 +187,52 @@ const replacedCrypto = {
   randomUUIDv7: () => randomUuid(7),
 };
 
-/** Without threads, so that it takes no real time. HMAC is all that `jose` uses here. */
+/** Without threads, so that it takes no real time. HMAC and AES-GCM are all that `jose` uses here. */
 const replacedSubtle = {
+  encrypt: async (algorithm: AesGcmParams, key: CryptoKey, data: Uint8Array) => {
+    const cipher = crypto.createCipheriv(
+      'aes-256-gcm',
+      toKeyObject(key),
+      algorithm.iv as Uint8Array,
+    );
+    cipher.setAAD(algorithm.additionalData as Uint8Array);
+    return Buffer.concat([cipher.update(data), cipher.final(), cipher.getAuthTag()]);
+  },
+  decrypt: async (algorithm: AesGcmParams, key: CryptoKey, data: Uint8Array) => {
+    const iv = algorithm.iv as Uint8Array;
+    const decipher = crypto.createDecipheriv('aes-256-gcm', toKeyObject(key), iv);
+    decipher.setAAD(algorithm.additionalData as Uint8Array).setAuthTag(data.subarray(-16));
+    return Buffer.concat([decipher.update(data.subarray(0, -16)), decipher.final()]);
+  },
   sign: async (_algorithm: unknown, key: CryptoKey, data: Uint8Array) => computeHmac(key, data),
   verify: async (_algorithm: unknown, key: CryptoKey, signature: Uint8Array, data: Uint8Array) =>
     Buffer.from(signature).equals(computeHmac(key, data)),
 };
 
 function computeHmac(key: CryptoKey, data: Uint8Array): Buffer {
-  const secret = crypto.KeyObject.from(key as crypto.webcrypto.CryptoKey);
-  return crypto.createHmac('sha256', secret).update(data).digest();
+  return crypto.createHmac('sha256', toKeyObject(key)).update(data).digest();
+}
+
+function toKeyObject(key: CryptoKey): crypto.KeyObject {
+  return crypto.KeyObject.from(key as crypto.webcrypto.CryptoKey);
 }
 
 Object.assign(timers, replacedTimers);
 Object.assign(globalThis, replacedTimers, { Date: VirtualDate });
 Object.assign(timersPromises, {
   setTimeout: sleep,
-  setImmediate: () => new Promise<void>((resolve) => replacedTimers.setImmediate(() => resolve())),
+  // Processes share a queue of turns, which a dead process must not block. So its code may run once more, up to its next
+  // request or query, which never happens.
+  setImmediate: () =>
+    new Promise<void>((resolve) => void platform.scheduler.schedule(0, resolve, WORLD)),
 });
 Object.assign(crypto, replacedCrypto);
 replaceDatabaseClock();
 Object.defineProperty(globalThis.crypto, 'getRandomValues', { value: fillRandom });
 Object.defineProperty(globalThis.crypto, 'randomUUID', { value: replacedCrypto.randomUUID });
 Object.defineProperties(globalThis.crypto.subtle, {
+  encrypt: { value: replacedSubtle.encrypt },
+  decrypt: { value: replacedSubtle.decrypt },
   sign: { value: replacedSubtle.sign },
   verify: { value: replacedSubtle.verify },
 });

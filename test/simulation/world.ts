@@ -3,6 +3,7 @@ import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { DATABASE_FAULTS, FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
 import { describeLogLine, FAULT, History } from './history.ts';
+import { NameSale } from './name-sale.ts';
 import { startPayer } from './payers.ts';
 import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
@@ -66,6 +67,8 @@ export class World {
   readonly wallets: readonly Wallet[];
   /** Read all lists at the end, as wallets do that are installed then. */
   readonly auditors: readonly Wallet[];
+  /** Null: the service sells no names. */
+  readonly sale: NameSale | null;
   readonly env: EnvironmentVariables;
   failedInvoices = 0;
 
@@ -122,7 +125,10 @@ export class World {
       this.relays.length === 0
         ? null
         : new ZapReferee({ scheduler, faults, referee: this.referee, settings: zapSettings });
+    const saleRandom = this.random.fork('sale');
+    this.sale = saleRandom.chance(0.33) ? new NameSale(this, saleRandom) : null;
     this.env = {
+      ...this.sale?.env,
       ...(this.zapReferee !== null && toZapEnvironment(zapSettings)),
       DEFAULT_MINT_URL: this.mints[0]?.url,
       PUBLIC_ORIGINS: `https://${PUBLIC_HOST}`,
@@ -162,6 +168,7 @@ export class World {
       const atMs = random.between(0, scenario.activeMs);
       scheduler.schedule(atMs, () => startPayer(this, number, recipient), WORLD);
     }
+    this.sale?.start();
     startFaults(this);
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
@@ -170,13 +177,14 @@ export class World {
 
   /** Waits until clients have seen everything, but no longer than the scenario allows. */
   async #recover(): Promise<void> {
-    const { scheduler, scenario, referee, zapReferee, truth } = this;
+    const { scheduler, scenario, referee, zapReferee, sale, truth } = this;
     const faultsEndedAtMs = scheduler.nowMs;
     const retryMs = zapReferee?.computeRetryMs(faultsEndedAtMs) ?? 0;
     const deadlineMs = Math.max(faultsEndedAtMs + scenario.recoveryMs, retryMs + 65_000);
     const areAllListed = () =>
       [...truth.paymentsByQuoteId.keys()].every((quoteId) => referee.isListed(quoteId));
-    const isComplete = () => areAllListed() && (zapReferee?.isComplete() ?? true);
+    const isComplete = () =>
+      areAllListed() && (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
     while (scheduler.nowMs < deadlineMs && !isComplete()) {
       for (const auditor of areAllListed() ? [] : this.auditors) {
         scheduler.schedule(0, () => void auditor.readAll(), auditor.actor);
@@ -192,6 +200,7 @@ export class World {
         );
       }
     }
+    await this.sale?.check();
   }
 
   startInstance(instance: ServiceInstance): void {
