@@ -50,6 +50,7 @@ async function requestInvoice(
         const verifyPath = new URL(body.verify).pathname;
         const invoice = { ...details, mint, request: body.pr, verifyPath, payment: null };
         truth.invoices.push(invoice);
+        truth.secrets.add(verifyPath.split('/').at(-1) ?? '');
         zapReferee?.checkInvoice(invoice);
         return invoice;
       }

@@ -3,6 +3,7 @@ import { readConfig } from '../../src/config.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { MachineClock } from './machine-clock.ts';
+import { MAX_STOP_MS } from './process-checks.ts';
 import { Actor } from './scheduler.ts';
 import type { SimulatedDatabase } from './simulated-database.ts';
 import type { SimulatedNetwork } from './simulated-network.ts';
@@ -68,20 +69,27 @@ export class ServiceInstance {
   }
 
   /** Ends the process as SIGTERM does. */
-  async stop(): Promise<void> {
-    const { history } = this.#world;
+  async stop({ endsProcess = true } = {}): Promise<void> {
+    const { history, scheduler, referee } = this.#world;
     const service = this.#service;
     const { actor } = this;
     history.add(actor, () => 'stops');
     this.#service = null;
     const { promise, resolve } = Promise.withResolvers<void>();
     actor.onDeath(resolve);
+    const startedAtMs = scheduler.nowMs;
     const stopping = async () => {
       await service?.stop();
-      history.add(actor, () => 'has stopped');
-      actor.die();
+      const seconds = (scheduler.nowMs - startedAtMs) / 1_000;
+      history.add(actor, () => `has stopped in ${seconds} s`);
+      if (seconds * 1_000 > MAX_STOP_MS) {
+        referee.report('a stop ends in time', `${actor.name} took ${seconds} s`);
+      }
+      if (endsProcess) {
+        actor.die();
+      }
     };
-    this.#world.scheduler.start(actor, stopping);
+    scheduler.start(actor, stopping);
     await promise;
   }
 }

@@ -176,7 +176,7 @@ function toHttpResponse({ status, headers, body }: HostResponse): HttpResponse {
 export class HostSocket extends EventEmitter<{ message: [string]; close: []; error: [Error] }> {
   readonly client: ServiceSocket;
   readonly #context: NetworkContext;
-  readonly #serviceActor: Actor;
+  readonly serviceActor: Actor;
   readonly #hostActor: Actor;
   readonly hostName: string;
   #isClosed = false;
@@ -188,7 +188,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   constructor(context: NetworkContext, serviceActor: Actor, hostActor: Actor, hostName: string) {
     super();
     this.#context = context;
-    this.#serviceActor = serviceActor;
+    this.serviceActor = serviceActor;
     this.#hostActor = hostActor;
     this.hostName = hostName;
     this.client = new ServiceSocket(this);
@@ -208,8 +208,8 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   send(text: string): void {
     const { history, faults } = this.#context;
     this.#toService(() => {
-      faults.recordStep('receives a message', this.#serviceActor);
-      history.add(this.#serviceActor, () => `receives from ${this.hostName}: ${text}`);
+      faults.recordStep('receives a message', this.serviceActor);
+      history.add(this.serviceActor, () => `receives from ${this.hostName}: ${text}`);
       this.client.handleMessage(text);
     });
   }
@@ -253,7 +253,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
 
   #toService(deliver: () => void): void {
     this.#maybeBreak();
-    this.#toServiceAtMs = this.#send(this.#toServiceAtMs, this.#serviceActor, deliver);
+    this.#toServiceAtMs = this.#send(this.#toServiceAtMs, this.serviceActor, deliver);
   }
 
   #toHost(deliver: () => void): void {
@@ -289,7 +289,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
       this.#context.scheduler.schedule(
         5,
         () => this.client.end({ reason: 'connection lost', status: null }),
-        this.#serviceActor,
+        this.serviceActor,
       );
     }
   }

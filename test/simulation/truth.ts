@@ -25,6 +25,8 @@ export interface Payment {
 
 export class Truth {
   readonly invoices: Invoice[] = [];
+  /** What no log line may contain, besides quote ids. */
+  readonly secrets = new Set<string>();
   readonly paymentsByQuoteId = new Map<string, Payment>();
   readonly paymentsByPubkey = new Map<string, Payment[]>();
 

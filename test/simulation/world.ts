@@ -5,6 +5,7 @@ import { DATABASE_FAULTS, FAULT_KINDS, type FaultKind, FaultPlan } from './fault
 import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { startPayer } from './payers.ts';
+import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.ts';
 import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
@@ -71,6 +72,7 @@ export class World {
   readonly sale: NameSale | null;
   readonly env: EnvironmentVariables;
   failedInvoices = 0;
+  #endChecks = () => {};
 
   constructor(options: WorldOptions) {
     const { seed, template, folder } = options;
@@ -156,6 +158,7 @@ export class World {
 
   async run(): Promise<void> {
     const { scheduler, scenario, random } = this;
+    this.#endChecks = startProcessChecks(this);
     for (const instance of this.instances) {
       this.startInstance(instance);
     }
@@ -173,6 +176,7 @@ export class World {
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
     await this.#recover();
+    await checkLeaks(this);
   }
 
   /** Waits until clients have seen everything, but no longer than the scenario allows. */
@@ -218,9 +222,11 @@ export class World {
 
   handleLogLine(actor: Actor, line: string): void {
     this.history.add(actor, () => describeLogLine(line));
+    checkLogLine(this, line);
   }
 
   close(): void {
+    this.#endChecks();
     for (const instance of this.instances) {
       instance.kill();
     }

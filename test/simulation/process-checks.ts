@@ -1,0 +1,149 @@
+import { type Actor, WORLD } from './scheduler.ts';
+import type { ServiceInstance } from './service-instance.ts';
+import type { World } from './world.ts';
+
+// Rules about the processes of the service: they do not crash, log no secret, share no lease, and leak nothing.
+
+/** Starts the checks that hold at all times. Returns a function that ends them. */
+export function startProcessChecks(world: World): () => void {
+  const { scheduler } = world;
+  const handleCrash = (error: unknown) => crash(world, error);
+  scheduler.onUncaughtError = handleCrash;
+  process.on('unhandledRejection', handleCrash);
+  const contested = new Map<string, number>();
+  const checkLeases = () => {
+    checkMintSockets(world, contested);
+    scheduler.schedule(CHECK_INTERVAL_MS, checkLeases, WORLD);
+  };
+  scheduler.schedule(CHECK_INTERVAL_MS, checkLeases, WORLD);
+  return () => process.off('unhandledRejection', handleCrash);
+}
+
+/** What nobody handles ends a real process. */
+function crash(world: World, error: unknown): void {
+  const actor = world.scheduler.runningActor;
+  const instance = world.instances.find((candidate) => candidate.actor === actor);
+  const text = `${actor.name}: ${(error as Error)?.stack ?? String(error)}`;
+  world.referee.report(instance === undefined ? 'actors do not fail' : 'no crash', text);
+  if (instance?.actor.isAlive) {
+    instance.kill();
+    world.scheduler.schedule(1_000, () => world.startInstance(instance), WORLD);
+  }
+}
+
+export function checkLogLine(world: World, line: string): void {
+  if (line.startsWith('{"level":"error"') || line.startsWith('{"level":"fatal"')) {
+    world.referee.report('no log line of level error', line);
+  }
+  for (const [word] of line.matchAll(/[\w-]{20,}/g)) {
+    const isQuoteId = world.mints.some(({ state }) => state.quotes.byId.has(word));
+    if (isQuoteId || world.truth.secrets.has(word) || /^(?:eyJ|cashu[AB])/.test(word)) {
+      world.referee.report('no secret in the log', `${word} in ${line}`);
+    }
+  }
+}
+
+/** Two processes may hold a mint until the one that lost its lease tries to renew it. */
+function checkMintSockets({ network, database, referee }: World, contested: Map<string, number>) {
+  const holders = new Map<string, Set<Actor>>();
+  for (const { hostName, serviceActor } of network.openSockets) {
+    const actors = holders.get(hostName) ?? new Set();
+    holders.set(hostName, actors.add(serviceActor));
+  }
+  for (const [hostName, actors] of holders) {
+    const isContested = actors.size > 1 && hostName.startsWith('mint-');
+    const contestedMs = isContested ? (contested.get(hostName) ?? 0) : 0;
+    // Without the database, a process cannot find out.
+    const addedMs = isContested && database.condition === 'working' ? CHECK_INTERVAL_MS : 0;
+    contested.set(hostName, contestedMs + addedMs);
+    if (contestedMs + addedMs === MAX_CONTESTED_MS) {
+      const names = [...actors].map(({ name }) => name).join(', ');
+      referee.report('one process per mint', `${names} have sockets to ${hostName}`);
+    }
+  }
+}
+
+const CHECK_INTERVAL_MS = 1_000;
+
+/** The pauses between renewals, and two that fail after the statement timeout. */
+const MAX_CONTESTED_MS = 30_000;
+
+/** Lets all clients go away, then stops the processes. What is left has leaked. */
+export async function checkLeaks(world: World): Promise<void> {
+  const { scheduler, wallets, auditors, instances, database } = world;
+  for (const { actor } of [...wallets, ...auditors]) {
+    actor.die();
+  }
+  // Until the service finds out that the sockets of these clients are dead.
+  await scheduler.runUntil(scheduler.nowMs + QUIET_MS);
+  const samples: Map<string, number>[] = [];
+  for (let sample = 0; sample < 5; sample += 1) {
+    await scheduler.runUntil(scheduler.nowMs + 700);
+    samples.push(countHeld(world));
+  }
+  for (const [name, first] of samples[0] as Map<string, number>) {
+    const least = Math.min(first, ...samples.map((sample) => sample.get(name) ?? 0));
+    const bound = name.endsWith('timers') ? MAX_IDLE_TIMERS + world.mints.length : 0;
+    if (least > bound) {
+      world.referee.report('nothing leaks', `${least} ${name} after all clients have gone`);
+    }
+  }
+  for (const instance of instances) {
+    if (!instance.isServing) {
+      world.referee.report('processes come up again', `${instance.name} does not serve`);
+      continue;
+    }
+    const { actor } = instance;
+    checkReadiness(world, instance);
+    await stopAndCheck(world, instance);
+    const left = scheduler.listPending().filter((event) => event.actor === actor);
+    const sockets = [...world.network.openSockets].filter(
+      ({ serviceActor }) => serviceActor === actor,
+    );
+    const requests = [...world.network.requestsInFlight.values()].filter((one) => one === actor);
+    if (left.length + sockets.length + requests.length > 0 || database.waitingCount > 0) {
+      world.referee.report(
+        'nothing runs after a stop',
+        `${actor.name}: ${left.length} timers, ${sockets.length} sockets, ${requests.length} requests`,
+      );
+    }
+    actor.die();
+  }
+}
+
+function checkReadiness({ scheduler, referee }: World, { actor, app }: ServiceInstance): void {
+  scheduler.start(actor, async () => {
+    const response = await app?.inject('/health/ready');
+    if (response?.statusCode !== 200) {
+      referee.report('processes come up again', `${actor.name}: ${response?.body}`);
+    }
+  });
+}
+
+/** How long a stop takes at most: all its deadlines (ADR 21) without STOP_DELAY_SECONDS. */
+export const MAX_STOP_MS = 10_000;
+
+async function stopAndCheck({ scheduler }: World, instance: ServiceInstance): Promise<void> {
+  await scheduler.runUntil(scheduler.nowMs + 1_000);
+  void instance.stop({ endsProcess: false });
+  await scheduler.runUntil(scheduler.nowMs + MAX_STOP_MS + 60_000);
+}
+
+/** Longer than a ping of a quote socket, and its answer, can take. */
+const QUIET_MS = 90_000;
+
+/** Background jobs, besides one timer for each mint. */
+const MAX_IDLE_TIMERS = 6;
+
+function countHeld({ instances, network, scheduler, database }: World): Map<string, number> {
+  const counts = new Map([['waiting sessions', database.waitingCount]]);
+  const pending = scheduler.listPending();
+  for (const { actor, app } of instances) {
+    const requests = [...network.requestsInFlight.values()].filter((one) => one === actor);
+    const name = actor.name;
+    counts.set(`${name} timers`, pending.filter((event) => event.actor === actor).length);
+    counts.set(`${name} requests`, requests.length);
+    counts.set(`${name} quote sockets`, app?.websocketServer.clients.size ?? 0);
+  }
+  return counts;
+}
