@@ -96,10 +96,12 @@ export class ZapReferee {
 
   /**
    * When the last relay must be in use again. The pauses after failures double, so the last one is about as long as the
-   * time in which a relay failed, and at least a minute. For a minute, connections may fail that broke before.
+   * time in which a relay failed, and at least a minute. For a minute, connections may fail that broke before. If clocks
+   * differ, pauses last longer for one process and less long for another.
    */
   computeRetryMs(faultsEndedAtMs: number): number {
-    return 2 * (faultsEndedAtMs + 60_000) + 60_000;
+    const clockErrorMs = this.#clocksMayDiffer ? 300_000 : 0;
+    return 2 * (faultsEndedAtMs + 60_000 + clockErrorMs) + 60_000;
   }
 
   /** Checks at the end what must be there. */
