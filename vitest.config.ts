@@ -9,7 +9,8 @@ const PROJECTS = [
   'adapters',
   'integration',
   'acceptance',
-  'outcomes',
+  'simulation',
+  'faults',
   'postgres',
   'mints',
   'security',
@@ -22,7 +23,7 @@ const PROJECTS = [
 ];
 
 /** Those whose tests start no service and open no database. */
-const LIGHT: ReadonlySet<string> = new Set(['unit', 'adapters']);
+const LIGHT: ReadonlySet<string> = new Set(['unit', 'adapters', 'simulation']);
 
 /** The files of the others have a process each. Loading the modules again for each file takes longer than most tests. */
 const SHARED_PROCESSES: ReadonlySet<string> = new Set([

@@ -21,7 +21,7 @@ let mint: TestMint;
 
 beforeAll(async () => {
   deployment = await startFailoverDeployment(stack, 'asynchronous');
-  mint = deployment.mints.mintOf(0);
+  [mint] = deployment.mints as [TestMint];
 });
 
 afterAll(() => stack.disposeAsync());

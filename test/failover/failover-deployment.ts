@@ -7,10 +7,8 @@ import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { startPatroniCluster } from '../../scripts/patroni-cluster.ts';
 import type { Replication } from '../../scripts/patroni-node.ts';
-import { findStablePorts } from '../faults/deployment.ts';
-import type { Mints } from '../faults/payments/expected-payments.ts';
-import { ServiceProcess } from '../faults/service-process.ts';
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
+import { findStablePorts, ServiceProcess } from '../helpers/service/service-process.ts';
 import { startFrontProxy } from './front-proxy.ts';
 
 const PROCESS_NAMES = ['one', 'two', 'three'] as const;
@@ -39,9 +37,9 @@ export async function startFailoverDeployment(
 ) {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-failover-'));
   stack.defer(() => rm(folder, { recursive: true, force: true }));
-  const allMints = await Promise.all(MINT_KINDS.map((switches) => TestMint.start({ switches })));
+  const mints = await Promise.all(MINT_KINDS.map((switches) => TestMint.start({ switches })));
   stack.defer(async () => {
-    await Promise.all(allMints.map((mint) => mint.close()));
+    await Promise.all(mints.map((mint) => mint.close()));
   });
   const cluster = await startPatroniCluster({ replication });
   stack.defer(() => cluster.stop());
@@ -52,7 +50,7 @@ export async function startFailoverDeployment(
   const exits: string[] = [];
   const env = {
     DATABASE_URL: cluster.url,
-    DEFAULT_MINT_URL: (allMints[0] as TestMint).url,
+    DEFAULT_MINT_URL: (mints[0] as TestMint).url,
     ALLOW_PRIVATE_NETWORKS: 'true',
     ...DISABLED_LIMITS_ENV,
     PUBLIC_ORIGINS: front.origin,
@@ -98,10 +96,6 @@ export async function startFailoverDeployment(
     [...(await readLogs()).matchAll(/"event":"updates_replayed","updates":(\d+)/g)]
       .map(([, updates]) => Number(updates))
       .reduce((sum, updates) => sum + updates, 0);
-  const mints: Mints = {
-    mintOf: (recipientIndex) => allMints[recipientIndex % allMints.length] as TestMint,
-    quote: (quoteId) => allMints.map(({ quotes }) => quotes.get(quoteId)).find(Boolean),
-  };
   await waitForServers(processes.length);
   return {
     cluster,

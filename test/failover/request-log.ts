@@ -1,11 +1,10 @@
 import { getErrorFormat } from '../../src/http/errors.ts';
-import type { CheckRecorder } from '../faults/check-recorder.ts';
-import type { TryRequest } from '../faults/storm-client.ts';
 import { type ApiResponse, fetchJson } from '../helpers/recipients/recipient-client.ts';
 import {
   assertMatchesOpenApi,
   UndocumentedResponseError,
 } from '../helpers/service/openapi-validator.ts';
+import type { TryRequest } from '../helpers/traffic/payment-traffic.ts';
 import { isProxyError } from './front-proxy.ts';
 
 /** Longer than the service may take to respond or to report that the database is unavailable. */
@@ -13,12 +12,8 @@ const RESPONSE_TIMEOUT_MS = 15_000;
 
 /** Sends requests, and records when they fail. A failure is a problem unless it is 503 or a closed connection. */
 export class RequestLog {
-  readonly #checkRecorder: CheckRecorder;
+  readonly problems: string[] = [];
   readonly #failureTimesMs: number[] = [];
-
-  constructor(checkRecorder: CheckRecorder) {
-    this.#checkRecorder = checkRecorder;
-  }
 
   get failureCount(): number {
     return this.#failureTimesMs.length;
@@ -43,10 +38,7 @@ export class RequestLog {
     }
     problem ??= response && findProblem(init.method ?? 'GET', path, response);
     if (problem !== null) {
-      this.#checkRecorder.addProblem(
-        'outcomes',
-        `${describePath(path)} at ${startedAt}: ${problem}`,
-      );
+      this.problems.push(`${describePath(path)} at ${startedAt}: ${problem}`);
     }
     if (problem !== null || response?.status !== 200 || response.body.error === true) {
       this.#failureTimesMs.push(performance.now());

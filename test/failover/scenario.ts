@@ -1,40 +1,22 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import { CheckRecorder } from '../faults/check-recorder.ts';
 import {
-  CHECKS,
-  checkList,
-  checkUpdates,
-  checkVerifyUrls,
-  checkWalletsAreInformed,
-  type StormObservations,
-  waitUntilListsComplete,
-} from '../faults/payments/checks.ts';
-import { ExpectedPayments } from '../faults/payments/expected-payments.ts';
-import { ListReader } from '../faults/payments/list-reader.ts';
-import { WalletSockets } from '../faults/payments/wallet-sockets.ts';
-import type { Storm } from '../faults/storm.ts';
+  PaymentTraffic,
+  type Recipient,
+  startSteadily,
+} from '../helpers/traffic/payment-traffic.ts';
 import { type FailoverDeployment, waitUntil } from './failover-deployment.ts';
-import { Load } from './load.ts';
 import { RequestLog } from './request-log.ts';
-import { WatermarkReader } from './watermark-reader.ts';
-
-const SCENARIO_CHECKS = {
-  ...CHECKS,
-  outcomes: 'every response is right, or 503 with Retry-After',
-  watermark: 'wallets that only read later payments receive every payment once',
-};
 
 /** The fault starts, and the load ends, this many listed payments later. */
 const PAYMENTS_AROUND_FAULT = 20;
 
-/** Wallets learn of the last payments within this time, even if a process reopens its LISTEN connection late. */
-const MAX_WALLET_DELAY_MS = 30_000;
-const CHECK_INTERVAL_MS = 200;
+/** 20 requests a second measure the time without service with a resolution of 50 ms. */
+const PROBE_INTERVAL_MS = 50;
+
+const VERIFY_INTERVAL_MS = 200;
 
 /** What a scenario measured. Times are in milliseconds. */
 export interface ScenarioReport {
-  /** At most five of each check. */
+  /** At most 20. */
   problems: string[];
   /** How long the cluster itself had no primary; undefined if the scenario has no failover. */
   failoverMs: number | undefined;
@@ -60,120 +42,81 @@ export async function runScenario(
 ): Promise<ScenarioReport> {
   const { mints, front } = deployment;
   const replayedBefore = await deployment.countReplayedUpdates();
+  const requestLog = new RequestLog();
+  const { problems, request: tryRequest } = requestLog;
+  const pickOrigin = () => front.origin;
+  const traffic = new PaymentTraffic({ seed: name, mints, pickOrigin, problems, tryRequest });
+  await traffic.start();
+  const recipient = traffic.recipients[0] as Recipient;
+  const listPath = '/api/v2/wallet/quotes';
   const end = new AbortController();
-  const checkRecorder = new CheckRecorder(SCENARIO_CHECKS);
-  const requestLog = new RequestLog(checkRecorder);
-  const storm: Storm = {
-    pickOrigin: () => front.origin,
-    request: requestLog.request,
-    checkRecorder,
-    random: new SeededRandom(name),
-    signal: end.signal,
-    end: () => end.abort(),
-    failedInvoiceRequests: 0,
-    invoiceWaitsMs: [],
-  };
-  const expectedPayments = await ExpectedPayments.create(mints, front.origin);
-  const listReader = new ListReader(storm, expectedPayments);
-  const run: StormObservations = Object.assign(storm, { expectedPayments, listReader });
-  const walletSockets = new WalletSockets(run, expectedPayments, listReader);
-  const watermarkReaders = expectedPayments.recipients.map(
-    (recipient) => new WatermarkReader(run, recipient),
-  );
-  const load = new Load(run, mints.mintOf(0));
-
-  const stop = new AbortController();
-  const requests = Promise.all([
-    load.probeInvoices(stop.signal),
-    load.probeLists(stop.signal),
-    load.payUntilAborted(stop.signal),
+  const probes = Promise.all([
+    // These invoices stay unpaid, but their quotes must not get lost either.
+    measureLongestGap(end.signal, () => traffic.requestInvoice(recipient, 1)),
+    measureLongestGap(end.signal, () => {
+      const headers = { authorization: recipient.wallet.signRequest(listPath) };
+      return tryRequest(front.origin, listPath, { headers });
+    }),
+    startSteadily(VERIFY_INTERVAL_MS, end.signal, () => checkRandomInvoice(traffic)),
   ]);
-  const wallets = [
-    listReader.readUntilAborted(),
-    walletSockets.keepConnected(),
-    load.readVerifyUrlsUntilAborted(),
-    ...watermarkReaders.map((reader) => reader.readUntilAborted()),
-  ];
   try {
-    await waitForMoreListedPayments(run);
+    await waitForMoreListedPayments(traffic);
     const failoverMs = await causeFault();
-    await waitForMoreListedPayments(run);
-    stop.abort();
-    const [payerOutageMs, walletOutageMs] = await requests;
-    await waitUntilListsComplete(run);
-    await checkWhenPassing(run, (each) => {
-      checkUpdates(each, walletSockets.sessions);
-      checkWalletsAreInformed(each, walletSockets);
-      for (const reader of watermarkReaders) {
-        reader.check(each);
-      }
-    });
+    await waitForMoreListedPayments(traffic);
     end.abort();
-    await Promise.all(wallets);
-    for (const recipient of expectedPayments.recipients) {
-      checkList(run, recipient, (await listReader.readAllPages(recipient)) ?? []);
-    }
-    await checkVerifyUrls(run);
-    for (const problem of await deployment.takeProcessProblems()) {
-      checkRecorder.addProblem('processes', problem);
-    }
-    const delaysMs = expectedPayments.payments.map(
-      ({ quoteId, paidAtMs }) =>
-        (listReader.firstListing(quoteId)?.firstListedAtMs ?? Number.POSITIVE_INFINITY) - paidAtMs,
-    );
+    const [payerOutageMs, walletOutageMs] = await probes;
+    await traffic.finish();
+    problems.push(...(await deployment.takeProcessProblems()));
     const report = {
-      problems: checkRecorder
-        .results()
-        .flatMap(({ description, problems }) =>
-          problems.slice(0, 5).map((problem) => `${description}: ${problem}`),
-        ),
+      problems: problems.slice(0, 20),
       failoverMs,
       payerOutageMs,
       walletOutageMs,
       failedRequests: requestLog.failureCount,
       failureSpanMs: requestLog.failureSpanMs,
-      worstPaymentDelayMs: Math.max(...delaysMs),
+      worstPaymentDelayMs: traffic.worstDelayMs,
       replayedUpdates: (await deployment.countReplayedUpdates()) - replayedBefore,
     };
     console.log(`${name}: ${JSON.stringify(report)}`);
     return report;
   } finally {
-    stop.abort();
     end.abort();
-    await Promise.allSettled([requests, ...wallets]);
+    await Promise.allSettled([probes, traffic.end()]);
   }
 }
 
-async function waitForMoreListedPayments({
-  expectedPayments,
-  listReader,
-}: StormObservations): Promise<void> {
-  const earlierCount = expectedPayments.payments.length;
-  await waitUntil('payments', () => {
-    const later = expectedPayments.payments.slice(
-      earlierCount,
-      earlierCount + PAYMENTS_AROUND_FAULT,
-    );
-    return (
-      later.length === PAYMENTS_AROUND_FAULT &&
-      later.every(({ quoteId }) => listReader.firstListing(quoteId) !== undefined)
-    );
+async function checkRandomInvoice(traffic: PaymentTraffic): Promise<void> {
+  const { invoices } = traffic;
+  const invoice = invoices[Math.floor(Math.random() * invoices.length)];
+  if (invoice !== undefined) {
+    await traffic.checkVerifyUrl(invoice);
+  }
+}
+
+/** Sends requests until the signal aborts. @returns the longest time without a successful one */
+async function measureLongestGap(
+  signal: AbortSignal,
+  send: () => Promise<object | null>,
+): Promise<number> {
+  const timesMs = [performance.now()];
+  await startSteadily(PROBE_INTERVAL_MS, signal, async () => {
+    if ((await send()) !== null) {
+      timesMs.push(performance.now());
+    }
   });
+  timesMs.push(performance.now());
+  return Math.max(...timesMs.slice(1).map((at, index) => at - (timesMs[index] ?? at)));
 }
 
-/** Repeats a check until it finds no problem or {@link MAX_WALLET_DELAY_MS} have passed. Records the last problems. */
-async function checkWhenPassing(
-  run: StormObservations,
-  check: (run: StormObservations) => void,
-): Promise<void> {
-  const deadlineMs = performance.now() + MAX_WALLET_DELAY_MS;
-  const hasProblems = () => {
-    const checkRecorder = new CheckRecorder(SCENARIO_CHECKS);
-    check({ ...run, checkRecorder });
-    return checkRecorder.results().some(({ problems }) => problems.length > 0);
-  };
-  while (hasProblems() && performance.now() < deadlineMs) {
-    await delay(CHECK_INTERVAL_MS);
-  }
-  check(run);
+async function waitForMoreListedPayments(traffic: PaymentTraffic): Promise<void> {
+  const startedAtMs = Date.now();
+  await waitUntil('payments', () => {
+    const listed = traffic.payments.filter(
+      ({ recipient, payment }) =>
+        payment !== null &&
+        payment.paidAtMs > startedAtMs &&
+        recipient.listings.has(payment.quoteId),
+    );
+    return listed.length >= PAYMENTS_AROUND_FAULT;
+  });
 }

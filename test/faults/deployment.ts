@@ -1,123 +1,82 @@
-import { randomBytes, randomInt } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import { startPostgresCluster } from '../../scripts/postgres-cluster.ts';
-import { isPortFree, MAX_TEST_PORT } from '../../scripts/server-process.ts';
-import { type Database, openExistingDatabase } from '../../src/database/database.ts';
+import { TestMint } from '../../demo/test-mint.ts';
+import { type PostgresCluster, startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { DISABLED_LIMITS_ENV } from '../helpers/service/disabled-limits.ts';
-import { ServiceProcess } from './service-process.ts';
-import { sleepUnlessAborted } from './storm-client.ts';
+import { findStablePorts, ServiceProcess } from '../helpers/service/service-process.ts';
 
-export type DatabaseKind = 'sqlite' | 'postgres';
+/** One mint of each kind. Few requests fail: the simulation tests what mints can do wrong. */
+const CHAOS = { rates: { error: 0.02, cutAfter: 0.02, late: 0.05, lostMessage: 0.05 } };
+const MINT_SWITCHES = [
+  { chaos: CHAOS, issueDelayMs: 400, omitsExpiryAndPubkeyAfterCreation: true },
+  { chaos: CHAOS, style: 'cdk', hasWebSocket: false },
+] as const;
 
-/** These ports are above those of `findFreePort`, and below those that Linux assigns to outgoing connections. */
-const MIN_PORT = MAX_TEST_PORT + 1;
-const MAX_PORT = 32_767;
+export interface Deployment {
+  mints: readonly TestMint[];
+  processes: readonly ServiceProcess[];
+  /** Null: the processes use SQLite. */
+  cluster: PostgresCluster | null;
+  /** Returns the origin of a process that is up, or of a random one if all are down. */
+  pickOrigin: () => string;
+  /** Stops all processes. Returns what they logged as an error, and unexpected exits. */
+  stopAndListProblems: () => Promise<string[]>;
+}
 
-/** The processes of the service during a storm (a run of a fault test), and the database that they share. */
-export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
-
-/**
- * Starts the service: one process on SQLite, or several processes that share a PostgreSQL database.
- */
-export async function startDeployment(options: {
-  database: DatabaseKind;
-  folder: string;
-  defaultMintUrl: string;
-  processCount?: 2 | 3;
-  env?: Record<string, string>;
-  onUnexpectedExit: (description: string) => void;
-}) {
-  const { database, folder, defaultMintUrl, processCount = 2, onUnexpectedExit } = options;
-  await mkdir(folder, { recursive: true });
-  const cluster = database === 'postgres' ? await startPostgresCluster() : null;
-  const processNames = ['one', 'two', 'three'].slice(0, cluster === null ? 1 : processCount);
-  const ports = await findStablePorts(processNames.length);
-  const dataDir = path.join(folder, 'data');
+/** Starts one process on SQLite, or two that share a PostgreSQL server. Disposing of the stack kills all of them. */
+export async function startDeployment(
+  stack: AsyncDisposableStack,
+  database: 'sqlite' | 'postgres',
+  random: SeededRandom,
+): Promise<Deployment> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-faults-'));
+  stack.defer(() => rm(folder, { recursive: true, force: true }));
+  const mints = await Promise.all(MINT_SWITCHES.map((switches) => TestMint.start({ switches })));
+  stack.defer(async () => {
+    await Promise.all(mints.map((mint) => mint.close()));
+  });
+  const isPostgres = database === 'postgres';
+  const cluster = isPostgres ? await startPostgresCluster({ durable: true }) : null;
+  stack.defer(async () => cluster?.stop());
+  const ports = await findStablePorts(isPostgres ? 2 : 1);
+  const problems: string[] = [];
   const env = {
-    DEFAULT_MINT_URL: defaultMintUrl,
+    DEFAULT_MINT_URL: mints[0]?.url ?? '',
     ALLOW_PRIVATE_NETWORKS: 'true',
+    STOP_DELAY_SECONDS: '0',
     ...DISABLED_LIMITS_ENV,
     PUBLIC_ORIGINS: ports.map((port) => `http://127.0.0.1:${port}`).join(','),
-    ...(cluster === null
-      ? { DATA_DIR: dataDir }
-      : { DATABASE_URL: cluster.url, JWT_SECRET: randomBytes(32).toString('hex') }),
-    ...options.env,
+    JWT_SECRET: randomBytes(32).toString('hex'),
+    ...(cluster === null ? { DATA_DIR: path.join(folder, 'data') } : { DATABASE_URL: cluster.url }),
   };
-  const processes: readonly ServiceProcess[] = ports.map(
-    (port, index) =>
-      new ServiceProcess({
-        name: processNames[index] as string,
-        port,
-        folder,
-        env,
-        onUnexpectedExit,
-      }),
-  );
-  const deployment = {
+  const processes = ports.map((port, index) => {
+    const onUnexpectedExit = (description: string) => problems.push(description);
+    const name = `process-${index + 1}`;
+    const serviceProcess = new ServiceProcess({ name, port, folder, env, onUnexpectedExit });
+    stack.defer(() => serviceProcess.killPermanently());
+    serviceProcess.start();
+    return serviceProcess;
+  });
+  await Promise.all(processes.map((each) => each.waitUntilReady()));
+  return {
+    mints,
     processes,
-    killCount: 0,
-
-    /** Returns the origin of a random process that is up, or of a random process if all are down. */
-    pickOrigin(random: SeededRandom): string {
+    cluster,
+    pickOrigin: () => {
       const running = processes.filter(({ isUp }) => isUp);
       return random.pick(running.length === 0 ? processes : running).origin;
     },
-
-    async kill(target: ServiceProcess): Promise<void> {
-      deployment.killCount += 1;
-      await target.kill();
-    },
-
-    /** Starts a killed process after its downtime, and waits until the process is ready. */
-    async restart(target: ServiceProcess, downtimeMs: number, signal: AbortSignal): Promise<void> {
-      await sleepUnlessAborted(downtimeMs, signal);
-      target.start();
-      await target.waitUntilReady();
-    },
-
-    async withDatabase<T>(callback: (database: Database) => Promise<T>): Promise<T> {
-      const openedDatabase = await openExistingDatabase(
-        cluster === null ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url: cluster.url },
-        () => undefined,
-      );
-      try {
-        return await callback(openedDatabase);
-      } finally {
-        await openedDatabase.close();
+    stopAndListProblems: async () => {
+      for (const each of processes) {
+        if (!(await each.stop())) {
+          problems.push(`${each.name} did not shut down cleanly`);
+        }
+        problems.push(...(await each.readUnexpectedLogLines()));
       }
-    },
-
-    async [Symbol.asyncDispose](): Promise<void> {
-      await Promise.all(processes.map((serviceProcess) => serviceProcess.killPermanently()));
-      await cluster?.stop();
+      return problems;
     },
   };
-  try {
-    await startAll(processes);
-    return deployment;
-  } catch (error) {
-    await deployment[Symbol.asyncDispose]();
-    throw error;
-  }
-}
-
-async function startAll(processes: readonly ServiceProcess[]): Promise<void> {
-  for (const serviceProcess of processes) {
-    serviceProcess.start();
-  }
-  await Promise.all(processes.map((serviceProcess) => serviceProcess.waitUntilReady()));
-}
-
-/** Returns free ports that stay free while a process restarts, because Linux does not assign them itself. */
-export async function findStablePorts(count: number): Promise<number[]> {
-  const ports = new Set<number>();
-  while (ports.size < count) {
-    const port = randomInt(MIN_PORT, MAX_PORT);
-    if (await isPortFree(port, '127.0.0.1')) {
-      ports.add(port);
-    }
-  }
-  return [...ports];
 }

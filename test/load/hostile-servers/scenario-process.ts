@@ -7,8 +7,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import { TestMint } from '../../../demo/test-mint.ts';
 import { runProgram } from '../../../scripts/debian-packages.ts';
-import { ServiceProcess } from '../../faults/service-process.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
+import { ServiceProcess } from '../../helpers/service/service-process.ts';
 import { getAttackAddress } from './attack-host.ts';
 import type {
   AttackerCommand,

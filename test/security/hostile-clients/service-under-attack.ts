@@ -5,9 +5,8 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { TestMint } from '../../../demo/test-mint.ts';
-import { findStablePorts } from '../../faults/deployment.ts';
-import { ServiceProcess } from '../../faults/service-process.ts';
 import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
+import { findStablePorts, ServiceProcess } from '../../helpers/service/service-process.ts';
 
 export interface ResourceUsage {
   heapBytes: number;
@@ -49,7 +48,7 @@ const READ_RESOURCE_USAGE = `(() => {
 export type ServiceUnderAttack = Awaited<ReturnType<typeof startServiceUnderAttack>>;
 
 export async function startServiceUnderAttack(env: Record<string, string>) {
-  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-attack-'));
   const mint = await TestMint.start();
   const unexpectedExits: string[] = [];
   const [port] = (await findStablePorts(1)) as [number];

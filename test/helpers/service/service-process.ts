@@ -1,13 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { callOnExit } from '../../scripts/server-process.ts';
-import { hasLevel } from '../helpers/service/log-capture.ts';
+import { callOnExit, isPortFree, MAX_TEST_PORT } from '../../../scripts/server-process.ts';
+import { hasLevel } from './log-capture.ts';
 
-const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
+const PROGRAM = path.resolve(import.meta.dirname, '../../../bin/nutpost.js');
 
 /** A start takes about a second on an idle machine, and much longer on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
@@ -17,6 +18,10 @@ const READINESS_REQUEST_TIMEOUT_MS = 2_000;
 
 /** Longer than the service's own limit for a shutdown, which is 10 s. */
 const STOP_TIMEOUT_MS = 15_000;
+
+/** These ports are above those of `findFreePort`, and below those that Linux assigns to outgoing connections. */
+const MIN_PORT = MAX_TEST_PORT + 1;
+const MAX_PORT = 32_767;
 
 /** A process of the service that a test can kill and restart. Its port and database stay the same. */
 export class ServiceProcess {
@@ -145,4 +150,16 @@ function isUnexpectedLogLine(line: string): boolean {
     // Not JSON: a kill truncated this log line, and the next start appended its first line to it.
     return !line.startsWith('{"level":');
   }
+}
+
+/** Returns free ports that stay free while a process restarts, because Linux does not assign them itself. */
+export async function findStablePorts(count: number): Promise<number[]> {
+  const ports = new Set<number>();
+  while (ports.size < count) {
+    const port = randomInt(MIN_PORT, MAX_PORT);
+    if (await isPortFree(port, '127.0.0.1')) {
+      ports.add(port);
+    }
+  }
+  return [...ports];
 }
