@@ -19,7 +19,6 @@ import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
-import type { RateLimiterTiming } from './mints/limits.ts';
 import { MintPolicy } from './mints/mint-policy.ts';
 import { createMintsModule } from './mints/mints-module.ts';
 import { createEgress, type Egress } from './net/egress.ts';
@@ -71,7 +70,6 @@ export interface ServiceOverrides {
   pollIntervalMs?: number;
   scanIntervalMs?: number;
   purchaseRecoveryIntervalMs?: number;
-  mintLimiterTiming?: RateLimiterTiming;
   fetchLimits?: Partial<FetchLimits>;
 }
 
@@ -227,7 +225,6 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     ...shared,
     policy: mintPolicy,
     egress,
-    limiterTiming: overrides.mintLimiterTiming,
     onRequestFinished: (request) => metrics?.recordMintRequest(request),
   });
   const zaps = await createZapsModule({

@@ -31,7 +31,6 @@ async function handleRequest(
   response: ServerResponse,
 ): Promise<void> {
   const { switches, chaos, holds, closeController } = state;
-  const receivedAtMs = performance.now();
   const { route, id } = findRoute(request);
   if (route === undefined) {
     send(response, notFound().toHttpResponse(switches.style));
@@ -68,7 +67,6 @@ async function handleRequest(
     result.body = result.body.slice(0, result.body.length / 2);
   }
   send(response, result);
-  state.onResponse?.({ route, status: result.status, receivedAtMs, sentAtMs: performance.now() });
 }
 
 /** @param fault may be one that rejects the request */

@@ -10,14 +10,6 @@ import { RateLimiter } from './rate-limiter.ts';
 import { type CountedRoute, ROUTES, type Route } from './routes.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** A response that the mint has sent. The times are values of `performance.now()`. */
-export interface SentResponse {
-  route: Route;
-  status: number;
-  receivedAtMs: number;
-  sentAtMs: number;
-}
-
 export interface TestMintOptions {
   /** Default: any free port of 127.0.0.1. */
   port?: number;
@@ -28,7 +20,6 @@ export interface TestMintOptions {
   inputFeePpk?: number;
   /** Returns milliseconds since 1970. Default: the system clock. */
   now?: () => number;
-  onResponse?: (response: SentResponse) => void;
 }
 
 export type TestMintState = ReturnType<typeof createState>;
@@ -36,7 +27,7 @@ export type TestMintState = ReturnType<typeof createState>;
 /** Creates the state that the parts of a test mint share. */
 export function createState(
   switches: TestMintSwitches,
-  { now = Date.now, seed = '', inputFeePpk = 0, onResponse }: TestMintOptions,
+  { now = Date.now, seed = '', inputFeePpk = 0 }: TestMintOptions,
 ) {
   /** Aborted when the mint closes. */
   const closeController = new AbortController();
@@ -46,7 +37,6 @@ export function createState(
   return {
     switches,
     now,
-    onResponse,
     closeController,
     quotes: new TestMintQuotes(switches, now),
     ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk, now), switches),

@@ -42,7 +42,7 @@ export const SUBSCRIPTION_TIMING = {
 
 export type SubscriptionTiming = typeof SUBSCRIPTION_TIMING;
 
-/** When requests to a route of a mint pause (ADR 34). Tests shorten the times. */
+/** When requests to a route of a mint pause (ADR 34). */
 export const RATE_LIMITER_TIMING = {
   /** Longer than a minute: Nutshell's window restarts with every request, also with one that arrives slightly early. */
   windowMs: 61_000,
@@ -54,8 +54,6 @@ export const RATE_LIMITER_TIMING = {
   /** How long a payer's request waits. Wallets give up after 10 s or more. */
   payerMaxWaitMs: 8_000,
 };
-
-export type RateLimiterTiming = typeof RATE_LIMITER_TIMING;
 
 /** Concurrent requests on one route of a mint. More of them would only queue there. */
 export const MAX_IN_FLIGHT_PER_ROUTE = 16;

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import { MAX_CACHED_MINTS, MAX_WAITING_CLIENTS, type RateLimiterTiming } from './limits.ts';
+import { MAX_CACHED_MINTS, MAX_WAITING_CLIENTS, RATE_LIMITER_TIMING } from './limits.ts';
 import { type RequestResult, RouteRateLimiter } from './route-rate-limiter.ts';
 
 /** Mints count requests per route, so each route of a mint has its own limit. */
@@ -42,7 +42,6 @@ export interface FinishedMintRequest {
 
 export interface MintRateLimiterOptions {
   monotonicMs: () => number;
-  timing: RateLimiterTiming;
   onRequestFinished?: ((request: FinishedMintRequest) => void) | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
@@ -77,7 +76,7 @@ export class MintRateLimiter {
   }
 
   get payerMaxWaitMs(): number {
-    return this.#context.timing.payerMaxWaitMs;
+    return RATE_LIMITER_TIMING.payerMaxWaitMs;
   }
 
   /** Grants a slot, perhaps after a wait. Prefers the client whose address group got the fewest responses lately. */
@@ -175,7 +174,7 @@ export class MintRateLimiter {
   }
 
   #createQueue(mintUrl: string, route: MintRoute): RouteQueue {
-    const limiter = new RouteRateLimiter(this.#context.timing);
+    const limiter = new RouteRateLimiter();
     const outage = new OutageTracker(this.#context.monotonicMs);
     return { mintUrl, route, limiter, outage, waiters: new Set() };
   }

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
-import { MINT_CONNECTION_LIMITS, RATE_LIMITER_TIMING, type RateLimiterTiming } from './limits.ts';
+import { MINT_CONNECTION_LIMITS, RATE_LIMITER_TIMING } from './limits.ts';
 import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintClient } from './mint-client.ts';
 import { MintInfoCache } from './mint-info-cache.ts';
@@ -17,7 +17,6 @@ interface MintsModuleOptions
   db: Db;
   policy: MintPolicy;
   egress: Egress;
-  limiterTiming?: RateLimiterTiming | undefined;
   clock: Clock;
   log: Logger;
 }
@@ -27,9 +26,8 @@ export type Mints = ReturnType<typeof createMintsModule>;
 /** Payers, polls and the swaps of username purchases have separate connections, so that payers cannot delay the rest. */
 export function createMintsModule(options: MintsModuleOptions) {
   const { db, policy, egress, onRequestFinished, clock, monotonicMs, log } = options;
-  const timing = options.limiterTiming ?? RATE_LIMITER_TIMING;
-  const { payerMaxWaitMs } = timing;
-  const limiter = new MintRateLimiter({ timing, monotonicMs, onRequestFinished, log });
+  const { payerMaxWaitMs } = RATE_LIMITER_TIMING;
+  const limiter = new MintRateLimiter({ monotonicMs, onRequestFinished, log });
   const payerFetch = egress.createFetch();
   const pollFetch = egress.createFetch();
   const swapFetch = egress.createFetch();

@@ -1,6 +1,6 @@
 import { computeBackoffMs } from '../backoff.ts';
 import type { RequestFailureReason } from '../net/request-failure.ts';
-import { MAX_IN_FLIGHT_PER_ROUTE, type RateLimiterTiming } from './limits.ts';
+import { MAX_IN_FLIGHT_PER_ROUTE, RATE_LIMITER_TIMING } from './limits.ts';
 
 export type FailedResult =
   /** Status 429: the mint did not process the request. `retryAfterMs` is null without `Retry-After`. */
@@ -37,7 +37,6 @@ type AddressGroup = string | null;
 export class RouteRateLimiter {
   /** Whether the mint has limited requests since it last accepted many of them in a row. */
   hasRefusedLately = false;
-  readonly #timing: RateLimiterTiming;
   #inFlight = 0;
   #maxInFlight = MAX_IN_FLIGHT_PER_ROUTE;
   #pauseStartedAtMs = Number.NEGATIVE_INFINITY;
@@ -50,10 +49,6 @@ export class RouteRateLimiter {
   #lastAddressGroup: AddressGroup = null;
   /** When the route no longer counts as shared by several address groups. */
   #sharingEndsAtMs = Number.NEGATIVE_INFINITY;
-
-  constructor(timing: RateLimiterTiming) {
-    this.#timing = timing;
-  }
 
   /** Returns the time until a client may send a request; `Infinity` if a pending request has to end first. */
   getWaitMs(nowMs: number, addressGroup: AddressGroup = null): number {
@@ -72,7 +67,9 @@ export class RouteRateLimiter {
 
   /** Returns the requests that the mint accepted in the last window, the oldest first. */
   listAccepted(nowMs: number) {
-    this.#accepted = this.#accepted.filter(({ atMs }) => nowMs - atMs < this.#timing.windowMs);
+    this.#accepted = this.#accepted.filter(
+      ({ atMs }) => nowMs - atMs < RATE_LIMITER_TIMING.windowMs,
+    );
     return this.#accepted;
   }
 
@@ -81,7 +78,7 @@ export class RouteRateLimiter {
     const last = this.#lastAddressGroup;
     this.#lastAddressGroup = addressGroup ?? last;
     if (last !== null && this.#lastAddressGroup !== last) {
-      this.#sharingEndsAtMs = nowMs + 5 * this.#timing.windowMs;
+      this.#sharingEndsAtMs = nowMs + 5 * RATE_LIMITER_TIMING.windowMs;
     }
   }
 
@@ -133,7 +130,7 @@ export class RouteRateLimiter {
 
   /** Call this for a 429 without `Retry-After`. */
   #choosePauseMs(nowMs: number): number {
-    const { shortPauseMs, minWindowPauseMs, windowMs } = this.#timing;
+    const { shortPauseMs, minWindowPauseMs, windowMs } = RATE_LIMITER_TIMING;
     const accepted = this.#acceptedSinceRefusal;
     this.#acceptedSinceRefusal = 0;
     if (!this.hasRefusedLately) {
@@ -163,7 +160,7 @@ export class RouteRateLimiter {
     const pauseCount = this.#failuresInRow - 4;
     if (pauseCount > 0) {
       // The backoff begins when the request was sent: after a timeout, the route has already waited that long.
-      const pauseEndsAtMs = sentAtMs + computeBackoffMs(pauseCount, this.#timing.backoff);
+      const pauseEndsAtMs = sentAtMs + computeBackoffMs(pauseCount, RATE_LIMITER_TIMING.backoff);
       this.#pause(nowMs, Math.max(0, pauseEndsAtMs - nowMs));
     }
   }
@@ -183,6 +180,6 @@ export class RouteRateLimiter {
     const ofGroup = this.listAccepted(nowMs).filter((each) => each.addressGroup === addressGroup);
     // The request that has to leave the window before another may be sent.
     const tenth = ofGroup.at(-10);
-    return tenth === undefined ? 0 : Math.max(1, tenth.atMs + this.#timing.windowMs - nowMs);
+    return tenth === undefined ? 0 : Math.max(1, tenth.atMs + RATE_LIMITER_TIMING.windowMs - nowMs);
   }
 }

@@ -3,7 +3,6 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { RATE_LIMITER_TIMING } from '../../src/mints/limits.ts';
 import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
@@ -379,7 +378,7 @@ function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promi
     db: database.db,
     mints: {
       swapFetch: fetch,
-      limiter: new MintRateLimiter({ monotonicMs, timing: RATE_LIMITER_TIMING, log }),
+      limiter: new MintRateLimiter({ monotonicMs, log }),
     },
     clock: clock.now,
     monotonicMs,

@@ -1,4 +1,3 @@
-import { RATE_LIMITER_TIMING } from '../../../src/mints/limits.ts';
 import {
   type AcquireResult,
   type FinishedMintRequest,
@@ -13,7 +12,6 @@ export function createTestMintRateLimiter() {
   const captureLogEntry = (fields: Record<string, unknown>) => logEntries.push(fields);
   const limiter = new MintRateLimiter({
     monotonicMs: () => performance.now(),
-    timing: RATE_LIMITER_TIMING,
     onRequestFinished: (request) => finishedRequests.push(request),
     log: {
       info: captureLogEntry,

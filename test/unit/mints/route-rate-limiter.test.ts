@@ -126,7 +126,7 @@ describe('RouteRateLimiter at a mint that allows 20 requests a minute', () => {
 });
 
 class Route {
-  readonly limiter = new RouteRateLimiter(RATE_LIMITER_TIMING);
+  readonly limiter = new RouteRateLimiter();
   #nowMs = MINUTE_MS;
   readonly #sentAtMs: number[] = [];
 
@@ -194,7 +194,7 @@ function simulate(windowKind: 'sliding' | 'elastic', payersPerMinute: number) {
   let refusals = 0;
   const rateLimit = { requestsPerWindow: 20, windowKind };
   const mint = new TestMintLimit({ rateLimit }, () => nowMs);
-  const limiter = new RouteRateLimiter(RATE_LIMITER_TIMING);
+  const limiter = new RouteRateLimiter();
   const waitingSinceMs: number[] = [];
   const inFlightSinceMs: number[] = [];
   for (; nowMs < (MINUTES + 1) * MINUTE_MS; nowMs += STEP_MS) {
