@@ -43,6 +43,8 @@ export class RouteRateLimiter {
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
   #accepted: { atMs: number; addressGroup: AddressGroup }[] = [];
   #acceptedSinceRefusal = 0;
+  /** Whether the mint has accepted no request since it refused one. */
+  #isRefusing = false;
   #shortPausesInRow = 0;
   #needsQuietWindow = false;
   #failuresInRow = 0;
@@ -101,8 +103,13 @@ export class RouteRateLimiter {
     if (result.outcome === 'rate_limited') {
       // 0 counts as absent, because servers round less than a second down to it.
       const retryAfterMs = result.retryAfterMs || null;
-      if (retryAfterMs !== null || hasNewCause) {
-        this.#pause(nowMs, retryAfterMs ?? this.#choosePauseMs(nowMs));
+      // If the mint refuses the first request after the time that it named, the time is too short.
+      const isTrusted = retryAfterMs !== null && !(hasNewCause && this.#isRefusing);
+      this.#isRefusing ||= hasNewCause;
+      if (isTrusted) {
+        this.#pause(nowMs, retryAfterMs);
+      } else if (hasNewCause) {
+        this.#pause(nowMs, Math.max(retryAfterMs ?? 0, this.#choosePauseMs(nowMs)));
       }
     } else if (result.outcome !== 'unavailable') {
       this.#recordAccepted(nowMs, addressGroup);
@@ -118,6 +125,7 @@ export class RouteRateLimiter {
       this.#accepted.shift();
     }
     this.#failuresInRow = 0;
+    this.#isRefusing = false;
     this.#acceptedSinceRefusal += 1;
     // A mint that accepts so many in a row no longer limits requests, or much less.
     this.hasRefusedLately &&= this.#acceptedSinceRefusal < 100;

@@ -24,6 +24,18 @@ describe('RouteRateLimiter', () => {
     }
   });
 
+  it('finds the quiet minute of a mint whose Retry-After is too short', () => {
+    const route = new Route();
+    const pauses = Array.from({ length: 6 }, () => {
+      route.send({ outcome: 'rate_limited', retryAfterMs: 5 * SECOND_MS });
+      const waitMs = route.getWaitMs();
+      route.advance(waitMs);
+      return Math.floor(waitMs / SECOND_MS);
+    });
+    expect(pauses.slice(0, 3)).toEqual([5, 5, 5]);
+    expect(pauses.at(-1)).toBeGreaterThanOrEqual(61);
+  });
+
   it('does not prolong a pause for requests that were pending when it began', () => {
     const route = new Route();
     expect(route.sendWhilePossible()).toBe(MAX_IN_FLIGHT);
