@@ -1,3 +1,4 @@
+import { expectPromptListing } from './final-checks.ts';
 import type { NostrKey } from './recipients.ts';
 import { Actor } from './scheduler.ts';
 import { ConnectionError } from './simulated-network.ts';
@@ -32,25 +33,34 @@ async function requestInvoice(
   actor: Actor,
   details: Pick<Invoice, 'number' | 'recipient' | 'amountSat' | 'zapRequest'>,
 ): Promise<Invoice | null> {
-  const { scheduler, random, proxy, truth, mints, history, zapReferee } = world;
+  const { scheduler, random, proxy, truth, referee, history, zapReferee } = world;
   const { recipient, amountSat, zapRequest } = details;
   const address = `198.51.${random.integer(0, 100)}.${random.integer(1, 255)}`;
   const nostr = zapRequest === null ? '' : `&nostr=${encodeURIComponent(zapRequest.json)}`;
   const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}${nostr}`;
   for (let attempt = 0; attempt < 3; attempt += 1) {
+    const requestedAtMs = scheduler.nowMs;
     try {
       const { status, body } = await proxy.request({ path }, address);
       if (status === 200 && body.pr !== undefined) {
-        const mint = mints.find(({ state }) => state.quotes.findByRequest(body.pr));
-        if (mint === undefined) {
-          world.referee.report('invoices exist at a mint', body.pr);
+        const found = truth.findInvoice(body.pr);
+        if (found === null) {
+          referee.report('invoices exist at a mint', body.pr);
           return null;
         }
-        history.add(actor, () => `gets an invoice of ${amountSat} sat at ${mint.host}`);
-        const verifyPath = new URL(body.verify).pathname;
-        const invoice = { ...details, mint, request: body.pr, verifyPath, payment: null };
+        history.add(actor, () => `gets an invoice of ${amountSat} sat at ${found.mint.host}`);
+        const invoice: Invoice = {
+          ...details,
+          ...found,
+          request: body.pr,
+          verifyPath: new URL(body.verify).pathname,
+          requestedAtMs,
+          receivedAtMs: scheduler.nowMs,
+          payment: null,
+        };
         truth.invoices.push(invoice);
-        truth.secrets.add(verifyPath.split('/').at(-1) ?? '');
+        truth.secrets.add(invoice.verifyPath.split('/').at(-1) ?? '');
+        referee.checkInvoice(invoice);
         zapReferee?.checkInvoice(invoice);
         return invoice;
       }
@@ -59,10 +69,12 @@ async function requestInvoice(
         return null;
       }
       world.failedInvoices += 1;
+      referee.checkRefusal(recipient.pubkey, requestedAtMs, `${actor.name}: ${status}`);
     } catch (error) {
       if (!(error instanceof ConnectionError)) {
         throw error;
       }
+      referee.checkRefusal(recipient.pubkey, requestedAtMs, `${actor.name}: ${error.message}`);
     }
     await scheduler.sleep(random.exponential(2_000));
   }
@@ -70,17 +82,10 @@ async function requestInvoice(
 }
 
 async function pay(world: World, actor: Actor, invoice: Invoice): Promise<void> {
-  const { scheduler, random, truth, history } = world;
-  const choice = random.next();
-  if (choice < 0.1) {
-    return; // Never pays.
-  }
-  let delayMs = random.exponential(10_000);
-  if (choice < 0.3) {
-    // So fast that the service may not watch the invoice yet.
-    delayMs = random.exponential(100);
-  } else if (choice > 0.95) {
-    delayMs = random.exponential(120_000);
+  const { scheduler, truth, history } = world;
+  const delayMs = choosePaymentDelayMs(world, invoice);
+  if (delayMs === null) {
+    return;
   }
   await scheduler.sleep(delayMs);
   const quote = invoice.mint.pay(invoice.request);
@@ -88,7 +93,29 @@ async function pay(world: World, actor: Actor, invoice: Invoice): Promise<void> 
     history.add(actor, () => 'cannot pay');
     return;
   }
-  truth.addPayment({ invoice, quoteId: quote.id, paidAtMs: scheduler.nowMs, listedAtMs: null });
+  expectPromptListing(world, truth.addPayment(invoice, scheduler.nowMs));
+}
+
+/** Null: never. */
+function choosePaymentDelayMs({ random, scheduler }: World, invoice: Invoice): number | null {
+  const { expirySeconds } = invoice.mint.switches;
+  const untilExpiryMs = invoice.requestedAtMs + expirySeconds * 1_000 - scheduler.nowMs;
+  const choice = random.next();
+  if (choice < 0.1) {
+    return null;
+  }
+  if (choice < 0.3) {
+    // So fast that the service may not watch the invoice yet.
+    return random.exponential(100);
+  }
+  if (choice < 0.4) {
+    return untilExpiryMs + random.between(-3_000, 3_000);
+  }
+  if (choice < 0.45) {
+    // The Lightning node of the mint accepts it late.
+    return untilExpiryMs + random.exponential(300_000);
+  }
+  return random.exponential(choice < 0.95 ? 10_000 : 300_000);
 }
 
 async function checkVerify(world: World, invoice: Invoice): Promise<void> {
@@ -98,12 +125,11 @@ async function checkVerify(world: World, invoice: Invoice): Promise<void> {
   }
   for (let round = 0; round < 5; round += 1) {
     await scheduler.sleep(3_000);
-    const requestedAtMs = scheduler.nowMs;
+    const sentAtMs = scheduler.nowMs;
     try {
       const { status, body } = await proxy.request({ path: invoice.verifyPath }, '198.51.100.1');
       if (status === 200) {
-        const isPaid = invoice.payment !== null;
-        referee.checkVerify(invoice.request, isPaid, body.settled, requestedAtMs);
+        referee.checkVerify(invoice, body.settled, sentAtMs);
       }
     } catch (error) {
       if (!(error instanceof ConnectionError)) {

@@ -58,6 +58,11 @@ export class Random {
     return items[Math.floor(this.next() * items.length)] as T;
   }
 
+  shuffle<T>(items: readonly T[]): T[] {
+    const rest = [...items];
+    return items.map(() => rest.splice(this.integer(0, rest.length), 1)[0] as T);
+  }
+
   fill(bytes: Uint8Array): void {
     for (let i = 0; i < bytes.length; i += 1) {
       bytes[i] = this.nextUint32();

@@ -1,7 +1,12 @@
+import type { FaultPlan } from './faults.ts';
+import { DATABASE_FAULTS } from './faults.ts';
 import type { History } from './history.ts';
-import type { Scheduler } from './scheduler.ts';
-import type { Truth } from './truth.ts';
-import type { ListedQuote } from './wallets.ts';
+import { getNoticeMs } from './promises.ts';
+import type { Actor, Scheduler } from './scheduler.ts';
+import type { ClientRequest, ClientResponse } from './simulated-network.ts';
+import { type Invoice, isForgotten, type Payment, type Truth } from './truth.ts';
+import { toUnixSeconds } from './virtual-platform.ts';
+import type { ListedPage, ListedQuote } from './wallet-client.ts';
 
 export interface Violation {
   rule: string;
@@ -9,113 +14,260 @@ export interface Violation {
   text: string;
 }
 
-/** What a client has seen of a payment. */
+/** What clients have seen of a payment. Times are virtual milliseconds. */
 interface Sighting {
-  paidAt: number;
-  /** When a response or an update first showed it. */
+  /** Unix seconds. Null: only an update was seen. */
+  paidAt: number | null;
+  /** From when on every list must contain it. */
   atMs: number;
+  /** Its number among the payments of the recipient. */
+  position: number | null;
   /** When a response first showed it as ISSUED. */
   issuedAtMs: number | null;
+}
+
+interface RefereeContext {
+  scheduler: Scheduler;
+  history: History;
+  truth: Truth;
+  faults: FaultPlan;
 }
 
 /** Compares what clients see with what really happened. */
 export class Referee {
   readonly violations: Violation[] = [];
-  readonly #scheduler: Scheduler;
-  readonly #history: History;
-  readonly #truth: Truth;
+  readonly #context: RefereeContext;
   readonly #sightings = new Map<string, Sighting>();
-  readonly #settled = new Map<string, number>();
+  /** The quote ids of each recipient by their positions. */
+  readonly #positions = new Map<string, Map<number, string>>();
+  readonly #settledAtMs = new Map<string, number>();
+  /** How late an announced payment may be in the list. */
+  readonly #listDelayMs: number;
+  /** Since when nothing has failed, nor anything that failed had an effect. */
+  calmSinceMs = Number.POSITIVE_INFINITY;
 
-  readonly #databaseMayFail: boolean;
+  constructor(context: RefereeContext) {
+    this.#context = context;
+    // If the database cannot write, lists show only what they showed before. Processes with different clocks disagree
+    // about which second it is (ADR 40).
+    if (DATABASE_FAULTS.some((kind) => context.faults.has(kind))) {
+      this.#listDelayMs = Number.POSITIVE_INFINITY;
+    } else {
+      this.#listDelayMs = this.haveClockFaults ? 6_000 : 0;
+    }
+  }
 
-  constructor(scheduler: Scheduler, history: History, truth: Truth, databaseMayFail: boolean) {
-    this.#databaseMayFail = databaseMayFail;
-    this.#scheduler = scheduler;
-    this.#history = history;
-    this.#truth = truth;
+  /** Whether a list shows everything that was announced before. */
+  get areListsCurrent(): boolean {
+    return this.#listDelayMs === 0;
+  }
+
+  get haveClockFaults(): boolean {
+    const { faults } = this.#context;
+    return faults.has('clock steps') || faults.has('clock drift');
   }
 
   report(rule: string, text: string): void {
-    this.#history.add('referee', () => `BROKEN: ${rule}: ${text}`);
-    this.violations.push({ rule, atMs: this.#scheduler.nowMs, text });
+    const { history, scheduler } = this.#context;
+    history.add('referee', () => `BROKEN: ${rule}: ${text}`);
+    this.violations.push({ rule, atMs: scheduler.nowMs, text });
   }
 
-  /** A page of a recipient's list. @param requestedAtMs when the client sent the request */
-  checkPage(pubkey: string, quotes: readonly ListedQuote[], requestedAtMs: number): void {
-    const { nowMs } = this.#scheduler;
+  isCalm(sinceSeconds: number): boolean {
+    return sinceSeconds >= this.calmSinceMs;
+  }
+
+  /** A page of a recipient's list. */
+  checkPage(pubkey: string, page: ListedPage): void {
+    const { quotes, total, offset, since, requestedAtMs } = page;
+    this.#checkTotal(pubkey, page);
+    if (quotes.length !== Math.max(0, Math.min(50, total - offset))) {
+      this.report('full pages', `${quotes.length} of ${total} from ${offset} for ${pubkey}`);
+    }
     let previous = Number.POSITIVE_INFINITY;
-    for (const quote of quotes) {
-      const { quoteId, paidAt, state } = quote;
-      const payment = this.#truth.paymentsByQuoteId.get(quoteId);
-      if (payment?.invoice.recipient.pubkey !== pubkey) {
-        this.report('listed only if paid', `${quoteId} is listed for ${pubkey}`);
-        continue;
-      }
-      const { invoice } = payment;
-      if (quote.amount !== invoice.amountSat || quote.mintUrl !== invoice.mint.url) {
-        this.report('right fields', `${quoteId}: ${JSON.stringify(quote)}`);
-      }
-      if (paidAt > previous) {
-        this.report('newest first', `${quoteId} is newer than the quote before it`);
+    for (const [index, quote] of quotes.entries()) {
+      const { quoteId, paidAt } = quote;
+      // A payment half a second after `since` is later, although `paidAt` shows the same second.
+      if (paidAt > previous || paidAt < (since ?? 0)) {
+        this.report('newest first', `${quoteId} is at a wrong place of the list`);
       }
       previous = paidAt;
-      const sighting = this.#sightings.get(quoteId);
-      if (sighting === undefined) {
-        const issuedAtMs = state === 'ISSUED' ? nowMs : null;
-        this.#sightings.set(quoteId, { paidAt, atMs: nowMs, issuedAtMs });
-        payment.listedAtMs ??= nowMs;
-        continue;
-      }
-      if (sighting.paidAt !== paidAt && sighting.paidAt !== -1) {
-        this.report('paidAt is constant', `${quoteId}: ${sighting.paidAt}, then ${paidAt}`);
-      }
-      sighting.paidAt = paidAt;
-      sighting.atMs = Math.min(sighting.atMs, nowMs);
-      payment.listedAtMs ??= nowMs;
-      if (state === 'ISSUED') {
-        sighting.issuedAtMs ??= nowMs;
-      } else if (sighting.issuedAtMs !== null && sighting.issuedAtMs < requestedAtMs) {
-        this.report('states go forward', `${quoteId} was ISSUED, and is ${state} again`);
+      if (this.#checkQuote(pubkey, quote, requestedAtMs) && since === null) {
+        this.#checkPosition(pubkey, quoteId, total - offset - index);
       }
     }
   }
 
-  /** All pages of a list, none with `since`. */
-  checkWholeList(pubkey: string, quotes: readonly ListedQuote[], requestedAtMs: number): void {
-    const ids = new Set(quotes.map(({ quoteId }) => quoteId));
-    if (ids.size < quotes.length) {
-      this.report('listed once', `${pubkey} has a payment twice in one list`);
-    }
-    for (const { quoteId } of this.#truth.paymentsOf(pubkey)) {
-      const sighting = this.#sightings.get(quoteId);
-      if (sighting !== undefined && sighting.atMs < requestedAtMs && !ids.has(quoteId)) {
-        this.report('stays listed', `${quoteId} was listed or announced, and is missing now`);
+  /** Quotes that were requested by their ids. */
+  checkFound(
+    pubkey: string,
+    quoteIds: readonly string[],
+    quotes: readonly ListedQuote[],
+    requestedAtMs: number,
+  ): void {
+    const missing = new Set(quoteIds);
+    for (const quote of quotes) {
+      if (!missing.delete(quote.quoteId)) {
+        this.report('finds what was asked for', `${quote.quoteId} for ${pubkey}`);
       }
+      this.#checkQuote(pubkey, quote, requestedAtMs);
+    }
+    for (const quoteId of missing) {
+      if (this.#mustBeListed(quoteId, requestedAtMs)) {
+        this.report('stays listed', `${quoteId} was listed or announced, and is not found`);
+      }
+    }
+  }
+
+  /** Every payment that a client has seen counts, and no payment counts that was not made. */
+  #checkTotal(pubkey: string, { total, since, requestedAtMs }: ListedPage): void {
+    let minimum = 0;
+    let maximum = 0;
+    for (const { quoteId } of this.#context.truth.paymentsOf(pubkey)) {
+      const paidAt = this.#sightings.get(quoteId)?.paidAt ?? null;
+      const sinceSeconds = since ?? -1;
+      minimum += Number((paidAt ?? 0) > sinceSeconds && this.#mustBeListed(quoteId, requestedAtMs));
+      maximum += Number(paidAt === null || paidAt >= sinceSeconds);
+    }
+    if (total < minimum || total > maximum) {
+      const text = `${total} instead of ${minimum} to ${maximum} for ${pubkey}, since ${since}`;
+      this.report('right total', text);
+    }
+  }
+
+  #mustBeListed(quoteId: string, requestedAtMs: number): boolean {
+    return (this.#sightings.get(quoteId)?.atMs ?? Number.POSITIVE_INFINITY) < requestedAtMs;
+  }
+
+  /** The list only grows at its beginning, so a payment keeps its place, counted from the end. */
+  #checkPosition(pubkey: string, quoteId: string, position: number): void {
+    const sighting = this.#sightings.get(quoteId);
+    const positions = this.#positions.getOrInsertComputed(pubkey, () => new Map());
+    const other = positions.getOrInsert(position, quoteId);
+    if (sighting !== undefined && (sighting.position ?? position) !== position) {
+      this.report('constant order', `${quoteId} is at ${position}, was at ${sighting.position}`);
+    } else if (other !== quoteId) {
+      this.report('constant order', `${quoteId} is at ${position}, where ${other} was`);
+    }
+    if (sighting !== undefined) {
+      sighting.position = position;
+    }
+  }
+
+  /** Returns false if the quote does not belong in the list. */
+  #checkQuote(pubkey: string, quote: ListedQuote, requestedAtMs: number): boolean {
+    const { nowMs } = this.#context.scheduler;
+    const { quoteId, paidAt, state } = quote;
+    const payment = this.#context.truth.paymentsByQuoteId.get(quoteId);
+    if (payment?.invoice.recipient.pubkey !== pubkey) {
+      this.report('listed only if paid', `${quoteId} is listed for ${pubkey}`);
+      return false;
+    }
+    this.#checkFields(payment, quote);
+    payment.listedAtMs ??= nowMs;
+    const sighting = this.#sightings.getOrInsertComputed(quoteId, createSighting);
+    if ((sighting.paidAt ?? paidAt) !== paidAt) {
+      this.report('paidAt is constant', `${quoteId}: ${sighting.paidAt}, then ${paidAt}`);
+    }
+    if (state === 'ISSUED') {
+      sighting.issuedAtMs ??= nowMs;
+    } else if (sighting.issuedAtMs !== null && sighting.issuedAtMs < requestedAtMs) {
+      this.report('states go forward', `${quoteId} was ISSUED, and is ${state} again`);
+    }
+    sighting.paidAt = paidAt;
+    sighting.atMs = Math.min(sighting.atMs, nowMs);
+    return true;
+  }
+
+  #checkFields(payment: Payment, quote: ListedQuote): void {
+    const { invoice, pendingAtMs, issuedAtMs, paidAtMs } = payment;
+    const { mint, quoteId } = invoice;
+    const atMint = mint.state.quotes.byId.get(quoteId);
+    const nowSeconds = toUnixSeconds(this.#context.scheduler.nowMs);
+    const isRight =
+      quote.mintUrl === mint.url &&
+      quote.amount === invoice.amountSat &&
+      quote.request === invoice.request &&
+      (atMint === undefined ||
+        (quote.expiresAt === atMint.expiresAt && quote.locked === (atMint.pubkey !== null))) &&
+      (quote.state !== 'INFLIGHT' || pendingAtMs !== null) &&
+      (quote.state !== 'ISSUED' || issuedAtMs !== null);
+    const areTimesRight =
+      quote.createdAt >= toUnixSeconds(invoice.requestedAtMs) &&
+      quote.createdAt <= toUnixSeconds(invoice.receivedAtMs) &&
+      quote.paidAt >= toUnixSeconds(paidAtMs) &&
+      quote.paidAt <= nowSeconds + 1;
+    if (!isRight || !(areTimesRight || this.haveClockFaults)) {
+      this.report('right fields', JSON.stringify(quote));
     }
   }
 
   checkUpdate(pubkey: string, quoteId: string): void {
-    const payment = this.#truth.paymentsByQuoteId.get(quoteId);
+    const { truth, scheduler } = this.#context;
+    const payment = truth.paymentsByQuoteId.get(quoteId);
     if (payment?.invoice.recipient.pubkey !== pubkey) {
       this.report('updates only if paid', `${pubkey} got an update of ${quoteId}`);
-    } else if (!this.#sightings.has(quoteId)) {
-      // From now on, every list must contain it.
-      // Unless the database cannot write: then lists show only what they had shown before.
-      const atMs = this.#databaseMayFail ? Number.POSITIVE_INFINITY : this.#scheduler.nowMs;
-      this.#sightings.set(quoteId, { paidAt: -1, atMs, issuedAtMs: null });
+      return;
+    }
+    // From now on, every list must contain it.
+    const sighting = this.#sightings.getOrInsertComputed(quoteId, createSighting);
+    sighting.atMs = Math.min(sighting.atMs, scheduler.nowMs + this.#listDelayMs);
+  }
+
+  /** @param sentAtMs when the client sent the request */
+  checkVerify({ quoteId, payment }: Invoice, settled: boolean, sentAtMs: number): void {
+    const { nowMs } = this.#context.scheduler;
+    const settledAtMs = this.#settledAtMs.get(quoteId);
+    if (settled) {
+      this.#settledAtMs.set(quoteId, settledAtMs ?? nowMs);
+      if (payment === null) {
+        this.report('settled only if paid', quoteId);
+      }
+    } else if (settledAtMs !== undefined && settledAtMs < sentAtMs && !isBeingIssued(payment)) {
+      this.report('settled stays true', quoteId);
+    } else if (
+      payment !== null &&
+      this.isCalm(payment.invoice.requestedAtMs) &&
+      sentAtMs > payment.paidAtMs + getNoticeMs(payment, 'paid') &&
+      !isForgotten(payment) &&
+      !isBeingIssued(payment)
+    ) {
+      this.report('settled soon', quoteId);
     }
   }
 
-  checkVerify(quoteId: string, isPaid: boolean, settled: boolean, requestedAtMs: number): void {
-    const settledAtMs = this.#settled.get(quoteId);
-    if (settled && !isPaid) {
-      this.report('settled only if paid', quoteId);
+  /** A response to a wallet. */
+  checkResponse(
+    actor: Actor,
+    { path }: ClientRequest,
+    status: ClientResponse['status'],
+    sentAtMs: number,
+  ): void {
+    const text = `${actor.name}: ${path} -> ${status}`;
+    if (status === 401 && !this.haveClockFaults) {
+      this.report('valid credentials are accepted', text);
+    } else if (this.isCalm(sentAtMs) && path.includes('/wallet/') && status !== 200) {
+      this.report('lists are available', text);
     }
-    if (settled) {
-      this.#settled.set(quoteId, settledAtMs ?? this.#scheduler.nowMs);
-    } else if (settledAtMs !== undefined && settledAtMs < requestedAtMs) {
-      this.report('settled stays true', quoteId);
+  }
+
+  /** An invoice, as its payer received it. */
+  checkInvoice({ recipient, mint, quoteId, requestedAtMs, receivedAtMs }: Invoice): void {
+    const { truth } = this.#context;
+    const { mints, locks } = truth.listSettings(recipient.pubkey, requestedAtMs, receivedAtMs);
+    const pubkey = mint.state.quotes.get(quoteId).pubkey;
+    const isLockRight = pubkey === null || pubkey === `02${recipient.pubkey}`;
+    if (!mints.includes(mint) || !locks.includes(pubkey !== null) || !isLockRight) {
+      this.report('right mint and lock', `${quoteId} at ${mint.host}, lock ${pubkey}`);
+    }
+  }
+
+  /** A payer got no invoice. */
+  checkRefusal(pubkey: string, sentAtMs: number, text: string): void {
+    const { truth, scheduler } = this.#context;
+    const { mints } = truth.listSettings(pubkey, sentAtMs, scheduler.nowMs);
+    if (this.isCalm(sentAtMs) && mints.every((mint) => mint?.switches.rateLimit === null)) {
+      this.report('payers get invoices', text);
     }
   }
 
@@ -127,4 +279,17 @@ export class Referee {
   isListed(quoteId: string): boolean {
     return this.getPaidAt(quoteId) !== -1;
   }
+
+  isListedAsIssued(quoteId: string): boolean {
+    return this.#sightings.get(quoteId)?.issuedAtMs != null;
+  }
+}
+
+function createSighting(): Sighting {
+  return { paidAt: null, atMs: Number.POSITIVE_INFINITY, position: null, issuedAtMs: null };
+}
+
+/** `settled` is true for PAID and ISSUED only. So it is false from when the mint reports PENDING until it is known to be issued. */
+function isBeingIssued(payment: Payment | null): boolean {
+  return payment?.pendingAtMs != null;
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Violation } from './referee.ts';
-import type { Scenario } from './world.ts';
+import type { Scenario } from './scenario.ts';
 
 // Runs the seeds that `main.ts` sends, one after the other. A process of its own, because here no clock is real.
 

@@ -215,6 +215,14 @@ export class SimulatedMint implements SimulatedHost {
 
 function chooseSwitches(random: Random): Partial<TestMintSwitches> {
   const hasWebSocket = random.chance(0.75);
+  const stateStyle = random.pick([
+    'current',
+    'current',
+    'current',
+    'paid',
+    'text',
+    'amounts',
+  ] as const);
   return {
     style: random.pick(['nutshell', 'cdk']),
     batchCheck: random.pick(['advertised', 'advertised', 'unadvertised', 'absent']),
@@ -223,16 +231,21 @@ function chooseSwitches(random: Random): Partial<TestMintSwitches> {
     quoteIdStyle: random.pick(['uuidv7', 'base64url']),
     expirySeconds: random.pick([3600, 3600, 600]),
     omitsExpiryAndPubkeyAfterCreation: random.chance(0.5),
-    stateStyle: random.pick(['current', 'current', 'current', 'paid', 'text', 'amounts']),
+    stateStyle,
+    // Mints of the time of `paid` could not lock quotes.
+    supportsLocking: stateStyle !== 'paid',
     issueDelayMs: random.pick([0, 0, 400, 5_000]),
     rateLimit: random.chance(0.2) ? chooseRateLimit(random) : null,
   };
 }
 
 function chooseRateLimit(random: Random): RateLimit {
+  const windowKind = random.pick(['elastic', 'sliding'] as const);
+  // An elastic window with a short `Retry-After` would never end.
+  const retryAfterSeconds = random.pick([5, null, null]);
   return {
     requestsPerWindow: 20,
-    windowKind: random.pick(['elastic', 'sliding']),
-    ...(random.chance(0.3) && { retryAfterSeconds: 5 }),
+    windowKind,
+    ...(windowKind === 'sliding' && retryAfterSeconds !== null && { retryAfterSeconds }),
   };
 }

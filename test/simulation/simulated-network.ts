@@ -12,6 +12,7 @@ import type { HttpRequest, HttpResponse, HttpSender } from '../../src/net/http-c
 import { tryParseJson } from '../../src/untrusted-text.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
+import { getDeadlineMs } from './promises.ts';
 import type { Random } from './random.ts';
 import { type Actor, currentActor, NEVER, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
@@ -410,7 +411,7 @@ export class SimulatedProxy {
     const { actor } = instance;
     const { promise, resolve, reject } = Promise.withResolvers<ClientResponse>();
     let isLost = false;
-    const deadline = scheduler.schedule(CLIENT_DEADLINE_MS, () => {
+    const deadline = scheduler.schedule(getDeadlineMs(request), () => {
       if (!isLost && actor.isAlive) {
         this.#onUnanswered(request);
       }
@@ -523,9 +524,6 @@ export class SimulatedProxy {
     return serving.length === 0 ? null : this.#context.random.pick(serving);
   }
 }
-
-/** Longer than the service takes for any request. */
-const CLIENT_DEADLINE_MS = 40_000;
 
 /** A client's end of a quote socket. */
 export class ClientSocket {

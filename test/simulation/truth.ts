@@ -1,4 +1,5 @@
 import type { NostrKey } from './recipients.ts';
+import type { Scheduler } from './scheduler.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
 import type { ZapRequest } from './zap-requests.ts';
 
@@ -9,19 +10,36 @@ export interface Invoice {
   mint: SimulatedMint;
   amountSat: number;
   request: string;
+  quoteId: string;
   verifyPath: string;
   zapRequest: ZapRequest | null;
+  /** When the payer sent the request, and received the invoice. All times are virtual milliseconds. */
+  requestedAtMs: number;
+  receivedAtMs: number;
   payment: Payment | null;
 }
 
 export interface Payment {
   invoice: Invoice;
   quoteId: string;
-  /** Virtual milliseconds. */
   paidAtMs: number;
+  /** When the mint began to issue the ecash, if it reports that. */
+  pendingAtMs: number | null;
+  /** When a wallet got the ecash. */
+  issuedAtMs: number | null;
   /** When a client first saw it; null: not yet. */
   listedAtMs: number | null;
 }
+
+/** A setting of a recipient, from when a wallet requested it. */
+interface Setting {
+  requestedAtMs: number;
+  mint?: SimulatedMint;
+  isLocking?: boolean;
+}
+
+/** Processes remember a recipient for five seconds, and a change takes a moment. */
+const SETTING_DELAY_MS = 6_000;
 
 export class Truth {
   readonly invoices: Invoice[] = [];
@@ -29,16 +47,80 @@ export class Truth {
   readonly secrets = new Set<string>();
   readonly paymentsByQuoteId = new Map<string, Payment>();
   readonly paymentsByPubkey = new Map<string, Payment[]>();
+  readonly #settingsByPubkey = new Map<string, (Setting & { confirmedAtMs: number | null })[]>();
+  readonly #mints: readonly SimulatedMint[];
 
-  addPayment(payment: Payment): void {
-    const { invoice, quoteId } = payment;
-    const { pubkey } = invoice.recipient;
+  /** @param mints the default mint first */
+  constructor(scheduler: Scheduler, mints: readonly SimulatedMint[]) {
+    this.#mints = mints;
+    for (const mint of mints) {
+      mint.state.quotes.onStateChange(({ id, state }) => {
+        const payment = this.paymentsByQuoteId.get(id);
+        if (payment !== undefined && state === 'PENDING') {
+          payment.pendingAtMs = scheduler.nowMs;
+        } else if (payment !== undefined && state === 'ISSUED') {
+          payment.issuedAtMs = scheduler.nowMs;
+        }
+      });
+    }
+  }
+
+  findInvoice(request: string): { mint: SimulatedMint; quoteId: string } | null {
+    for (const mint of this.#mints) {
+      const quote = mint.state.quotes.findByRequest(request);
+      if (quote !== undefined) {
+        return { mint, quoteId: quote.id };
+      }
+    }
+    return null;
+  }
+
+  addPayment(invoice: Invoice, paidAtMs: number): Payment {
+    const { quoteId, recipient } = invoice;
+    const unknown = { pendingAtMs: null, issuedAtMs: null, listedAtMs: null };
+    const payment = { invoice, quoteId, paidAtMs, ...unknown };
     invoice.payment = payment;
     this.paymentsByQuoteId.set(quoteId, payment);
-    this.paymentsByPubkey.set(pubkey, [...this.paymentsOf(pubkey), payment]);
+    this.paymentsByPubkey.getOrInsertComputed(recipient.pubkey, () => []).push(payment);
+    return payment;
   }
 
-  paymentsOf(pubkey: string): Payment[] {
+  paymentsOf(pubkey: string): readonly Payment[] {
     return this.paymentsByPubkey.get(pubkey) ?? [];
   }
+
+  /** Records that a wallet requests a setting. @returns a function to call when the service has confirmed it */
+  addSetting(pubkey: string, setting: Setting): (confirmedAtMs: number) => void {
+    const added = { ...setting, confirmedAtMs: null as number | null };
+    this.#settingsByPubkey.getOrInsertComputed(pubkey, () => []).push(added);
+    return (confirmedAtMs) => {
+      added.confirmedAtMs = confirmedAtMs;
+    };
+  }
+
+  /** The mints and locks that an invoice may have whose payer asked for it in this period. */
+  listSettings(pubkey: string, fromMs: number, untilMs: number) {
+    const mints = [this.#mints[0]];
+    const locks = [false];
+    for (const { mint, isLocking, requestedAtMs, confirmedAtMs } of this.#settingsByPubkey.get(
+      pubkey,
+    ) ?? []) {
+      if (requestedAtMs > untilMs) {
+        continue;
+      }
+      const isCertain = confirmedAtMs !== null && confirmedAtMs + SETTING_DELAY_MS < fromMs;
+      if (mint !== undefined) {
+        mints.splice(0, isCertain ? mints.length : 0, mint);
+      }
+      if (isLocking !== undefined) {
+        locks.splice(0, isCertain ? locks.length : 0, isLocking);
+      }
+    }
+    return { mints, locks };
+  }
+}
+
+/** Whether the mint has deleted the quote, so that nobody can learn of the payment any more. */
+export function isForgotten({ invoice, quoteId }: Payment): boolean {
+  return !invoice.mint.state.quotes.byId.has(quoteId);
 }

@@ -1,50 +1,34 @@
-import { type NostrKey, signRequest } from './recipients.ts';
+import type { NostrKey } from './recipients.ts';
 import { Actor } from './scheduler.ts';
-import { type ClientResponse, type ClientSocket, ConnectionError } from './simulated-network.ts';
+import type { SimulatedMint } from './simulated-mint.ts';
+import { type ListedPage, type ListedQuote, WalletClient } from './wallet-client.ts';
+import { openSession, type SocketSession } from './wallet-socket.ts';
 import type { World } from './world.ts';
-
-/** A quote in a recipient's list. Times are Unix seconds. */
-export interface ListedQuote {
-  quoteId: string;
-  mintUrl: string;
-  amount: number;
-  state: 'PAID' | 'ISSUED' | 'INFLIGHT';
-  createdAt: number;
-  paidAt: number;
-}
 
 /** How existing wallets read the list. */
 export const WALLET_KINDS = ['npubcash-sdk', 'coco', 'cdk', 'cashu.me', 'nutshell'] as const;
 
 export type WalletKind = (typeof WALLET_KINDS)[number];
 
-/** A socket of a wallet, as the wallet saw it. Times are virtual milliseconds. */
-export interface SocketSession {
-  pubkey: string;
-  authenticatedAtMs: number | null;
-  closedAtMs: number | null;
-  /** The client stopped to read, as a phone that sleeps. */
-  isSilent: boolean;
-  updates: Map<string, number>;
-}
-
 /** A wallet on one device: reads the list, listens for updates, and redeems what it finds. */
 export class Wallet {
   readonly key: NostrKey;
   readonly kind: WalletKind;
   readonly actor: Actor;
+  readonly client: WalletClient;
   readonly sessions: SocketSession[] = [];
   readonly known = new Map<string, ListedQuote>();
+  /** Whether it may have missed payments for a reason that the documents name. */
+  mayMiss = false;
   readonly #world: World;
-  readonly #address: string;
   readonly #redeems: 'at once' | 'late' | 'never';
   readonly #usesSocket: boolean;
-  #jwt: { token: string; atMs: number } | null = null;
+  readonly #redeemed = new Set<string>();
   #since: number | null = null;
-  #isSyncing = false;
+  #lastTotal: number | null = null;
+  #syncing: Promise<boolean> | null = null;
   #needsSync = false;
-  #socket: ClientSocket | null = null;
-  #attempts = 0;
+  #isConnected = false;
 
   constructor(world: World, name: string, key: NostrKey, kind: WalletKind) {
     this.#world = world;
@@ -52,254 +36,195 @@ export class Wallet {
     this.kind = kind;
     this.actor = new Actor(name);
     const { random } = world;
-    this.#address = `192.0.2.${random.integer(1, 255)}`;
+    const usesToken = !['cashu.me', 'nutshell'].includes(kind);
+    this.client = new WalletClient(world, this.actor, key, usesToken);
     this.#redeems = random.pick(['at once', 'at once', 'late', 'never']);
     this.#usesSocket = ['npubcash-sdk', 'coco'].includes(kind) && random.chance(0.8);
   }
 
-  start(): void {
-    const { scheduler } = this.#world;
+  /** @param settings what the user has chosen in the wallet */
+  start(settings: { mint: SimulatedMint | null; isLocking: boolean }): void {
+    const { scheduler, random } = this.#world;
+    const sleep = (lowMs: number, highMs: number) => scheduler.sleep(random.between(lowMs, highMs));
     scheduler.start(this.actor, async () => {
-      await scheduler.sleep(this.#world.random.between(0, 2_000));
-      if (this.#usesSocket) {
-        this.#connect();
-      }
-      for (;;) {
-        await this.sync();
-        await scheduler.sleep(this.#world.random.between(30_000, 120_000));
+      await sleep(0, 2_000);
+      for (let attempt = 0; attempt < 20 && !(await this.#saveSettings(settings)); attempt += 1) {
+        await sleep(5_000, 10_000);
       }
     });
+    scheduler.start(this.actor, async () => {
+      await sleep(0, 2_000);
+      for (;;) {
+        await this.sync();
+        await sleep(30_000, 180_000);
+      }
+    });
+    if (this.#usesSocket) {
+      scheduler.start(this.actor, async () => {
+        await sleep(0, 2_000);
+        // The user opens the app now and then. Then it connects again.
+        for (;;) {
+          this.#connect();
+          await sleep(60_000, 300_000);
+        }
+      });
+    }
   }
 
-  /** Reads new payments in the wallet's own way. Repeats if an update arrives meanwhile. */
-  async sync(): Promise<void> {
+  /** Reads new payments in the wallet's own way. Repeats if an update arrives meanwhile. Returns whether that succeeded. */
+  async sync(): Promise<boolean> {
     this.#needsSync = true;
-    if (this.#isSyncing) {
-      return;
-    }
-    this.#isSyncing = true;
-    try {
-      while (this.#needsSync) {
-        this.#needsSync = false;
-        await this.#readNew();
-      }
-    } catch (error) {
-      if (!(error instanceof ConnectionError)) {
-        throw error;
-      }
-    } finally {
-      this.#isSyncing = false;
-    }
+    this.#syncing ??= this.#syncUntilDone();
+    return await this.#syncing;
   }
 
-  /** Reads the whole list, as after an installation. Returns null if a request fails. */
-  async readAll(): Promise<ListedQuote[] | null> {
-    const { scheduler, referee } = this.#world;
-    const startedAtMs = scheduler.nowMs;
-    const quotes: ListedQuote[] = [];
-    for (let offset = 0; ; offset += 50) {
-      const page = await this.#readPage(`limit=50&offset=${offset}`);
-      if (page === null) {
-        return null;
-      }
-      quotes.push(...page.quotes);
-      if (offset + 50 >= page.total) {
-        // Pages that payments have shifted meanwhile contain the same quote twice.
-        const unique = new Map(quotes.map((quote) => [quote.quoteId, quote]));
-        referee.checkWholeList(this.key.pubkey, [...unique.values()], startedAtMs);
-        return [...unique.values()];
-      }
-    }
+  /** Reads the whole list, as after an installation. */
+  async readAll(): Promise<boolean> {
+    return (await this.client.readFixedPages(null)) !== null;
   }
 
-  async #readNew(): Promise<void> {
-    const since = this.#since === null ? '' : `&since=${this.#since}`;
-    let found: ListedQuote[] | null;
-    if (this.kind === 'npubcash-sdk') {
-      found = await this.readAll();
-    } else if (this.kind === 'nutshell') {
-      found = (await this.#readPage('limit=50'))?.quotes ?? null;
-    } else if (this.kind === 'cashu.me') {
-      found = await this.#readUntilEmpty(since);
-    } else {
-      found = await this.#readFixedPages(since);
+  async #syncUntilDone(): Promise<boolean> {
+    let hasSucceeded = true;
+    while (this.#needsSync && hasSucceeded) {
+      this.#needsSync = false;
+      hasSucceeded = await this.#readNew();
     }
-    if (found === null) {
-      return;
+    this.#syncing = null;
+    return hasSucceeded;
+  }
+
+  async #readNew(): Promise<boolean> {
+    const pages = await this.#readPages();
+    if (pages === null) {
+      return false;
     }
-    // coco ignores quotes that are not later than its watermark.
-    const accepted =
-      this.kind === 'coco' ? found.filter(({ paidAt }) => paidAt > (this.#since ?? -1)) : found;
-    for (const quote of accepted) {
-      const isNew = !this.known.has(quote.quoteId);
+    this.#rememberMisses(pages);
+    const quotes = pages.flatMap((page) => page.quotes);
+    if (this.kind === 'cdk') {
+      const unfinished = [...this.known.values()].filter(({ state }) => state !== 'ISSUED');
+      const ids = unfinished.map(({ quoteId }) => quoteId);
+      quotes.push(...((ids.length > 0 && (await this.client.find(ids))) || []));
+    }
+    for (const quote of quotes) {
+      // coco ignores quotes that are not later than its watermark.
+      if (this.kind === 'coco' && quote.paidAt <= (this.#since ?? -1)) {
+        continue;
+      }
       this.known.set(quote.quoteId, quote);
-      if (isNew && quote.state === 'PAID') {
-        this.#redeem(quote);
-      }
+      this.#redeem(quote);
     }
-    this.#since = this.#nextSince(accepted);
+    this.#advanceWatermark(quotes);
+    return true;
   }
 
-  #nextSince(quotes: readonly ListedQuote[]): number | null {
-    const newest = (times: number[]) => Math.max(this.#since ?? 0, ...times);
+  async #readPages(): Promise<ListedPage[] | null> {
     switch (this.kind) {
-      case 'coco':
-        return newest(quotes.map(({ paidAt }) => paidAt));
-      case 'cdk':
-        return newest(quotes.map(({ createdAt }) => createdAt));
+      case 'npubcash-sdk':
+        return await this.client.readFixedPages(null);
+      case 'nutshell': {
+        const page = await this.client.readPage(0, null);
+        return page && [page];
+      }
       case 'cashu.me':
-        return newest(quotes.map(({ paidAt }) => paidAt - 1));
+        return await this.client.readUntilEmpty(this.#since);
       default:
-        return null;
+        return await this.client.readFixedPages(this.#since);
     }
   }
 
-  async #readFixedPages(since: string): Promise<ListedQuote[] | null> {
-    const quotes: ListedQuote[] = [];
-    for (let offset = 0; ; offset += 50) {
-      const page = await this.#readPage(`limit=50&offset=${offset}${since}`);
-      if (page === null) {
-        return null;
-      }
-      quotes.push(...page.quotes);
-      if (offset + 50 >= page.total) {
-        return quotes;
-      }
+  /** A page lists at most 50 payments. Others that are listed while a wallet reads page after page shift them (ADR 40). */
+  #rememberMisses(pages: readonly ListedPage[]): void {
+    const totals = pages.map(({ total }) => total);
+    const [first = 0] = this.kind === 'nutshell' ? [this.#lastTotal ?? 0] : totals;
+    this.#lastTotal = totals.at(-1) ?? 0;
+    this.mayMiss ||= Math.max(...totals) - first > 50;
+  }
+
+  #advanceWatermark(quotes: readonly ListedQuote[]): void {
+    const advance = (times: number[]) => {
+      this.#since = times.length === 0 ? this.#since : Math.max(this.#since ?? 0, ...times);
+    };
+    if (this.kind === 'coco') {
+      advance(quotes.map(({ paidAt }) => paidAt));
+    } else if (this.kind === 'cdk') {
+      advance(quotes.map(({ createdAt }) => createdAt));
+    } else if (this.kind === 'cashu.me') {
+      advance(quotes.map(({ paidAt }) => paidAt - 1));
     }
   }
 
-  async #readUntilEmpty(since: string): Promise<ListedQuote[] | null> {
-    const quotes: ListedQuote[] = [];
-    for (;;) {
-      const page = await this.#readPage(`limit=50&offset=${quotes.length}${since}`);
-      if (page === null) {
-        return null;
-      }
-      quotes.push(...page.quotes);
-      if (page.quotes.length === 0) {
-        return quotes;
-      }
-    }
-  }
-
-  /** Returns null if the request fails. */
-  async #readPage(query: string): Promise<{ quotes: ListedQuote[]; total: number } | null> {
-    const { scheduler, referee } = this.#world;
-    const requestedAtMs = scheduler.nowMs;
-    const response = await this.request('GET', `/api/v2/wallet/quotes?${query}`);
-    if (response?.status !== 200) {
-      return null;
-    }
-    const { data, metadata } = response.body;
-    referee.checkPage(this.key.pubkey, data.quotes, requestedAtMs);
-    return { quotes: data.quotes, total: metadata.total };
-  }
-
-  /** Sends an authenticated request. Returns null if the connection fails. */
-  async request(
-    method: 'GET' | 'POST' | 'PATCH',
-    path: string,
-    body?: object,
-  ): Promise<ClientResponse | null> {
-    const { proxy } = this.#world;
-    try {
-      const authorization = await this.#authorize(method, path);
-      if (authorization === null) {
-        return null;
-      }
-      const headers = { authorization };
-      const response = await proxy.request(
-        { method, path, headers, ...(body && { body }) },
-        this.#address,
-      );
-      if (response.status === 401) {
-        this.#jwt = null;
-      }
-      return response;
-    } catch (error) {
-      if (error instanceof ConnectionError) {
-        return null;
-      }
-      throw error;
-    }
-  }
-
-  async #authorize(method: string, path: string): Promise<string | null> {
-    const { scheduler, proxy } = this.#world;
-    if (this.kind === 'cashu.me' || this.kind === 'nutshell') {
-      return signRequest(this.key, method, path);
-    }
-    if (this.#jwt === null || scheduler.nowMs - this.#jwt.atMs > 5 * 60_000) {
-      const tokenPath = '/api/v2/auth/nip98';
-      const headers = { authorization: signRequest(this.key, 'GET', tokenPath) };
-      const { status, body } = await proxy.request({ path: tokenPath, headers }, this.#address);
-      if (status !== 200) {
-        return null;
-      }
-      this.#jwt = { token: body.data.token, atMs: scheduler.nowMs };
-    }
-    return `Bearer ${this.#jwt.token}`;
-  }
-
-  #redeem({ quoteId, mintUrl }: ListedQuote): void {
+  #redeem({ quoteId, mintUrl, state, locked }: ListedQuote): void {
     const { scheduler, random, mints } = this.#world;
-    if (this.#redeems === 'never') {
+    const hasKey = this.kind === 'cdk' || this.kind === 'npubcash-sdk';
+    if (
+      state !== 'PAID' ||
+      this.#redeems === 'never' ||
+      this.#redeemed.has(quoteId) ||
+      (locked && !hasKey)
+    ) {
       return;
     }
+    this.#redeemed.add(quoteId);
     const mint = mints.find(({ url }) => url === mintUrl);
     const delayMs =
       this.#redeems === 'late' ? random.exponential(300_000) : random.between(50, 500);
     scheduler.schedule(delayMs, () => void mint?.issue(quoteId), mint?.actor);
   }
 
-  #connect(): void {
-    const { scheduler, proxy, random, faults } = this.#world;
-    const session: SocketSession = {
-      pubkey: this.key.pubkey,
-      authenticatedAtMs: null,
-      closedAtMs: null,
-      isSilent: false,
-      updates: new Map(),
-    };
-    this.sessions.push(session);
-    const socket = proxy.openSocket(this.#address, {
-      onMessage: (text) => this.#handleMessage(session, socket, text),
-      onClose: () => {
-        session.closedAtMs = scheduler.nowMs;
-        this.#attempts += 1;
-        const pauseMs = Math.min(1_000 * 2 ** this.#attempts, 30_000);
-        scheduler.schedule(pauseMs * random.between(0.5, 1), () => this.#connect());
+  #connect(attempt = 0): void {
+    if (this.#isConnected) {
+      return;
+    }
+    this.#isConnected = true;
+    const { scheduler, random } = this.#world;
+    const session = openSession(this.#world, this.actor, this.key, this.client.address, {
+      onAuthenticated: (authenticated) => void this.#syncAtStart(authenticated),
+      onUpdate: () => void this.sync(),
+      onClose: (hadError) => {
+        this.#isConnected = false;
+        // npubcash-sdk leaves that to the app, and coco reconnects only after an error.
+        if (hadError && this.kind === 'coco') {
+          const pauseMs = Math.min(1_000 * 2 ** attempt, 30_000) * random.between(0.5, 1);
+          scheduler.schedule(pauseMs, () => this.#connect(attempt + 1), this.actor);
+        }
       },
     });
-    this.#socket = socket;
-    if (faults.choose('silent sockets', 0.05)) {
-      scheduler.schedule(random.between(1_000, 60_000), () => {
-        session.isSilent = true;
-        socket.fallSilent();
-      });
+    this.sessions.push(session);
+  }
+
+  async #syncAtStart(session: SocketSession): Promise<void> {
+    if (await this.sync()) {
+      session.knownAtStart = new Set(this.known.keys());
     }
   }
 
-  #handleMessage(session: SocketSession, socket: ClientSocket, text: string): void {
-    const { scheduler, referee, history } = this.#world;
-    history.add(this.actor, () => `receives ${text}`);
-    const { type, payload } = JSON.parse(text);
-    if (type === 'challenge') {
-      const path = new URL(payload.url).pathname;
-      const payloadText = signRequest(this.key, payload.method, path);
-      socket.send(JSON.stringify({ type: 'challenge-response', payload: payloadText }));
-    } else if (type === 'challenge-success') {
-      session.authenticatedAtMs = scheduler.nowMs;
-      this.#attempts = 0;
-      void this.sync();
-    } else if (type === 'update') {
-      referee.checkUpdate(this.key.pubkey, payload.quoteId);
-      session.updates.set(payload.quoteId, scheduler.nowMs);
-      void this.sync();
+  /** Returns whether all settings are saved. */
+  async #saveSettings({ mint, isLocking }: { mint: SimulatedMint | null; isLocking: boolean }) {
+    const requestedAtMs = this.#world.scheduler.nowMs;
+    if (mint !== null) {
+      const body = { mint_url: mint.url };
+      if (!(await this.#save('/api/v2/user/mint', body, { requestedAtMs, mint }))) {
+        return false;
+      }
     }
+    const lockBody = { lockQuotes: true };
+    return (
+      !isLocking ||
+      (await this.#save('/api/v2/user/lock', lockBody, { requestedAtMs, isLocking: true }))
+    );
   }
 
-  get hasSocket(): boolean {
-    return this.#socket !== null;
+  async #save(
+    path: string,
+    body: object,
+    setting: { requestedAtMs: number; mint?: SimulatedMint; isLocking?: boolean },
+  ): Promise<boolean> {
+    const { truth, scheduler } = this.#world;
+    const confirm = truth.addSetting(this.key.pubkey, setting);
+    const response = await this.client.request({ method: 'PATCH', path, body });
+    if (response !== null) {
+      confirm(scheduler.nowMs);
+    }
+    return response !== null;
   }
 }

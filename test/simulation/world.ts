@@ -1,7 +1,14 @@
 import path from 'node:path';
 import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
-import { DATABASE_FAULTS, FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
+import { FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
+import {
+  checkPayments,
+  checkSockets,
+  checkWallets,
+  getLastDeadlineMs,
+  isComplete,
+} from './final-checks.ts';
 import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { startPayer } from './payers.ts';
@@ -10,6 +17,7 @@ import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
 import { ZapReferee } from './referee-zaps.ts';
+import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
 import { SimulatedDatabase } from './simulated-database.ts';
@@ -17,7 +25,7 @@ import { MINT_FAULT_KINDS, SimulatedMint } from './simulated-mint.ts';
 import { PUBLIC_HOST, SimulatedNetwork, SimulatedProxy } from './simulated-network.ts';
 import { RELAY_FAULT_KINDS, SimulatedRelay } from './simulated-relay.ts';
 import { Truth } from './truth.ts';
-import { platform } from './virtual-platform.ts';
+import { platform, wallClockMs } from './virtual-platform.ts';
 import { WALLET_KINDS, Wallet } from './wallets.ts';
 import { chooseZapSettings, toZapEnvironment } from './zap-requests.ts';
 
@@ -34,18 +42,11 @@ export interface WorldOptions {
   untilMs?: number;
 }
 
-/** What a seed chooses, besides the faults. */
-export interface Scenario {
-  instances: number;
-  mints: number;
-  relays: number;
-  recipients: number;
-  payments: number;
-  /** How long payers pay, and faults happen. */
-  activeMs: number;
-  /** The longest time until everything must have recovered. */
-  recoveryMs: number;
-}
+/** The longest pause before a process connects to a mint again, and a minute more. */
+const CALM_AFTER_MS = 11 * 60_000;
+
+/** Until purchases have ended. */
+const MAX_RECOVERY_MS = 30 * 60_000;
 
 /** Everything that exists in one run, and the only place where it is put together. */
 export class World {
@@ -53,7 +54,7 @@ export class World {
   readonly random: Random;
   readonly history: History;
   readonly faults: FaultPlan;
-  readonly truth = new Truth();
+  readonly truth: Truth;
   readonly referee: Referee;
   readonly scenario: Scenario;
   readonly database: SimulatedDatabase;
@@ -73,6 +74,8 @@ export class World {
   readonly env: EnvironmentVariables;
   failedInvoices = 0;
   #endChecks = () => {};
+  #payerCount = 0;
+  #faultsEndedAtMs = 0;
 
   constructor(options: WorldOptions) {
     const { seed, template, folder } = options;
@@ -86,12 +89,6 @@ export class World {
       !options.without?.has(kind) && (options.only?.has(kind) ?? true);
     this.faults = new FaultPlan(this.random.fork('faults'), kinds, isAllowed, (kind) =>
       this.history.add(FAULT, () => `${kind} (${currentActor().name})`),
-    );
-    this.referee = new Referee(
-      this.scheduler,
-      this.history,
-      this.truth,
-      DATABASE_FAULTS.some((kind) => this.faults.has(kind)),
     );
     this.scenario = { ...chooseScenario(this.random), ...options.scenario };
     const { scheduler, faults, history, scenario } = this;
@@ -108,9 +105,12 @@ export class World {
     this.mints = Array.from({ length: scenario.mints }, (_, index) => {
       const host = `mint-${index + 1}.example`;
       const mint = new SimulatedMint(host, this.random.fork(host), faults, history);
+      mint.switches.expirySeconds = scenario.expirySeconds ?? mint.switches.expirySeconds;
       this.network.addHost(host, mint);
       return mint;
     });
+    this.truth = new Truth(scheduler, this.mints);
+    this.referee = new Referee({ ...parts, truth: this.truth });
     const zapRandom = this.random.fork('zaps');
     this.relays = Array.from({ length: scenario.relays }, (_, index) => {
       const host = `relay-${index + 1}.example`;
@@ -148,9 +148,10 @@ export class World {
       this.referee.report('requests end', `${method ?? 'GET'} ${path}`),
     );
     this.recipients = Array.from({ length: scenario.recipients }, (_, index) => getKey(index));
-    this.wallets = this.recipients.map(
-      (key, index) => new Wallet(this, `wallet-${index}`, key, this.random.pick(WALLET_KINDS)),
-    );
+    this.wallets = this.recipients.flatMap((key, index) => {
+      const kinds = this.random.shuffle(WALLET_KINDS).slice(0, this.random.pick([1, 1, 2, 3]));
+      return kinds.map((kind) => new Wallet(this, `wallet-${index}-${kind}`, key, kind));
+    });
     this.auditors = this.recipients.map(
       (key, index) => new Wallet(this, `auditor-${index}`, key, 'npubcash-sdk'),
     );
@@ -163,48 +164,94 @@ export class World {
       this.startInstance(instance);
     }
     await scheduler.runUntil(1_000);
-    for (const wallet of this.wallets) {
-      wallet.start();
-    }
-    for (let number = 0; number < scenario.payments; number += 1) {
-      const recipient = random.pick(this.recipients);
-      const atMs = random.between(0, scenario.activeMs);
-      scheduler.schedule(atMs, () => startPayer(this, number, recipient), WORLD);
+    if (this.faults.kinds.length === 0) {
+      this.referee.calmSinceMs = scheduler.nowMs;
     }
     this.sale?.start();
+    this.#startWallets();
+    this.#startPayers(chooseArrivalsMs(random, scenario));
+    this.#deleteOldQuotes();
     startFaults(this);
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
+    this.#faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
+    if (scenario.hasCalmPhase && this.faults.kinds.length > 0) {
+      await this.#runCalmPhase();
+    }
+    this.zapReferee?.checkEnd(this.#faultsEndedAtMs);
+    checkPayments(this, this.#faultsEndedAtMs);
+    await checkWallets(this);
+    checkSockets(this);
+    await this.sale?.check();
     await checkLeaks(this);
   }
 
-  /** Waits until clients have seen everything, but no longer than the scenario allows. */
+  #startWallets(): void {
+    for (const wallet of this.wallets) {
+      // One wallet of a recipient chooses the mint.
+      const isFirst = this.wallets.find(({ key }) => key === wallet.key) === wallet;
+      const mint = isFirst && this.random.chance(0.5) ? this.random.pick(this.mints) : null;
+      wallet.start({ mint, isLocking: wallet.kind === 'cdk' });
+    }
+  }
+
+  #startPayers(arrivalsMs: readonly number[]): void {
+    for (const atMs of arrivalsMs) {
+      const number = this.#payerCount;
+      this.#payerCount += 1;
+      const recipient = this.random.pick(this.recipients);
+      this.scheduler.schedule(atMs, () => startPayer(this, number, recipient), WORLD);
+    }
+  }
+
+  #deleteOldQuotes(): void {
+    const { quoteRetentionMs } = this.scenario;
+    if (quoteRetentionMs === null) {
+      return;
+    }
+    for (const { state } of this.mints) {
+      if (![...state.quotes.byId.values()].some((quote) => quote.state === 'PENDING')) {
+        state.quotes.deleteExpired((wallClockMs() - quoteRetentionMs) / 1_000);
+      }
+    }
+    this.scheduler.schedule(30_000, () => this.#deleteOldQuotes(), WORLD);
+  }
+
+  /** More payments, after each socket to a mint was tried again. They must be as prompt as without faults. */
+  async #runCalmPhase(): Promise<void> {
+    const { scheduler, random, scenario, referee, history } = this;
+    await scheduler.runUntil(scheduler.nowMs + CALM_AFTER_MS);
+    history.add('world', () => 'calm begins');
+    referee.calmSinceMs = scheduler.nowMs;
+    const activeMs = random.pick([5_000, 60_000]);
+    this.#startPayers(chooseArrivalsMs(random, { ...scenario, payments: 30, activeMs }));
+    await scheduler.runUntil(scheduler.nowMs + activeMs);
+    await this.#recover();
+  }
+
+  /** Waits until clients have seen everything, but no longer than the documents say. */
   async #recover(): Promise<void> {
-    const { scheduler, scenario, referee, zapReferee, sale, truth } = this;
-    const faultsEndedAtMs = scheduler.nowMs;
-    const retryMs = zapReferee?.computeRetryMs(faultsEndedAtMs) ?? 0;
-    const deadlineMs = Math.max(faultsEndedAtMs + scenario.recoveryMs, retryMs + 65_000);
-    const areAllListed = () =>
-      [...truth.paymentsByQuoteId.keys()].every((quoteId) => referee.isListed(quoteId));
-    const isComplete = () =>
-      areAllListed() && (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
-    while (scheduler.nowMs < deadlineMs && !isComplete()) {
-      for (const auditor of areAllListed() ? [] : this.auditors) {
+    const { scheduler, zapReferee, sale } = this;
+    const startedAtMs = scheduler.nowMs;
+    const receiptsDueAtMs = (zapReferee?.computeRetryMs(this.#faultsEndedAtMs) ?? 0) + 65_000;
+    for (;;) {
+      const areListsComplete = isComplete(this, startedAtMs);
+      const areOthersComplete = (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
+      const listsDueAtMs = getLastDeadlineMs(this, this.#faultsEndedAtMs) + 30_000;
+      const othersDueAtMs = Math.max(startedAtMs + MAX_RECOVERY_MS, receiptsDueAtMs);
+      if (
+        (areListsComplete || scheduler.nowMs >= listsDueAtMs) &&
+        (areOthersComplete || scheduler.nowMs >= othersDueAtMs)
+      ) {
+        return;
+      }
+      for (const auditor of areListsComplete ? [] : this.auditors) {
         scheduler.schedule(0, () => void auditor.readAll(), auditor.actor);
       }
-      await scheduler.runUntil(scheduler.nowMs + 5_000);
+      const isSoon = scheduler.nowMs < startedAtMs + 60_000;
+      await scheduler.runUntil(scheduler.nowMs + (isSoon ? 5_000 : 20_000));
     }
-    zapReferee?.checkEnd(faultsEndedAtMs);
-    for (const { quoteId, invoice, paidAtMs } of truth.paymentsByQuoteId.values()) {
-      if (!referee.isListed(quoteId)) {
-        referee.report(
-          'every payment is listed',
-          `${quoteId} of payer ${invoice.number}, paid at ${(paidAtMs / 1000).toFixed(3)}`,
-        );
-      }
-    }
-    await this.sale?.check();
   }
 
   startInstance(instance: ServiceInstance): void {
@@ -232,17 +279,4 @@ export class World {
     }
     this.database.close();
   }
-}
-
-function chooseScenario(random: Random): Scenario {
-  const activeMs = random.pick([30_000, 60_000, 300_000, 1_800_000]);
-  return {
-    instances: random.integer(1, 4),
-    mints: random.integer(1, 6),
-    relays: random.chance(0.5) ? random.integer(1, 6) : 0,
-    recipients: random.integer(2, 12),
-    payments: Math.floor(random.pick([20, 60, 150])),
-    activeMs,
-    recoveryMs: 1_800_000,
-  };
 }

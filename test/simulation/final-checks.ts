@@ -1,0 +1,155 @@
+import { getNoticeDeadlineMs, getNoticeMs } from './promises.ts';
+import { isForgotten, type Payment } from './truth.ts';
+import type { SocketSession } from './wallet-socket.ts';
+import type { World } from './world.ts';
+
+// What must have become true at the end, when everything had time to recover.
+
+/** If nothing fails, the payment must be listed as soon as the documents say. */
+export function expectPromptListing(world: World, payment: Payment): void {
+  const { scheduler, referee, auditors } = world;
+  const { recipient, requestedAtMs } = payment.invoice;
+  const auditor = auditors.find(({ key }) => key === recipient);
+  if (auditor === undefined || !referee.isCalm(requestedAtMs)) {
+    return;
+  }
+  const check = async () => {
+    const found = await auditor.client.find([payment.quoteId]);
+    if (found?.length !== 1 && !isForgotten(payment)) {
+      referee.report(
+        'payments are listed promptly',
+        `${payment.quoteId} paid at ${payment.paidAtMs}`,
+      );
+    }
+  };
+  scheduler.schedule(getNoticeMs(payment, 'paid'), () => void check(), auditor.actor);
+}
+
+/** Returns whether clients have seen all payments, and that they were issued, except for those that may take longer. */
+export function isComplete(world: World, untilMs: number): boolean {
+  return listMissing(world, untilMs).length === 0;
+}
+
+/** Reports payments that were not shown in time after the faults. */
+export function checkPayments(world: World, calmAtMs: number): void {
+  const { scheduler, referee } = world;
+  for (const { payment, change } of listMissing(world, scheduler.nowMs)) {
+    if (getNoticeDeadlineMs(payment, change, calmAtMs) < scheduler.nowMs) {
+      referee.report(
+        change === 'paid' ? 'every payment is listed' : 'states become current',
+        `${payment.quoteId} of payer ${payment.invoice.number}, paid at ${payment.paidAtMs}`,
+      );
+    }
+  }
+}
+
+/** Returns when the last promise about a payment falls due. */
+export function getLastDeadlineMs(world: World, calmAtMs: number): number {
+  const deadlines = listMissing(world, world.scheduler.nowMs).map(({ payment, change }) =>
+    getNoticeDeadlineMs(payment, change, calmAtMs),
+  );
+  return Math.max(0, ...deadlines);
+}
+
+function listMissing({ truth, referee }: World, untilMs: number) {
+  const missing: { payment: Payment; change: 'paid' | 'issued' }[] = [];
+  for (const payment of truth.paymentsByQuoteId.values()) {
+    const { quoteId, invoice, issuedAtMs, paidAtMs } = payment;
+    if (isForgotten(payment)) {
+      continue;
+    }
+    if (paidAtMs < untilMs && !referee.isListed(quoteId)) {
+      missing.push({ payment, change: 'paid' });
+    } else if (
+      issuedAtMs !== null &&
+      issuedAtMs < untilMs &&
+      // Old mints have no state for it.
+      invoice.mint.switches.stateStyle !== 'paid' &&
+      !referee.isListedAsIssued(quoteId)
+    ) {
+      missing.push({ payment, change: 'issued' });
+    }
+  }
+  return missing;
+}
+
+/** Each wallet reads once more in its own way, and must then know all payments that were listed before. */
+export async function checkWallets(world: World): Promise<void> {
+  const { wallets, truth, referee, scheduler } = world;
+  const startedAtMs = scheduler.nowMs;
+  for (const wallet of wallets) {
+    const check = async () => {
+      for (let attempt = 0; attempt < 5; attempt += 1) {
+        if (await wallet.sync()) {
+          const missing = truth.paymentsOf(wallet.key.pubkey).filter(({ quoteId, listedAtMs }) => {
+            const isListed = listedAtMs !== null && listedAtMs < startedAtMs;
+            return isListed && !wallet.known.has(quoteId);
+          });
+          if (missing.length > 0 && !wallet.mayMiss) {
+            const ids = missing.map(({ quoteId }) => quoteId).join(', ');
+            referee.report('each wallet finds every payment', `${wallet.actor.name}: ${ids}`);
+          }
+          return;
+        }
+      }
+      referee.report('wallets can read', `${wallet.actor.name} (${wallet.kind})`);
+    };
+    scheduler.start(wallet.actor, check);
+  }
+  await scheduler.runUntil(startedAtMs + 10_000);
+}
+
+/** Each socket gets an update when a payment appears, and for its later states. */
+export function checkSockets(world: World): void {
+  const { wallets, truth } = world;
+  for (const session of wallets.flatMap(({ sessions }) => sessions)) {
+    for (const payment of truth.paymentsOf(session.pubkey)) {
+      checkUpdates(world, session, payment, 'paid');
+      checkUpdates(world, session, payment, 'issued');
+    }
+  }
+}
+
+function checkUpdates(
+  { scheduler, referee }: World,
+  session: SocketSession,
+  payment: Payment,
+  change: 'paid' | 'issued',
+): void {
+  const { quoteId, paidAtMs, issuedAtMs, listedAtMs, invoice } = payment;
+  const { authenticatedAtMs, knownAtStart, updates } = session;
+  const changedAtMs = change === 'paid' ? paidAtMs : issuedAtMs;
+  const isSilentMint = change === 'issued' && invoice.mint.switches.stateStyle === 'paid';
+  if (authenticatedAtMs === null || changedAtMs === null || isSilentMint) {
+    return;
+  }
+  const endedAtMs = session.endedAtMs ?? scheduler.nowMs;
+  const firstAtMs = updates.get(quoteId)?.find((atMs) => atMs >= changedAtMs);
+  const describe = () =>
+    `${quoteId} ${change} at ${changedAtMs}, update at ${firstAtMs}, socket from ${authenticatedAtMs} to ${endedAtMs}`;
+  const noticeMs = getNoticeMs(payment, change);
+  if (
+    changedAtMs > authenticatedAtMs &&
+    referee.isCalm(invoice.requestedAtMs) &&
+    endedAtMs > changedAtMs + noticeMs
+  ) {
+    if (firstAtMs === undefined || firstAtMs > changedAtMs + noticeMs) {
+      referee.report('updates are prompt', describe());
+    }
+    return;
+  }
+  // What the wallet did not find after it had connected must be announced. If lists may be late, that says nothing.
+  const isNew =
+    changedAtMs > authenticatedAtMs ||
+    (change === 'paid' &&
+      knownAtStart !== null &&
+      !knownAtStart.has(quoteId) &&
+      referee.areListsCurrent);
+  const isShown =
+    change === 'paid'
+      ? listedAtMs !== null && listedAtMs < scheduler.nowMs - 10_000
+      : referee.isListedAsIssued(quoteId) && changedAtMs < scheduler.nowMs - 10_000;
+  if (isNew && isShown && session.endedAtMs === null && firstAtMs === undefined) {
+    referee.report('every socket gets updates', describe());
+  }
+}

@@ -1,0 +1,77 @@
+import type { SimulatedMint } from './simulated-mint.ts';
+import type { ClientRequest } from './simulated-network.ts';
+import type { Payment } from './truth.ts';
+
+// How fast the documents say that the service is (docs/architecture.md and the ADRs). Times are milliseconds.
+
+/** With a WebSocket that works, and no limit of the mint. Includes the second that ADR 40 may add. */
+const SUBSCRIBED_MS = 3_000;
+
+/** The longest pauses at a mint that limits requests (ADR 34): those to recognise the limit, and then a quiet minute. */
+const RATE_LIMIT_MS = 250_000;
+
+/** From the poll to the list: time between two polls, the response, the transaction, the next second (ADR 40). */
+const POLL_AND_RECORD_MS = 5_000;
+
+/** Until all processes run, have taken over the leases of dead ones, and have reconnected to database and mints. */
+const RESTART_MS = 60_000;
+
+/** A subscription that lost a message lets polls wait five times as long. */
+const SUBSCRIBED_INTERVAL_FACTOR = 5;
+
+/** A response without a request to a mint: a query waits for the database up to 5 s, and its row lock. */
+const DATABASE_REQUEST_MS = 15_000;
+
+/** The mint's info, the rate limiter for 8 s, and a quote twice; each request to a mint takes up to 15 s. */
+const MINT_REQUEST_MS = 45_000;
+
+/** When a client may expect a response, even if it is an error. */
+export function getDeadlineMs({ path }: ClientRequest): number {
+  return /lnurlp|username|\/user\//.test(path) ? MINT_REQUEST_MS : DATABASE_REQUEST_MS;
+}
+
+/** How long it takes to list a payment, or to show that it was issued, if nothing fails. */
+export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number {
+  const { mint } = payment.invoice;
+  const { hasWebSocket, rateLimit } = mint.switches;
+  if (hasWebSocket && rateLimit === null) {
+    return SUBSCRIBED_MS;
+  }
+  const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
+  const factor = hasWebSocket ? SUBSCRIBED_INTERVAL_FACTOR : 1;
+  return factor * getPollIntervalMs(payment, change, atMs) + POLL_AND_RECORD_MS + getQueueMs(mint);
+}
+
+/** The same after faults that ended at a time. */
+export function getNoticeDeadlineMs(
+  payment: Payment,
+  change: 'paid' | 'issued',
+  calmAtMs: number,
+): number {
+  const changedAtMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? 0);
+  const fromMs = Math.max(changedAtMs, calmAtMs) + RESTART_MS;
+  const intervalMs = SUBSCRIBED_INTERVAL_FACTOR * getPollIntervalMs(payment, change, fromMs);
+  return fromMs + intervalMs + POLL_AND_RECORD_MS + getQueueMs(payment.invoice.mint);
+}
+
+/** Without batches, a mint that a user chose gets two reads a second (ADR 37). */
+function getQueueMs({ switches, state }: SimulatedMint): number {
+  const readsMs = switches.batchCheck === 'absent' ? state.quotes.byId.size * 500 : 0;
+  return readsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
+}
+
+/** ADR 33: each twentieth of the age, and longer after the expiry. A paid quote: each thirtieth of the time since then. */
+function getPollIntervalMs(
+  { invoice, paidAtMs }: Payment,
+  change: 'paid' | 'issued',
+  atMs: number,
+) {
+  if (change === 'issued') {
+    return Math.max(15_000, (atMs - paidAtMs) / 30);
+  }
+  const ageMs = atMs - invoice.requestedAtMs;
+  const sinceExpiryMs = ageMs - invoice.mint.switches.expirySeconds * 1_000;
+  return sinceExpiryMs < 5_000 || ageMs < 600_000
+    ? Math.max(4_000, ageMs / 20)
+    : Math.max(60_000, sinceExpiryMs / 3);
+}

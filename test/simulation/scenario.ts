@@ -1,0 +1,49 @@
+import type { Random } from './random.ts';
+
+/** What a seed chooses, besides the faults. */
+export interface Scenario {
+  instances: number;
+  mints: number;
+  relays: number;
+  recipients: number;
+  payments: number;
+  /** In bursts, up to 100 payers come within a second. */
+  arrivals: 'steady' | 'bursts';
+  /** How long payers come, and faults happen. */
+  activeMs: number;
+  /** How long invoices are valid. Null: each mint chooses. */
+  expirySeconds: number | null;
+  /** After this time, mints delete expired quotes. Null: never. */
+  quoteRetentionMs: number | null;
+  /** Whether there are further payments after everything has recovered. They must be prompt. */
+  hasCalmPhase: boolean;
+}
+
+export function chooseScenario(random: Random): Scenario {
+  // A simulated hour of an idle service takes about a second.
+  const isLong = random.chance(0.02);
+  const activeMs = isLong ? 10_800_000 : random.pick([20_000, 60_000, 60_000, 120_000, 300_000]);
+  return {
+    instances: isLong ? 1 : random.integer(1, 4),
+    mints: random.integer(1, 6),
+    relays: random.chance(0.5) ? random.integer(1, 6) : 0,
+    recipients: random.pick([1, 2, 4, 8, 16]),
+    payments: random.pick([10, 30, 60, 150]),
+    arrivals: random.pick(['steady', 'bursts']),
+    activeMs,
+    expirySeconds: random.pick([null, null, 30, 120]),
+    quoteRetentionMs: random.pick([null, null, 120_000]),
+    hasCalmPhase: random.chance(0.2),
+  };
+}
+
+/** Returns when each payer comes. */
+export function chooseArrivalsMs(random: Random, { payments, arrivals, activeMs }: Scenario) {
+  const burstCount = random.integer(1, 5);
+  const bursts = Array.from({ length: burstCount }, () => random.between(0, activeMs));
+  return Array.from({ length: payments }, () =>
+    arrivals === 'steady'
+      ? random.between(0, activeMs)
+      : random.pick(bursts) + random.between(0, 1_000),
+  );
+}
