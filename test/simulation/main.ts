@@ -18,7 +18,7 @@ Which seeds (without: 100 fresh ones):
 What a seed does:
   --without KIND,...       leave out these kinds of faults
   --with KIND,...          leave out all other kinds
-  --scenario NAME=N,...    instances, mints, relays, recipients, payments, activeMs, expirySeconds
+  --scenario NAME=N,...    instances, mints, relays, recipients, payments, sales, activeMs, expirySeconds
   --busy                   many payments in a minute, at two instances and five mints, without faults
   --until SECONDS          stop at this simulated time
 

@@ -39,9 +39,8 @@ export class NameSale {
 
   start(): void {
     const { world, random } = this;
-    const { activeMs } = world.scenario;
-    const storyCount = random.integer(3, 12);
-    for (let number = 0; number < storyCount; number += 1) {
+    const { activeMs, sales } = world.scenario;
+    for (let number = 0; number < sales; number += 1) {
       this.#at(random.between(0, activeMs), () => this.stories.push(startStory(this, number)));
     }
     const withdrawalCount = random.integer(0, 5);

@@ -9,6 +9,8 @@ export interface Scenario {
   payments: number;
   /** In bursts, up to 100 payers come within a second. */
   arrivals: 'steady' | 'bursts';
+  /** Names that buyers want. 0: the service sells none. */
+  sales: number;
   /** How long payers come, and faults happen. */
   activeMs: number;
   /** How long invoices are valid. Null: each mint chooses. */
@@ -30,6 +32,7 @@ export function chooseScenario(random: Random): Scenario {
     recipients: random.pick([1, 2, 4, 8, 16]),
     payments: random.pick([10, 30, 60, 150]),
     arrivals: random.pick(['steady', 'bursts']),
+    sales: random.chance(0.33) ? random.integer(3, 12) : 0,
     activeMs,
     expirySeconds: random.pick([null, null, 30, 120]),
     quoteRetentionMs: random.pick([null, null, 120_000]),

@@ -61,6 +61,7 @@ const EMPTY_RESULT: SeedResult = {
     relays: 0,
     recipients: 1,
     payments: 0,
+    sales: 0,
     activeMs: 0,
     arrivals: 'steady',
     expirySeconds: null,

@@ -127,8 +127,7 @@ export class World {
       this.relays.length === 0
         ? null
         : new ZapReferee({ scheduler, faults, referee: this.referee, settings: zapSettings });
-    const saleRandom = this.random.fork('sale');
-    this.sale = saleRandom.chance(0.33) ? new NameSale(this, saleRandom) : null;
+    this.sale = scenario.sales > 0 ? new NameSale(this, this.random.fork('sale')) : null;
     this.env = {
       ...this.sale?.env,
       ...(this.zapReferee !== null && toZapEnvironment(zapSettings)),
