@@ -78,12 +78,13 @@ export class EcashClient {
   }
 
   /** Returns the states of proofs by Y (NUT-07), which must be in lower case: Nutshell reports others as UNSPENT. */
-  checkState(mintUrl: string, ys: readonly string[]) {
+  checkState(mintUrl: string, ys: readonly string[], wait: RequestWait = {}) {
     return this.#send({
       mintUrl,
       route: 'state',
       path: '/v1/checkstate',
       body: { Ys: ys },
+      ...wait,
       // The state of a spent proof may include its witness, which contains a few signatures.
       maxResponseBytes: MAX_BASE_RESPONSE_BYTES + ys.length * 2 * 1024,
       parse: (body) => parseProofStates(body, ys),

@@ -104,7 +104,14 @@ export async function startPurchase(
     return { outcome: conflict };
   }
   return await retryOnError(context, purchase, async () => {
-    const result = await redeemToken(context, purchase, proofs, { maxWaitMs: 0, addressGroup });
+    const wait = { maxWaitMs: 0, addressGroup };
+    // Nothing was sent yet, so a token that is not unspent was used elsewhere, and cannot hold the name.
+    const earlierResult = await findSwapResult(context, { ...purchase, inputs: proofs }, wait);
+    if (earlierResult !== null) {
+      const reason = earlierResult.outcome === 'rejected' ? earlierResult.reason : 'mint_unusable';
+      return failPurchaseAndFreeName(context, purchase, reason);
+    }
+    const result = await redeemToken(context, purchase, proofs, wait);
     return result.outcome === 'not_processed'
       ? failPurchaseAndFreeName(context, purchase, 'mint_unusable')
       : applySwapResult(context, purchase, result, { isRejectionFinal: true });
@@ -156,10 +163,7 @@ async function resumePurchase(
   // An earlier request in transit could still spend the token, whatever the mint answers now.
   const isInTransit = lastUnansweredAtMs !== null && clock() - lastUnansweredAtMs < MAX_TRANSIT_MS;
   const applyResult = (result: SwapResult) =>
-    // If the inputs are pending, an earlier request of this purchase may be the cause.
-    result.outcome === 'rejected' && result.reason === 'pending'
-      ? scheduleRetry(context, purchase, 'pending at the mint')
-      : applySwapResult(context, purchase, result, { isRejectionFinal: !isInTransit });
+    applySwapResult(context, purchase, result, { isRejectionFinal: !isInTransit });
   const earlierResult = await findSwapResult(context, { ...purchase, inputs });
   if (earlierResult !== null) {
     return applyResult(earlierResult);
@@ -221,6 +225,10 @@ async function applySwapResult(
     case 'done':
       return completePurchaseAndAssignName(context, purchase, result);
     case 'rejected':
+      // A request of this purchase may be the cause, for example because a proxy has sent the swap twice.
+      if (result.reason === 'pending') {
+        return scheduleRetry(context, purchase, 'pending at the mint');
+      }
       return isRejectionFinal
         ? failPurchaseAndFreeName(context, purchase, result.reason)
         : scheduleRetry(context, purchase, 'rejected by the mint', { isAnswered: true });

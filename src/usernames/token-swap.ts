@@ -119,9 +119,13 @@ async function confirmRejection(
 }
 
 /** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */
-export async function findSwapResult(context: SwapContext, swap: Swap): Promise<SwapResult | null> {
+export async function findSwapResult(
+  context: SwapContext,
+  swap: Swap,
+  wait: RequestWait = {},
+): Promise<SwapResult | null> {
   const ys = await mapInSlices(swap.inputs, computeY);
-  const response = await context.client.checkState(swap.mintUrl, ys);
+  const response = await context.client.checkState(swap.mintUrl, ys, wait);
   if (response.outcome !== 'found') {
     return { outcome: 'unknown', reason: describeFailure(response) };
   }

@@ -68,7 +68,8 @@ describe('an abandoned purchase', () => {
     const env = { USERNAME_PRICE_SAT: '', USERNAME_MINT_URL: 'http://127.0.0.1:1' };
     const recoveryJob = createRecoveryJob(env);
     await recoveryJob.run();
-    expect(mint.requestCounts['POST /v1/checkstate']).toBe(0);
+    // One of the purchase itself.
+    expect(mint.requestCounts['POST /v1/checkstate']).toBe(1);
     await expireLeases();
     await recoveryJob.run();
     expect((await requestUsername(buyer, 'alice', token)).status).toBe(201);
@@ -186,15 +187,28 @@ describe('a purchase', () => {
   });
 
   it('stays open if the mint rejects its swap, but does not report the state of the token', async () => {
-    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/checkstate': { error: 1 } } };
-    const wallet = new RecipientClient(await startProcess(), clock.now);
-    const proofs = await payer.mintProofs(PRICE_SAT);
+    const swap = mint.holdNext('POST /v1/swap', 'before');
+    const { proofs, status } = await beginPurchase(swap);
     await payer.wallet.receive(proofs);
-    const { status } = await requestUsername(wallet, 'alice', payer.encodeToken(proofs));
-    expect(status).toBe(503);
+    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/checkstate': { error: 1 } } };
+    swap.release();
+    expect(await status).toBe(503);
     expect(await readPurchaseStates()).toEqual(['open']);
     // So the service does not start with another treasury secret.
     expect(await needsTreasurySecret(database.db)).toBe(true);
+  });
+
+  it('stays open if the token is pending when its swap arrives, because a proxy may send a swap twice', async () => {
+    const swap = mint.holdNext('POST /v1/swap', 'before');
+    const { proofs, status } = await beginPurchase(swap);
+    const otherSwap = mint.holdNext('POST /v1/swap', 'during');
+    const spending = payer.wallet.receive(proofs);
+    await otherSwap.reached;
+    swap.release();
+    expect(await status).toBe(503);
+    expect(await readPurchases()).toEqual([{ state: 'open', reason: 'pending at the mint' }]);
+    otherSwap.release();
+    await spending;
   });
 
   it('fails if the mint reports the token as spent elsewhere when no request can be in transit', async () => {
