@@ -38,6 +38,12 @@ async function requestInvoice(
   const address = `198.51.${random.integer(0, 100)}.${random.integer(1, 255)}`;
   const nostr = zapRequest === null ? '' : `&nostr=${encodeURIComponent(zapRequest.json)}`;
   const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}${nostr}`;
+  if (zapRequest !== null) {
+    history.add(
+      actor,
+      () => `uses the zap request ${zapRequest.id} (${zapRequest.flaw ?? 'valid'})`,
+    );
+  }
   for (let attempt = 0; attempt < 3; attempt += 1) {
     const requestedAtMs = scheduler.nowMs;
     try {

@@ -438,7 +438,8 @@ export class SimulatedProxy {
       };
       history.add(
         client,
-        () => `${method} ${request.path} at ${actor.name} -> ${answer.status} ${response.body}`,
+        () =>
+          `${method} ${request.path.replace(/nostr=.*/, 'nostr=…')} at ${actor.name} -> ${answer.status} ${response.body}`,
       );
       if (!isLost) {
         scheduler.schedule(random.between(0.5, 10), () => resolve(answer), client);

@@ -30,7 +30,7 @@ export function chooseZapSettings(
   return {
     operatorRelays: relays.slice(0, random.integer(1, 3)),
     mints: trustedMints.length > 0 && random.chance(0.2) ? trustedMints : null,
-    maxReceiptsPerHour: random.chance(0.2) ? random.integer(1, 4) : null,
+    maxReceiptsPerHour: random.chance(0.3) ? random.integer(1, 3) : null,
   };
 }
 
