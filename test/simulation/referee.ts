@@ -265,6 +265,9 @@ export class Referee {
   /** A payer got no invoice. */
   checkRefusal(pubkey: string, sentAtMs: number, text: string): void {
     const { truth, scheduler } = this.#context;
+    if (truth.blockedPubkeys.has(pubkey)) {
+      return;
+    }
     const { mints } = truth.listSettings(pubkey, sentAtMs, scheduler.nowMs);
     if (this.isCalm(sentAtMs) && mints.every((mint) => mint?.switches.rateLimit === null)) {
       this.report('payers get invoices', text);

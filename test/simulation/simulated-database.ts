@@ -28,7 +28,7 @@ type Listener = Parameters<Listen>[0];
  */
 export type DatabaseCondition = 'working' | 'gone' | 'read-only' | 'full';
 
-interface DatabaseContext {
+export interface DatabaseContext {
   /** A migrated database without rows. Is copied. */
   template: string;
   file: string;

@@ -45,6 +45,8 @@ export class Truth {
   readonly invoices: Invoice[] = [];
   /** What no log line may contain, besides quote ids. */
   readonly secrets = new Set<string>();
+  /** Recipients that the operator has blocked at times. */
+  readonly blockedPubkeys = new Set<string>();
   readonly paymentsByQuoteId = new Map<string, Payment>();
   readonly paymentsByPubkey = new Map<string, Payment[]>();
   readonly #settingsByPubkey = new Map<string, (Setting & { confirmedAtMs: number | null })[]>();

@@ -11,6 +11,7 @@ import {
 } from './final-checks.ts';
 import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
+import { Operator } from './operator.ts';
 import { startPayer } from './payers.ts';
 import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.ts';
 import { Random } from './random.ts';
@@ -20,7 +21,7 @@ import { ZapReferee } from './referee-zaps.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
-import { SimulatedDatabase } from './simulated-database.ts';
+import { type DatabaseContext, SimulatedDatabase } from './simulated-database.ts';
 import { MINT_FAULT_KINDS, SimulatedMint } from './simulated-mint.ts';
 import { PUBLIC_HOST, SimulatedNetwork, SimulatedProxy } from './simulated-network.ts';
 import { RELAY_FAULT_KINDS, SimulatedRelay } from './simulated-relay.ts';
@@ -58,6 +59,9 @@ export class World {
   readonly referee: Referee;
   readonly scenario: Scenario;
   readonly database: SimulatedDatabase;
+  readonly databaseContext: DatabaseContext;
+  /** In some seeds. */
+  readonly operator: Operator | null;
   readonly network: SimulatedNetwork;
   readonly instances: readonly ServiceInstance[];
   readonly proxy: SimulatedProxy;
@@ -93,12 +97,13 @@ export class World {
     this.scenario = { ...chooseScenario(this.random), ...options.scenario };
     const { scheduler, faults, history, scenario } = this;
     const parts = { scheduler, faults, history };
-    this.database = new SimulatedDatabase({
+    this.databaseContext = {
       ...parts,
       random: this.random.fork('database'),
       template,
       file: path.join(folder, 'run.db'),
-    });
+    };
+    this.database = new SimulatedDatabase(this.databaseContext);
     platform.databaseClock = this.database.clock;
     const networkContext = { ...parts, random: this.random.fork('network') };
     this.network = new SimulatedNetwork(networkContext);
@@ -154,6 +159,7 @@ export class World {
     this.auditors = this.recipients.map(
       (key, index) => new Wallet(this, `auditor-${index}`, key, 'npubcash-sdk'),
     );
+    this.operator = this.random.chance(0.4) ? new Operator(this) : null;
   }
 
   async run(): Promise<void> {
@@ -170,6 +176,7 @@ export class World {
     this.#startWallets();
     this.#startPayers(chooseArrivalsMs(random, scenario));
     this.#deleteOldQuotes();
+    this.operator?.start();
     startFaults(this);
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
@@ -183,6 +190,7 @@ export class World {
     await checkWallets(this);
     checkSockets(this);
     await this.sale?.check();
+    this.operator?.checkInvoices();
     await checkLeaks(this);
   }
 

@@ -1,0 +1,222 @@
+import { RequestError } from '../../src/errors.ts';
+import type { CommandResult } from '../../src/operator/command.ts';
+import { parseCommand } from '../../src/operator/commands.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
+import { FaultPlan } from './faults.ts';
+import type { NostrKey } from './recipients.ts';
+import { Actor } from './scheduler.ts';
+import { SimulatedDatabase } from './simulated-database.ts';
+import { wallClockMs } from './virtual-platform.ts';
+import type { World } from './world.ts';
+
+/** A time in which payers get no invoice. */
+interface Block {
+  pubkey: string;
+  fromMs: number;
+  untilMs: number;
+}
+
+/** The operator, who runs commands while the service runs. */
+export class Operator {
+  readonly #world: World;
+  readonly #actor = new Actor('operator');
+  readonly #blocks: Block[] = [];
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  start(): void {
+    const { scheduler, random, scenario } = this.#world;
+    const repeat = (act: () => Promise<void>) =>
+      scheduler.start(this.#actor, async () => {
+        const endsAtMs = scheduler.nowMs + scenario.activeMs;
+        for (;;) {
+          await scheduler.sleep(random.exponential(scenario.activeMs / 6));
+          if (scheduler.nowMs > endsAtMs) {
+            return;
+          }
+          await act();
+        }
+      });
+    const recipient = random.pick(this.#world.recipients);
+    for (const act of [
+      () => this.#block(recipient),
+      () => this.#trace(),
+      () => this.#moveAway(),
+      () => this.#reserveName(),
+    ]) {
+      repeat(act);
+    }
+  }
+
+  checkInvoices(): void {
+    const { truth, referee } = this.#world;
+    for (const { pubkey, fromMs, untilMs } of this.#blocks) {
+      for (const { recipient, requestedAtMs, number } of truth.invoices) {
+        const isBlocked = requestedAtMs > fromMs && requestedAtMs < untilMs;
+        if (recipient.pubkey === pubkey && isBlocked) {
+          referee.report('a blocked recipient gets no invoices', `invoice of payer ${number}`);
+        }
+      }
+    }
+  }
+
+  async #block({ npub, pubkey }: NostrKey): Promise<void> {
+    const { scheduler, random, truth } = this.#world;
+    truth.blockedPubkeys.add(pubkey);
+    const blocked = await this.#run(['user', 'block', npub, '--reason', 'simulated']);
+    const fromMs = scheduler.nowMs + BLOCK_DELAY_MS;
+    await scheduler.sleep(random.exponential(60_000));
+    const untilMs = scheduler.nowMs;
+    const unblocked = await this.#run(['user', 'unblock', npub]);
+    if (blocked?.exitCode === 0) {
+      this.#blocks.push({ pubkey, fromMs, untilMs });
+    }
+    if (blocked?.exitCode === 1 || unblocked?.exitCode === 1) {
+      this.#world.referee.report('commands work', 'user block');
+    }
+  }
+
+  async #reserveName(): Promise<void> {
+    const { random, referee } = this.#world;
+    const name = `operator${random.integer(0, 3)}`;
+    const action = random.pick(['reserve', 'release']);
+    const result = await this.#run(['name', action, name]);
+    const shown = await this.#run(['name', 'show', name, '--json']);
+    if (result?.exitCode === 0 && shown !== null) {
+      const { availability } = JSON.parse(shown.stdout);
+      if (availability !== (action === 'reserve' ? 'reserved' : 'free')) {
+        referee.report('commands work', `${name} is ${availability} after ${action}`);
+      }
+    }
+  }
+
+  /** A trace may lack the latest change, but must not contradict what has happened. */
+  async #trace(): Promise<void> {
+    const { random, truth, referee } = this.#world;
+    const invoice = random.pick(truth.invoices);
+    if (invoice === undefined) {
+      return;
+    }
+    const wasListed = invoice.payment !== null && invoice.payment.listedAtMs !== null;
+    const result = await this.#run(['trace', invoice.request, '--json']);
+    if (result === null) {
+      return;
+    }
+    const trace = JSON.parse(result.stdout);
+    const [traced] = trace.payments ?? [];
+    const isPaid = ['INFLIGHT', 'PAID', 'ISSUED'].includes(traced?.state);
+    const isWrong =
+      traced?.amountSat !== invoice.amountSat ||
+      traced.pubkey !== invoice.recipient.pubkey ||
+      (isPaid && invoice.payment === null) ||
+      (wasListed && !isPaid);
+    if (isWrong || (traced.quoteId !== undefined && !traced.locked)) {
+      referee.report('a trace is true', `payer ${invoice.number}: ${result.stdout}`);
+    }
+  }
+
+  /** Exports everything while payments arrive, and imports it into another database. */
+  async #moveAway(): Promise<void> {
+    const { scheduler, random, truth, referee, history } = this.#world;
+    const listed = [...truth.paymentsByQuoteId.values()].filter(
+      ({ listedAtMs }) => listedAtMs !== null,
+    );
+    const chunks: Uint8Array[] = [];
+    const write = async (text: string) => {
+      chunks.push(Buffer.from(text));
+      await scheduler.sleep(random.exponential(200));
+    };
+    const exported = await this.#run(['export'], { write });
+    if (exported === null) {
+      return;
+    }
+    const target = new SimulatedDatabase({
+      ...this.#world.databaseContext,
+      faults: new FaultPlan(
+        random,
+        [],
+        () => false,
+        () => undefined,
+      ),
+      file: `${this.#world.databaseContext.file}-imported`,
+    });
+    try {
+      const stdin = (async function* () {
+        yield* chunks;
+      })();
+      const imported = await this.#run(['import'], { stdin }, target);
+      if (imported?.exitCode !== 0) {
+        referee.report('an archive can be imported', imported?.stderr ?? 'no result');
+        return;
+      }
+      const { db } = await target.open(this.#actor);
+      const found = new Set<string>();
+      for (const { pubkey } of this.#world.recipients) {
+        for (let offset = 0, total = 1; offset < total; offset += 50) {
+          const page = { sinceSeconds: null, limit: 50, offset };
+          const result = await listPaidQuotes(db, pubkey, page, wallClockMs());
+          for (const { quoteId } of result.quotes) {
+            found.add(`${pubkey} ${quoteId}`);
+          }
+          total = result.total;
+        }
+      }
+      history.add(this.#actor, () => `has moved ${found.size} payments`);
+      for (const { quoteId, invoice } of listed) {
+        if (!found.has(`${invoice.recipient.pubkey} ${quoteId}`)) {
+          referee.report('an archive has all payments', `${quoteId} of payer ${invoice.number}`);
+        }
+      }
+    } finally {
+      target.close();
+    }
+  }
+
+  /** Returns null if the database is unavailable, so that it is unknown whether the command has changed anything. */
+  async #run(
+    argv: string[],
+    io: { write?: (text: string) => Promise<void>; stdin?: AsyncIterable<Uint8Array> } = {},
+    target = this.#world.database,
+  ): Promise<CommandResult | null> {
+    const { history } = this.#world;
+    const command = parseCommand(argv);
+    if (command?.outcome !== 'parsed') {
+      throw new Error(`wrong arguments: ${argv.join(' ')}`);
+    }
+    const unused = () => {
+      throw new Error('not simulated');
+    };
+    try {
+      const { db } = await target.open(this.#actor);
+      const result = await command.value(
+        { db, reservedNames: [], openTreasury: unused, allowHttpMints: false, clock: wallClockMs },
+        {
+          stdin: null,
+          write: unused,
+          signal: new AbortController().signal,
+          reportProgress: () => undefined,
+          ...io,
+        },
+      );
+      history.add(this.#actor, () => `nutpost ${argv.join(' ')} -> ${JSON.stringify(result)}`);
+      return result;
+    } catch (error) {
+      const isOutage =
+        target === this.#world.database &&
+        (error instanceof RequestError || (error as Error).name === 'OperatorError');
+      if (!isOutage) {
+        throw error;
+      }
+      history.add(this.#actor, () => `nutpost ${argv.join(' ')} fails: ${String(error)}`);
+      return null;
+    }
+  }
+}
+
+/**
+ * How long payers of a blocked recipient may still get invoices: a query that was sent before the change may be answered at the statement timeout,
+ * and if the notification is lost, its result is cached for five seconds.
+ */
+const BLOCK_DELAY_MS = 15_000;
