@@ -14,7 +14,7 @@ const RATE_LIMIT_MS = 250_000;
 const POLL_AND_RECORD_MS = 5_000;
 
 /** Until all processes run, have taken over the leases of dead ones, and have reconnected to database and mints. */
-const RESTART_MS = 60_000;
+export const RESTART_MS = 60_000;
 
 /** A subscription that lost a message lets polls wait five times as long. */
 const SUBSCRIBED_INTERVAL_FACTOR = 5;
