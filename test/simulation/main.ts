@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { hashLines } from './history.ts';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
+import type { Scenario } from './scenario.ts';
 import { SeedProcess } from './seed-process.ts';
 import { shrink } from './shrink.ts';
 
@@ -18,13 +19,15 @@ Which seeds (without: 100 fresh ones):
 What a seed does:
   --without KIND,...       leave out these kinds of faults
   --with KIND,...          leave out all other kinds
-  --scenario NAME=N,...    instances, mints, relays, recipients, payments, sales, activeMs, expirySeconds
-  --busy                   many payments in a minute, at two instances and five mints, without faults
+  --scenario NAME=VALUE,.. instances, mints, relays, recipients, payments, sales and others (scenario.ts)
+  --busy                   many payments in ten seconds, at two instances and five mints, without faults
   --until SECONDS          stop at this simulated time
 
 What is printed:
   --print                  the history of each seed
   --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7)
+
+  --fail                   fail at the last payment, to see what a failure looks like
 
   --jobs N                 processes (default: one per core)`;
 
@@ -44,11 +47,24 @@ const { values: options } = parseArgs({
     print: { type: 'boolean' },
     only: { type: 'string' },
     jobs: { type: 'string' },
+    fail: { type: 'boolean', default: false },
     help: { type: 'boolean' },
   },
 });
 
-const BUSY = { instances: 2, mints: 5, recipients: 50, payments: 5_000, activeMs: 60_000 };
+const BUSY: Partial<Scenario> = {
+  instances: 2,
+  mints: 5,
+  relays: 0,
+  recipients: 100,
+  payments: 5_000,
+  arrivals: 'steady',
+  sales: 0,
+  activeMs: 10_000,
+  expirySeconds: null,
+  quoteRetentionMs: null,
+  hasCalmPhase: false,
+};
 const PROGRESS_INTERVAL_MS = 10_000;
 const SHRINKING_MS = 60_000;
 
@@ -124,9 +140,9 @@ function* chooseSeeds(): Generator<number> {
 }
 
 function createRun(seed: string): SeedRun {
-  const numbers = splitList(options.scenario).map((part): [string, number] => {
-    const [name = '', value] = part.split('=');
-    return [name, Number(value)];
+  const choices = splitList(options.scenario).map((part) => {
+    const [name, value = ''] = part.split('=');
+    return [name, /^[\d-]|true|false|null/.test(value) ? JSON.parse(value) : value];
   });
   const only = options.with ?? (options.busy ? '' : undefined);
   let history: SeedRun['history'] = isPrinting ? 'all' : 'none';
@@ -137,9 +153,10 @@ function createRun(seed: string): SeedRun {
     seed,
     without: splitList(options.without),
     only: only === undefined ? null : splitList(only),
-    scenario: { ...(options.busy && BUSY), ...Object.fromEntries(numbers) },
+    scenario: { ...(options.busy && BUSY), ...Object.fromEntries(choices) },
     untilMs: options.until === undefined ? null : Number(options.until) * 1_000,
     history,
+    shouldFail: options.fail,
   };
 }
 
@@ -155,7 +172,7 @@ function count({ payments, simulatedMs, faults, violations }: SeedResult): void 
   for (const [kind, times] of Object.entries(faults)) {
     totals.faults.set(kind, (totals.faults.get(kind) ?? 0) + times);
   }
-  if (Date.now() - latestProgressMs > PROGRESS_INTERVAL_MS) {
+  if (!isPrinting && Date.now() - latestProgressMs > PROGRESS_INTERVAL_MS) {
     latestProgressMs = Date.now();
     console.log(`${describeTotals()}, ${totals.failed} failed`);
   }
@@ -198,7 +215,7 @@ function describeTotals(): string {
   const { seeds, payments, simulatedMs } = totals;
   const seconds = (Date.now() - startedAtMs) / 1_000;
   const days = simulatedMs / 86_400_000;
-  const time = days < 365 ? `${days.toFixed(1)} days` : `${(days / 365).toFixed(2)} years`;
+  const time = `${days.toFixed(1)} days (${(days / 365).toFixed(3)} years)`;
   const rate = Math.round(payments / seconds);
   return `${seeds} seeds, ${payments} payments, ${time} simulated in ${seconds.toFixed(1)} s (${rate} payments/s)`;
 }

@@ -19,6 +19,8 @@ export interface SeedRun {
   untilMs: number | null;
   /** What to return; `end`: before the first violation. */
   history: 'none' | 'end' | 'all' | { concerning: string };
+  /** Fails if anything was paid, to test what happens then. */
+  shouldFail: boolean;
 }
 
 export interface SeedResult {
@@ -68,6 +70,10 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
     }
   }
   const { referee, truth, scheduler, scenario, faults } = world;
+  const lastPaid = run.shouldFail ? [...truth.paymentsByQuoteId.keys()].at(-1) : undefined;
+  if (lastPaid !== undefined) {
+    referee.report('nothing is paid', lastPaid);
+  }
   const [violation] = referee.violations;
   let lines: string[] = [];
   if (run.history === 'end') {
@@ -85,7 +91,20 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
     simulatedMs: scheduler.nowMs,
     scenario,
     kinds: faults.kinds,
-    faults: Object.fromEntries(faults.counts),
+    faults: countFaults(world),
     lines,
   };
+}
+
+function countFaults({ faults, mints }: InstanceType<typeof World>): Record<string, number> {
+  const counts = Object.fromEntries(faults.counts);
+  for (const { state } of mints) {
+    for (const [fault, times] of Object.entries(state.chaos.counts)) {
+      if (times > 0) {
+        const kind = `mint's ${fault}`;
+        counts[kind] = (counts[kind] ?? 0) + times;
+      }
+    }
+  }
+  return counts;
 }

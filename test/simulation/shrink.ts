@@ -26,21 +26,22 @@ export async function shrink(
       }
     }
   }
-  for (const [name, value] of Object.entries(failed.scenario)) {
-    if (!name.endsWith('Ms')) {
-      let works = value;
-      // Halves as long as that works, and then tries smaller steps.
-      for (let step = Math.ceil(value / 2); step >= 1 && works > 1; ) {
-        const scenario = { ...smallest.scenario, [name]: works - step };
-        if (works > step && (await stillBreaks({ ...smallest, scenario }))) {
-          smallest = { ...smallest, scenario };
-          works -= step;
-          step = Math.min(step, Math.ceil(works / 2));
-        } else {
-          step = Math.floor(step / 2);
-        }
+  for (const [name, fewest] of Object.entries(FEWEST_ACTORS)) {
+    let works = failed.scenario[name as keyof typeof FEWEST_ACTORS];
+    // Halves as long as that works, and then tries smaller steps.
+    for (let step = Math.ceil(works / 2); step >= 1; ) {
+      const fewer = works - step;
+      const scenario = { ...smallest.scenario, [name]: fewer };
+      if (fewer >= fewest && (await stillBreaks({ ...smallest, scenario }))) {
+        smallest = { ...smallest, scenario };
+        works = fewer;
+        step = Math.min(step, Math.ceil(works / 2));
+      } else {
+        step = Math.floor(step / 2);
       }
     }
   }
   return smallest;
 }
+
+const FEWEST_ACTORS = { payments: 1, sales: 0, relays: 0, mints: 1, recipients: 1, instances: 1 };

@@ -33,6 +33,7 @@ const MINT_FAULTS: Record<string, ChaosRates> = {
 
 export const MINT_FAULT_KINDS = [
   ...Object.keys(MINT_FAULTS),
+  'mint limits requests',
   'mint reports impossible states',
   'mint has a subscription gap',
   'mint is slow to swap',
@@ -70,6 +71,9 @@ export class SimulatedMint implements SimulatedHost {
     this.#history = history;
     this.#faults = faults;
     this.switches = { ...DEFAULT_TEST_MINT_SWITCHES, ...chooseSwitches(random) };
+    if (faults.has('mint limits requests')) {
+      this.switches.rateLimit = chooseRateLimit(random);
+    }
     if (faults.has('mint has a subscription gap')) {
       this.switches.subscriptionGapMs = 300;
     }
@@ -235,7 +239,6 @@ function chooseSwitches(random: Random): Partial<TestMintSwitches> {
     // Mints of the time of `paid` could not lock quotes.
     supportsLocking: stateStyle !== 'paid',
     issueDelayMs: random.pick([0, 0, 400, 5_000]),
-    rateLimit: random.chance(0.2) ? chooseRateLimit(random) : null,
   };
 }
 

@@ -21,10 +21,10 @@ export function renderTimeline(world: World, only: string | null): string[] {
   if (invoice === undefined) {
     return [`No invoice of this seed has the id '${only}'.`];
   }
-  const { pubkey, npub } = invoice.recipient;
+  const { pubkey } = invoice.recipient;
   const wallets = world.wallets.filter(({ key }) => key.pubkey === pubkey);
   const concerns = createFilter(
-    [...idsOf(invoice).keys(), pubkey, npub],
+    [...idsOf(invoice).keys()],
     [payerName(invoice), ...wallets.map(({ actor }) => actor.name)],
   );
   return world.history.lines.filter(concerns).map(render);

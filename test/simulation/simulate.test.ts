@@ -1,0 +1,50 @@
+import { spawnSync } from 'node:child_process';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+// The command replaces timers and clocks, so it runs in processes of its own.
+
+describe('npm run simulate', () => {
+  it('breaks no rule with 40 fixed and 10 fresh seeds', () => {
+    const { output, exitCode } = simulate('--seeds', '40', '--fresh', '10');
+    expect(output).toMatch(/\n50 passed, 0 failed\n$/);
+    expect(exitCode).toBe(0);
+  });
+
+  it('prints the same history for a seed in another process and after another seed', () => {
+    const alone = simulate('--seed', '3').output;
+    expect(simulate('--seed', '3').output).toBe(alone);
+    const afterAnother = simulate('--first', '2', '--seeds', '2', '--print', '--jobs', '1').output;
+    expect(afterAnother).toContain(alone);
+  });
+
+  it('prints only what concerns one payment, until a time', () => {
+    const args = ['--seed', '3', '--with', '', '--scenario', 'payments=20,activeMs=30000'];
+    const { output } = simulate(...args, '--only', 'payment-1', '--until', '60');
+    expect(output).toMatch(/process-\S+ +logs invoice_created paymentHash=payment-1 /);
+    expect(output).not.toMatch(/paymentHash=payment-[02-9]/);
+  });
+
+  it('reports which rule a seed breaks, where, and what is needed to break it', () => {
+    const args = ['--first', '3', '--with', 'clock drift', '--scenario', 'payments=20'];
+    const { output, exitCode } = simulate(...args, '--fail');
+    expect(output).toMatch(/\nSeed 3 breaks the rule 'nothing is paid' at \S+ s: quote-/);
+    expect(output).toMatch(/mint-\d +receives \d+ sat for quote-/);
+    expect(output).toContain('Needed faults: none.');
+    expect(output).toMatch(
+      /npm run simulate -- --seed 3 --with '' --scenario \S*payments=\d,\S*instances=1/,
+    );
+    expect(output).toMatch(/\n0 passed, 1 failed\n$/);
+    expect(exitCode).toBe(1);
+  });
+});
+
+function simulate(...args: string[]): { output: string; exitCode: number | null } {
+  const command = path.join(import.meta.dirname, 'main.ts');
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    ['--no-deprecation', command, ...args],
+    { encoding: 'utf8', maxBuffer: 2 ** 28 },
+  );
+  return { output: stdout + stderr, exitCode: status };
+}
