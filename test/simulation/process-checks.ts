@@ -11,6 +11,7 @@ export function startProcessChecks(world: World): () => void {
   scheduler.onUncaughtError = handleCrash;
   process.on('unhandledRejection', handleCrash);
   const contested = new Map<string, number>();
+  watchRequests(world);
   const checkLeases = () => {
     checkMintSockets(world, contested);
     scheduler.schedule(CHECK_INTERVAL_MS, checkLeases, WORLD);
@@ -61,6 +62,65 @@ function checkMintSockets({ network, database, referee }: World, contested: Map<
       referee.report('one process per mint', `${names} have sockets to ${hostName}`);
     }
   }
+}
+
+/** Checks that no two processes redeem the same token at once, deliver the same receipt, or keep polling the same mint. */
+function watchRequests({ network, scheduler, referee, instances, faults }: World): void {
+  // The leases of purchases and deliveries use the clocks of the processes.
+  const mayOverlap = faults.has('clock steps');
+  const isServing = (actor: Actor) =>
+    instances.some((instance) => instance.isServing && instance.actor === actor);
+  const deliveries = new Map<string, { actor: Actor; atMs: number }>();
+  const polls = new Map<string, { actor: Actor; turnsSinceMs: number; turnAtMs: number }>();
+  const checkSwap = (actor: Actor, url: string, body: string) => {
+    const { inputs } = JSON.parse(body);
+    for (const [other, otherActor] of network.requestsInFlight) {
+      const isSame = other.url === url && otherActor !== actor && isServing(otherActor);
+      if (
+        isSame &&
+        JSON.stringify(JSON.parse(other.jsonBody ?? '').inputs) === JSON.stringify(inputs)
+      ) {
+        referee.report('one process per purchase', `${actor.name} and ${otherActor.name}`);
+      }
+    }
+  };
+  const checkDelivery = (actor: Actor, url: string, text: string) => {
+    const delivery = `${url} ${/"id":"(\w+)"/.exec(text)?.[1]}`;
+    const last = deliveries.get(delivery);
+    deliveries.set(delivery, { actor, atMs: scheduler.nowMs });
+    // A retry comes later.
+    const isRecent = last !== undefined && scheduler.nowMs - last.atMs < 3_000;
+    if (isRecent && last.actor !== actor && isServing(last.actor)) {
+      referee.report(
+        'one process per delivery',
+        `${actor.name} and ${last.actor.name}: ${delivery}`,
+      );
+    }
+  };
+  const checkPoll = (actor: Actor, url: string) => {
+    const { nowMs } = scheduler;
+    const last = polls.get(url);
+    if (last?.actor === actor) {
+      return;
+    }
+    // Two processes that both poll a mint take turns. After a takeover, there is only one turn.
+    const isTakingTurns =
+      last !== undefined && isServing(last.actor) && nowMs - last.turnAtMs < 10_000;
+    const turnsSinceMs = isTakingTurns ? last.turnsSinceMs : nowMs;
+    polls.set(url, { actor, turnsSinceMs, turnAtMs: nowMs });
+    if (last !== undefined && nowMs - turnsSinceMs > MAX_CONTESTED_MS) {
+      referee.report('one process per mint', `${actor.name} and ${last.actor.name} poll ${url}`);
+    }
+  };
+  network.onSend = (actor, url, text) => {
+    if (url.endsWith('/v1/swap') && !mayOverlap) {
+      checkSwap(actor, url, text);
+    } else if (text.startsWith('["EVENT"') && !mayOverlap) {
+      checkDelivery(actor, url, text);
+    } else if (url.endsWith('/check')) {
+      checkPoll(actor, url);
+    }
+  };
 }
 
 const CHECK_INTERVAL_MS = 1_000;

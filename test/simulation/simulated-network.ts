@@ -45,7 +45,9 @@ export class SimulatedNetwork {
   readonly #hosts = new Map<string, SimulatedHost>();
   readonly openSockets = new Set<HostSocket>();
   /** Who sent each. */
-  readonly requestsInFlight = new Map<Promise<HttpResponse>, Actor>();
+  readonly requestsInFlight = new Map<HttpRequest, Actor>();
+  /** Called before the service sends a request, or a WebSocket message. */
+  onSend: (actor: Actor, url: string, text: string) => void = () => {};
 
   constructor(context: NetworkContext) {
     this.#context = context;
@@ -78,14 +80,15 @@ export class SimulatedNetwork {
     const deadline = scheduler.schedule(request.timeoutMs, () =>
       resolve({ outcome: 'unreachable', reason: 'timed out' }),
     );
-    const forget = actor.onDeath(() => this.requestsInFlight.delete(promise));
-    this.requestsInFlight.set(promise, actor);
+    const forget = actor.onDeath(() => this.requestsInFlight.delete(request));
+    this.onSend(actor, request.url, request.jsonBody ?? '');
+    this.requestsInFlight.set(request, actor);
     this.#send(request, actor, resolve);
     faults.recordStep('sends a request', actor);
     const response = await promise;
     faults.recordStep('receives a response', actor);
     forget();
-    this.requestsInFlight.delete(promise);
+    this.requestsInFlight.delete(request);
     scheduler.cancel(deadline);
     return response;
   }
@@ -136,6 +139,7 @@ export class SimulatedNetwork {
     const { host: hostName } = new URL(url);
     const host = this.#hosts.get(hostName);
     const socket = new HostSocket(this.#context, actor, host?.actor ?? WORLD, hostName);
+    socket.onReceive = (text) => this.onSend(actor, url, text);
     const isRefused = host === undefined || !host.actor.isAlive;
     if (isRefused || faults.choose('refused sockets', 0.1)) {
       scheduler.schedule(this.#delayMs(), () =>
@@ -176,6 +180,7 @@ function toHttpResponse({ status, headers, body }: HostResponse): HttpResponse {
 /** The host's end of a WebSocket from the service. Emits `message`, `close`. */
 export class HostSocket extends EventEmitter<{ message: [string]; close: []; error: [Error] }> {
   readonly client: ServiceSocket;
+  onReceive: (text: string) => void = () => {};
   readonly #context: NetworkContext;
   readonly serviceActor: Actor;
   readonly #hostActor: Actor;
@@ -230,6 +235,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   }
 
   receive(text: string): void {
+    this.onReceive(text);
     this.#toHost(() => this.emit('message', text));
   }
 
