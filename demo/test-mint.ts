@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { ChaosRates } from './test-mint/chaos.ts';
 import type { Hold, HoldPoint } from './test-mint/holds.ts';
 import { createMintServer } from './test-mint/http-server.ts';
 import { markIssued } from './test-mint/issuing.ts';
@@ -66,20 +65,6 @@ export class TestMint {
     return this.#state.requestCounts;
   }
 
-  /** Number of times each random fault was injected. */
-  get chaosCounts(): Readonly<Record<keyof ChaosRates, number>> {
-    return this.#state.chaos.counts;
-  }
-
-  get openSocketCount(): number {
-    return this.#webSocketServer.connectionCount;
-  }
-
-  /** Number of quotes that are subscribed on open WebSockets. */
-  get subscribedQuoteCount(): number {
-    return this.#webSocketServer.subscribedQuoteCount;
-  }
-
   /**
    * Marks the quote of an invoice as PAID, notifies subscribers, and returns the quote. Accepts an expired
    * invoice, because a Lightning payment can arrive late.
@@ -99,11 +84,6 @@ export class TestMint {
   /** Marks a paid quote as ISSUED without creating proofs, as if a wallet had minted it. */
   async markIssued(quoteId: string): Promise<void> {
     await markIssued(this.#state, quoteId);
-  }
-
-  /** Returns the state of a proof (NUT-07). @param y `hash_to_curve` of its secret, in hex */
-  getProofState(y: string): string {
-    return this.#state.ledger.getProofState(y).state;
   }
 
   /** Deletes the quotes that expired before a time, as some real mints do. */

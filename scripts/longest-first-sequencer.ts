@@ -4,8 +4,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Test files that take at least half a minute. If such a file starts last, the whole suite waits for it. */
 const LONG_TEST_FILES: ReadonlySet<string> = new Set([
   'simulate.test.ts',
-  'purchase-crashes.test.ts',
-  'zap-crashes.test.ts',
   'sqlite-durability.test.ts',
   'watcher.test.ts',
   'trace.test.ts',

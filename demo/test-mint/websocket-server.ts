@@ -48,16 +48,6 @@ export class TestMintWebSocketServer {
     state.quotes.onStateChange((quote) => this.#publishQuote(quote));
   }
 
-  get connectionCount(): number {
-    return this.#connections.size;
-  }
-
-  get subscribedQuoteCount(): number {
-    return [...this.#connections]
-      .flatMap(({ subscriptions }) => [...subscriptions.values()])
-      .reduce((sum, { quoteIds }) => sum + quoteIds.size, 0);
-  }
-
   /** Cuts every connection without a close handshake, as a crash would. */
   dropConnections(): void {
     for (const { socket } of this.#connections) {

@@ -80,19 +80,6 @@ describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses 
   });
 });
 
-describe('coco, which ignores quotes that were not paid after its newest quote', () => {
-  it('receives all payments of a burst, which it synchronizes after updates', async () => {
-    const wallet = environment.newWallet();
-    const mint = await assignNewTestMint(wallet);
-    const amounts = Array.from({ length: 60 }, (_, index) => index + 1);
-    const { received } = await receiveWithCoco(wallet, amounts.length);
-    for (const amountSat of amounts) {
-      await payInvoice(wallet, mint, amountSat);
-    }
-    expect((await received).toSorted((a, b) => a - b)).toEqual(amounts);
-  });
-});
-
 describe('the cdk wallet, which parses strictly and signs settings requests with NIP-98', () => {
   it('can send Content-Type without a body and gets 404 from unknown routes', async () => {
     const wallet = environment.newWallet();
@@ -133,23 +120,6 @@ describe('the cdk wallet, which parses strictly and signs settings requests with
       const lockPubkey = mint.quotes.get(String(quote['quoteId']))?.pubkey;
       expect(quote['locked']).toBe(lockPubkey === `02${wallet.pubkey}`);
     }
-  });
-
-  it('finds later payments if it lists quotes since the newest createdAt that it knows', async () => {
-    const wallet = environment.newWallet();
-    const mint = await assignNewTestMint(wallet);
-    const socket = await wallet.openSocket();
-    const older = await environment.requestInvoice(wallet, 1);
-    const newer = await environment.requestInvoice(wallet, 2);
-    mint.pay(newer.pr);
-    await socket.nextMessage();
-    const quotes = await wallet.listPaidQuotes();
-    const newestCreatedAt = Math.max(...quotes.map((quote) => Number(quote['createdAt'])));
-    mint.pay(older.pr);
-    await socket.nextMessage();
-    await socket.close();
-    const laterQuotes = await wallet.listPaidQuotes(newestCreatedAt);
-    expect(laterQuotes.map((quote) => quote['request'])).toContain(older.pr);
   });
 });
 
@@ -197,37 +167,6 @@ describe('cashu.me, which signs every request and stops at an empty page', () =>
     }
   });
 });
-
-/** Receives payments as version 3.0 of coco-cashu-plugin-npc does. @returns the amounts, once all have arrived */
-async function receiveWithCoco(wallet: RecipientClient, expectedCount: number) {
-  const sdk = createSdkClient(wallet);
-  const received = Promise.withResolvers<number[]>();
-  const amounts: number[] = [];
-  let since = 0;
-  const sync = async () => {
-    const quotes = (await sdk.getQuotesSince(since)).filter(({ paidAt }) => paidAt > since);
-    amounts.push(...quotes.map(({ amount }) => amount));
-    since = Math.max(since, ...quotes.map(({ paidAt }) => paidAt));
-    // The cdk wallet misreads a later time.
-    expect(since).toBeLessThanOrEqual(Date.now() / 1000 + 1);
-    if (amounts.length >= expectedCount) {
-      received.resolve(amounts);
-    }
-  };
-  let lastSync = Promise.resolve();
-  let isSyncPending = false;
-  const { ready } = subscribeWithSdk(sdk, () => {
-    if (!isSyncPending) {
-      isSyncPending = true;
-      lastSync = lastSync.then(() => {
-        isSyncPending = false;
-        return sync();
-      });
-    }
-  });
-  await ready;
-  return { received: received.promise };
-}
 
 async function payInvoice(
   wallet: RecipientClient,

@@ -2,13 +2,8 @@ import { type Event, verifyEvent } from 'nostr-tools';
 import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { eventually } from '../helpers/eventually.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
-import {
-  countDeliveriesByState,
-  readDeliveriesToRelay,
-} from '../helpers/relays/zap-receipt-deliveries.ts';
 import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import {
   createTestEnvironment,
@@ -36,37 +31,6 @@ describe('a paid zap', () => {
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
-});
-
-it('sends a receipt that a relay rejects temporarily again, unchanged, with backoff', async () => {
-  const { environment, clock, operatorRelay, payZap } = await startService();
-  const relay = await startFakeRelay({ rejectionMessage: 'error: could not write' });
-  await payZap([relay.url]);
-  await operatorRelay.waitForEvents(1);
-  const [receipt] = operatorRelay.events.values();
-  const receiptId = receipt?.id ?? '';
-  for (const [attempts, backoffMs] of [
-    [1, 10 * SECOND_MS],
-    [2, 20 * SECOND_MS],
-  ] as const) {
-    await eventually(async () => {
-      const deliveries = await readDeliveriesToRelay(environment.database, relay.url);
-      expect(deliveries.get(receiptId)).toMatchObject({
-        attempts,
-        state: 'open',
-        last_result: 'error: could not write',
-        next_attempt_at: clock.nowMs + backoffMs,
-      });
-    });
-    clock.advance(backoffMs);
-  }
-  relay.switches.rejectionMessage = null;
-  clock.advance(HOUR_MS);
-  await relay.waitForEvents(1);
-  expect(JSON.stringify(relay.events.get(receiptId))).toBe(JSON.stringify(receipt));
-  await eventually(async () =>
-    expect(await countDeliveriesByState(environment.database, relay.url)).toEqual({ accepted: 1 }),
-  );
 });
 
 it('delivers pending receipts after a restart without zap support', async () => {

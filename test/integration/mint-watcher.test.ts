@@ -38,16 +38,6 @@ it('records the other payments of a batch at once, and repeats the one that the 
   await watcher.stop();
 });
 
-it('watches quotes that it did not know after it was told to reload', async () => {
-  const watcher = createWatcher(MINT_URL, createSlots());
-  const known = await insertUnpaidQuotes(MINT_URL, 1);
-  await tickUntilPaid(watcher, known);
-  const unknown = await insertUnpaidQuotes(MINT_URL, 1);
-  watcher.reload();
-  await tickUntilPaid(watcher, [...known, ...unknown]);
-  await watcher.stop();
-});
-
 it('records payments at the operator’s mint while mints that users chose use all slots for recordings', async () => {
   const userMintUrl = 'https://user-mint.example';
   const slots = createSlots();

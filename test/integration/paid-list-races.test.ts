@@ -1,8 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { toUnixSeconds } from '../../src/clock.ts';
-import type { Database } from '../../src/database/database.ts';
-import { DatabaseUnavailableError } from '../../src/errors.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
@@ -81,27 +79,9 @@ describe.each([
   });
 });
 
-it('is not shown a payment that could hide a later one while the database cannot write', async () => {
-  const scenario = new Scenario({ pageSize: 50, walletCount: 1 });
-  const [wallet] = scenario.wallets as [Wallet];
-  const record = { kind: 'record', processIndex: 0, count: 1, isHeld: false } as const;
-  await scenario.run(record);
-  await scenario.run({ kind: 'read', processIndex: 0, walletIndex: 0 });
-  await scenario.run({ kind: 'wait', ms: 5_000 });
-  await scenario.run(record);
-  scenario.isDiskFull = true;
-  await scenario.run({ kind: 'read', processIndex: 0, walletIndex: 0 });
-  expect(wallet.quoteIds.size).toBe(1);
-  scenario.isDiskFull = false;
-  await scenario.run(record);
-  await scenario.finish();
-  expect(wallet.quoteIds.size).toBe(3);
-});
-
 /** Two processes with their own clocks record payments to one recipient, whose wallets read the list. */
 class Scenario {
   readonly db = database.db;
-  isDiskFull = false;
   readonly wallets: Wallet[];
   readonly #pubkey = randomPubkey();
   readonly #paidQuoteIds: string[] = [];
@@ -113,8 +93,7 @@ class Scenario {
 
   constructor({ pageSize, walletCount }: { pageSize: number; walletCount: number }) {
     const readPage: ReadPage = async (page, processIndex) => {
-      const db = this.isDiskFull ? createReadOnlyView() : this.db;
-      return await listPaidQuotes(db, this.#pubkey, page, this.#clockOf(processIndex));
+      return await listPaidQuotes(this.db, this.#pubkey, page, this.#clockOf(processIndex));
     };
     this.wallets = [
       // coco
@@ -259,17 +238,4 @@ class Wallet {
       }
     }
   }
-}
-
-/** Returns the database as it appears while its disk is full. */
-function createReadOnlyView(): Database['db'] {
-  return database.db.withPlugin({
-    transformQuery: ({ node }) => {
-      if (node.kind === 'RawNode' && node.sqlFragments.join('').includes('update users')) {
-        throw new DatabaseUnavailableError(new Error('the disk is full'));
-      }
-      return node;
-    },
-    transformResult: async ({ result }) => result,
-  });
 }

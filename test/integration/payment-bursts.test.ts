@@ -14,7 +14,7 @@ import {
   requestJson,
   type TestQuoteSocket,
 } from '../helpers/recipients/recipient-client.ts';
-import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 /** Payments to one recipient that are more frequent than one per second. */
@@ -22,7 +22,6 @@ import { TestClock } from '../helpers/test-clock.ts';
 const LIST_PATH = '/api/v2/wallet/quotes';
 
 const SECOND_MS = 1_000;
-const STEP_MS = 100;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({ overrides: { clock: clock.now } });
@@ -43,17 +42,6 @@ beforeEach(() => {
 });
 
 describe('payments in one second', () => {
-  it('are all listed at once if no wallet has read the list since the first one', async () => {
-    const socket = await wallet.openSocket();
-    const quotes = await pay(10);
-    pass(300);
-    quotes.push(...(await pay(10)));
-    expect(await receiveUpdates(socket)).toEqual(idsOf(quotes));
-    expect(await listIds()).toEqual(idsOf(quotes));
-    expect(await listPaymentTimes()).toEqual([toUnixSeconds(clock.nowMs)]);
-    await socket.close();
-  });
-
   it('are listed together in the next second if a wallet has read the list', async () => {
     const socket = await wallet.openSocket();
     const quotes = await pay(1);
@@ -103,19 +91,6 @@ describe('a payment that waits for the next second', () => {
     await socket.close();
   });
 
-  it('causes updates from a process that has started since, and for a socket that has opened since', async () => {
-    await payAndRead();
-    const waiting = await pay(1);
-    const service = await useAdditionalService(environment, {}, { clock: clock.now });
-    const socket = await wallet.openSocket();
-    const otherSocket = await wallet.withOrigin(service.publicOrigin).openSocket();
-    pass(SECOND_MS);
-    for (const each of [socket, otherSocket]) {
-      expect(await receiveUpdates(each)).toEqual(idsOf(waiting));
-      await each.close();
-    }
-  });
-
   it('is in the totals at once', async () => {
     await payAndRead();
     await pay(2);
@@ -143,80 +118,6 @@ describe('a payment that waits for the next second', () => {
     }
   });
 });
-
-describe.each([5, 200])('%i payments per second for 20 s', (perSecond) => {
-  it.each([
-    ['reads after updates', Number.POSITIVE_INFINITY],
-    ['also reads ten times per second', 100],
-  ])(
-    'have updates within 0.7 s at the median and 1.5 s at most, and a wallet with a watermark that %s receives them',
-    async (_name, readIntervalMs) => {
-      const socket = await wallet.openSocket();
-      const reader = new WatermarkReader(wallet);
-      const startMs = clock.nowMs;
-      const paidAtMsById = new Map<string, number>();
-      const delaysMs: number[] = [];
-      for (let elapsedMs = 0; elapsedMs < 22_000; elapsedMs += STEP_MS) {
-        if (elapsedMs < 20_000) {
-          const dueCount = Math.ceil((elapsedMs * perSecond) / 1000) - paidAtMsById.size;
-          for (const { quoteId } of dueCount > 0 ? await pay(dueCount) : []) {
-            paidAtMsById.set(quoteId, clock.nowMs);
-          }
-        }
-        const updatedIds = await receiveUpdates(socket);
-        delaysMs.push(...updatedIds.map((id) => clock.nowMs - (paidAtMsById.get(id) ?? startMs)));
-        if (updatedIds.length > 0 || elapsedMs % readIntervalMs === 0) {
-          await reader.synchronize();
-          expect(reader.newestPaidAt * 1000).toBeLessThanOrEqual(clock.nowMs + 150);
-        }
-        pass(STEP_MS);
-      }
-      expect(delaysMs).toHaveLength(paidAtMsById.size);
-      expect(Math.max(...delaysMs)).toBeLessThanOrEqual(1_500);
-      expect(delaysMs.toSorted((a, b) => a - b)[delaysMs.length / 2]).toBeLessThanOrEqual(700);
-      expect(reader.quoteIds.toSorted()).toEqual([...paidAtMsById.keys()].toSorted());
-      await socket.close();
-    },
-  );
-});
-
-it('hides no listed payment after the clock was set back by an hour, and lists each new one within 5 s', async () => {
-  const reader = new WatermarkReader(wallet);
-  const quotes = await pay(3);
-  await reader.synchronize();
-  clock.advance(-3_600_000);
-  expect(await listIds()).toEqual(idsOf(quotes));
-  for (let round = 0; round < 3; round += 1) {
-    quotes.push(...(await pay(2)));
-    await reader.synchronize();
-    pass(5_000);
-    expect(await listIds()).toEqual(idsOf(quotes));
-    await reader.synchronize();
-  }
-  expect(reader.quoteIds).toEqual(idsOf(quotes));
-});
-
-/** A wallet like coco, which ignores payments that are not later than the newest one that it knows. */
-class WatermarkReader {
-  /** In the order of the payments. */
-  readonly quoteIds: string[] = [];
-  newestPaidAt = 0;
-  readonly #wallet: RecipientClient;
-
-  constructor(recipient: RecipientClient) {
-    this.#wallet = recipient;
-  }
-
-  async synchronize(): Promise<void> {
-    const listed = await this.#wallet.listPaidQuotes(this.newestPaidAt);
-    const received = listed.filter(({ paidAt }) => Number(paidAt) > this.newestPaidAt);
-    this.quoteIds.push(...received.map(({ quoteId }) => String(quoteId)).reverse());
-    this.newestPaidAt = Math.max(
-      this.newestPaidAt,
-      ...received.map(({ paidAt }) => Number(paidAt)),
-    );
-  }
-}
 
 async function payAndRead(): Promise<void> {
   await pay(1);

@@ -75,63 +75,6 @@ describe('an abandoned purchase', () => {
     expect((await requestUsername(buyer, 'alice', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
-
-  it('leaves its buyer a name that was requested later', async () => {
-    const { wallet, token } = await beginPurchase(mint.holdNext('POST /v1/swap', 'after'));
-    const buyer = wallet.withOrigin(await startProcess());
-    const newerToken = await payer.mintToken(PRICE_SAT);
-    const newer = await requestUsername(buyer, 'newer', newerToken);
-    expect(newer.status).toBe(201);
-    await expireLeases();
-    await createRecoveryJob().run();
-    const repeated = await requestUsername(buyer, 'alice', token);
-    expect(repeated.body.data.user.name).toBe('newer');
-    // The buyer paid for the older name, so this name stays reserved for its key.
-    const otherBuyer = new RecipientClient(buyer.origin, clock.now);
-    expect((await requestUsername(otherBuyer, 'alice')).status).toBe(409);
-    expect((await requestUsername(buyer, 'alice')).body.data.user.name).toBe('alice');
-  });
-
-  it('is completed only once if its own process continues after another process completed it', async () => {
-    const hold = mint.holdNext('POST /v1/swap', 'before');
-    const { wallet, token, status } = await abandonPurchase(hold);
-    await createRecoveryJob().run();
-    await expectSoldOnce(token);
-    hold.release();
-    // 503 tells the client to repeat the request. The process sends it if it does not know the result.
-    expect([201, 503]).toContain(await status);
-    expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
-    await expectSoldOnce(token);
-  });
-});
-
-describe('a process that has lost the lease', () => {
-  it('does not end the purchase if the mint is redeeming the token for another process', async () => {
-    const lateSwap = mint.holdNext('POST /v1/swap', 'before');
-    const { token, status } = await abandonPurchase(lateSwap);
-    const redeeming = mint.holdNext('POST /v1/swap', 'during');
-    const recovery = createRecoveryJob().run();
-    await redeeming.reached;
-    lateSwap.release();
-    expect(await status).toBe(503);
-    redeeming.release();
-    await recovery;
-    await expectSoldOnce(token);
-  });
-
-  it('sends no swap', async () => {
-    const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'before'));
-    const check = mint.holdNext('POST /v1/checkstate', 'after');
-    const lateRecovery = createRecoveryJob().run();
-    await check.reached;
-    await expireLeases();
-    await createRecoveryJob().run();
-    const swaps = mint.requestCounts['POST /v1/swap'];
-    check.release();
-    await lateRecovery;
-    expect(mint.requestCounts['POST /v1/swap']).toBe(swaps);
-    await expectSoldOnce(token);
-  });
 });
 
 describe('a purchase', () => {
@@ -172,17 +115,6 @@ describe('a purchase', () => {
     await eventually(async () => expect(await payer.fetchTokenState(token)).toBe('SPENT'));
     clock.advance(MAX_BACKOFF_MS);
     await recoveryJob.run();
-    await expectSoldOnce(token);
-  });
-
-  it('is completed if the response to its swap is lost', async () => {
-    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 } } };
-    const wallet = new RecipientClient(await startProcess(), clock.now);
-    const token = await payer.mintToken(PRICE_SAT);
-    expect((await requestUsername(wallet, 'alice', token)).status).toBe(503);
-    clock.advance(MAX_BACKOFF_MS);
-    await createRecoveryJob().run();
-    expect((await requestUsername(wallet, 'alice', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
 
@@ -229,64 +161,6 @@ describe('a purchase', () => {
     expect((await requestUsername(nextBuyer, 'alice', token)).status).toBe(402);
     const { status } = await requestUsername(nextBuyer, 'alice', await payer.mintToken(PRICE_SAT));
     expect(status).toBe(201);
-  });
-});
-
-describe('recovery', () => {
-  it.each([
-    ['the same fee', 0],
-    ['a higher fee', 2_000],
-  ])(
-    'gets ecash of the new keyset if the mint changed to a keyset with %s',
-    async (_name, inputFeePpk) => {
-      const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'before'));
-      clock.advance(10 * SECOND_MS);
-      const keysetId = mint.rotateKeyset({ inputFeePpk });
-      await createRecoveryJob().run();
-      await expectSoldOnce(token);
-      expect(new Set((await readTreasuryProofs()).map(({ id }) => id))).toEqual(
-        new Set([keysetId]),
-      );
-    },
-  );
-
-  it('restores the ecash of a second swap, with a new keyset, whose response is lost', async () => {
-    const rejected = mint.holdNext('POST /v1/swap', 'before');
-    const { token } = await beginPurchase(rejected);
-    clock.advance(10 * SECOND_MS);
-    mint.rotateKeyset();
-    const repeated = mint.holdNext('POST /v1/swap', 'before');
-    rejected.release();
-    await repeated.reached;
-    const executed = mint.holdNext('POST /v1/swap', 'after');
-    repeated.release();
-    await executed.reached;
-    await expireLeases();
-    await createRecoveryJob().run();
-    await expectSoldOnce(token);
-  });
-
-  it('retries with backoff while the mint is unreachable, and completes the purchase afterwards', async () => {
-    const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'after'));
-    mint.switches.chaos = { rates: { cutBefore: 1 } };
-    const recoveryJob = createRecoveryJob();
-    const checksBefore = mint.requestCounts['POST /v1/checkstate'];
-    const [durationMs, stepMs] = [20 * MINUTE_MS, 10 * SECOND_MS];
-    for (let passedMs = 0; passedMs < durationMs; passedMs += stepMs) {
-      clock.advance(stepMs);
-      await recoveryJob.run();
-    }
-    const checks = mint.requestCounts['POST /v1/checkstate'] - checksBefore;
-    // The first retries are more frequent than the last ones.
-    const checksAtMaxBackoff = durationMs / MAX_BACKOFF_MS;
-    expect(checks).toBeGreaterThanOrEqual(checksAtMaxBackoff);
-    expect(checks).toBeLessThanOrEqual(checksAtMaxBackoff + 10);
-    expect(await readPurchaseStates()).toEqual(['open']);
-
-    mint.switches.chaos = null;
-    clock.advance(MAX_BACKOFF_MS + MINUTE_MS);
-    await recoveryJob.run();
-    await expectSoldOnce(token);
   });
 });
 

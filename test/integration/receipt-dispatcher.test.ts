@@ -7,11 +7,7 @@ import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import {
-  findUnreachableRelayUrl,
-  startFakeRelay,
-  startScriptedRelay,
-} from '../helpers/relays/start-fake-relay.ts';
+import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   countDeliveriesByState,
   insertZapReceipts,
@@ -42,20 +38,6 @@ beforeEach(async () => {
 });
 
 describe('the dispatcher', () => {
-  it('delivers all receipts to a relay that limits the events per minute', async () => {
-    const relay = await startFakeRelay({ eventsPerMinute: 25, now: clock.now });
-    await insertDueReceipts(60, relay);
-    const dispatcher = await createDispatcher();
-    dispatcher.start();
-    for (const acceptedCount of [25, 50]) {
-      await waitForBackoff(relay.url);
-      expect(relay.events.size).toBe(acceptedCount);
-      clock.advance(10 * MINUTE_MS);
-      dispatcher.wake([]);
-    }
-    await waitForDeliveryCounts(relay.url, { accepted: 60 });
-  });
-
   it('delivers all other receipts to a relay that disconnects when it gets a certain one', async () => {
     const receipts = await insertDueReceipts(40, { url: 'wss://placeholder.example' });
     const acceptedIds = new Set<string>();
@@ -77,37 +59,6 @@ describe('the dispatcher', () => {
     });
     expect(acceptedIds.size).toBe(39);
   });
-
-  it.each([
-    ['refuses connections', 'connection refused', () => findUnreachableRelayUrl()],
-    [
-      'does not respond',
-      'no response',
-      async () => (await startFakeRelay({ eventHandling: 'ignore' })).url,
-    ],
-    [
-      'disconnects',
-      'no response',
-      async () => (await startFakeRelay({ eventHandling: 'hang_up' })).url,
-    ],
-  ])(
-    'backs off from a relay that %s, and delivers to other relays meanwhile',
-    async (_name, lastResult, startFailingRelay) => {
-      const failingUrl = await startFailingRelay();
-      const relay = await startFakeRelay();
-      await insertDueReceipts(100, { url: failingUrl }, relay);
-      const dispatcher = await createDispatcher();
-      dispatcher.start();
-      await waitForDeliveryCounts(relay.url, { accepted: 100 });
-      await waitForBackoff(failingUrl);
-      expect(await readRelayRow(database, failingUrl)).toMatchObject({
-        failures: 1,
-        backoff_until: clock.nowMs + 5 * SECOND_MS,
-        last_error: lastResult,
-      });
-      expect(await countDeliveriesByState(database, failingUrl)).toEqual({ open: 100 });
-    },
-  );
 
   it('delivers all receipts after a relay recovers, and logs the failure and the recovery once each', async () => {
     const relay = await startFakeRelay();
@@ -229,12 +180,6 @@ async function waitForDeliveryCounts(
 ): Promise<void> {
   await eventually(async () =>
     expect(await countDeliveriesByState(database, relayUrl)).toEqual(counts),
-  );
-}
-
-async function waitForBackoff(relayUrl: string): Promise<void> {
-  await eventually(async () =>
-    expect((await readRelayRow(database, relayUrl))?.backoff_until).toBeGreaterThan(clock.nowMs),
   );
 }
 

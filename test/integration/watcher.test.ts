@@ -1,4 +1,3 @@
-import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
@@ -9,19 +8,8 @@ import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
-import {
-  type RecipientClient,
-  requestJson,
-  type TestQuoteSocket,
-} from '../helpers/recipients/recipient-client.ts';
-import { LogCapture } from '../helpers/service/log-capture.ts';
-import {
-  createTestEnvironment,
-  setLockQuotes,
-  setMint,
-  useAdditionalService,
-  useTestEnvironment,
-} from '../helpers/service/test-environment.ts';
+import type { RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
+import { setLockQuotes, setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 const BATCH_CHECK_ROUTE = 'POST /v1/mint/quote/bolt11/check';
@@ -30,19 +18,14 @@ const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 /** At least as long as the intervals between two polls of a quote. */
 const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
 const PAID_QUOTE_POLL_INTERVAL_MS = 20_000;
-const INFLIGHT_QUOTE_POLL_INTERVAL_MS = 3_000;
 const RESCAN_INTERVAL_MS = 15_000;
-
-const SECOND_MS = 1_000;
-const HOUR_MS = 3_600_000;
 
 /** Short real intervals, so that only the test clock determines when the watcher polls. */
 const FAST_INTERVALS = { scanIntervalMs: 5, pollIntervalMs: 0 };
 
 const clock = new TestClock();
-const errorLogs = new LogCapture('error');
 const environment = useTestEnvironment({
-  overrides: { ...FAST_INTERVALS, clock: clock.now, log: errorLogs.log },
+  overrides: { ...FAST_INTERVALS, clock: clock.now },
 });
 let db: Db;
 
@@ -51,38 +34,6 @@ beforeAll(() => {
 });
 
 describe('a payment', () => {
-  it('and its issue are learned from a mint’s WebSocket, even if its quotes have no state', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      stateStyle: 'amounts',
-      subscriptionKind: 'mint_quote',
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    // The first quote of a mint is also polled once.
-    await waitForPolls(mint, 1);
-    await waitForSubscription(mint);
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates);
-    expect(await wallet.listPaidQuotes()).toMatchObject([
-      { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
-    ]);
-    expect(await findSourceOfLastChange(quoteId)).toBe('socket');
-    await mint.markIssued(quoteId);
-    await nextUpdate(updates);
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
-  });
-
-  it('is found by a poll 2 s after the subscription if the WebSocket does not report it', async () => {
-    const { mint, wallet, updates } = await createRecipient({ subscriptionGapMs: HOUR_MS });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    await waitForPolls(mint, 1);
-    await eventually(() => expect(mint.subscribedQuoteCount).toBe(1));
-    const paidAtMs = clock.nowMs;
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates, { stepMs: SECOND_MS / 10 });
-    expect(clock.nowMs - paidAtMs).toBeLessThanOrEqual(3.5 * SECOND_MS);
-    expect(await findSourceOfLastChange(quoteId)).toBe('poll');
-  });
-
   it.each([
     ['batch checks', 'advertised'],
     ['batch checks that the mint does not advertise', 'unadvertised'],
@@ -105,72 +56,6 @@ describe('a payment', () => {
       batchCheck === 'absent' ? [false, true] : [true, false],
     );
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
-  });
-
-  it('is found by polling while its ecash is minted, first as INFLIGHT, then as ISSUED', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      hasWebSocket: false,
-      issueDelayMs: 1_000,
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
-    const cashu = new Wallet(mint.url, { unit: 'sat' });
-    await cashu.loadMint();
-    const minted = cashu.mintProofsBolt11(21, quoteId);
-    await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
-    await nextUpdate(updates, { stepMs: PAID_QUOTE_POLL_INTERVAL_MS });
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
-    await minted;
-    await nextUpdate(updates, { stepMs: INFLIGHT_QUOTE_POLL_INTERVAL_MS });
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
-  });
-
-  it('is found after a restart if it was made while the service was down', async () => {
-    const ownEnvironment = await createTestEnvironment({
-      mint: { switches: { hasWebSocket: false }, now: clock.now },
-      overrides: { ...FAST_INTERVALS, clock: clock.now },
-    });
-    onTestFinished(() => ownEnvironment.close());
-    const { pr, verify } = await ownEnvironment.requestInvoice(ownEnvironment.newWallet(), 21);
-    await ownEnvironment.service.stop();
-    ownEnvironment.mint.pay(pr);
-
-    const restarted = await useAdditionalService(
-      ownEnvironment,
-      {},
-      { ...FAST_INTERVALS, clock: clock.now },
-    );
-    const { pathname } = new URL(verify);
-    await eventually(async () => {
-      expect((await requestJson(restarted.url, pathname)).body.settled).toBe(true);
-    });
-  });
-
-  it('is found after its invoice has expired', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      hasWebSocket: false,
-      expirySeconds: 60,
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    clock.advance(HOUR_MS);
-    await waitForPolls(mint, 1);
-    mint.pay(pr);
-    await nextUpdate(updates, { stepMs: 2 * HOUR_MS });
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID' }]);
-  });
-
-  it('is recorded when the database works again after an error', async () => {
-    const { mint, wallet, updates } = await createRecipient();
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    await waitForSubscription(mint);
-    const { db } = environment.database;
-    await sql`alter table quote_events rename to broken`.execute(db);
-    mint.pay(pr);
-    await errorLogs.waitForText('mint_watch_failed');
-    expect(await wallet.listPaidQuotes()).toEqual([]);
-    await sql`alter table broken rename to quote_events`.execute(db);
-    await nextUpdate(updates);
   });
 });
 
@@ -238,52 +123,6 @@ describe('a quote whose announcement was lost', () => {
   }
 });
 
-describe('the watcher', () => {
-  const PAYMENT_COUNT = 12;
-
-  it.each<[string, Partial<TestMintSwitches>]>([
-    [
-      'truncates or corrupts a third of its responses',
-      faultyChecks({ garbage: 0.2, cutAfter: 0.2 }),
-    ],
-    [
-      'rejects a third of the requests with a rate limit',
-      faultyChecks({ rateLimit: 0.2, bareRateLimit: 0.2 }),
-    ],
-    ['fails every batch check', faultyChecks({ error: 1 }, {})],
-    ['accepts only smaller batches than it advertised', { hasWebSocket: false, maxBatchSize: 3 }],
-    ['sends nothing on its WebSocket', { isWebSocketSilent: true }],
-    [
-      'loses half of its WebSocket messages and sends outdated states',
-      { chaos: { rates: { lostMessage: 0.5, staleFirstState: 1 } } },
-    ],
-  ])('records every payment at a mint that %s', async (_name, switches) => {
-    const { mint, wallet } = await createRecipient();
-    const invoices = await requestInvoices(wallet, PAYMENT_COUNT);
-    Object.assign(mint.switches, switches);
-    for (const { pr } of invoices) {
-      mint.pay(pr);
-    }
-    await advanceClockUntil(SECOND_MS, async () => {
-      expect(await wallet.listPaidQuotes()).toHaveLength(PAYMENT_COUNT);
-    });
-  });
-});
-
-/** @param rates the probabilities of faults in responses to batch and, unless given, single checks */
-function faultyChecks(rates: object, singleRates = rates): Partial<TestMintSwitches> {
-  const ratesByRoute = { [BATCH_CHECK_ROUTE]: rates, [SINGLE_CHECK_ROUTE]: singleRates };
-  return { hasWebSocket: false, chaos: { rates: {}, ratesByRoute } };
-}
-
-async function requestInvoices(wallet: RecipientClient, count: number): Promise<{ pr: string }[]> {
-  const invoices: { pr: string }[] = [];
-  for (let index = 0; index < count; index += 1) {
-    invoices.push(await environment.requestInvoice(wallet, 21));
-  }
-  return invoices;
-}
-
 async function createRecipient(switches: Partial<TestMintSwitches> = {}): Promise<{
   mint: TestMint;
   wallet: RecipientClient;
@@ -317,10 +156,6 @@ async function nextUpdate(
   clearInterval(clockTimer);
   expect(message.type).toBe('update');
   return message.payload.quoteId;
-}
-
-async function waitForSubscription(mint: TestMint): Promise<void> {
-  await eventually(() => expect(mint.subscribedQuoteCount).toBe(1));
 }
 
 function countPolls(mint: TestMint): { batches: number; reads: number } {

@@ -2,6 +2,8 @@ import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
 import { createUnmigratedDatabase, requirePostgresUrl } from '../helpers/database/test-database.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
+import { TEST_JWT_SECRET } from '../helpers/service/test-environment.ts';
 
 let url: string;
 let client: pg.Client;
@@ -29,6 +31,18 @@ it('runs without the statement timeout that is configured for the database', asy
   const { rows } = await client.query('select distinct statement_timeout from observed');
   expect(rows).toEqual([{ statement_timeout: '0' }]);
   await database.close();
+});
+
+it('applies each migration once if several processes start at the same time', async () => {
+  const env = { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET };
+  const processes = Array.from({ length: 4 }, () => new NutpostProcess('migrate', env));
+  for (const process of processes) {
+    expect(await process.waitForExit()).toEqual({ code: 0, signal: null, stderr: '' });
+  }
+  const { rows } = await client.query<{ name: string }>('select name from kysely_migration');
+  const names = rows.map(({ name }) => name);
+  expect(names).not.toEqual([]);
+  expect(new Set(names).size).toBe(names.length);
 });
 
 it('reports why it fails, and creates no tables', async () => {

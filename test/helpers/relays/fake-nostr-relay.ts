@@ -14,12 +14,10 @@ export interface FakeNostrRelaySwitches {
   handshake: 'open' | 'silent' | number;
   /** If not null, the relay rejects every event with this message. */
   rejectionMessage: string | null;
-  /** If not null, the relay rejects more events than this on a connection with `rate-limited:`. */
-  eventsPerMinute: number | null;
   /** When the relay sends a challenge (NIP-42). It rejects requests of clients that have not authenticated. */
   auth: 'none' | 'at_connect' | 'at_first_message';
-  /** Only `answer` confirms the event. `hang_up` disconnects without storing it. */
-  eventHandling: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
+  /** Only `answer` confirms the event. */
+  eventHandling: 'answer' | 'ignore' | 'store_and_ignore';
   /** Queries (REQ) get results, get no response, or are rejected: the value is then the message of CLOSED. */
   queryHandling: 'answer' | 'ignore' | `${string}:${string}`;
 }
@@ -27,7 +25,6 @@ export interface FakeNostrRelaySwitches {
 const DEFAULT_SWITCHES: Readonly<FakeNostrRelaySwitches> = {
   handshake: 'open',
   rejectionMessage: null,
-  eventsPerMinute: null,
   auth: 'none',
   eventHandling: 'answer',
   queryHandling: 'answer',
@@ -41,8 +38,6 @@ interface RelayClient {
   isChallengeSent: boolean;
   isAuthenticated: boolean;
   subscriptions: Map<string, Filter[]>;
-  /** Of the last minute. */
-  eventTimesMs: number[];
   /** Resolves when all responses to messages received so far have been sent. */
   responsesSent: Promise<unknown>;
 }
@@ -172,7 +167,6 @@ export class FakeNostrRelay {
       isChallengeSent: false,
       isAuthenticated: false,
       subscriptions: new Map(),
-      eventTimesMs: [],
       responsesSent: Promise.resolve(),
     };
     this.#clients.add(client);
@@ -222,7 +216,7 @@ export class FakeNostrRelay {
     }
     const { eventHandling } = this.switches;
     const isStored = this.events.has(event.id);
-    if (!isStored && eventHandling !== 'ignore' && eventHandling !== 'hang_up') {
+    if (!isStored && eventHandling !== 'ignore') {
       // Relays only forward ephemeral events (NIP-01).
       if (!isEphemeralKind(event.kind)) {
         this.storeEvent(event);
@@ -232,9 +226,6 @@ export class FakeNostrRelay {
     if (eventHandling === 'answer') {
       const message = isStored ? 'duplicate: already have this event' : '';
       this.#respond(client, [['OK', event.id, true, message]]);
-    }
-    if (eventHandling === 'hang_up') {
-      client.socket.terminate();
     }
   }
 
@@ -253,9 +244,6 @@ export class FakeNostrRelay {
     }
     if (this.#requireAuth(client)) {
       return 'auth-required: members only';
-    }
-    if (this.#isRateLimited(client)) {
-      return 'rate-limited: slow down there';
     }
     return this.switches.rejectionMessage;
   }
@@ -308,20 +296,6 @@ export class FakeNostrRelay {
       sendChallenge(client);
     }
     return mustAuthenticate;
-  }
-
-  #isRateLimited(client: RelayClient): boolean {
-    const { eventsPerMinute } = this.switches;
-    if (eventsPerMinute === null) {
-      return false;
-    }
-    const nowMs = this.#now();
-    client.eventTimesMs = client.eventTimesMs.filter((timeMs) => timeMs > nowMs - 60_000);
-    if (client.eventTimesMs.length >= eventsPerMinute) {
-      return true;
-    }
-    client.eventTimesMs.push(nowMs);
-    return false;
   }
 }
 

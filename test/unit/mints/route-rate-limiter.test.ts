@@ -1,11 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { RateLimiter as TestMintLimit } from '../../../demo/test-mint/rate-limiter.ts';
-import { RATE_LIMITER_TIMING } from '../../../src/mints/limits.ts';
 import { type RequestResult, RouteRateLimiter } from '../../../src/mints/route-rate-limiter.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
-const MAX_WAIT_MS = RATE_LIMITER_TIMING.payerMaxWaitMs;
 const MAX_IN_FLIGHT = 16;
 
 const ACCEPTED: RequestResult = { outcome: 'created' };
@@ -120,23 +117,6 @@ describe('RouteRateLimiter', () => {
   });
 });
 
-describe('RouteRateLimiter at a mint that allows 20 requests a minute', () => {
-  it.each([
-    ['sliding', 60, 18],
-    ['sliding', 30, 18],
-    ['sliding', 300, 16],
-    ['elastic', 60, 14],
-    ['elastic', 300, 14],
-  ] as const)(
-    'in a %s window, with %i payers a minute, gets %i and fewer than five 429s',
-    (windowKind, payersPerMinute, minInvoices) => {
-      const { invoicesPerMinute, refusalsPerMinute } = simulate(windowKind, payersPerMinute);
-      expect(invoicesPerMinute).toBeGreaterThanOrEqual(minInvoices);
-      expect(refusalsPerMinute).toBeLessThan(5);
-    },
-  );
-});
-
 class Route {
   readonly limiter = new RouteRateLimiter();
   #nowMs = MINUTE_MS;
@@ -192,50 +172,4 @@ class Route {
       this.advance(this.getWaitMs());
     }
   }
-}
-
-const STEP_MS = 100;
-const LATENCY_MS = 300;
-const MINUTES = 10;
-
-/** Payers come at a constant rate, and wait for up to 8 seconds. */
-function simulate(windowKind: 'sliding' | 'elastic', payersPerMinute: number) {
-  let nowMs = MINUTE_MS;
-  let payers = 0;
-  let invoices = 0;
-  let refusals = 0;
-  const rateLimit = { requestsPerWindow: 20, windowKind };
-  const mint = new TestMintLimit({ rateLimit }, () => nowMs);
-  const limiter = new RouteRateLimiter();
-  const waitingSinceMs: number[] = [];
-  const inFlightSinceMs: number[] = [];
-  for (; nowMs < (MINUTES + 1) * MINUTE_MS; nowMs += STEP_MS) {
-    while (payers < ((nowMs - MINUTE_MS) * payersPerMinute) / MINUTE_MS) {
-      waitingSinceMs.push(nowMs);
-      payers += 1;
-    }
-    while (nowMs - (inFlightSinceMs[0] ?? nowMs) >= LATENCY_MS) {
-      const sentAtMs = inFlightSinceMs.shift() ?? 0;
-      const result = mint.countRequest('create') === null ? ACCEPTED : REFUSED;
-      limiter.recordEnd();
-      limiter.recordResult({ sentAtMs, addressGroup: null }, result, nowMs);
-      invoices += Number(result === ACCEPTED);
-      refusals += Number(result === REFUSED);
-      if (result === REFUSED) {
-        waitingSinceMs.unshift(sentAtMs);
-      }
-    }
-    const waitMs = limiter.getWaitMs(nowMs);
-    const isTooLong = (sinceMs: number) =>
-      nowMs + (Number.isFinite(waitMs) ? waitMs : 0) - sinceMs > MAX_WAIT_MS;
-    while (waitingSinceMs[0] !== undefined && isTooLong(waitingSinceMs[0])) {
-      waitingSinceMs.shift();
-    }
-    while (waitingSinceMs.length > 0 && limiter.getWaitMs(nowMs) === 0) {
-      waitingSinceMs.shift();
-      limiter.recordSent();
-      inFlightSinceMs.push(nowMs);
-    }
-  }
-  return { invoicesPerMinute: invoices / MINUTES, refusalsPerMinute: refusals / MINUTES };
 }

@@ -80,16 +80,6 @@ describe('the schedule', () => {
     expect(mint.countPolls('other')).toBeLessThanOrEqual(1);
   });
 
-  it('finds a payment soon after the clock has jumped ahead by a year and back', async () => {
-    watch(['unpaid'], { isJustCreated: true });
-    clockOffsetMs = 365 * DAY_MS;
-    await poll(5 * MINUTE_MS);
-    clockOffsetMs = 0;
-    pay('unpaid');
-    await poll(15 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'unpaid', state: 'PAID' }]);
-  });
-
   it('polls old quotes although more young quotes than fit into its batches are due', async () => {
     mint.maxBatchSize = 100;
     watch(createQuoteIds(300, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
@@ -137,20 +127,6 @@ it('the quotes to subscribe are the newest, in whatever order they were added or
 });
 
 describe('a report', () => {
-  it('is dropped if a subscription reported another state after the request', async () => {
-    watch(['paid']);
-    const response = mint.holdBatchResults();
-    const polling = poller.poll();
-    await expect.poll(() => mint.batches).toHaveLength(1);
-    nowMs += SECOND_MS;
-    quotes.handleNotification({ quoteId: 'paid', state: 'PAID' });
-    record();
-    response.resolve();
-    await polling;
-    record();
-    expect(reports).toMatchObject([{ state: 'PAID', source: 'socket' }]);
-  });
-
   it('is ignored if the subscription of a user’s mint reports an earlier state, but kept if a poll does', async () => {
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
     quotes.handleNotification({ quoteId: 'paid', state: 'INFLIGHT' });
@@ -158,15 +134,6 @@ describe('a report', () => {
     mint.states.set('paid', 'INFLIGHT');
     await poll(SECOND_MS);
     expect(reports).toMatchObject([{ state: 'INFLIGHT', source: 'poll' }]);
-  });
-
-  it('does not replace a payment that could not be recorded yet', async () => {
-    watch(['paid']);
-    quotes.handleNotification({ quoteId: 'paid', state: 'PAID' });
-    const failed = quotes.takeReports(10);
-    quotes.putBackReports(failed);
-    await poller.poll();
-    expect(quotes.takeReports(10)).toEqual(failed);
   });
 
   it('is kept again if the database lost a payment and the quote is unpaid again', async () => {
@@ -397,21 +364,6 @@ describe('a failing mint', () => {
     pay('failing-0');
     await poll(2 * MINUTE_MS);
     expect(reports.at(-1)).toMatchObject({ quoteId: 'failing-0' });
-  });
-
-  it('gets few polls during an outage, and large batches right after it', async () => {
-    watch(createQuoteIds(300), { createdAtMs: nowMs - 2 * DAY_MS });
-    mint.isDown = true;
-    await poll(10 * MINUTE_MS);
-    expect(poller.health.failure).toBe('timed out');
-    expect(mint.batches.length).toBeLessThanOrEqual(3 + 150);
-    mint.isDown = false;
-    mint.forgetRequests();
-    pay('id-299');
-    await poll(5 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'id-299' }]);
-    expect(mint.batches.some((batch) => batch.length === 100)).toBe(true);
-    expect(poller.health).toMatchObject({ failure: null, failingSinceMs: null });
   });
 });
 
