@@ -143,7 +143,7 @@ it('keeps a second token if the first one pays for the name', async () => {
   // The mint spends the token, but its response is lost.
   environment.mint.switches.chaos = {
     rates: {},
-    ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 }, 'POST /v1/checkstate': { error: 1 } },
+    ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 }, 'POST /v1/restore': { error: 1 } },
   };
   await pay(page, first);
   await waitForAlert('in progress');
