@@ -127,7 +127,7 @@ export class SimulatedRelay implements SimulatedHost {
       history.add(this.actor, () => `stores ${id}`);
       this.storedAtMs.set(id, scheduler.nowMs);
     };
-    if (faults.choose('relay forgets sessions', 0.2)) {
+    if (this.#authentication !== 'never' && faults.choose('relay forgets sessions', 0.2)) {
       session.isAuthenticated = false;
     }
     if (!session.isAuthenticated) {
