@@ -77,6 +77,35 @@ describe('an abandoned purchase', () => {
   });
 });
 
+describe('a process that has lost the lease', () => {
+  it('does not end the purchase if the mint is redeeming the token for another process', async () => {
+    const lateSwap = mint.holdNext('POST /v1/swap', 'before');
+    const { token, status } = await abandonPurchase(lateSwap);
+    const redeeming = mint.holdNext('POST /v1/swap', 'during');
+    const recovery = createRecoveryJob().run();
+    await redeeming.reached;
+    lateSwap.release();
+    expect(await status).toBe(503);
+    redeeming.release();
+    await recovery;
+    await expectSoldOnce(token);
+  });
+
+  it('sends no swap', async () => {
+    const { token } = await abandonPurchase(mint.holdNext('POST /v1/swap', 'before'));
+    const check = mint.holdNext('POST /v1/checkstate', 'after');
+    const lateRecovery = createRecoveryJob().run();
+    await check.reached;
+    await expireLeases();
+    await createRecoveryJob().run();
+    const swaps = mint.requestCounts['POST /v1/swap'];
+    check.release();
+    await lateRecovery;
+    expect(mint.requestCounts['POST /v1/swap']).toBe(swaps);
+    await expectSoldOnce(token);
+  });
+});
+
 describe('a purchase', () => {
   it('stays open while the mint reports the token as pending, and is completed afterwards', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'during');
@@ -161,6 +190,22 @@ describe('a purchase', () => {
     expect((await requestUsername(nextBuyer, 'alice', token)).status).toBe(402);
     const { status } = await requestUsername(nextBuyer, 'alice', await payer.mintToken(PRICE_SAT));
     expect(status).toBe(201);
+  });
+
+  it('restores the ecash of a second swap, with a new keyset, whose response is lost', async () => {
+    const rejected = mint.holdNext('POST /v1/swap', 'before');
+    const { token } = await beginPurchase(rejected);
+    clock.advance(10 * SECOND_MS);
+    mint.rotateKeyset();
+    const repeated = mint.holdNext('POST /v1/swap', 'before');
+    rejected.release();
+    await repeated.reached;
+    const executed = mint.holdNext('POST /v1/swap', 'after');
+    repeated.release();
+    await executed.reached;
+    await expireLeases();
+    await createRecoveryJob().run();
+    await expectSoldOnce(token);
   });
 });
 

@@ -20,6 +20,8 @@ const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
 const PAID_QUOTE_POLL_INTERVAL_MS = 20_000;
 const RESCAN_INTERVAL_MS = 15_000;
 
+const HOUR_MS = 3_600_000;
+
 /** Short real intervals, so that only the test clock determines when the watcher polls. */
 const FAST_INTERVALS = { scanIntervalMs: 5, pollIntervalMs: 0 };
 
@@ -56,6 +58,19 @@ describe('a payment', () => {
       batchCheck === 'absent' ? [false, true] : [true, false],
     );
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
+  });
+
+  it('is found after its invoice has expired', async () => {
+    const { mint, wallet, updates } = await createRecipient({
+      hasWebSocket: false,
+      expirySeconds: 60,
+    });
+    const { pr } = await environment.requestInvoice(wallet, 21);
+    clock.advance(HOUR_MS);
+    await waitForPolls(mint, 1);
+    mint.pay(pr);
+    await nextUpdate(updates, { stepMs: 2 * HOUR_MS });
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID' }]);
   });
 });
 
