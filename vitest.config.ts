@@ -10,6 +10,7 @@ const PROJECTS = [
   'integration',
   'acceptance',
   'simulation',
+  'simulation-planted',
   'faults',
   'postgres',
   'mints',
@@ -23,7 +24,12 @@ const PROJECTS = [
 ];
 
 /** Those whose tests start no service and open no database. */
-const LIGHT: ReadonlySet<string> = new Set(['unit', 'adapters', 'simulation']);
+const LIGHT: ReadonlySet<string> = new Set([
+  'unit',
+  'adapters',
+  'simulation',
+  'simulation-planted',
+]);
 
 /** The files of the others have a process each. Loading the modules again for each file takes longer than most tests. */
 const SHARED_PROCESSES: ReadonlySet<string> = new Set([
@@ -51,6 +57,8 @@ export default defineConfig({
     pool: 'forks',
     // Most files wait for a database, a mint or a relay half of their time.
     maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
+    // Tests of a file that run at the same time start a busy process each.
+    maxConcurrency: availableParallelism(),
     // What takes a second here takes half a minute where the disk and the processors are others' too.
     testTimeout: 120_000,
     hookTimeout: 60_000,

@@ -21,6 +21,7 @@ What a seed does:
   --with KIND,...          leave out all other kinds
   --scenario NAME=VALUE,.. instances, mints, relays, recipients, payments, sales and others (scenario.ts)
   --busy                   many payments in ten seconds, at two instances and five mints, without faults
+  --planted NAME           plant a fault in the service, see planted-faults.txt
   --until SECONDS          stop at this simulated time
 
 What is printed:
@@ -44,6 +45,7 @@ const { values: options } = parseArgs({
     scenario: { type: 'string' },
     busy: { type: 'boolean' },
     until: { type: 'string' },
+    planted: { type: 'string' },
     print: { type: 'boolean' },
     only: { type: 'string' },
     jobs: { type: 'string' },
@@ -155,6 +157,7 @@ function createRun(seed: string): SeedRun {
     only: only === undefined ? null : splitList(only),
     scenario: { ...(options.busy && BUSY), ...Object.fromEntries(choices) },
     untilMs: options.until === undefined ? null : Number(options.until) * 1_000,
+    stopsEarly: false,
     history,
     shouldFail: options.fail,
   };

@@ -36,6 +36,8 @@ interface RefereeContext {
 /** Compares what clients see with what really happened. */
 export class Referee {
   readonly violations: Violation[] = [];
+  /** Whether the first violation ends the run. */
+  stopsEarly = false;
   readonly #context: RefereeContext;
   readonly #sightings = new Map<string, Sighting>();
   /** The quote ids of each recipient by their positions. */
@@ -71,6 +73,9 @@ export class Referee {
     const { history, scheduler } = this.#context;
     history.add('referee', () => `BROKEN: ${rule}: ${text}`);
     this.violations.push({ rule, atMs: scheduler.nowMs, text });
+    if (this.stopsEarly) {
+      scheduler.stopAtMs = scheduler.nowMs;
+    }
   }
 
   isCalm(sinceSeconds: number): boolean {

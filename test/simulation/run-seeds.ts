@@ -2,6 +2,8 @@ import './virtual-platform.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { plantFault } from './planted-faults.ts';
 import type { Violation } from './referee.ts';
 import type { Scenario } from './scenario.ts';
 
@@ -17,6 +19,8 @@ export interface SeedRun {
   scenario: Partial<Scenario>;
   /** Stops at this virtual time. */
   untilMs: number | null;
+  /** Whether the first violation ends the run. */
+  stopsEarly: boolean;
   /** What to return; `end`: before the first violation. */
   history: 'none' | 'end' | 'all' | { concerning: string };
   /** Fails if anything was paid, to test what happens then. */
@@ -32,6 +36,11 @@ export interface SeedResult {
   /** How often each fault happened. */
   faults: Record<string, number>;
   lines: string[];
+}
+
+const { planted } = parseArgs({ options: { planted: { type: 'string' } }, strict: false }).values;
+if (typeof planted === 'string') {
+  plantFault(planted);
 }
 
 const { World } = await import('./world.ts');
@@ -62,6 +71,7 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
     scenario: run.scenario,
     untilMs: run.untilMs ?? Number.POSITIVE_INFINITY,
   });
+  world.referee.stopsEarly = run.stopsEarly;
   try {
     await world.run();
   } catch (error) {

@@ -97,12 +97,12 @@ export class Scheduler {
 
   /** Runs all events until this time. @throws StoppedError */
   async runUntil(untilMs: number): Promise<void> {
-    const endMs = Math.min(untilMs, this.stopAtMs);
-    for (let next = this.#queue[0]; next && next.atMs <= endMs; next = this.#queue[0]) {
+    const getEndMs = () => Math.min(untilMs, this.stopAtMs);
+    for (let next = this.#queue[0]; next && next.atMs <= getEndMs(); next = this.#queue[0]) {
       await this.#runNext();
     }
-    this.nowMs = endMs;
-    if (endMs < untilMs) {
+    this.nowMs = getEndMs();
+    if (this.nowMs < untilMs) {
       throw new StoppedError();
     }
   }

@@ -7,6 +7,12 @@ import type { SeedResult, SeedRun } from './run-seeds.ts';
 export class SeedProcess {
   #child: ChildProcess | null = null;
   #errors = '';
+  readonly #programArguments: readonly string[];
+
+  /** @param programArguments by default, those of this process */
+  constructor(programArguments: readonly string[] = process.argv.slice(2)) {
+    this.#programArguments = programArguments;
+  }
 
   async run(run: SeedRun): Promise<SeedResult> {
     const child = await this.#start();
@@ -35,7 +41,7 @@ export class SeedProcess {
   async #start(): Promise<ChildProcess> {
     if (this.#child === null) {
       const file = path.join(import.meta.dirname, 'run-seeds.ts');
-      this.#child = fork(file, process.argv.slice(2), {
+      this.#child = fork(file, this.#programArguments, {
         stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
       });
       this.#errors = '';
