@@ -1,17 +1,20 @@
 import { randomInt } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { PaymentTraffic } from '../helpers/traffic/payment-traffic.ts';
 import { type Deployment, startDeployment } from './deployment.ts';
 
 /** Real processes and databases, as the simulation cannot have them. It tests all other faults. */
 
-const FAULTS_MS = 25_000;
+const FAULTS_MS = 15_000;
 const MIN_FAULTS = 3;
 
 /** Longer than the lease of a mint, so that the other process takes over. */
 const LONG_DOWNTIME_MS = 17_000;
+
+// Half a minute on two cores that do nothing else.
+vi.setConfig({ testTimeout: 300_000 });
 
 // Concurrent, because processes and payers mostly wait.
 it.concurrent.each(['sqlite', 'postgres'] as const)(
@@ -70,9 +73,10 @@ async function runFaults(
   }
   // Some payments and updates after the last fault.
   await delay(3_000);
+  const faultsEndedAtMs = Date.now();
   await traffic.finish();
   const problems = [...traffic.problems, ...(await deployment.stopAndListProblems())];
-  const counts = `seed ${seed}: ${traffic.payments.length} payments, ${faultCount} faults`;
+  const counts = `seed ${seed}: ${traffic.payments.length} payments, ${faultCount} faults, complete ${Date.now() - faultsEndedAtMs} ms later`;
   console.log(`${database}, ${counts}`);
   expect(problems.slice(0, 20), counts).toEqual([]);
 }
