@@ -143,7 +143,8 @@ export async function checkLeaks(world: World): Promise<void> {
   }
   for (const [name, first] of samples[0] as Map<string, number>) {
     const least = Math.min(first, ...samples.map((sample) => sample.get(name) ?? 0));
-    const bound = name.endsWith('timers') ? MAX_IDLE_TIMERS + world.mints.length : 0;
+    const maxTimers = MAX_IDLE_TIMERS + world.mints.length + world.relays.length;
+    const bound = name.endsWith('timers') ? maxTimers : 0;
     if (least > bound) {
       world.referee.report('nothing leaks', `${least} ${name} after all clients have gone`);
     }
@@ -192,7 +193,7 @@ async function stopAndCheck({ scheduler }: World, instance: ServiceInstance): Pr
 /** Longer than a ping of a quote socket, and its answer, can take. */
 const QUIET_MS = 90_000;
 
-/** Background jobs, besides one timer for each mint. */
+/** Background jobs, besides one timer for each mint, and for each relay that has just got a receipt. */
 const MAX_IDLE_TIMERS = 6;
 
 function countHeld({ instances, network, scheduler, database }: World): Map<string, number> {

@@ -159,7 +159,8 @@ export class SimulatedNetwork {
     };
     scheduler.schedule(this.#delayMs(), accept, host.actor);
     const giveUp = () => socket.client.state === 'connecting' && socket.client.close();
-    scheduler.schedule(10_000, giveUp, actor);
+    const deadline = scheduler.schedule(10_000, giveUp, actor);
+    socket.client.once('open', () => scheduler.cancel(deadline));
     return socket.client;
   }
 
