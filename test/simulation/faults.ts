@@ -18,6 +18,7 @@ export const FAULT_KINDS = [
   'killed processes',
   'power cuts',
   'restarts',
+  'suspended processes',
   'clock steps',
   'clock drift',
   // The network between processes and mints, relays and clients.

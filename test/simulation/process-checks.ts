@@ -45,11 +45,14 @@ export function checkLogLine(world: World, line: string): void {
 }
 
 /** Two processes may hold a mint until the one that lost its lease tries to renew it. */
-function checkMintSockets({ network, database, referee }: World, contested: Map<string, number>) {
+function checkMintSockets(world: World, contested: Map<string, number>): void {
+  const { network, database, referee, scheduler } = world;
   const holders = new Map<string, Set<Actor>>();
   for (const { hostName, serviceActor } of network.openSockets) {
-    const actors = holders.get(hostName) ?? new Set();
-    holders.set(hostName, actors.add(serviceActor));
+    if (serviceActor.pausedUntilMs < scheduler.nowMs) {
+      const actors = holders.get(hostName) ?? new Set();
+      holders.set(hostName, actors.add(serviceActor));
+    }
   }
   for (const [hostName, actors] of holders) {
     const isContested = actors.size > 1 && hostName.startsWith('mint-');
@@ -66,8 +69,8 @@ function checkMintSockets({ network, database, referee }: World, contested: Map<
 
 /** Checks that no two processes redeem the same token at once, deliver the same receipt, or keep polling the same mint. */
 function watchRequests({ network, scheduler, referee, instances, faults }: World): void {
-  // The leases of purchases and deliveries use the clocks of the processes.
-  const mayOverlap = faults.has('clock steps');
+  // The leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them.
+  const mayOverlap = faults.has('clock steps') || faults.has('suspended processes');
   const isServing = (actor: Actor) =>
     instances.some((instance) => instance.isServing && instance.actor === actor);
   const deliveries = new Map<string, { actor: Actor; atMs: number }>();

@@ -10,6 +10,8 @@ export class Actor {
   /** That of its machine, so that it survives the actor. */
   readonly clock: MachineClock;
   isAlive = true;
+  /** Until then, none of its code runs, although the world sees it as alive: a machine that was suspended. */
+  pausedUntilMs = 0;
   /** Called at its death, once. */
   readonly #onDeath = new Set<() => void>();
 
@@ -48,9 +50,9 @@ export function currentActor(): Actor {
 export const NEVER = new Promise<never>(() => undefined);
 
 export interface ScheduledEvent {
-  readonly atMs: number;
+  atMs: number;
   /** Of two events at the same time, the one that was scheduled first comes first. */
-  readonly sequence: number;
+  sequence: number;
   readonly actor: Actor;
   run: (() => void) | null;
 }
@@ -117,8 +119,16 @@ export class Scheduler {
   }
 
   async #runNext(): Promise<void> {
-    const { run, actor, atMs } = this.#pop();
+    const event = this.#pop();
+    const { run, actor, atMs } = event;
     if (run === null || !actor.isAlive) {
+      return;
+    }
+    if (actor.pausedUntilMs > atMs) {
+      event.atMs = actor.pausedUntilMs;
+      event.sequence = this.#sequence;
+      this.#sequence += 1;
+      this.#push(event);
       return;
     }
     this.nowMs = atMs;

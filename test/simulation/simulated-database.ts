@@ -194,6 +194,11 @@ export class SimulatedDatabase {
     this.#waiting.push(waiter);
     const timeout = scheduler.schedule(STATEMENT_TIMEOUT_MS, () => {
       this.#waiting = this.#waiting.filter((other) => other !== waiter);
+      const holder = this.#lockHolder;
+      if (holder !== null && holder.actor.pausedUntilMs > scheduler.nowMs) {
+        // The server ends transactions that are idle for too long.
+        holder.abandon();
+      }
       resolve(false);
     });
     const hasLock = await promise;

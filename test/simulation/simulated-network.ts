@@ -148,6 +148,10 @@ export class SimulatedNetwork {
       return socket.client;
     }
     const accept = () => {
+      // The process may have died, or given up.
+      if (socket.isClosed) {
+        return;
+      }
       const status = host.acceptSocket(socket);
       if (status !== null) {
         socket.disconnect({ reason: 'handshake rejected', status });
@@ -205,6 +209,10 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
       forgetService();
       forgetHost();
     });
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
   open(): void {
@@ -418,8 +426,10 @@ export class SimulatedProxy {
     const { actor } = instance;
     const { promise, resolve, reject } = Promise.withResolvers<ClientResponse>();
     let isLost = false;
+    const sentAtMs = scheduler.nowMs;
     const deadline = scheduler.schedule(getDeadlineMs(request), () => {
-      if (!isLost && actor.isAlive) {
+      const wasSuspended = actor.pausedUntilMs > sentAtMs;
+      if (!isLost && actor.isAlive && !wasSuspended) {
         this.#onUnanswered(request);
       }
       reject(new ConnectionError('no response'));
