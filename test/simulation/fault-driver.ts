@@ -13,7 +13,7 @@ export function startFaults(world: World): void {
   repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
   repeat(world, 'suspended processes', 60_000, () => {
     const { actor } = random.pick(world.instances);
-    const untilMs = world.scheduler.nowMs + random.exponential(15_000);
+    const untilMs = world.scheduler.nowMs + random.exponential(30_000);
     world.history.add(actor, () => `is suspended until ${(untilMs / 1_000).toFixed(3)}`);
     actor.pausedUntilMs = Math.min(untilMs, world.scenario.activeMs);
   });

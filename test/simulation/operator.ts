@@ -53,8 +53,8 @@ export class Operator {
   checkInvoices(): void {
     const { truth, referee } = this.#world;
     for (const { pubkey, fromMs, untilMs } of this.#blocks) {
-      for (const { recipient, requestedAtMs, number } of truth.invoices) {
-        const isBlocked = requestedAtMs > fromMs && requestedAtMs < untilMs;
+      for (const { recipient, requestedAtMs, receivedAtMs, number } of truth.invoices) {
+        const isBlocked = requestedAtMs > fromMs && receivedAtMs < untilMs;
         if (recipient.pubkey === pubkey && isBlocked) {
           referee.report('a blocked recipient gets no invoices', `invoice of payer ${number}`);
         }
