@@ -253,7 +253,7 @@ export class World {
       ) {
         return;
       }
-      for (const auditor of areListsComplete ? [] : this.auditors) {
+      for (const auditor of isComplete(this, scheduler.nowMs) ? [] : this.auditors) {
         scheduler.schedule(0, () => void auditor.readAll(), auditor.actor);
       }
       const isSoon = scheduler.nowMs < startedAtMs + 60_000;
