@@ -6,6 +6,7 @@ import {
   computePaidAtMs,
   computeWatchUntilMs,
   decideTransition,
+  MAX_AHEAD_MS,
   type QuoteTransition,
 } from './quote-state.ts';
 import type { Quote } from './quote-store.ts';
@@ -62,7 +63,7 @@ export function decideObservation(
   const hasStateChanged = newState !== quote.state;
   let change: QuoteChange | null = null;
   if (hasStateChanged) {
-    const payment = outcome === 'payment_received' ? numberPayment(counter, nowMs) : null;
+    const payment = outcome === 'payment_received' ? numberPayment(quote, counter, nowMs) : null;
     const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
     const watchUntilMs = computeWatchUntilMs({ ...quote, state: newState, paidAtMs });
     change = { id: quote.id, state: newState, watchUntilMs, payment };
@@ -91,11 +92,16 @@ function hasStoredAmountAndInvoice(quote: Quote, observation: QuoteObservation):
   return amountSat === quote.amountSat && (quote.request === '' || isSameInvoice);
 }
 
-function numberPayment(counter: PaymentCounter | undefined, nowMs: number) {
+/**
+ * A payment is not dated before its quote, which another process may have dated by a clock that is ahead: cdk wallets ask
+ * for payments after the newest `createdAt` that they know (ADR 40).
+ */
+function numberPayment(quote: Quote, counter: PaymentCounter | undefined, nowMs: number) {
   if (counter === undefined) {
     throw new Error('a first payment needs the locked counter of its recipient');
   }
-  return { paidAtMs: computePaidAtMs(counter, nowMs), paidSeq: counter.paidCount + 1 };
+  const earliestMs = Math.max(nowMs, Math.min(quote.createdAtMs, nowMs + MAX_AHEAD_MS));
+  return { paidAtMs: computePaidAtMs(counter, earliestMs), paidSeq: counter.paidCount + 1 };
 }
 
 export function toQuoteEvents(decision: Decision, atMs: number): NewQuoteEvent[] {

@@ -46,6 +46,17 @@ beforeEach(() => {
 });
 
 describe('a payment', () => {
+  it.each([
+    [3_000, 3_000],
+    [HOUR_MS, 5_000],
+  ])('to a quote that a clock dated %i ms ahead is dated %i ms ahead', async (aheadMs, datedMs) => {
+    clock.nowMs = DEFAULT_QUOTE_CREATED_AT_MS - aheadMs;
+    const quote = await insertQuote();
+    await record([observe(quote, 'PAID')]);
+    const [payment] = await listPayments();
+    expect((payment?.paidAtMs ?? 0) - clock.nowMs).toBe(datedMs);
+  });
+
   it('is recorded once, with one update, if the socket and polls report it concurrently', async () => {
     const quote = await insertQuote();
     const takeUpdates = await recordUpdates();

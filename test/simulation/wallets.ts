@@ -148,6 +148,8 @@ export class Wallet {
       advance(quotes.map(({ paidAt }) => paidAt));
     } else if (this.kind === 'cdk') {
       advance(quotes.map(({ createdAt }) => createdAt));
+      // The clock was set back by more than five seconds (ADR 40).
+      this.mayMiss ||= quotes.some(({ createdAt, paidAt }) => createdAt > paidAt);
     } else if (this.kind === 'cashu.me') {
       advance(quotes.map(({ paidAt }) => paidAt - 1));
     }
