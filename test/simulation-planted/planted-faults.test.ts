@@ -45,8 +45,7 @@ async function findBrokenRule(seedProcess: SeedProcess, seed: number): Promise<s
     seed: String(seed),
     without: [],
     only: null,
-    // Short, so that more seeds can be tried.
-    scenario: { activeMs: 40_000 },
+    scenario: {},
     untilMs: null,
     stopsEarly: true,
     history: 'none',

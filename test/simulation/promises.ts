@@ -7,6 +7,9 @@ import type { Payment } from './truth.ts';
 /** With a WebSocket that works, and no limit of the mint. Includes the second that ADR 40 may add. */
 const SUBSCRIBED_MS = 3_000;
 
+/** Until a poll finds a payment that the mint received while it registered the subscription. */
+const SUBSCRIPTION_CHECK_MS = 3_000;
+
 /** The longest pauses at a mint that limits requests (ADR 34): those to recognise the limit, and then a quiet minute. */
 const RATE_LIMIT_MS = 250_000;
 
@@ -33,9 +36,9 @@ export function getDeadlineMs({ path }: ClientRequest): number {
 /** How long it takes to list a payment, or to show that it was issued, if nothing fails. */
 export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number {
   const { mint } = payment.invoice;
-  const { hasWebSocket, rateLimit } = mint.switches;
+  const { hasWebSocket, rateLimit, subscriptionGapMs } = mint.switches;
   if (hasWebSocket && rateLimit === null) {
-    return SUBSCRIBED_MS;
+    return SUBSCRIBED_MS + (subscriptionGapMs > 0 ? SUBSCRIPTION_CHECK_MS : 0);
   }
   const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
   const factor = hasWebSocket ? SUBSCRIBED_INTERVAL_FACTOR : 1;

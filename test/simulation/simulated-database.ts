@@ -515,7 +515,7 @@ class ListenerConnection {
 
   deliver(channel: string, payload: string): void {
     const { scheduler, random, faults, history } = this.#context;
-    if (faults.choose('lost notifications', 0.005)) {
+    if (faults.choose('lost notifications', 0.02)) {
       history.add(this.#actor, () => 'loses its notification connection');
       this.disconnect();
       this.scheduleReconnect();

@@ -193,7 +193,6 @@ export class SimulatedMint implements SimulatedHost {
 
   endFaults(): void {
     this.switches.chaos = null;
-    this.switches.subscriptionGapMs = 0;
     if (this.#hasExpiringKeyset) {
       this.state.ledger.keysets.rotate({});
     }

@@ -102,5 +102,7 @@ export function createZapRequest(
     flaw === 'wrong signature'
       ? event.sig.replace(/^./, (digit) => (digit === '0' ? '1' : '0'))
       : event.sig;
-  return { id, sender: pubkey, json: JSON.stringify({ ...event, sig }), eventId, relays, flaw };
+  // Receipts must contain it as it was sent, even with spaces.
+  const json = JSON.stringify({ ...event, sig }, null, random.pick([0, 0, 0, 1]));
+  return { id, sender: pubkey, json, eventId, relays, flaw };
 }
