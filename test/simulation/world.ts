@@ -245,7 +245,9 @@ export class World {
     for (;;) {
       const areListsComplete = isComplete(this, startedAtMs);
       const areOthersComplete = (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
-      const listsDueAtMs = getLastDeadlineMs(this, this.#faultsEndedAtMs) + 30_000;
+      const lastDeadlineMs = getLastDeadlineMs(this, this.#faultsEndedAtMs);
+      // Auditors read at least once.
+      const listsDueAtMs = Math.max(startedAtMs, lastDeadlineMs) + 30_000;
       const othersDueAtMs = Math.max(startedAtMs + MAX_RECOVERY_MS, receiptsDueAtMs);
       if (
         (areListsComplete || scheduler.nowMs >= listsDueAtMs) &&
