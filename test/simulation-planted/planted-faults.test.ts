@@ -1,8 +1,11 @@
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { readPlantedFaults } from '../simulation/planted-faults.ts';
 import { SeedProcess } from '../simulation/seed-process.ts';
 
 const MAX_SEEDS = 300;
+
+// A seed takes a second.
+vi.setConfig({ testTimeout: 900_000 });
 
 const found: { name: string; rule: string; seed: number; tried: number }[] = [];
 
