@@ -38,7 +38,7 @@ export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number
   const { mint } = payment.invoice;
   const { hasWebSocket, rateLimit, subscriptionGapMs } = mint.switches;
   if (hasWebSocket && rateLimit === null) {
-    return SUBSCRIBED_MS + (subscriptionGapMs > 0 ? SUBSCRIPTION_CHECK_MS : 0);
+    return SUBSCRIBED_MS + (subscriptionGapMs > 0 ? SUBSCRIPTION_CHECK_MS + getQueueMs(mint) : 0);
   }
   const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
   const factor = hasWebSocket ? SUBSCRIBED_INTERVAL_FACTOR : 1;

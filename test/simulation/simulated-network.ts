@@ -462,7 +462,15 @@ export class SimulatedProxy {
         scheduler.schedule(random.between(0.5, 10), () => resolve(answer), client);
       }
     };
-    scheduler.schedule(0, () => void handle(), actor);
+    const handleUnlessClosed = () =>
+      handle().catch((error: Error & { code?: string }) => {
+        if (error.code !== 'FST_ERR_REOPENED_CLOSE_SERVER') {
+          throw error;
+        }
+        // The server stopped listening while the request was under way.
+        reset();
+      });
+    scheduler.schedule(0, () => void handleUnlessClosed(), actor);
     try {
       return await promise;
     } finally {
