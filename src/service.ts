@@ -62,7 +62,7 @@ export interface ServiceOverrides {
   log?: Logger;
   /** The service does not close this database when it stops. */
   database?: Database;
-  /** Replaces the network, and so has no `fetchLimits`. */
+  /** Replaces all connections to other servers. `fetchLimits` then has no effect. */
   egress?: Egress;
   /** Makes the app reachable in another way than on a port, and returns its URL. */
   listen?: (app: Awaited<ReturnType<typeof createHttp>>['app']) => Promise<string>;

@@ -25,7 +25,7 @@ export function expectPromptListing(world: World, payment: Payment): void {
     if (found?.length !== 1 && !isForgotten(payment)) {
       referee.report(
         'payments are listed promptly',
-        `${payment.quoteId} paid at ${payment.paidAtMs}`,
+        `${payment.quoteId} paid at ${formatSeconds(payment.paidAtMs)}`,
       );
     }
   };
@@ -44,7 +44,7 @@ export function checkPayments(world: World, calmAtMs: number): void {
     if (getNoticeDeadlineMs(payment, change, calmAtMs) < scheduler.nowMs) {
       referee.report(
         change === 'paid' ? 'every payment is listed' : 'states become current',
-        `${payment.quoteId} of payer ${payment.invoice.number}, paid at ${payment.paidAtMs}`,
+        `${payment.quoteId} of payer ${payment.invoice.number}, paid at ${formatSeconds(payment.paidAtMs)}`,
       );
     }
   }
@@ -134,7 +134,7 @@ function checkUpdates(
   const endedAtMs = session.endedAtMs ?? scheduler.nowMs;
   const firstAtMs = updates.get(quoteId)?.find((atMs) => atMs >= changedAtMs);
   const describe = () =>
-    `${quoteId} ${change} at ${changedAtMs}, update at ${firstAtMs}, socket from ${authenticatedAtMs} to ${endedAtMs}`;
+    `${quoteId} ${change} at ${formatSeconds(changedAtMs)}, ${firstAtMs === undefined ? 'no update' : `update at ${formatSeconds(firstAtMs)}`}, socket from ${formatSeconds(authenticatedAtMs)} to ${formatSeconds(endedAtMs)}`;
   const noticeMs = getNoticeMs(payment, change);
   if (
     changedAtMs > authenticatedAtMs &&
@@ -160,4 +160,8 @@ function checkUpdates(
   if (isNew && isShown && session.endedAtMs === null && firstAtMs === undefined) {
     referee.report('every socket gets updates', describe());
   }
+}
+
+function formatSeconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(3)} s`;
 }

@@ -69,7 +69,6 @@ export class StoppedError extends Error {
 export class Scheduler {
   nowMs = 0;
   stopAtMs = Number.POSITIVE_INFINITY;
-  eventCount = 0;
   /** Whose event is running, for errors that belong to no asynchronous context. */
   runningActor = WORLD;
   onUncaughtError: (error: unknown) => void = (error) => {
@@ -132,7 +131,6 @@ export class Scheduler {
       return;
     }
     this.nowMs = atMs;
-    this.eventCount += 1;
     this.runningActor = actor;
     try {
       context.run(actor, run);

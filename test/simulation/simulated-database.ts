@@ -56,7 +56,6 @@ export class SimulatedDatabase {
   readonly clock = new MachineClock();
   /** Incremented when the server ends all connections. */
   generation = 0;
-  commitCount = 0;
 
   constructor(context: DatabaseContext) {
     this.#context = context;
@@ -416,7 +415,6 @@ class Session implements DatabaseConnection {
     const { notifications } = commit();
     this.#isCommitting = false;
     this.#isInTransaction = false;
-    this.#database.commitCount += 1;
     this.#database.deliver(notifications);
     faults.recordStep('has committed', this.actor);
     if (faults.choose('lost answer to a commit', 0.01)) {

@@ -17,7 +17,6 @@ import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.t
 import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
-import { ZapReferee } from './referee-zaps.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
@@ -28,6 +27,7 @@ import { RELAY_FAULT_KINDS, SimulatedRelay } from './simulated-relay.ts';
 import { Truth } from './truth.ts';
 import { platform, wallClockMs } from './virtual-platform.ts';
 import { WALLET_KINDS, Wallet } from './wallets.ts';
+import { ZapReferee } from './zap-referee.ts';
 import { chooseZapSettings, toZapEnvironment } from './zap-requests.ts';
 
 export interface WorldOptions {
