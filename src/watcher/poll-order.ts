@@ -12,6 +12,8 @@ export class PollOrder {
     alone: new DueHeap(),
   };
   #isSuspectsTurn = false;
+  /** How many quotes that are not urgent may be taken first. Fractions add up, because a poll may take only one or two. */
+  #shareOfOthers = 0;
 
   /** Infinite if there are no quotes. */
   get firstDueAtMs(): number {
@@ -56,11 +58,30 @@ export class PollOrder {
 
   #takeUrgentFirst(max: number, untilMs: number, otherHeaps: readonly HeapName[]): WatchedQuote[] {
     // A quarter is kept for others, so that urgent quotes cannot delay them forever.
-    const taken = this.#takeFrom('urgent', Math.ceil(max * 0.75), untilMs);
-    for (const heapName of [...otherHeaps, 'urgent'] as const) {
-      taken.push(...this.#takeFrom(heapName, max - taken.length, untilMs));
+    this.#shareOfOthers += max / 4;
+    const kept = Math.floor(this.#shareOfOthers);
+    this.#shareOfOthers -= kept;
+    const taken = this.#takeFrom('urgent', max - kept, untilMs);
+    while (taken.length < max) {
+      const next = this.#findFirstDue(otherHeaps);
+      if (next === null || next.dueAtMs > untilMs) {
+        break;
+      }
+      this.remove(next);
+      taken.push(next);
     }
-    return taken;
+    return [...taken, ...this.#takeFrom('urgent', max - taken.length, untilMs)];
+  }
+
+  #findFirstDue(heapNames: readonly HeapName[]): WatchedQuote | null {
+    let first: WatchedQuote | null = null;
+    for (const heapName of heapNames) {
+      const candidate = this.#heaps[heapName].peek();
+      if (candidate !== undefined && candidate.dueAtMs < (first?.dueAtMs ?? Infinity)) {
+        first = candidate;
+      }
+    }
+    return first;
   }
 
   #takeFrom(heapName: HeapName, max: number, untilMs: number): WatchedQuote[] {

@@ -19,11 +19,14 @@ const POLL_AND_RECORD_MS = 5_000;
 /** Until all processes run, have taken over the leases of dead ones, and have reconnected to database and mints. */
 export const RESTART_MS = 60_000;
 
+/** The poll interval of a new quote. Such quotes are polled before others. */
+const URGENT_MS = 4_000;
+
 /** A subscription that lost a message lets polls wait five times as long. */
 const SUBSCRIBED_INTERVAL_FACTOR = 5;
 
-/** A response without a request to a mint: a query waits for the database up to 5 s, and its row lock. */
-const DATABASE_REQUEST_MS = 15_000;
+/** A response without a request to a mint: up to 5 s until a connection works, and three statements (docs/security.md). */
+const DATABASE_REQUEST_MS = 5_000 + 3 * 8_000;
 
 /** The mint's info, the rate limiter for 8 s, and a quote twice; each request to a mint takes up to 15 s. */
 const MINT_REQUEST_MS = 45_000;
@@ -38,11 +41,13 @@ export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number
   const { mint } = payment.invoice;
   const { hasWebSocket, rateLimit, subscriptionGapMs } = mint.switches;
   if (hasWebSocket && rateLimit === null) {
-    return SUBSCRIBED_MS + (subscriptionGapMs > 0 ? SUBSCRIPTION_CHECK_MS + getQueueMs(mint) : 0);
+    const isGap = subscriptionGapMs > 0;
+    return SUBSCRIBED_MS + (isGap ? SUBSCRIPTION_CHECK_MS + getQueueMs(mint, URGENT_MS) : 0);
   }
   const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
   const factor = hasWebSocket ? SUBSCRIBED_INTERVAL_FACTOR : 1;
-  return factor * getPollIntervalMs(payment, change, atMs) + POLL_AND_RECORD_MS + getQueueMs(mint);
+  const intervalMs = factor * getPollIntervalMs(payment, change, atMs);
+  return intervalMs + POLL_AND_RECORD_MS + getQueueMs(mint, intervalMs);
 }
 
 /** The same after faults that ended at a time. */
@@ -54,12 +59,13 @@ export function getNoticeDeadlineMs(
   const changedAtMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? 0);
   const fromMs = Math.max(changedAtMs, calmAtMs) + RESTART_MS;
   const intervalMs = SUBSCRIBED_INTERVAL_FACTOR * getPollIntervalMs(payment, change, fromMs);
-  return fromMs + intervalMs + POLL_AND_RECORD_MS + getQueueMs(payment.invoice.mint);
+  return fromMs + intervalMs + POLL_AND_RECORD_MS + getQueueMs(payment.invoice.mint, intervalMs);
 }
 
-/** Without batches, a mint that a user chose gets two reads a second (ADR 37). */
-function getQueueMs({ switches, state }: SimulatedMint): number {
-  const readsMs = switches.batchCheck === 'absent' ? state.quotes.byId.size * 500 : 0;
+/** Without batches, a mint that a user chose gets two reads a second, a quarter of them for older quotes (ADR 37). */
+function getQueueMs({ switches, state }: SimulatedMint, intervalMs: number): number {
+  const readMs = intervalMs <= URGENT_MS ? 2_000 / 3 : 2_000;
+  const readsMs = switches.batchCheck === 'absent' ? state.quotes.byId.size * readMs : 0;
   return readsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
 }
 
@@ -75,6 +81,6 @@ function getPollIntervalMs(
   const ageMs = atMs - invoice.requestedAtMs;
   const sinceExpiryMs = ageMs - invoice.mint.switches.expirySeconds * 1_000;
   return sinceExpiryMs < 5_000 || ageMs < 600_000
-    ? Math.max(4_000, ageMs / 20)
+    ? Math.max(URGENT_MS, ageMs / 20)
     : Math.max(60_000, sinceExpiryMs / 3);
 }
