@@ -13,9 +13,11 @@ export function startFaults(world: World): void {
   repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
   repeat(world, 'suspended processes', 60_000, () => {
     const { actor } = random.pick(world.instances);
-    const untilMs = world.scheduler.nowMs + random.exponential(30_000);
+    const resumesAtMs = world.scheduler.nowMs + random.exponential(30_000);
+    // It may be suspended already.
+    const untilMs = Math.max(actor.pausedUntilMs, Math.min(resumesAtMs, world.scenario.activeMs));
     world.history.add(actor, () => `is suspended until ${(untilMs / 1_000).toFixed(3)}`);
-    actor.pausedUntilMs = Math.min(untilMs, world.scenario.activeMs);
+    actor.pausedUntilMs = untilMs;
   });
   repeat(world, 'restarts', 60_000, () => {
     const instance = random.pick(world.instances);

@@ -298,6 +298,8 @@ class Session implements DatabaseConnection {
   readonly #pool: ConnectionPool;
   readonly #generation: number;
   readonly actor: Actor;
+  /** When the current statement times out. */
+  #timesOutAtMs = 0;
   #snapshot: SqliteConnection | null = null;
   #isInTransaction = false;
   #isCommitting = false;
@@ -312,6 +314,7 @@ class Session implements DatabaseConnection {
   }
 
   async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
+    this.#startTimeout();
     const { rows, changes } = await this.#execute(sql, parameters);
     return { rows: rows as Row[], numAffectedRows: BigInt(changes) };
   }
@@ -322,6 +325,7 @@ class Session implements DatabaseConnection {
   }
 
   async begin({ accessMode }: TransactionSettings): Promise<void> {
+    this.#startTimeout();
     if (accessMode === 'read only') {
       await this.#waitForAnswer();
       this.#snapshot = this.#database.openSnapshot();
@@ -337,6 +341,7 @@ class Session implements DatabaseConnection {
       this.#snapshot.run('commit', []);
       return;
     }
+    this.#startTimeout();
     this.#isCommitting = true;
     await this.#finishCommit(() => this.#database.runStatement('commit', [], true));
   }
@@ -443,15 +448,20 @@ class Session implements DatabaseConnection {
     const delayMs = isSlow
       ? random.exponential(random.pick([300, 1_000, 5_000]))
       : random.between(0.05, 0.5);
-    await scheduler.sleep(Math.min(delayMs, STATEMENT_TIMEOUT_MS));
+    const timeoutMs = this.#timesOutAtMs - scheduler.nowMs;
+    await scheduler.sleep(Math.min(delayMs, timeoutMs));
     const { condition, generation } = this.#database;
     if (condition === 'gone' || this.#generation !== generation) {
       this.#pool.handleFailure();
       this.#fail('the server has ended the connection');
     }
-    if (this.#isBroken || delayMs >= STATEMENT_TIMEOUT_MS) {
+    if (this.#isBroken || delayMs >= timeoutMs) {
       this.#fail('canceling statement due to statement timeout');
     }
+  }
+
+  #startTimeout(): void {
+    this.#timesOutAtMs = this.#context.scheduler.nowMs + STATEMENT_TIMEOUT_MS;
   }
 
   /** Breaks this connection. Also the rollback that follows finds it broken, and nothing else can be done with it. */
