@@ -1,8 +1,14 @@
+import { execFile, spawn } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { RequestListener, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
@@ -79,25 +85,29 @@ describe('a client for untrusted hosts with the settings of production', () => {
     new WebSocketServer({ server: chainServer });
     const { port, close } = await listenOnLoopback(chainServer);
     onTestFinished(close);
-    const host = `mint.test:${port}`;
-    const policy = { allowPrivateNetworks: false };
-    const client = new HttpClient(policy, FETCH_LIMITS, () => undefined);
-    onTestFinished(() => client.close());
-    const response = await client.request({
-      url: `https://${host}/`,
-      jsonBody: null,
-      maxBodyBytes: FETCH_LIMITS.maxBodyBytes,
-      timeoutMs: FETCH_LIMITS.totalTimeoutMs,
-    });
-    const socket = createGuardedWebSocketConnector(policy)(`wss://${host}/`, () => true);
-    const closed = once(socket, 'close');
-    const [closeReason] = await Promise.race([once(socket, 'open'), closed]);
-    socket.terminate();
-    await closed;
-    expect([
-      response.outcome === 'unreachable' ? response.reason : response.outcome,
-      closeReason?.reason ?? 'open',
-    ]).toEqual(expected);
+    expect(await connectToUnnamedHost(port)).toEqual(expected);
+  });
+
+  it.each([
+    ['accepts 200 session tickets', '200', ['responded', 'handshake rejected']],
+    ['rejects 2,000 session tickets', '2000', ['response too large', 'response too large']],
+  ])('%s from a host that the operator did not name', async (_case, count, expected) => {
+    const port = await startOpenSslServer(`${TEST_PRIVATE_KEY}\n${TEST_CERTIFICATE}`, [
+      ...['-tls1_3', '-num_tickets', count],
+    ]);
+    expect(await connectToUnnamedHost(port)).toEqual(expected);
+  });
+
+  // With parameters of 10,000 bits, a handshake would take a second of CPU. The first case shows that the host works.
+  it.each([
+    ['reaches', 'ECDHE-RSA-AES128-GCM-SHA256', 'bad certificate'],
+    ['does not compute', 'DHE-RSA-AES128-GCM-SHA256', 'connection failed'],
+  ])('%s the key exchange of a host that chooses %s', async (_case, cipher, reason) => {
+    const { stdout: identity } = await promisify(execFile)('openssl', [
+      ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=a', '-keyout', '-'],
+    ]);
+    const port = await startOpenSslServer(identity, ['-tls1_2', '-cipher', cipher]);
+    expect(await connectToUnnamedHost(port)).toEqual([reason, reason]);
   });
 
   it('limits the concurrent requests to all ports of a host, except to an operator origin', async () => {
@@ -132,6 +142,47 @@ describe('a client for untrusted hosts with the settings of production', () => {
     expect(await Promise.all(results)).toMatchObject(ports.map(() => ({ text: 'late' })));
   });
 });
+
+/** Returns the outcomes of a request and of a WebSocket. */
+async function connectToUnnamedHost(port: number): Promise<string[]> {
+  const host = `mint.test:${port}`;
+  const policy = { allowPrivateNetworks: false };
+  const client = new HttpClient(policy, FETCH_LIMITS, () => undefined);
+  onTestFinished(() => client.close());
+  const response = await client.request({
+    url: `https://${host}/`,
+    jsonBody: null,
+    maxBodyBytes: FETCH_LIMITS.maxBodyBytes,
+    timeoutMs: FETCH_LIMITS.totalTimeoutMs,
+  });
+  const socket = createGuardedWebSocketConnector(policy)(`wss://${host}/`, () => true);
+  const closed = once(socket, 'close');
+  const [closeReason] = await Promise.race([once(socket, 'open'), closed]);
+  socket.terminate();
+  await closed;
+  return [
+    response.outcome === 'unreachable' ? response.reason : response.outcome,
+    closeReason?.reason ?? 'open',
+  ];
+}
+
+/** Node's servers cannot choose these options. */
+async function startOpenSslServer(identityPem: string, options: string[]): Promise<number> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-tls-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = path.join(folder, 'identity.pem');
+  await writeFile(file, identityPem);
+  const args = ['s_server', '-www', '-accept', '127.0.0.1:0', '-cert', file, '-key', file];
+  const child = spawn('openssl', [...args, ...options]);
+  onTestFinished(() => void child.kill());
+  for await (const line of createInterface(child.stdout)) {
+    const [, port] = /^ACCEPT .*:(\d+)$/.exec(line) ?? [];
+    if (port !== undefined) {
+      return Number(port);
+    }
+  }
+  throw new Error('openssl s_server ended');
+}
 
 async function startHttpsServer(listener: RequestListener): Promise<number> {
   const tlsOptions = { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE };
