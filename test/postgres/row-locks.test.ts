@@ -4,6 +4,7 @@ import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import type { SourcedObservation } from '../../src/quotes/decide-observation.ts';
+import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
 import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
@@ -53,6 +54,37 @@ it('records payments of other recipients while the row of one recipient is locke
   await delayedPayments;
   expect(await readSequenceNumbers(LOCKED_RECIPIENT)).toEqual([1, 2, 3, 4]);
   expect(await readSequenceNumbers(OTHER_RECIPIENT)).toEqual([1, 2, 3, 4, 5]);
+});
+
+it('lists a payment with an earlier one of the same second, although it commits while the list is read', async () => {
+  const clock = () => 1_800_000_000_000;
+  const [first, second] = [1, 2].map(() => buildUnpaidQuote(OTHER_RECIPIENT)) as [
+    NewQuote,
+    NewQuote,
+  ];
+  await insertQuotes(db, [first, second]);
+  await createObservationRecorder(db, { clock }).record(first.mintUrl, [observe(first, 'PAID')]);
+  const hasWritten = Promise.withResolvers<void>();
+  const canCommit = Promise.withResolvers<void>();
+  const signReceipts = async () => {
+    hasWritten.resolve();
+    await canCommit.promise;
+    return { signed: [], refused: [] };
+  };
+  const zaps = { signReceipts, onReceiptsCreated: () => undefined };
+  const recorder = createObservationRecorder(db, { clock, zaps });
+  const recording = recorder.record(second.mintUrl, [observe(second, 'PAID')]);
+  await hasWritten.promise;
+  const page = { sinceSeconds: null, limit: 50, offset: 0 };
+  const reading = listPaidQuotes(db, OTHER_RECIPIENT, page, clock());
+  await waitForBlockedStatement(database);
+  canCommit.resolve();
+  await recording;
+  // A wallet that got only the first would ignore the second later.
+  expect((await reading).quotes.map(({ quoteId }) => quoteId)).toEqual([
+    second.quoteId,
+    first.quoteId,
+  ]);
 });
 
 it('inserts the quotes of a batch in a fixed order, so that two processes cannot deadlock', async () => {
