@@ -37,7 +37,7 @@ it(
     const wallet = new RecipientClient(service.publicOrigin);
     const socket = await wallet.openSocket();
     const invoicePath = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-    const { pr } = (await requestJson(service.url, invoicePath)).body;
+    const { pr, verify } = (await requestJson(service.url, invoicePath)).body;
     const requestReadiness = () => requestJson(service.url, '/health/ready');
     expect((await requestReadiness()).body.status).toBe('ready');
 
@@ -54,7 +54,18 @@ it(
         body: { checks: { database: 'failing', listen: 'failing' } },
       }),
     );
-    expect((await requestJson(service.url, invoicePath)).status).toBe(503);
+    const error = { error: true, code: 'database_unavailable' };
+    for (const [path, status, body] of [
+      [invoicePath, 503, { status: 'ERROR' }],
+      [new URL(verify).pathname, 503, { status: 'ERROR' }],
+      // NIP-05 clients expect status 200.
+      ['/.well-known/nostr.json?name=alice', 200, error],
+    ] as const) {
+      expect(await requestJson(service.url, path)).toMatchObject({ status, body });
+    }
+    expect((await requestJson(service.url, '/health/live')).status).toBe(200);
+    // Quote sockets need no database, so wallets can stay connected.
+    await (await wallet.openSocket()).close();
     const page = await fetch(`${service.url}/nobody`, { headers: { accept: 'text/html' } });
     expect(page.status).toBe(503);
     expect(await page.text()).toContain('Not available right now');

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { Readiness } from '../../../src/database/readiness.ts';
 import { DatabaseUnavailableError } from '../../../src/errors.ts';
 
-// test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and failing
+// test/acceptance/monitoring.test.ts and test/postgres/failover.test.ts cover starts, stops and failing
 // databases.
 
 it('stays ready while all connections are busy', async () => {
