@@ -47,9 +47,10 @@ it.each([
 });
 
 it('normaliseRelayUrl leaves a normalised URL unchanged', () => {
+  const part = fc.constantFrom('a', 'B', 'ü', '%41', '%2d', '.', '..', '/', '//', '?', '=', '#');
   fc.assert(
-    fc.property(fc.webUrl({ withQueryParameters: true, withFragments: true }), (url) => {
-      const normalised = normaliseRelayUrl(url.replace(/^https?/, 'wss'), PUBLIC_ONLY);
+    fc.property(fc.array(part), (parts) => {
+      const normalised = normaliseRelayUrl(`wss://Relay.example./${parts.join('')}`, PUBLIC_ONLY);
       expect(normalised === null ? null : normaliseRelayUrl(normalised, PUBLIC_ONLY)).toBe(
         normalised,
       );
