@@ -1,12 +1,10 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMint } from '../../demo/test-mint.ts';
 import {
   type RecipientClient,
   requestJson,
   TestQuoteSocket,
 } from '../helpers/recipients/recipient-client.ts';
 import {
-  assignNewTestMint,
   startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
@@ -111,27 +109,6 @@ describe('a client message', () => {
   });
 });
 
-describe('an update', () => {
-  it('is sent once to each socket of the recipient and to no other socket', async () => {
-    const wallet = environment.newWallet();
-    const mint = await assignNewTestMint(wallet);
-    const sockets = [await signIn(wallet), await signIn(wallet)];
-    const otherSockets = [await signIn(environment.newWallet()), openSocket(environment.origin)];
-    await otherSockets[1]?.nextMessage();
-
-    const update = {
-      type: 'update',
-      payload: { quoteId: await requestAndPayInvoice(wallet, mint) },
-    };
-    for (const socket of sockets) {
-      expect(await socket.nextMessage()).toEqual(update);
-    }
-    for (const socket of [...sockets, ...otherSockets]) {
-      expect(await socket.drainMessages()).toEqual([]);
-    }
-  });
-});
-
 it('sends an error before a shutdown closes the sockets, so that wallets reconnect', async () => {
   const service = await startAdditionalService(environment, {});
   const authenticated = await signIn(environment.newWallet(), service.publicOrigin);
@@ -165,10 +142,4 @@ async function signIn(wallet: RecipientClient, origin = environment.origin) {
   const socket = await wallet.withOrigin(origin).openSocket();
   onTestFinished(() => socket.connection.terminate());
   return socket;
-}
-
-async function requestAndPayInvoice(wallet: RecipientClient, mint: TestMint) {
-  const { pr } = await environment.requestInvoice(wallet, 21);
-  mint.pay(pr);
-  return [...mint.quotes.values()].find((quote) => quote.request === pr)?.id;
 }

@@ -6,7 +6,6 @@ import { type RecipientClient, requestJson } from '../helpers/recipients/recipie
 import {
   assignNewTestMint,
   setLockQuotes,
-  startAdditionalService,
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
@@ -67,16 +66,6 @@ describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses 
       statusCode: 400,
       message: 'Could not get mint info. Is this a valid mint url?',
     });
-  });
-
-  it('gets an error message before the server closes its socket, because it reconnects only after an error message', async () => {
-    const service = await startAdditionalService(environment, {});
-    const { failed, ready } = subscribeWithSdk(
-      createSdkClient(environment.newWallet(), service.publicOrigin),
-    );
-    await ready;
-    await service.stop();
-    expect(await failed).toBe('The server is restarting. Please reconnect.');
   });
 });
 

@@ -17,9 +17,6 @@ import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 /** Starting a process takes a second, and much longer on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
 
-/** Makes a commit slow enough to kill the process during it. */
-const SLOW_SYNC_MS = 100;
-
 /** Does not fit in one page. */
 const LONG_TEXT = 'x'.repeat(20_000);
 
@@ -39,21 +36,6 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
         /^The data directory \S+ is in use by another nutpost process[^\n]+DATA_DIR\.\n$/,
       ),
     });
-  });
-
-  it('is usable although the first starts of the service are killed', async () => {
-    const disk = new FaultyDisk({ syncDurationMs: SLOW_SYNC_MS });
-    for (const writesBeforeKill of [1, 3, 5, 7]) {
-      const killedProcess = new NutpostProcess('serve', disk.env);
-      for (let writes = 1; writes <= writesBeforeKill; writes += 1) {
-        await waitForWrite(disk);
-      }
-      await killedProcess.kill();
-    }
-    const service = new NutpostProcess('serve', { DATA_DIR: disk.dataDir });
-    const url = await service.waitForUrl();
-    expect((await requestJson(url, '/api/v2/info')).status).toBe(200);
-    expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
   });
 
   it('can be read while a commit waits for the disk', async () => {
@@ -177,14 +159,6 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
     expect(database.isWritable()).toBe(true);
   });
 });
-
-async function waitForWrite(disk: FaultyDisk): Promise<void> {
-  const positionBefore = disk.operationLogPosition();
-  await vi.waitFor(() => expect(disk.operationLogPosition()).toBeGreaterThan(positionBefore), {
-    timeout: START_TIMEOUT_MS,
-    interval: 5,
-  });
-}
 
 async function open(dataDir: string): Promise<Database> {
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
