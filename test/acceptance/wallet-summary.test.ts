@@ -7,7 +7,7 @@ const PATH = '/api/v2/wallet/summary';
 const environment = useTestEnvironment();
 
 describe('GET /api/v2/wallet/summary', () => {
-  it('adds up all payments, and those that were not minted', async () => {
+  it('adds up all payments, and those that were not minted, before they are listed', async () => {
     const wallet = environment.newWallet();
     await insertPaidQuotes(environment.database, wallet.pubkey, [
       { paidAtMs: 1_000, amountSat: 1, state: 'ISSUED' },
@@ -15,6 +15,12 @@ describe('GET /api/v2/wallet/summary', () => {
       { paidAtMs: 3_000, amountSat: 300, state: 'INFLIGHT' },
       { paidAtMs: 4_000, amountSat: 4_000, state: 'ISSUED' },
     ]);
+    // The last payment waits for its second.
+    await environment.database.db
+      .updateTable('users')
+      .set({ listed_until: 4_000 })
+      .where('pubkey', '=', wallet.pubkey)
+      .execute();
     await environment.requestInvoice(wallet, 50_000);
     const { status, body } = await wallet.get(PATH);
     const waiting = { payments: 2, amount: 320 };
