@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sendRawBytes } from '../../helpers/network/raw-http-requests.ts';
+import { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import { RecipientClient, TestQuoteSocket } from '../../helpers/recipients/recipient-client.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
 import { DISABLED_LIMITS_ENV } from '../../helpers/service/disabled-limits.ts';
@@ -28,6 +29,11 @@ const EVENT_BYTES = 450;
 
 const LIST_PATH = '/api/v2/wallet/quotes';
 const MINT_PATH = '/api/v2/user/mint';
+const USERNAME_PATH = '/api/v2/user/username';
+
+const PRICE_SAT = 256;
+const MAX_SENT_PROOFS = 64;
+const GENERATOR = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
 
 const HTML = { accept: 'text/html' };
 
@@ -42,6 +48,7 @@ beforeAll(async () => {
     LIMIT_SOCKET_MESSAGES: '10',
     TRUST_PROXY: '127.0.0.1',
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+    USERNAME_PRICE_SAT: String(PRICE_SAT),
   });
   wallet = new RecipientClient(service.origin);
   await service.runPaymentFlow();
@@ -178,6 +185,42 @@ describe('the event loop is not blocked', () => {
     }
   });
 
+  // Most are just below the maximum length.
+  it.each([
+    ['4,000 empty entries', cashuA(`{"token":[${Array(4_000).fill('{}')}]}`)],
+    ['4,000 empty proofs', createToken(Array(4_000).fill('{}'))],
+    [
+      '64 proofs of another mint',
+      createToken(Array.from({ length: 64 }, (_, i) => proofOf(`${i}`))),
+    ],
+    ['a secret of 11,000 characters', createToken([proofOf('['.repeat(11_000))])],
+    ['nested JSON', cashuA('['.repeat(6_000) + ']'.repeat(6_000))],
+    ['nested CBOR', cashuB('81'.repeat(12_000))],
+    ['11,000 empty texts', cashuB(`992af8${'60'.repeat(11_000)}`)],
+    ['a CBOR array of 2^32 items', cashuB('9affffffff')],
+    [
+      'a keyset id of 5,000 bytes for 900 proofs',
+      cashuB(`a1617481a26169591388${'00'.repeat(5_000)}6170990384${'a2616340616101'.repeat(900)}`),
+    ],
+    ['four times the maximum length', `cashuB${'A'.repeat(62_000)}`],
+  ])('by a token with %s', async (_name, token) => {
+    await expectShortServiceDelay(() => requestUsername('wanted', token, 402));
+  });
+
+  it('by the payment for a username with as many proofs as can be sent', async () => {
+    let purchases = 0;
+    let token = '';
+    const buyUsername = () => requestUsername(`bought${purchases}`, token, 201);
+    await expectShortDelay(
+      () => service.measureEventLoopDelayMs(buyUsername),
+      service.pid,
+      async () => {
+        token = await mintTokenOfManyProofs();
+        purchases += 1;
+      },
+    );
+  });
+
   it.each([
     ['many headers', 'a: b\r\n'.repeat(9_000)],
     ['many equal headers', 'Accept: a\r\n'.repeat(5_000)],
@@ -237,12 +280,25 @@ describe('the event loop is not blocked', () => {
   });
 });
 
+interface RequestOptions {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
 async function expectShortRequest(
   path: string,
   expectedStatuses: readonly number[],
-  options: { method?: string; headers?: Record<string, string>; body?: string } = {},
+  options: RequestOptions = {},
 ): Promise<void> {
-  const { method = 'GET', headers = {}, body = '' } = options;
+  await expectShortServiceDelay(() => sendRequest(path, expectedStatuses, options));
+}
+
+async function sendRequest(
+  path: string,
+  expectedStatuses: readonly number[],
+  { method = 'GET', headers = {}, body = '' }: RequestOptions,
+): Promise<void> {
   const lines = Object.entries({
     host: new URL(service.origin).host,
     connection: 'close',
@@ -250,9 +306,16 @@ async function expectShortRequest(
     ...headers,
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   const request = `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
-  await expectShortServiceDelay(async () => {
-    const response = await sendRawBytes(service.origin, request);
-    expect(expectedStatuses, response).toContain(Number(response.split(' ', 2)[1]));
+  const response = await sendRawBytes(service.origin, request);
+  expect(expectedStatuses, response).toContain(Number(response.split(' ', 2)[1]));
+}
+
+async function requestUsername(username: string, token: string, status: number): Promise<void> {
+  const authorization = wallet.signRequest(USERNAME_PATH, 'POST');
+  await sendRequest(USERNAME_PATH, [status], {
+    method: 'POST',
+    headers: { authorization, 'x-cashu': token },
+    body: JSON.stringify({ username }),
   });
 }
 
@@ -277,6 +340,32 @@ function createEvent(kind: number, createdAtSeconds: number, tagsJson: string): 
 
 function createChallengeResponse(encodedEvent: string): string {
   return JSON.stringify({ type: 'challenge-response', payload: `Nostr ${encodedEvent}` });
+}
+
+function createToken(proofs: readonly string[]): string {
+  return cashuA(`{"token":[{"mint":"https://a.example","proofs":[${proofs}]}]}`);
+}
+
+function proofOf(secret: string): string {
+  return JSON.stringify({ id: '00'.repeat(8), amount: 1, secret, C: GENERATOR });
+}
+
+function cashuA(json: string): string {
+  return `cashuA${encodeBase64Url(json)}`;
+}
+
+function cashuB(cbor: string): string {
+  return `cashuB${Buffer.from(cbor, 'hex').toString('base64url')}`;
+}
+
+async function mintTokenOfManyProofs(): Promise<string> {
+  const payer = await EcashPayer.open(service.mint);
+  const { quote, request } = await payer.wallet.createMintQuoteBolt11(PRICE_SAT);
+  service.mint.pay(request);
+  const amounts = Array<number>(MAX_SENT_PROOFS).fill(PRICE_SAT / MAX_SENT_PROOFS);
+  const minted = await payer.wallet.ops.mintBolt11(PRICE_SAT, quote).asRandom(amounts).run();
+  // With `dleq`, the token would be too long.
+  return payer.encodeToken(minted.map(({ dleq: _, ...proof }) => proof));
 }
 
 function encodeBase64Url(text: string): string {

@@ -17,11 +17,13 @@ const PAUSE_MS = 50;
 export async function expectShortDelay(
   measureDelayMs: () => Promise<number>,
   pid: number = process.pid,
+  prepareAttempt: () => Promise<void> = async () => undefined,
 ): Promise<void> {
   let delayMs = Number.POSITIVE_INFINITY;
   let delayWithoutWaitingMs = Number.POSITIVE_INFINITY;
   for (let attempt = 1; attempt <= MAX_ATTEMPTS && delayMs >= MAX_EVENT_LOOP_DELAY_MS; attempt++) {
     await delay(attempt === 1 ? 0 : PAUSE_MS);
+    await prepareAttempt();
     const waitedBeforeMs = await readWaitingMs(pid);
     delayMs = await measureDelayMs();
     const waitedMs = (await readWaitingMs(pid)) - waitedBeforeMs;

@@ -144,7 +144,7 @@ describe('hostile input', () => {
     );
   });
 
-  // test/load/username-tokens.test.ts measures what large tokens cost.
+  // test/load/event-loop/client-inputs.test.ts measures what large tokens cost.
   it.each<[string, string]>([
     ['padding', `cashuB${'A='.repeat(5_000)}`],
     ['unclosed JSON', rawToken('A', '['.repeat(10_000))],
