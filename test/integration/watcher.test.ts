@@ -3,13 +3,12 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Db } from '../../src/database/transaction.ts';
-import { listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 import type { RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
-import { setLockQuotes, setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 const BATCH_CHECK_ROUTE = 'POST /v1/mint/quote/bolt11/check';
@@ -19,8 +18,6 @@ const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
 const PAID_QUOTE_POLL_INTERVAL_MS = 20_000;
 const RESCAN_INTERVAL_MS = 15_000;
-
-const HOUR_MS = 3_600_000;
 
 /** Short real intervals, so that only the test clock determines when the watcher polls. */
 const FAST_INTERVALS = { scanIntervalMs: 5, pollIntervalMs: 0 };
@@ -33,42 +30,6 @@ let db: Db;
 
 beforeAll(() => {
   db = environment.database.db;
-});
-
-describe('a payment', () => {
-  it.each([
-    ['batch checks', 'advertised'],
-    ['batch checks that the mint does not advertise', 'unadvertised'],
-    ['single checks, because the only batch check fails', 'absent'],
-  ] as const)('is found without a WebSocket by %s', async (_name, batchCheck) => {
-    const switches = { hasWebSocket: false, batchCheck, omitsExpiryAndPubkeyAfterCreation: true };
-    const { mint, wallet, updates } = await createRecipient(switches);
-    await setLockQuotes(wallet, true);
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    await waitForPolls(mint, 1);
-    mint.pay(pr);
-    const quoteId = await nextUpdate(updates, { stepMs: NEW_QUOTE_POLL_INTERVAL_MS });
-    // The expiry and the lock are those of the mint's first response.
-    const [quote] = await wallet.listPaidQuotes();
-    expect(quote).toMatchObject({ quoteId, state: 'PAID', locked: true });
-    expect(Number(quote?.['expiresAt']) - Number(quote?.['createdAt'])).toBe(3_600);
-    expect(await findSourceOfLastChange(quoteId)).toBe('poll');
-    expect(countPolls(mint).reads > 0).toBe(batchCheck === 'absent');
-    expect(mint.requestCounts['GET /v1/ws']).toBe(0);
-  });
-
-  it('is found after its invoice has expired', async () => {
-    const { mint, wallet, updates } = await createRecipient({
-      hasWebSocket: false,
-      expirySeconds: 60,
-    });
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    clock.advance(HOUR_MS);
-    await waitForPolls(mint, 1);
-    mint.pay(pr);
-    await nextUpdate(updates, { stepMs: 2 * HOUR_MS });
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID' }]);
-  });
 });
 
 it('writes nothing to the database after a poll without state changes', async () => {
@@ -192,14 +153,4 @@ async function advanceClockUntil(
     clock.advance(stepMs);
     await assertion();
   });
-}
-
-async function findSourceOfLastChange(quoteId: string): Promise<string | undefined> {
-  const { id } = await environment.database.db
-    .selectFrom('quotes')
-    .select('id')
-    .where('quote_id', '=', quoteId)
-    .executeTakeFirstOrThrow();
-  const changes = (await listQuoteEvents(db, id)).filter((event) => event.kind === 'state');
-  return changes.at(-1)?.source;
 }
