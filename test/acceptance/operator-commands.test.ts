@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { openExistingDatabase } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { findUserByPubkey, saveUserSettings } from '../../src/recipients/user-store.ts';
@@ -12,7 +13,7 @@ import {
   insertPaidQuotes,
 } from '../helpers/recipients/quote-fixtures.ts';
 import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
@@ -271,8 +272,10 @@ it('applies blocks and name releases to a service in another process within seco
   onTestFinished(() => prepared.remove());
   const env = { ...prepared.env, DEFAULT_MINT_URL: environment.mint.url };
   const origin = await new NutpostProcess('serve', env).waitForUrl();
+  const database = await openExistingDatabase(prepared.location, () => undefined);
+  onTestFinished(() => database.close());
   const runCommand = async (...argv: string[]) => {
-    expect(await runNutpostCommand(argv, prepared.env)).toMatchObject({ code: 0, stderr: '' });
+    expect(await runOperatorCommand(database, argv)).toMatchObject({ exitCode: 0, stderr: '' });
   };
   const discoverAt = async (address: string) =>
     (await requestJson(origin, `/.well-known/lnurlp/${address}`)).body;

@@ -13,8 +13,8 @@ import { TestClock } from '../helpers/test-clock.ts';
  */
 
 const SECOND_MS = 1_000;
-const ORDERS_PER_MINUTE = 60;
-const ORDER_COUNT = 2 * ORDERS_PER_MINUTE;
+/** Longer than the minute of a rate limit. */
+const ORDER_COUNT = 80;
 const VERIFY_INTERVAL_SECONDS = 3;
 
 const ABANDONED_ORDERS = 10;

@@ -10,7 +10,6 @@ import {
 } from '../../src/nostr/events.ts';
 import { type RelayContext, RelayPool } from '../../src/zaps/relay-pool.ts';
 import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake-relay.ts';
-import { TestClock } from '../helpers/test-clock.ts';
 
 /** A timeout that elapses during the test. */
 const SHORT_TIMEOUT_MS = 100;
@@ -74,34 +73,6 @@ describe('RelayPool.publish', () => {
 });
 
 describe('RelayPool with a relay that requires AUTH', () => {
-  it.each([
-    ['when the client connects', 'at_connect'],
-    ['after the first message', 'at_first_message'],
-  ] as const)(
-    'authenticates once and publishes every event if the relay requires AUTH %s',
-    async (_case, auth) => {
-      const clock = new TestClock(1_700_000_000_000);
-      const relay = await startFakeRelay({ auth, now: clock.now });
-      const pool = createPool({ clock: clock.now });
-      const events = Array.from({ length: 32 }, (_, index) => signEvent({ content: `${index}` }));
-      const results = await Promise.all(events.map((event) => publishEvent(pool, relay, event)));
-      expect(results).toEqual(events.map(() => ACCEPTED));
-      expect(relay.events.size).toBe(32);
-      expect(relay.authEvents).toMatchObject([
-        {
-          kind: 22242,
-          pubkey: signer.pubkey,
-          created_at: 1_700_000_000,
-          tags: [
-            ['relay', relay.url],
-            ['challenge', expect.stringMatching(/^[0-9a-f]{32}$/)],
-          ],
-        },
-      ]);
-      expect(relay.connections.opened).toBe(1);
-    },
-  );
-
   it('returns auth_required without a signing key', async () => {
     const relay = await startFakeRelay({ auth: 'at_connect' });
     const result = await publishEvent(createPool({ signer: null }), relay, signEvent());

@@ -41,6 +41,8 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
   it('can be read while a commit waits for the disk', async () => {
     const mint = await startTestMint();
     const disk = new FaultyDisk({ syncDurationMs: 400 });
+    // The migrations would take seconds with such a disk.
+    await (await open(disk.dataDir)).close();
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
     const url = await service.waitForUrl();
     const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
