@@ -168,17 +168,6 @@ describe('a blocked recipient', () => {
     expect(environment.mint.quotes.size).toBe(quoteCountBefore);
   });
 
-  it('still receives payments of earlier invoices', async () => {
-    const socket = await wallet.openSocket();
-    const { pr, verify } = await environment.requestInvoice(wallet, 21);
-    await runNutpost('user', 'block', wallet.npub);
-    environment.mint.pay(pr);
-    expect(await socket.nextMessage()).toMatchObject({ type: 'update' });
-    await socket.close();
-    expect(await wallet.listPaidQuotes()).toMatchObject([{ state: 'PAID', request: pr }]);
-    expect((await requestJson('', verify)).body).toMatchObject({ status: 'OK', settled: true });
-  });
-
   it('can sign in and change settings, and keeps the name', async () => {
     await runNutpost('user', 'block', wallet.npub);
     expect((await wallet.get('/api/v2/auth/nip98')).status).toBe(200);

@@ -17,13 +17,6 @@ const LIST_PATH = '/api/v2/wallet/quotes';
 const environment = useTestEnvironment();
 
 describe('npubcash-sdk, which reads pages of 50 quotes and parses all responses as JSON', () => {
-  it('reads each payment once across several pages', async () => {
-    const wallet = environment.newWallet();
-    const ids = await insertPaidQuotes(environment.database, wallet.pubkey, 120);
-    const quotes = await createSdkClient(wallet).getAllQuotes();
-    expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.reverse());
-  });
-
   it.each([
     ['its base URL', ''],
     ['a base URL with a trailing slash, which it doubles', '/'],

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import {
   type Bound,
@@ -8,16 +7,6 @@ import {
   type ResultRow,
 } from '../../bench/harness/figure.ts';
 import { exitCodeOf, renderReport } from '../../bench/harness/report.ts';
-
-it('bench/run.ts rejects an unknown figure and lists the available ones', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['bench/run.ts', 'nothing-of-ours'], {
-    encoding: 'utf8',
-  });
-
-  expect(status).toBe(1);
-  expect(stderr).toContain('Unknown figure: nothing-of-ours');
-  expect(stderr).toContain('Figures: start, idle-memory, discovery,');
-});
 
 it.each<[string, Bound, Measurement[]]>([
   ['MISSED', { minRatio: 0.6 }, [{ service: 59, floor: 100 }]],

@@ -1,7 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMint } from '../../demo/test-mint.ts';
 import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
@@ -44,30 +43,6 @@ describe.each(['nutshell', 'cdk'] as const)('MintClient with a mint like %s', (s
       ...unavailable('unexpected status'),
       status: 500,
     });
-  });
-
-  it('checks each quote once in a batch even if its id is repeated', async () => {
-    const mint = await startTestMint({ style });
-    const [first, second] = [await createQuote(mint, 1), await createQuote(mint, 2)];
-    mint.pay(second.request);
-    const ids = [second.quoteId, first.quoteId, second.quoteId];
-    expect(await client.checkQuotes(mint.url, ids)).toMatchObject({
-      outcome: 'found',
-      observations: [
-        { quoteId: second.quoteId, state: 'PAID' },
-        { quoteId: first.quoteId, state: 'UNPAID' },
-      ],
-    });
-  });
-
-  it.each([
-    ['the mint does not know an id', 'advertised', { outcome: 'rejected', status: 400 }],
-    ['the mint has no batch route', 'absent', { outcome: 'unsupported' }],
-  ] as const)('returns no states from a batch if %s', async (_case, batchCheck, expected) => {
-    const mint = await startTestMint({ style, batchCheck });
-    const { quoteId } = await createQuote(mint, 1);
-    const result = await client.checkQuotes(mint.url, [quoteId, UNKNOWN_QUOTE_ID]);
-    expect(result).toMatchObject(expected);
   });
 });
 
@@ -273,14 +248,6 @@ async function sendAllRequests(mintUrl: string, quoteId = 'a'): Promise<object[]
     await client.checkQuotes(mintUrl, [quoteId, 'b']),
     await client.readInfo(mintUrl),
   ];
-}
-
-async function createQuote(mint: TestMint, amountSat: number) {
-  const result = await client.createQuote(mint.url, { amountSat });
-  if (result.outcome !== 'created') {
-    throw new Error(`no quote: ${JSON.stringify(result)}`);
-  }
-  return result.quote;
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
