@@ -132,6 +132,9 @@ function nextRelayQuery(afterRelay: RawBuilder<unknown>) {
 
 /** Finds those relays that have due deliveries and no backoff: fewest failures first, then the least recently used. */
 export async function findDueRelays(db: Db, nowMs: number, urls: readonly string[]) {
+  if (urls.length === 0) {
+    return [];
+  }
   const candidates = urls.map((url) => ({ url }));
   const { rows } = await sql<DueRelay>`
     select candidate.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"

@@ -152,14 +152,19 @@ export async function checkLeaks(world: World): Promise<void> {
       world.referee.report('nothing leaks', `${least} ${name} after all clients have gone`);
     }
   }
-  for (const instance of instances) {
-    if (!instance.isServing) {
-      world.referee.report('processes come up again', `${instance.name} does not serve`);
-      continue;
-    }
-    const { actor } = instance;
+  const serving = instances.filter((instance) => instance.isServing);
+  for (const { name } of instances.filter((instance) => !instance.isServing)) {
+    world.referee.report('processes come up again', `${name} does not serve`);
+  }
+  for (const instance of serving) {
     checkReadiness(world, instance);
-    await stopAndCheck(world, instance);
+  }
+  await scheduler.runUntil(scheduler.nowMs + 1_000);
+  for (const instance of serving) {
+    void instance.stop({ endsProcess: false });
+  }
+  await scheduler.runUntil(scheduler.nowMs + MAX_STOP_MS + 5_000);
+  for (const { actor } of serving) {
     const left = scheduler.listPending().filter((event) => event.actor === actor);
     const sockets = [...world.network.openSockets].filter(
       ({ serviceActor }) => serviceActor === actor,
@@ -186,12 +191,6 @@ function checkReadiness({ scheduler, referee }: World, { actor, app }: ServiceIn
 
 /** How long a stop takes at most: all its deadlines (ADR 21) without STOP_DELAY_SECONDS. */
 export const MAX_STOP_MS = 10_000;
-
-async function stopAndCheck({ scheduler }: World, instance: ServiceInstance): Promise<void> {
-  await scheduler.runUntil(scheduler.nowMs + 1_000);
-  void instance.stop({ endsProcess: false });
-  await scheduler.runUntil(scheduler.nowMs + MAX_STOP_MS + 60_000);
-}
 
 /** Longer than a ping of a quote socket, and its answer, can take. */
 const QUIET_MS = 90_000;

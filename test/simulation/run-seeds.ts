@@ -45,9 +45,10 @@ if (typeof planted === 'string') {
 
 const { World } = await import('./world.ts');
 const { StoppedError } = await import('./scheduler.ts');
+const { renameWords } = await import('./history.ts');
 const { createTemplate } = await import('./template.ts');
 const { loadEventVerifier } = await import('../../src/nostr/events.ts');
-const { renameIds, renderEnd, renderTimeline } = await import('./timeline.ts');
+const { nameIds, renderEnd, renderTimeline } = await import('./timeline.ts');
 
 await loadEventVerifier();
 const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-simulation-'));
@@ -92,10 +93,11 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
     lines = renderTimeline(world, run.history === 'all' ? null : run.history.concerning);
   }
   world.close();
+  const names = violation === undefined ? new Map<string, string>() : nameIds(world);
   return {
     violations: referee.violations.map((broken) => ({
       ...broken,
-      text: renameIds(world, broken.text),
+      text: renameWords(broken.text, names),
     })),
     payments: truth.paymentsByQuoteId.size,
     simulatedMs: scheduler.nowMs,

@@ -24,7 +24,7 @@ export interface Scenario {
 export function chooseScenario(random: Random): Scenario {
   // Longer than invoices are valid. Rare, because even an idle service takes some seconds for it.
   const isLong = random.chance(0.01);
-  const activeMs = isLong ? 4_000_000 : random.pick([20_000, 60_000, 60_000, 120_000, 300_000]);
+  const activeMs = isLong ? 4_000_000 : random.pick([10_000, 20_000, 60_000, 60_000, 120_000]);
   return {
     instances: isLong ? 1 : random.integer(1, 4),
     mints: random.integer(1, 6),
@@ -36,7 +36,7 @@ export function chooseScenario(random: Random): Scenario {
     activeMs,
     expirySeconds: random.pick([null, null, 30, 120]),
     quoteRetentionMs: random.pick([null, null, 120_000]),
-    hasCalmPhase: random.chance(0.2),
+    hasCalmPhase: random.chance(0.1),
   };
 }
 

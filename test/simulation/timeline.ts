@@ -1,5 +1,5 @@
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
-import { FAULT, type HistoryLine, renameWords, renderLine } from './history.ts';
+import { FAULT, type HistoryLine, renderLine } from './history.ts';
 import type { Violation } from './referee.ts';
 import type { Invoice } from './truth.ts';
 import type { World } from './world.ts';
@@ -30,11 +30,6 @@ export function renderTimeline(world: World, only: string | null): string[] {
   return world.history.lines.filter(concerns).map(render);
 }
 
-/** Returns a text with names instead of ids. */
-export function renameIds(world: World, text: string): string {
-  return renameWords(text, nameIds(world));
-}
-
 /** Returns the last lines before a violation: those of the payment that it names, and the faults near it. */
 export function renderEnd(world: World, { text, atMs }: Violation): string[] {
   const names = nameIds(world);
@@ -63,7 +58,8 @@ function createFilter(ids: readonly string[], actors: readonly string[]) {
     actors.includes(actor) || ids.some((id) => text.includes(id));
 }
 
-function nameIds(world: World): Map<string, string> {
+/** Returns the names of all ids, for people. */
+export function nameIds(world: World): Map<string, string> {
   const names = new Map<string, string>();
   for (const [index, { pubkey, npub }] of world.recipients.entries()) {
     names.set(pubkey, `recipient-${index}`).set(npub, `recipient-${index}`);
