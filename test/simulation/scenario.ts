@@ -30,7 +30,7 @@ export function chooseScenario(random: Random): Scenario {
     mints: random.integer(1, 6),
     relays: random.chance(0.5) ? random.integer(1, 6) : 0,
     recipients: isLong ? 2 : random.pick([1, 2, 4, 8, 16]),
-    payments: random.pick([10, 30, 60, 150]),
+    payments: random.pick([10, 30, 60, 100]),
     arrivals: random.pick(['steady', 'bursts']),
     sales: random.chance(0.33) ? random.integer(3, 12) : 0,
     activeMs,
