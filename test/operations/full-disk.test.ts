@@ -1,19 +1,19 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { FaultyDisk } from '../helpers/database/faulty-disk.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { RequestRepeater } from '../helpers/network/request-repeater.ts';
+import {
+  type ApiResponse,
+  RecipientClient,
+  requestJson,
+} from '../helpers/recipients/recipient-client.ts';
 import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
-
-const PAYER_COUNT = 4;
-const READER_COUNT = 2;
-const REQUEST_DELAY_MS = 10;
 
 /** The test waits for this many responses in each phase: before, during and after the full disk. */
 const RESPONSES_PER_PHASE = 50;
 
-const RESPONSE_TIMEOUT_MS = 5_000;
+const MAX_RESPONSE_MS = 5_000;
 
 const UNAVAILABLE_RESPONSE = {
   status: 503,
@@ -28,12 +28,21 @@ it('recovers without a restart when a full disk has space again', async () => {
   const disk = new FaultyDisk();
   const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
   const url = await service.waitForUrl();
-  const traffic = new SimulatedTraffic(url);
+  // Without PUBLIC_ORIGINS, the service expects signatures for localhost.
+  const wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
+  const firstInvoice = await requestInvoice(wallet);
+  const invoices = [firstInvoice];
+  const payer = new RequestRepeater(UNAVAILABLE_RESPONSE, async () => {
+    const response = await requestInvoice(wallet);
+    invoices.push(...(response.status === 200 ? [response] : []));
+    return response;
+  });
+  const reader = new RequestRepeater(null, () => wallet.get('/api/v2/wallet/quotes'));
+  const supervisor = new RequestRepeater(null, () => requestJson(url, '/health/live'));
 
-  await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
-  const [firstInvoice] = traffic.invoices as [Invoice];
+  await payer.waitForSuccesses(RESPONSES_PER_PHASE);
   disk.simulateFull();
-  await traffic.waitForResponses('rejections', RESPONSES_PER_PHASE);
+  await payer.waitForFailures(RESPONSES_PER_PHASE);
   expect(service.stdout).toContain('"event":"database_unavailable"');
   await eventually(async () => {
     expect(await requestJson(url, '/health/ready')).toMatchObject({
@@ -41,8 +50,9 @@ it('recovers without a restart when a full disk has space again', async () => {
       body: { checks: { database: 'failing' } },
     });
   });
-  mint.pay(firstInvoice.pr);
-  await traffic.waitForResponses('lists', RESPONSES_PER_PHASE);
+  mint.pay(firstInvoice.body.pr);
+  await reader.waitForSuccesses(RESPONSES_PER_PHASE);
+  await supervisor.waitForSuccesses(1);
   // Reads succeed while each renewal of the lease fails.
   await eventually(() =>
     expect(countEvents(service, 'database_unavailable')).toBeGreaterThanOrEqual(2),
@@ -51,16 +61,18 @@ it('recovers without a restart when a full disk has space again', async () => {
   expect(countEvents(service, 'watcher_database_recovered')).toBe(0);
 
   disk.clearFull();
-  await traffic.waitForResponses('invoices', RESPONSES_PER_PHASE);
+  await payer.waitForSuccesses(RESPONSES_PER_PHASE);
   await eventually(async () => expect((await requestJson(url, '/health/ready')).status).toBe(200));
-  await traffic.stop();
-  for (const { pr, verify } of traffic.invoices) {
-    expect((await requestJson(url, new URL(verify).pathname)).body).toMatchObject({ pr });
+  for (const repeater of [payer, reader, supervisor]) {
+    await repeater.stop();
+    expect(repeater.slowestResponseMs).toBeLessThan(MAX_RESPONSE_MS);
   }
-  await eventually(async () => {
-    const { body } = await requestJson(url, new URL(firstInvoice.verify).pathname);
-    expect(body.settled).toBe(true);
-  });
+  const verify = async ({ body }: ApiResponse) =>
+    (await requestJson(url, new URL(body.verify).pathname)).body;
+  for (const invoice of invoices) {
+    expect(await verify(invoice)).toMatchObject({ pr: invoice.body.pr });
+  }
+  await eventually(async () => expect((await verify(firstInvoice)).settled).toBe(true));
   await eventually(() => expect(countEvents(service, 'watcher_database_recovered')).toBe(1));
   expect(await service.stop()).toMatchObject({ code: 0 });
 });
@@ -89,86 +101,6 @@ function countEvents({ stdout }: NutpostProcess, event: string): number {
   return stdout.split(`"event":"${event}"`).length - 1;
 }
 
-interface Invoice {
-  pr: string;
-  verify: string;
-}
-
-/** Requests of payers, wallets and a supervisor, repeated until the end. Fails if a response is late or unexpected. */
-class SimulatedTraffic {
-  readonly invoices: Invoice[] = [];
-  readonly #counts = { invoices: 0, rejections: 0, lists: 0, livenessChecks: 0 };
-  readonly #url: string;
-  readonly #wallet: RecipientClient;
-  readonly #loops: Promise<unknown>;
-  #isOver = false;
-
-  constructor(url: string) {
-    this.#url = url;
-    // Without PUBLIC_ORIGINS, the service expects signatures for localhost.
-    this.#wallet = new RecipientClient(url.replace('127.0.0.1', 'localhost'));
-    this.#loops = Promise.all([
-      ...Array.from({ length: PAYER_COUNT }, () => this.#repeat(() => this.#requestInvoice())),
-      ...Array.from({ length: READER_COUNT }, () => this.#repeat(() => this.#listQuotes())),
-      this.#repeat(() => this.#checkLiveness()),
-    ]);
-    onTestFinished(() => {
-      this.#isOver = true;
-    });
-  }
-
-  /** Waits for this many more responses of a kind, and for another liveness check. */
-  async waitForResponses(kind: 'invoices' | 'rejections' | 'lists', count: number): Promise<void> {
-    const before = { ...this.#counts };
-    const responses = eventually(() => {
-      expect(this.#counts[kind]).toBeGreaterThanOrEqual(before[kind] + count);
-      expect(this.#counts.livenessChecks).toBeGreaterThan(before.livenessChecks);
-    });
-    await Promise.race([responses, this.#loops]);
-    await responses;
-  }
-
-  async stop(): Promise<void> {
-    this.#isOver = true;
-    await this.#loops;
-  }
-
-  async #repeat(sendRequest: () => Promise<void>): Promise<void> {
-    while (!this.#isOver) {
-      await sendRequest();
-      await delay(REQUEST_DELAY_MS);
-    }
-  }
-
-  async #requestInvoice(): Promise<void> {
-    const { status, body } = await this.#request(
-      `/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`,
-    );
-    if ('pr' in body) {
-      this.invoices.push(body);
-      this.#counts.invoices += 1;
-    } else {
-      expect({ status, body }).toEqual(UNAVAILABLE_RESPONSE);
-      this.#counts.rejections += 1;
-    }
-  }
-
-  async #listQuotes(): Promise<void> {
-    const listPath = '/api/v2/wallet/quotes';
-    const headers = { authorization: this.#wallet.signRequest(listPath) };
-    expect((await this.#request(listPath, { headers })).status).toBe(200);
-    this.#counts.lists += 1;
-  }
-
-  async #checkLiveness(): Promise<void> {
-    expect((await this.#request('/health/live')).status).toBe(200);
-    this.#counts.livenessChecks += 1;
-  }
-
-  #request(path: string, init: RequestInit = {}) {
-    return requestJson(this.#url, path, {
-      ...init,
-      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
-    });
-  }
+function requestInvoice({ origin, npub }: RecipientClient): Promise<ApiResponse> {
+  return requestJson(origin, `/.well-known/lnurlp/${npub}?amount=21000`);
 }

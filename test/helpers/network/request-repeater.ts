@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, vi } from 'vitest';
 import type { ApiResponse } from '../recipients/recipient-client.ts';
 
-export type FailureResponse = Pick<ApiResponse, 'status' | 'body'>;
+type FailureResponse = Pick<ApiResponse, 'status' | 'body'>;
 
 const REQUEST_INTERVAL_MS = 10;
 const WAIT_TIMEOUT_MS = 60_000;
