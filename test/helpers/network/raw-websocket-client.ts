@@ -72,11 +72,11 @@ export function buildQuoteSocketHandshake(headers: Record<string, string> = {}):
 /** Encodes a WebSocket frame as a client does. The payload can have up to 64 KiB, and the masking key is zero. */
 export function encodeFrame(
   payload: string | Buffer,
-  { opcode = WS_OPCODES.text as number, isFinal = true } = {},
+  { opcode = WS_OPCODES.text as number } = {},
 ): Buffer {
   const payloadBytes = Buffer.from(payload);
   const { length } = payloadBytes;
-  const header = Buffer.from([(isFinal ? 0x80 : 0) | opcode, 0x80 | Math.min(length, 126)]);
+  const header = Buffer.from([0x80 | opcode, 0x80 | Math.min(length, 126)]);
   // A length of 126 or more does not fit into the header, so it follows as a 16-bit number.
   const extendedLength = Buffer.alloc(length < 126 ? 0 : 2);
   if (extendedLength.length > 0) {

@@ -1,13 +1,7 @@
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
-import { encodeFrame, WS_OPCODES } from '../../helpers/network/raw-websocket-client.ts';
-import {
-  type FuzzUser,
-  generateAuthorization,
-  generateMarker,
-  mutate,
-} from './malformed-request-cases.ts';
+import { mutate } from './malformed-request-cases.ts';
 
-export const SOCKET_PATH = '/api/v2/ws/quote';
+const SOCKET_PATH = '/api/v2/ws/quote';
 
 const PATHS = [
   ...['/api/v2/info', '/api/v2/user/mint', SOCKET_PATH, '/.well-known/lnurlp/alice'],
@@ -62,64 +56,4 @@ export function generateFramingCase(random: SeededRandom) {
     'latin1',
   );
   return { bytes, isResponseRequired };
-}
-
-/** Generates the frames that a client sends on one quote socket. After a fatal frame, the server must close. */
-export function generateSocketCase(random: SeededRandom, user: FuzzUser) {
-  const marker = generateMarker(random);
-  const count = 1 + Math.floor(random.next() * 12);
-  const shouldAuthenticate = random.chance(0.4);
-  const frames = Array.from({ length: count }, () => generateToleratedFrames(random, marker));
-  const endsWithFatalFrame = random.chance(0.5);
-  const fatalFrame =
-    !shouldAuthenticate && random.chance(0.4)
-      ? generateWrongChallengeResponse(random, user)
-      : generateInvalidFrame(random);
-  return {
-    shouldAuthenticate,
-    frames: endsWithFatalFrame ? [...frames, fatalFrame] : frames,
-    endsWithFatalFrame,
-    marker,
-  };
-}
-
-function generateToleratedFrames(random: SeededRandom, marker: string): Buffer {
-  const message = JSON.stringify({ type: marker, payload: mutate(random, marker, 1_000) });
-  return random.pick([
-    encodeFrame(message),
-    encodeFrame(mutate(random, message, 5_000)),
-    encodeFrame(message, { opcode: WS_OPCODES.binary }),
-    encodeFrame(`{"type":"ping","type":"${marker}","__proto__":{"type":"ping"}}`),
-    encodeFrame('['.repeat(10_000)),
-    encodeFrame(''),
-    Buffer.concat([
-      encodeFrame('{"type":', { isFinal: false }),
-      encodeFrame('', { opcode: WS_OPCODES.ping }),
-      encodeFrame('"ping"}', { opcode: WS_OPCODES.continuation }),
-    ]),
-  ]);
-}
-
-function generateWrongChallengeResponse(random: SeededRandom, user: FuzzUser): Buffer {
-  const authorization = generateAuthorization(random, user, SOCKET_PATH, 'POST');
-  return encodeFrame(JSON.stringify({ type: 'challenge-response', payload: authorization ?? 7 }));
-}
-
-function generateInvalidFrame(random: SeededRandom): Buffer {
-  const text = '{"type":"ping"}';
-  return random.pick([
-    encodeFrame(text, { opcode: random.pick([3, 7, 11, 15]) }),
-    // Reserved bits set.
-    encodeFrame(text, { opcode: WS_OPCODES.text | (random.pick([1, 2, 4]) << 4) }),
-    // Not masked.
-    Buffer.concat([Buffer.from([0x81, text.length]), Buffer.from(text)]),
-    encodeFrame(Buffer.from([0xff, 0xfe, 0xc3, 0x28])),
-    encodeFrame('x'.repeat(20_000)),
-    // A frame that announces 2^63 bytes.
-    Buffer.from('81ff80'.padEnd(30, '0'), 'hex'),
-    encodeFrame('x'.repeat(126), { opcode: WS_OPCODES.ping }),
-    encodeFrame(text, { opcode: WS_OPCODES.continuation }),
-    encodeFrame(Buffer.from([0x03]), { opcode: 8 }),
-    Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'),
-  ]);
 }

@@ -130,7 +130,7 @@ export function generateRequestCase(
   };
 }
 
-export function generateMarker(random: SeededRandom): string {
+function generateMarker(random: SeededRandom): string {
   return `m4rk${Math.floor(random.next() * 2 ** 40).toString(36)}`;
 }
 
@@ -154,7 +154,7 @@ export function mutate(random: SeededRandom, original: string, maxLength = 3_000
 }
 
 /** Generates an `Authorization` header. Half of them are valid, because most code runs after authentication. */
-export function generateAuthorization(
+function generateAuthorization(
   random: SeededRandom,
   { wallet, jwt }: FuzzUser,
   pathname: string,

@@ -2,9 +2,8 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SeededRandom } from '../../../demo/test-mint/seeded-random.ts';
-import { encodeFrame, RawWebSocket } from '../../helpers/network/raw-websocket-client.ts';
 import { assertMatchesOpenApi } from '../../helpers/service/openapi-validator.ts';
-import { generateFramingCase, generateSocketCase, SOCKET_PATH } from './malformed-framing-cases.ts';
+import { generateFramingCase } from './malformed-framing-cases.ts';
 import {
   type FuzzTargets,
   generateRequestCase,
@@ -13,8 +12,6 @@ import {
 
 const CONCURRENT_CLIENTS = 64;
 
-/** Low, because each socket sends about seven messages. */
-const SOCKET_CASE_SHARE = 0.035;
 const FRAMING_CASE_SHARE = 0.1;
 
 const RESPONSE_TIMEOUT_MS = 15_000;
@@ -28,10 +25,8 @@ const EXPECTED_STATUSES = [200, 201, 204, 400, 401, 402, 404, 405, 408, 413, 429
 const INTERNALS_PATTERN =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|sqlite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
-/** Base64 in responses, which can match the pattern above by chance: JWTs, payment requests and handshake headers. */
-const BASE64_PATTERN = /(eyJ|creqA|Sec-WebSocket-Accept: )[\w.+/=-]+/g;
-
-const SOCKET_MESSAGE_TYPES = ['challenge', 'challenge-success', 'update', 'pong', 'error'];
+/** Base64 in responses, which can match the pattern above by chance: JWTs and payment requests. */
+const BASE64_PATTERN = /(eyJ|creqA)[\w.+/=-]+/g;
 
 export class RequestFuzzer {
   readonly problems = new Map<string, string>();
@@ -58,10 +53,7 @@ export class RequestFuzzer {
   }
 
   async #testCase(random: SeededRandom): Promise<void> {
-    const share = random.next();
-    if (share < SOCKET_CASE_SHARE) {
-      await this.#testSocket(random);
-    } else if (share < SOCKET_CASE_SHARE + FRAMING_CASE_SHARE) {
+    if (random.chance(FRAMING_CASE_SHARE)) {
       const framing = generateFramingCase(random);
       await this.#testRequest({ ...framing, method: 'GET', target: '', marker: 'no marker' });
     } else {
@@ -81,43 +73,6 @@ export class RequestFuzzer {
       ...(rest === '' || method === 'HEAD'
         ? []
         : [`incomplete response: ${JSON.stringify(rest.slice(0, 80))}`]),
-    ]);
-  }
-
-  async #testSocket(random: SeededRandom): Promise<void> {
-    const user = random.pick(this.#targets.users);
-    const socketCase = generateSocketCase(random, user);
-    const { shouldAuthenticate, frames, endsWithFatalFrame, marker } = socketCase;
-    this.#sentCount += frames.length;
-    const socket = await RawWebSocket.connect(this.#origin);
-    const exchangeMessages = async () => {
-      await socket.waitForText('"challenge"');
-      if (shouldAuthenticate) {
-        await socket.authenticate(user.wallet.signRequest(SOCKET_PATH));
-      }
-      socket.send(Buffer.concat(frames));
-      if (!endsWithFatalFrame) {
-        socket.send(encodeFrame('{"type":"ping"}'));
-        await socket.waitForText('"pong"');
-        socket.connection.end();
-      }
-      await socket.waitForClose();
-      return true;
-    };
-    const isFinished = await Promise.race([
-      exchangeMessages().catch(() => false),
-      delay(RESPONSE_TIMEOUT_MS, false, { ref: false }),
-    ]);
-    socket.connection.destroy();
-    const unknownTypes = [...socket.received.matchAll(/\{"type":"([^"]*)"/g)].filter(
-      ([, type = '']) => !SOCKET_MESSAGE_TYPES.includes(type),
-    );
-    this.#recordProblems(Buffer.concat(frames), [
-      ...unknownTypes.map(([, type]) => `unknown message type: ${type}`),
-      ...(isFinished
-        ? []
-        : [`a socket stopped after ${JSON.stringify(socket.received.slice(-200))}`]),
-      ...findLeaks(socket.received, marker),
     ]);
   }
 
