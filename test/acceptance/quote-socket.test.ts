@@ -77,27 +77,6 @@ describe('a client message', () => {
     expect(await socket.nextMessage()).toEqual({ type: 'pong' });
   });
 
-  it('of an unknown type or format is ignored', async () => {
-    const socket = await signIn(environment.newWallet());
-    const { connection } = socket;
-    for (const message of [
-      'hello',
-      '{',
-      'null',
-      '[]',
-      '7',
-      '{"type":7}',
-      '{"type":"auth","data":{"token":"abc"}}',
-      '["REQ","sub",{"kinds":[1]}]',
-      '{"jsonrpc":"2.0","method":"subscribe","params":{},"id":1}',
-      '',
-    ]) {
-      connection.send(message);
-    }
-    connection.send(Buffer.from([0xff, 0x00]));
-    expect(await socket.drainMessages()).toEqual([]);
-  });
-
   it('with more fields and lists than any message needs is ignored', async () => {
     const socket = await signIn(environment.newWallet());
     socket.send('ping', Array(200).fill({}));

@@ -1,18 +1,16 @@
 import { sql } from 'kysely';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { beforeAll, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Db } from '../../src/database/transaction.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
-import type { RecipientClient, TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
+import { buildUnpaidQuote } from '../helpers/recipients/quote-fixtures.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 const BATCH_CHECK_ROUTE = 'POST /v1/mint/quote/bolt11/check';
-const SINGLE_CHECK_ROUTE = 'GET /v1/mint/quote/bolt11/:id';
 
 /** At least as long as the intervals between two polls of a quote. */
 const NEW_QUOTE_POLL_INTERVAL_MS = 4_000;
@@ -33,7 +31,7 @@ beforeAll(() => {
 });
 
 it('writes nothing to the database after a poll without state changes', async () => {
-  const { mint, wallet } = await createRecipient({ hasWebSocket: false });
+  const { mint, wallet } = await createRecipient();
   await environment.requestInvoice(wallet, 21);
   const { pr } = await environment.requestInvoice(wallet, 34);
   mint.pay(pr);
@@ -47,102 +45,47 @@ it('writes nothing to the database after a poll without state changes', async ()
       from quotes where pubkey = ${wallet.pubkey} order by id`.execute(db);
   const { rows } = await readQuoteRows();
   expect(rows).toHaveLength(2);
-  const { batches } = countPolls(mint);
+  const batches = mint.requestCounts[BATCH_CHECK_ROUTE];
   await advanceClockUntil(PAID_QUOTE_POLL_INTERVAL_MS, () => {
-    expect(countPolls(mint).batches).toBeGreaterThan(batches + 5);
+    expect(mint.requestCounts[BATCH_CHECK_ROUTE]).toBeGreaterThan(batches + 5);
   });
   expect((await readQuoteRows()).rows).toEqual(rows);
 });
 
-describe('a quote whose announcement was lost', () => {
-  it('is found by the next rescan, although many newer quotes exist', async () => {
-    const { mint, wallet, updates } = await createRecipient({ hasWebSocket: false });
-    await environment.requestInvoice(wallet, 21);
-    await waitForPolls(mint, 1);
-
-    const { quote, request } = await createUnannouncedQuote(mint, wallet);
-    for (let index = 0; index < 1_500; index += 1) {
-      await insertQuotes(db, [buildUnpaidQuote(randomPubkey())]);
-    }
-    mint.pay(request);
-    expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
-  });
-
-  it('is found although its row id is below those that a database failover lost', async () => {
-    const { mint, wallet, updates } = await createRecipient({ hasWebSocket: false });
-    const lost = await createUnannouncedQuote(mint, wallet);
-    await db
-      .updateTable('quotes')
-      .set({ id: 1_000_000 })
-      .where('quote_id', '=', lost.quote)
-      .execute();
-    await advanceClockUntil(RESCAN_INTERVAL_MS, () =>
-      expect(countPolls(mint).batches).toBeGreaterThan(0),
-    );
-    await db.deleteFrom('quotes').where('quote_id', '=', lost.quote).execute();
-    const { quote, request } = await createUnannouncedQuote(mint, wallet);
-    mint.pay(request);
-    expect(await nextUpdate(updates, { stepMs: RESCAN_INTERVAL_MS })).toBe(quote);
-  });
-
-  /** Creates a quote as another process does, but without its announcement. */
-  async function createUnannouncedQuote(mint: TestMint, { pubkey }: RecipientClient) {
-    const body = JSON.stringify({ amount: 21, unit: 'sat' });
-    const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
-    const { quote, request } = (await response.json()) as { quote: string; request: string };
-    const fields = { quoteId: quote, request, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await insertQuotes(db, [buildUnpaidQuote(pubkey, fields)]);
-    return { quote, request };
-  }
+it('finds a quote whose announcement was lost although its row id is below those that a database failover lost', async () => {
+  const { mint, wallet } = await createRecipient();
+  const lost = await createUnannouncedQuote(mint, wallet);
+  await db
+    .updateTable('quotes')
+    .set({ id: 1_000_000 })
+    .where('quote_id', '=', lost.quote)
+    .execute();
+  await advanceClockUntil(RESCAN_INTERVAL_MS, () =>
+    expect(mint.requestCounts[BATCH_CHECK_ROUTE]).toBeGreaterThan(0),
+  );
+  await db.deleteFrom('quotes').where('quote_id', '=', lost.quote).execute();
+  const { quote, request } = await createUnannouncedQuote(mint, wallet);
+  mint.pay(request);
+  await advanceClockUntil(RESCAN_INTERVAL_MS, async () =>
+    expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId: quote }]),
+  );
 });
 
-async function createRecipient(switches: Partial<TestMintSwitches> = {}): Promise<{
-  mint: TestMint;
-  wallet: RecipientClient;
-  updates: TestQuoteSocket;
-}> {
-  const mint = await startTestMint(switches, { now: clock.now });
+/** Creates a quote as another process does, but without its announcement. */
+async function createUnannouncedQuote(mint: TestMint, { pubkey }: RecipientClient) {
+  const body = JSON.stringify({ amount: 21, unit: 'sat' });
+  const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
+  const { quote, request } = (await response.json()) as { quote: string; request: string };
+  const fields = { quoteId: quote, request, mintUrl: mint.url, createdAtMs: clock.nowMs };
+  await insertQuotes(db, [buildUnpaidQuote(pubkey, fields)]);
+  return { quote, request };
+}
+
+async function createRecipient(): Promise<{ mint: TestMint; wallet: RecipientClient }> {
+  const mint = await startTestMint({ hasWebSocket: false }, { now: clock.now });
   const wallet = environment.newWallet();
   expect((await setMint(wallet, mint.url)).status).toBe(200);
-  return { mint, wallet, updates: await openSocket(wallet) };
-}
-
-async function openSocket(wallet: RecipientClient): Promise<TestQuoteSocket> {
-  const socket = await wallet.openSocket();
-  onTestFinished(() => socket.close());
-  return socket;
-}
-
-/**
- * Waits for the next update.
- *
- * @param options.stepMs how far to advance the clock every 50 ms until the update arrives
- * @returns the quote id
- */
-async function nextUpdate(
-  updates: TestQuoteSocket,
-  options: { stepMs?: number } = {},
-): Promise<string> {
-  const { stepMs = 0 } = options;
-  const clockTimer = setInterval(() => clock.advance(stepMs), 50);
-  const message = await updates.nextMessage();
-  clearInterval(clockTimer);
-  expect(message.type).toBe('update');
-  return message.payload.quoteId;
-}
-
-function countPolls(mint: TestMint): { batches: number; reads: number } {
-  return {
-    batches: mint.requestCounts[BATCH_CHECK_ROUTE],
-    reads: mint.requestCounts[SINGLE_CHECK_ROUTE],
-  };
-}
-
-async function waitForPolls(mint: TestMint, pollCount: number): Promise<void> {
-  await eventually(() => {
-    const { batches, reads } = countPolls(mint);
-    expect(batches + reads).toBeGreaterThanOrEqual(pollCount);
-  });
+  return { mint, wallet };
 }
 
 async function advanceClockUntil(
