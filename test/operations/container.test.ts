@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -180,6 +180,11 @@ async function runBuildStage(name: string): Promise<string> {
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   await copyFilesOfStage(name, directory);
   for (const command of findInstructions('RUN', name)) {
+    if (name === 'web' && command.startsWith('npm ci ')) {
+      // The project has the same packages.
+      await symlink(path.join(PROJECT_DIR, 'node_modules'), path.join(directory, 'node_modules'));
+      continue;
+    }
     const shellCommand = command.startsWith('[') ? JSON.parse(command).join(' ') : command;
     await runProgram('/bin/sh', ['-c', shellCommand], { cwd: directory });
   }
