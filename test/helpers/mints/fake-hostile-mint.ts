@@ -5,7 +5,6 @@ import { type LoopbackServer, listenOnLoopback } from '../network/loopback-serve
 export type HostileResponder = (connection: Socket) => void;
 
 export interface HostileMint extends LoopbackServer {
-  hostileResponseCount(): number;
   firstHostileResponse: Promise<void>;
 }
 
@@ -21,7 +20,6 @@ export async function startHostileMint(
   options: { hasHostileInfo?: boolean } = {},
 ): Promise<HostileMint> {
   const firstResponse = Promise.withResolvers<void>();
-  let responseCount = 0;
   const server = createServer((connection) => {
     connection.on('data', (data) => {
       if (data.includes('GET /v1/info') && options.hasHostileInfo !== true) {
@@ -29,7 +27,6 @@ export async function startHostileMint(
           `HTTP/1.1 200 OK\r\nContent-Length: ${MINT_INFO.length}\r\n\r\n${MINT_INFO}`,
         );
       } else if (/^(GET|POST) /.test(data.toString('latin1', 0, 5))) {
-        responseCount += 1;
         firstResponse.resolve();
         respond(connection);
       }
@@ -38,7 +35,6 @@ export async function startHostileMint(
   const loopbackServer = await listenOnLoopback(server);
   return {
     ...loopbackServer,
-    hostileResponseCount: () => responseCount,
     firstHostileResponse: firstResponse.promise,
   };
 }

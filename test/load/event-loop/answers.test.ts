@@ -84,11 +84,6 @@ const MALFORMED_BODIES: readonly (readonly [name: string, MintRequest, body: obj
     checkQuotes,
     QUOTE_IDS.map((quote) => ({ quote, request: 0, amount: '', state: 0, amount_paid: '' })),
   ],
-  [
-    'quotes with malformed fields',
-    checkQuotes,
-    QUOTE_IDS.map((quote) => ({ quote, request: 0, amount: '', state: 0 })),
-  ],
   ['methods without fields', readInfo, createInfo({}, {})],
   [
     'methods with malformed fields',
