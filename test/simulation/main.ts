@@ -20,7 +20,7 @@ What a seed does:
   --without KIND,...       leave out these kinds of faults
   --with KIND,...          leave out all other kinds
   --scenario NAME=VALUE,.. instances, mints, relays, recipients, payments, sales and others (scenario.ts)
-  --busy                   many payments in ten seconds, at two instances and five mints, without faults
+  --busy                   many payments in 100 seconds, at two instances and five mints, without faults
   --planted NAME           plant a fault in the service, see planted-faults.txt
   --until SECONDS          stop at this simulated time
 
@@ -62,7 +62,7 @@ const BUSY: Partial<Scenario> = {
   payments: 5_000,
   arrivals: 'steady',
   sales: 0,
-  activeMs: 10_000,
+  activeMs: 100_000,
   expirySeconds: null,
   quoteRetentionMs: null,
   hasCalmPhase: false,
