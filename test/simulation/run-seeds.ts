@@ -1,5 +1,6 @@
 import './virtual-platform.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { enableCompileCache } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
@@ -38,6 +39,7 @@ export interface SeedResult {
   lines: string[];
 }
 
+enableCompileCache();
 const { planted } = parseArgs({ options: { planted: { type: 'string' } }, strict: false }).values;
 if (typeof planted === 'string') {
   plantFault(planted);

@@ -5,9 +5,9 @@ import { describe, expect, it } from 'vitest';
 // The command replaces timers and clocks, so it runs in processes of its own.
 
 describe('npm run simulate', () => {
-  it('breaks no rule with 40 seeds', () => {
-    const { output, exitCode } = simulate('--seeds', '40');
-    expect(output).toMatch(/\n40 passed, 0 failed\n$/);
+  it('breaks no rule with 40 fixed and 10 new seeds', () => {
+    const { output, exitCode } = simulate('--seeds', '40', '--fresh', '10');
+    expect(output).toMatch(/\n50 passed, 0 failed\n$/);
     expect(exitCode).toBe(0);
   });
 
