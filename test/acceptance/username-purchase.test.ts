@@ -79,6 +79,8 @@ describe('a request without payment', () => {
   });
 });
 
+// test/unit/usernames/cashu-token.test.ts has invalid tokens, and test/mints/nutshell-usernames.test.ts those that only a
+// mint can judge.
 describe('a valid token', () => {
   it('buys the lower-case name, which all endpoints then resolve', async () => {
     const wallet = environment.newWallet();
@@ -120,19 +122,6 @@ describe('a valid token', () => {
     }
   });
 
-  it('gets the same response each time that the same key requests the same name', async () => {
-    const wallet = environment.newWallet();
-    const token = await payer.mintToken(PRICE_SAT);
-    const repeat = () => requestUsername(wallet, 'again', token);
-    const concurrent = await Promise.all([repeat(), repeat(), repeat()]);
-    // A request that meets another one has to be repeated.
-    const statuses = concurrent.map(({ status }) => status);
-    expect(statuses).toContain(201);
-    expect(statuses.filter((status) => status !== 201 && status !== 503)).toEqual([]);
-    const responses = [await repeat(), await requestUsername(wallet, 'AGAIN')];
-    expect(responses.map(({ status }) => status)).toEqual([201, 201]);
-  });
-
   it('is not spent if the buyer already has the name', async () => {
     const wallet = await createOwner('mine');
     const token = await payer.mintToken(PRICE_SAT);
@@ -168,35 +157,6 @@ describe('a valid token', () => {
     expect(headers.get('x-cashu')).toBeNull();
     expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
   });
-});
-
-// test/unit/usernames/cashu-token.test.ts has other invalid tokens.
-describe('an invalid token', () => {
-  it.each<[string, () => Promise<string>, RegExp]>([
-    ['is not a Cashu token', async () => 'hello', /not a Cashu token/i],
-    ['is worth too little', () => payer.mintToken(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
-    ['is spent', () => mintSpentToken(), /spent/],
-    ['is forged', () => mintForgedToken(), /mint does not accept/],
-  ])(
-    'that %s gets the payment request again, and the name stays free',
-    async (_case, createToken, message) => {
-      const token = await createToken();
-      await expect402(await requestUsername(environment.newWallet(), 'notpaid', token), message);
-      expect(await fetchUsernameOwner(environment.origin, 'notpaid')).toBeUndefined();
-    },
-  );
-
-  async function mintSpentToken(): Promise<string> {
-    const proofs = await payer.mintProofs(PRICE_SAT);
-    await payer.wallet.receive(proofs);
-    return payer.encodeToken(proofs);
-  }
-
-  async function mintForgedToken(): Promise<string> {
-    const proofs = await payer.mintProofs(PRICE_SAT);
-    const [first] = proofs;
-    return payer.encodeToken(proofs.map((proof) => ({ ...proof, C: first?.C ?? '' })));
-  }
 });
 
 describe('a second name for a key', () => {

@@ -8,7 +8,6 @@ import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { resumeDuePurchases } from '../../src/usernames/purchase.ts';
 import { openProof, Sealer } from '../../src/usernames/sealer.ts';
-import { needsTreasurySecret } from '../../src/usernames/treasury-store.ts';
 import { createPurchaseContext } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -145,18 +144,6 @@ describe('a purchase', () => {
     clock.advance(MAX_BACKOFF_MS);
     await recoveryJob.run();
     await expectSoldOnce(token);
-  });
-
-  it('stays open if the mint rejects its swap, but does not report the state of the token', async () => {
-    const swap = mint.holdNext('POST /v1/swap', 'before');
-    const { proofs, status } = await beginPurchase(swap);
-    await payer.wallet.receive(proofs);
-    mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/checkstate': { error: 1 } } };
-    swap.release();
-    expect(await status).toBe(503);
-    expect(await readPurchaseStates()).toEqual(['open']);
-    // So the service does not start with another treasury secret.
-    expect(await needsTreasurySecret(database.db)).toBe(true);
   });
 
   it('stays open if the token is pending when its swap arrives, because a proxy may send a swap twice', async () => {
